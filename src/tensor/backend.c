@@ -164,6 +164,10 @@ static bool good_name(const char *name)
 
 enum { PATH = 4096 };
 
+#ifndef LEVIN_LIBDIR /* of the installation: lib, lib64, lib/x86_64-linux-gnu */
+#define LEVIN_LIBDIR "lib"
+#endif
+
 /* Calls fn with each folder until one returns false: those of LEVIN_BACKEND_PATH, then where levin
  * itself lies: beside it (a build folder), and lib/levin below the same prefix. */
 static void for_each_folder(bool (*fn)(const char *folder, void *user), void *user)
@@ -186,7 +190,7 @@ static void for_each_folder(bool (*fn)(const char *folder, void *user), void *us
         return;
     }
     *strrchr(self, '/') = '\0';
-    static const char *const below[] = {"", "/levin", "/../lib/levin"};
+    static const char *const below[] = {"", "/levin", "/../" LEVIN_LIBDIR "/levin"};
     for (size_t i = 0; i < sizeof below / sizeof *below; i++) {
         if (snprintf(folder, sizeof folder, "%s%s", self, below[i]) < (int)sizeof folder &&
             !fn(folder, user)) {

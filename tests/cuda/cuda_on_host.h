@@ -406,7 +406,8 @@ template <typename T> static inline cuda_on_host_array<T> cuda_on_host_bytes(con
 
 /* ---- the runtime: a device whose commands have run when they were submitted ----
  * CUDA_ON_HOST_DEVICES (1) devices of CUDA_ON_HOST_MEMORY (1 GiB) bytes. CUDA_ON_HOST_FAIL=name:
- * what a driver can do wrong: "no_driver", "old_driver", "no_device"; "lost": every command after
+ * what a driver can do wrong: "no_driver", "old_driver", "no_device"; "old_device": one of
+ * compute capability 7.0; "lost": every command after
  * the CUDA_ON_HOST_FAIL_AFTER'th (0) reports a lost device. */
 
 #define CUDART_VERSION 13000
@@ -428,6 +429,10 @@ typedef struct cudaDeviceProp {
     char name[256];
     int major, minor, multiProcessorCount;
 } cudaDeviceProp;
+typedef enum cudaDeviceAttr {
+    cudaDevAttrComputeCapabilityMajor = 75,
+    cudaDevAttrComputeCapabilityMinor = 76
+} cudaDeviceAttr;
 enum {
     cudaStreamNonBlocking = 1,
     cudaEventDisableTiming = 2,
@@ -442,6 +447,7 @@ cudaError_t cudaGetLastError(void);
 cudaError_t cudaGetDeviceCount(int *n);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device);
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr which, int device);
 cudaError_t cudaDriverGetVersion(int *version);
 cudaError_t cudaRuntimeGetVersion(int *version);
 cudaError_t cudaMemGetInfo(size_t *available, size_t *total);

@@ -108,6 +108,12 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device)
     p->multiProcessorCount = 1;
     return cudaSuccess;
 }
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr which, int device)
+{
+    (void)device;
+    *value = which == cudaDevAttrComputeCapabilityMinor ? 0 : fails("old_device") ? 7 : 9;
+    return cudaSuccess;
+}
 cudaError_t cudaDriverGetVersion(int *version)
 {
     *version = fails("no_driver") ? 0 : fails("old_driver") ? 11040 : 13000;

@@ -200,6 +200,7 @@ class Failures(Case):
         for how, visible, text in (
             ("no_driver", None, r"no NVIDIA driver is loaded here \(libcuda\.so\.1\).*CUDA 13\.0"),
             ("old_driver", None, r"the NVIDIA driver is for CUDA 11\.4, .* CUDA 13\.0 or newer"),
+            ("old_device", None, r"device 0 has compute capability 7\.0, .* needs 8\.0 \(A100\)"),
             ("no_device", None, r"the NVIDIA driver shows no device \(CUDA_VISIBLE_DEVICES is not"),
             ("no_device", "7", r"the NVIDIA driver shows no device \(CUDA_VISIBLE_DEVICES=7\)"),
         ):

@@ -6,10 +6,18 @@
 
 #ifdef LEVIN_CUDA_ON_HOST
 
-bool lvnc_cublas_product(const lvn_kernel_args *args, const lvnc_product *p, const void *a,
-                         const void *b, const void *bias, void *y, void *workspace)
+lvn_status lvnc_cublas_open(lvnc_device *d, size_t *version)
 {
-    (void)args, (void)p, (void)a, (void)b, (void)bias, (void)y, (void)workspace;
+    (void)d;
+    *version = 0;
+    return LVN_OK;
+}
+
+bool lvnc_cublas_product(const lvn_kernel_args *args, const lvnc_product *p, const void *a,
+                         const void *b, const void *bias, void *y, void *workspace,
+                         lvn_status *status)
+{
+    (void)args, (void)p, (void)a, (void)b, (void)bias, (void)y, (void)workspace, (void)status;
     return false;
 }
 
@@ -24,7 +32,8 @@ struct problem {
     int64_t batches, m, n, k;
     lvnc_layout a, b, y;
     int32_t trans_a, trans_b, bias, type, y_type, adds;
-    int32_t align_a, align_b, align_y; /* bytes */
+    int32_t align_a, align_b, align_y, align_bias; /* bytes */
+    int32_t tf32;
 };
 
 struct plan {
@@ -36,7 +45,7 @@ struct plan {
 
 struct state {
     pthread_mutex_t lock;
-    cublasLtHandle_t handle; /* NULL: the library does not start */
+    cublasLtHandle_t handle;
     lvnc_plans<problem, plan> plans;
 };
 
@@ -82,25 +91,12 @@ void end_state(void *library)
     free(s);
 }
 
-state *state_of(lvnc_device *d)
+/* Of the problem alone: the own kernel computes it in every run. Whatever else goes wrong must not
+ * choose another algorithm, and with it other bits. */
+bool is_refusal(cublasStatus_t s)
 {
-    pthread_mutex_lock(&d->lock);
-    state *s = static_cast<state *>(d->library[LVNC_CUBLAS]);
-    if (s == NULL) {
-        s = static_cast<state *>(calloc(1, sizeof *s));
-        if (s != NULL) {
-            pthread_mutex_init(&s->lock, NULL);
-            const cublasStatus_t e = cublasLtCreate(&s->handle);
-            if (e != CUBLAS_STATUS_SUCCESS) {
-                s->handle = NULL;
-                report_refusal(problem(), "to start", e);
-            }
-            d->library[LVNC_CUBLAS] = s;
-            d->free_library[LVNC_CUBLAS] = end_state;
-        }
-    }
-    pthread_mutex_unlock(&d->lock);
-    return s;
+    return s == CUBLAS_STATUS_NOT_SUPPORTED || s == CUBLAS_STATUS_ARCH_MISMATCH ||
+           s == CUBLAS_STATUS_INVALID_VALUE;
 }
 
 /* ---- plans ---- */
@@ -195,55 +191,78 @@ cublasStatus_t choose(cublasLtHandle_t handle, const problem &q, plan *p)
     return s;
 }
 
-plan *plan_of(state *s, const problem &q, const void *bias)
+/* NULL: the library refuses the problem, or *status is an error. */
+plan *plan_of(state *s, const problem &q, const void *bias, cublasStatus_t *status)
 {
     plan *p = s->plans.get(q);
+    *status = p == NULL ? CUBLAS_STATUS_ALLOC_FAILED : CUBLAS_STATUS_SUCCESS;
     if (p != NULL && !p->tried) {
-        p->tried = true;
         cublasStatus_t e = describe_product(q, p, bias);
         e = e == CUBLAS_STATUS_SUCCESS ? choose(s->handle, q, p) : e;
-        p->refused = e != CUBLAS_STATUS_SUCCESS;
+        p->refused = is_refusal(e);
+        p->tried = e == CUBLAS_STATUS_SUCCESS || p->refused;
         if (p->refused) {
             report_refusal(q, "a plan", e);
+        } else if (e != CUBLAS_STATUS_SUCCESS) {
+            *status = e;
+            end_plan(p);
+            *p = plan();
+            return NULL;
         }
     }
     return p == NULL || p->refused ? NULL : p;
 }
 
-/* With the lock. */
-bool submit(state *s, const problem &q, const void *a, const void *b, const void *bias, void *y,
-            void *workspace, cudaStream_t stream)
+/* With the lock. CUBLAS_STATUS_NOT_SUPPORTED: the library refuses the problem. */
+cublasStatus_t submit(state *s, const problem &q, const void *a, const void *b, const void *bias,
+                      void *y, void *workspace, cudaStream_t stream)
 {
-    plan *p = plan_of(s, q, bias);
+    cublasStatus_t e;
+    plan *p = plan_of(s, q, bias, &e);
     if (p == NULL) {
-        return false;
+        return e == CUBLAS_STATUS_SUCCESS ? CUBLAS_STATUS_NOT_SUPPORTED : e;
     }
     const float one = 1.0f, kept = q.adds != 0 ? 1.0f : 0.0f; /* of y */
-    cublasStatus_t e = q.bias == 0 ? CUBLAS_STATUS_SUCCESS
-                                   : set(p->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    e = q.bias == 0 ? CUBLAS_STATUS_SUCCESS
+                    : set(p->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
     if (e == CUBLAS_STATUS_SUCCESS) {
         e = cublasLtMatmul(s->handle, p->product, &one, b, p->b, a, p->a, &kept, y, p->y, y, p->y,
                            &p->algo, workspace, LVNC_CUBLAS_BYTES, stream);
     }
-    if (e != CUBLAS_STATUS_SUCCESS) {
+    if (is_refusal(e)) {
         p->refused = true;
         report_refusal(q, "to start a product", e);
+        e = CUBLAS_STATUS_NOT_SUPPORTED;
     }
-    return e == CUBLAS_STATUS_SUCCESS;
+    return e;
 }
 } // namespace
 
+lvn_status lvnc_cublas_open(lvnc_device *d, size_t *version)
+{
+    *version = cublasLtGetVersion();
+    state *s = static_cast<state *>(calloc(1, sizeof *s));
+    const cublasStatus_t e = s == NULL ? CUBLAS_STATUS_ALLOC_FAILED : cublasLtCreate(&s->handle);
+    if (e != CUBLAS_STATUS_SUCCESS) {
+        free(s);
+        LVN_FAIL(LVN_ERR_RESOURCE, LVNC_NAME ":%d: cuBLASLt does not start: %s", d->index,
+                 cublasLtGetStatusString(e));
+    }
+    pthread_mutex_init(&s->lock, NULL);
+    d->library[LVNC_CUBLAS] = s;
+    d->free_library[LVNC_CUBLAS] = end_state;
+    return LVN_OK;
+}
+
 bool lvnc_cublas_product(const lvn_kernel_args *args, const lvnc_product *p, const void *a,
-                         const void *b, const void *bias, void *y, void *workspace)
+                         const void *b, const void *bias, void *y, void *workspace,
+                         lvn_status *status)
 {
     if (p->batches > 0x7fffffff || workspace == NULL) {
         return false;
     }
     cudaStream_t stream = lvnc_enter(args->stream);
-    state *s = state_of(lvnc_device_of(args->stream));
-    if (s == NULL || s->handle == NULL) {
-        return false;
-    }
+    state *s = static_cast<state *>(lvnc_device_of(args->stream)->library[LVNC_CUBLAS]);
     problem q;
     memset(&q, 0, sizeof q);
     q.batches = p->batches;
@@ -262,13 +281,19 @@ bool lvnc_cublas_product(const lvn_kernel_args *args, const lvnc_product *p, con
     q.align_a = lvnc_alignment(a);
     q.align_b = lvnc_alignment(b);
     q.align_y = lvnc_alignment(y);
+    q.align_bias = lvnc_alignment(bias);
+    q.tf32 = lvnc_allows_tf32();
     pthread_mutex_lock(&s->lock);
-    const bool done = submit(s, q, a, b, bias, y, workspace, stream);
+    const cublasStatus_t e = submit(s, q, a, b, bias, y, workspace, stream);
     pthread_mutex_unlock(&s->lock);
-    if (done) {
-        (void)lvnc_submitted(args->stream, args->op->name, cudaSuccess);
+    if (e == CUBLAS_STATUS_NOT_SUPPORTED) {
+        return false;
     }
-    return done;
+    *status = e == CUBLAS_STATUS_SUCCESS
+                  ? lvnc_submitted(args->stream, args->op->name, cudaSuccess)
+                  : lvnc_library_failed(args, "cuBLASLt", cublasLtGetStatusString(e),
+                                        e == CUBLAS_STATUS_ALLOC_FAILED);
+    return true;
 }
 
 #endif

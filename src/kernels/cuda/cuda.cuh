@@ -1,7 +1,8 @@
 /* The CUDA backend (docs/gpu.md): one table of levin/backend.h in levin_backend_cuda.so.
  *
- *   device.cu    devices, memory, streams, events, copies, errors
- *   table.cu     the table; joins the rows of the files below
+ *   device.cu    devices and memory
+ *   stream.cu    streams, events, copies, errors, captured steps
+ *   table.cu     the table; joins the rows of the files below (files.cmake)
  *   *.cu         kernels: each file ends with its rows, `const kernel_rows rows_<file>`
  *
  * How a kernel's function reads:
@@ -47,6 +48,9 @@ cudaStream_t lvnc_enter(const void *stream);
  * the command's. LVN_OK, or the error of a submission that CUDA refused. */
 lvn_status lvnc_submitted(const void *stream, const char *what, cudaError_t error);
 
+/* CUDA has given the device up: nothing is submitted any more. */
+bool lvnc_is_lost(const void *stream);
+
 template <typename T> struct lvnc_as_is {
     typedef T type;
 };
@@ -56,7 +60,7 @@ template <typename... P>
 static lvn_status launch(const void *stream, const char *what, void (*kernel)(P...), dim3 grid,
                          dim3 block, size_t shared_bytes, typename lvnc_as_is<P>::type... a)
 {
-    if (grid.x == 0 || grid.y == 0 || grid.z == 0) {
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0 || lvnc_is_lost(stream)) {
         return LVN_OK;
     }
     cudaStream_t s = lvnc_enter(stream);
@@ -80,7 +84,7 @@ static lvn_status launch(const void *stream, const char *what, void (*kernel)(P.
 }
 
 /* Blocks of `each` elements for n; at most 2^31 - 1, so kernels whose n may be larger loop over
- * the grid (for_grid). */
+ * the grid (FOR_GRID). */
 static inline unsigned blocks_for(int64_t n, int64_t each)
 {
     const int64_t blocks = (n + each - 1) / each, most = 0x7fffffff;

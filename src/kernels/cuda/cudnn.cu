@@ -6,6 +6,13 @@
 
 #ifdef LEVIN_CUDA_ON_HOST
 
+lvn_status lvnc_cudnn_open(lvnc_device *d, size_t *version)
+{
+    (void)d;
+    *version = 0;
+    return LVN_OK;
+}
+
 size_t lvnc_cudnn_bytes(const lvnc_conv &c)
 {
     (void)c;
@@ -47,6 +54,7 @@ namespace
 struct problem {
     lvnc_conv c;
     int align_x, align_w, align_y; /* bytes */
+    int tf32;
 };
 
 enum { MOST_MADE = 16, MOST_CHOICES = 128 };
@@ -66,8 +74,8 @@ struct plan {
 
 struct state {
     pthread_mutex_t lock;
-    cudnnHandle_t handle; /* NULL: the library does not start */
-    cudaStream_t stream;  /* the handle's */
+    cudnnHandle_t handle;
+    cudaStream_t stream; /* the handle's */
     lvnc_plans<problem, plan> plans;
 };
 
@@ -293,9 +301,16 @@ bool is_wanted(cudnnBackendDescriptor_t choice, const lvnc_conv &c, bool strict)
     return (behavior & 1u << CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) == 0;
 }
 
-/* The plan of a choice; NULL: it does not run, or needs too much memory. */
+/* Of memory. The next choice, or the own kernel, would have other bits than a run with more. */
+bool is_memory(cudnnStatus_t s)
+{
+    return s == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+           s == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
+}
+
+/* The plan of a choice; NULL: it does not run, or needs too much scratch memory. */
 cudnnBackendDescriptor_t plan_choice(cudnnHandle_t handle, cudnnBackendDescriptor_t choice,
-                                     size_t limit)
+                                     size_t limit, cudnnStatus_t *status)
 {
     builder b = {};
     int64_t bytes = 0, n = 0;
@@ -310,6 +325,7 @@ cudnnBackendDescriptor_t plan_choice(cudnnHandle_t handle, cudnnBackendDescripto
     if (b.status == CUDNN_STATUS_SUCCESS && bytes >= 0 && (uint64_t)bytes <= limit) {
         return p;
     }
+    *status = is_memory(b.status) ? b.status : *status;
     end(&b);
     return NULL;
 }
@@ -342,7 +358,7 @@ cudnnBackendDescriptor_t choose(builder *b, cudnnHandle_t handle, const problem 
     int which = -1;
     for (int i = 0; i < made && i < got && chosen == NULL; i++) {
         if (b->status == CUDNN_STATUS_SUCCESS && is_wanted(choices[i], q.c, strict)) {
-            chosen = plan_choice(handle, choices[i], lvnc_cudnn_bytes(q.c));
+            chosen = plan_choice(handle, choices[i], lvnc_cudnn_bytes(q.c), &b->status);
             which = i;
         }
     }
@@ -359,7 +375,8 @@ cudnnBackendDescriptor_t choose(builder *b, cudnnHandle_t handle, const problem 
 
 /* ---- plans ---- */
 
-bool search(cudnnHandle_t handle, const problem &q, bool strict, plan *p)
+/* *memory: there was none for it. */
+bool search(cudnnHandle_t handle, const problem &q, bool strict, plan *p, bool *memory)
 {
     static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
     cudnnStatus_t status = CUDNN_STATUS_NOT_SUPPORTED;
@@ -371,7 +388,11 @@ bool search(cudnnHandle_t handle, const problem &q, bool strict, plan *p)
             return true;
         }
         status = p->of.status == CUDNN_STATUS_SUCCESS ? status : p->of.status;
+        *memory = is_memory(p->of.status);
         end(&p->of);
+        if (*memory) {
+            return false;
+        }
     }
     (void)cudaGetLastError();
     if (!strict) {
@@ -380,19 +401,22 @@ bool search(cudnnHandle_t handle, const problem &q, bool strict, plan *p)
     return false;
 }
 
-plan *plan_of(state *s, const problem &q)
+/* NULL: the library refuses the problem, or has no memory for it. */
+plan *plan_of(state *s, const problem &q, bool *memory)
 {
     plan *p = s->plans.get(q);
+    *memory = p == NULL;
     if (p != NULL && !p->tried) {
-        p->tried = true;
-        p->refused = !search(s->handle, q, true, p) && !search(s->handle, q, false, p);
+        p->refused = !search(s->handle, q, true, p, memory) &&
+                     (*memory || !search(s->handle, q, false, p, memory));
+        p->tried = !*memory;
     }
     return p == NULL || p->refused ? NULL : p;
 }
 
 /* With the lock. */
 bool submit(state *s, plan *p, const problem &q, const void *x, const void *w, const void *y,
-            void *workspace)
+            void *workspace, bool *memory)
 {
     builder b = {};
     const int64_t names[3] = {'x', 'w', 'y'};
@@ -405,7 +429,8 @@ bool submit(state *s, plan *p, const problem &q, const void *x, const void *w, c
     if (b.status == CUDNN_STATUS_SUCCESS) {
         b.status = cudnnBackendExecute(s->handle, p->run, pack);
     }
-    if (b.status != CUDNN_STATUS_SUCCESS) {
+    *memory = is_memory(b.status);
+    if (b.status != CUDNN_STATUS_SUCCESS && !*memory) {
         p->refused = true;
         report_refusal(&q.c, "to run", b.status);
         (void)cudaGetLastError();
@@ -433,27 +458,6 @@ void end_state(void *library)
     free(s);
 }
 
-state *state_of(lvnc_device *d)
-{
-    pthread_mutex_lock(&d->lock);
-    state *s = static_cast<state *>(d->library[LVNC_CUDNN]);
-    if (s == NULL) {
-        s = static_cast<state *>(calloc(1, sizeof *s));
-        if (s != NULL) {
-            pthread_mutex_init(&s->lock, NULL);
-            const cudnnStatus_t e = cudnnCreate(&s->handle);
-            if (e != CUDNN_STATUS_SUCCESS) {
-                s->handle = NULL;
-                report_refusal(NULL, "to start", e);
-            }
-            d->library[LVNC_CUDNN] = s;
-            d->free_library[LVNC_CUDNN] = end_state;
-        }
-    }
-    pthread_mutex_unlock(&d->lock);
-    return s;
-}
-
 bool set_stream(state *s, cudaStream_t stream)
 {
     if (s->stream != stream) {
@@ -466,6 +470,23 @@ bool set_stream(state *s, cudaStream_t stream)
 }
 } // namespace
 
+lvn_status lvnc_cudnn_open(lvnc_device *d, size_t *version)
+{
+    *version = cudnnGetVersion();
+    state *s = static_cast<state *>(calloc(1, sizeof *s));
+    const cudnnStatus_t e =
+        s == NULL ? CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED : cudnnCreate(&s->handle);
+    if (e != CUDNN_STATUS_SUCCESS) {
+        free(s);
+        LVN_FAIL(LVN_ERR_RESOURCE, LVNC_NAME ":%d: cuDNN does not start: %s", d->index,
+                 cudnnGetErrorString(e));
+    }
+    pthread_mutex_init(&s->lock, NULL);
+    d->library[LVNC_CUDNN] = s;
+    d->free_library[LVNC_CUDNN] = end_state;
+    return LVN_OK;
+}
+
 bool lvnc_cudnn_conv(const lvn_kernel_args *args, const lvnc_conv &c, const void *x, const void *w,
                      const void *y, void *narrow, void *workspace, lvn_status *status)
 {
@@ -473,10 +494,7 @@ bool lvnc_cudnn_conv(const lvn_kernel_args *args, const lvnc_conv &c, const void
         return false; /* of nothing */
     }
     cudaStream_t stream = lvnc_enter(args->stream);
-    state *s = state_of(lvnc_device_of(args->stream));
-    if (s == NULL || s->handle == NULL) {
-        return false;
-    }
+    state *s = static_cast<state *>(lvnc_device_of(args->stream)->library[LVNC_CUDNN]);
     const bool casts = c.kind == LVNC_CONV_W && c.result_type != c.type;
     const void *weights = casts ? narrow : w; /* no engine writes f32 beside 16-bit images */
     problem q;
@@ -485,10 +503,16 @@ bool lvnc_cudnn_conv(const lvn_kernel_args *args, const lvnc_conv &c, const void
     q.align_x = lvnc_alignment(x);
     q.align_w = lvnc_alignment(weights);
     q.align_y = lvnc_alignment(y);
+    q.tf32 = lvnc_allows_tf32();
+    bool memory = false;
     pthread_mutex_lock(&s->lock);
-    plan *p = set_stream(s, stream) ? plan_of(s, q) : NULL;
-    const bool done = p != NULL && submit(s, p, q, x, weights, y, workspace);
+    plan *p = set_stream(s, stream) ? plan_of(s, q, &memory) : NULL;
+    const bool done = p != NULL && submit(s, p, q, x, weights, y, workspace, &memory);
     pthread_mutex_unlock(&s->lock);
+    if (memory) {
+        *status = lvnc_library_failed(args, "cuDNN", "there is no memory for it", true);
+        return true;
+    }
     if (!done) {
         return false;
     }

@@ -1,5 +1,5 @@
 /* Devices and their memory. */
-#include "device.cuh"
+#include "library.cuh"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,11 +42,27 @@ static lvn_status explain_count(cudaError_t e)
              cudaGetErrorString(e), cudaGetErrorName(e));
 }
 
+enum { LEAST_MAJOR = 8 };
+
 lvn_status lvnc_count(int *n)
 {
     *n = 0;
     const cudaError_t e = cudaGetDeviceCount(n);
-    return e == cudaSuccess ? LVN_OK : explain_count(e);
+    if (e != cudaSuccess) {
+        return explain_count(e);
+    }
+    for (int i = 0; i < *n; i++) { /* no context is made for this */
+        int major = LEAST_MAJOR, minor = 0;
+        (void)cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, i);
+        (void)cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, i);
+        if (major < LEAST_MAJOR) {
+            LVN_FAIL(LVN_ERR_RESOURCE,
+                     LVNC_NAME ": device %d has compute capability %d.%d, this backend needs %d.0 "
+                               "(A100) or newer: leave it out with CUDA_VISIBLE_DEVICES",
+                     i, major, minor, (int)LEAST_MAJOR);
+        }
+    }
+    return LVN_OK;
 }
 
 /* ---- opening ---- */
@@ -66,20 +82,63 @@ static lvn_status failed(int index, const char *what, cudaError_t e)
         }                                                                                          \
     } while (0)
 
-static lvn_status describe(const lvnc_device *d, lvn_device_info *info)
+/* Without machine code or PTX for the device every launch would fail. */
+static __global__ void nothing(void)
+{
+}
+
+static lvn_status check_code(const lvnc_device *d, const char *name)
+{
+#ifdef LEVIN_CUDA_ON_HOST
+    (void)d, (void)name;
+    nothing();
+#else
+    cudaFuncAttributes a;
+    const cudaError_t e = cudaFuncGetAttributes(&a, reinterpret_cast<const void *>(nothing));
+    if (e == cudaErrorNoKernelImageForDevice || e == cudaErrorInvalidDeviceFunction) {
+        (void)cudaGetLastError();
+        LVN_FAIL(LVN_ERR_RESOURCE,
+                 LVNC_NAME ":%d: %s has compute capability %d.%d, for which this build has no "
+                           "code: build with -DLEVIN_CUDA_ARCHITECTURES=%d%d, from 8.0 on",
+                 d->index, name, d->major, d->minor, d->major, d->minor);
+    }
+    CUDA_TRY("code for it", e);
+#endif
+    return LVN_OK;
+}
+
+/* Both libraries choose their algorithms by model, multiprocessors and version. */
+static lvn_status open_libraries(lvnc_device *d, const cudaDeviceProp *p, char *text, size_t size)
+{
+    int runtime = 0;
+    size_t blas = 0, dnn = 0;
+    (void)cudaRuntimeGetVersion(&runtime);
+    if (lvnc_uses_libraries()) {
+        LVN_TRY(lvnc_cublas_open(d, &blas));
+        LVN_TRY(lvnc_cudnn_open(d, &dnn));
+    }
+    snprintf(text, size, "%.80s (%d), CUDA %d.%d, cuBLASLt %zu, cuDNN %zu%s", p->name,
+             p->multiProcessorCount, runtime / 1000, runtime % 1000 / 10, blas, dnn,
+             lvnc_uses_libraries() ? "" : ", own kernels");
+    return LVN_OK;
+}
+
+/* Taken by contexts and libraries as they go on: kept out of what levin may take. */
+static const size_t OWN = (size_t)256 << 20;
+
+static lvn_status describe(lvnc_device *d, lvn_device_info *info)
 {
     cudaDeviceProp p;
     size_t available = 0, total = 0;
-    int runtime = 0;
     CUDA_TRY("its properties", cudaGetDeviceProperties(&p, d->index));
+    d->major = p.major;
+    d->minor = p.minor;
+    LVN_TRY(check_code(d, p.name));
+    LVN_TRY(open_libraries(d, &p, info->fingerprint, sizeof info->fingerprint));
     CUDA_TRY("its memory", cudaMemGetInfo(&available, &total));
-    (void)cudaRuntimeGetVersion(&runtime);
     snprintf(info->name, sizeof info->name, "%.60s", p.name);
-    snprintf(info->fingerprint, sizeof info->fingerprint, "%.100s, CUDA %d.%d", p.name,
-             runtime / 1000, runtime % 1000 / 10);
-    /* what other processes hold is not ours; a little stays for CUDA's own */
-    const size_t own = (size_t)256 << 20;
-    info->memory = available > 2 * own ? available - own : available / 2;
+    /* what other processes hold is not ours */
+    info->memory = available > 2 * OWN ? available - OWN : available / 2;
     info->segment = (size_t)64 << 20;
     return LVN_OK;
 }
@@ -87,10 +146,6 @@ static lvn_status describe(const lvnc_device *d, lvn_device_info *info)
 static lvn_status prepare(lvnc_device *d, lvn_device_info *info)
 {
     CUDA_TRY("it cannot be opened", cudaSetDevice(d->index));
-    cudaDeviceProp p;
-    CUDA_TRY("its properties", cudaGetDeviceProperties(&p, d->index));
-    d->major = p.major;
-    d->minor = p.minor;
     for (int k = 0; k < LVN_STREAM_KINDS; k++) {
         CUDA_TRY("a stream", cudaStreamCreateWithFlags(&d->stream[k], cudaStreamNonBlocking));
     }

@@ -25,8 +25,8 @@ struct lvnc_device {
     bool broken; /* CUDA lost the device: nothing runs there again in this process */
     lvn_error error;
     struct lvnc_host_calls *calls; /* made with the first one */
-    /* State of a library, made with its first call; `free_library` is called when the device
-     * closes. matmul.cu: 0, conv.cu: 1 */
+    /* State of cuBLASLt and cuDNN (library.cuh), made when the device is opened; `free_library` is
+     * called when it closes */
     void *library[LVNC_LIBRARIES];
     void (*free_library[LVNC_LIBRARIES])(void *library);
 };

@@ -33,6 +33,13 @@ void lvnc_allow_tf32(bool allowed)
     __atomic_store_n(&tf32, allowed, __ATOMIC_RELAXED);
 }
 
+lvn_status lvnc_library_failed(const lvn_kernel_args *args, const char *library, const char *why,
+                               bool memory)
+{
+    LVN_FAIL(memory ? LVN_ERR_DEVICE_MEMORY : LVN_ERR_RESOURCE, LVNC_NAME ":%d: %s: %s: %s",
+             lvnc_device_of(args->stream)->index, args->op->name, library, why);
+}
+
 bool lvnc_reports_refusals(void)
 {
     static const bool on = is_set("LEVIN_CUDA_DEBUG", "1");
@@ -196,9 +203,10 @@ lvn_status lvnc_product_run(const lvn_kernel_args *args, const lvnc_product *p, 
         LVN_TRY(lvnc_cast(args->stream, args->op->name, c));
     }
     const void *low_b = casts_b(p) ? at.b : b;
+    lvn_status s = LVN_OK;
     if (library &&
-        lvnc_cublas_product(args, p, a, low_b, wide_bias ? at.bias : bias, y, at.library)) {
-        return LVN_OK;
+        lvnc_cublas_product(args, p, a, low_b, wide_bias ? at.bias : bias, y, at.library, &s)) {
+        return s;
     }
     return run_own(args, p, a, low_b, bias, y, at.partial);
 }

@@ -244,10 +244,12 @@ size_t lvnc_product_bytes(const lvnc_product *p);
 lvn_status lvnc_product_run(const lvn_kernel_args *args, const lvnc_product *p, const void *a,
                             const void *b, const void *bias, void *y, lvnc_scratch scratch);
 
-/* cublas.cu. False: it was not computed, the caller does. a and b have one type, bias that of y. */
+/* cublas.cu. False: the library refuses the problem, the caller computes; else *status. a and b
+ * have one type, bias that of y. */
 enum { LVNC_CUBLAS_BYTES = 32 << 20 };
 bool lvnc_cublas_product(const lvn_kernel_args *args, const lvnc_product *p, const void *a,
-                         const void *b, const void *bias, void *y, void *workspace);
+                         const void *b, const void *bias, void *y, void *workspace,
+                         lvn_status *status);
 
 /* ---- parts of both ops ---- */
 

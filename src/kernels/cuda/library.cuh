@@ -10,6 +10,9 @@
 
 /* LEVIN_CUDA_LIBRARIES=off: own kernels only. Always so on the host. */
 bool lvnc_uses_libraries(void);
+/* A library that supports the problem failed: no other algorithm may compute it instead. */
+lvn_status lvnc_library_failed(const lvn_kernel_args *args, const char *library, const char *why,
+                               bool memory);
 /* LEVIN_CUDA_DEBUG=1: what a library refuses, and why, goes to stderr, once per problem. */
 bool lvnc_reports_refusals(void);
 /* Whether f32 products may round their factors to TF32 (10 bits of fraction). */
@@ -20,6 +23,11 @@ enum {
     LVNC_CUBLAS = 0, /* index into lvnc_device.library */
     LVNC_CUDNN = 1
 };
+
+/* When a device is opened, before its free memory is counted. *version: of the library, 0 on the
+ * host. The library cannot start: LVN_ERR_RESOURCE. */
+lvn_status lvnc_cublas_open(lvnc_device *d, size_t *version);
+lvn_status lvnc_cudnn_open(lvnc_device *d, size_t *version);
 
 /* ---- scratch memory ---- */
 

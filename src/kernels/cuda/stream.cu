@@ -30,12 +30,41 @@ static lvn_status break_down(lvnc_device *d, lvn_stream_kind kind, cudaError_t e
                                 "more by this process",
                       d->index, cudaGetErrorString(e), cudaGetErrorName(e),
                       d->last[kind] == NULL ? "the first command" : d->last[kind]);
-        d->broken = true;
         d->error = *lvn_last_error();
+        __atomic_store_n(&d->broken, true, __ATOMIC_RELEASE);
     }
     const lvn_error error = d->error;
     pthread_mutex_unlock(&d->lock);
     return lvn_error_adopt(&error);
+}
+
+/* After these nothing runs on the device again in this process. */
+static bool is_lost(cudaError_t e)
+{
+    switch (e) {
+    case cudaErrorLaunchFailure:
+    case cudaErrorUnknown:
+#ifndef LEVIN_CUDA_ON_HOST
+    case cudaErrorIllegalAddress:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorHardwareStackError:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorAssert:
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorDevicesUnavailable:
+#endif
+        return true;
+    default: return false;
+    }
+}
+
+bool lvnc_is_lost(const void *stream)
+{
+    return __atomic_load_n(&lvnc_device_of(stream)->broken, __ATOMIC_ACQUIRE);
 }
 
 lvn_status lvnc_submitted(const void *stream, const char *what, cudaError_t e)
@@ -46,9 +75,9 @@ lvn_status lvnc_submitted(const void *stream, const char *what, cudaError_t e)
     if (e == cudaSuccess) {
         return LVN_OK;
     }
-    if (e == cudaErrorInvalidValue || e == cudaErrorMemoryAllocation) { /* of this launch alone */
+    if (!is_lost(e)) { /* of this launch alone */
         (void)cudaGetLastError();
-        LVN_FAIL(e == cudaErrorInvalidValue ? LVN_ERR_INTERNAL : LVN_ERR_DEVICE_MEMORY,
+        LVN_FAIL(e == cudaErrorMemoryAllocation ? LVN_ERR_DEVICE_MEMORY : LVN_ERR_INTERNAL,
                  LVNC_NAME ":%d: %s was not taken: %s (%s)", d->index, what, cudaGetErrorString(e),
                  cudaGetErrorName(e));
     }
@@ -142,18 +171,21 @@ bool lvnc_stream_failed(void *stream)
     return __atomic_load_n(&s->device->broken, __ATOMIC_ACQUIRE) || counts_fault(s);
 }
 
-/* The first stream of a device that is cleared forgets it for all: they were all waited for. */
+/* The first stream of a device that is cleared forgets it for all: they were all waited for. What a
+ * kernel raises meanwhile is found again: the details go first. */
 void lvnc_stream_clear(void *stream)
 {
     lvnc_device *d = lvnc_device_of(stream);
+    cudaStream_t s = lvnc_enter(stream);
+    pthread_mutex_lock(&d->lock);
     if (fault_code(d) != LVNC_FINE) {
-        cudaStream_t s = lvnc_enter(stream);
+        *d->fault = lvnc_fault();
         if (cudaMemsetAsync(d->raised, 0, sizeof(int), s) != cudaSuccess ||
             cudaStreamSynchronize(s) != cudaSuccess) {
             (void)cudaGetLastError();
         }
-        *d->fault = lvnc_fault();
     }
+    pthread_mutex_unlock(&d->lock);
     __atomic_store_n(&d->copies_follow, false, __ATOMIC_RELEASE);
 }
 
@@ -227,7 +259,7 @@ lvn_status lvnc_event_follow(void *stream, void *event)
     if (!__atomic_load_n(&e->recorded, __ATOMIC_ACQUIRE)) {
         return LVN_OK;
     }
-    if (e->kind == LVN_STREAM_COMPUTE && s->kind == LVN_STREAM_COPY) {
+    if (e->device == s->device && e->kind == LVN_STREAM_COMPUTE && s->kind == LVN_STREAM_COPY) {
         __atomic_store_n(&s->device->copies_follow, true, __ATOMIC_RELEASE);
     }
     cudaStream_t on = lvnc_enter(stream);
@@ -243,7 +275,9 @@ lvn_status lvnc_event_wait(void *event)
     const lvnc_event *e = static_cast<const lvnc_event *>(event);
     (void)cudaSetDevice(e->device->index);
     const cudaError_t error = cudaEventSynchronize(e->event);
-    return error == cudaSuccess ? LVN_OK : break_down(e->device, e->kind, error);
+    return error == cudaSuccess && !__atomic_load_n(&e->device->broken, __ATOMIC_ACQUIRE)
+               ? LVN_OK
+               : break_down(e->device, e->kind, error);
 }
 
 /* ---- copies ---- */
@@ -251,15 +285,18 @@ lvn_status lvnc_event_wait(void *event)
 lvn_status lvnc_copy(void *stream, void *to, const void *from, size_t bytes)
 {
     cudaStream_t s = lvnc_enter(stream);
-    return bytes == 0 ? LVN_OK
-                      : lvnc_submitted(stream, "a copy",
-                                       cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, s));
+    return bytes == 0 || lvnc_is_lost(stream)
+               ? LVN_OK
+               : lvnc_submitted(stream, "a copy",
+                                cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, s));
 }
 
 lvn_status lvnc_zero(void *stream, void *p, size_t bytes)
 {
     cudaStream_t s = lvnc_enter(stream);
-    return bytes == 0 ? LVN_OK : lvnc_submitted(stream, "zeros", cudaMemsetAsync(p, 0, bytes, s));
+    return bytes == 0 || lvnc_is_lost(stream)
+               ? LVN_OK
+               : lvnc_submitted(stream, "zeros", cudaMemsetAsync(p, 0, bytes, s));
 }
 
 /* The bytes travel as an argument of the kernel. */
@@ -391,8 +428,11 @@ static lvn_status get_calls(lvnc_device *d, lvnc_host_calls **out)
     pthread_mutex_lock(&d->lock);
     if (d->calls == NULL) {
         lvnc_host_calls *c = static_cast<lvnc_host_calls *>(calloc(1, sizeof *c));
-        s = c == NULL ? LVN_ERR_MEMORY : start_calls(d, c);
-        if (s != LVN_OK) {
+        s = c == NULL ? lvn_error_set(LVN_ERR_MEMORY, __FILE__, __LINE__,
+                                      LVNC_NAME ":%d: no memory for host calls", d->index)
+                      : start_calls(d, c);
+        if (s != LVN_OK && c != NULL) {
+            (void)cudaFreeHost(const_cast<uint32_t *>(c->done));
             free(c);
         }
     }
@@ -416,11 +456,18 @@ lvn_status lvnc_host_call(void *stream, void (*fn)(void *user), void *user)
     call.fn = fn;
     call.user = user;
     cudaError_t e = cudaEventRecord(call.reached, s);
-    const CUresult r = c->wait_value(s, c->done_there, number + 1, CU_STREAM_WAIT_VALUE_GEQ);
-    e = e == cudaSuccess && r != CUDA_SUCCESS ? cudaErrorUnknown : e;
-    c->n++;
-    pthread_cond_broadcast(&c->changed);
+    if (e == cudaSuccess &&
+        c->wait_value(s, c->done_there, number + 1, CU_STREAM_WAIT_VALUE_GEQ) != CUDA_SUCCESS) {
+        e = cudaErrorNotSupported;
+    }
+    if (e == cudaSuccess) {
+        c->n++;
+        pthread_cond_broadcast(&c->changed);
+    }
     pthread_mutex_unlock(&c->lock);
+    if (e != cudaSuccess && lvnc_is_lost(stream)) {
+        fn(user); /* others wait for what it does; nothing of this device runs any more */
+    }
     return lvnc_submitted(stream, "a wait for the host", e);
 }
 
