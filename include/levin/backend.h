@@ -34,7 +34,7 @@
 extern "C" {
 #endif
 
-enum { LVN_BACKEND_VERSION = 14 };
+enum { LVN_BACKEND_VERSION = 15 };
 
 typedef struct lvn_device_info {
     char name[64]; /* of the model: "NVIDIA H200" */
@@ -254,6 +254,11 @@ typedef struct lvn_backend {
      * products may round their factors to TF32 (10 bits of fraction). A name that the backend does
      * not know has no meaning for it: LVN_OK. NULL: it knows none. */
     lvn_status (*set)(const char *name, const char *value);
+
+    /* The stream as libraries take it that submit to it themselves: of CUDA's devices a
+     * cudaStream_t, for NCCL. The device becomes the calling thread's current one, where there is
+     * such a thing. What is submitted in this way is in the stream's order. NULL: there is none. */
+    void *(*native_stream)(void *stream);
 } lvn_backend;
 
 enum { LVN_UPLOAD = 2048 };

@@ -65,6 +65,7 @@ lvn_status lvnc_capture_begin(void *stream);
 lvn_status lvnc_capture_end(void *stream, void **graph);
 lvn_status lvnc_graph_replay(void *graph, void *stream);
 void lvnc_graph_destroy(void *graph);
+void *lvnc_native_stream(void *stream);
 
 /* The name of the table and of its devices. */
 #ifdef LEVIN_CUDA_ON_HOST

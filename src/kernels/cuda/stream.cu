@@ -18,6 +18,11 @@ cudaStream_t lvnc_enter(const void *stream)
     return s->device->stream[s->kind];
 }
 
+void *lvnc_native_stream(void *stream)
+{
+    return lvnc_enter(stream);
+}
+
 /* CUDA has given the device up for this process; the command that it was in is not known, the last
  * one that was submitted is. */
 static lvn_status break_down(lvnc_device *d, lvn_stream_kind kind, cudaError_t e)

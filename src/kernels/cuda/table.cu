@@ -68,6 +68,7 @@ const lvn_backend *lvn_backend_table(void)
     table.capture_end = lvnc_capture_end;
     table.graph_replay = lvnc_graph_replay;
     table.graph_destroy = lvnc_graph_destroy;
+    table.native_stream = lvnc_native_stream;
 #endif
 #define X(file) add(&table, rows_##file);
     LEVIN_CUDA_ROWS

@@ -17,6 +17,7 @@
 #define LEVIN_KERNELS_SIM_SIM_H
 
 #include "kernels/kernels.h"
+#include "kernels/sim/sim_native.h"
 #include "tensor/ctx.h"
 
 #include <levin/device.h>
@@ -83,6 +84,7 @@ typedef struct lvni_sim_engine {
 } lvni_sim_engine;
 
 struct lvni_sim_stream {
+    lvni_sim_native native;
     lvni_sim_engine *engine;
     pthread_mutex_t lock; /* a leaf lock */
     pthread_cond_t done;
@@ -156,5 +158,6 @@ lvn_status lvni_sim_capture_begin(void *stream);
 lvn_status lvni_sim_capture_end(void *stream, void **graph);
 lvn_status lvni_sim_graph_replay(void *graph, void *stream);
 void lvni_sim_graph_destroy(void *graph);
+void *lvni_sim_native_stream(void *stream);
 
 #endif

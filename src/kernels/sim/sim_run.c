@@ -423,4 +423,5 @@ const lvn_backend lvni_sim_backend = {
     .capture_end = lvni_sim_capture_end,
     .graph_replay = lvni_sim_graph_replay,
     .graph_destroy = lvni_sim_graph_destroy,
+    .native_stream = lvni_sim_native_stream,
 };

@@ -8,6 +8,17 @@
 
 /* ---- streams ---- */
 
+static lvn_status submit_native(void *stream, const char *what, lvni_sim_fn fn, const void *payload,
+                                size_t bytes)
+{
+    return lvni_sim_submit_as(stream, what, fn, payload, bytes, 0, false);
+}
+
+void *lvni_sim_native_stream(void *stream)
+{
+    return &((lvni_sim_stream *)stream)->native;
+}
+
 lvn_status lvni_sim_stream_create(void *device, lvn_stream_kind kind, void **stream)
 {
     lvni_sim_device *d = device;
@@ -15,6 +26,8 @@ lvn_status lvni_sim_stream_create(void *device, lvn_stream_kind kind, void **str
     if (s == NULL) {
         return LVN_ERR_MEMORY;
     }
+    s->native = (lvni_sim_native){
+        .device = d->index, .stream = s, .submit = submit_native, .alias = lvni_sim_alias};
     s->engine = &d->engine[kind];
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->done, NULL);
