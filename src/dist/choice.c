@@ -3,6 +3,7 @@
 
 #include "core/alloc.h"
 #include "core/str.h"
+#include "dist/device_sum.h"
 #include "dist/transport.h"
 
 #include <stdio.h>
@@ -78,14 +79,16 @@ static int describe_way(const lvni_dist_choice *choice, char *out, size_t room)
 {
     const lvni_dist_layout *l = &choice->layout;
     const lvni_dist_transport *t = choice->link;
+    const char *nccl = choice->nccl ? "nccl+" : "";
     if (t != NULL) {
         return snprintf(out, room,
-                        "transport shm+%s: %d rank%s on %d nodes share memory within a node and %s "
-                        "between nodes",
-                        t->name, l->ranks, lvni_core_plural(l->ranks, "", "s"), l->hosts, t->does);
+                        "transport %sshm+%s: %d rank%s on %d nodes share memory within a node and "
+                        "%s between nodes",
+                        nccl, t->name, l->ranks, lvni_core_plural(l->ranks, "", "s"), l->hosts,
+                        t->does);
     }
     t = choice->transport;
-    return snprintf(out, room, "transport %s: %d rank%s %s%s", t->name, l->ranks,
+    return snprintf(out, room, "transport %s%s: %d rank%s %s%s", nccl, t->name, l->ranks,
                     lvni_core_plural(l->ranks, "", "s"), t->does,
                     several_on_a_host(l) ? ", as those of a node do not follow each other" : "");
 }
@@ -99,6 +102,12 @@ static void describe(lvni_dist_choice *choice, bool automatic, const char *lack)
     const lvni_dist_layout *asked = &choice->asked;
     const lvni_dist_transport *taken = choice->link != NULL ? choice->link : choice->transport;
     int at = describe_way(choice, out, room);
+    if (choice->nccl) {
+        snprintf(out + at, room - (size_t)at,
+                 ", and add gradients between their devices over NCCL (requested%s%s)",
+                 lack[0] != '\0' ? "; " : "", lack);
+        return;
+    }
     if (!automatic) {
         snprintf(out + at, room - (size_t)at, " (requested)");
         return;
@@ -152,11 +161,29 @@ static lvn_status find_requested(const lvni_dist_choice *choice, const char *nam
     return LVN_OK;
 }
 
+/* Whether each rank has a device of its own, and one that NCCL knows, is found when they are
+ * there. */
+static lvn_status check_nccl(const lvni_dist_layout *l)
+{
+    if (!l->device) {
+        LVN_FAIL(LVN_ERR_USAGE, "transport=nccl adds gradients between devices, and these are in "
+                                "host memory: use accelerator=cuda, or transport=auto");
+    }
+    const char *missing = lvni_dist_device_sum_missing();
+    if (missing != NULL) {
+        LVN_FAIL(LVN_ERR_NOT_FOUND, "transport=nccl: %s; install it, or use transport=auto",
+                 missing);
+    }
+    return LVN_OK;
+}
+
 lvn_status lvni_dist_choose(const lvni_dist_layout *l, const char *requested, lvni_dist_choice *out)
 {
-    const bool automatic = strcmp(requested, "auto") == 0;
+    const bool nccl = strcmp(requested, "nccl") == 0,
+               automatic = nccl || strcmp(requested, "auto") == 0;
     const lvni_dist_transport *found = NULL;
-    *out = (lvni_dist_choice){.layout = *l, .asked = *l};
+    *out = (lvni_dist_choice){.layout = *l, .asked = *l, .nccl = nccl};
+    LVN_TRY(nccl ? check_nccl(l) : LVN_OK);
     if (has_levels(l)) { /* a channel has one rank of each node */
         out->asked.threads = false;
         out->asked.ranks = l->hosts;
@@ -175,6 +202,11 @@ lvn_status lvni_dist_choose(const lvni_dist_layout *l, const char *requested, lv
     out->layout.host = out->asked.host = NULL; /* the caller's, and only looked at here */
     describe(out, automatic, out->lack);
     return LVN_OK;
+}
+
+void lvni_dist_choice_apply(const lvni_dist_choice *choice, lvni_dist_comm *comm)
+{
+    comm->between_devices = choice->nccl;
 }
 
 const char *lvni_dist_choice_does(const lvni_dist_choice *choice)
@@ -258,7 +290,9 @@ lvn_status lvni_dist_choice_connect(lvni_dist_choice *choice, const lvni_dist_co
 {
     *out = NULL;
     LVN_TRY(agree(choice, options));
-    return connect_best(choice, options, 0, out);
+    LVN_TRY(connect_best(choice, options, 0, out));
+    lvni_dist_choice_apply(choice, *out);
+    return LVN_OK;
 }
 
 lvn_status lvni_dist_choice_connect_threads(lvni_dist_choice *choice,
@@ -266,5 +300,9 @@ lvn_status lvni_dist_choice_connect_threads(lvni_dist_choice *choice,
                                             lvni_dist_comm **out)
 {
     LVN_TRY(agree(choice, options));
-    return connect_best(choice, options, threads, out);
+    LVN_TRY(connect_best(choice, options, threads, out));
+    for (int i = 0; i < threads; i++) {
+        lvni_dist_choice_apply(choice, out[i]);
+    }
+    return LVN_OK;
 }

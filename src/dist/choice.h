@@ -21,6 +21,7 @@ enum { LVNI_DIST_LACK = 120 }; /* bytes of why a transport is not there */
 typedef struct lvni_dist_choice {
     const lvni_dist_transport *transport;
     const lvni_dist_transport *link; /* of ranks in two levels: between nodes; else NULL */
+    bool nccl; /* gradients are added between devices (device_sum.h), beside `transport` */
     /* "transport shm: 2 ranks share memory (auto: score 80, net 30, ...)" */
     char line[384];
     /* of "auto" where the best is not on every machine: taken by all when one rank lacks that;
@@ -30,12 +31,14 @@ typedef struct lvni_dist_choice {
     lvni_dist_layout layout, asked; /* asked: of the ranks that the transport connects */
 } lvni_dist_choice;
 
-/* requested: the name of a transport, or "auto"; of ranks on several nodes the one between nodes,
- * while those of a node share memory (levels/), unless the ranks of a node do not follow each
- * other. LVN_ERR_USAGE: it does not reach all ranks, or there is none that does. LVN_ERR_NOT_FOUND:
- * this machine does not have it. */
+/* requested: the name of a transport, "nccl" (auto takes what it stands beside), or "auto"; of
+ * ranks on several nodes the one between nodes, while those of a node share memory (levels/),
+ * unless the ranks of a node do not follow each other. LVN_ERR_USAGE: it does not reach all ranks,
+ * or there is none that does. LVN_ERR_NOT_FOUND: this machine does not have it. */
 lvn_status lvni_dist_choose(const lvni_dist_layout *layout, const char *requested,
                             lvni_dist_choice *out);
+/* Of ranks that were connected in another way: they keep to the choice. */
+void lvni_dist_choice_apply(const lvni_dist_choice *choice, lvni_dist_comm *comm);
 /* "share memory": what ranks do over it */
 const char *lvni_dist_choice_does(const lvni_dist_choice *choice);
 /* Of ranks that are processes; a collective over options->exchange. Where a rank lacks what the

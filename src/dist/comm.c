@@ -47,6 +47,11 @@ bool lvni_dist_comm_reads_any(const lvni_dist_comm *comm)
     return (comm->ops->abilities & LVNI_DIST_DEVICE_MEMORY) != 0;
 }
 
+bool lvni_dist_comm_adds_between_devices(const lvni_dist_comm *comm)
+{
+    return comm->between_devices;
+}
+
 lvni_dist_comm_bytes lvni_dist_comm_count(const lvni_dist_comm *comm)
 {
     lvni_dist_comm_bytes bytes = {.sent = atomic_load_explicit(&comm->sent, memory_order_relaxed),

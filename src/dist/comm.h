@@ -9,6 +9,7 @@
  *   net/         ranks that exchange messages
  *   ucx/         the same messages over UCX
  *   shm/         ranks of one node: processes that share a memfd, or threads of one process
+ *   nccl/        gradients between NVIDIA's GPUs, beside one of the others (device_sum.h)
  *   levels/      ranks of several nodes, of which those of one node share memory
  *
  * Collectives are called by all ranks in the same order with the same arguments (sizes, types,
@@ -91,6 +92,9 @@ int lvni_dist_comm_world(const lvni_dist_comm *comm);
 /* Do reductions read sets wherever they lie (reduction.h)? Else they have host memory of their own.
  */
 bool lvni_dist_comm_reads_any(const lvni_dist_comm *comm);
+/* Gradients on devices are added there (device_sum.h): what lvni_dist_choice_connect was asked
+ * for. */
+bool lvni_dist_comm_adds_between_devices(const lvni_dist_comm *comm);
 lvni_dist_comm_bytes lvni_dist_comm_count(const lvni_dist_comm *comm);
 /* true for the first call on any rank, false for all others. Any thread, at any time, also after an
  * abort: for what exactly one of the ranks that are left has to do. */

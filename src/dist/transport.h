@@ -138,7 +138,8 @@ struct lvni_dist_comm {
     const lvni_dist_transport *ops;
     int rank, world;
     bool check;
-    const int *number; /* lvni_dist_comm_options */
+    bool between_devices; /* lvni_dist_comm_adds_between_devices */
+    const int *number;    /* lvni_dist_comm_options */
     _Atomic uint64_t sent, received;
     void *memory; /* comm.c's list of what lvni_dist_comm_alloc gave */
     struct {
