@@ -59,6 +59,9 @@ static lvn_status open_threads(const lvni_recipes_rank_request *r,
         out->rank[out->n] = rank_of(r, out->n);
         out->rank[out->n].comm = comm[out->n];
         out->rank[out->n].transport = *transport;
+        if (comm[out->n] != NULL) {
+            lvni_dist_choice_apply(transport, comm[out->n]);
+        }
         out->rank[out->n].nodes = r->threads ? 1 : 0;
     }
     lvni_core_free(comm);

@@ -132,13 +132,14 @@ static const lvni_core_option batch_rows[] = {
              "alone."},
     {.name = "transport",
      .type = LVNI_OPT_CHOICE,
-     .choices = "auto|shm|ucx|net",
+     .choices = "auto|shm|ucx|net|nccl",
      .fallback = "auto",
      .flags = LVNI_OPT_LAYOUT,
      .help =
          "How ranks that are processes exchange gradients: memory that they share (shm; auto on "
          "one node), or messages over what UCX finds (ucx) or over TCP (net; auto unless there is "
-         "InfiniBand or RoCE). Of several nodes: what goes between them."},
+         "InfiniBand or RoCE). Of several nodes: what goes between them. nccl: gradients are added "
+         "between NVIDIA's GPUs, each of one rank; auto takes what the rest goes over."},
     {.name = "lanes",
      .type = LVNI_OPT_INT,
      .range = LVNI_BETWEEN(1, 64),

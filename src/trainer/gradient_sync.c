@@ -105,15 +105,22 @@ static lvn_status make_sets(lvni_trainer_gradient_sync *d, int n)
     return LVN_OK;
 }
 
+/* A multiple of blocks; of small models all that there is. */
+static int64_t bucket_floats(const lvni_trainer_gradient_sync_options *o)
+{
+    const int64_t block = LVNI_REDUCTION_BLOCK, floats = o->bucket_bytes / (int64_t)sizeof(float),
+                  n = o->model->n_weights + o->model->n_records,
+                  bucket = floats < block ? block : floats / block * block;
+    return bucket < n ? bucket : n;
+}
+
 /* copied: the reduction has host memory for what the merged leaves of this rank are. */
 static lvn_status make_reduction(lvni_trainer_gradient_sync *d,
                                  const lvni_trainer_gradient_sync_options *o, lvni_dist_comm *comm,
                                  bool copied)
 {
     const lvni_nn_model *m = d->model;
-    const int64_t block = LVNI_REDUCTION_BLOCK, floats = o->bucket_bytes / (int64_t)sizeof(float),
-                  n = m->n_weights + m->n_records;
-    const int64_t bucket = floats < block ? block : floats / block * block;
+    const int64_t n = m->n_weights + m->n_records, bucket = bucket_floats(o);
     const bool in_place = !copied && !d->early;
     double *sums = in_place ? o->sums : NULL;
     const lvni_dist_reduction_options r = {
@@ -132,16 +139,17 @@ static lvn_status make_reduction(lvni_trainer_gradient_sync *d,
         .add = lvni_kernels_flat_add};
     LVN_TRY(in_place ? make_sets(d, o->sets) : LVN_OK);
     LVN_TRY(lvni_dist_reduction_create(comm, &r, &d->reduction));
-    LVN_TRY(copied ? lvni_nn_set_create(m, &d->device_total) : LVN_OK);
     return make_sets(d, o->sets);
 }
 
 static lvn_status make_staged(lvni_trainer_gradient_sync *d,
                               const lvni_trainer_gradient_sync_options *o, lvni_dist_comm *comm)
 {
+    LVN_TRY(lvni_nn_set_create(o->model, &d->device_total));
     const lvni_trainer_staged_options s = {
         .comm = comm,
         .reduction = d->reduction,
+        .bucket = bucket_floats(o),
         .model = o->model,
         .late = o->late,
         .device = lvni_tensor_device_of(o->model->weights),
@@ -164,11 +172,14 @@ static lvn_status make_all(lvni_trainer_gradient_sync *d,
     if (d->set == NULL || d->memory == NULL || d->free_set == NULL) {
         return LVN_ERR_MEMORY;
     }
-    LVN_TRY(make_reduction(d, o, comm, device && !in_place));
-    d->n_buckets = lvni_dist_reduction_buckets(d->reduction);
-    if (d->device_total != NULL) {
-        LVN_TRY(make_staged(d, o, comm));
+    const bool staged = device && !in_place;
+    if (staged && lvni_dist_comm_adds_between_devices(comm)) {
+        LVN_TRY(make_sets(d, o->sets));
+    } else {
+        LVN_TRY(make_reduction(d, o, comm, staged));
+        d->n_buckets = lvni_dist_reduction_buckets(d->reduction);
     }
+    LVN_TRY(staged ? make_staged(d, o, comm) : LVN_OK);
     if (d->early) {
         LVN_TRY(allocate_watches(d, o->lanes));
         find_parameters(d);

@@ -12,6 +12,7 @@
 #include "tensor/device.h"
 #include "trainer/late.h"
 #include "trainer/phases.h"
+#include "trainer/staged.h"
 
 #include <string.h>
 
@@ -493,7 +494,8 @@ static void count_device(const lvni_trainer_options *o, uint64_t optimizer,
     need->device_fixed = values + (o->ema.decay > 0.0 ? values : 0) + optimizer +
                          sets * block((uint64_t)(m->n_weights + m->n_records) * element);
     need->device_fixed += lvni_trainer_late_bytes(&o->plan, lvni_trainer_phases_count(m),
-                                                  lvni_kernels_flat_blocks(m->n_weights));
+                                                  lvni_kernels_flat_blocks(m->n_weights)) +
+                          block(lvni_trainer_staged_bytes(o));
     need->device += need->device_fixed;
     need->device_least += need->device_fixed;
 }

@@ -1,83 +1,58 @@
 /* Gradients of a rank on a device by way of the host (staged.h). Two jobs may be under way: one is
  * reduced while the copies of the next are submitted, so there are events of both. Host memory
  * there is once: the device fills it behind what empties it, in the order of its stream. */
-#include "trainer/staged.h"
-
 #include "kernels/flat.h"
 #include "tensor/device.h"
 #include "trainer/comm_thread.h"
-#include "trainer/late.h"
+#include "trainer/staged_impl.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { JOBS = 2 };
-
-typedef struct job {
-    lvni_trainer_staged *of;
-    void **event; /* (n_buckets): the bucket is in host memory */
-    lvni_plan_tree_node leaf[LVNI_TREE_PENDING];
-    int n_leaves;
-    int64_t begin, end; /* what the phase trains */
-    lvni_trainer_late_place place;
-    void *stream;
-    uint64_t number;
-} job;
-
-/* How a rank's message begins in an exchange. */
-typedef struct message_head {
-    int64_t bytes, leaves;
-} message_head;
-
-struct lvni_trainer_staged {
-    lvni_trainer_staged_options o;
-    const lvn_backend *backend;
-    lvni_trainer_comm_thread *thread;
-    int n_buckets, n_jobs;
-    float *
-        *staging; /* (o.sets): host memory of the device; the total comes back through the first */
-    double *losses; /* the same, of all micro-batches of all ranks; then their weights */
-    size_t set_bytes, losses_bytes;
-    unsigned char *numbers; /* this rank's losses, weights and metrics, as they are sent */
-    job job[JOBS];
-    uint64_t n_sent;                 /* phases */
-    unsigned char *mine;             /* this rank's message of an exchange */
-    unsigned char *all;              /* (world) */
-    size_t room;                     /* of one */
-    uint64_t exchanged;              /* job that the last exchange was */
-    lvni_dist_reduction_times times; /* of the last job; read when it is done */
-};
-
 /* ---- creation ---- */
+
+/* Only between devices everyone has to know the leaves of all. */
+static size_t head_bytes(const lvni_trainer_staged *s)
+{
+    return s->sum != NULL ? sizeof(lvni_trainer_staged_head)
+                          : offsetof(lvni_trainer_staged_head, leaf);
+}
+
+static lvn_status make_staging(lvni_trainer_staged *s)
+{
+    const lvni_trainer_staged_options *o = &s->o;
+    s->set_bytes = (size_t)(o->model->n_weights + o->model->n_records) * sizeof(float);
+    s->staging = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)o->sets, sizeof *s->staging);
+    lvn_status status = s->staging == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    for (int i = 0; i < o->sets && status == LVN_OK; i++) {
+        s->staging[i] = lvni_tensor_host_take(o->device, s->set_bytes);
+        status = s->staging[i] != NULL ? LVN_OK : lvn_last_error()->code;
+    }
+    return status;
+}
 
 static lvn_status make_host(lvni_trainer_staged *s)
 {
     const lvni_trainer_staged_options *o = &s->o;
     const size_t world = (size_t)lvni_dist_comm_world(o->comm);
-    s->set_bytes = (size_t)(o->model->n_weights + o->model->n_records) * sizeof(float);
     s->losses_bytes = (size_t)lvni_trainer_late_micro_batches(o->late) * 2 * sizeof(double);
-    s->room = (sizeof(message_head) + o->message + 7) / 8 * 8; /* records of ranks stay aligned */
-    s->staging = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)o->sets, sizeof *s->staging);
+    s->room = (head_bytes(s) + o->message + 7) / 8 * 8; /* records of ranks stay aligned */
     s->numbers = lvni_core_calloc(LVNI_TAG_TRAINER, 1, lvni_trainer_late_numbers_room(o->late));
     s->mine = lvni_core_calloc(LVNI_TAG_TRAINER, 1, s->room);
     s->all = lvni_core_calloc(LVNI_TAG_TRAINER, world, s->room);
-    if (s->staging == NULL || s->numbers == NULL || s->mine == NULL || s->all == NULL) {
+    if (s->numbers == NULL || s->mine == NULL || s->all == NULL) {
         return LVN_ERR_MEMORY;
     }
     s->losses = lvni_tensor_host_take(o->device, s->losses_bytes);
-    for (int i = 0; i < o->sets && s->losses != NULL; i++) {
-        s->staging[i] = lvni_tensor_host_take(o->device, s->set_bytes);
-        LVN_TRY(s->staging[i] != NULL ? LVN_OK : lvn_last_error()->code);
-    }
     return s->losses != NULL ? LVN_OK : lvn_last_error()->code;
 }
 
-static lvn_status make_job(lvni_trainer_staged *s, job *j)
+static lvn_status make_job(lvni_trainer_staged *s, lvni_trainer_staged_job *j)
 {
     j->of = s;
-    j->event = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)s->n_buckets, sizeof *j->event);
+    j->event = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)s->n_events, sizeof *j->event);
     lvn_status status = j->event == NULL ? LVN_ERR_MEMORY : LVN_OK;
-    for (int b = 0; b < s->n_buckets && status == LVN_OK; b++) {
+    for (int b = 0; b < s->n_events && status == LVN_OK; b++) {
         status = s->backend->event_create(lvni_tensor_device_state(s->o.device), &j->event[b]);
     }
     return status;
@@ -93,9 +68,16 @@ lvn_status lvni_trainer_staged_create(const lvni_trainer_staged_options *options
     }
     s->o = *options;
     s->backend = lvni_tensor_device_backend(options->device);
-    s->n_buckets = lvni_dist_reduction_buckets(options->reduction);
-    lvn_status status = make_host(s);
-    for (int i = 0; i < JOBS && status == LVN_OK; i++) {
+    lvn_status status;
+    if (options->reduction != NULL) {
+        s->n_events = s->n_buckets = lvni_dist_reduction_buckets(options->reduction);
+        status = make_staging(s);
+    } else {
+        s->n_events = 1;
+        status = lvni_trainer_staged_make_sum(s);
+    }
+    status = status == LVN_OK ? make_host(s) : status;
+    for (int i = 0; i < LVNI_STAGED_JOBS && status == LVN_OK; i++) {
         status = make_job(s, &s->job[i]);
     }
     status = status == LVN_OK ? lvni_trainer_comm_thread_create(&s->thread) : status;
@@ -112,14 +94,15 @@ void lvni_trainer_staged_destroy(lvni_trainer_staged *s)
     if (s == NULL) {
         return;
     }
-    for (int i = 0; i < JOBS && s->thread != NULL; i++) { /* it may wait for a job, or copy */
+    for (int i = 0; i < LVNI_STAGED_JOBS && s->thread != NULL;
+         i++) { /* it may wait for a job, or copy */
         if (s->job[i].stream != NULL) {
             (void)s->backend->stream_wait(s->job[i].stream);
         }
     }
     lvni_trainer_comm_thread_destroy(s->thread);
-    for (int i = 0; i < JOBS; i++) {
-        for (int b = 0; s->job[i].event != NULL && b < s->n_buckets; b++) {
+    for (int i = 0; i < LVNI_STAGED_JOBS; i++) {
+        for (int b = 0; s->job[i].event != NULL && b < s->n_events; b++) {
             if (s->job[i].event[b] != NULL) {
                 s->backend->event_destroy(s->job[i].event[b]);
             }
@@ -132,6 +115,7 @@ void lvni_trainer_staged_destroy(lvni_trainer_staged *s)
     if (s->losses != NULL) {
         lvni_tensor_host_give(s->o.device, s->losses, s->losses_bytes);
     }
+    lvni_trainer_staged_end_sum(s);
     lvni_core_free((void *)s->staging);
     lvni_core_free(s->numbers);
     lvni_core_free(s->mine);
@@ -141,10 +125,8 @@ void lvni_trainer_staged_destroy(lvni_trainer_staged *s)
 
 /* ---- on the communication thread ---- */
 
-/* What is added of floats [at, at + n) of a set: up to two pieces, of what the phase trains and of
- * what lies behind the weights. */
-static int cut(const lvni_nn_model *m, int64_t begin, int64_t end, lvni_plan_range r,
-               lvni_plan_range piece[2])
+int lvni_trainer_staged_cut(const lvni_nn_model *m, int64_t begin, int64_t end, lvni_plan_range r,
+                            lvni_plan_range piece[2])
 {
     const int64_t side[2][2] = {{begin, end}, {m->n_weights, m->n_weights + m->n_records}};
     int n = 0;
@@ -158,12 +140,12 @@ static int cut(const lvni_nn_model *m, int64_t begin, int64_t end, lvni_plan_ran
     return n;
 }
 
-static void fill_sets(const job *j, int b)
+static void fill_sets(const lvni_trainer_staged_job *j, int b)
 {
     const lvni_trainer_staged *s = j->of;
     lvni_plan_range piece[2];
-    const int n =
-        cut(s->o.model, j->begin, j->end, lvni_dist_reduction_bucket(s->o.reduction, b), piece);
+    const int n = lvni_trainer_staged_cut(s->o.model, j->begin, j->end,
+                                          lvni_dist_reduction_bucket(s->o.reduction, b), piece);
     for (int i = 0; i < j->n_leaves; i++) {
         float *set = lvni_dist_reduction_set(s->o.reduction, i);
         for (int k = 0; k < n; k++) {
@@ -174,7 +156,7 @@ static void fill_sets(const job *j, int b)
 }
 
 /* One wait for the device per bucket. What failed on the device is found by the step's thread. */
-static lvn_status send_buckets(const job *j)
+static lvn_status send_buckets(const lvni_trainer_staged_job *j)
 {
     const lvni_trainer_staged *s = j->of;
     for (int b = 0; b < s->n_buckets; b++) {
@@ -197,7 +179,7 @@ static void help(void *user)
 }
 
 /* The total, and the numbers of all ranks. */
-static lvn_status finish(const job *j)
+static lvn_status finish(const lvni_trainer_staged_job *j)
 {
     lvni_trainer_staged *s = j->of;
     size_t bytes = 0;
@@ -213,7 +195,8 @@ static lvn_status finish(const job *j)
     const lvni_plan_range all = {.start = 0,
                                  .count = s->o.model->n_weights + s->o.model->n_records};
     const float *total = lvni_dist_reduction_total(s->o.reduction);
-    for (int k = 0, n = cut(s->o.model, j->begin, j->end, all, piece); k < n; k++) {
+    for (int k = 0, n = lvni_trainer_staged_cut(s->o.model, j->begin, j->end, all, piece); k < n;
+         k++) {
         memcpy(s->staging[0] + piece[k].start, total + piece[k].start,
                (size_t)piece[k].count * sizeof *total);
     }
@@ -223,7 +206,7 @@ static lvn_status finish(const job *j)
 
 static lvn_status reduce(void *user)
 {
-    const job *j = user;
+    const lvni_trainer_staged_job *j = user;
     lvni_trainer_staged *s = j->of;
     /* the device has read what came back of the job before */
     lvn_status status = s->backend->event_wait(j->event[0]);
@@ -247,12 +230,12 @@ static lvn_status gather(void *user)
 
 /* ---- on the step's thread ---- */
 
-static lvn_status copy_bucket(const job *j, lvni_nn_set *const *set, int b)
+static lvn_status copy_bucket(const lvni_trainer_staged_job *j, lvni_nn_set *const *set, int b)
 {
     const lvni_trainer_staged *s = j->of;
     lvni_plan_range piece[2];
-    const int n =
-        cut(s->o.model, j->begin, j->end, lvni_dist_reduction_bucket(s->o.reduction, b), piece);
+    const int n = lvni_trainer_staged_cut(s->o.model, j->begin, j->end,
+                                          lvni_dist_reduction_bucket(s->o.reduction, b), piece);
     for (int i = 0; i < j->n_leaves; i++) {
         for (int k = 0; k < n; k++) {
             LVN_TRY(s->backend->copy(j->stream, s->staging[i] + piece[k].start,
@@ -267,7 +250,8 @@ lvn_status lvni_trainer_staged_send(lvni_trainer_staged *s, const lvni_plan_tree
                                     lvni_nn_set *const *set, int n)
 {
     const lvni_nn_model *m = s->o.model;
-    job *j = &s->job[s->n_sent % JOBS]; /* the last exchange came after it */
+    lvni_trainer_staged_job *j =
+        &s->job[s->n_sent % LVNI_STAGED_JOBS]; /* the last exchange came after it */
     j->n_leaves = n;
     j->begin = m->trained_begin;
     j->end = m->trained_end;
@@ -280,6 +264,9 @@ lvn_status lvni_trainer_staged_send(lvni_trainer_staged *s, const lvni_plan_tree
         j->leaf[i] = (lvni_plan_tree_node){leaf[i].begin, leaf[i].end, i};
     }
     LVN_TRY(lvni_trainer_late_send_numbers(s->o.late, j->place, j->stream));
+    if (s->sum != NULL) {
+        return lvni_trainer_staged_keep(j, set);
+    }
     for (int b = 0; b < s->n_buckets; b++) {
         LVN_TRY(copy_bucket(j, set, b));
     }
@@ -288,34 +275,39 @@ lvn_status lvni_trainer_staged_send(lvni_trainer_staged *s, const lvni_plan_tree
 
 lvn_status lvni_trainer_staged_exchange(lvni_trainer_staged *s, const void *message, size_t bytes)
 {
-    const message_head head = {(int64_t)bytes, s->job[s->n_sent % JOBS].n_leaves};
-    if (sizeof head + bytes > s->room) {
+    const lvni_trainer_staged_job *j = &s->job[s->n_sent % LVNI_STAGED_JOBS];
+    lvni_trainer_staged_head head = {.bytes = (int64_t)bytes, .leaves = j->n_leaves};
+    for (int i = 0; i < j->n_leaves; i++) {
+        head.leaf[i].begin = j->leaf[i].begin;
+        head.leaf[i].end = j->leaf[i].end;
+    }
+    if (head_bytes(s) + bytes > s->room) {
         LVN_FAIL(LVN_ERR_INTERNAL, "a message of %zu bytes, room is for %zu", bytes, s->room);
     }
-    memcpy(s->mine, &head, sizeof head);
-    memcpy(s->mine + sizeof head, message, bytes);
+    memcpy(s->mine, &head, head_bytes(s));
+    memcpy(s->mine + head_bytes(s), message, bytes);
     return lvni_trainer_comm_thread_wait(s->thread,
                                          lvni_trainer_comm_thread_give(s->thread, gather, s));
 }
 
-static message_head head_of(const lvni_trainer_staged *s, int rank)
+lvni_trainer_staged_head lvni_trainer_staged_head_of(const lvni_trainer_staged *s, int rank)
 {
-    message_head head;
-    memcpy(&head, s->all + (size_t)rank * s->room, sizeof head);
+    lvni_trainer_staged_head head;
+    memcpy(&head, s->all + (size_t)rank * s->room, head_bytes(s));
     return head;
 }
 
 const void *lvni_trainer_staged_reported(const lvni_trainer_staged *s, int rank, size_t *bytes)
 {
-    *bytes = (size_t)head_of(s, rank).bytes;
-    return s->all + (size_t)rank * s->room + sizeof(message_head);
+    *bytes = (size_t)lvni_trainer_staged_head_of(s, rank).bytes;
+    return s->all + (size_t)rank * s->room + head_bytes(s);
 }
 
 bool lvni_trainer_staged_any(const lvni_trainer_staged *s)
 {
     bool any = false;
     for (int rank = 0; rank < lvni_dist_comm_world(s->o.comm); rank++) {
-        any = any || head_of(s, rank).leaves > 0;
+        any = any || lvni_trainer_staged_head_of(s, rank).leaves > 0;
     }
     return any;
 }
@@ -323,13 +315,13 @@ bool lvni_trainer_staged_any(const lvni_trainer_staged *s)
 /* The device goes on when the job is done. */
 static void wait_for_job(void *user)
 {
-    const job *j = user;
+    const lvni_trainer_staged_job *j = user;
     (void)lvni_trainer_comm_thread_wait(j->of->thread, j->number);
 }
 
-lvn_status lvni_trainer_staged_receive(lvni_trainer_staged *s, float *total)
+static lvn_status receive_copies(lvni_trainer_staged_job *j, float *total)
 {
-    job *j = &s->job[s->n_sent++ % JOBS];
+    lvni_trainer_staged *s = j->of;
     lvni_plan_range piece[2];
     const lvni_plan_range all = {.start = 0,
                                  .count = s->o.model->n_weights + s->o.model->n_records};
@@ -337,10 +329,18 @@ lvn_status lvni_trainer_staged_receive(lvni_trainer_staged *s, float *total)
     j->number = lvni_trainer_comm_thread_give(s->thread, reduce, j);
     lvni_trainer_late_expect(s->o.late, j->place, s->thread, j->number);
     LVN_TRY(s->backend->host_call(j->stream, wait_for_job, j));
-    for (int k = 0, n = cut(s->o.model, j->begin, j->end, all, piece); k < n; k++) {
+    for (int k = 0, n = lvni_trainer_staged_cut(s->o.model, j->begin, j->end, all, piece); k < n;
+         k++) {
         LVN_TRY(s->backend->copy(j->stream, total + piece[k].start, s->staging[0] + piece[k].start,
                                  (size_t)piece[k].count * sizeof *total));
     }
+    return LVN_OK;
+}
+
+lvn_status lvni_trainer_staged_receive(lvni_trainer_staged *s, float *total)
+{
+    lvni_trainer_staged_job *j = &s->job[s->n_sent++ % LVNI_STAGED_JOBS];
+    LVN_TRY(s->sum != NULL ? lvni_trainer_staged_add(j, total) : receive_copies(j, total));
     const int64_t begin = j->begin, n = j->end - begin; /* sums as one rank has them */
     lvni_kernels_flat_sums_there(total + begin, n, s->o.late->sums + begin / LVNI_FLAT_BLOCK);
     return lvni_trainer_late_receive_losses(s->o.late, j->stream, s->losses);
@@ -348,9 +348,9 @@ lvn_status lvni_trainer_staged_receive(lvni_trainer_staged *s, float *total)
 
 lvn_status lvni_trainer_staged_rest(lvni_trainer_staged *s)
 {
-    return s->n_sent == 0
-               ? LVN_OK
-               : lvni_trainer_comm_thread_wait(s->thread, s->job[(s->n_sent - 1) % JOBS].number);
+    return s->n_sent == 0 ? LVN_OK
+                          : lvni_trainer_comm_thread_wait(
+                                s->thread, s->job[(s->n_sent - 1) % LVNI_STAGED_JOBS].number);
 }
 
 lvni_dist_reduction_times lvni_trainer_staged_times(lvni_trainer_staged *s)

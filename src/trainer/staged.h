@@ -6,6 +6,10 @@
  * done, the update, and the next step. What the update depends on beside the device's numbers
  * (weights and marks of micro-batches) is exchanged first, by the same thread.
  *
+ * Where the communicator adds between devices (lvni_dist_comm_adds_between_devices) there is no
+ * reduction and no copy: the sums are submitted instead (dist/device_sum.h, staged_sum.c), and the
+ * thread exchanges the rest.
+ *
  * A phase of a step, after its last wave:
  *     lvni_trainer_staged_send
  *     lvni_trainer_staged_exchange
@@ -17,6 +21,7 @@
 
 #include "dist/reduction.h"
 #include "nn/model.h"
+#include "trainer/trainer.h"
 
 struct lvni_trainer_late;
 
@@ -25,7 +30,8 @@ typedef struct lvni_trainer_staged lvni_trainer_staged;
 typedef struct lvni_trainer_staged_options {
     /* no other part of a step uses these two */
     lvni_dist_comm *comm;
-    lvni_dist_reduction *reduction;
+    lvni_dist_reduction *reduction; /* NULL: gradients are added between devices */
+    int64_t bucket;                 /* then: floats that are added at once */
     const lvni_nn_model *model;     /* borrowed */
     struct lvni_trainer_late *late; /* borrowed: what a step finds out */
     struct lvni_tensor_device *device;
@@ -33,7 +39,9 @@ typedef struct lvni_trainer_staged_options {
     size_t message; /* the most bytes of a message that is exchanged */
 } lvni_trainer_staged_options;
 
-/* LVN_ERR_MEMORY */
+/* Scratch memory of sums between devices. */
+uint64_t lvni_trainer_staged_bytes(const lvni_trainer_options *options);
+/* LVN_ERR_MEMORY; without a reduction a collective. */
 lvn_status lvni_trainer_staged_create(const lvni_trainer_staged_options *options,
                                       lvni_trainer_staged **out);
 /* Waits for the job under way. Before the reduction and the communicator; NULL is fine. */
