@@ -93,9 +93,9 @@ class Watchdog(RankCase):
         write(f"{self.dir}/slow.c", SLOW.encode())
         library = f"{self.dir}/slow.so"
         subprocess.run(["cc", "-shared", "-fPIC", "-o", library, f"{self.dir}/slow.c"], check=True)
-        reported = self.run_ranks(
-            "devices=2", code=PEER, RANK=1, STEP=3, env={"LD_PRELOAD": library}
-        )
+        sanitizer = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
+        environment = {"LD_PRELOAD": library, "ASAN_OPTIONS": sanitizer}
+        reported = self.run_ranks("devices=2", code=PEER, RANK=1, STEP=3, env=environment)
         self.assertIn("step 3 (epoch 1) is saved: resume=true goes on from there", reported)
         self.levin(["ckpt", "verify", self.out], OK)
 
