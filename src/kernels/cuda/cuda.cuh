@@ -2,6 +2,7 @@
  *
  *   device.cu    devices and memory
  *   stream.cu    streams, events, copies, errors, captured steps
+ *   host_call.cu  functions of the host in stream order
  *   table.cu     the table; joins the rows of the files below (files.cmake)
  *   *.cu         kernels: each file ends with its rows, `const kernel_rows rows_<file>`
  *

@@ -56,8 +56,6 @@ void lvnc_event_destroy(void *event);
 lvn_status lvnc_event_record(void *event, void *stream);
 lvn_status lvnc_event_follow(void *stream, void *event);
 lvn_status lvnc_event_wait(void *event);
-lvn_status lvnc_host_call(void *stream, void (*fn)(void *user), void *user);
-void lvnc_host_calls_end(lvnc_device *device);
 lvn_status lvnc_copy(void *stream, void *to, const void *from, size_t bytes);
 lvn_status lvnc_upload(void *stream, void *to, const void *from, size_t bytes);
 lvn_status lvnc_zero(void *stream, void *p, size_t bytes);
@@ -66,6 +64,10 @@ lvn_status lvnc_capture_end(void *stream, void **graph);
 lvn_status lvnc_graph_replay(void *graph, void *stream);
 void lvnc_graph_destroy(void *graph);
 void *lvnc_native_stream(void *stream);
+
+/* host_call.cu */
+lvn_status lvnc_host_call(void *stream, void (*fn)(void *user), void *user);
+void lvnc_host_calls_end(lvnc_device *device);
 
 /* The name of the table and of its devices. */
 #ifdef LEVIN_CUDA_ON_HOST
