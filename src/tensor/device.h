@@ -6,6 +6,7 @@
  *   backend.c        the backends by name; loading one
  *   device.c         the table of devices, opening, whose address
  *   device_alloc.c   the caching allocator over a device's addresses
+ *   device_capture.c captured work: its memory, and what cannot be captured
  *   device_memory.c  copies and zeros between any two places; flat buffers; levin/device.h
  *   device_stream.c  the streams of contexts, and what failed in them */
 #ifndef LEVIN_TENSOR_DEVICE_H
@@ -73,6 +74,33 @@ void *lvni_tensor_device_take(lvni_tensor_device *device, lvn_stream_kind kind, 
 /* crossed: streams of other kinds used the block, too; what they have now runs first. */
 void lvni_tensor_device_give(lvni_tensor_device *device, lvn_stream_kind kind, bool crossed,
                              void *p, size_t got);
+/* ---- captured work (levin/backend.h: capture_begin) ---- */
+
+/* What a step did with the host, which a replay would not do again: counted for ever. */
+typedef struct lvni_tensor_device_traffic {
+    int64_t uploads; /* copies from the host; not: numbers that are arguments of ops */
+    int64_t waits;   /* for what was submitted */
+} lvni_tensor_device_traffic;
+lvni_tensor_device_traffic lvni_tensor_device_get_traffic(lvni_tensor_device *device);
+
+/* That many more owners of steps compute on the device; how many there are now. A capture has what
+ * all of them submit meanwhile. */
+int lvni_tensor_device_join(lvni_tensor_device *device, int more);
+
+/* Begins a capture on the calling context's stream. Until its end blocks for compute streams are
+ * noted, and waits fail with LVN_ERR_UNSUPPORTED. LVN_ERR_UNSUPPORTED, too, when the backend
+ * captures nothing, or the device has captured work already. */
+lvn_status lvni_tensor_device_capture_begin(lvni_tensor_device *device);
+/* Blocks that were taken meanwhile stay apart from all others: a replay writes into them, and
+ * would write into another owner's. LVN_ERR_UNSUPPORTED: some are still in use, or others were
+ * given back, which the work may read. keep false: nothing is kept. */
+lvn_status lvni_tensor_device_capture_end(lvni_tensor_device *device, bool keep);
+/* The captured work, submitted to the calling context's stream. *lost: not, as the device was full
+ * and its memory has gone to others; drop it. */
+lvn_status lvni_tensor_device_replay(lvni_tensor_device *device, bool *lost);
+/* After what was submitted: the memory is for others again. Nothing captured is fine. */
+void lvni_tensor_device_capture_drop(lvni_tensor_device *device);
+
 /* Tests: let the k-th lvni_tensor_device_take from now fail (1 = the next), 0: none. */
 void lvni_tensor_device_fail_at(lvni_tensor_device *device, int64_t k);
 
@@ -88,6 +116,8 @@ void lvni_tensor_mem_free(void *p, size_t count, size_t size); /* the same sizes
 /* Between any two places of host and devices. From the host: when it returns `from` may change. To
  * the host: waits. */
 lvn_status lvni_tensor_mem_copy(void *to, const void *from, size_t bytes);
+/* From the host, at most LVN_UPLOAD bytes that follow from arguments alone: no upload of a step. */
+lvn_status lvni_tensor_mem_put(void *to, const void *from, size_t bytes);
 lvn_status lvni_tensor_mem_zero(void *p, size_t bytes);
 
 /* ---- streams ---- */
@@ -98,6 +128,8 @@ void *lvni_tensor_device_stream(lvni_tensor_device *device);
 /* A failure of something submitted that could not be returned: it becomes the context's error, as
  * if the device had found it. */
 void lvni_tensor_device_note_error(lvni_tensor_device *device);
+/* Such failures of the calling context did not happen: what they are of is submitted again. */
+void lvni_tensor_device_forget_noted(void);
 /* All that the calling context submitted ran. Its first error, which stays until it is taken. */
 lvn_status lvni_tensor_device_sync(void);
 /* What the calling context submitted has failed, as far as is known now. */

@@ -39,6 +39,7 @@ static void end_segment(lvni_tensor_device *d, lvni_tensor_segment *s)
 
 void lvni_tensor_device_memory_free(lvni_tensor_device *d)
 {
+    lvni_tensor_device_capture_free(d);
     for (int k = 0; d->free_list != NULL && k < LVN_STREAM_KINDS * LVNI_SIZE_CLASSES; k++) {
         free_list(d->free_list[k]);
     }
@@ -70,6 +71,8 @@ static lvni_tensor_piece **list_of(lvni_tensor_device *d, lvn_stream_kind kind, 
 {
     return &d->free_list[(int)kind * LVNI_SIZE_CLASSES + k];
 }
+
+static void *take_free(lvni_tensor_device *d, lvn_stream_kind kind, int k, size_t got);
 
 /* From the first hole that is large enough; NULL: none is. */
 static char *cut(lvni_tensor_device *d, size_t bytes)
@@ -237,7 +240,13 @@ static void *new_block(lvni_tensor_device *d, lvn_stream_kind kind, int k, size_
     if (p == NULL && grown == LVN_OK) {
         p = cut(d, bytes);
     }
-    if (p == NULL && grown == LVN_ERR_DEVICE_MEMORY) {
+    if (p == NULL && grown == LVN_ERR_DEVICE_MEMORY && lvni_tensor_device_capture_lose(d)) {
+        lvni_core_free(later);
+        return take_free(d, kind, k, bytes);
+    }
+    /* streams would have to wait for each other, which a capture takes as part of the work */
+    const bool orders = !atomic_load(&d->capturing);
+    if (p == NULL && grown == LVN_ERR_DEVICE_MEMORY && orders) {
         p = take_of_others(d, kind, k);
         if (p != NULL) { /* it has its piece */
             lvni_core_free(later);
@@ -247,7 +256,7 @@ static void *new_block(lvni_tensor_device *d, lvn_stream_kind kind, int k, size_
             p = cut(d, bytes);
         }
     }
-    if (p == NULL && grown == LVN_ERR_DEVICE_MEMORY) {
+    if (p == NULL && grown == LVN_ERR_DEVICE_MEMORY && orders) {
         give_back_segments(d);
         grown = grow(d, bytes);
         p = grown == LVN_OK ? cut(d, bytes) : NULL;
@@ -270,13 +279,8 @@ static bool must_fail(lvni_tensor_device *d)
     return d->fail_in > 0 && --d->fail_in == 0;
 }
 
-static void *take_class(lvni_tensor_device *d, lvn_stream_kind kind, int k, size_t got)
+static void *take_free(lvni_tensor_device *d, lvn_stream_kind kind, int k, size_t got)
 {
-    if (must_fail(d)) {
-        lvn_error_set(LVN_ERR_DEVICE_MEMORY, __FILE__, __LINE__,
-                      "%s: this allocation was set to fail", d->name);
-        return NULL;
-    }
     lvni_tensor_piece **list = list_of(d, kind, k);
     if (*list == NULL) {
         return new_block(d, kind, k, got);
@@ -284,6 +288,21 @@ static void *take_class(lvni_tensor_device *d, lvn_stream_kind kind, int k, size
     lvni_tensor_piece *piece = pop(list);
     push(&d->spare, piece);
     return piece->p;
+}
+
+static void *take_class(lvni_tensor_device *d, lvn_stream_kind kind, int k, size_t got)
+{
+    if (must_fail(d)) {
+        lvn_error_set(LVN_ERR_DEVICE_MEMORY, __FILE__, __LINE__,
+                      "%s: this allocation was set to fail", d->name);
+        return NULL;
+    }
+    void *p = lvni_tensor_device_capture_take(d, kind, k);
+    if (p == NULL) {
+        p = take_free(d, kind, k, got);
+        lvni_tensor_device_capture_note(d, kind, p);
+    }
+    return p;
 }
 
 void *lvni_tensor_device_take(lvni_tensor_device *d, lvn_stream_kind kind, size_t bytes,
@@ -318,7 +337,7 @@ void lvni_tensor_device_give(lvni_tensor_device *d, lvn_stream_kind kind, bool c
     lvni_tensor_piece *piece = pop(&d->spare);
     piece->p = p;
     piece->bytes = size;
-    push(list_of(d, kind, k), piece);
+    push(lvni_tensor_device_list(d, kind, k), piece);
     d->in_use -= size;
     pthread_mutex_unlock(&d->memory_lock);
 }

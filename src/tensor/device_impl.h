@@ -51,6 +51,16 @@ struct lvni_tensor_device {
     int64_t given_up;
     int64_t fail_in; /* 0: never */
 
+    /* device_capture.c; what lists hold is under memory_lock */
+    _Atomic int64_t uploads, waits;
+    _Atomic int owners;
+    _Atomic bool capturing;
+    void *graph;                      /* NULL: nothing is captured */
+    lvni_tensor_piece **capture_list; /* by size class: blocks of captured work, free in it */
+    void **captured;                  /* blocks that it took from elsewhere */
+    int n_captured, captured_room;
+    bool capture_lost; /* no memory to note them; or the device was full, and others have them */
+
     pthread_mutex_t stream_lock; /* a leaf lock */
     lvni_tensor_stream *streams;
     /* Of the device itself: for order between kinds of streams, and copies beside the kernels. */
@@ -70,6 +80,22 @@ void lvni_tensor_device_streams_free(lvni_tensor_device *device); /* after what 
  * `earlier` have now. */
 lvn_status lvni_tensor_device_order(lvni_tensor_device *device, lvn_stream_kind later,
                                     lvn_stream_kind earlier);
+/* ---- device_capture.c, for the allocator and for copies ---- */
+
+/* Under memory_lock: a block of captured work that is free in it; NULL: none, or nothing is being
+ * captured. */
+void *lvni_tensor_device_capture_take(lvni_tensor_device *device, lvn_stream_kind kind, int k);
+/* Under memory_lock: a block that was taken from elsewhere. */
+void lvni_tensor_device_capture_note(lvni_tensor_device *device, lvn_stream_kind kind, void *p);
+/* Under memory_lock: where a block that is given back goes. */
+lvni_tensor_piece **lvni_tensor_device_list(lvni_tensor_device *device, lvn_stream_kind kind,
+                                            int k);
+/* Under memory_lock, the device is full: false: it has no captured work. */
+bool lvni_tensor_device_capture_lose(lvni_tensor_device *device);
+/* Something waits for the device: LVN_ERR_UNSUPPORTED while work is captured. */
+lvn_status lvni_tensor_device_note_wait(lvni_tensor_device *device);
+void lvni_tensor_device_capture_free(lvni_tensor_device *device); /* the device is closed */
+
 /* The table of addresses (device.c). */
 lvn_status lvni_tensor_device_place_add(lvni_tensor_device *device, const void *begin,
                                         size_t bytes);

@@ -49,6 +49,10 @@ static lvn_status copy_plain(lvni_tensor_device *d, const lvni_tensor_stream *s,
         if (!to_host) {
             memcpy(bounce, host + at, n);
         }
+        status = lvni_tensor_device_note_wait(d);
+        if (status != LVN_OK) {
+            break;
+        }
         status = to_host ? b->copy(s->stream, bounce, device + at, n)
                          : b->copy(s->stream, device + at, bounce, n);
         const lvn_status ran = b->stream_wait(s->stream); /* before the piece is used again */
@@ -112,6 +116,8 @@ static lvn_status copy_between_devices(lvni_tensor_device *target, void *to,
     if (stream == NULL) {
         return lvn_last_error()->code;
     }
+    LVN_TRY(lvni_tensor_device_note_wait(source));
+    LVN_TRY(lvni_tensor_device_note_wait(target));
     LVN_TRY(b->event_create(source->state, &event));
     lvn_status s = b->event_record(event, source->own[LVN_STREAM_COMPUTE]);
     s = s == LVN_OK ? b->event_follow(stream, event) : s;
@@ -132,6 +138,7 @@ lvn_status lvni_tensor_mem_copy(void *to, const void *from, size_t bytes)
         return copy_to_host(source, to, from, bytes);
     }
     if (source == NULL) {
+        atomic_fetch_add_explicit(&target->uploads, 1, memory_order_relaxed);
         return copy_from_host(target, to, from, bytes);
     }
     if (target->kind != source->kind) {
@@ -142,6 +149,12 @@ lvn_status lvni_tensor_mem_copy(void *to, const void *from, size_t bytes)
     }
     void *stream = lvni_tensor_device_stream(target);
     return stream == NULL ? lvn_last_error()->code : target->backend->copy(stream, to, from, bytes);
+}
+
+lvn_status lvni_tensor_mem_put(void *to, const void *from, size_t bytes)
+{
+    lvni_tensor_device *d = lvni_tensor_device_of(to);
+    return d == NULL ? lvni_tensor_mem_copy(to, from, bytes) : copy_from_host(d, to, from, bytes);
 }
 
 lvn_status lvni_tensor_mem_zero(void *p, size_t bytes)

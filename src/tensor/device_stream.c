@@ -149,6 +149,14 @@ void lvni_tensor_device_note_error(lvni_tensor_device *d)
     }
 }
 
+void lvni_tensor_device_forget_noted(void)
+{
+    const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
+    if (ctx != NULL && ctx->under_way != NULL) {
+        ctx->under_way->failed = false;
+    }
+}
+
 /* Copies beside the kernels are the device's own: one that fails counts for every context that
  * computes there. */
 static bool has_failed(const lvni_tensor_stream *s)
@@ -160,7 +168,8 @@ static bool has_failed(const lvni_tensor_stream *s)
 
 static lvn_status wait_for(const lvni_tensor_stream *s)
 {
-    const lvni_tensor_device *d = s->device;
+    lvni_tensor_device *d = s->device;
+    LVN_TRY(d == NULL ? LVN_OK : lvni_tensor_device_note_wait(d));
     LVN_TRY(d == NULL ? LVN_OK : d->backend->stream_wait(s->stream));
     return d == NULL || !d->backend->stream_failed(d->own[LVN_STREAM_COPY])
                ? LVN_OK
@@ -170,7 +179,7 @@ static lvn_status wait_for(const lvni_tensor_stream *s)
 static void clear(const lvni_tensor_stream *s)
 {
     const lvni_tensor_device *d = s->device;
-    if (d == NULL) {
+    if (d == NULL || atomic_load(&d->capturing)) {
         return;
     }
     for (int k = 0; k < LVN_STREAM_KINDS;

@@ -341,7 +341,7 @@ lvn_tensor *lvni_tensor_number(const lvni_tensor_desc *d, double value, lvni_ten
     alignas(8) unsigned char number[8];
     lvni_tensor_number_set(number, d->dtype, value);
     lvn_tensor *t = lvni_tensor_new_on(d, device);
-    if (t != NULL && lvni_tensor_mem_copy(t->data, number, lvn_dtype_size(d->dtype)) != LVN_OK) {
+    if (t != NULL && lvni_tensor_mem_put(t->data, number, lvn_dtype_size(d->dtype)) != LVN_OK) {
         lvn_release(t);
         return NULL;
     }

@@ -81,6 +81,13 @@ lvn_status lvnc_submitted(const void *stream, const char *what, cudaError_t e)
                  LVNC_NAME ":%d: %s was not taken: %s (%s)", d->index, what, cudaGetErrorString(e),
                  cudaGetErrorName(e));
     }
+#ifndef LEVIN_CUDA_ON_HOST
+    if (e >= cudaErrorStreamCaptureUnsupported && e <= cudaErrorCapturedEvent) {
+        (void)cudaGetLastError(); /* of the capture, whose end has it, too: the step is submitted */
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, LVNC_NAME ":%d: %s cannot be captured: %s (%s)", d->index,
+                 what, cudaGetErrorString(e), cudaGetErrorName(e));
+    }
+#endif
     (void)break_down(d, s->kind, e);
     return LVN_OK; /* the stream's: the wait returns it */
 }

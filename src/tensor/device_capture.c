@@ -1,0 +1,243 @@
+/* Captured work of a device: one piece of it at a time. Its addresses stay what they are, so blocks
+ * that it took and gave back are kept apart from the allocator's lists: a replay writes into them,
+ * and would write into what another owner keeps there by then. Blocks that compute streams share
+ * one after the other are safe in the order of the stream, but a block is held across steps as
+ * well: by a snapshot, by a batch on its way. */
+#include "tensor/device_impl.h"
+
+#include <string.h>
+
+/* ---- what a step does with the host ---- */
+
+lvni_tensor_device_traffic lvni_tensor_device_get_traffic(lvni_tensor_device *d)
+{
+    return (lvni_tensor_device_traffic){atomic_load(&d->uploads), atomic_load(&d->waits)};
+}
+
+int lvni_tensor_device_join(lvni_tensor_device *d, int more)
+{
+    return atomic_fetch_add(&d->owners, more) + more;
+}
+
+lvn_status lvni_tensor_device_note_wait(lvni_tensor_device *d)
+{
+    atomic_fetch_add_explicit(&d->waits, 1, memory_order_relaxed);
+    if (atomic_load_explicit(&d->capturing, memory_order_acquire)) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "%s: captured work cannot wait for itself", d->name);
+    }
+    return LVN_OK;
+}
+
+/* ---- blocks, under memory_lock ---- */
+
+static bool counts(const lvni_tensor_device *d, lvn_stream_kind kind)
+{
+    return kind == LVN_STREAM_COMPUTE && atomic_load(&d->capturing);
+}
+
+void *lvni_tensor_device_capture_take(lvni_tensor_device *d, lvn_stream_kind kind, int k)
+{
+    lvni_tensor_piece *piece = counts(d, kind) ? d->capture_list[k] : NULL;
+    if (piece == NULL) {
+        return NULL;
+    }
+    d->capture_list[k] = piece->next;
+    piece->next = d->spare;
+    d->spare = piece;
+    return piece->p;
+}
+
+void lvni_tensor_device_capture_note(lvni_tensor_device *d, lvn_stream_kind kind, void *p)
+{
+    if (p == NULL || !counts(d, kind)) {
+        return;
+    }
+    if (d->n_captured == d->captured_room) {
+        const int room = d->captured_room == 0 ? 256 : 2 * d->captured_room;
+        void **more = lvni_core_alloc(LVNI_TAG_TENSOR, (size_t)room * sizeof *more);
+        if (more == NULL) {
+            d->capture_lost = true;
+            return;
+        }
+        if (d->n_captured > 0) {
+            memcpy(more, d->captured, (size_t)d->n_captured * sizeof *more);
+        }
+        lvni_core_free(d->captured);
+        d->captured = more;
+        d->captured_room = room;
+    }
+    d->captured[d->n_captured++] = p;
+}
+
+static lvni_tensor_piece **usual_list(lvni_tensor_device *d, lvn_stream_kind kind, int k)
+{
+    return &d->free_list[(int)kind * LVNI_SIZE_CLASSES + k];
+}
+
+lvni_tensor_piece **lvni_tensor_device_list(lvni_tensor_device *d, lvn_stream_kind kind, int k)
+{
+    return counts(d, kind) ? &d->capture_list[k] : usual_list(d, kind, k);
+}
+
+/* Their next owner uses them after what was submitted. */
+static void give_all(lvni_tensor_device *d)
+{
+    for (int k = 0; d->capture_list != NULL && k < LVNI_SIZE_CLASSES; k++) {
+        while (d->capture_list[k] != NULL) {
+            lvni_tensor_piece *piece = d->capture_list[k];
+            lvni_tensor_piece **list = usual_list(d, LVN_STREAM_COMPUTE, k);
+            d->capture_list[k] = piece->next;
+            piece->next = *list;
+            *list = piece;
+        }
+    }
+}
+
+bool lvni_tensor_device_capture_lose(lvni_tensor_device *d)
+{
+    if (d->graph == NULL || d->capture_lost) {
+        return false;
+    }
+    d->capture_lost = true;
+    give_all(d);
+    return true;
+}
+
+static bool is_captured(const lvni_tensor_device *d, const void *p)
+{
+    for (int i = 0; i < d->n_captured; i++) {
+        if (d->captured[i] == p) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Every block that was taken is back, and no other one. */
+static bool all_back(const lvni_tensor_device *d)
+{
+    int n = 0;
+    for (int k = 0; k < LVNI_SIZE_CLASSES; k++) {
+        for (const lvni_tensor_piece *piece = d->capture_list[k]; piece != NULL;
+             piece = piece->next) {
+            if (!is_captured(d, piece->p)) {
+                return false;
+            }
+            n++;
+        }
+    }
+    return n == d->n_captured && !d->capture_lost;
+}
+
+/* ---- begin, end, replay ---- */
+
+static lvn_status begin(lvni_tensor_device *d)
+{
+    if (d->backend->capture_begin == NULL || d->graph != NULL || atomic_load(&d->capturing)) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "%s: %s", d->name,
+                 d->backend->capture_begin == NULL ? "its backend does not capture"
+                                                   : "there is captured work already");
+    }
+    if (d->capture_list == NULL) {
+        d->capture_list =
+            lvni_core_calloc(LVNI_TAG_TENSOR, LVNI_SIZE_CLASSES, sizeof(lvni_tensor_piece *));
+    }
+    if (d->capture_list == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    d->n_captured = 0;
+    d->capture_lost = false;
+    atomic_store(&d->capturing, true);
+    return LVN_OK;
+}
+
+static void end(lvni_tensor_device *d)
+{
+    pthread_mutex_lock(&d->memory_lock);
+    atomic_store(&d->capturing, false);
+    give_all(d);
+    pthread_mutex_unlock(&d->memory_lock);
+}
+
+lvn_status lvni_tensor_device_capture_begin(lvni_tensor_device *d)
+{
+    void *stream = lvni_tensor_device_stream(d);
+    if (stream == NULL) {
+        return lvn_last_error()->code;
+    }
+    pthread_mutex_lock(&d->memory_lock);
+    lvn_status s = begin(d);
+    pthread_mutex_unlock(&d->memory_lock);
+    LVN_TRY(s);
+    s = d->backend->capture_begin(stream);
+    if (s != LVN_OK) {
+        end(d);
+    }
+    return s;
+}
+
+lvn_status lvni_tensor_device_capture_end(lvni_tensor_device *d, bool keep)
+{
+    void *graph = NULL;
+    lvn_status s = d->backend->capture_end(lvni_tensor_device_stream(d), &graph);
+    /* what was given back meanwhile to copies that must wait for kernels */
+    (void)lvni_tensor_device_order(d, LVN_STREAM_COPY, LVN_STREAM_COMPUTE);
+    pthread_mutex_lock(&d->memory_lock);
+    atomic_store(&d->capturing, false);
+    const bool whole = all_back(d);
+    if (s == LVN_OK && keep && whole) {
+        d->graph = graph;
+    } else {
+        give_all(d);
+    }
+    pthread_mutex_unlock(&d->memory_lock);
+    if (d->graph == NULL && s == LVN_OK) {
+        d->backend->graph_destroy(graph);
+    }
+    if (s == LVN_OK && keep && !whole) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "%s: captured work keeps memory beyond its end", d->name);
+    }
+    return s;
+}
+
+lvn_status lvni_tensor_device_replay(lvni_tensor_device *d, bool *lost)
+{
+    void *stream = lvni_tensor_device_stream(d);
+    lvn_status s = LVN_OK;
+    if (stream == NULL) {
+        return lvn_last_error()->code;
+    }
+    pthread_mutex_lock(&d->memory_lock); /* the memory goes to no one meanwhile */
+    *lost = d->graph == NULL || d->capture_lost;
+    if (!*lost) {
+        s = d->backend->graph_replay(d->graph, stream);
+    }
+    pthread_mutex_unlock(&d->memory_lock);
+    return s;
+}
+
+void lvni_tensor_device_capture_drop(lvni_tensor_device *d)
+{
+    void *stream = d->graph == NULL ? NULL : lvni_tensor_device_stream(d);
+    if (stream != NULL) {
+        (void)d->backend->stream_wait(stream); /* an error stays the stream's */
+    }
+    pthread_mutex_lock(&d->memory_lock);
+    void *graph = d->graph;
+    d->graph = NULL;
+    give_all(d);
+    pthread_mutex_unlock(&d->memory_lock);
+    if (graph != NULL) {
+        d->backend->graph_destroy(graph);
+    }
+}
+
+void lvni_tensor_device_capture_free(lvni_tensor_device *d)
+{
+    give_all(d);
+    if (d->graph != NULL) {
+        d->backend->graph_destroy(d->graph);
+    }
+    lvni_core_free(d->capture_list);
+    lvni_core_free(d->captured);
+}
