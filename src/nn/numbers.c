@@ -4,6 +4,7 @@
 #include "nn/step_metrics.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 static lvn_status check(const lvn_builder *b, const char *name, const lvn_number_options *o)
@@ -69,5 +70,8 @@ const lvn_number *lvn_builder_number_with(lvn_builder *b, const char *name,
 double lvn_number_value(const lvn_number *number, const lvn_step *step)
 {
     const double *now = step == NULL ? NULL : ((const lvni_nn_step *)(const void *)step)->numbers;
+    if (number->from != number->to) {
+        atomic_fetch_add_explicit(&lvni_nn_host_reads, 1, memory_order_relaxed);
+    }
     return now == NULL ? number->to : now[number->index];
 }

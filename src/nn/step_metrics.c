@@ -6,6 +6,7 @@
 #include "tensor/device.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 static lvni_nn_step *step_of(lvn_step *given)
@@ -30,8 +31,11 @@ void lvni_nn_terms_begin(lvni_nn_terms *t)
     t->n_slots = 0;
 }
 
+_Atomic int64_t lvni_nn_host_reads;
+
 const lvn_batch *lvn_step_host(const lvn_step *step)
 {
+    atomic_fetch_add_explicit(&lvni_nn_host_reads, 1, memory_order_relaxed);
     return ((const lvni_nn_step *)(const void *)step)->host;
 }
 

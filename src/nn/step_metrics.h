@@ -36,6 +36,10 @@ typedef struct lvni_nn_step {
     lvni_nn_step_metric metric[LVNI_METRICS]; /* what is behind the last one is not set */
 } lvni_nn_step;
 
+/* How often modules asked on the host for what differs from step to step, in all: for batches, and
+ * for numbers that move. */
+extern _Atomic int64_t lvni_nn_host_reads;
+
 /* A step of so many samples, without metrics. Most have two of 64: the rest is not touched. */
 void lvni_nn_step_begin(lvni_nn_step *step, double samples);
 /* Forgets what is in the slots. */

@@ -222,7 +222,7 @@ static lvn_status make_all(lvni_trainer_engine *e)
         LVN_TRY(lvni_optim_ema_create(&e->o.ema, m->weights, m->n_values, &e->ema));
         e->ema->averaged = m->n_averaged;
     }
-    return LVN_OK;
+    return lvni_trainer_graph_create(e, &e->graph);
 }
 
 lvn_status lvni_trainer_engine_create(const lvni_trainer_engine_options *options,
@@ -261,6 +261,7 @@ void lvni_trainer_engine_destroy(lvni_trainer_engine *e)
     if (e == NULL) {
         return;
     }
+    lvni_trainer_graph_destroy(e->graph); /* first: it has streams of the lanes */
     lvni_trainer_lanes_destroy(e->lanes);
     lvni_trainer_feed_destroy(e->feed);
     lvni_tensor_ctx *own = lvni_tensor_ctx_get();

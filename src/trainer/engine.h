@@ -6,6 +6,7 @@
  *   step.c         a step: load, forward and backward, reduce, update
  *   waves.c        its micro-batches, one per lane; what coupled ones share
  *   feed.c         their batches on the way to the device
+ *   graph.c        the step captured on the device, and replayed
  *   micro_batch.c  forward and backward of one of them
  *   gradient_sync.c   gradient sets, merged in the tree, over all ranks; step_message.c: metrics of
  *                  their micro-batches; staged.c: sets on a device by way of the host, on the
@@ -21,6 +22,7 @@
 #include "optim/optim.h"
 #include "trainer/feed.h"
 #include "trainer/gradient_sync.h"
+#include "trainer/graph.h"
 #include "trainer/lanes.h"
 #include "trainer/late.h"
 #include "trainer/micro_batch.h"
@@ -53,6 +55,7 @@ typedef struct lvni_trainer_engine_options {
     lvni_trainer_bad_batch on_bad_batch;
     lvni_trainer_phase_options phase[LVNI_PHASES];
     uint64_t seed;
+    lvni_trainer_graph_mode graph;
     lvni_dist_comm *comm; /* of plan.devices ranks; NULL: one */
     int64_t bucket_bytes;
     int sharded_stage; /* of several ranks; 0: each has the whole optimizer */
@@ -105,7 +108,8 @@ typedef struct lvni_trainer_engine {
     lvni_data_loader *loader;
     /* per micro-batch of this rank: its batch, until the last phase is done with it */
     const lvni_data_loader_batch **held;
-    lvni_trainer_feed *feed; /* to the device that computes; NULL: the host */
+    lvni_trainer_feed *feed;   /* to the device that computes; NULL: the host */
+    lvni_trainer_graph *graph; /* NULL: every step is submitted call by call */
     /* set before a step: another one follows with the same loader, and its batches may be on their
      * way when this one ends. The loader stays until a step without, or until the engine is gone.
      */
@@ -176,6 +180,13 @@ lvn_status lvni_trainer_parameters(const lvni_nn_model *model, const lvni_optim_
 
 /* ---- the parts of a step (step.c) ---- */
 
+/* A record of nothing, except for the position before the step. */
+void lvni_trainer_record_begin(const lvni_trainer_engine *engine, lvni_trainer_step_record *record);
+/* Of a step that has begun (lvni_trainer_late_begin): all of it, and its phases alone. */
+lvn_status lvni_trainer_submit_step(lvni_trainer_engine *engine, lvni_trainer_step_record *record);
+lvn_status lvni_trainer_submit_phases(lvni_trainer_engine *engine,
+                                      lvni_trainer_step_record *record);
+
 /* waves.c */
 /* Before the micro-batches of a phase. */
 void lvni_trainer_waves_begin(lvni_trainer_engine *engine);
@@ -186,6 +197,9 @@ lvn_status lvni_trainer_wave_load(lvni_trainer_engine *engine, int micro_batch, 
 lvn_status lvni_trainer_wave_run(lvni_trainer_engine *engine, int n);
 /* Their gradients into the tree, and what they report into this rank's message, in their order. */
 lvn_status lvni_trainer_wave_merge(lvni_trainer_engine *engine, int n);
+/* The step has all its batches: those of the next one, as far as they are ready, begin their way to
+ * the device. */
+lvn_status lvni_trainer_wave_ahead(lvni_trainer_engine *engine);
 /* The loader goes on with the batches of n micro-batches. */
 void lvni_trainer_wave_release(lvni_trainer_engine *engine, int micro_batch, int n);
 /* After the last wave: the sum over all micro-batches of all ranks; NULL when no sample could be

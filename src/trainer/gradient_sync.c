@@ -30,6 +30,7 @@ struct lvni_trainer_gradient_sync {
     lvni_plan_tree tree; /* of the current phase */
     lvni_plan_tree_node leaf[LVNI_TREE_PENDING];
     bool begun; /* the reduction: it has the leaves, and what is computed now is among them */
+    bool open;  /* the reduction has begun, and was not finished */
 
     /* Buckets are added while the backward pass runs; else there is nothing of this. */
     bool early;
@@ -308,7 +309,7 @@ lvn_status lvni_trainer_gradient_sync_wave(lvni_trainer_gradient_sync *d, const 
         atomic_store_explicit(&d->missing[b], leaves - before, memory_order_relaxed);
     }
     LVN_TRY(lvni_dist_reduction_begin(d->reduction, d->leaf, leaves));
-    d->begun = true;
+    d->begun = d->open = true;
     return LVN_OK;
 }
 
@@ -397,7 +398,9 @@ void lvni_trainer_gradient_sync_micro_batch_done(lvni_trainer_gradient_sync *d, 
 static lvn_status begin_merged(lvni_trainer_gradient_sync *d)
 {
     const int n = list_pending(d);
-    return lvni_dist_reduction_begin(d->reduction, d->leaf, n);
+    LVN_TRY(lvni_dist_reduction_begin(d->reduction, d->leaf, n));
+    d->open = true;
+    return LVN_OK;
 }
 
 static lvn_status finish_staged(lvni_trainer_gradient_sync *d, const void *message, size_t bytes,
@@ -434,6 +437,7 @@ lvn_status lvni_trainer_gradient_sync_finish(lvni_trainer_gradient_sync *d, cons
     if (d->early) { /* else nothing is added before finish */
         lvni_kernels_flat_team(help, d->reduction);
     }
+    d->open = false;
     LVN_TRY(lvni_dist_reduction_finish(d->reduction, message, bytes));
     float *sum = lvni_dist_reduction_total(d->reduction);
     if (sum == NULL) {
@@ -442,6 +446,13 @@ lvn_status lvni_trainer_gradient_sync_finish(lvni_trainer_gradient_sync *d, cons
     d->total = (lvni_nn_set){.model = d->model, .data = sum, .borrowed = true};
     *total = &d->total;
     return LVN_OK;
+}
+
+lvn_status lvni_trainer_gradient_sync_abandon(lvni_trainer_gradient_sync *d)
+{
+    const bool open = d->open;
+    d->open = false;
+    return open ? lvni_dist_reduction_finish(d->reduction, "", 0) : LVN_OK;
 }
 
 const void *lvni_trainer_gradient_sync_reported(lvni_trainer_gradient_sync *d, int rank,

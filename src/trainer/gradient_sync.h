@@ -73,6 +73,8 @@ void lvni_trainer_gradient_sync_leaf(lvni_trainer_gradient_sync *gradient_sync, 
 lvn_status lvni_trainer_gradient_sync_finish(lvni_trainer_gradient_sync *gradient_sync,
                                              const void *message, size_t bytes,
                                              lvni_nn_set **total);
+/* One rank: the phase failed half-way, and is done again. */
+lvn_status lvni_trainer_gradient_sync_abandon(lvni_trainer_gradient_sync *gradient_sync);
 const void *lvni_trainer_gradient_sync_reported(lvni_trainer_gradient_sync *gradient_sync, int rank,
                                                 size_t *bytes);
 /* Sums of squares of the total's gradients, block by block, for lvni_optim_norm_of_blocks. */

@@ -189,6 +189,16 @@ bool lvni_trainer_lanes_failed(lvni_trainer_lanes *all)
     return failed;
 }
 
+void lvni_trainer_lanes_forget_noted(lvni_trainer_lanes *all)
+{
+    lvni_tensor_ctx *own = lvni_tensor_ctx_get();
+    for (int i = 0; i <= all->n; i++) {
+        lvni_tensor_ctx_set(i < all->n ? all->lane[i].ctx : own);
+        lvni_tensor_device_forget_noted();
+    }
+    lvni_tensor_ctx_set(own);
+}
+
 lvn_status lvni_trainer_lanes_take_error(lvni_trainer_lanes *all)
 {
     lvni_tensor_ctx *own = lvni_tensor_ctx_get();

@@ -54,6 +54,7 @@ lvn_status lvni_trainer_late_create(lvni_trainer_engine *e, lvni_trainer_late **
     }
     *out = l;
     l->device = lvni_tensor_ctx_get()->device;
+    (void)lvni_tensor_device_join(l->device, 1);
     l->plan = plan;
     l->first = plan->micro_batch_begin;
     l->n = plan->micro_batch_end - plan->micro_batch_begin;
@@ -131,6 +132,7 @@ void lvni_trainer_late_destroy(lvni_trainer_late *l)
     if (l->block != NULL) {
         lvni_tensor_device_give(l->device, LVN_STREAM_COMPUTE, false, l->block, l->got_block);
     }
+    (void)lvni_tensor_device_join(l->device, -1);
     lvni_trainer_message_free(&l->message);
     lvni_core_free(l);
 }
@@ -278,7 +280,7 @@ static const double *weights_there(lvni_trainer_late *l, int phase)
     for (int64_t i = 0; i < l->n; i++) {
         const lvni_nn_step *part = &l->step[l->next].part[(int64_t)phase * l->n + i];
         if (part->terms != NULL && !isnan(part->weight) &&
-            lvni_tensor_mem_copy(part->terms->weight, &part->weight, sizeof part->weight) !=
+            lvni_tensor_mem_put(part->terms->weight, &part->weight, sizeof part->weight) !=
                 LVN_OK) {
             lvni_tensor_device_note_error(l->device);
         }
@@ -325,6 +327,11 @@ static void undo(lvni_trainer_late *l, lvni_trainer_engine *e, int index)
     }
 }
 
+void lvni_trainer_late_cancel(lvni_trainer_late *l, lvni_trainer_engine *e)
+{
+    undo(l, e, l->next);
+}
+
 lvn_status lvni_trainer_late_fail(lvni_trainer_late *l, lvni_trainer_engine *e)
 {
     const lvn_error error = *lvn_last_error();
@@ -334,10 +341,14 @@ lvn_status lvni_trainer_late_fail(lvni_trainer_late *l, lvni_trainer_engine *e)
     return device != LVN_OK ? lvn_error_adopt(&l->error) : lvn_error_adopt(&error);
 }
 
+void lvni_trainer_late_finish(const lvni_trainer_late *l)
+{
+    lvni_kernels_flat_finish(l->block);
+}
+
 /* Functions of flat buffers return nothing: what could not be submitted is noted. */
 lvn_status lvni_trainer_late_end(lvni_trainer_late *l, const lvni_trainer_engine *e, int *index)
 {
-    lvni_kernels_flat_finish(l->block);
     if (lvni_trainer_lanes_failed(e->lanes)) {
         return take_error(l, e);
     }

@@ -85,9 +85,13 @@ void lvni_trainer_late_note(lvni_trainer_late *late, int phase, int64_t micro_ba
  * adds it up. */
 void lvni_trainer_late_decide(lvni_trainer_late *late, struct lvni_trainer_engine *engine,
                               double weight);
+/* The step's last kernel. */
+void lvni_trainer_late_finish(const lvni_trainer_late *late);
 /* All was submitted: *index names the step until it is read. */
 lvn_status lvni_trainer_late_end(lvni_trainer_late *late, const struct lvni_trainer_engine *engine,
                                  int *index);
+/* What was counted of the step that is being submitted did not happen: it is submitted again. */
+void lvni_trainer_late_cancel(lvni_trainer_late *late, struct lvni_trainer_engine *engine);
 /* Submitting has failed with the thread's error: nothing is under way when this returns it, and the
  * host's counts of updates are as they were before the step. */
 lvn_status lvni_trainer_late_fail(lvni_trainer_late *late, struct lvni_trainer_engine *engine);

@@ -437,6 +437,7 @@ static void take_all(lvni_trainer *t, const lvni_ckpt *ckpt, texts *from)
     t->report.epoch_sum = from->sums;
     if (t->engine->late != NULL) {
         t->engine->late->known = false;
+        lvni_trainer_graph_forget(t->engine->graph);
     }
     lvni_nn_model_touch(t->o.model);
 }

@@ -55,7 +55,7 @@ static lvn_status submit_phase(lvni_trainer_engine *e, lvni_trainer_step_record 
     return total != NULL ? lvni_trainer_update(e, total, r) : LVN_OK;
 }
 
-static lvn_status submit_phases(lvni_trainer_engine *e, lvni_trainer_step_record *r)
+lvn_status lvni_trainer_submit_phases(lvni_trainer_engine *e, lvni_trainer_step_record *r)
 {
     for (int i = 0; i < e->n_phases; i++) {
         e->now.phase = i;
@@ -73,10 +73,8 @@ static void begin_phase(lvni_trainer_phase_result *p)
     p->clipped = p->skipped = p->updated = p->left_out = false;
 }
 
-lvn_status lvni_trainer_engine_submit(lvni_trainer_engine *e, lvni_data_loader *loader,
-                                      const lvni_ckpt_position *before, lvni_trainer_step_record *r)
+void lvni_trainer_record_begin(const lvni_trainer_engine *e, lvni_trainer_step_record *r)
 {
-    r->before = *before;
     r->samples = 0;
     r->lr = 0.0;
     r->signal = 0;
@@ -86,17 +84,31 @@ lvn_status lvni_trainer_engine_submit(lvni_trainer_engine *e, lvni_data_loader *
     for (int i = 0; i < e->n_phases; i++) {
         begin_phase(&r->phase[i]);
     }
+    r->late = -1;
+}
+
+lvn_status lvni_trainer_submit_step(lvni_trainer_engine *e, lvni_trainer_step_record *r)
+{
+    LVN_TRY(lvni_trainer_submit_phases(e, r));
+    if (e->late == NULL) {
+        return LVN_OK;
+    }
+    lvni_trainer_late_finish(e->late);
+    return lvni_trainer_late_end(e->late, e, &r->late);
+}
+
+lvn_status lvni_trainer_engine_submit(lvni_trainer_engine *e, lvni_data_loader *loader,
+                                      const lvni_ckpt_position *before, lvni_trainer_step_record *r)
+{
+    r->before = *before;
+    lvni_trainer_record_begin(e, r);
     e->loader = loader;
     e->now.step = before->step;
     e->now.epoch = before->epoch;
     lvni_trainer_numbers_begin(e);
-    r->late = -1;
     lvn_status s = e->late != NULL ? lvni_trainer_late_begin(e->late, e) : LVN_OK;
     if (s == LVN_OK) {
-        s = submit_phases(e, r);
-    }
-    if (s == LVN_OK && e->late != NULL) {
-        s = lvni_trainer_late_end(e->late, e, &r->late);
+        s = e->graph != NULL ? lvni_trainer_graph_submit(e, r) : lvni_trainer_submit_step(e, r);
     }
     if (s != LVN_OK && e->late != NULL) {
         s = lvni_trainer_late_fail(e->late, e);

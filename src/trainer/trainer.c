@@ -24,6 +24,7 @@ static lvn_status make_engine(lvni_trainer *t)
                                           .detect_anomaly = o->detect_anomaly,
                                           .on_bad_batch = o->on_bad_batch,
                                           .seed = o->seed,
+                                          .graph = o->graph,
                                           .comm = o->comm,
                                           .bucket_bytes = o->bucket_bytes,
                                           .sharded_stage = o->sharded_stage,

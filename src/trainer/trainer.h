@@ -66,6 +66,7 @@ typedef struct lvni_trainer_options {
     lvni_trainer_bad_batch on_bad_batch;
     lvni_trainer_phase_options phase[LVNI_PHASES];
     uint64_t seed;
+    lvni_trainer_graph_mode graph;
     int64_t max_epochs;            /* -1: no limit */
     int64_t max_steps;             /* -1: no limit */
     int64_t min_epochs, min_steps; /* before early stopping ends the run */

@@ -21,6 +21,27 @@ void lvni_trainer_waves_begin(lvni_trainer_engine *e)
     lvni_trainer_message_begin(&e->message);
 }
 
+/* *held: the loader's, until the wave is done with it. */
+static lvn_status next_batch(lvni_trainer_engine *e, const lvni_data_loader_batch **held,
+                             const lvni_data_loader_batch **batch,
+                             const lvni_data_loader_batch **there)
+{
+    if (lvni_trainer_graph_loaded(e->graph)) {
+        lvni_trainer_graph_batch(e->graph, held - e->held, batch, there);
+        return LVN_OK;
+    }
+    if (e->feed != NULL) {
+        LVN_TRY(lvni_trainer_feed_next(e->feed, e->loader, held, there));
+    } else {
+        LVN_TRY(*held == NULL ? lvni_data_loader_next(e->loader, held) : LVN_OK);
+    }
+    if (*held == NULL) {
+        LVN_FAIL(LVN_ERR_INTERNAL, "the loader ended before step %lld", (long long)e->now.step);
+    }
+    *batch = *held;
+    return LVN_OK;
+}
+
 lvn_status lvni_trainer_wave_load(lvni_trainer_engine *e, int micro_batch, int n)
 {
     lvni_dist_comm_at(e->o.comm, LVNI_PLACE_DATA, e->now.step);
@@ -28,23 +49,16 @@ lvn_status lvni_trainer_wave_load(lvni_trainer_engine *e, int micro_batch, int n
     for (int i = 0; i < n; i++) {
         const lvni_data_loader_batch **held =
             &e->held[micro_batch - e->o.plan.micro_batch_begin + i];
-        const lvni_data_loader_batch *there = NULL;
-        if (e->feed != NULL) {
-            LVN_TRY(lvni_trainer_feed_next(e->feed, e->loader, held, &there));
-        } else {
-            LVN_TRY(*held == NULL ? lvni_data_loader_next(e->loader, held) : LVN_OK);
-        }
-        if (*held == NULL) {
-            LVN_FAIL(LVN_ERR_INTERNAL, "the loader ended before step %lld", (long long)e->now.step);
-        }
-        const bool runs = (*held)->batch.size > 0;
+        const lvni_data_loader_batch *batch, *there = NULL;
+        LVN_TRY(next_batch(e, held, &batch, &there));
+        const bool runs = batch->batch.size > 0;
         e->slot[i] = runs ? lvni_trainer_gradient_sync_take(e->gradient_sync) : LVNI_TREE_EMPTY;
         if (runs && e->slot[i] == LVNI_TREE_EMPTY) {
             LVN_FAIL(LVN_ERR_INTERNAL, "no gradient set is free at micro-batch %d of step %lld",
                      micro_batch + i, (long long)e->now.step);
         }
         e->job[i] = (lvni_trainer_micro_batch_job){
-            .batch = *held,
+            .batch = batch,
             .there = there,
             .set = runs ? lvni_trainer_gradient_sync_set(e->gradient_sync, e->slot[i]) : NULL};
         if (runs && e->late != NULL) {
@@ -71,6 +85,12 @@ static lvn_status load_ahead(lvni_trainer_engine *e, int64_t next)
         LVN_TRY(lvni_trainer_feed_ahead(e->feed, new_step ? NULL : e->held[i], &begun));
     }
     return LVN_OK;
+}
+
+lvn_status lvni_trainer_wave_ahead(lvni_trainer_engine *e)
+{
+    e->now.phase = e->n_phases - 1;
+    return load_ahead(e, e->o.plan.micro_batch_end);
 }
 
 /* The kernels of the wave are submitted. */
@@ -171,10 +191,11 @@ lvn_status lvni_trainer_wave_run(lvni_trainer_engine *e, int n)
     lvni_trainer_profile_at(e->feed != NULL ? LVNI_PART_COPY : LVNI_PART_DATA);
     LVN_TRY(e->exchange == NULL ? LVN_OK : lvni_trainer_gradient_sync_rest(e->gradient_sync));
     LVN_TRY(lvni_trainer_gradient_sync_wave(e->gradient_sync, e->slot, n));
-    LVN_TRY(e->feed == NULL ? LVN_OK : load_ahead(e, e->job[0].batch->micro_batch + n));
+    const bool feeds = e->feed != NULL && !lvni_trainer_graph_loaded(e->graph);
+    LVN_TRY(feeds ? load_ahead(e, e->job[0].batch->micro_batch + n) : LVN_OK);
     open_group_syncs(e, n);
     LVN_TRY(first_failure(e, lvni_trainer_lanes_run(e->lanes, n, micro_batch_work, e)));
-    if (e->feed != NULL) {
+    if (feeds) {
         end_use(e, n);
     }
     return close_group_syncs(e);

@@ -170,6 +170,7 @@ void bench_open(bench *b, const memory *data, const setting *s)
                               .ema = s->ema,
                               .gradient_clip_val = s->clip,
                               .precision = s->precision,
+                              .graph = s->graph,
                               .seed = 4,
                               .max_epochs = -1,
                               .max_steps = -1,

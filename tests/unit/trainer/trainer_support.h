@@ -55,6 +55,7 @@ typedef struct setting {
     lvni_trainer_phase_options phase[LVNI_PHASES];
     double clip;
     lvni_trainer_precision precision;
+    lvni_trainer_graph_mode graph;
     bool skip;
     lvni_trainer_bad_batch on_bad_batch;
     const char *out;
