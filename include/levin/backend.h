@@ -244,7 +244,7 @@ typedef struct lvn_backend {
      * begin and end is recorded instead of run; replay submits it to `stream`, with the same
      * addresses and arguments. Events are recorded and followed in each replay, as they are then.
      * The step block's upload comes before what is captured, and before each replay. NULL, all
-     * four: not supported. levin does not call them yet. */
+     * four: not supported. */
     lvn_status (*capture_begin)(void *stream);
     lvn_status (*capture_end)(void *stream, void **graph);
     lvn_status (*graph_replay)(void *graph, void *stream);

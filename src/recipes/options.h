@@ -33,6 +33,9 @@ int lvni_recipes_sharded_stage(const lvni_core_config *config);
 /* batch_size micro_batches lanes ... */
 extern const lvni_core_option_table lvni_recipes_batch_options;
 
+/* cuda_graph=; own: the recipe is levin's. */
+lvni_trainer_graph_mode lvni_recipes_read_graph(const lvni_core_config *config, bool own);
+
 /* "[3,1]" of balance_ranks=: how many there are, -1: it is not a list. out: the first `room`. */
 int lvni_recipes_read_shares(const char *text, double *out, int room);
 

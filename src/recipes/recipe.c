@@ -25,6 +25,15 @@ const lvni_recipes_recipe *lvni_recipes_at(int i)
     return i >= 0 && i < N_RECIPES ? registry[i] : NULL;
 }
 
+bool lvni_recipes_is_own(const lvni_recipes_recipe *recipe)
+{
+    int i = 0;
+    while (lvni_recipes_at(i) != NULL && lvni_recipes_at(i) != recipe) {
+        i++;
+    }
+    return lvni_recipes_at(i) != NULL;
+}
+
 const lvni_recipes_recipe *lvni_recipes_find(const char *name)
 {
     for (int i = 0; i < N_RECIPES; i++) {

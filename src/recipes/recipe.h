@@ -63,6 +63,7 @@ extern const lvni_recipes_recipe lvni_recipes_classify;
 
 /* Row `i` of the registry; NULL: there are no more. */
 const lvni_recipes_recipe *lvni_recipes_at(int i);
+bool lvni_recipes_is_own(const lvni_recipes_recipe *recipe); /* it is in the registry */
 /* NULL: unknown. */
 const lvni_recipes_recipe *lvni_recipes_find(const char *name);
 /* The one whose name is nearly that; NULL: none. */

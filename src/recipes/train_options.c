@@ -145,6 +145,13 @@ static const lvni_core_option batch_rows[] = {
      .range = LVNI_BETWEEN(1, 64),
      .flags = LVNI_OPT_AUTO | LVNI_OPT_LAYOUT,
      .help = "Micro-batches that run at once; for speed alone."},
+    {.name = "cuda_graph",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "auto|on|off",
+     .fallback = "auto",
+     .flags = LVNI_OPT_LAYOUT,
+     .help = "The step of a device is captured once and replayed; same bits. auto: where it works, "
+             "except for models of users; on: an error names what cannot be captured."},
     {.name = "sync_batchnorm",
      .type = LVNI_OPT_BOOL,
      .fallback = "false",
@@ -267,6 +274,14 @@ static lvni_plan_options plan_options(const lvni_core_config *c, const lvni_reci
                                .coupled = coupled,
                                .group_all = syncs_all(c),
                                .group_nodes = rank->nodes};
+}
+
+/* What models of users do on the host in a step is not known. */
+lvni_trainer_graph_mode lvni_recipes_read_graph(const lvni_core_config *c, bool own)
+{
+    const lvni_trainer_graph_mode mode =
+        lvni_trainer_graph_mode_of(lvni_core_config_str(c, "cuda_graph"));
+    return mode == LVNI_GRAPH_AUTO && !own ? LVNI_GRAPH_OFF : mode;
 }
 
 /* More samples than any effective batch, so that all that depends on their number fits. */

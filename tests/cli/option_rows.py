@@ -152,6 +152,7 @@ train_rows = {
     "balance_ranks": Elsewhere("test_balance.py", "balance_ranks=["),
     "same_hardware": Elsewhere("test_hardware.py", "same_hardware=require"),
     "lanes": row("2", "stdout", "micro_batches=2 verbose=true", first="1"),
+    "cuda_graph": row("off", "stdout", "accelerator=sim verbose=true", env=SIM),
     "sync_batchnorm": row("true", rest=CNN),
     "drop_last": row("true", rest="batch_size=10"),
     "optim.name": row("adam"),

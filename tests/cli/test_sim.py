@@ -184,6 +184,72 @@ class Sim(Case):
             "freeze=[conv1]",
         )
 
+    # ---- captured steps ----
+
+    def test_a_captured_step_has_the_bits_of_others(self):
+        """Six steps in an epoch, the last of them smaller; validation and checkpoints between."""
+        arguments = [
+            "max_epochs=4",
+            "batch_size=9",
+            "ema.decay=0.9",
+            "gradient_clip_val=0.5",
+            "model.dropout=0.1",
+            "augment.hflip=0.5",
+            "checkpoint.every_n_steps=4",
+        ]
+        for more in ([], ["precision=16-mixed"], ["lanes=1", "optim=sgd", "micro_batches=1"]):
+            for mode in ("off", "on", "auto"):
+                self.train_on("sim", mode, *arguments, *more, f"cuda_graph={mode}")
+            self.assert_same("off", "on")
+            self.assert_same("off", "auto")
+            self.assertNotIn(b"is captured", read(f"{self.dir}/off/train.log"))
+            for mode in ("on", "auto"):
+                self.assertIn(b"step 3 is captured", read(f"{self.dir}/{mode}/train.log"))
+            for mode in ("off", "on", "auto"):
+                shutil.rmtree(f"{self.dir}/{mode}")
+
+    def test_captured_steps_are_resumed(self):
+        self.train_on("sim", "whole", "max_steps=16", "cuda_graph=off")
+        self.out = f"{self.dir}/parts"
+        self.train_on("sim", "parts", "max_steps=7", "cuda_graph=on")
+        self.levin(
+            ["train", "classify", f"out={self.out}", "resume=true", "max_steps=16"]
+            + ["accelerator=sim", "devices=1", "cuda_graph=on", "quiet=true"],
+            OK,
+            env=SIM,
+        )
+        self.assertEqual(self.hashes(self.out), self.hashes(f"{self.dir}/whole"))
+        self.assertNotIn(b"cuda_graph", read(f"{self.out}/config.yaml"))
+
+    def test_accumulation_by_epoch_is_captured_again(self):
+        for mode in ("off", "on"):
+            self.train_on(
+                "sim",
+                mode,
+                "max_epochs=6",
+                "batch_size=6",
+                "accumulate_grad_batches=0:1,3:2",
+                f"cuda_graph={mode}",
+            )
+        self.assert_same("off", "on")
+
+    def test_what_cannot_be_captured(self):
+        self.train_on("sim", "auto", "max_steps=6", "mixup_alpha=0.4", "cuda_graph=auto")
+        log = read(f"{self.dir}/auto/train.log")
+        self.assertIn(b"cuda_graph=auto: steps are not captured", log)
+        for accelerator, out, *more, expected in (
+            ("sim", "mixed", "mixup_alpha=0.4", "copies numbers of the host"),
+            ("sim", "ranks", "devices=2", "gradients of several ranks go through the host"),
+            ("sim", "group", "sync_batchnorm=true", "micro-batches wait for each other"),
+            ("sim", "anomaly", "detect_anomaly=true", "detect_anomaly"),
+            ("cpu", "cpu", "this rank computes on the CPU"),
+        ):
+            _, stderr = self.train_on(
+                accelerator, out, *more, "max_steps=6", "cuda_graph=on", code=None
+            )
+            self.assertIn("cuda_graph=on: a step cannot be captured", stderr)
+            self.assertIn(expected, stderr)
+
     # ---- from one to the other ----
 
     def test_killed_and_resumed_elsewhere(self):
