@@ -3,8 +3,8 @@
  * one line: seconds per step, seconds of this thread per step, bytes of the device at their peak,
  * the last loss. Before that it answers "ready" and the device.
  *
- * usage: gpu_step resnet18|resnet50 PRECISION BATCH SIDE DEVICE
- *        gpu_step gpt2 PRECISION BATCH TOKENS DEVICE */
+ * usage: gpu_step resnet18|resnet50 PRECISION BATCH SIDE DEVICE [auto|on|off]
+ *        gpu_step gpt2 PRECISION BATCH TOKENS DEVICE [auto|on|off]     as cuda_graph= */
 #include "bench_resnet.h"
 #include "bench_support.h"
 
@@ -58,7 +58,7 @@ static const lvn_dataset_class text_class = {
 /* ---- the trainer ---- */
 
 typedef struct run {
-    const char *net, *precision;
+    const char *net, *precision, *graph;
     int64_t batch;
     int size;
     bench_noise noise;
