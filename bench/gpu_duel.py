@@ -52,7 +52,8 @@ def duel(run, options):
     arguments = [net, precision, batch, size]
     script = [sys.executable, str(HERE / "gpu_step.py"), *arguments]
     sides = [
-        Side("levin", [options.gpu_step, *arguments, options.device]),
+        Side("levin", [options.gpu_step, *arguments, options.device, "on"]),
+        Side("no graph", [options.gpu_step, *arguments, options.device, "off"]),
         Side("eager", [*script, "eager"]),
     ]
     if not options.no_compile:
@@ -60,7 +61,7 @@ def duel(run, options):
     print(f"{net} {precision} batch {batch}, {size}: {[' '.join(s.ready) for s in sides]}")
     sides = [s for s in sides if s.ready[:1] == ["ready"]]
     for side in list(sides):
-        for n in (3, 5):
+        for n in (3, 12):
             once = side.steps(n)
         if once is None:
             print(f"  {side.name} ended")
@@ -79,7 +80,7 @@ def duel(run, options):
             f" [{times[0] * 1e3:.3f}, {times[-1] * 1e3:.3f}]"
             f"  host {host * 1e3:7.3f} ms  {int(batch) / statistics.median(times):9.1f} samples/s"
             f"  / levin {statistics.median(ratio):.3f} [{ratio[0]:.3f}, {ratio[-1]:.3f}]"
-            f"  loss {side.loss:.4f}",
+            f"  {side.peak / 2**30:.1f} GiB  loss {side.loss:.4f}",
             flush=True,
         )
         side.end()

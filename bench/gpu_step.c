@@ -9,6 +9,7 @@
 #include "bench_support.h"
 
 #include "core/machine.h"
+#include "tensor/ctx.h"
 #include "tensor/device.h"
 #include "trainer/trainer.h"
 
@@ -95,6 +96,7 @@ static lvn_status open_trainer(run *r)
                                         .eps = 1e-8,
                                         .weight_decay = text ? 0.01 : 0.0},
                               .precision = lvni_trainer_precision_of(r->precision),
+                              .graph = lvni_trainer_graph_mode_of(r->graph),
                               .seed = 1,
                               .max_epochs = -1,
                               .max_steps = -1,
@@ -157,8 +159,9 @@ static lvn_status answer(run *r)
         const double host = thread_s();
         const uint64_t start = lvni_core_now_ns();
         LVN_TRY(take_steps(r->trainer, n, &loss));
-        printf("%.9f %.9f %.0f %.9g\n", lvni_core_seconds_since(start) / n, (thread_s() - host) / n,
-               0.0, loss);
+        const double seconds = lvni_core_seconds_since(start) / n, own = (thread_s() - host) / n;
+        printf("%.9f %.9f %.0f %.9g\n", seconds, own,
+               (double)lvni_tensor_device_get_stats(lvni_tensor_ctx_get()->device).peak, loss);
         fflush(stdout);
     }
     return LVN_OK;
@@ -179,12 +182,16 @@ static lvn_status run_all(run *r, const char *name)
 int main(int argc, char **argv)
 {
     lvni_cpu_clean_environment(argv);
-    if (argc != 6) {
-        fprintf(stderr,
-                "usage: gpu_step resnet18|resnet50|gpt2 PRECISION BATCH SIDE|TOKENS DEVICE\n");
+    if (argc != 6 && argc != 7) {
+        fprintf(stderr, "usage: gpu_step resnet18|resnet50|gpt2 PRECISION BATCH SIDE|TOKENS DEVICE "
+                        "[auto|on|off]\n");
         return 64;
     }
-    run r = {.net = argv[1], .precision = argv[2], .batch = atoi(argv[3]), .size = atoi(argv[4])};
+    run r = {.net = argv[1],
+             .precision = argv[2],
+             .batch = atoi(argv[3]),
+             .size = atoi(argv[4]),
+             .graph = argc == 7 ? argv[6] : "on"};
     const lvn_status s = run_all(&r, argv[5]);
     if (s != LVN_OK) {
         const lvn_error *e = lvn_last_error();
