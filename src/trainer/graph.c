@@ -34,7 +34,7 @@ static const char *refusal(const lvni_trainer_engine *e)
         return "the backend of the device does not capture";
     }
     if (plan->devices > 1) {
-        return "gradients of several ranks go through the host";
+        return "several ranks exchange gradients in the middle of it";
     }
     if (plan->coupled) {
         return "micro-batches wait for each other on the host (sync_batchnorm)";

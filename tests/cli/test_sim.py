@@ -239,7 +239,7 @@ class Sim(Case):
         self.assertIn(b"cuda_graph=auto: steps are not captured", log)
         for accelerator, out, *more, expected in (
             ("sim", "mixed", "mixup_alpha=0.4", "copies numbers of the host"),
-            ("sim", "ranks", "devices=2", "gradients of several ranks go through the host"),
+            ("sim", "ranks", "devices=2", "several ranks exchange gradients in the middle of it"),
             ("sim", "group", "sync_batchnorm=true", "micro-batches wait for each other"),
             ("sim", "anomaly", "detect_anomaly=true", "detect_anomaly"),
             ("cpu", "cpu", "this rank computes on the CPU"),
