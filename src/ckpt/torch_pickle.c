@@ -426,6 +426,9 @@ static lvn_status do_persistent(parser *v, unsigned char op)
                                .more = part[1]});
 }
 
+/* A longer list is refused by its number of axes, without a look at each of its items. */
+enum { MOST_AXES = 64 };
+
 static bool all_numbers(const parser *v, uint32_t list)
 {
     const node *l = &v->p->nodes[list];
@@ -433,7 +436,7 @@ static bool all_numbers(const parser *v, uint32_t list)
     if (l->kind != LVNI_PICKLE_LIST) {
         return false;
     }
-    for (uint32_t i = 0; i < l->n; i++, at = v->p->items[at].next) {
+    for (uint32_t i = 0; i < l->n && i < MOST_AXES; i++, at = v->p->items[at].next) {
         if (v->p->nodes[v->p->items[at].node].kind != LVNI_PICKLE_INT) {
             return false;
         }

@@ -289,12 +289,18 @@ static lvn_status read_entries(reader *r, const lvni_ckpt_pickle_node *state)
     return LVN_OK;
 }
 
+enum { MOST_NAME = 1023 }; /* bytes: one text may be the name of many */
+
 static lvn_status read_state(reader *r, const lvni_ckpt_pickle_node *state)
 {
     size_t bytes = 1;
     uint32_t at = state->u.list.first;
     for (uint32_t i = 0; i < state->n; i++, at = r->pickle.items[at].next) {
         const lvni_ckpt_pickle_node *key = node_at(r, r->pickle.items[at].node);
+        if (i % 2 == 0 && key->kind == LVNI_PICKLE_TEXT && key->n > MOST_NAME) {
+            LVN_FAIL(LVN_ERR_CORRUPT, "%s: the name of a tensor has %u bytes, at most %d", r->path,
+                     (unsigned)key->n, (int)MOST_NAME);
+        }
         bytes += i % 2 == 0 && key->kind == LVNI_PICKLE_TEXT ? (size_t)key->n + 1 : 0;
     }
     r->names = lvni_core_alloc(LVNI_TAG_CKPT, bytes);

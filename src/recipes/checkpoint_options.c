@@ -43,10 +43,12 @@ static const lvni_core_option checkpoint_rows[] = {
              "Unset: val/acc (more is better), else val/loss, else train/loss."},
     {.name = "checkpoint.mode",
      .type = LVNI_OPT_CHOICE,
-     .choices = "min|max",
-     .fallback = "min",
+     .choices = "auto|min|max",
+     .fallback = "auto",
      .needs = "checkpoint.monitor",
-     .help = "What is better, less or more."},
+     .help =
+         "What is better, less or more; auto: more of val/acc and other accuracies (acc, accuracy, "
+         "f1, auc, psnr, ssim), less of all else."},
     {.name = NAMED,
      .type = LVNI_OPT_INT,
      .fallback = "0",
@@ -93,7 +95,7 @@ lvn_status lvni_recipes_read_checkpoints(const lvni_core_config *c, lvni_trainer
         .monitor = lvni_core_config_is_set(c, "checkpoint.monitor")
                        ? lvni_core_config_str(c, "checkpoint.monitor")
                        : NULL,
-        .larger_is_better = lvni_core_config_choice(c, "checkpoint.mode") == 1,
+        .larger_is_better = lvni_recipes_more_is_better(c, "checkpoint.mode", "checkpoint.monitor"),
         .save_top_k = lvni_recipes_is_dev_run(c) ? 0 : lvni_core_config_int(c, NAMED),
         .filename = lvni_core_config_str(c, "checkpoint.filename"),
         .names_in_filename = lvni_core_config_bool(c, "checkpoint.auto_insert_metric_name"),

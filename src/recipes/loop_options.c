@@ -231,10 +231,12 @@ static const lvni_core_option loop_rows[] = {
              "value that is not finite ends it, too. Unset: the run goes to its end."},
     {.name = "early_stopping.mode",
      .type = LVNI_OPT_CHOICE,
-     .choices = "min|max",
-     .fallback = "min",
+     .choices = "auto|min|max",
+     .fallback = "auto",
      .needs = WATCHES,
-     .help = "What is better, less or more."},
+     .help =
+         "What is better, less or more; auto: more of val/acc and other accuracies (acc, accuracy, "
+         "f1, auc, psnr, ssim), less of all else."},
     {.name = "early_stopping.patience",
      .type = LVNI_OPT_INT,
      .fallback = "3",
@@ -339,7 +341,7 @@ static lvn_status read_early(const lvni_core_config *c, lvni_trainer_options *o)
     }
     o->early = (lvni_trainer_early_options){
         .monitor = lvni_core_config_str(c, WATCHES),
-        .larger_is_better = lvni_core_config_choice(c, "early_stopping.mode") == 1,
+        .larger_is_better = lvni_recipes_more_is_better(c, "early_stopping.mode", WATCHES),
         .min_delta = lvni_core_config_float(c, "early_stopping.min_delta"),
         .patience = lvni_core_config_int(c, "early_stopping.patience"),
         .stopping_threshold = number_or_none(c, "early_stopping.stopping_threshold"),
@@ -369,9 +371,34 @@ lvn_status lvni_recipes_resolve_end(lvni_core_config *c)
                : LVN_OK;
 }
 
+/* Under their old names these are parts of the data, so that 1 is all of it, where a new name has
+ * one batch. */
+static lvn_status check_old_part(const lvni_core_config *c, const char *key, const char *old)
+{
+    const char *text = lvni_core_config_str(c, key);
+    lvni_recipes_limit limit;
+    if (strcmp(lvni_core_config_spelled(c, key), old) != 0 || !parse_limit(text, &limit) ||
+        limit.batches == 0) {
+        return LVN_OK;
+    }
+    LVN_FAIL(LVN_ERR_USAGE,
+             "%s=%s (%s): a part of the data under this name, and a number of batches under the "
+             "name %s; give %s=1.0 for all of the data, or %s=%s for batches",
+             old, text, lvni_core_config_origin(c, key), key, old, key, text);
+}
+
 /* Written over what was given: nothing of it is kept. */
 lvn_status lvni_recipes_resolve_dev_run(lvni_core_config *c)
 {
+    LVN_TRY(check_old_part(c, "limit_train_batches", "train_percent_check"));
+    LVN_TRY(check_old_part(c, "limit_val_batches", "val_percent_check"));
+    LVN_TRY(check_old_part(c, "overfit_batches", "overfit_pct"));
+    if (lvni_recipes_is_dev_run(c) && lvni_core_config_bool(c, "resume")) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "fast_dev_run=%s with resume=true: it tries the code from the "
+                 "beginning and keeps nothing; give one of the two",
+                 lvni_core_config_str(c, "fast_dev_run"));
+    }
     static const char *const once[] = {"max_epochs", "check_val_every_n_epoch"};
     static const char *const limits[] = {"limit_train_batches", "limit_val_batches", "max_steps"};
     static const char *const off[][2] = {{"overfit_batches", "0"},

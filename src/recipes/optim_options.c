@@ -295,10 +295,12 @@ static const lvni_core_option optim_rows[] = {
          "Metric of an epoch that the learning rate follows: val/NAME or train/NAME (plateau)."},
     {.name = "scheduler.mode",
      .type = LVNI_OPT_CHOICE,
-     .choices = "min|max",
-     .fallback = "min",
+     .choices = "auto|min|max",
+     .fallback = "auto",
      .needs = "scheduler.name=plateau",
-     .help = "What is better, less or more (plateau)."},
+     .help =
+         "What is better, less or more; auto: more of val/acc and other accuracies (acc, accuracy, "
+         "f1, auc, psnr, ssim), less of all else (plateau)."},
     {.name = "scheduler.factor",
      .type = LVNI_OPT_FLOAT,
      .fallback = "0.1",

@@ -123,6 +123,9 @@ lvn_status lvni_recipes_check_groups(const lvni_optim_schedule *run,
 /* validates: the run has a validation set. LVN_ERR_USAGE: it cannot have the monitored metric. */
 lvn_status lvni_recipes_read_plateau(const lvni_core_config *config, bool validates,
                                      lvni_optim_plateau_options *out);
+/* Of the metric that the key `monitor` names: as the key `mode` has it, auto by the metric's name.
+ */
+bool lvni_recipes_more_is_better(const lvni_core_config *c, const char *mode, const char *monitor);
 /* LVN_ERR_USAGE: `monitor`, given as `key`, is not the name of a metric that the run can have. */
 lvn_status lvni_recipes_check_monitor(const char *key, const char *monitor, bool validates);
 /* The curve of weight decay over a run of that many steps (INT64_MAX: without end); *weight_decay

@@ -174,6 +174,23 @@ lvn_status lvni_recipes_read_schedule_as(const lvni_core_config *c, const lvni_p
              name);
 }
 
+bool lvni_recipes_more_is_better(const lvni_core_config *c, const char *mode, const char *monitor)
+{
+    static const char *const more[] = {"acc", "accuracy", "f1", "auc", "psnr", "ssim"};
+    const char *text = lvni_core_config_str(c, mode);
+    if (strcmp(text, "auto") != 0 || !lvni_core_config_is_set(c, monitor)) {
+        return strcmp(text, "max") == 0;
+    }
+    const char *metric = lvni_core_config_str(c, monitor), *slash = strrchr(metric, '/');
+    metric = slash == NULL ? metric : slash + 1;
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
+        if (strcmp(metric, more[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 lvn_status lvni_recipes_check_monitor(const char *key, const char *monitor, bool validates)
 {
     const bool val = strncmp(monitor, "val/", 4) == 0;
@@ -194,7 +211,7 @@ lvn_status lvni_recipes_read_plateau(const lvni_core_config *c, bool validates,
 {
     *o = (lvni_optim_plateau_options){
         .monitor = lvni_core_config_str(c, "scheduler.monitor"),
-        .larger_is_better = lvni_core_config_choice(c, "scheduler.mode") == 1,
+        .larger_is_better = lvni_recipes_more_is_better(c, "scheduler.mode", "scheduler.monitor"),
         .absolute = lvni_core_config_choice(c, "scheduler.threshold_mode") == 1,
         .factor = lvni_core_config_float(c, "scheduler.factor"),
         .threshold = lvni_core_config_float(c, "scheduler.threshold"),

@@ -117,7 +117,7 @@ static lvn_status check(const lvn_backend *b, const char *name, const char *path
     if (b == NULL || b->version != LVN_BACKEND_VERSION || b->table_size != sizeof *b) {
         LVN_FAIL(LVN_ERR_UNSUPPORTED,
                  "%s is a backend of version %u with a table of %u bytes; this levin needs version "
-                 "%d, %zu bytes: build it with the headers of this levin",
+                 "%d, %zu bytes: build it again with this levin (`make`, or its headers)",
                  path, b == NULL ? 0 : b->version, b == NULL ? 0 : b->table_size,
                  LVN_BACKEND_VERSION, sizeof *b);
     }

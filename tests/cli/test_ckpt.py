@@ -517,6 +517,22 @@ class Average(CkptCase):
         for paths in ((self.exported, more), (more, self.exported)):
             self.refused(*paths, expects=f"{self.exported} has no tensor extra, which {more} has")
 
+    def test_one_shape_of_many_tensors(self):
+        """Its 400,000 items are not looked at again for each of 100,000 tensors."""
+        text = lambda t: b"X" + struct.pack("<I", len(t)) + t.encode()
+        number = lambda i: b"J" + struct.pack("<i", i)
+        storage = text("storage") + b"ctorch\nFloatStorage\n" + text("0") + text("cpu")
+        state = [b"}("]
+        for i in range(100000):
+            shape = b"h\x00" if i > 0 else b"(" + number(1) * 400000 + b"tq\x00"
+            state.append(text(f"t{i}") + b"ctorch._utils\n_rebuild_tensor_v2\n((" + storage)
+            state.append(number(1) + b"tQ" + number(0) + shape + b"h\x00\x89}tR")
+        with zipfile.ZipFile(f"{self.dir}/many.pt", "w") as f:
+            f.writestr("archive/data.pkl", b"\x80\x02" + b"".join(state) + b"u.")
+            f.writestr("archive/data/0", bytes(4))
+        convert = ["ckpt", "convert", f"{self.dir}/many.pt", f"{self.dir}/many.safetensors"]
+        self.assertIn("many.pt: its pickle has more than", "".join(self.levin(convert, FAILURE)))
+
     def test_damaged_missing_and_wrong_arguments(self):
         path = self.flipped("t.safetensors", os.path.getsize(self.last) - 1)
         self.refused(self.last, path, expects=f"{path}: tensor ")

@@ -42,6 +42,7 @@ NEVER_ONE = [
     "%s %lld x %lld = %lld samples",
     "names and layouts of PyTorch",
     "copying a batch of",
+    "%ju open files a process",
     "%d steps in a row",
     "of the model's %d tensors",
     "of these %lld images",

@@ -33,7 +33,7 @@ RUN = [
     "seed=5",
 ]
 LOSS = "checkpoint.monitor=val/loss"
-ACC = ["checkpoint.monitor=val/acc", "checkpoint.mode=max"]
+ACC = ["checkpoint.monitor=val/acc"]  # checkpoint.mode=auto: more is better
 TRAIN = "checkpoint.monitor=train/loss"
 STEP_NAMES = ["checkpoint.filename={step}", "checkpoint.auto_insert_metric_name=false"]
 

@@ -12,6 +12,12 @@ import time
 from launch_case import Case, CLEAN, main, WAIT_S
 
 
+def state_of(pid):
+    """T: stopped. A signal is sent before its process has stopped."""
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
+        return f.read().rpartition(")")[2].split()[0]
+
+
 class Signals(Case):
     def test_sigint(self):
         p = self.start(
@@ -70,7 +76,11 @@ class Signals(Case):
         )
         self.pids(2)
         with open(f"{self.dir}/pid.1", encoding="utf-8") as f:
-            os.kill(int(f.read()), signal.SIGSTOP)
+            pid = int(f.read())
+        os.kill(pid, signal.SIGSTOP)
+        end = time.monotonic() + WAIT_S
+        while state_of(pid) != "T" and time.monotonic() < end:
+            time.sleep(0.01)
         p.send_signal(signal.SIGTERM)
         self.assertEqual(p.wait(WAIT_S), 143)
         found = [os.path.exists(f"{self.dir}/{n}.{r}") for n in ("cont", "term") for r in range(2)]

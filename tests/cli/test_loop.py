@@ -330,7 +330,10 @@ class Loop(Case):
             return ""
 
     def test_fast_dev_run(self):
-        """Everything once, and nothing is left behind."""
+        """Everything once, and nothing is left behind; nothing is resumed so."""
+        self.train("run", "max_steps=1")
+        both = ["fast_dev_run=true", "resume=true"]
+        self.train("run", *both, code=USAGE, expects=["give one of the two"])
         before = set(os.listdir(self.dir))
         os.mkdir(f"{self.dir}/dev")  # a run that is there is not looked at
         before.add("dev")
@@ -355,6 +358,8 @@ class Loop(Case):
             ("early_stopping.monitor=loss", "is not val/NAME or train/NAME"),
             ("early_stopping.patience=2", "no effect without early_stopping.monitor"),
             ("num_sanity_val_steps=-2", "expected a whole number, at least -1"),
+            ("train_percent_check=1", "limit_train_batches=1 for batches"),
+            ("overfit_pct=1", "overfit_pct=1.0 for all of the data"),
         ):
             self.train("bad", argument, code=USAGE, expects=[expects])
             self.assertFalse(os.path.exists(f"{self.dir}/bad"))

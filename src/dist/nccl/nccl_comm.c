@@ -154,6 +154,9 @@ lvn_status lvni_nccl_comm_init(lvni_nccl_comm *c, lvni_dist_comm *comm, double t
     }
     lvni_nccl_id id;
     LVN_TRY(lvni_dist_comm_agree_status(comm, own, "transport=nccl"));
+    if (c->api == NULL) { /* all ranks have agreed on that above */
+        return own;
+    }
     LVN_TRY(share_id(c, &id));
     own = init(c, id);
     if (own != LVN_OK) {

@@ -239,7 +239,12 @@ void lvnc_give(void *device, void *address, size_t bytes)
     const lvnc_device *d = static_cast<const lvnc_device *>(device);
     (void)bytes;
     (void)cudaSetDevice(d->index);
-    if (cudaFree(address) != cudaSuccess) { /* waits for what was submitted */
+    /* cudaFree waits for all that was submitted, with locks of the driver held that a thread may
+     * need for whose word a stream waits (host_call.cu): so nothing is left by then */
+    for (int k = 0; k < LVN_STREAM_KINDS; k++) {
+        (void)cudaStreamSynchronize(d->stream[k]);
+    }
+    if (cudaFree(address) != cudaSuccess) {
         (void)cudaGetLastError();
     }
 }
