@@ -108,7 +108,8 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
     SAME("clip_grad|clip_grad_norm|grad_clip|max_grad_norm|gradient_clip|clip|"
          "clipnorm|grad_norm_clip", "gradient_clip_val"),
     SAME("clip_mode", "gradient_clip_algorithm"),
-    HINT("clipvalue|clip_grad_value", "use {gradient_clip_val}=0.5 {gradient_clip_algorithm}=value"),
+    HINT("clipvalue|clip_grad_value",
+         "use {gradient_clip_val}=0.5 {gradient_clip_algorithm}=value"),
     SAME("grad_accum_steps|gradient_accumulation_steps|grad_accum|accum_iter|"
          "accumulate|accumulation_steps|grad_accumulation|update_freq", "accumulate_grad_batches"),
     SAME("sched|lr_scheduler|lr_schedule|lr_sched|schedule|scheduler_name|"
