@@ -14,12 +14,13 @@ static const struct {
     const char *name;
     size_t bytes;
 } types[] = {
-    [LVNI_ARRAY_BOOL] = {"bool", 1},   [LVNI_ARRAY_U8] = {"uint8", 1},
-    [LVNI_ARRAY_I8] = {"int8", 1},     [LVNI_ARRAY_U16] = {"uint16", 2},
-    [LVNI_ARRAY_I16] = {"int16", 2},   [LVNI_ARRAY_U32] = {"uint32", 4},
-    [LVNI_ARRAY_I32] = {"int32", 4},   [LVNI_ARRAY_U64] = {"uint64", 8},
-    [LVNI_ARRAY_I64] = {"int64", 8},   [LVNI_ARRAY_F16] = {"float16", 2},
-    [LVNI_ARRAY_F32] = {"float32", 4}, [LVNI_ARRAY_F64] = {"float64", 8},
+    [LVNI_ARRAY_BOOL] = {"bool", 1},     [LVNI_ARRAY_U8] = {"uint8", 1},
+    [LVNI_ARRAY_I8] = {"int8", 1},       [LVNI_ARRAY_U16] = {"uint16", 2},
+    [LVNI_ARRAY_I16] = {"int16", 2},     [LVNI_ARRAY_U32] = {"uint32", 4},
+    [LVNI_ARRAY_I32] = {"int32", 4},     [LVNI_ARRAY_U64] = {"uint64", 8},
+    [LVNI_ARRAY_I64] = {"int64", 8},     [LVNI_ARRAY_F16] = {"float16", 2},
+    [LVNI_ARRAY_F32] = {"float32", 4},   [LVNI_ARRAY_F64] = {"float64", 8},
+    [LVNI_ARRAY_C64] = {"complex64", 8}, [LVNI_ARRAY_C128] = {"complex128", 16},
 };
 
 const char *lvni_data_array_type_name(lvni_data_array_type type)
@@ -38,7 +39,7 @@ lvn_status lvni_data_array_set_shape(lvni_data_array *a, const char *name, int n
     a->ndim = ndim;
     a->count = 1;
     bool empty = false;
-    int64_t bytes = 8; /* of the largest element */
+    int64_t bytes = 16; /* of the largest element */
     for (int i = 0; i < ndim; i++) {
         empty = empty || shape[i] == 0;
         if (shape[i] < 0 || __builtin_mul_overflow(bytes, shape[i] == 0 ? 1 : shape[i], &bytes)) {
@@ -48,7 +49,7 @@ lvn_status lvni_data_array_set_shape(lvni_data_array *a, const char *name, int n
         }
         a->shape[i] = shape[i];
     }
-    a->count = empty ? 0 : bytes / 8;
+    a->count = empty ? 0 : bytes / 16;
     return LVN_OK;
 }
 
@@ -101,6 +102,30 @@ static lvn_status element_i64(const lvni_data_array *a, const uint8_t *p, int64_
     return LVN_OK;
 }
 
+/* Real and imaginary part. */
+static void element_complex(const lvni_data_array *a, const uint8_t *p, double out[2])
+{
+    const size_t half = types[a->type].bytes / 2;
+    lvni_data_array part = *a;
+    part.type = a->type == LVNI_ARRAY_C64    ? LVNI_ARRAY_F32
+                : a->type == LVNI_ARRAY_C128 ? LVNI_ARRAY_F64
+                                             : a->type;
+    for (int i = 0; i < (part.type != a->type ? 2 : 1); i++) {
+        const uint64_t bits = load_bits(&part, p + (size_t)i * half, types[part.type].bytes);
+        switch (part.type) {
+        case LVNI_ARRAY_F64: memcpy(&out[i], &bits, sizeof out[i]); break;
+        case LVNI_ARRAY_I64: out[i] = (double)(int64_t)bits; break;
+        case LVNI_ARRAY_I32: out[i] = (double)(int32_t)bits; break;
+        case LVNI_ARRAY_U32:
+        case LVNI_ARRAY_U64: out[i] = (double)bits; break;
+        default: out[i] = (double)element_f32(&part, p + (size_t)i * half);
+        }
+    }
+    if (part.type == a->type) {
+        out[1] = 0.0;
+    }
+}
+
 /* ---- runs of elements ---- */
 
 /* Where row-major element e lies, in elements. */
@@ -132,6 +157,9 @@ lvn_status lvni_data_array_read_f32(const lvni_data_array *a, int64_t first, int
 {
     LVN_TRY(check_run(a, first, count));
     const size_t bytes = types[a->type].bytes;
+    if (a->type >= LVNI_ARRAY_C64) {
+        LVN_FAIL(LVN_ERR_DTYPE, "an array of %s holds no real numbers", types[a->type].name);
+    }
     if (a->type == LVNI_ARRAY_F32 && !a->big_endian && !a->fortran) {
         memcpy(out, a->data + (size_t)first * bytes, (size_t)count * bytes);
         return LVN_OK;
@@ -152,6 +180,17 @@ lvn_status lvni_data_array_read_i64(const lvni_data_array *a, int64_t first, int
     for (int64_t i = 0; i < count; i++) {
         LVN_TRY(element_i64(a, a->data + (size_t)place_of(a, first + i) * types[a->type].bytes,
                             &out[i]));
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_data_array_read_complex(const lvni_data_array *a, int64_t first, int64_t count,
+                                        double *out)
+{
+    LVN_TRY(check_run(a, first, count));
+    for (int64_t i = 0; i < count; i++) {
+        element_complex(a, a->data + (size_t)place_of(a, first + i) * types[a->type].bytes,
+                        out + 2 * i);
     }
     return LVN_OK;
 }

@@ -21,6 +21,8 @@ typedef enum lvni_data_array_type {
     LVNI_ARRAY_F16,
     LVNI_ARRAY_F32,
     LVNI_ARRAY_F64,
+    LVNI_ARRAY_C64, /* two float32: real and imaginary part */
+    LVNI_ARRAY_C128,
 } lvni_data_array_type;
 
 typedef struct lvni_data_array {
@@ -35,19 +37,23 @@ typedef struct lvni_data_array {
 } lvni_data_array;
 
 const char *lvni_data_array_type_name(lvni_data_array_type type); /* "float32" */
-size_t lvni_data_array_type_bytes(lvni_data_array_type type);     /* 1, 2, 4 or 8 */
+size_t lvni_data_array_type_bytes(lvni_data_array_type type);     /* 1 to 16 */
 
-/* shape[0 .. ndim) to count; LVN_ERR_CORRUPT when it is negative or count * 8 does not fit into 63
+/* shape[0 .. ndim) to count; LVN_ERR_CORRUPT when it is negative or count * 16 does not fit into 63
  * bits. */
 lvn_status lvni_data_array_set_shape(lvni_data_array *array, const char *name, int ndim,
                                      const int64_t *shape);
 /* The elements [first, first + count) in row-major order (the last axis fastest), whatever the
- * order in the file. LVN_ERR_INVALID outside the array. f32: as a conversion in C does it. i64:
- * LVN_ERR_DTYPE for floating point, LVN_ERR_CORRUPT for a value above 2^63 - 1. */
+ * order in the file. LVN_ERR_INVALID outside the array. f32: as a conversion in C does it, and
+ * LVN_ERR_DTYPE for complex numbers. i64: LVN_ERR_DTYPE for floating point, LVN_ERR_CORRUPT for a
+ * value above 2^63 - 1. complex: of any type, out holds 2 * count numbers, real part and imaginary
+ * part of each element. */
 lvn_status lvni_data_array_read_f32(const lvni_data_array *array, int64_t first, int64_t count,
                                     float *out);
 lvn_status lvni_data_array_read_i64(const lvni_data_array *array, int64_t first, int64_t count,
                                     int64_t *out);
+lvn_status lvni_data_array_read_complex(const lvni_data_array *array, int64_t first, int64_t count,
+                                        double *out);
 /* "(60000, 28, 28)" into text; returns text. */
 const char *lvni_data_array_shape_text(const lvni_data_array *array, char text[192]);
 /* Any array file, known by its first bytes: .npy, IDX, or IDX packed with gzip. Free with
@@ -57,8 +63,8 @@ void lvni_data_array_free(lvni_data_array *array); /* leaves it empty */
 
 /* ---- .npy, formats 1.0, 2.0, 3.0: a Python dictionary literal, then the elements ----
  *
- * Read: bool, int8 to int64, uint8 to uint64, float16, float32, float64, either byte order, either
- * axis order. Written: float32. */
+ * Read: bool, int8 to int64, uint8 to uint64, float16, float32, float64, complex64, complex128,
+ * either byte order, either axis order. Written: float32, float64, complex64. */
 
 bool lvni_data_npy_is(const void *bytes, size_t n);
 /* The header alone: type, orders and shape to *out (data stays NULL), the offset of the first
@@ -72,8 +78,19 @@ lvn_status lvni_data_npy_parse(const void *bytes, size_t n, const char *name, lv
  * what is not .npy. */
 lvn_status lvni_data_npy_open(const char *path, lvni_data_array *out);
 
-/* Write a row-major array of float32 (format 1.0, little endian) under a temporary name, then
- * rename: a reader sees the old file or the new one. */
+/* The header of a file alone, as lvni_data_npy_parse_header, without reading its elements;
+ * LVN_ERR_CORRUPT, too, when the file is shorter than they are. */
+lvn_status lvni_data_npy_peek(const char *path, lvni_data_array *out, size_t *data_at);
+/* Elements [first, first + count) as lvni_data_array_read_complex gives them, and no more of the
+ * file is read than they take (all of it where the first axis runs fastest). */
+lvn_status lvni_data_npy_read_part(const char *path, int64_t first, int64_t count, double *out);
+
+/* Write a row-major array of LVNI_ARRAY_F32, _F64 or _C64 (format 1.0, little endian) under a
+ * temporary name, then rename: a reader sees the old file or the new one. `data` holds the elements
+ * as the file will. */
+lvn_status lvni_data_npy_write(const char *path, lvni_data_array_type type, int ndim,
+                               const int64_t *shape, const void *data);
+/* The same of float32. */
 lvn_status lvni_data_npy_write_f32(const char *path, int ndim, const int64_t *shape,
                                    const float *data);
 

@@ -5,8 +5,12 @@
 #include "core/alloc.h"
 #include "core/vfs.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static const char magic[6] = {(char)0x93, 'N', 'U', 'M', 'P', 'Y'};
 enum { HEADER_V1 = 10, HEADER_V2 = 12, ALIGN = 64 };
@@ -107,10 +111,11 @@ static bool parse_type(const char *descr, lvni_data_array *out)
         const char *name;
         lvni_data_array_type type;
     } known[] = {
-        {"b1", LVNI_ARRAY_BOOL}, {"u1", LVNI_ARRAY_U8},  {"i1", LVNI_ARRAY_I8},
-        {"u2", LVNI_ARRAY_U16},  {"i2", LVNI_ARRAY_I16}, {"u4", LVNI_ARRAY_U32},
-        {"i4", LVNI_ARRAY_I32},  {"u8", LVNI_ARRAY_U64}, {"i8", LVNI_ARRAY_I64},
-        {"f2", LVNI_ARRAY_F16},  {"f4", LVNI_ARRAY_F32}, {"f8", LVNI_ARRAY_F64},
+        {"b1", LVNI_ARRAY_BOOL}, {"u1", LVNI_ARRAY_U8},    {"i1", LVNI_ARRAY_I8},
+        {"u2", LVNI_ARRAY_U16},  {"i2", LVNI_ARRAY_I16},   {"u4", LVNI_ARRAY_U32},
+        {"i4", LVNI_ARRAY_I32},  {"u8", LVNI_ARRAY_U64},   {"i8", LVNI_ARRAY_I64},
+        {"f2", LVNI_ARRAY_F16},  {"f4", LVNI_ARRAY_F32},   {"f8", LVNI_ARRAY_F64},
+        {"c8", LVNI_ARRAY_C64},  {"c16", LVNI_ARRAY_C128},
     };
     if (descr[0] == '\0' || strchr("<>|=", descr[0]) == NULL) {
         return false;
@@ -137,8 +142,11 @@ static lvn_status parse_dictionary(text t, const char *name, lvni_data_array *ou
             if (!take_quoted(&t, descr, sizeof descr) || !parse_type(descr, out)) {
                 LVN_FAIL(LVN_ERR_UNSUPPORTED,
                          "%s: elements of the type %s cannot be read; save the array as bool, an "
-                         "integer or a float of 2, 4 or 8 bytes",
-                         name, descr[0] != '\0' ? descr : "of a record");
+                         "integer, a float of 2, 4 or 8 bytes or a complex number",
+                         name,
+                         descr[0] == '\0'              ? "of a record"
+                         : strcmp(descr + 1, "O") == 0 ? "object (Python's)"
+                                                       : descr);
             }
         } else if (good && strcmp(key, "fortran_order") == 0) {
             out->fortran = take_constant(&t, "True");
@@ -188,17 +196,24 @@ lvn_status lvni_data_npy_parse_header(const void *bytes, size_t n, const char *n
     return parse_dictionary((text){at, at + length}, name, out);
 }
 
+/* Are there as many bytes as the shape needs? */
+static lvn_status check_room(const lvni_data_array *a, const char *name, size_t bytes)
+{
+    const size_t need = (size_t)a->count * lvni_data_array_type_bytes(a->type);
+    if (need > bytes) {
+        char shape[192];
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: cut off: %s of %s needs %zu bytes, %zu are there", name,
+                 lvni_data_array_shape_text(a, shape), lvni_data_array_type_name(a->type), need,
+                 bytes);
+    }
+    return LVN_OK;
+}
+
 lvn_status lvni_data_npy_parse(const void *bytes, size_t n, const char *name, lvni_data_array *out)
 {
     size_t at;
     LVN_TRY(lvni_data_npy_parse_header(bytes, n, name, out, &at));
-    const size_t need = (size_t)out->count * lvni_data_array_type_bytes(out->type);
-    if (need > n - at) {
-        char shape[192];
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s: cut off: %s of %s needs %zu bytes, %zu are there", name,
-                 lvni_data_array_shape_text(out, shape), lvni_data_array_type_name(out->type), need,
-                 n - at);
-    }
+    LVN_TRY(check_room(out, name, n - at));
     out->data = (const uint8_t *)bytes + at;
     return LVN_OK;
 }
@@ -219,15 +234,134 @@ lvn_status lvni_data_npy_open(const char *path, lvni_data_array *out)
     return LVN_OK;
 }
 
+/* ---- parts of a file ---- */
+
+/* A file that is open, and its header. */
+typedef struct part {
+    const char *path;
+    int fd;
+    lvni_data_array array; /* without data */
+    size_t data_at;
+} part;
+
+/* n bytes from here on; *got is less at the end of the file. */
+static lvn_status read_bytes(const part *p, void *out, size_t n, size_t *got)
+{
+    *got = 0;
+    while (*got < n) {
+        const ssize_t r = lvni_core_vfs_get()->read(p->fd, (char *)out + *got, n - *got);
+        if (r < 0 && errno != EINTR) {
+            LVN_FAIL(LVN_ERR_IO, "cannot read %s: %s", p->path, strerror(errno));
+        }
+        if (r == 0) {
+            break;
+        }
+        *got += r > 0 ? (size_t)r : 0;
+    }
+    return LVN_OK;
+}
+
+static lvn_status part_header(part *p)
+{
+    enum { MOST = 16384 }; /* NumPy's are 128 bytes */
+    struct stat st;
+    size_t got;
+    if (fstat(p->fd, &st) != 0) {
+        LVN_FAIL(LVN_ERR_IO, "cannot read %s: %s", p->path, strerror(errno));
+    }
+    char *bytes = lvni_core_alloc(LVNI_TAG_DATA, MOST);
+    if (bytes == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    lvn_status s = read_bytes(p, bytes, MOST, &got);
+    if (s == LVN_OK) {
+        s = lvni_data_npy_parse_header(bytes, got, p->path, &p->array, &p->data_at);
+    }
+    lvni_core_free(bytes);
+    LVN_TRY(s);
+    const size_t size = (size_t)st.st_size;
+    return check_room(&p->array, p->path, size > p->data_at ? size - p->data_at : 0);
+}
+
+static lvn_status part_open(const char *path, part *out)
+{
+    *out = (part){.path = path};
+    out->fd = lvni_core_vfs_get()->open(path, O_RDONLY | O_CLOEXEC, 0);
+    if (out->fd < 0) {
+        LVN_FAIL(errno == ENOENT ? LVN_ERR_NOT_FOUND : LVN_ERR_IO, "cannot open %s: %s", path,
+                 strerror(errno));
+    }
+    const lvn_status s = part_header(out);
+    if (s != LVN_OK) {
+        lvni_core_vfs_get()->close(out->fd);
+    }
+    return s;
+}
+
+lvn_status lvni_data_npy_peek(const char *path, lvni_data_array *out, size_t *data_at)
+{
+    part p;
+    LVN_TRY(part_open(path, &p));
+    lvni_core_vfs_get()->close(p.fd);
+    *out = p.array;
+    *data_at = p.data_at;
+    return LVN_OK;
+}
+
+static lvn_status read_run(part *p, int64_t first, int64_t count, double *out)
+{
+    const size_t one = lvni_data_array_type_bytes(p->array.type), n = (size_t)count * one;
+    if (lseek(p->fd, (off_t)(p->data_at + (size_t)first * one), SEEK_SET) < 0) {
+        LVN_FAIL(LVN_ERR_IO, "cannot read %s: %s", p->path, strerror(errno));
+    }
+    uint8_t *bytes = lvni_core_alloc(LVNI_TAG_DATA, n);
+    if (bytes == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    size_t got;
+    lvn_status s = read_bytes(p, bytes, n, &got);
+    if (s == LVN_OK && got < n) {
+        s = lvn_error_set(LVN_ERR_CORRUPT, __FILE__, __LINE__, "%s: cut off while it was read",
+                          p->path);
+    }
+    if (s == LVN_OK) {
+        lvni_data_array run = p->array;
+        run.data = bytes;
+        run.count = count;
+        s = lvni_data_array_read_complex(&run, 0, count, out);
+    }
+    lvni_core_free(bytes);
+    return s;
+}
+
+lvn_status lvni_data_npy_read_part(const char *path, int64_t first, int64_t count, double *out)
+{
+    part p;
+    LVN_TRY(part_open(path, &p));
+    const bool inside = first >= 0 && count >= 0 && first <= p.array.count - count;
+    const lvn_status s = inside && !p.array.fortran ? read_run(&p, first, count, out) : LVN_OK;
+    lvni_core_vfs_get()->close(p.fd);
+    LVN_ARG(inside, "%s: elements %lld to %lld of %lld were asked for", path, (long long)first,
+            (long long)first + (long long)count, (long long)p.array.count);
+    if (!p.array.fortran) {
+        return s;
+    }
+    lvni_data_array a;
+    LVN_TRY(lvni_data_npy_open(path, &a));
+    const lvn_status read = lvni_data_array_read_complex(&a, first, count, out);
+    lvni_data_array_free(&a);
+    return read;
+}
+
 /* ---- writing ---- */
 
 /* Magic, version, length, dictionary, spaces and a line end up to a multiple of ALIGN; returns all
  * its bytes. */
-static size_t make_header(char header[512], int ndim, const int64_t *shape)
+static size_t make_header(char header[512], const char *descr, int ndim, const int64_t *shape)
 {
     size_t n = HEADER_V1;
-    n += (size_t)snprintf(header + n, 512 - n,
-                          "{'descr': '<f4', 'fortran_order': False, 'shape': (");
+    n += (size_t)snprintf(header + n, 512 - n, "{'descr': '%s', 'fortran_order': False, 'shape': (",
+                          descr);
     for (int i = 0; i < ndim; i++) {
         n += (size_t)snprintf(header + n, 512 - n,
                               ndim == 1 ? "%lld,"
@@ -250,18 +384,30 @@ static size_t make_header(char header[512], int ndim, const int64_t *shape)
 lvn_status lvni_data_npy_write_f32(const char *path, int ndim, const int64_t *shape,
                                    const float *data)
 {
+    return lvni_data_npy_write(path, LVNI_ARRAY_F32, ndim, shape, data);
+}
+
+lvn_status lvni_data_npy_write(const char *path, lvni_data_array_type type, int ndim,
+                               const int64_t *shape, const void *data)
+{
+    const char *const descr = type == LVNI_ARRAY_F32   ? "<f4"
+                              : type == LVNI_ARRAY_F64 ? "<f8"
+                              : type == LVNI_ARRAY_C64 ? "<c8"
+                                                       : NULL;
+    LVN_ARG(descr != NULL, "%s: arrays of %s are not written", path,
+            lvni_data_array_type_name(type));
     LVN_ARG(ndim >= 0 && ndim <= LVNI_ARRAY_MAX_NDIM,
             "%s: an array of %d axes cannot be written (at most %d)", path, ndim,
             LVNI_ARRAY_MAX_NDIM);
     lvni_data_array a = {0};
     LVN_TRY(lvni_data_array_set_shape(&a, path, ndim, shape));
     char header[512];
-    const size_t n = make_header(header, ndim, shape);
+    const size_t n = make_header(header, descr, ndim, shape);
     lvni_core_atomic_file *f;
     LVN_TRY(lvni_core_atomic_open(path, &f));
     lvn_status s = lvni_core_atomic_write(f, header, n);
     if (s == LVN_OK) {
-        s = lvni_core_atomic_write(f, data, (size_t)a.count * sizeof *data);
+        s = lvni_core_atomic_write(f, data, (size_t)a.count * lvni_data_array_type_bytes(type));
     }
     if (s != LVN_OK) {
         lvni_core_atomic_abort(f);

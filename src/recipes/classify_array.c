@@ -241,6 +241,11 @@ static lvn_status open_array(const lvni_core_config *c, lvni_data_array *out)
     if (s == LVN_ERR_NOT_FOUND) { /* a usage error, as with folders */
         LVN_FAIL(LVN_ERR_USAGE, "data: %s", lvn_last_error()->message);
     }
+    if (s == LVN_OK && out->type >= LVNI_ARRAY_C64) {
+        lvni_data_array_free(out);
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "data=%s holds complex numbers; images are real ones",
+                 lvni_core_config_str(c, "data"));
+    }
     return s;
 }
 

@@ -16,8 +16,12 @@ static inline void check_array(const lvni_data_array *a, const uint8_t *bytes, s
     float f32[MOST];
     int64_t i64[MOST];
     const int64_t n = a->count < MOST ? a->count : MOST;
-    CHECK(lvni_data_array_read_f32(a, 0, n, f32) == LVN_OK &&
-          lvni_data_array_read_f32(a, a->count - n, n, f32) == LVN_OK);
+    double pairs[2 * MOST];
+    const lvn_status real = a->type < LVNI_ARRAY_C64 ? LVN_OK : LVN_ERR_DTYPE;
+    CHECK(lvni_data_array_read_f32(a, 0, n, f32) == real &&
+          lvni_data_array_read_f32(a, a->count - n, n, f32) == real);
+    CHECK(lvni_data_array_read_complex(a, 0, n, pairs) == LVN_OK &&
+          lvni_data_array_read_complex(a, a->count - n, n, pairs) == LVN_OK);
     CHECK_REPORTED(lvni_data_array_read_i64(a, 0, n, i64));
     CHECK(lvni_data_array_read_f32(a, a->count, 1, f32) == LVN_ERR_INVALID);
     char text[192];

@@ -105,6 +105,9 @@ put("idx/packed.gz", gzip.compress(idx(8, [4], bytes([0, 1, 2, 3])), mtime=0))
 put("npy/f4", npy("<f4", False, "(2, 3)", bytes(24)))
 put("npy/i8", npy(">i8", True, "(2, 2)", bytes(32)))
 put("npy/scalar", npy("|u1", False, "()", bytes(1), 2))
+put("npy/c8", npy("<c8", True, "(2, 2)", bytes(32)))
+put("npy/c16", npy(">c16", False, "(2,)", bytes(32)))
+put("npy/object", npy("|O", False, "(1,)", bytes(8)))
 put("npy/f2", npy("<f2", False, "(3,)", bytes(6), 3))
 
 

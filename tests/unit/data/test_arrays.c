@@ -103,6 +103,71 @@ static void column_order_comes_out_row_by_row(void **state)
     assert_int_equal(lvni_data_array_read_i64(&a, -1, 1, rows), LVN_ERR_INVALID);
 }
 
+static void complex_elements_are_read_with_their_imaginary_part(void **state)
+{
+    (void)state;
+    /* one row: in column order its elements have the same places */
+    const float c8[4] = {1.5F, -2.0F, 3.0F, 4.0F};
+    const double c16[4] = {1.5, -2.0, 3.0, 4.0};
+    for (int wide = 0; wide < 2; wide++) {
+        for (int big = 0; big < 2; big++) {
+            uint8_t file[256], payload[32];
+            char dictionary[96];
+            const size_t half = wide ? 8 : 4;
+            const uint8_t *little = wide ? (const uint8_t *)c16 : (const uint8_t *)c8;
+            for (size_t k = 0; k < 4 * half; k++) {
+                payload[k] = little[big ? k / half * half + (half - 1 - k % half) : k];
+            }
+            snprintf(dictionary, sizeof dictionary,
+                     "{'descr': '%cc%d', 'fortran_order': %s, 'shape': (1, 2), }\n",
+                     big ? '>' : '<', (int)half * 2, big ? "True" : "False");
+            const size_t n = npy_make(file, 1, dictionary, payload, 4 * half);
+            lvni_data_array a;
+            double value[4];
+            float real;
+            int64_t whole;
+            assert_int_equal(lvni_data_npy_parse(file, n, "x.npy", &a), LVN_OK);
+            assert_int_equal(lvni_data_array_type_bytes(a.type), 2 * half);
+            assert_int_equal(lvni_data_array_read_complex(&a, 0, 2, value), LVN_OK);
+            assert_memory_equal(value, c16, sizeof c16);
+            assert_int_equal(lvni_data_array_read_complex(&a, 1, 2, value), LVN_ERR_INVALID);
+            assert_int_equal(lvni_data_array_read_f32(&a, 0, 1, &real), LVN_ERR_DTYPE);
+            assert_int_equal(lvni_data_array_read_i64(&a, 0, 1, &whole), LVN_ERR_DTYPE);
+        }
+    }
+}
+
+static void real_elements_are_complex_numbers_without_rounding(void **state)
+{
+    (void)state;
+    const struct {
+        const char *descr;
+        uint8_t bytes[8];
+        size_t n;
+        double value;
+    } cases[] = {
+        {"|b1", {7}, 1, 1.0},
+        {"|u1", {200}, 1, 200.0},
+        {"<i4", {1, 0, 0, 0x80}, 4, -2147483647.0},
+        {"<u4", {0xff, 0xff, 0xff, 0xff}, 4, 4294967295.0},
+        {"<i8", {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, 8, -1.0},
+        {"<f4", {0, 0, 0x20, 0xc0}, 4, -2.5},
+        {"<f8", {1, 0, 0, 0, 0, 0, 0xf0, 0x3f}, 8, 1.0 + 0x1p-52},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint8_t file[256];
+        char dictionary[96];
+        snprintf(dictionary, sizeof dictionary,
+                 "{'descr': '%s', 'fortran_order': False, 'shape': (), }\n", cases[i].descr);
+        const size_t n = npy_make(file, 1, dictionary, cases[i].bytes, cases[i].n);
+        lvni_data_array a;
+        double value[2] = {9.0, 9.0};
+        assert_int_equal(lvni_data_npy_parse(file, n, "x.npy", &a), LVN_OK);
+        assert_int_equal(lvni_data_array_read_complex(&a, 0, 1, value), LVN_OK);
+        assert_true(value[0] == cases[i].value && value[1] == 0.0);
+    }
+}
+
 static void damaged_headers_are_reported(void **state)
 {
     (void)state;
@@ -132,8 +197,9 @@ static void damaged_headers_are_reported(void **state)
     size_t n = npy_make(file, 1, "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}",
                         "1234", 4);
     assert_int_equal(lvni_data_npy_parse(file, n, "x.npy", &a), LVN_ERR_UNSUPPORTED);
-    n = npy_make(file, 1, "{'descr': '<c8', 'fortran_order': False, 'shape': (1,)}", "12345678", 8);
+    n = npy_make(file, 1, "{'descr': '|O', 'fortran_order': False, 'shape': (1,)}", "12345678", 8);
     assert_int_equal(lvni_data_npy_parse(file, n, "x.npy", &a), LVN_ERR_UNSUPPORTED);
+    assert_non_null(strstr(lvn_last_error()->message, "object (Python's)"));
     n = npy_make(file, 4, "{'descr': '<f4', 'fortran_order': False, 'shape': ()}", "1234", 4);
     assert_int_equal(lvni_data_npy_parse(file, n, "x.npy", &a), LVN_ERR_UNSUPPORTED);
     file[6] = 3;
@@ -176,6 +242,51 @@ static void what_is_written_is_read_back(void **state)
     assert_int_equal(lvni_data_array_read_i64(&a, 0, 3, again), LVN_OK);
     assert_memory_equal(again, labels, sizeof labels);
     lvni_data_array_free(&a);
+    images_remove_folder(folder);
+}
+
+static void a_part_of_a_file_is_read_alone(void **state)
+{
+    (void)state;
+    const char *folder = images_temp_folder(), *path = images_path(folder, "a.npy");
+    float values[24];
+    double back[8];
+    for (int i = 0; i < 24; i++) {
+        values[i] = (float)i;
+    }
+    assert_int_equal(lvni_data_npy_write(path, LVNI_ARRAY_C64, 2, (const int64_t[]){3, 4}, values),
+                     LVN_OK);
+    lvni_data_array a;
+    size_t at;
+    assert_int_equal(lvni_data_npy_peek(path, &a, &at), LVN_OK);
+    assert_true(a.type == LVNI_ARRAY_C64 && a.count == 12 && at == 128 && a.data == NULL);
+    assert_int_equal(lvni_data_npy_read_part(path, 4, 4, back), LVN_OK);
+    for (int i = 0; i < 8; i++) {
+        assert_true(back[i] == 8.0 + i);
+    }
+    assert_int_equal(lvni_data_npy_read_part(path, 9, 4, back), LVN_ERR_INVALID);
+    assert_int_equal(lvni_data_npy_read_part(path, -1, 1, back), LVN_ERR_INVALID);
+    uint8_t file[256];
+    const double columns[4] = {1.0, 3.0, 2.0, 4.0};
+    const size_t n = npy_make(file, 1, "{'descr': '<f8', 'fortran_order': True, 'shape': (2, 2)}",
+                              columns, sizeof columns);
+    images_write_file(path, file, n);
+    assert_int_equal(lvni_data_npy_read_part(path, 1, 2, back), LVN_OK);
+    assert_true(back[0] == 2.0 && back[2] == 3.0);
+    images_write_file(path, file, n - 1);
+    assert_int_equal(lvni_data_npy_read_part(path, 0, 1, back), LVN_ERR_CORRUPT);
+    assert_int_equal(lvni_data_npy_peek(images_path(folder, "absent.npy"), &a, &at),
+                     LVN_ERR_NOT_FOUND);
+    lvni_core_vfs_fail_at("read", 1, EIO);
+    assert_int_equal(lvni_data_npy_peek(path, &a, &at), LVN_ERR_IO);
+    lvni_core_vfs_fail_at("read", 0, 0);
+    const double wide[2] = {0x1p-60, -1.0};
+    assert_int_equal(lvni_data_npy_write(path, LVNI_ARRAY_F64, 1, (const int64_t[]){2}, wide),
+                     LVN_OK);
+    assert_int_equal(lvni_data_npy_read_part(path, 0, 1, back), LVN_OK);
+    assert_true(back[0] == 0x1p-60);
+    assert_int_equal(lvni_data_npy_write(path, LVNI_ARRAY_I32, 1, (const int64_t[]){2}, wide),
+                     LVN_ERR_INVALID);
     images_remove_folder(folder);
 }
 
@@ -356,6 +467,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_element_type_is_read_in_both_byte_orders),
         cmocka_unit_test(column_order_comes_out_row_by_row),
+        cmocka_unit_test(complex_elements_are_read_with_their_imaginary_part),
+        cmocka_unit_test(real_elements_are_complex_numbers_without_rounding),
+        cmocka_unit_test(a_part_of_a_file_is_read_alone),
         cmocka_unit_test(damaged_headers_are_reported),
         cmocka_unit_test(what_is_written_is_read_back),
         cmocka_unit_test(numpy_reads_what_is_written),
