@@ -1,94 +1,7 @@
-/* Contact sheets and their font (contact_sheet.h). */
+/* Contact sheets (contact_sheet.h). */
 #include "data/contact_sheet.h"
 
-#include "core/alloc.h"
-#include "data/image.h"
-
-#include <string.h>
-
-/* ---- font ---- */
-
-static const uint8_t letters[26][LVNI_FONT_HEIGHT] = {
-    {0x0e, 0x11, 0x11, 0x1f, 0x11, 0x11, 0x11}, /* A */
-    {0x1e, 0x11, 0x11, 0x1e, 0x11, 0x11, 0x1e}, /* B */
-    {0x0e, 0x11, 0x10, 0x10, 0x10, 0x11, 0x0e}, /* C */
-    {0x1e, 0x11, 0x11, 0x11, 0x11, 0x11, 0x1e}, /* D */
-    {0x1f, 0x10, 0x10, 0x1e, 0x10, 0x10, 0x1f}, /* E */
-    {0x1f, 0x10, 0x10, 0x1e, 0x10, 0x10, 0x10}, /* F */
-    {0x0e, 0x11, 0x10, 0x17, 0x11, 0x11, 0x0f}, /* G */
-    {0x11, 0x11, 0x11, 0x1f, 0x11, 0x11, 0x11}, /* H */
-    {0x0e, 0x04, 0x04, 0x04, 0x04, 0x04, 0x0e}, /* I */
-    {0x07, 0x02, 0x02, 0x02, 0x02, 0x12, 0x0c}, /* J */
-    {0x11, 0x12, 0x14, 0x18, 0x14, 0x12, 0x11}, /* K */
-    {0x10, 0x10, 0x10, 0x10, 0x10, 0x10, 0x1f}, /* L */
-    {0x11, 0x1b, 0x15, 0x15, 0x11, 0x11, 0x11}, /* M */
-    {0x11, 0x19, 0x15, 0x13, 0x11, 0x11, 0x11}, /* N */
-    {0x0e, 0x11, 0x11, 0x11, 0x11, 0x11, 0x0e}, /* O */
-    {0x1e, 0x11, 0x11, 0x1e, 0x10, 0x10, 0x10}, /* P */
-    {0x0e, 0x11, 0x11, 0x11, 0x15, 0x12, 0x0d}, /* Q */
-    {0x1e, 0x11, 0x11, 0x1e, 0x14, 0x12, 0x11}, /* R */
-    {0x0f, 0x10, 0x10, 0x0e, 0x01, 0x01, 0x1e}, /* S */
-    {0x1f, 0x04, 0x04, 0x04, 0x04, 0x04, 0x04}, /* T */
-    {0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x0e}, /* U */
-    {0x11, 0x11, 0x11, 0x11, 0x11, 0x0a, 0x04}, /* V */
-    {0x11, 0x11, 0x11, 0x15, 0x15, 0x1b, 0x11}, /* W */
-    {0x11, 0x11, 0x0a, 0x04, 0x0a, 0x11, 0x11}, /* X */
-    {0x11, 0x11, 0x0a, 0x04, 0x04, 0x04, 0x04}, /* Y */
-    {0x1f, 0x01, 0x02, 0x04, 0x08, 0x10, 0x1f}, /* Z */
-};
-
-static const uint8_t digits[10][LVNI_FONT_HEIGHT] = {
-    {0x0e, 0x11, 0x13, 0x15, 0x19, 0x11, 0x0e}, {0x04, 0x0c, 0x04, 0x04, 0x04, 0x04, 0x0e},
-    {0x0e, 0x11, 0x01, 0x06, 0x08, 0x10, 0x1f}, {0x0e, 0x11, 0x01, 0x06, 0x01, 0x11, 0x0e},
-    {0x02, 0x06, 0x0a, 0x12, 0x1f, 0x02, 0x02}, {0x1f, 0x10, 0x1e, 0x01, 0x01, 0x11, 0x0e},
-    {0x06, 0x08, 0x10, 0x1e, 0x11, 0x11, 0x0e}, {0x1f, 0x01, 0x02, 0x04, 0x08, 0x08, 0x08},
-    {0x0e, 0x11, 0x11, 0x0e, 0x11, 0x11, 0x0e}, {0x0e, 0x11, 0x11, 0x0f, 0x01, 0x02, 0x0c},
-};
-
-static const struct sign {
-    char c;
-    uint8_t rows[LVNI_FONT_HEIGHT];
-} signs[] = {
-    {' ', {0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00}},
-    {'.', {0x00, 0x00, 0x00, 0x00, 0x00, 0x0c, 0x0c}},
-    {',', {0x00, 0x00, 0x00, 0x00, 0x0c, 0x04, 0x08}},
-    {':', {0x00, 0x0c, 0x0c, 0x00, 0x0c, 0x0c, 0x00}},
-    {'-', {0x00, 0x00, 0x00, 0x1f, 0x00, 0x00, 0x00}},
-    {'_', {0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x1f}},
-    {'%', {0x18, 0x19, 0x02, 0x04, 0x08, 0x13, 0x03}},
-    {'/', {0x00, 0x01, 0x02, 0x04, 0x08, 0x10, 0x00}},
-    {'(', {0x02, 0x04, 0x08, 0x08, 0x08, 0x04, 0x02}},
-    {')', {0x08, 0x04, 0x02, 0x02, 0x02, 0x04, 0x08}},
-    {'+', {0x00, 0x04, 0x04, 0x1f, 0x04, 0x04, 0x00}},
-    {'=', {0x00, 0x00, 0x1f, 0x00, 0x1f, 0x00, 0x00}},
-    {'>', {0x08, 0x04, 0x02, 0x01, 0x02, 0x04, 0x08}},
-    {'<', {0x02, 0x04, 0x08, 0x10, 0x08, 0x04, 0x02}},
-    {'?', {0x0e, 0x11, 0x01, 0x02, 0x04, 0x00, 0x04}},
-    {'!', {0x04, 0x04, 0x04, 0x04, 0x04, 0x00, 0x04}},
-};
-
-static const uint8_t unknown[LVNI_FONT_HEIGHT] = {0x1f, 0x11, 0x11, 0x11, 0x11, 0x11, 0x1f};
-
-const uint8_t *lvni_data_font_glyph(char c)
-{
-    if (c >= 'a' && c <= 'z') {
-        return letters[c - 'a'];
-    }
-    if (c >= 'A' && c <= 'Z') {
-        return letters[c - 'A'];
-    }
-    if (c >= '0' && c <= '9') {
-        return digits[c - '0'];
-    }
-    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
-        if (signs[i].c == c) {
-            return signs[i].rows;
-        }
-    }
-    return unknown;
-}
-
-/* ---- page ---- */
+#include "data/canvas.h"
 
 enum {
     WANTED_SIDE = 112, /* pixels of an image on the page, at least */
@@ -99,52 +12,26 @@ enum {
 
 /* Where things lie on the page. */
 typedef struct page {
-    uint8_t *rgb;
-    int width, height;
+    lvni_data_canvas canvas;
     int zoom;         /* page pixels per image pixel */
     int tile;         /* side of image with frame */
     int across, down; /* distance from tile to tile */
 } page;
-
-static void fill(const page *p, int x, int y, int width, int height, const uint8_t colour[3])
-{
-    for (int j = y; j < y + height; j++) {
-        for (int i = x; i < x + width; i++) {
-            memcpy(p->rgb + 3 * ((int64_t)j * p->width + i), colour, 3);
-        }
-    }
-}
-
-static void draw_text(const page *p, int x, int y, int width, const char *text)
-{
-    static const uint8_t ink[3] = {32, 32, 32};
-    for (int end = x + width; text != NULL && *text != 0 && x + LVNI_FONT_WIDTH <= end;
-         text++, x += LVNI_FONT_ADVANCE) {
-        const uint8_t *glyph = lvni_data_font_glyph(*text);
-        for (int j = 0; j < LVNI_FONT_HEIGHT; j++) {
-            for (int i = 0; i < LVNI_FONT_WIDTH; i++) {
-                if ((glyph[j] >> (LVNI_FONT_WIDTH - 1 - i) & 1) != 0) {
-                    fill(p, x + i, y + j, 1, 1, ink);
-                }
-            }
-        }
-    }
-}
 
 static void draw_item(const page *p, const lvni_data_sheet_item *item, int x, int y, int size)
 {
     static const uint8_t frames[3][3] = {[LVNI_VERDICT_NONE] = {150, 150, 150},
                                          [LVNI_VERDICT_RIGHT] = {46, 160, 67},
                                          [LVNI_VERDICT_WRONG] = {215, 58, 73}};
-    fill(p, x, y, p->tile, p->tile, frames[item->verdict]);
+    lvni_data_canvas_fill(&p->canvas, x, y, p->tile, p->tile, frames[item->verdict]);
     for (int j = 0; j < size; j++) {
         for (int i = 0; i < size; i++) {
-            fill(p, x + FRAME + i * p->zoom, y + FRAME + j * p->zoom, p->zoom, p->zoom,
-                 item->rgb + 3 * ((int64_t)j * size + i));
+            lvni_data_canvas_fill(&p->canvas, x + FRAME + i * p->zoom, y + FRAME + j * p->zoom,
+                                  p->zoom, p->zoom, item->rgb + 3 * ((int64_t)j * size + i));
         }
     }
-    draw_text(p, x, y + p->tile + 3, p->tile, item->line1);
-    draw_text(p, x, y + p->tile + 3 + LINE, p->tile, item->line2);
+    lvni_data_canvas_text(&p->canvas, x, y + p->tile + 3, p->tile, 1, item->line1);
+    lvni_data_canvas_text(&p->canvas, x, y + p->tile + 3 + LINE, p->tile, 1, item->line2);
 }
 
 lvn_status lvni_data_contact_sheet_write(const char *path, const lvni_data_sheet_item *items, int n,
@@ -158,18 +45,12 @@ lvn_status lvni_data_contact_sheet_write(const char *path, const lvni_data_sheet
     p.tile = size * p.zoom + 2 * FRAME;
     p.across = p.tile + GAP;
     p.down = p.tile + 2 * LINE + GAP;
-    p.width = used * p.across + GAP;
-    p.height = rows * p.down + GAP;
-    const size_t bytes = (size_t)p.width * (size_t)p.height * 3;
-    p.rgb = lvni_core_alloc(LVNI_TAG_DATA, bytes);
-    if (p.rgb == NULL) {
-        return LVN_ERR_MEMORY;
-    }
-    memset(p.rgb, 255, bytes);
-    for (int i = 0; i < n; i++) {
+    lvn_status status =
+        lvni_data_canvas_create(used * p.across + GAP, rows * p.down + GAP, &p.canvas);
+    for (int i = 0; status == LVN_OK && i < n; i++) {
         draw_item(&p, &items[i], GAP + i % used * p.across, GAP + i / used * p.down, size);
     }
-    const lvn_status status = lvni_data_png_write(path, p.rgb, p.width, p.height);
-    lvni_core_free(p.rgb);
+    status = status == LVN_OK ? lvni_data_canvas_write(&p.canvas, path) : status;
+    lvni_data_canvas_free(&p.canvas);
     return status;
 }

@@ -22,11 +22,4 @@ typedef struct lvni_data_sheet_item {
 lvn_status lvni_data_contact_sheet_write(const char *path, const lvni_data_sheet_item *items, int n,
                                          int columns, int size);
 
-/* The font: capitals, digits and some signs, 5 x 7 dots. */
-enum { LVNI_FONT_WIDTH = 5, LVNI_FONT_HEIGHT = 7, LVNI_FONT_ADVANCE = 6 };
-
-/* Seven rows from the top, bit 4 of each the leftmost dot. Small letters look like capitals,
- * unknown signs like a box. */
-const uint8_t *lvni_data_font_glyph(char c);
-
 #endif

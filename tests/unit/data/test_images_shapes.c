@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "data/canvas.h"
 #include "data/contact_sheet.h"
 #include "data/dataset.h"
 #include "data/shapes.h"
