@@ -56,7 +56,12 @@ typedef struct lvn_module_class {
      * steps); lvn_job.options may have it as a default. Those of the model's root count, not those
      * of modules inside of it. */
     const char *const *phases;
-    void *reserved[2];
+    /* optional, of the root: what follows from a validation. Called after each one of a training,
+     * except the check before its first step, in every rank with the same numbers, before the
+     * checkpoint is written: lvn_step_mean reads metrics of the validation, lvn_log_number adds
+     * others (under val/), lvn_buffer_write gives buffers other values. */
+    lvn_status (*validated)(const lvn_module *module, lvn_step *step);
+    void *reserved[1];
 } lvn_module_class;
 
 struct lvn_module {
@@ -88,6 +93,10 @@ LVN_API void lvn_log_weighted(lvn_step *step, const char *name, const lvn_tensor
                               double weight);
 LVN_API void lvn_log_weighted_by(lvn_step *step, const char *name, const lvn_tensor *value,
                                  const lvn_tensor *weight);
+
+/* In `validated`. The mean of the validation's metric; NaN: it has none of that name. */
+LVN_API double lvn_step_mean(const lvn_step *step, const char *name);
+LVN_API void lvn_log_number(lvn_step *step, const char *name, double value);
 
 /* In training_step: what the loss is a mean over, when these are not the samples but, for one, the
  * tokens that have a label. The step's gradient is the mean of the micro-batches' gradients with
@@ -137,7 +146,8 @@ typedef enum lvn_init {
     LVN_INIT_ZEROS,
     LVN_INIT_ONES,
     LVN_INIT_UNIFORM, /* in [-bound, bound) */
-    LVN_INIT_NORMAL   /* mean 0, standard deviation `bound` */
+    LVN_INIT_NORMAL,  /* mean 0, standard deviation `bound` */
+    LVN_INIT_CONSTANT /* `bound` */
 } lvn_init;
 /* An f32 parameter, owned by the model, with requires_grad. Initial values are a function of seed
  * and path alone. */
@@ -149,7 +159,7 @@ LVN_API lvn_tensor *lvn_builder_parameter(lvn_builder *b, const char *name, int 
 LVN_API lvn_status lvn_builder_set_init(lvn_builder *b, const char *name, lvn_init init,
                                         double bound);
 
-/* State that a step changes: f32, saved in checkpoints. Every micro-batch may push one value per
+/* State that a step changes: f32, saved in checkpoints. Every micro-batch may push values in a
  * step (in the phase that names the buffer; where none does, in each); after the last micro-batch
  *   value = (1 - momentum) * value + momentum * (weighted tree mean of what the micro-batches
  *     pushed).
@@ -158,9 +168,13 @@ LVN_API lvn_buffer *lvn_builder_buffer(lvn_builder *b, const char *name, int ndi
                                        const int64_t *shape, double fill, double momentum);
 /* as it was before the step, or phase; borrowed */
 LVN_API lvn_tensor *lvn_buffer_value(const lvn_buffer *buffer);
-/* Push the micro-batch's value (same number of elements). Once per micro-batch and step, or phase;
- * outside training, and in phases that do not train the buffer's module, nothing happens. */
+/* Push the micro-batch's value (same number of elements). Of several pushes in a micro-batch, as of
+ * a network that runs more than once in a step, the mean counts; into a queue goes one. Outside
+ * training, and in phases that do not train the buffer's module, nothing happens. */
 LVN_API lvn_status lvn_buffer_push(const lvn_buffer *buffer, const lvn_tensor *value);
+
+/* In `validated`: its values become these n, as many as it has. */
+LVN_API lvn_status lvn_buffer_write(const lvn_buffer *buffer, const float *value, int64_t n);
 
 /* A queue, or bank: the last `rows` rows that micro-batches pushed, as lvn_buffer_value (rows,
  * width). After the last micro-batch of a step the rows of all of them, in the order of the
@@ -223,14 +237,23 @@ LVN_API lvn_status lvn_builder_function(lvn_builder *b, lvn_buffer *buffer,
  * same after a resume and on every layout. */
 typedef enum lvn_curve {
     LVN_CURVE_LINEAR, /* from + (to - from) t / n in step t = 0, 1, ... of n; then `to` */
-    LVN_CURVE_COSINE  /* along half a cosine: `to` in the last of the n steps, and then */
+    LVN_CURVE_COSINE, /* along half a cosine: `to` in the last of the n steps, and then */
+    LVN_CURVE_STAIRS  /* `from`, and from epoch `stair[i].epoch` on `stair[i].value` */
 } lvn_curve;
+enum { LVN_MAX_STAIRS = 16 };
+typedef struct lvn_stair {
+    int64_t epoch; /* counted from 0 */
+    double value;
+} lvn_stair;
 typedef struct lvn_number_options {
     size_t struct_size;
     double from, to;
     lvn_curve curve;
     /* on the way; both 0: those of the run, which then needs an end: max_epochs or max_steps */
     int64_t steps, epochs;
+    /* LVN_CURVE_STAIRS, which reads no `to`: epochs rise, up to LVN_MAX_STAIRS; copied */
+    const lvn_stair *stair;
+    int n_stairs;
 } lvn_number_options;
 typedef struct lvn_number lvn_number;
 /* Names: up to 31 characters, unique in a module; up to 16 numbers in a model. The handle is the
@@ -380,6 +403,10 @@ LVN_API lvn_module *lvn_nn_lstm_cell_with(lvn_builder *b, const char *name, int6
 LVN_API lvn_tensor *lvn_nn_gru_cell_step(const lvn_module *module, lvn_tensor *x, lvn_tensor *h);
 LVN_API lvn_tensor *lvn_nn_lstm_cell_step(const lvn_module *module, lvn_tensor *x, lvn_tensor *h,
                                           lvn_tensor *c, lvn_tensor **c_next);
+
+/* lvn_prelu with a parameter weight (n), one slope for all channels (n = 1) or one for each, which
+ * starts at 0.25. */
+LVN_API lvn_module *lvn_nn_prelu(lvn_builder *b, const char *name, int n);
 
 /* Any shape; 0 <= p < 1. */
 LVN_API lvn_module *lvn_nn_dropout(lvn_builder *b, const char *name, double p);

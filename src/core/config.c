@@ -136,6 +136,7 @@ void lvni_core_config_destroy(lvni_core_config *config)
         lvni_core_free(config->slots[i].spelled);
     }
     lvni_core_free(config->slots);
+    lvni_core_str_free(&config->mistakes);
     lvni_core_free(config);
 }
 
@@ -246,7 +247,7 @@ static lvn_status translate(const lvni_core_config *config, const lvni_core_assi
     return LVN_OK;
 }
 
-lvn_status lvni_core_config_assign(lvni_core_config *config, const lvni_core_assignment *a)
+static lvn_status assign(lvni_core_config *config, const lvni_core_assignment *a)
 {
     lvni_core_slot *slot = lvni_core_config_target(config, a->key);
     if (slot == NULL) {
@@ -282,6 +283,40 @@ lvn_status lvni_core_config_assign(lvni_core_config *config, const lvni_core_ass
     return store(slot, a, &value);
 }
 
+void lvni_core_config_collect(lvni_core_config *config)
+{
+    config->collects = true;
+}
+
+void lvni_core_config_add_mistake(lvni_core_config *config, const char *fmt, ...)
+{
+    char text[sizeof lvn_last_error()->message];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    lvni_core_str_append(&config->mistakes, config->n_mistakes++ == 0 ? "" : "\n");
+    lvni_core_str_append(&config->mistakes, text);
+}
+
+/* The thread's error becomes a mistake. */
+static lvn_status collect(lvni_core_config *config, lvn_status status)
+{
+    if (status != LVN_ERR_USAGE) {
+        return status;
+    }
+    lvni_core_config_add_mistake(config, "%s", lvn_last_error()->message);
+    lvn_clear_error();
+    return lvni_core_str_status(&config->mistakes);
+}
+
+lvn_status lvni_core_config_assign(lvni_core_config *config, const lvni_core_assignment *a)
+{
+    const lvn_status s = assign(config, a);
+    const bool given = a->layer == LVNI_LAYER_FILE || a->layer == LVNI_LAYER_ARGUMENTS;
+    return config->collects && given ? collect(config, s) : s;
+}
+
 lvn_status lvni_core_config_set(lvni_core_config *config, const char *name, const char *text,
                                 const char *origin)
 {
@@ -314,22 +349,42 @@ static lvn_status check_later_key(const lvni_core_slot *slot)
     return same ? LVN_OK : lvni_core_option_fail_later(slot->row, &slot->value, slot->origin);
 }
 
+static lvn_status check_last(const lvni_core_slot *slot)
+{
+    if (slot->row->alias_of != NULL || slot->layer == LVNI_LAYER_DEFAULT) {
+        return LVN_OK;
+    }
+    if (slot->value.later) {
+        return lvni_core_option_fail_later(slot->row, &slot->value, slot->origin);
+    }
+    LVN_TRY(check_later_key(slot));
+    return slot->row->check != NULL && slot->value.set
+               ? slot->row->check(slot->row, &slot->value, slot->origin)
+               : LVN_OK;
+}
+
 lvn_status lvni_core_config_finish(const lvni_core_config *config)
 {
     for (size_t i = 0; i < config->n; i++) {
-        const lvni_core_slot *slot = &config->slots[i];
-        if (slot->row->alias_of != NULL || slot->layer == LVNI_LAYER_DEFAULT) {
-            continue;
-        }
-        if (slot->value.later) {
-            return lvni_core_option_fail_later(slot->row, &slot->value, slot->origin);
-        }
-        LVN_TRY(check_later_key(slot));
-        if (slot->row->check != NULL && slot->value.set) {
-            LVN_TRY(slot->row->check(slot->row, &slot->value, slot->origin));
-        }
+        LVN_TRY(check_last(&config->slots[i]));
     }
     return LVN_OK;
+}
+
+lvn_status lvni_core_config_check(lvni_core_config *config)
+{
+    for (size_t i = 0; i < config->n; i++) {
+        LVN_TRY(collect(config, check_last(&config->slots[i])));
+    }
+    const int n = config->n_mistakes;
+    if (n == 0) {
+        return LVN_OK;
+    }
+    LVN_TRY(lvni_core_str_status(&config->mistakes));
+    if (n == 1) {
+        LVN_FAIL(LVN_ERR_USAGE, "%-s", lvni_core_str_text(&config->mistakes));
+    }
+    LVN_FAIL(LVN_ERR_USAGE, "%d mistakes:\n%-s", n, lvni_core_str_text(&config->mistakes));
 }
 
 /* ---- values without effect, because the row's .needs (option.h) are not met ---- */

@@ -28,6 +28,10 @@ void lvni_core_config_destroy(lvni_core_config *config); /* NULL is fine */
  * Borrowed. */
 void lvni_core_config_set_help(lvni_core_config *config, const char *command);
 
+/* Mistakes in files and arguments are kept for lvni_core_config_check, which reports all of them;
+ * else the first one is an error at once. So is in any case a file that is not YAML. */
+void lvni_core_config_collect(lvni_core_config *config);
+
 /* Layers. Each value that cannot be read is LVN_ERR_USAGE with key, value, what is expected, and
  * the place. */
 /* "max_epochs=20 optim=adamw": arguments between blanks; quotes and brackets keep blanks. job may
@@ -49,6 +53,11 @@ lvn_status lvni_core_config_load_file(lvni_core_config *config, lvni_core_layer 
 /* YAML (or JSON) text; `name` stands in the origins: "name:12". */
 lvn_status lvni_core_config_load_yaml(lvni_core_config *config, lvni_core_layer layer,
                                       const char *name, const char *text, size_t bytes);
+/* One mistake more, of a caller. */
+void lvni_core_config_add_mistake(lvni_core_config *config, const char *fmt, ...) LVN_PRINTF(2, 3);
+/* What there is so far, with the checks of lvni_core_config_finish: LVN_ERR_USAGE with all mistakes
+ * where there is one. */
+lvn_status lvni_core_config_check(lvni_core_config *config);
 /* After the last layer: refuses values of later versions and calls the rows' checks, on the values
  * that won. */
 lvn_status lvni_core_config_finish(const lvni_core_config *config);

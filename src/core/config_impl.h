@@ -58,6 +58,9 @@ struct lvni_core_config {
     size_t n;
     int sources;
     const char *help_command;
+    bool collects;
+    lvni_core_str mistakes; /* messages of values that cannot be, a line each */
+    int n_mistakes;
 };
 
 /* One key and value of a layer. The key may have '-' for '_'. `back`: give the default back

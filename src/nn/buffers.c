@@ -183,14 +183,32 @@ static lvn_status check_value(const lvn_buffer *buffer, const lvn_tensor *value)
     return LVN_OK;
 }
 
-static void record(const lvni_nn_set *set, const lvn_buffer *buffer, const lvn_tensor *value)
+/* A record that is there gets this one added: its value and its weight, so that the mean over all
+ * of them counts. */
+static lvn_status record_again(const lvni_nn_set *set, const lvn_buffer *buffer, float *record,
+                               const lvn_tensor *value)
+{
+    const int64_t n = buffer->numel + 1;
+    lvn_tensor *own = lvn_zeros(LVN_F32, 1, &n); /* the scope's */
+    if (own == NULL) {
+        return lvn_last_error()->code;
+    }
+    lvni_kernels_flat_record(LVNI_F32(own), LVNI_CF32(value), buffer->numel, (float)set->weight);
+    lvni_kernels_flat_add(record, LVNI_F32(own), n);
+    return LVN_OK;
+}
+
+static lvn_status record(const lvni_nn_set *set, const lvn_buffer *buffer, const lvn_tensor *value)
 {
     float *to = set->data + set->model->n_weights + buffer->offset;
     if (buffer->rule == LVNI_RULE_QUEUE) {
         record_rows(buffer, to, LVNI_CF32(value), lvn_size(value, 0));
+    } else if (set->recorded[buffer->index]) {
+        return record_again(set, buffer, to, value);
     } else {
         lvni_kernels_flat_record(to, LVNI_CF32(value), buffer->numel, (float)set->weight);
     }
+    return LVN_OK;
 }
 
 lvn_status lvn_buffer_push(const lvn_buffer *buffer, const lvn_tensor *value)
@@ -204,13 +222,9 @@ lvn_status lvn_buffer_push(const lvn_buffer *buffer, const lvn_tensor *value)
     LVN_TRY(check_value(buffer, value));
     LVN_ARG(buffer->model == set->model,
             "buffer %s belongs to another model than the one in training", buffer->name);
-    if (set->recorded[buffer->index]) {
-        LVN_FAIL(LVN_ERR_UNSUPPORTED,
-                 "buffer %s was pushed twice in one forward: a module with running statistics can "
-                 "be used once per step",
-                 buffer->name);
-    }
-    set->recorded[buffer->index] = true;
+    LVN_ARG(buffer->rule != LVNI_RULE_QUEUE || !set->recorded[buffer->index],
+            "queue %s takes rows once from a micro-batch of a step: push them together",
+            buffer->name);
     lvni_tensor_device *device = lvni_tensor_device_of(set->data);
     lvn_tensor *copy = NULL; /* what is in host memory may go before the device's turn comes */
     if (device != NULL && lvni_tensor_device_of(value->data) == NULL) {
@@ -219,9 +233,19 @@ lvn_status lvn_buffer_push(const lvn_buffer *buffer, const lvn_tensor *value)
             return lvn_last_error()->code;
         }
     }
-    record(set, buffer, copy != NULL ? copy : value);
+    const lvn_status s = record(set, buffer, copy != NULL ? copy : value);
+    set->recorded[buffer->index] = true;
     lvn_release(copy);
-    return LVN_OK;
+    return s;
+}
+
+lvn_status lvn_buffer_write(const lvn_buffer *buffer, const float *value, int64_t n)
+{
+    LVN_ARG(buffer != NULL && value != NULL && n == buffer->numel,
+            "lvn_buffer_write: %lld values for the buffer %s of %lld", (long long)n,
+            buffer == NULL ? "NULL" : buffer->name,
+            buffer == NULL ? 0LL : (long long)buffer->numel);
+    return lvni_tensor_mem_copy(buffer->tensor->data, value, (size_t)n * sizeof *value);
 }
 
 /* ---- after a step ---- */

@@ -202,7 +202,7 @@ lvn_status lvn_builder_block(lvn_builder *b, const char *name)
 
 bool lvni_nn_builder_good_init(lvn_builder *b, const char *name, lvn_init init)
 {
-    const lvn_status s = lvni_core_options_enum(name, "init", (int)init, LVN_INIT_NORMAL);
+    const lvn_status s = lvni_core_options_enum(name, "init", (int)init, LVN_INIT_CONSTANT);
     return s == LVN_OK || lvni_nn_builder_fail(b, s) != NULL;
 }
 

@@ -358,6 +358,40 @@ lvn_module *lvn_nn_dropout(lvn_builder *b, const char *name, double p)
     return lvni_nn_builder_build(b, &m->base);
 }
 
+/* ---- PReLU ---- */
+
+typedef struct prelu {
+    lvn_module base;
+    int64_t n;
+    lvn_tensor *weight; /* (n) */
+} prelu;
+
+static lvn_status prelu_build(lvn_module *module, lvn_builder *b)
+{
+    prelu *m = (prelu *)module;
+    LVN_ARG(m->n > 0, "%s: PReLU with %lld slopes is not possible", module->path, (long long)m->n);
+    m->weight = lvn_builder_parameter(b, "weight", 1, &m->n, LVN_INIT_CONSTANT, 0.25);
+    return lvn_builder_status(b);
+}
+
+static lvn_tensor *prelu_forward(const lvn_module *module, lvn_tensor *x)
+{
+    return lvn_prelu(x, ((const prelu *)module)->weight);
+}
+
+static const lvn_module_class prelu_class = {
+    .name = "prelu", .size = sizeof(prelu), .build = prelu_build, .forward = prelu_forward};
+
+lvn_module *lvn_nn_prelu(lvn_builder *b, const char *name, int n)
+{
+    prelu *m = (prelu *)(void *)lvni_nn_builder_new_module(b, &prelu_class, name);
+    if (m == NULL) {
+        return NULL;
+    }
+    m->n = n;
+    return lvni_nn_builder_build(b, &m->base);
+}
+
 /* ---- layer norm ---- */
 
 typedef struct layer_norm {

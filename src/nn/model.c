@@ -114,7 +114,9 @@ static void fill(uint64_t seed, const char *name, lvn_init init, double bound, f
         lvni_kernels_random_uniform(w, n, &rng);
     }
     for (int64_t k = 0; k < n; k++) {
-        const double u = init == LVN_INIT_UNIFORM ? (double)w[k] * 2.0 - 1.0 : 0.0;
+        const double u = init == LVN_INIT_UNIFORM    ? (double)w[k] * 2.0 - 1.0
+                         : init == LVN_INIT_CONSTANT ? 1.0
+                                                     : 0.0;
         w[k] = init == LVN_INIT_ONES ? 1.0f : (float)(u * bound);
     }
 }

@@ -88,7 +88,11 @@ struct lvn_number {
     lvn_curve curve;
     double from, to;
     int64_t steps, epochs; /* on the way; both 0: those of the run */
+    lvn_stair stair[LVN_MAX_STAIRS];
+    int n_stairs;
 };
+/* It has another value in some steps than in others. */
+bool lvni_nn_number_moves(const lvn_number *number);
 
 struct lvn_buffer {
     char *name;

@@ -7,6 +7,24 @@
 #include <stdatomic.h>
 #include <string.h>
 
+static lvn_status check_stairs(const char *name, const lvn_number_options *o)
+{
+    if (o->n_stairs < 1 || o->n_stairs > LVN_MAX_STAIRS || o->stair == NULL) {
+        LVN_FAIL(LVN_ERR_INVALID, "the number %s has %d stairs: it can have 1 to %d", name,
+                 o->n_stairs, (int)LVN_MAX_STAIRS);
+    }
+    for (int i = 0; i < o->n_stairs; i++) {
+        const int64_t before = i == 0 ? -1 : o->stair[i - 1].epoch;
+        if (o->stair[i].epoch <= before || !isfinite(o->stair[i].value)) {
+            LVN_FAIL(LVN_ERR_INVALID,
+                     "the number %s has %g from epoch %lld on: values must be finite, and epochs "
+                     "rise from 0 on",
+                     name, o->stair[i].value, (long long)o->stair[i].epoch);
+        }
+    }
+    return LVN_OK;
+}
+
 static lvn_status check(const lvn_builder *b, const char *name, const lvn_number_options *o)
 {
     const lvni_nn_model *m = b->model;
@@ -35,11 +53,12 @@ static lvn_status check(const lvn_builder *b, const char *name, const lvn_number
                  "must not be negative",
                  name, (long long)o->steps, (long long)o->epochs);
     }
-    if (o->curve != LVN_CURVE_LINEAR && o->curve != LVN_CURVE_COSINE) {
+    if (o->curve != LVN_CURVE_LINEAR && o->curve != LVN_CURVE_COSINE &&
+        o->curve != LVN_CURVE_STAIRS) {
         LVN_FAIL(LVN_ERR_INVALID, "the number %s has the curve %d: use one of lvn_curve", name,
                  (int)o->curve);
     }
-    return LVN_OK;
+    return o->curve == LVN_CURVE_STAIRS ? check_stairs(name, o) : LVN_OK;
 }
 
 const lvn_number *lvn_builder_number_with(lvn_builder *b, const char *name,
@@ -63,14 +82,28 @@ const lvn_number *lvn_builder_number_with(lvn_builder *b, const char *name,
                            .to = o.to,
                            .steps = o.steps,
                            .epochs = o.epochs};
+    if (o.curve == LVN_CURVE_STAIRS) {
+        number->n_stairs = o.n_stairs;
+        memcpy(number->stair, o.stair, (size_t)o.n_stairs * sizeof *o.stair);
+        number->to = o.stair[o.n_stairs - 1].value;
+    }
     memcpy(number->name, name, strlen(name) + 1);
     return number;
+}
+
+bool lvni_nn_number_moves(const lvn_number *number)
+{
+    bool moves = number->from != number->to;
+    for (int i = 0; i < number->n_stairs; i++) {
+        moves = moves || number->stair[i].value != number->from;
+    }
+    return moves;
 }
 
 double lvn_number_value(const lvn_number *number, const lvn_step *step)
 {
     const double *now = step == NULL ? NULL : ((const lvni_nn_step *)(const void *)step)->numbers;
-    if (number->from != number->to) {
+    if (lvni_nn_number_moves(number)) {
         atomic_fetch_add_explicit(&lvni_nn_host_reads, 1, memory_order_relaxed);
     }
     return now == NULL ? number->to : now[number->index];

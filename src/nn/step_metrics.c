@@ -199,6 +199,35 @@ void lvn_log_weighted_by(lvn_step *given, const char *name, const lvn_tensor *va
     }
 }
 
+/* ---- after a validation ---- */
+
+double lvn_step_mean(const lvn_step *given, const char *name)
+{
+    const lvni_nn_step *step = (const lvni_nn_step *)(const void *)given;
+    for (int i = 0; i < step->n_metrics; i++) {
+        const lvni_nn_step_metric *m = &step->metric[i];
+        if (strcmp(m->name, name) == 0 && m->weight != 0.0) {
+            return m->sum / m->weight;
+        }
+    }
+    return (double)NAN;
+}
+
+void lvn_log_number(lvn_step *step, const char *name, double value)
+{
+    lvni_nn_step_metric *m =
+        strlen(name) < LVNI_METRIC_NAME ? metric_of(step_of(step), name) : NULL;
+    if (m == NULL) {
+        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__,
+                      "lvn_log_number of %s: names have at most %d characters, and a validation at "
+                      "most %d metrics",
+                      name, LVNI_METRIC_NAME - 1, LVNI_METRICS);
+        return;
+    }
+    m->sum = value;
+    m->weight = 1.0;
+}
+
 /* ---- sums ---- */
 
 void lvni_nn_step_copy(lvni_nn_step *to, const lvni_nn_step *from)

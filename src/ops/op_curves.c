@@ -199,6 +199,11 @@ lvn_tensor *lvn_leaky_relu(lvn_tensor *x, double slope)
     return apply(&c, x, (lvn_number_attr){slope}, (lvn_range_attr){0.0, 0.0});
 }
 
+lvn_tensor *lvn_prelu(lvn_tensor *x, lvn_tensor *slope)
+{
+    return lvn_sub(lvn_relu(x), lvn_mul(slope, lvn_relu(lvn_neg(x))));
+}
+
 lvn_tensor *lvn_pow_scalar(lvn_tensor *x, double exponent)
 {
     static const curve c = {LVNI_OP_pow_scalar, LVNI_OP_pow_scalar_grad, KEEPS_X, pow_scalar_slope};

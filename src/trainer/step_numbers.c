@@ -14,12 +14,24 @@ static lvni_optim_curve curve_of(const lvni_trainer_engine *e, const lvn_number 
                                  : e->o.schedule.total_steps};
 }
 
+/* Of an epoch's first step on; a run that ends before has no such step. */
+static double stair_at(const lvni_trainer_engine *e, const lvn_number *n)
+{
+    double value = n->from;
+    for (int i = 0; i < n->n_stairs; i++) {
+        if (lvni_plan_steps_before(&e->o.plan, n->stair[i].epoch) <= e->now.step) {
+            value = n->stair[i].value;
+        }
+    }
+    return value;
+}
+
 lvn_status lvni_trainer_numbers_check(const lvni_trainer_engine *e)
 {
     const lvni_nn_model *m = e->o.model;
     for (int i = 0; i < m->n_numbers; i++) {
         const lvn_number *n = &m->number[i];
-        if (n->from != n->to && curve_of(e, n).steps == INT64_MAX) {
+        if (n->curve != LVN_CURVE_STAIRS && n->from != n->to && curve_of(e, n).steps == INT64_MAX) {
             LVN_FAIL(LVN_ERR_USAGE,
                      "the number %s of the model goes from %g to %g until the run's end, and the "
                      "run has none: give max_epochs or max_steps",
@@ -42,7 +54,9 @@ void lvni_trainer_numbers_begin(lvni_trainer_engine *e)
 {
     const lvni_nn_model *m = e->o.model;
     for (int i = 0; i < m->n_numbers; i++) {
-        const lvni_optim_curve curve = curve_of(e, &m->number[i]);
-        e->now.number[i] = lvni_optim_curve_at(&curve, e->now.step);
+        const lvn_number *n = &m->number[i];
+        const lvni_optim_curve curve = curve_of(e, n);
+        e->now.number[i] = n->curve == LVN_CURVE_STAIRS ? stair_at(e, n)
+                                                        : lvni_optim_curve_at(&curve, e->now.step);
     }
 }

@@ -94,6 +94,20 @@ lvn_status lvni_trainer_loop_check_validation(lvni_trainer *t)
     return s;
 }
 
+/* What the module makes of it; its own mistakes end the run. */
+static lvn_status call_validated(lvni_trainer *t)
+{
+    const lvn_module *root = t->o.model->root;
+    if (root->cls->validated == NULL || t->report.last_val.n_metrics == 0) {
+        return LVN_OK;
+    }
+    lvn_clear_error();
+    lvn_status s = root->cls->validated(root, &t->report.last_val.now);
+    s = s == LVN_OK ? lvn_last_error()->code : s; /* of lvn_log_number */
+    lvni_nn_model_touch(t->o.model);
+    return s;
+}
+
 lvn_status lvni_trainer_loop_validate(lvni_trainer *t)
 {
     lvni_dist_comm_at(t->o.comm, LVNI_PLACE_VALIDATION, t->at.step);
@@ -107,6 +121,7 @@ lvn_status lvni_trainer_loop_validate(lvni_trainer *t)
     t->keeper.signal = s == LVN_ERR_CANCELLED ? lvni_trainer_stop_signal() : t->keeper.signal;
     LVN_TRY(s);
     lvni_trainer_loop_report_unreadable(t->val_loader);
+    LVN_TRY(call_validated(t));
     const double loss = lvni_trainer_metric_mean(&t->report.last_val, "loss");
     if (lvni_trainer_metric_exists(&t->report.last_val, "loss") && !isfinite(loss)) {
         LVN_FAIL(
