@@ -289,7 +289,7 @@ lvn_status lvni_recipes_export(const lvni_recipes_recipe *recipe, int n, const c
     size_t n_tables;
     const lvni_core_option_table *tables = recipe->export_tables(&n_tables);
     LVN_TRY(lvni_recipes_read_config(tables, n_tables, lvni_recipes_help_of(recipe, "export", help),
-                                     NULL, n, args, &c));
+                                     &(lvni_recipes_defaults){0}, n, args, &c));
     const lvn_status s = write_file(recipe, c);
     lvni_core_config_destroy(c);
     return s;

@@ -494,10 +494,13 @@ static lvn_status leave_out_saved_programs(lvni_core_config *c)
     return s;
 }
 
-static lvn_status load_all(lvni_core_config *c, const char *job, int n, const char *const *args)
+static lvn_status load_all(lvni_core_config *c, const lvni_recipes_defaults *of, int n,
+                           const char *const *args)
 {
-    LVN_TRY(lvni_core_config_load_job(c, job));
+    LVN_TRY(lvni_core_config_load_job(c, of->job));
     LVN_TRY(lvni_core_config_load_arguments(c, n, args));
+    LVN_TRY(of->prepare != NULL ? of->prepare(c) : LVN_OK);
+    LVN_TRY(lvni_core_config_check(c));
     if (lvni_core_config_has(c, "resume")) {
         LVN_TRY(load_saved(c));
     }
@@ -510,14 +513,15 @@ static lvn_status load_all(lvni_core_config *c, const char *job, int n, const ch
 }
 
 lvn_status lvni_recipes_read_config(const lvni_core_option_table *tables, size_t n_tables,
-                                    const char *help, const char *job, int n,
+                                    const char *help, const lvni_recipes_defaults *of, int n,
                                     const char *const *args, lvni_core_config **out)
 {
     *out = NULL;
     lvni_core_config *c;
     LVN_TRY(lvni_core_config_create(tables, n_tables, &c));
     lvni_core_config_set_help(c, help);
-    const lvn_status s = load_all(c, job, n, args);
+    lvni_core_config_collect(c);
+    const lvn_status s = load_all(c, of, n, args);
     if (s != LVN_OK) {
         lvni_core_config_destroy(c);
         return s;

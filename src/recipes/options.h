@@ -20,10 +20,16 @@ extern const lvni_core_option_table lvni_recipes_inference_options;
 extern const lvni_core_option_table lvni_recipes_export_options;
 const lvni_core_option_table *lvni_recipes_export_tables(size_t *n);
 
-/* Reads arguments over defaults, job text (may be NULL), config files and, when resuming, the run's
- * saved configuration. */
+/* The part of a recipe in reading a configuration. */
+typedef struct lvni_recipes_defaults {
+    const char *job; /* defaults of keys that it has not made itself, or NULL */
+    /* Once files and arguments are read, before a saved configuration: keys that stand for others.
+     * Its own mistakes are added to the others. NULL: none. */
+    lvn_status (*prepare)(lvni_core_config *config);
+} lvni_recipes_defaults;
+/* Reads arguments over defaults, config files and, when resuming, the run's saved configuration. */
 lvn_status lvni_recipes_read_config(const lvni_core_option_table *tables, size_t n_tables,
-                                    const char *help, const char *job, int n,
+                                    const char *help, const lvni_recipes_defaults *of, int n,
                                     const char *const *args, lvni_core_config **out);
 /* Of strategy=sharded, 1 or 2; else 0. */
 int lvni_recipes_sharded_stage(const lvni_core_config *config);

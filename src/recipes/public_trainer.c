@@ -32,7 +32,7 @@ static void *trainer_main(void *argument)
     static const char *const own_program[2] = {NULL, NULL};
     lvn_trainer *h = argument;
     const lvni_recipes_recipe recipe = {.name = h->job.module->name,
-                                        .defaults = h->job.options,
+                                        .defaults.job = h->job.options,
                                         .train_tables = lvni_recipes_job_tables,
                                         .open = open_job,
                                         .user = h};

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const lvni_recipes_recipe *const registry[] = {&lvni_recipes_classify};
+static const lvni_recipes_recipe *const registry[] = {&lvni_recipes_classify, &lvni_recipes_gan};
 enum { N_RECIPES = sizeof registry / sizeof *registry };
 
 const lvni_recipes_recipe *lvni_recipes_at(int i)
@@ -116,7 +116,7 @@ static lvn_status read_config(const lvni_recipes_recipe *recipe, const char *hel
 {
     size_t n_tables;
     const lvni_core_option_table *tables = recipe->train_tables(&n_tables);
-    LVN_TRY(lvni_recipes_read_config(tables, n_tables, help, recipe->defaults, n, args, out));
+    LVN_TRY(lvni_recipes_read_config(tables, n_tables, help, &recipe->defaults, n, args, out));
     const lvn_status s = check_name(recipe, *out);
     if (s != LVN_OK) {
         lvni_core_config_destroy(*out);

@@ -10,6 +10,7 @@
 #include "core/config.h"
 #include "recipes/exported.h"
 #include "recipes/fit.h"
+#include "recipes/options.h"
 
 #include <levin/trainer.h>
 
@@ -19,7 +20,7 @@ typedef struct lvni_recipes_recipe {
     const char *argument;
     /* "data=DIR [key=value ...]", and what training it does; for the help */
     const char *use, *help;
-    const char *defaults; /* of keys of every training: key=value text; NULL: none */
+    lvni_recipes_defaults defaults; /* of keys of every training */
     /* For errors: the keys that the model's shape follows from ("model and model.*"), and the one
      * that makes samples smaller ("image_size"); NULL: none in particular. */
     const char *model_keys, *size_key;
@@ -60,6 +61,7 @@ typedef struct lvni_recipes_recipe {
 } lvni_recipes_recipe;
 
 extern const lvni_recipes_recipe lvni_recipes_classify;
+extern const lvni_recipes_recipe lvni_recipes_gan;
 
 /* Row `i` of the registry; NULL: there are no more. */
 const lvni_recipes_recipe *lvni_recipes_at(int i);

@@ -306,7 +306,7 @@ static lvn_status make_row(const lvn_recipe *r, const char *path)
     loaded.row.name = r->name;
     loaded.row.argument = loaded.path;
     loaded.row.help = r->help;
-    loaded.row.defaults = r->options;
+    loaded.row.defaults.job = r->options;
     loaded.row.user = r;
     loaded.recipe = r;
     return LVN_OK;

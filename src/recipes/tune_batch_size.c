@@ -352,7 +352,7 @@ static lvn_status read_search(const lvni_recipes_tune_command *command, search *
     lvni_core_config *c;
     const lvni_core_option_table *tables =
         lvni_recipes_tune_tables(command->recipe, &lvni_recipes_tune_size_options, &n);
-    LVN_TRY(lvni_recipes_read_config(tables, n, "levin help tune", command->recipe->defaults,
+    LVN_TRY(lvni_recipes_read_config(tables, n, "levin help tune", &command->recipe->defaults,
                                      command->n - command->skip, command->args + command->skip,
                                      &c));
     *s = (search){.command = command,

@@ -222,7 +222,7 @@ lvn_status lvni_recipes_tune_lr(const lvni_recipes_tune_command *command)
     finder f;
     const lvni_core_option_table *tables =
         lvni_recipes_tune_tables(command->recipe, &lvni_recipes_tune_lr_options, &n);
-    LVN_TRY(lvni_recipes_read_config(tables, n, "levin help tune", command->recipe->defaults,
+    LVN_TRY(lvni_recipes_read_config(tables, n, "levin help tune", &command->recipe->defaults,
                                      command->n - command->skip, command->args + command->skip,
                                      &c));
     f.config = c;

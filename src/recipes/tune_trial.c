@@ -263,9 +263,9 @@ static lvn_status run(const lvni_recipes_tune_command *command, trial *t)
     lvni_core_config *c;
     const lvni_core_option_table *tables =
         lvni_recipes_tune_tables(command->recipe, &lvni_recipes_tune_size_options, &n_tables);
-    LVN_TRY(lvni_recipes_read_config(tables, n_tables, "levin help tune", command->recipe->defaults,
-                                     command->n - command->skip, command->args + command->skip,
-                                     &c));
+    LVN_TRY(lvni_recipes_read_config(tables, n_tables, "levin help tune",
+                                     &command->recipe->defaults, command->n - command->skip,
+                                     command->args + command->skip, &c));
     const char *limit = lvni_core_config_str(c, "tune.memory_limit");
     t->given = limit == NULL ? 0 : lvni_recipes_tune_read_bytes(limit);
     const lvni_recipes_driver driver = {.weigh = weigh, .drive = drive, .host = t};

@@ -36,7 +36,7 @@ lvn_status lvni_recipes_use_read(const lvni_recipes_recipe *recipe, const char *
     const lvni_core_option_table *tables =
         (predicts ? recipe->predict_tables : recipe->eval_tables)(&n_tables);
     LVN_TRY(lvni_recipes_read_config(tables, n_tables, lvni_recipes_help_of(recipe, command, help),
-                                     NULL, n, args, out));
+                                     &(lvni_recipes_defaults){0}, n, args, out));
     if (!predicts || !lvni_core_config_bool(*out, "json") ||
         lvni_core_config_layer(*out, "output") != LVNI_LAYER_DEFAULT) {
         return LVN_OK;

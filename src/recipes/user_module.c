@@ -113,7 +113,7 @@ static lvn_status train_job(const lvn_job *job, int n, const char *const *args)
     lvni_recipes_fit_request checked = {0};
     LVN_TRY(lvni_recipes_open_job(job, "a job", &checked)); /* before ranks are started */
     const lvni_recipes_recipe recipe = {.name = job->module->name,
-                                        .defaults = job->options,
+                                        .defaults.job = job->options,
                                         .train_tables = lvni_recipes_job_tables,
                                         .open = open_job,
                                         .user = job};

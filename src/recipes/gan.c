@@ -1,0 +1,117 @@
+/* The recipe gan: posterior samples of inverse problems with a regularised conditional GAN
+ * (Bendel, Ahmad & Schniter 2023). The row of the registry; keys are gan_keys.c's, the step is
+ * gan_step.c's. */
+#include "recipes/gan.h"
+
+#include "core/alloc.h"
+#include "core/math.h"
+#include "log/run_log.h"
+#include "recipes/options.h"
+
+#include <string.h>
+
+/* What a training keeps open. */
+typedef struct opened {
+    lvni_recipes_gan_card card;
+    lvn_dataset *train, *val;
+    lvni_core_str note;
+} opened;
+
+static lvn_status open_data(const lvni_core_config *c, opened *o)
+{
+    lvni_data_inverse_options data;
+    lvni_recipes_gan_data_options(c, LVNI_INVERSE_TRAIN, &data);
+    LVN_TRY(lvni_data_inverse_open(&data, &o->train));
+    lvni_recipes_gan_data_options(c, LVNI_INVERSE_VAL, &data);
+    return lvni_data_inverse_open(&data, &o->val);
+}
+
+static void describe(const lvni_core_config *c, opened *o)
+{
+    const lvni_nn_rcgan_sizes *s = &o->card.settings.sizes;
+    const int64_t n = o->train->cls->length(o->train), v = o->val->cls->length(o->val);
+    lvni_core_str_printf(&o->note,
+                         "%s: %lld measurement%s of %d x %d to train on, %lld to validate with",
+                         lvni_core_config_str(c, "experience"), (long long)n,
+                         lvni_core_plural(n, "", "s"), s->im_size, s->im_size, (long long)v);
+    if (!s->unused) {
+        lvni_core_str_printf(&o->note,
+                             "; %lld parameters that the original's generator never runs are left "
+                             "out",
+                             (long long)lvni_nn_rcgan_unused(s));
+    }
+}
+
+static void report_dead_keys(const lvni_core_config *c)
+{
+    lvni_core_str text = {0};
+    lvni_recipes_gan_print_dead_keys(c, &text);
+    for (char *line = text.data, *end; line != NULL; line = end) {
+        end = strchr(line, '\n');
+        if (end != NULL) {
+            *end++ = '\0';
+        }
+        lvni_log_line(LVNI_LOG_INFO, "%s", line);
+    }
+    lvni_core_str_free(&text);
+}
+
+static lvn_status open_training(const lvni_recipes_recipe *recipe,
+                                lvni_recipes_fit_request *request, void **state)
+{
+    (void)recipe;
+    lvni_core_config *c = request->config;
+    opened *o = *state = LVNI_NEW(LVNI_TAG_DATA, opened);
+    if (o == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    o->card.keys = c;
+    LVN_TRY(lvni_recipes_gan_read_settings(c, &o->card.settings));
+    LVN_TRY(open_data(c, o));
+    describe(c, o);
+    LVN_TRY(lvni_core_str_status(&o->note));
+    if (request->ranks == NULL || request->ranks->rank->rank == 0) {
+        report_dead_keys(c);
+    }
+    request->cls = &lvni_recipes_gan_class;
+    request->arguments = &o->card.settings;
+    request->train = o->train;
+    request->val = o->val;
+    request->note = lvni_core_str_text(&o->note);
+    request->model = "rcgan";
+    request->own_card = &o->card;
+    return LVN_OK;
+}
+
+static void close_training(void *state)
+{
+    opened *o = state;
+    if (o != NULL) {
+        lvn_dataset_destroy(o->train);
+        lvn_dataset_destroy(o->val);
+        lvni_core_str_free(&o->note);
+        lvni_core_free(o);
+    }
+}
+
+const lvni_recipes_recipe lvni_recipes_gan = {
+    .name = "gan",
+    .use = "data=DIR|builtin:mass [key=value ...]",
+    .help = "train a sampler of what was measured (rcGAN: mass maps, MRI, radio)",
+    .defaults = {.job = "max_epochs=100 batch_size=8 optim=adam optim.lr=1e-3 optim.betas=[0,0.99] "
+                        "optim.weight_decay=0 checkpoint.monitor=val/score checkpoint.mode=max "
+                        "checkpoint.save_top_k=20",
+                 .prepare = lvni_recipes_gan_prepare},
+    .model_keys = "gen_*, disc_*, the channels and im_size",
+    .size_key = "im_size",
+    .train_tables = lvni_recipes_gan_train_tables,
+    .check = lvni_recipes_gan_check,
+    .open = open_training,
+    .close = close_training,
+    .card_key = LVNI_CARD,
+    .noun = "sampler",
+    .card_write = lvni_recipes_gan_card_write,
+    .card_read = lvni_recipes_gan_card_read,
+    .card_free = lvni_recipes_gan_card_free,
+    .card_summary = lvni_recipes_gan_card_summary,
+    .export_tables = lvni_recipes_export_tables};

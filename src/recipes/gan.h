@@ -1,0 +1,78 @@
+/* The recipe gan (rcGAN): samples of what may have been measured. What its files share; gan.c has
+ * the row of the registry. */
+#ifndef LEVIN_RECIPES_GAN_H
+#define LEVIN_RECIPES_GAN_H
+
+#include "core/config.h"
+#include "data/inverse.h"
+#include "nn/rcgan.h"
+#include "recipes/recipe.h"
+
+enum { LVNI_RECIPES_GAN_SAMPLES = 128 }; /* of a measurement, at most */
+
+/* Fields of a batch, as data/inverse.h has them. */
+enum {
+    LVNI_GAN_Y,    /* (N, H, W, in_chans): measurements */
+    LVNI_GAN_X,    /* (N, H, W, out_chans): the truth */
+    LVNI_GAN_MEAN, /* (N, 1): with the next one what undoes the normalisation of the truth */
+    LVNI_GAN_STD,
+    LVNI_GAN_MASK, /* (N, W): of MRI, the columns that were measured */
+    LVNI_GAN_MAPS  /* (N, H, W, in_chans): of MRI, the coils' sensitivities */
+};
+
+/* Arguments of the module's build(). */
+typedef struct lvni_recipes_gan_settings {
+    lvni_data_inverse_experience experience;
+    lvni_nn_rcgan_sizes sizes;
+    int n_train, n_valid; /* samples of a measurement: in a step of the generator, in validation */
+    double gp_weight, drift_weight;
+    lvn_stair adv[LVN_MAX_STAIRS]; /* weight of the adversarial term, from an epoch on */
+    int n_adv;
+    bool adv_mean; /* of the samples of a micro-batch; else their sum */
+    double std_mult_init, std_mult_step;
+    double psnr_target, psnr_tol; /* dB: gain of the mean of n_valid samples over one */
+} lvni_recipes_gan_settings;
+
+/* ---- gan_keys.c ---- */
+
+extern const lvni_core_option_table lvni_recipes_gan_options;
+/* Of a training: these, and those of every training. */
+const lvni_core_option_table *lvni_recipes_gan_train_tables(size_t *n);
+/* The row's: what files of the original mean here. */
+lvn_status lvni_recipes_gan_prepare(lvni_core_config *config);
+/* The row's: errors before ranks are started. */
+lvn_status lvni_recipes_gan_check(const lvni_core_config *config);
+/* After check. Resolved values are written back. */
+lvn_status lvni_recipes_gan_read_settings(lvni_core_config *config, lvni_recipes_gan_settings *out);
+void lvni_recipes_gan_data_options(const lvni_core_config *config, lvni_data_inverse_split split,
+                           lvni_data_inverse_options *out);
+/* Keys of the configuration that do nothing, a line each. */
+void lvni_recipes_gan_print_dead_keys(const lvni_core_config *config, lvni_core_str *out);
+
+/* ---- gan_step.c ---- */
+
+/* Training, validation and the rule of the standard deviation's weight; arguments:
+ * lvni_recipes_gan_settings. Phases: critic, generator. */
+extern const lvn_module_class lvni_recipes_gan_class;
+/* beta_0 of so many samples: with it, and std_mult 1, the loss is least where samples have the mean
+ * and the deviation of a Gaussian posterior (Bendel, Ahmad & Schniter 2023, proposition 1). */
+double lvni_recipes_gan_std_weight(int samples);
+/* One sample for each measurement of the batch (N, H, W, out_chans), normalised as the truth is;
+ * `name`: of its noise. */
+lvn_tensor *lvni_recipes_gan_sample(const lvn_module *root, const lvn_batch *batch, const char *name);
+
+/* ---- gan_card.c: the model card, for the row ---- */
+
+/* The recipe's part: the keys of the training, of which all else follows. */
+typedef struct lvni_recipes_gan_card {
+    const lvni_core_config *keys;
+    lvni_core_config *own_keys; /* of a trained model; NULL in a training */
+    lvni_recipes_gan_settings settings;
+} lvni_recipes_gan_card;
+
+void lvni_recipes_gan_card_write(const lvni_recipes_card *card, const void *own, lvni_core_str *out);
+lvn_status lvni_recipes_gan_card_read(lvni_recipes_exported *e, const json_t *json);
+void lvni_recipes_gan_card_free(void *own);
+void lvni_recipes_gan_card_summary(const void *own, lvni_core_str *out);
+
+#endif

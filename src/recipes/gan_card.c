@@ -1,0 +1,71 @@
+/* gan's part of the model card (exported.h): the keys of the training. */
+#include "recipes/gan.h"
+
+#include "core/alloc.h"
+#include "core/json_read.h"
+
+void lvni_recipes_gan_card_write(const lvni_recipes_card *general, const void *own,
+                                 lvni_core_str *out)
+{
+    (void)general;
+    const lvni_recipes_gan_card *card = own;
+    lvni_core_str config = {0};
+    if (lvni_core_config_to_json(card->keys, &config) != LVN_OK) {
+        out->failed = true;
+    }
+    lvni_core_str_printf(out, ",\"config\":%s", lvni_core_str_text(&config));
+    lvni_core_str_free(&config);
+}
+
+static int append_json(const char *bytes, size_t n, void *out)
+{
+    lvni_core_str_append_n(out, bytes, n);
+    return 0;
+}
+
+static lvn_status read_keys(const json_t *config, lvni_core_config **out)
+{
+    size_t n;
+    const lvni_core_option_table *tables = lvni_recipes_gan_train_tables(&n);
+    lvni_core_str text = {0};
+    if (!json_is_object(config)) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "its model card has no keys of the training");
+    }
+    json_dump_callback(config, append_json, &text, JSON_REAL_PRECISION(17));
+    lvn_status s = lvni_core_str_status(&text);
+    s = s == LVN_OK ? lvni_core_config_create(tables, n, out) : s;
+    s = s == LVN_OK ? lvni_core_config_load_job(*out, lvni_recipes_gan.defaults.job) : s;
+    s = s == LVN_OK ? lvni_core_config_load_yaml(*out, LVNI_LAYER_SAVED, "model card",
+                                                 lvni_core_str_text(&text), text.len)
+                    : s;
+    lvni_core_str_free(&text);
+    return s == LVN_OK ? lvni_core_config_finish(*out) : s;
+}
+
+lvn_status lvni_recipes_gan_card_read(lvni_recipes_exported *e, const json_t *json)
+{
+    lvni_recipes_gan_card *card = e->own = LVNI_NEW(LVNI_TAG_CONFIG, lvni_recipes_gan_card);
+    if (card == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    LVN_TRY(read_keys(json_object_get(json, "config"), &card->own_keys));
+    card->keys = card->own_keys;
+    LVN_TRY(lvni_recipes_gan_read_settings(card->own_keys, &card->settings));
+    e->cls = &lvni_recipes_gan_class;
+    e->arguments = &card->settings;
+    return LVN_OK;
+}
+
+void lvni_recipes_gan_card_free(void *own)
+{
+    lvni_recipes_gan_card *card = own;
+    lvni_core_config_destroy(card->own_keys);
+    lvni_core_free(card);
+}
+
+void lvni_recipes_gan_card_summary(const void *own, lvni_core_str *out)
+{
+    const lvni_nn_rcgan_sizes *s = &((const lvni_recipes_gan_card *)own)->settings.sizes;
+    lvni_core_str_printf(out, " of %d x %d pixels, %d to %d channels", s->im_size, s->im_size,
+                         s->in_chans, s->out_chans);
+}

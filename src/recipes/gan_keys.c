@@ -1,0 +1,562 @@
+/* Keys of the recipe gan (gan.h). Those of rcGAN's own files are among them, with their spelling:
+ * such a file, which has the key `experience` and none of levin's `recipe`, is taken as it is. */
+#include "recipes/gan.h"
+
+#include "core/str.h"
+#include "core/vfs.h"
+#include "log/run_log.h"
+#include "recipes/gan_control.h"
+#include "recipes/options.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPERIENCES "mass_mapping|mri|radio" /* in the order of lvni_data_inverse_experience */
+
+enum { SMALL = 128 }; /* pixels, below which the original's critic halves the image too often */
+
+/* Keys of the original's files that it never reads, or that hold here by themselves. */
+#define DEAD(key, text)                                                                            \
+    {                                                                                              \
+        .name = (key), .type = LVNI_OPT_STRING, .flags = LVNI_OPT_HIDDEN | LVNI_OPT_NOT_SAVED,     \
+        .help = (text)                                                                             \
+    }
+
+/* ---- the weight of the adversarial term by the epoch: "0:1e-2,5:1e-4" ---- */
+
+static bool parse_schedule(const char *text, lvn_stair *out, int *n)
+{
+    *n = 0;
+    for (const char *at = text;; at++) {
+        char *end;
+        const long long epoch = strtoll(at, &end, 10);
+        if (end == at || *end != ':' || *n == LVN_MAX_STAIRS || epoch < 0 ||
+            (*n == 0 ? epoch != 0 : epoch <= out[*n - 1].epoch)) {
+            return false;
+        }
+        at = end + 1;
+        const double value = strtod(at, &end);
+        if (end == at || !isfinite(value) || (*end != ',' && *end != '\0')) {
+            return false;
+        }
+        out[(*n)++] = (lvn_stair){.epoch = epoch, .value = value};
+        if (*end == '\0') {
+            return true;
+        }
+        at = end;
+    }
+}
+
+static lvn_status check_schedule(const lvni_core_option *row, const lvni_core_value *value,
+                                 const char *origin)
+{
+    lvn_stair stair[LVN_MAX_STAIRS];
+    int n;
+    return parse_schedule(value->text, stair, &n)
+               ? LVN_OK
+               : lvni_core_option_fail(row, value, origin,
+                                       "expected weights by the epoch, as in 0:1e-2,5:1e-4: epochs "
+                                       "from 0 and ascending, at most %d",
+                                       (int)LVN_MAX_STAIRS);
+}
+
+static const lvni_core_option gan_rows[] = {
+    {.name = "experience",
+     .type = LVNI_OPT_CHOICE,
+     .choices = EXPERIENCES,
+     .flags = LVNI_OPT_AUTO,
+     .help = "What is measured: mass_mapping (the shear of galaxies), mri (k-space of several "
+             "coils), radio (a dirty image); auto: that of builtin data."},
+    {.name = "data",
+     .type = LVNI_OPT_PATH,
+     .no_file = "builtin:",
+     .help = "Folder of the maps (docs/inverse-data.md), or builtin:mass, builtin:mri, "
+             "builtin:radio: made up, with a truth that is known."},
+    LVNI_OPTION_ALIAS("data_path", "data"),
+    {.name = "data.count",
+     .type = LVNI_OPT_INT,
+     .unit = "samples",
+     .range = LVNI_AT_LEAST(1),
+     .flags = LVNI_OPT_AUTO,
+     .help = "Builtin data: samples to train on, and an eighth as many to validate with; auto: "
+             "256."},
+    {.name = "data.sigma",
+     .type = LVNI_OPT_FLOAT,
+     .range = LVNI_ABOVE(0),
+     .flags = LVNI_OPT_AUTO,
+     .help = "Deviation of the noise that is added to what is measured; auto: of the kind of "
+             "data."},
+    {.name = "cosmo_dir_path",
+     .type = LVNI_OPT_PATH,
+     .help = "mass_mapping: folder with cosmos_mask.npy, cosmos_std1.npy and cosmos_std2.npy, the "
+             "mask and the noise of a survey."},
+    LVNI_OPTION_ALIAS("cosmos_dir_path", "cosmo_dir_path"),
+    {.name = "sense_maps_path",
+     .type = LVNI_OPT_PATH,
+     .help = "mri: folder of coil maps; unset: they are estimated."},
+    {.name = "calib_width",
+     .type = LVNI_OPT_INT,
+     .unit = "pixels",
+     .fallback = "16",
+     .range = LVNI_AT_LEAST(2),
+     .help = "mri: side of the middle of k-space that coil maps are estimated from."},
+    {.name = "acceleration",
+     .type = LVNI_OPT_INT,
+     .fallback = "8",
+     .range = LVNI_AT_LEAST(1),
+     .help = "mri: of so many columns of k-space one is measured."},
+    {.name = "kappa_mean",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0",
+     .help = "mass_mapping of 4 channels: mean of the maps, which are normalised with it."},
+    {.name = "kappa_std",
+     .type = LVNI_OPT_FLOAT,
+     .range = LVNI_ABOVE(0),
+     .flags = LVNI_OPT_AUTO,
+     .help = "The same, their deviation; auto: of builtin data."},
+    {.name = "norm",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "micro|macro|none", /* in the order of lvni_data_inverse_norm */
+     .fallback = "micro",
+     .help = "radio of 2 channels: images are normalised by their own statistics, those of the "
+             "training set, or not at all."},
+    {.name = "in_chans",
+     .type = LVNI_OPT_INT,
+     .range = LVNI_BETWEEN(1, 4096),
+     .flags = LVNI_OPT_AUTO,
+     .help = "Channels of a measurement; auto: 2 of mass_mapping, 3 of radio, 16 of mri."},
+    {.name = "out_chans",
+     .type = LVNI_OPT_INT,
+     .range = LVNI_BETWEEN(1, 4096),
+     .flags = LVNI_OPT_AUTO,
+     .help = "Channels of a sample; auto: 2 of mass_mapping and radio, 16 of mri."},
+    {.name = "im_size",
+     .type = LVNI_OPT_INT,
+     .unit = "pixels",
+     .range = LVNI_BETWEEN(8, 8192),
+     .flags = LVNI_OPT_AUTO,
+     .help = "Side of the square images; auto: 64 of builtin data."},
+    {.name = "num_z_train",
+     .type = LVNI_OPT_INT,
+     .unit = "samples",
+     .fallback = "2",
+     .range = LVNI_BETWEEN(2, LVNI_RECIPES_GAN_SAMPLES),
+     .help = "Samples of each measurement in a step of the generator."},
+    {.name = "num_z_valid",
+     .type = LVNI_OPT_INT,
+     .unit = "samples",
+     .fallback = "8",
+     .range = LVNI_BETWEEN(2, LVNI_RECIPES_GAN_SAMPLES),
+     .help = "The same in validation."},
+    {.name = "gp_weight",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "10",
+     .range = LVNI_AT_LEAST(0),
+     .help = "Weight of the critic's gradient penalty."},
+    {.name = "drift_weight",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0.001",
+     .range = LVNI_AT_LEAST(0),
+     .help = "Weight of the square of the critic's score of the truth."},
+    {.name = "adv_schedule",
+     .type = LVNI_OPT_STRING,
+     .fallback = "0:1e-2,5:1e-4,23:1e-5",
+     .check = check_schedule,
+     .help = "Weight of the adversarial term in the generator's loss, EPOCH:WEIGHT,..., with epochs "
+             "from 0."},
+    {.name = "adv_reduce",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "sum|mean",
+     .fallback = "sum",
+     .help = "That term is the sum over a micro-batch's samples, whose number then changes the "
+             "balance of the loss, or their mean."},
+    {.name = "std_mult_init",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "1",
+     .help = "Weight of the reward for the deviation of samples, before the first validation."},
+    {.name = "std_mult_step",
+     .type = LVNI_OPT_FLOAT,
+     .unit = "1/dB",
+     .fallback = "0.02",
+     .range = LVNI_AT_LEAST(0),
+     .help = "By how much a validation moves it for each dB that the gain of the mean of samples "
+             "over one is below its target."},
+    {.name = "psnr_gain_target",
+     .type = LVNI_OPT_FLOAT,
+     .unit = "dB",
+     .fallback = "2.5",
+     .flags = LVNI_OPT_AUTO,
+     .help = "That target, 2.5 for 8 samples; auto: what num_z_valid samples of the posterior "
+             "have, 10 log10(2P / (P + 1))."},
+    {.name = "psnr_gain_tol",
+     .type = LVNI_OPT_FLOAT,
+     .unit = "dB",
+     .fallback = "0.25",
+     .range = LVNI_AT_LEAST(0),
+     .help = "A model whose gain is that near to the target is acceptable (val/is_good)."},
+    {.name = "gen_channels",
+     .type = LVNI_OPT_INT,
+     .range = LVNI_BETWEEN(2, 4096),
+     .flags = LVNI_OPT_AUTO,
+     .help = "Width of the generator at the image's size; auto: 128, below 128 pixels 16."},
+    {.name = "gen_levels",
+     .type = LVNI_OPT_INT,
+     .fallback = "4",
+     .range = LVNI_BETWEEN(1, LVNI_RCGAN_LEVELS),
+     .help = "How often the generator halves the image."},
+    {.name = "disc_channels",
+     .type = LVNI_OPT_INT,
+     .range = LVNI_BETWEEN(1, 4096),
+     .flags = LVNI_OPT_AUTO,
+     .help = "Width of the critic at the image's size; auto: 32, below 128 pixels 8."},
+    {.name = "disc_stages",
+     .type = LVNI_OPT_INT,
+     .range = LVNI_BETWEEN(1, LVNI_RCGAN_STAGES),
+     .flags = LVNI_OPT_AUTO,
+     .help = "How often the critic halves the image; auto: 6, below 128 pixels 4."},
+    {.name = "alt_upsample",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "false",
+     .help = "The generator enlarges by the nearest pixel and a convolution, in place of a "
+             "transposed one."},
+    {.name = "unused_layers",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "false",
+     .help = "The generator has the residual layers, too, which the original builds and never "
+             "runs."},
+    {.name = "gradient",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "false",
+     .help = "radio: the generator with blocks of the telescope's physics (GriGAN), which comes "
+             "with a later version."},
+    {.name = "checkpoint_dir",
+     .type = LVNI_OPT_PATH,
+     .flags = LVNI_OPT_NOT_SAVED,
+     .help = "With exp_name the run directory, unless out is given."},
+    {.name = "exp_name",
+     .type = LVNI_OPT_STRING,
+     .flags = LVNI_OPT_NOT_SAVED,
+     .help = "The same: its name in checkpoint_dir."},
+    {.name = "beta_1",
+     .type = LVNI_OPT_FLOAT,
+     .range = LVNI_FROM_TO_BELOW(0, 1),
+     .flags = LVNI_OPT_NOT_SAVED,
+     .help = "With beta_2 the same as optim.betas."},
+    {.name = "beta_2",
+     .type = LVNI_OPT_FLOAT,
+     .range = LVNI_FROM_TO_BELOW(0, 1),
+     .flags = LVNI_OPT_NOT_SAVED,
+     .help = "With beta_1 the same as optim.betas."},
+    LVNI_OPTION_ALIAS("keep_checkpoints", "checkpoint.save_top_k"),
+    LVNI_OPTION_ALIAS("sanity_val_batches", "num_sanity_val_steps"),
+    DEAD("adv_weight", "adv_schedule has the weights of the adversarial term"),
+    DEAD("fig_path", "figures are written by levin eval"),
+    DEAD("save_path", "arrays are written by levin predict and levin eval"),
+    DEAD("num_z_test", "num_samples of levin predict and levin eval says how many"),
+    DEAD("num_of_top_slices", "all slices are taken"),
+    DEAD("use_middle_slices", "all slices are taken"),
+    DEAD("r", "acceleration is that number"),
+    DEAD("num_coils", "in_chans is twice their number"),
+    DEAD("real_data", "data without a truth are for levin predict"),
+    DEAD("randseed", "seed is that number"),
+    DEAD("n_percentiles", "levin eval has ten levels"),
+};
+const lvni_core_option_table lvni_recipes_gan_options = LVNI_OPTION_TABLE("gan", gan_rows);
+
+const lvni_core_option_table *lvni_recipes_gan_train_tables(size_t *n)
+{
+    static lvni_core_option_table all[6];
+    all[0] = lvni_recipes_gan_options;
+    all[1] = lvni_recipes_run_options;
+    all[2] = lvni_recipes_batch_options;
+    all[3] = lvni_recipes_optim_table;
+    all[4] = lvni_recipes_loop_options;
+    all[5] = lvni_recipes_checkpoint_options;
+    *n = sizeof all / sizeof *all;
+    return all;
+}
+
+void lvni_recipes_gan_print_dead_keys(const lvni_core_config *c, lvni_core_str *out)
+{
+    for (size_t i = 0; i < lvni_recipes_gan_options.n; i++) {
+        const lvni_core_option *row = &gan_rows[i];
+        if ((row->flags & LVNI_OPT_HIDDEN) != 0 && lvni_core_config_is_set(c, row->name)) {
+            lvni_core_str_printf(out, "%snote: %s has no effect: %s  (%s)",
+                                 out->len > 0 ? "\n" : "",
+                                 lvni_core_config_spelled(c, row->name), row->help,
+                                 lvni_core_config_origin(c, row->name));
+        }
+    }
+}
+
+/* ---- files of the original ---- */
+
+/* The file of "FILE:12"; 0: another layer. */
+static size_t file_of(const lvni_core_config *c, const char *key, const char **name)
+{
+    const char *origin = *name = lvni_core_config_origin(c, key), *colon = strrchr(origin, ':');
+    return lvni_core_config_layer(c, key) == LVNI_LAYER_FILE && colon != NULL
+               ? (size_t)(colon - origin)
+               : 0;
+}
+
+static bool stands_in(const lvni_core_config *c, const char *key, const char *file, size_t n)
+{
+    const char *name;
+    return file_of(c, key, &name) == n && memcmp(name, file, n) == 0;
+}
+
+/* Whose default would quietly be another training. */
+static void require_keys(lvni_core_config *c, const char *file, size_t n)
+{
+    static const char *const needed[] = {"data",    "in_chans", "out_chans",  "im_size",
+                                         "optim.lr", "batch_size", "max_epochs"};
+    static const char *const theirs[] = {"data_path", NULL, NULL, NULL, "lr", NULL, "num_epochs"};
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+        const lvni_core_layer layer = lvni_core_config_layer(c, needed[i]);
+        const bool size = strcmp(needed[i], "batch_size") == 0,
+                   given = layer == LVNI_LAYER_FILE || layer == LVNI_LAYER_ARGUMENTS ||
+                           (size && lvni_core_config_is_set(c, "batch_size_per_device"));
+        if (!given) {
+            lvni_core_config_add_mistake(c, "`%s` is missing, and has no default in rcGAN  (%.*s)",
+                                         theirs[i] != NULL ? theirs[i] : needed[i], (int)n, file);
+        }
+    }
+}
+
+static lvn_status take_file(lvni_core_config *c, const char *file, size_t n)
+{
+    char text[32];
+    require_keys(c, file, n);
+    if (!stands_in(c, "batch_size", file, n) || !lvni_core_config_is_set(c, "batch_size")) {
+        return LVN_OK;
+    }
+    snprintf(text, sizeof text, "%lld", (long long)lvni_core_config_int(c, "batch_size"));
+    if (!lvni_core_config_is_set(c, "batch_size_per_device")) {
+        LVN_TRY(lvni_core_config_set(c, "batch_size_per_device", text, "batch_size of rcGAN"));
+    }
+    return lvni_core_config_set(c, "batch_size", "auto", "batch_size of rcGAN");
+}
+
+static lvn_status take_names(lvni_core_config *c)
+{
+    const char *dir = lvni_core_config_str(c, "checkpoint_dir"),
+               *name = lvni_core_config_str(c, "exp_name");
+    if (lvni_core_config_is_set(c, "out") || name == NULL) {
+        return LVN_OK;
+    }
+    lvni_core_str out = {0};
+    const size_t n = dir == NULL ? 0 : strlen(dir);
+    lvni_core_str_printf(&out, "%s%s%s", dir == NULL ? "" : dir,
+                         n == 0 || dir[n - 1] == '/' ? "" : "/", name);
+    lvn_status s = lvni_core_str_status(&out);
+    s = s == LVN_OK
+            ? lvni_core_config_set(c, "out", lvni_core_str_text(&out), "checkpoint_dir, exp_name")
+            : s;
+    lvni_core_str_free(&out);
+    return s;
+}
+
+static lvn_status take_betas(lvni_core_config *c)
+{
+    char text[64];
+    const bool one = lvni_core_config_is_set(c, "beta_1"),
+               two = lvni_core_config_is_set(c, "beta_2");
+    if ((!one && !two) || lvni_core_config_layer(c, "optim.betas") >= LVNI_LAYER_FILE) {
+        return LVN_OK;
+    }
+    snprintf(text, sizeof text, "[%.17g,%.17g]", one ? lvni_core_config_float(c, "beta_1") : 0.0,
+             two ? lvni_core_config_float(c, "beta_2") : 0.99);
+    return lvni_core_config_set(c, "optim.betas", text, "beta_1, beta_2");
+}
+
+/* ---- what does not fit together ---- */
+
+static bool is_builtin(const lvni_core_config *c)
+{
+    const char *data = lvni_core_config_str(c, "data");
+    return data != NULL && strncmp(data, "builtin:", 8) == 0;
+}
+
+/* -1: not known. */
+static int experience_of(const lvni_core_config *c)
+{
+    const char *data = lvni_core_config_str(c, "data");
+    if (lvni_core_config_is_set(c, "experience") || data == NULL) {
+        return lvni_core_config_choice(c, "experience");
+    }
+    return strcmp(data, "builtin:mass") == 0    ? LVNI_INVERSE_MASS
+           : strcmp(data, "builtin:mri") == 0   ? LVNI_INVERSE_MRI
+           : strcmp(data, "builtin:radio") == 0 ? LVNI_INVERSE_RADIO
+                                                : -1;
+}
+
+static int number(const lvni_core_config *c, const char *key, int otherwise)
+{
+    return lvni_core_config_is_set(c, key) ? (int)lvni_core_config_int(c, key) : otherwise;
+}
+
+static lvni_nn_rcgan_sizes sizes_of(const lvni_core_config *c)
+{
+    const int e = experience_of(c), size = number(c, "im_size", is_builtin(c) ? 64 : 0);
+    const bool small = size < SMALL;
+    return (lvni_nn_rcgan_sizes){
+        .in_chans = number(c, "in_chans", e == LVNI_INVERSE_MRI ? 16 : e == LVNI_INVERSE_RADIO ? 3 : 2),
+        .out_chans = number(c, "out_chans", e == LVNI_INVERSE_MRI ? 16 : 2),
+        .im_size = size,
+        .gen_channels = number(c, "gen_channels", small ? 16 : 128),
+        .gen_levels = number(c, "gen_levels", 4),
+        .disc_channels = number(c, "disc_channels", small ? 8 : 32),
+        .disc_stages = number(c, "disc_stages", small ? 4 : 6),
+        .alt_upsample = lvni_core_config_is_on(c, "alt_upsample"),
+        .unused = lvni_core_config_is_on(c, "unused_layers")};
+}
+
+static void check_sizes(lvni_core_config *c)
+{
+    const lvni_nn_rcgan_sizes s = sizes_of(c);
+    const char *origin = lvni_core_config_origin(c, "im_size");
+    if (s.im_size == 0) {
+        lvni_core_config_add_mistake(c, "`im_size` is missing: the side of the images in pixels");
+        return;
+    }
+    if (experience_of(c) == LVNI_INVERSE_MASS && s.im_size % 2 != 0) {
+        lvni_core_config_add_mistake(
+            c, "im_size %d: maps of mass have an even number of pixels  (%s)", s.im_size, origin);
+    }
+    if (s.im_size >> s.disc_stages < 2) {
+        lvni_core_config_add_mistake(
+            c,
+            "im_size %d: the critic halves the image %d times, and needs at least 2 pixels then: "
+            "give at least %d, or fewer disc_stages  (%s)",
+            s.im_size, s.disc_stages, 2 << s.disc_stages, origin);
+    }
+}
+
+lvn_status lvni_recipes_gan_prepare(lvni_core_config *c)
+{
+    const char *file;
+    const size_t n = file_of(c, "experience", &file);
+    LVN_TRY(take_names(c));
+    LVN_TRY(take_betas(c));
+    if (lvni_core_config_is_on(c, "resume")) {
+        return LVN_OK; /* the saved configuration has the rest */
+    }
+    if (n > 0 && !stands_in(c, "recipe", file, n)) {
+        LVN_TRY(take_file(c, file, n));
+    }
+    if (!lvni_core_config_is_set(c, "data")) {
+        lvni_core_config_add_mistake(c, "`data` is missing: a folder of maps, or builtin:mass");
+    } else if (experience_of(c) < 0) {
+        lvni_core_config_add_mistake(c, "`experience` is missing: mass_mapping, mri or radio");
+    }
+    check_sizes(c);
+    return LVN_OK;
+}
+
+lvn_status lvni_recipes_gan_check(const lvni_core_config *c)
+{
+    if (lvni_core_config_bool(c, "gradient")) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "gradient=true (%s): the generator with blocks of the telescope's physics, GriGAN, "
+                 "comes with a later version of levin; train without it",
+                 lvni_core_config_origin(c, "gradient"));
+    }
+    return LVN_OK;
+}
+
+/* ---- settings ---- */
+
+static lvn_status resolve(lvni_core_config *c, const char *key, int value)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", value);
+    return lvni_core_config_is_set(c, key)
+               ? LVN_OK
+               : lvni_core_config_set(c, key, text, "resolved at start");
+}
+
+static lvn_status resolve_sizes(lvni_core_config *c, const lvni_nn_rcgan_sizes *s)
+{
+    static const char *const experience[] = {"mass_mapping", "mri", "radio"};
+    LVN_TRY(resolve(c, "in_chans", s->in_chans));
+    LVN_TRY(resolve(c, "out_chans", s->out_chans));
+    LVN_TRY(resolve(c, "im_size", s->im_size));
+    LVN_TRY(resolve(c, "gen_channels", s->gen_channels));
+    LVN_TRY(resolve(c, "disc_channels", s->disc_channels));
+    LVN_TRY(resolve(c, "disc_stages", s->disc_stages));
+    return lvni_core_config_is_set(c, "experience")
+               ? LVN_OK
+               : lvni_core_config_set(c, "experience", experience[experience_of(c)],
+                                      "resolved at start");
+}
+
+lvn_status lvni_recipes_gan_read_settings(lvni_core_config *c, lvni_recipes_gan_settings *out)
+{
+    const int n_valid = (int)lvni_core_config_int(c, "num_z_valid");
+    *out = (lvni_recipes_gan_settings){
+        .experience = (lvni_data_inverse_experience)experience_of(c),
+        .sizes = sizes_of(c),
+        .n_train = (int)lvni_core_config_int(c, "num_z_train"),
+        .n_valid = n_valid,
+        .gp_weight = lvni_core_config_float(c, "gp_weight"),
+        .drift_weight = lvni_core_config_float(c, "drift_weight"),
+        .adv_mean = strcmp(lvni_core_config_str(c, "adv_reduce"), "mean") == 0,
+        .std_mult_init = lvni_core_config_float(c, "std_mult_init"),
+        .std_mult_step = lvni_core_config_float(c, "std_mult_step"),
+        .psnr_target = lvni_core_config_is_set(c, "psnr_gain_target")
+                           ? lvni_core_config_float(c, "psnr_gain_target")
+                           : lvni_recipes_gan_gain(n_valid),
+        .psnr_tol = lvni_core_config_float(c, "psnr_gain_tol")};
+    if (!parse_schedule(lvni_core_config_str(c, "adv_schedule"), out->adv, &out->n_adv)) {
+        return LVN_ERR_INTERNAL; /* the row has checked it */
+    }
+    return resolve_sizes(c, &out->sizes);
+}
+
+/* A folder that a file names; NULL, with a warning, where another machine has it. On the command
+ * line it must be there. */
+static const char *folder(const lvni_core_config *c, const char *key, bool warn,
+                          const char *otherwise)
+{
+    const char *path = lvni_core_config_str(c, key);
+    if (path == NULL || lvni_core_path_exists(path) ||
+        lvni_core_config_layer(c, key) == LVNI_LAYER_ARGUMENTS) {
+        return path;
+    }
+    if (warn) {
+        lvni_log_line(LVNI_LOG_WARNING, "%s %s: there is no such folder: %s  (%s)", key, path,
+                      otherwise, lvni_core_config_origin(c, key));
+    }
+    return NULL;
+}
+
+void lvni_recipes_gan_data_options(const lvni_core_config *c, lvni_data_inverse_split split,
+                                   lvni_data_inverse_options *out)
+{
+    const lvni_nn_rcgan_sizes s = sizes_of(c);
+    const int64_t count =
+        lvni_core_config_is_set(c, "data.count") ? lvni_core_config_int(c, "data.count") : 256;
+    *out = (lvni_data_inverse_options){
+        .experience = (lvni_data_inverse_experience)experience_of(c),
+        .path = lvni_core_config_str(c, "data"),
+        .split = split,
+        .im_size = s.im_size,
+        .in_chans = s.in_chans,
+        .out_chans = s.out_chans,
+        .seed = (uint64_t)lvni_core_config_int(c, "seed"),
+        .count = split == LVNI_INVERSE_TRAIN ? count : (count + 7) / 8,
+        .sigma = lvni_core_config_is_set(c, "data.sigma") ? lvni_core_config_float(c, "data.sigma")
+                                                          : 0.0,
+        .cosmo_dir = folder(c, "cosmo_dir_path", split == LVNI_INVERSE_TRAIN,
+                            "no mask, and the same noise everywhere"),
+        .kappa_mean = lvni_core_config_float(c, "kappa_mean"),
+        .kappa_std = lvni_core_config_is_set(c, "kappa_std") ? lvni_core_config_float(c, "kappa_std")
+                                                             : 0.0,
+        .acceleration = (int)lvni_core_config_int(c, "acceleration"),
+        .calib_width = (int)lvni_core_config_int(c, "calib_width"),
+        .maps_path = folder(c, "sense_maps_path", split == LVNI_INVERSE_TRAIN,
+                            "coil maps are estimated"),
+        .norm = (lvni_data_inverse_norm)lvni_core_config_choice(c, "norm")};
+}
