@@ -17,8 +17,8 @@ bool lvni_data_png_is(const uint8_t *bytes, size_t n)
     return n >= sizeof signature && memcmp(bytes, signature, sizeof signature) == 0;
 }
 
-/* An allocation of the decoder failed: libspng and zlib do not always report that, and the
- * image must not count as damaged. */
+/* An allocation of libspng failed: it and zlib do not always report that, and the image must
+ * not count as damaged. */
 static _Thread_local bool starved;
 
 static void *noted(void *p)
@@ -137,12 +137,13 @@ lvn_status lvni_data_png_write(const char *path, const uint8_t *rgb, int width, 
     if (ctx == NULL) {
         return LVN_ERR_MEMORY;
     }
+    starved = false;
     int error = encode(ctx, rgb, width, height);
     size_t bytes = 0;
     void *file = error == 0 ? spng_get_png_buffer(ctx, &bytes, &error) : NULL;
     spng_ctx_free(ctx);
     if (file == NULL) {
-        LVN_FAIL(error == SPNG_EMEM ? LVN_ERR_MEMORY : LVN_ERR_INTERNAL,
+        LVN_FAIL(starved || error == SPNG_EMEM ? LVN_ERR_MEMORY : LVN_ERR_INTERNAL,
                  "%s: cannot encode as PNG: %s", path, spng_strerror(error));
     }
     const lvn_status status = lvni_core_file_write(path, file, bytes);
