@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "core/alloc.h"
 #include "core/rng.h"
 #include "golden_gan.h"
 #include "recipes/gan_cfid.h"
@@ -88,6 +89,29 @@ static void what_is_not_finite_is_refused(void **state)
     assert_int_equal(lvni_recipes_gan_cfid_of(0, 1, 1, y, y, y, &c), LVN_ERR_INVALID);
 }
 
+static void without_memory(void **state)
+{
+    (void)state;
+    static const double x[] = {1.0, 2.0, 4.0, 3.0, 3.0, 7.0}, y[] = {1.0, 2.0, 5.0};
+    lvni_recipes_gan_cfid c;
+    lvn_status s = LVN_ERR_MEMORY;
+    for (int64_t k = 1; s != LVN_OK; k++) {
+        lvni_core_alloc_fail_at(k);
+        s = lvni_recipes_gan_cfid_of(3, 2, 1, x, x, y, &c);
+        lvni_core_alloc_fail_at(0);
+        assert_true(s == LVN_OK || s == LVN_ERR_MEMORY);
+    }
+    s = LVN_ERR_MEMORY;
+    for (int64_t k = 1; s != LVN_OK; k++) {
+        lvni_recipes_gan_embedding *e;
+        lvni_core_alloc_fail_at(k);
+        s = lvni_recipes_gan_embedding_create(1, &e);
+        lvni_core_alloc_fail_at(0);
+        assert_true((s == LVN_OK && e != NULL) || (s == LVN_ERR_MEMORY && e == NULL));
+        lvni_recipes_gan_embedding_destroy(e);
+    }
+}
+
 /* ---- the embedding ---- */
 
 enum { SIDE = 21 };
@@ -156,6 +180,7 @@ int main(void)
         cmocka_unit_test(the_formula),
         cmocka_unit_test(a_shift_counts_its_square),
         cmocka_unit_test(what_is_not_finite_is_refused),
+        cmocka_unit_test(without_memory),
         cmocka_unit_test(embeddings_are_fixed_and_see_the_image),
         cmocka_unit_test(small_images),
     };

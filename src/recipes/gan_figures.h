@@ -1,0 +1,48 @@
+/* Figures of reconstructions as PNG files: panels with a title, a colour map and a colour bar.
+ * Called by gan_report.c and by training for an image of each epoch. */
+#ifndef LEVIN_RECIPES_GAN_FIGURES_H
+#define LEVIN_RECIPES_GAN_FIGURES_H
+
+#include "recipes/gan_colours.h"
+
+#include <levin/status.h>
+
+/* An item with its samples; all images (height, width), in the units of the data. */
+typedef struct lvni_recipes_gan_item {
+    int64_t index; /* of the item in its set: the number in file names */
+    int height, width, n_samples;
+    const float *truth, *mean, *std;
+    const float *baseline; /* zero-filled, dirty or Kaiser-Squires image; NULL: none */
+    const float *samples;  /* (n_samples, height, width) */
+} lvni_recipes_gan_item;
+
+typedef struct lvni_recipes_gan_style {
+    lvni_recipes_gan_map image, error, std;
+    double image_limit; /* images are drawn from 0 to image_limit max(truth) */
+    double other_limit; /* error and std from 0 to other_limit times their maximum */
+    int zoom_side;      /* pixels of the enlarged square, at most half of the shorter side */
+    bool rotate;        /* by 180 degrees */
+} lvni_recipes_gan_style;
+
+extern const lvni_recipes_gan_style lvni_recipes_gan_map_style; /* mass maps and radio images */
+extern const lvni_recipes_gan_style lvni_recipes_gan_mri_style;
+
+/* An image is enlarged by the least whole factor that makes its longer side this long. */
+enum { LVNI_GAN_PANEL = 256 };
+
+/* Truth, Reconstruction, Absolute Error, Std. Dev.; two panels a row or four. */
+lvn_status lvni_recipes_gan_overview(const char *path, const lvni_recipes_gan_item *item,
+                                     const lvni_recipes_gan_style *style, int columns);
+/* The truth with a square, and the square enlarged of truth, reconstruction, error, std and up to
+ * three samples. Its place is random and depends on seed and index alone. */
+lvn_status lvni_recipes_gan_zoom(const char *path, const lvni_recipes_gan_item *item,
+                                 const lvni_recipes_gan_style *style, uint64_t seed);
+/* The same square of the truth, of the means of all, 8, 4 and 2 samples, and of one sample. */
+lvn_status lvni_recipes_gan_ascent(const char *path, const lvni_recipes_gan_item *item,
+                                   const lvni_recipes_gan_style *style, uint64_t seed);
+/* During training: truth and reconstruction, each scaled from its least to its largest value, and
+ * 5 |difference| of the two after that; the title has the PSNR by max(truth). */
+lvn_status lvni_recipes_gan_progress(const char *path, const float *truth, const float *mean,
+                                     int height, int width);
+
+#endif
