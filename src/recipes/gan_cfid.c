@@ -184,8 +184,7 @@ lvn_status lvni_recipes_gan_cfid_of(int64_t n, int d, int k, const double *x, co
 {
     *out = (lvni_recipes_gan_cfid){NAN, NAN, NAN};
     LVN_ARG(n > 0 && n < INT32_MAX && d > 0 && d <= LVN_LINALG_MAX && k > 0 && k <= LVN_LINALG_MAX,
-            "CFID of %lld images with %d numbers each and conditions with %d cannot be computed",
-            (long long)n, d, k);
+            "CFID cannot be computed for n = %lld, d = %d, k = %d", (long long)n, d, k);
     work w = {.d = d, .k = k};
     const size_t rows = (size_t)n, p = (size_t)d, q = (size_t)k;
     const struct part {

@@ -278,8 +278,13 @@ lvn_status lvni_recipes_gan_ascent(const char *path, const lvni_recipes_gan_item
         if (count > 1) {
             snprintf(title, sizeof title, "Mean of %d samples", count);
         }
-        lvni_recipes_gan_mean_std(item->samples, count, n, means + i * n, NULL);
-        add(&f, title, means + i * n, item->width, part, style->image, image);
+        const float *mean = means + i * n;
+        if (item->means != NULL) {
+            mean = item->means + (count - 1) * n;
+        } else {
+            lvni_recipes_gan_mean_std(item->samples, count, n, means + i * n, NULL);
+        }
+        add(&f, title, mean, item->width, part, style->image, image);
     }
     const lvn_status s = draw(path, &f);
     lvni_core_free(means);

@@ -14,6 +14,9 @@ typedef struct lvni_recipes_gan_item {
     const float *truth, *mean, *std;
     const float *baseline; /* zero-filled, dirty or Kaiser-Squires image; NULL: none */
     const float *samples;  /* (n_samples, height, width) */
+    /* (n_samples, height, width), image k of the first k + 1 samples, for what is averaged before a
+     * magnitude is taken; NULL: the means of `samples` */
+    const float *means;
 } lvni_recipes_gan_item;
 
 typedef struct lvni_recipes_gan_style {

@@ -277,6 +277,27 @@ void lvni_recipes_gan_average_print(const lvni_recipes_gan_average *a, const cha
     lvni_core_str_char(out, '\n');
 }
 
+static void json_member(lvni_core_str *out, const char *key, double value)
+{
+    lvni_core_str_printf(out, "\"%s\": ", key);
+    if (isfinite(value)) {
+        lvni_core_str_double(out, value);
+    } else {
+        lvni_core_str_append(out, "null");
+    }
+    lvni_core_str_append(out, ", ");
+}
+
+void lvni_recipes_gan_average_json(const lvni_recipes_gan_average *a, lvni_core_str *out)
+{
+    lvni_core_str_char(out, '{');
+    json_member(out, "mean", a->n > 0 ? a->mean : (double)NAN);
+    json_member(out, "stderr", lvni_recipes_gan_average_stderr(a));
+    json_member(out, "std", lvni_recipes_gan_average_std(a));
+    lvni_core_str_printf(out, "\"n\": %lld, \"skipped\": %lld}", (long long)a->n,
+                         (long long)a->skipped);
+}
+
 /* ---- the smoothed baseline ---- */
 
 /* Index i of n elements that are continued by their mirror image, the edge repeated. */

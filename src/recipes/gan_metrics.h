@@ -73,6 +73,9 @@ double lvni_recipes_gan_average_stderr(const lvni_recipes_gan_average *average);
 /* "PSNR: 21.37 ± 0.12\n"; skipped values are reported behind it. */
 void lvni_recipes_gan_average_print(const lvni_recipes_gan_average *average, const char *name,
                                     int decimals, lvni_core_str *out);
+/* A JSON value: {"mean": 21.37, "stderr": 0.12, "std": 1.2, "n": 100, "skipped": 0}; the first
+ * three are null without a value. */
+void lvni_recipes_gan_average_json(const lvni_recipes_gan_average *average, lvni_core_str *out);
 
 /* ---- the smoothed baseline ---- */
 

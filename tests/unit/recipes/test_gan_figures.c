@@ -181,6 +181,17 @@ static void zoom_and_ascent(void **state)
     /* truth, 16, 8, 4, 2, 1 */
     assert_int_equal(lvni_recipes_gan_ascent(path_of("a.png"), &item, style, 1), LVN_OK);
     decoded("a.png", GAP + 3 * ACROSS, GAP + 2 * DOWN);
+    /* means that are given are drawn: black where those of the samples are not */
+    float *black = calloc(SAMPLES * N, sizeof *black);
+    assert_non_null(black);
+    lvni_recipes_gan_item given = item;
+    given.means = black;
+    assert_int_equal(lvni_recipes_gan_ascent(path_of("a.png"), &given, style, 1), LVN_OK);
+    const uint8_t dark[3] = {0, 0, 4}; /* inferno of 0: five panels and six ends of bars */
+    const int area = (GAP + 3 * ACROSS) * (GAP + 2 * DOWN);
+    assert_true(count(decoded("a.png", GAP + 3 * ACROSS, GAP + 2 * DOWN), area, dark) >=
+                5 * SIDE * SIDE);
+    free(black);
     lvni_recipes_gan_item few = item; /* truth, 2, 1 */
     few.n_samples = 2;
     assert_int_equal(lvni_recipes_gan_ascent(path_of("a.png"), &few, style, 1), LVN_OK);

@@ -129,6 +129,18 @@ static void averages_have_a_standard_error(void **state)
     lvni_recipes_gan_average_print(&a, "PSNR", 2, &text);
     assert_string_equal(lvni_core_str_text(&text),
                         "PSNR: -\nPSNR: 23.00 ± 1.27 (without 1 value that is not finite)\n");
+    lvni_core_str_clear(&text);
+    const lvni_recipes_gan_average none = {.skipped = 2};
+    lvni_recipes_gan_average_json(&none, &text);
+    assert_string_equal(
+        lvni_core_str_text(&text),
+        "{\"mean\": null, \"stderr\": null, \"std\": null, \"n\": 0, \"skipped\": 2}");
+    lvni_core_str_clear(&text);
+    lvni_recipes_gan_average b = {0};
+    lvni_recipes_gan_average_add(&b, 1.5);
+    lvni_recipes_gan_average_json(&b, &text);
+    assert_string_equal(lvni_core_str_text(&text),
+                        "{\"mean\": 1.5, \"stderr\": 0, \"std\": 0, \"n\": 1, \"skipped\": 0}");
     lvni_core_str_free(&text);
 }
 
