@@ -28,7 +28,7 @@ lvn_status lvni_recipes_gan_coverage(const float *samples, int n_samples, const 
                                      const uint8_t *mask, int64_t n, const double *levels,
                                      int n_levels, double *share)
 {
-    LVN_ARG(n_samples > 0, "coverage of %d samples is undefined", n_samples);
+    LVN_ARG(n_samples > 0, "coverage is undefined for n_samples = %d", n_samples);
     float *sorted = lvni_core_alloc(LVNI_TAG_DATA, (size_t)n_samples * sizeof *sorted);
     if (sorted == NULL) {
         return LVN_ERR_MEMORY;

@@ -276,7 +276,7 @@ lvn_status lvni_recipes_gan_ascent(const char *path, const lvni_recipes_gan_item
         }
         char title[40] = "Sample 1";
         if (count > 1) {
-            snprintf(title, sizeof title, "Mean of %d samples", count);
+            snprintf(title, sizeof title, "Mean of %d", count);
         }
         const float *mean = means + i * n;
         if (item->means != NULL) {

@@ -235,7 +235,7 @@ lvn_status lvni_recipes_plot_write(const char *path, const lvni_recipes_plot *pl
 lvn_status lvni_recipes_plot_psnr(const char *path, int n_samples, const double *psnr,
                                   const double *std)
 {
-    LVN_ARG(n_samples > 0, "%s: a plot of %d samples", path, n_samples);
+    LVN_ARG(n_samples > 0, "%s: a plot cannot be drawn for n_samples = %d", path, n_samples);
     double *x = lvni_core_alloc(LVNI_TAG_DATA, 2 * (size_t)n_samples * sizeof *x);
     if (x == NULL) {
         return LVN_ERR_MEMORY;
