@@ -50,9 +50,9 @@ int64_t lvni_nn_rcgan_unused(const lvni_nn_rcgan_sizes *s)
 
 typedef enum unit_kind {
     UNIT_PLAIN,
-    UNIT_BARE,     /* without the norm */
-    UNIT_TO_EVEN,  /* a transposed convolution to twice the size */
-    UNIT_TO_ODD    /* the same, one pixel less */
+    UNIT_BARE,    /* without the norm */
+    UNIT_TO_EVEN, /* a transposed convolution to twice the size */
+    UNIT_TO_ODD   /* the same, one pixel less */
 } unit_kind;
 
 typedef struct unit {
@@ -367,8 +367,7 @@ static lvn_status critic_build(lvn_module *module, lvn_builder *b)
     }
     const int64_t side = lvni_nn_rcgan_stage_side(s, s->disc_stages),
                   width = stage_width(s, s->disc_stages);
-    m->output =
-        lvn_nn_linear(b, "output", side * side * width, 1, .image = {side, side, width});
+    m->output = lvn_nn_linear(b, "output", side * side * width, 1, .image = {side, side, width});
     return lvn_builder_status(b);
 }
 

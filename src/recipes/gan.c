@@ -6,6 +6,7 @@
 #include "core/alloc.h"
 #include "core/math.h"
 #include "log/run_log.h"
+#include "recipes/gan_use.h"
 #include "recipes/options.h"
 
 #include <string.h>
@@ -114,4 +115,8 @@ const lvni_recipes_recipe lvni_recipes_gan = {
     .card_read = lvni_recipes_gan_card_read,
     .card_free = lvni_recipes_gan_card_free,
     .card_summary = lvni_recipes_gan_card_summary,
+    .predict_tables = lvni_recipes_gan_predict_tables,
+    .predict = lvni_recipes_gan_predict,
+    .eval_tables = lvni_recipes_gan_eval_tables,
+    .eval = lvni_recipes_gan_eval,
     .export_tables = lvni_recipes_export_tables};

@@ -45,7 +45,7 @@ lvn_status lvni_recipes_gan_check(const lvni_core_config *config);
 /* After check. Resolved values are written back. */
 lvn_status lvni_recipes_gan_read_settings(lvni_core_config *config, lvni_recipes_gan_settings *out);
 void lvni_recipes_gan_data_options(const lvni_core_config *config, lvni_data_inverse_split split,
-                           lvni_data_inverse_options *out);
+                                   lvni_data_inverse_options *out);
 /* Keys of the configuration that do nothing, a line each. */
 void lvni_recipes_gan_print_dead_keys(const lvni_core_config *config, lvni_core_str *out);
 
@@ -59,7 +59,8 @@ extern const lvn_module_class lvni_recipes_gan_class;
 double lvni_recipes_gan_std_weight(int samples);
 /* One sample for each measurement of the batch (N, H, W, out_chans), normalised as the truth is;
  * `name`: of its noise. */
-lvn_tensor *lvni_recipes_gan_sample(const lvn_module *root, const lvn_batch *batch, const char *name);
+lvn_tensor *lvni_recipes_gan_sample(const lvn_module *root, const lvn_batch *batch,
+                                    const char *name);
 
 /* ---- gan_card.c: the model card, for the row ---- */
 
@@ -70,7 +71,8 @@ typedef struct lvni_recipes_gan_card {
     lvni_recipes_gan_settings settings;
 } lvni_recipes_gan_card;
 
-void lvni_recipes_gan_card_write(const lvni_recipes_card *card, const void *own, lvni_core_str *out);
+void lvni_recipes_gan_card_write(const lvni_recipes_card *card, const void *own,
+                                 lvni_core_str *out);
 lvn_status lvni_recipes_gan_card_read(lvni_recipes_exported *e, const json_t *json);
 void lvni_recipes_gan_card_free(void *own);
 void lvni_recipes_gan_card_summary(const void *own, lvni_core_str *out);

@@ -163,8 +163,9 @@ static const lvni_core_option gan_rows[] = {
      .type = LVNI_OPT_STRING,
      .fallback = "0:1e-2,5:1e-4,23:1e-5",
      .check = check_schedule,
-     .help = "Weight of the adversarial term in the generator's loss, EPOCH:WEIGHT,..., with epochs "
-             "from 0."},
+     .help =
+         "Weight of the adversarial term in the generator's loss, EPOCH:WEIGHT,..., with epochs "
+         "from 0."},
     {.name = "adv_reduce",
      .type = LVNI_OPT_CHOICE,
      .choices = "sum|mean",
@@ -283,9 +284,8 @@ void lvni_recipes_gan_print_dead_keys(const lvni_core_config *c, lvni_core_str *
         const lvni_core_option *row = &gan_rows[i];
         if ((row->flags & LVNI_OPT_HIDDEN) != 0 && lvni_core_config_is_set(c, row->name)) {
             lvni_core_str_printf(out, "%snote: %s has no effect: %s  (%s)",
-                                 out->len > 0 ? "\n" : "",
-                                 lvni_core_config_spelled(c, row->name), row->help,
-                                 lvni_core_config_origin(c, row->name));
+                                 out->len > 0 ? "\n" : "", lvni_core_config_spelled(c, row->name),
+                                 row->help, lvni_core_config_origin(c, row->name));
         }
     }
 }
@@ -310,7 +310,7 @@ static bool stands_in(const lvni_core_config *c, const char *key, const char *fi
 /* Whose default would quietly be another training. */
 static void require_keys(lvni_core_config *c, const char *file, size_t n)
 {
-    static const char *const needed[] = {"data",    "in_chans", "out_chans",  "im_size",
+    static const char *const needed[] = {"data",     "in_chans",   "out_chans", "im_size",
                                          "optim.lr", "batch_size", "max_epochs"};
     static const char *const theirs[] = {"data_path", NULL, NULL, NULL, "lr", NULL, "num_epochs"};
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
@@ -401,16 +401,19 @@ static lvni_nn_rcgan_sizes sizes_of(const lvni_core_config *c)
 {
     const int e = experience_of(c), size = number(c, "im_size", is_builtin(c) ? 64 : 0);
     const bool small = size < SMALL;
-    return (lvni_nn_rcgan_sizes){
-        .in_chans = number(c, "in_chans", e == LVNI_INVERSE_MRI ? 16 : e == LVNI_INVERSE_RADIO ? 3 : 2),
-        .out_chans = number(c, "out_chans", e == LVNI_INVERSE_MRI ? 16 : 2),
-        .im_size = size,
-        .gen_channels = number(c, "gen_channels", small ? 16 : 128),
-        .gen_levels = number(c, "gen_levels", 4),
-        .disc_channels = number(c, "disc_channels", small ? 8 : 32),
-        .disc_stages = number(c, "disc_stages", small ? 4 : 6),
-        .alt_upsample = lvni_core_config_is_on(c, "alt_upsample"),
-        .unused = lvni_core_config_is_on(c, "unused_layers")};
+    return (lvni_nn_rcgan_sizes){.in_chans = number(c, "in_chans",
+                                                    e == LVNI_INVERSE_MRI     ? 16
+                                                    : e == LVNI_INVERSE_RADIO ? 3
+                                                                              : 2),
+                                 .out_chans =
+                                     number(c, "out_chans", e == LVNI_INVERSE_MRI ? 16 : 2),
+                                 .im_size = size,
+                                 .gen_channels = number(c, "gen_channels", small ? 16 : 128),
+                                 .gen_levels = number(c, "gen_levels", 4),
+                                 .disc_channels = number(c, "disc_channels", small ? 8 : 32),
+                                 .disc_stages = number(c, "disc_stages", small ? 4 : 6),
+                                 .alt_upsample = lvni_core_config_is_on(c, "alt_upsample"),
+                                 .unused = lvni_core_config_is_on(c, "unused_layers")};
 }
 
 static void check_sizes(lvni_core_config *c)
@@ -458,10 +461,11 @@ lvn_status lvni_recipes_gan_prepare(lvni_core_config *c)
 lvn_status lvni_recipes_gan_check(const lvni_core_config *c)
 {
     if (lvni_core_config_bool(c, "gradient")) {
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "gradient=true (%s): the generator with blocks of the telescope's physics, GriGAN, "
-                 "comes with a later version of levin; train without it",
-                 lvni_core_config_origin(c, "gradient"));
+        LVN_FAIL(
+            LVN_ERR_USAGE,
+            "gradient=true (%s): the generator with blocks of the telescope's physics, GriGAN, "
+            "comes with a later version of levin; train without it",
+            lvni_core_config_origin(c, "gradient"));
     }
     return LVN_OK;
 }
@@ -552,11 +556,11 @@ void lvni_recipes_gan_data_options(const lvni_core_config *c, lvni_data_inverse_
         .cosmo_dir = folder(c, "cosmo_dir_path", split == LVNI_INVERSE_TRAIN,
                             "no mask, and the same noise everywhere"),
         .kappa_mean = lvni_core_config_float(c, "kappa_mean"),
-        .kappa_std = lvni_core_config_is_set(c, "kappa_std") ? lvni_core_config_float(c, "kappa_std")
-                                                             : 0.0,
+        .kappa_std =
+            lvni_core_config_is_set(c, "kappa_std") ? lvni_core_config_float(c, "kappa_std") : 0.0,
         .acceleration = (int)lvni_core_config_int(c, "acceleration"),
         .calib_width = (int)lvni_core_config_int(c, "calib_width"),
-        .maps_path = folder(c, "sense_maps_path", split == LVNI_INVERSE_TRAIN,
-                            "coil maps are estimated"),
+        .maps_path =
+            folder(c, "sense_maps_path", split == LVNI_INVERSE_TRAIN, "coil maps are estimated"),
         .norm = (lvni_data_inverse_norm)lvni_core_config_choice(c, "norm")};
 }

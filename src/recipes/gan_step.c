@@ -22,7 +22,7 @@ typedef struct gan {
     lvn_module *critic, *generator;
     lvn_buffer *std_mult; /* (1) */
     lvn_buffer *is_good;  /* (1): 1 after a validation whose gain was near its target */
-    lvn_buffer *same;   /* (1): validations in a row in which samples were all the same */
+    lvn_buffer *same;     /* (1): validations in a row in which samples were all the same */
     const lvn_number *w_adv;
 } gan;
 
@@ -59,8 +59,7 @@ static lvn_tensor *as_complex(lvn_tensor *x)
 static lvn_tensor *as_channels(lvn_tensor *z)
 {
     const int64_t n = lvn_size(z, 0), c = lvn_size(z, 1), h = lvn_size(z, 2), w = lvn_size(z, 3);
-    return lvn_reshape(lvn_permute(z, (const int[]){0, 2, 3, 4, 1}, 5),
-                       LVN_SHAPE(n, h, w, 2 * c));
+    return lvn_reshape(lvn_permute(z, (const int[]){0, 2, 3, 4, 1}, 5), LVN_SHAPE(n, h, w, 2 * c));
 }
 
 /* The columns of k-space that were measured are those of y: with F orthonormal
@@ -71,18 +70,17 @@ static lvn_tensor *keep_measured(lvn_tensor *g, const lvn_batch *batch)
     lvn_tensor *mask = lvn_reshape(batch->field[LVNI_GAN_MASK], LVN_SHAPE(n, 1, 1, width, 1));
     lvn_tensor *rest = lvn_fft2(as_complex(lvn_sub(batch->field[LVNI_GAN_Y], g)),
                                 .norm = LVN_FFT_ORTHO, .centered = true);
-    lvn_tensor *missing =
-        lvn_ifft2(lvn_mul(rest, mask), .norm = LVN_FFT_ORTHO, .centered = true);
+    lvn_tensor *missing = lvn_ifft2(lvn_mul(rest, mask), .norm = LVN_FFT_ORTHO, .centered = true);
     return lvn_add(g, as_channels(missing));
 }
 
-lvn_tensor *lvni_recipes_gan_sample(const lvn_module *root, const lvn_batch *batch, const char *name)
+lvn_tensor *lvni_recipes_gan_sample(const lvn_module *root, const lvn_batch *batch,
+                                    const char *name)
 {
     const gan *m = gan_of(root);
     const int64_t size = m->settings->sizes.im_size;
-    lvn_tensor *both[] = {
-        batch->field[LVNI_GAN_Y],
-        lvn_random_normal(NULL, name, batch->size, size, size, LVNI_RCGAN_NOISE)};
+    lvn_tensor *both[] = {batch->field[LVNI_GAN_Y],
+                          lvn_random_normal(NULL, name, batch->size, size, size, LVNI_RCGAN_NOISE)};
     lvn_tensor *g = lvn_forward(m->generator, lvn_concat(both, 2, 3));
     return m->settings->experience == LVNI_INVERSE_MRI && g != NULL ? keep_measured(g, batch) : g;
 }
@@ -120,9 +118,9 @@ static lvn_tensor *critic_step(const gan *m, const lvn_batch *batch, lvn_step *s
     lvn_tensor *of_truth = score(m, x, y);
     lvn_tensor *distance = lvn_sub(lvn_mean(of_truth), lvn_mean(score(m, fake, y)));
     lvn_tensor *drift = lvn_mean(lvn_square(of_truth));
-    lvn_tensor *loss = lvn_sub(lvn_add(lvn_mul_scalar(penalty, s->gp_weight),
-                                       lvn_mul_scalar(drift, s->drift_weight)),
-                               distance);
+    lvn_tensor *loss = lvn_sub(
+        lvn_add(lvn_mul_scalar(penalty, s->gp_weight), lvn_mul_scalar(drift, s->drift_weight)),
+        distance);
     lvn_log(step, "d_wass", distance);
     lvn_log(step, "d_gp", penalty);
     lvn_log(step, "d_drift", drift);
@@ -147,7 +145,8 @@ static lvn_tensor *adversarial(const gan *m, lvn_tensor *const *sample, const lv
         lvn_tensor *part = lvn_mean(score(m, sample[p], batch->field[LVNI_GAN_Y]));
         total = total == NULL ? part : lvn_add(total, part);
     }
-    const double weight = (m->settings->adv_mean ? 1.0 : (double)batch->size) / m->settings->n_train;
+    const double weight =
+        (m->settings->adv_mean ? 1.0 : (double)batch->size) / m->settings->n_train;
     return lvn_mul_scalar(total, weight);
 }
 
@@ -211,10 +210,10 @@ static lvn_tensor *in_units(const gan *m, lvn_tensor *x, const lvn_batch *batch)
     lvn_tensor *maps = batch->field[LVNI_GAN_MAPS];
     lvn_tensor *re = lvn_slice(x, 3, 0, half), *im = lvn_slice(x, 3, half, LVN_END);
     lvn_tensor *map_re = lvn_slice(maps, 3, 0, half), *map_im = lvn_slice(maps, 3, half, LVN_END);
-    lvn_tensor *real = lvn_sum_axes(lvn_add(lvn_mul(map_re, re), lvn_mul(map_im, im)), &coils, 1,
-                                    true),
-               *imag = lvn_sum_axes(lvn_sub(lvn_mul(map_re, im), lvn_mul(map_im, re)), &coils, 1,
-                                    true);
+    lvn_tensor *real =
+                   lvn_sum_axes(lvn_add(lvn_mul(map_re, re), lvn_mul(map_im, im)), &coils, 1, true),
+               *imag =
+                   lvn_sum_axes(lvn_sub(lvn_mul(map_re, im), lvn_mul(map_im, re)), &coils, 1, true);
     return lvn_sqrt(lvn_add(lvn_square(real), lvn_square(imag)));
 }
 
@@ -298,9 +297,9 @@ static lvn_status gan_validated(const lvn_module *module, lvn_step *step)
 static const char *const phases[] = {"critic", "generator", NULL};
 
 const lvn_module_class lvni_recipes_gan_class = {.name = "rcgan",
-                                         .size = sizeof(gan),
-                                         .build = gan_build,
-                                         .training_step = gan_step,
-                                         .validation_step = gan_validation,
-                                         .phases = phases,
-                                         .validated = gan_validated};
+                                                 .size = sizeof(gan),
+                                                 .build = gan_build,
+                                                 .training_step = gan_step,
+                                                 .validation_step = gan_validation,
+                                                 .phases = phases,
+                                                 .validated = gan_validated};

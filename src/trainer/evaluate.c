@@ -90,7 +90,8 @@ static lvn_status chunk_work(void *user, int lane)
     }
     c->step.terms = late ? &c->terms : NULL;
     lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
-    ctx->at = (lvni_tensor_position){0};
+    /* random numbers of a chunk are its own, and the same in every evaluation */
+    ctx->at = (lvni_tensor_position){.micro_batch = (uint32_t)c->batch->batch.sample[0]};
     const bool before = lvn_set_grad_enabled(false);
     lvn_status s = lvn_scope_open();
     if (s == LVN_OK) {

@@ -1,0 +1,389 @@
+/* `levin eval gan`: samples of measurements whose truth is known, measured against it: how near the
+ * mean of n samples comes, whether their spread is that of the errors, and whether they look like
+ * truths (gan_metrics.h, gan_coverage.h, gan_cfid.h). With output=DIR a page with figures, too. */
+#include "core/alloc.h"
+#include "core/escape.h"
+#include "core/vfs.h"
+#include "data/inverse_truth.h"
+#include "recipes/gan_cfid.h"
+#include "recipes/gan_control.h"
+#include "recipes/gan_coverage.h"
+#include "recipes/gan_metrics.h"
+#include "recipes/gan_report.h"
+#include "recipes/gan_use.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { COUNTS = 8, MOST_FIGURES = 1000 }; /* 1, 2, 4 ... 128 samples */
+
+typedef struct results {
+    lvni_recipes_gan_average psnr[COUNTS], ssim[COUNTS]; /* of the mean of 2^i samples */
+    lvni_recipes_gan_average apsd, rmse, pearson, snr, within, r_std_error;
+    lvni_recipes_gan_average baseline, bound; /* PSNR: Kaiser-Squires; the posterior's mean */
+    lvni_recipes_gan_average coverage[LVNI_GAN_LEVELS];
+    lvni_recipes_gan_embedding *of_image, *of_measurement;
+    double *x, *s, *y; /* (rows, LVNI_GAN_EMBEDDING) each */
+    int64_t rows, room;
+    int64_t figure[MOST_FIGURES];
+    int n_figures;
+} results;
+
+static results *results_of(lvni_recipes_gan_work *w)
+{
+    return w->own;
+}
+
+static const float *truth_of(const lvni_recipes_gan_work *w)
+{
+    return w->image + 2 * w->pixels;
+}
+
+/* i for 2^i, else -1. */
+static int count_index(int n)
+{
+    for (int i = 0; i < COUNTS; i++) {
+        if (n == 1 << i) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static void measure_mean(lvni_recipes_gan_work *w, int n)
+{
+    results *r = results_of(w);
+    const int i = count_index(n), side = w->card->settings.sizes.im_size;
+    if (i >= 0) {
+        lvni_recipes_gan_average_add(&r->psnr[i],
+                                     lvni_recipes_gan_psnr(w->image, truth_of(w), w->pixels));
+        lvni_recipes_gan_average_add(&r->ssim[i],
+                                     lvni_recipes_gan_ssim(w->image, truth_of(w), side, side));
+    }
+}
+
+/* ---- what is known of mass ---- */
+
+/* Kaiser-Squires, smoothed, into the free image; *known: there is one. */
+static lvn_status find_baseline(lvni_recipes_gan_work *w, int64_t sample, bool *known)
+{
+    results *r = results_of(w);
+    const lvn_sample_key key = {.sample = sample};
+    *known = w->card->settings.experience == LVNI_INVERSE_MASS;
+    if (!*known) {
+        return LVN_OK;
+    }
+    double *map = lvni_core_calloc(LVNI_TAG_DATA, (size_t)w->pixels, sizeof *map);
+    if (map == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    float *image = w->image + w->pixels;
+    lvn_status s = lvni_data_inverse_posterior_mean(w->data, &key, map);
+    if (s == LVN_OK) {
+        for (int64_t i = 0; i < w->pixels; i++) {
+            image[i] = (float)map[i];
+        }
+        lvni_recipes_gan_average_add(&r->bound,
+                                     lvni_recipes_gan_psnr(image, truth_of(w), w->pixels));
+    }
+    if (s == LVN_OK || s == LVN_ERR_UNSUPPORTED) { /* maps of a folder have no known posterior */
+        lvn_clear_error();
+        s = lvni_data_inverse_kaiser_squires(w->data, &key, LVNI_INVERSE_SMOOTHING, map);
+    }
+    for (int64_t i = 0; s == LVN_OK && i < w->pixels; i++) {
+        image[i] = (float)map[i];
+    }
+    if (s == LVN_OK) {
+        lvni_recipes_gan_average_add(&r->baseline,
+                                     lvni_recipes_gan_psnr(image, truth_of(w), w->pixels));
+    }
+    lvni_core_free(map);
+    return s;
+}
+
+/* ---- embeddings ---- */
+
+static lvn_status make_room(results *r, int64_t rows)
+{
+    if (r->rows + rows <= r->room) {
+        return LVN_OK;
+    }
+    const int64_t room = 2 * (r->rows + rows);
+    double **list[] = {&r->x, &r->s, &r->y};
+    for (int i = 0; i < 3; i++) {
+        double *more = lvni_core_realloc(LVNI_TAG_DATA, *list[i],
+                                         (size_t)(room * LVNI_GAN_EMBEDDING) * sizeof *more);
+        if (more == NULL) {
+            return LVN_ERR_MEMORY;
+        }
+        *list[i] = more;
+    }
+    r->room = room;
+    return LVN_OK;
+}
+
+/* The measurement (H, W, C) as (C, H, W). */
+static lvn_status embed_measurement(lvni_recipes_gan_work *w, double *out)
+{
+    const int c = w->card->settings.sizes.in_chans, side = w->card->settings.sizes.im_size;
+    const float *y = w->field[LVNI_GAN_Y];
+    float *planes = lvni_core_calloc(LVNI_TAG_DATA, (size_t)(w->pixels * c), sizeof *planes);
+    if (planes == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    for (int64_t i = 0; i < w->pixels * c; i++) {
+        planes[i % c * w->pixels + i / c] = y[i];
+    }
+    const lvn_status s =
+        lvni_recipes_gan_embed(results_of(w)->of_measurement, planes, side, side, out);
+    lvni_core_free(planes);
+    return s;
+}
+
+static lvn_status embed(lvni_recipes_gan_work *w)
+{
+    results *r = results_of(w);
+    const int side = w->card->settings.sizes.im_size;
+    LVN_TRY(make_room(r, w->n_samples));
+    double *x = r->x + r->rows * LVNI_GAN_EMBEDDING, *y = r->y + r->rows * LVNI_GAN_EMBEDDING;
+    LVN_TRY(lvni_recipes_gan_embed(r->of_image, truth_of(w), side, side, x));
+    LVN_TRY(embed_measurement(w, y));
+    for (int i = 0; i < w->n_samples; i++, r->rows++) {
+        const int64_t at = r->rows * LVNI_GAN_EMBEDDING;
+        memcpy(r->x + at, x, LVNI_GAN_EMBEDDING * sizeof *x);
+        memcpy(r->y + at, y, LVNI_GAN_EMBEDDING * sizeof *y);
+        LVN_TRY(lvni_recipes_gan_embed(r->of_image, w->images + i * w->pixels, side, side,
+                                       r->s + at));
+    }
+    return LVN_OK;
+}
+
+/* ---- an item ---- */
+
+static lvn_status measure_spread(lvni_recipes_gan_work *w)
+{
+    results *r = results_of(w);
+    double level[LVNI_GAN_LEVELS], share[LVNI_GAN_LEVELS];
+    for (int i = 0; i < LVNI_GAN_LEVELS; i++) {
+        level[i] = lvni_recipes_gan_level(i);
+    }
+    LVN_TRY(lvni_recipes_gan_coverage(w->images, w->n_samples, truth_of(w), NULL, w->pixels, level,
+                                      LVNI_GAN_LEVELS, share));
+    for (int i = 0; i < LVNI_GAN_LEVELS; i++) {
+        lvni_recipes_gan_average_add(&r->coverage[i], share[i]);
+    }
+    const lvni_recipes_gan_uncertainty u =
+        lvni_recipes_gan_uncertainty_of(w->image, w->std, truth_of(w), NULL, w->pixels);
+    lvni_recipes_gan_average_add(&r->within, u.within);
+    lvni_recipes_gan_average_add(&r->r_std_error, u.r_std_error);
+    lvni_recipes_gan_average_add(&r->apsd,
+                                 lvni_recipes_gan_apsd(w->images, w->n_samples, w->pixels));
+    return LVN_OK;
+}
+
+static lvn_status draw(lvni_recipes_gan_work *w, int64_t sample, bool has_baseline)
+{
+    results *r = results_of(w);
+    const lvni_core_config *c = w->use.config;
+    const int side = w->card->settings.sizes.im_size;
+    if (w->folder == NULL || r->n_figures == MOST_FIGURES ||
+        r->n_figures >= lvni_core_config_int(c, "num_figs")) {
+        return LVN_OK;
+    }
+    r->figure[r->n_figures++] = sample;
+    const lvni_recipes_gan_item item = {.index = sample,
+                                        .height = side,
+                                        .width = side,
+                                        .n_samples = w->n_samples,
+                                        .truth = truth_of(w),
+                                        .mean = w->image,
+                                        .std = w->std,
+                                        .baseline = has_baseline ? w->image + w->pixels : NULL,
+                                        .samples = w->images};
+    return lvni_recipes_gan_report_item(w->folder, &item,
+                                        w->card->settings.experience == LVNI_INVERSE_MRI
+                                            ? &lvni_recipes_gan_mri_style
+                                            : &lvni_recipes_gan_map_style,
+                                        (uint64_t)lvni_core_config_int(c, "seed"));
+}
+
+static lvn_status measure_item(lvni_recipes_gan_work *w, int64_t sample, const float *value)
+{
+    (void)value;
+    results *r = results_of(w);
+    bool has_baseline;
+    const lvni_recipes_gan_masked m =
+        lvni_recipes_gan_masked_of(w->image, truth_of(w), NULL, w->pixels);
+    lvni_recipes_gan_average_add(&r->rmse, m.rmse);
+    lvni_recipes_gan_average_add(&r->pearson, m.pearson);
+    lvni_recipes_gan_average_add(&r->snr, m.snr);
+    LVN_TRY(measure_spread(w));
+    LVN_TRY(embed(w));
+    LVN_TRY(find_baseline(w, sample, &has_baseline));
+    return draw(w, sample, has_baseline);
+}
+
+/* ---- the results ---- */
+
+enum { MOST_ROWS = 2 * COUNTS + 16 };
+
+typedef struct table {
+    lvni_recipes_gan_row row[MOST_ROWS];
+    char name[MOST_ROWS][32];
+    int n;
+} table;
+
+static void add_row(table *t, const lvni_recipes_gan_average *average, int decimals,
+                    const char *name, int number)
+{
+    if (average->n + average->skipped == 0) {
+        return;
+    }
+    snprintf(t->name[t->n], sizeof t->name[0], number > 0 ? "%s of %d" : "%s", name, number);
+    t->row[t->n] =
+        (lvni_recipes_gan_row){.name = t->name[t->n], .average = average, .decimals = decimals};
+    t->n++;
+}
+
+static void make_table(const results *r, table *t)
+{
+    for (int i = 0; i < COUNTS; i++) {
+        add_row(t, &r->psnr[i], 2, "PSNR", 1 << i);
+    }
+    for (int i = 0; i < COUNTS; i++) {
+        add_row(t, &r->ssim[i], 4, "SSIM", 1 << i);
+    }
+    add_row(t, &r->baseline, 2, "PSNR Kaiser-Squires", 0);
+    add_row(t, &r->bound, 2, "PSNR posterior mean", 0);
+    add_row(t, &r->apsd, 5, "APSD", 0);
+    add_row(t, &r->rmse, 5, "RMSE", 0);
+    add_row(t, &r->pearson, 4, "Pearson r", 0);
+    add_row(t, &r->snr, 2, "SNR", 0);
+    add_row(t, &r->r_std_error, 4, "r of std and error", 0);
+    add_row(t, &r->within, 4, "within one std", 0);
+}
+
+static void print_coverage(const results *r, bool json, lvni_core_str *out)
+{
+    lvni_core_str_append(out, json ? ", \"coverage\": [" : "coverage of the level:");
+    for (int i = 0; i < LVNI_GAN_LEVELS; i++) {
+        const double level = lvni_recipes_gan_level(i), share = r->coverage[i].mean;
+        if (json) {
+            lvni_core_str_printf(out, "%s[%.2f, %.4f]", i == 0 ? "" : ", ", level, share);
+        } else {
+            lvni_core_str_printf(out, "%s %.2f %.4f", i == 0 ? "" : ",", level, share);
+        }
+    }
+    lvni_core_str_append(out, json ? "]" : "\n");
+}
+
+static void print_json(const lvni_recipes_gan_work *w, const table *t,
+                       const lvni_recipes_gan_cfid *cfid, lvni_core_str *out)
+{
+    const lvni_core_config *c = w->use.config;
+    lvni_core_str_append(out, "{\"model\": ");
+    lvni_core_str_json(out, lvni_core_config_str(c, "model"));
+    lvni_core_str_printf(out, ", \"split\": \"%s\", \"measurements\": %lld, \"samples\": %d",
+                         lvni_core_config_str(c, "split"), (long long)w->use.n, w->n_samples);
+    for (int i = 0; i < t->n; i++) {
+        lvni_core_str_append(out, ", ");
+        lvni_core_str_json(out, t->row[i].name);
+        lvni_core_str_append(out, ": ");
+        lvni_recipes_gan_average_json(t->row[i].average, out);
+    }
+    lvni_core_str_printf(out, ", \"CFID\": %.17g", cfid->cfid);
+    print_coverage(w->own, true, out);
+    lvni_core_str_append(out, "}\n");
+}
+
+static void print_text(const lvni_recipes_gan_work *w, const table *t,
+                       const lvni_recipes_gan_cfid *cfid, lvni_core_str *out)
+{
+    lvni_core_str_printf(out, "%s: %lld measurement%s, %d samples each\n",
+                         lvni_core_config_str(w->use.config, "split"), (long long)w->use.n,
+                         lvni_core_plural(w->use.n, "", "s"), w->n_samples);
+    for (int i = 0; i < t->n; i++) {
+        lvni_recipes_gan_average_print(t->row[i].average, t->row[i].name, t->row[i].decimals, out);
+    }
+    lvni_core_str_printf(out,
+                         "CFID: %.5g (%.5g of means, %.5g of covariances; of the built-in "
+                         "embedding, not comparable with published numbers)\n",
+                         cfid->cfid, cfid->mean, cfid->covariance);
+    print_coverage(w->own, false, out);
+}
+
+static lvn_status write_page(const lvni_recipes_gan_work *w, const table *t, const char *text)
+{
+    const results *r = w->own;
+    const lvni_recipes_gan_page page = {.title = lvni_core_config_str(w->use.config, "model"),
+                                        .rows = t->row,
+                                        .n_rows = t->n,
+                                        .text = text,
+                                        .items = r->figure,
+                                        .n_items = r->n_figures};
+    return w->folder == NULL ? LVN_OK : lvni_recipes_gan_report_page(w->folder, &page);
+}
+
+static lvn_status report(const lvni_recipes_use *u)
+{
+    const lvni_recipes_gan_work *w = u->user;
+    const results *r = w->own;
+    table t = {0};
+    lvni_recipes_gan_cfid cfid;
+    lvni_core_str text = {0};
+    if (u->n == 0) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "none of the measurements could be read: see the warnings");
+    }
+    LVN_TRY(lvni_recipes_gan_cfid_of(r->rows, LVNI_GAN_EMBEDDING, LVNI_GAN_EMBEDDING, r->x, r->s,
+                                     r->y, &cfid));
+    make_table(r, &t);
+    if (lvni_core_config_bool(u->config, "json")) {
+        print_json(w, &t, &cfid, &text);
+    } else {
+        print_text(w, &t, &cfid, &text);
+    }
+    lvn_status s = lvni_core_str_status(&text);
+    s = s == LVN_OK ? write_page(w, &t, lvni_core_str_text(&text)) : s;
+    s = s == LVN_OK
+            ? lvni_core_file_write(LVNI_STDOUT_PATH, lvni_core_str_text(&text), text.len)
+            : s;
+    lvni_core_str_free(&text);
+    return s;
+}
+
+/* ---- the command ---- */
+
+static lvn_status begin(lvni_recipes_gan_work *w)
+{
+    results *r = results_of(w);
+    LVN_TRY(lvni_recipes_gan_make_folder(w));
+    LVN_TRY(lvni_recipes_gan_embedding_create(1, &r->of_image));
+    return lvni_recipes_gan_embedding_create(w->card->settings.sizes.in_chans, &r->of_measurement);
+}
+
+lvn_status lvni_recipes_gan_eval(const lvni_recipes_recipe *recipe, int n, const char *const *args)
+{
+    lvni_core_config *c;
+    LVN_TRY(lvni_recipes_use_read(recipe, "eval", n, args, &c));
+    results *r = LVNI_NEW(LVNI_TAG_DATA, results);
+    if (r == NULL) {
+        lvni_core_config_destroy(c);
+        return LVN_ERR_MEMORY;
+    }
+    lvni_recipes_gan_work w = {.use = {.config = c, .command = "eval", .finish = report},
+                               .begin = begin,
+                               .with_mean = measure_mean,
+                               .item = measure_item,
+                               .own = r};
+    const lvn_status s = lvni_recipes_gan_use(&w, n, args);
+    const lvn_error error = *lvn_last_error();
+    lvni_recipes_gan_embedding_destroy(r->of_image);
+    lvni_recipes_gan_embedding_destroy(r->of_measurement);
+    lvni_core_free(r->x);
+    lvni_core_free(r->s);
+    lvni_core_free(r->y);
+    lvni_core_free(r);
+    lvn_error_adopt(&error);
+    return s;
+}
