@@ -11,6 +11,8 @@
 #include "recipes/gan_metrics.h"
 #include "recipes/gan_report.h"
 #include "recipes/gan_use.h"
+#include "recipes/line_plot.h"
+#include "recipes/run_dir.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -19,7 +21,8 @@
 enum { COUNTS = 8, MOST_FIGURES = 1000 }; /* 1, 2, 4 ... 128 samples */
 
 typedef struct results {
-    lvni_recipes_gan_average psnr[COUNTS], ssim[COUNTS]; /* of the mean of 2^i samples */
+    lvni_recipes_gan_average psnr[LVNI_RECIPES_GAN_SAMPLES]; /* of the mean of i + 1 samples */
+    lvni_recipes_gan_average ssim[COUNTS];                   /* of the mean of 2^i samples */
     lvni_recipes_gan_average apsd, rmse, pearson, snr, within, r_std_error;
     lvni_recipes_gan_average baseline, bound; /* PSNR: Kaiser-Squires; the posterior's mean */
     lvni_recipes_gan_average coverage[LVNI_GAN_LEVELS];
@@ -55,9 +58,9 @@ static void measure_mean(lvni_recipes_gan_work *w, int n)
 {
     results *r = results_of(w);
     const int i = count_index(n), side = w->card->settings.sizes.im_size;
+    lvni_recipes_gan_average_add(&r->psnr[n - 1],
+                                 lvni_recipes_gan_psnr(w->image, truth_of(w), w->pixels));
     if (i >= 0) {
-        lvni_recipes_gan_average_add(&r->psnr[i],
-                                     lvni_recipes_gan_psnr(w->image, truth_of(w), w->pixels));
         lvni_recipes_gan_average_add(&r->ssim[i],
                                      lvni_recipes_gan_ssim(w->image, truth_of(w), side, side));
     }
@@ -153,8 +156,8 @@ static lvn_status embed(lvni_recipes_gan_work *w)
         const int64_t at = r->rows * LVNI_GAN_EMBEDDING;
         memcpy(r->x + at, x, LVNI_GAN_EMBEDDING * sizeof *x);
         memcpy(r->y + at, y, LVNI_GAN_EMBEDDING * sizeof *y);
-        LVN_TRY(lvni_recipes_gan_embed(r->of_image, w->images + i * w->pixels, side, side,
-                                       r->s + at));
+        LVN_TRY(
+            lvni_recipes_gan_embed(r->of_image, w->images + i * w->pixels, side, side, r->s + at));
     }
     return LVN_OK;
 }
@@ -249,7 +252,7 @@ static void add_row(table *t, const lvni_recipes_gan_average *average, int decim
 static void make_table(const results *r, table *t)
 {
     for (int i = 0; i < COUNTS; i++) {
-        add_row(t, &r->psnr[i], 2, "PSNR", 1 << i);
+        add_row(t, &r->psnr[(1 << i) - 1], 2, "PSNR", 1 << i);
     }
     for (int i = 0; i < COUNTS; i++) {
         add_row(t, &r->ssim[i], 4, "SSIM", 1 << i);
@@ -313,16 +316,59 @@ static void print_text(const lvni_recipes_gan_work *w, const table *t,
     print_coverage(w->own, false, out);
 }
 
-static lvn_status write_page(const lvni_recipes_gan_work *w, const table *t, const char *text)
+/* ---- the page ---- */
+
+static lvn_status draw_gain(const lvni_recipes_gan_work *w, const char *path)
 {
     const results *r = w->own;
-    const lvni_recipes_gan_page page = {.title = lvni_core_config_str(w->use.config, "model"),
-                                        .rows = t->row,
-                                        .n_rows = t->n,
-                                        .text = text,
-                                        .items = r->figure,
-                                        .n_items = r->n_figures};
-    return w->folder == NULL ? LVN_OK : lvni_recipes_gan_report_page(w->folder, &page);
+    double psnr[LVNI_RECIPES_GAN_SAMPLES], error[LVNI_RECIPES_GAN_SAMPLES];
+    for (int i = 0; i < w->n_samples; i++) {
+        psnr[i] = r->psnr[i].mean;
+        error[i] = lvni_recipes_gan_average_stderr(&r->psnr[i]);
+    }
+    return lvni_recipes_plot_psnr(path, w->n_samples, psnr, error);
+}
+
+/* Of a run directory: losses, and how the weight of the reward went. */
+static lvn_status draw_run(const char *metrics, const char *name, const char *path, bool *drawn)
+{
+    static const char *const losses[] = {"train/d_loss", "train/g_loss"};
+    static const char *const control[] = {"val/std_mult", "val/psnr_diff"};
+    const bool first = strcmp(name, "loss.png") == 0;
+    *drawn = false;
+    return !lvni_core_path_exists(metrics)
+               ? LVN_OK
+               : lvni_recipes_plot_metrics(path, metrics, first ? "loss" : "spread",
+                                           first ? losses : control, 2, drawn);
+}
+
+static lvn_status write_page(const lvni_recipes_gan_work *w, const table *t, const char *text)
+{
+    static const char *const name[] = {"psnr.png", "loss.png", "std_mult.png"};
+    const results *r = w->own;
+    const char *images[3], *model = lvni_core_config_str(w->use.config, "model");
+    lvni_recipes_gan_page page = {.title = model,
+                                  .rows = t->row,
+                                  .n_rows = t->n,
+                                  .text = text,
+                                  .images = images,
+                                  .items = r->figure,
+                                  .n_items = r->n_figures};
+    char *metrics = lvni_recipes_path_join(model, "metrics.jsonl");
+    lvn_status s = metrics == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    for (int i = 0; i < 3 && s == LVN_OK; i++) {
+        bool drawn = true;
+        char *path = lvni_recipes_path_join(w->folder, name[i]);
+        s = path == NULL ? LVN_ERR_MEMORY
+            : i == 0     ? draw_gain(w, path)
+                         : draw_run(metrics, name[i], path, &drawn);
+        lvni_core_free(path);
+        if (drawn) {
+            images[page.n_images++] = name[i];
+        }
+    }
+    lvni_core_free(metrics);
+    return s == LVN_OK ? lvni_recipes_gan_report_page(w->folder, &page) : s;
 }
 
 static lvn_status report(const lvni_recipes_use *u)
@@ -344,10 +390,11 @@ static lvn_status report(const lvni_recipes_use *u)
         print_text(w, &t, &cfid, &text);
     }
     lvn_status s = lvni_core_str_status(&text);
-    s = s == LVN_OK ? write_page(w, &t, lvni_core_str_text(&text)) : s;
-    s = s == LVN_OK
-            ? lvni_core_file_write(LVNI_STDOUT_PATH, lvni_core_str_text(&text), text.len)
-            : s;
+    if (s == LVN_OK && w->folder != NULL) {
+        s = write_page(w, &t, lvni_core_str_text(&text));
+    }
+    s = s == LVN_OK ? lvni_core_file_write(LVNI_STDOUT_PATH, lvni_core_str_text(&text), text.len)
+                    : s;
     lvni_core_str_free(&text);
     return s;
 }

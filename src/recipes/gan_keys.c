@@ -254,7 +254,7 @@ static const lvni_core_option gan_rows[] = {
     DEAD("adv_weight", "adv_schedule has the weights of the adversarial term"),
     DEAD("fig_path", "figures are written by levin eval"),
     DEAD("save_path", "arrays are written by levin predict and levin eval"),
-    DEAD("num_z_test", "num_samples of levin predict and levin eval says how many"),
+    DEAD("num_z_test", "num_samples of levin predict and levin eval is that number"),
     DEAD("num_of_top_slices", "all slices are taken"),
     DEAD("use_middle_slices", "all slices are taken"),
     DEAD("r", "acceleration is that number"),

@@ -279,8 +279,8 @@ static lvn_status gan_validated(const lvn_module *module, lvn_step *step)
     lvni_recipes_gan_control_update(&now, &rule, lvn_step_mean(step, "psnr_1"), psnr_p);
     if (lvni_recipes_gan_control_ignores_noise(&now)) {
         lvni_log_line(LVNI_LOG_WARNING,
-                      "samples do not depend on the noise: the mean of %d is no better than one, "
-                      "for %d validations now",
+                      "samples do not depend on the noise: the mean of num_z_valid=%d has had the "
+                      "error of one since %d validations",
                       s->n_valid, now.same_count);
     }
     LVN_TRY(write_number(m->std_mult, now.std_mult));

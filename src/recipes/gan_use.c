@@ -1,5 +1,5 @@
-/* A trained sampler in use, on the way of use.h: `predict` writes for every measurement the mean and
- * the deviation of its samples, and the samples; `eval` measures them against the truth
+/* A trained sampler in use, on the way of use.h: `predict` writes for every measurement the mean
+ * and the deviation of its samples, and the samples; `eval` measures them against the truth
  * (gan_eval.c). */
 #include "recipes/gan_use.h"
 
@@ -244,10 +244,9 @@ static lvn_status take_row(void *user, int64_t sample, const float *value, int64
     (void)k;
     for (int64_t i = 0; i < k; i++) {
         if (!isfinite(value[i])) {
-            LVN_FAIL(LVN_ERR_NON_FINITE,
-                     "the model %s gives %g as a sample: its weights are not finite",
-                     lvni_core_config_str(u->config, "model"),
-                     lvni_core_unsigned_nan((double)value[i]));
+            LVN_FAIL(
+                LVN_ERR_NON_FINITE, "the model %s gives %g as a sample: its weights are not finite",
+                lvni_core_config_str(u->config, "model"), lvni_core_unsigned_nan((double)value[i]));
         }
     }
     LVN_TRY(read_item(w, sample));
@@ -267,10 +266,9 @@ static lvn_status write_array(const lvni_recipes_gan_work *w, const char *name, 
     lvni_core_str_printf(&path, "%s/np_%s_%lld.npy", w->folder, name, (long long)sample);
     lvn_status s = lvni_core_str_status(&path);
     if (s == LVN_OK) {
-        s = lvni_data_npy_write_f32(lvni_core_str_text(&path), n > 0 ? 3 : 2,
-                                    n > 0 ? (const int64_t[]){n, side, side}
-                                          : (const int64_t[]){side, side},
-                                    data);
+        s = lvni_data_npy_write_f32(
+            lvni_core_str_text(&path), n > 0 ? 3 : 2,
+            n > 0 ? (const int64_t[]){n, side, side} : (const int64_t[]){side, side}, data);
     }
     lvni_core_str_free(&path);
     return s;
@@ -336,8 +334,9 @@ lvn_status lvni_recipes_gan_predict(const lvni_recipes_recipe *recipe, int n,
     LVN_TRY(lvni_recipes_use_read(recipe, "predict", n, args, &c));
     if (lvni_core_config_bool(c, "json")) {
         lvni_core_config_destroy(c);
-        LVN_FAIL(LVN_ERR_USAGE, "json=true: samples are arrays in the folder output=DIR; levin eval "
-                                "has numbers as JSON");
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "json=true: samples are arrays in the folder output=DIR; levin eval "
+                 "has numbers as JSON");
     }
     lvni_recipes_gan_work w = {.use = {.config = c, .command = "predict", .finish = report_written},
                                .begin = lvni_recipes_gan_make_folder,
