@@ -1,0 +1,311 @@
+#!/usr/bin/env python3
+"""levin train gan: rcGAN's own files, what is computed in which order, one hash on every layout and
+after every resume. Rows are those of the list that the recipe is tested by (docs/conformance.md).
+
+usage: test_gan.py LEVIN [test names]     registered in CMakeLists.txt
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+LEVIN = os.path.abspath(sys.argv.pop(1))
+FILES = Path(__file__).parent / "rcgan"
+# three steps an epoch, the last of 5 samples in 3 micro-batches
+SMALL = [
+    "data=builtin:mass",
+    "data.count=21",
+    "im_size=32",
+    "gen_channels=4",
+    "gen_levels=2",
+    "disc_channels=4",
+    "disc_stages=3",
+    "batch_size=8",
+    "micro_batches=4",
+    "wgrad_threads=1",
+    "num_z_valid=2",
+    "quiet=true",
+]
+NAMES = (
+    "d_wass d_gp d_drift d_loss g_adv g_l1 g_std g_loss w_adv std_mult gp_norm_mean"
+).split()
+
+
+class Gan(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.cwd = Path(folder.name)
+
+    def levin(self, *arguments, code=0, env=None, timeout=200):
+        done = subprocess.run(
+            [LEVIN, *arguments],
+            cwd=self.cwd,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            env=dict(os.environ, **(env or {})),
+        )
+        self.assertEqual(done.returncode, code, f"{arguments}\n{done.stdout}{done.stderr}")
+        return done
+
+    def train(self, out, *arguments, **how):
+        return self.levin("train", "gan", *SMALL, f"out={out}", *arguments, **how)
+
+    def hash(self, out):
+        return self.levin("ckpt", "hash", out).stdout
+
+    def lines(self, out):
+        text = (self.cwd / out / "metrics.jsonl").read_text()
+        return [json.loads(line) for line in text.splitlines()]
+
+    def epochs(self, out, name):
+        return [line[name] for line in self.lines(out) if name in line]
+
+    def plan(self, *arguments, code=0):
+        return self.levin("plan", "train", "gan", *arguments, code=code)
+
+    # ---- files of the original ----
+
+    def test_files_of_rcgan_are_taken_as_they_are(self):  # rows 1, 2, 5
+        counts = {
+            "mass_map.yml": 86740703 + 6296673,
+            "mass_map_4.yml": 86740703 + 6306913,
+            "mass_map_6.yml": 86740703 + 6306913,
+            "mass_map_8.yml": 86740703 + 6306913,
+            "mass_map_ks.yml": 86742942 + 6296961,
+            "mass_map_1024.yml": 86740703 + 11016289,
+            "mri.yml": 86757741 + 6314977,
+            "radio_fourier.yml": 86741855 + 6301569,
+            "radio_image.yml": 86741855 + 6296961,
+            "radio_image_test.yml": 86741855 + 6296961,
+            "radio_meerkat_macro.yaml": 86740638 + 6300993,
+            "radio_meerkat_macro_gradient.yaml": 86740638 + 6300993,
+        }
+        self.assertEqual(sorted(counts), sorted(f.name for f in FILES.iterdir()))
+        for name, parameters in counts.items():
+            with self.subTest(name):
+                kind = "mri" if "mri" in name else "radio" if "radio" in name else "mass"
+                done = self.plan(
+                    f"config={FILES / name}",
+                    f"data_path=builtin:{kind}",
+                    "data.count=4",
+                    "batch_size_per_device=1",
+                )
+                text = done.stdout + done.stderr
+                self.assertIn(f"model rcgan: {parameters} parameters\n", text)
+                self.assertRegex(text, r"note: adv_weight has no effect: .*rcgan/.*:\d+\)\n")
+
+    def test_a_file_of_rcgan_counts_its_batches_by_device(self):  # row 39
+        done = self.plan(
+            f"config={FILES / 'radio_image_test.yml'}", "data_path=builtin:radio", "devices=4",
+            "accelerator=cpu", "strategy=dp",
+        )
+        self.assertIn("effective batch 32 = ", done.stdout)
+        (self.cwd / "own.yml").write_text("data: builtin:mass\nbatch_size: 8\n")
+        self.assertIn("effective batch 8 =", self.plan("config=own.yml", "devices=2").stdout)
+
+    def test_generators_with_physics_come_later(self):  # row 1
+        done = self.levin(
+            "train",
+            "gan",
+            f"config={FILES / 'radio_meerkat_macro_gradient.yaml'}",
+            "data_path=builtin:radio",
+            code=64,
+        )
+        self.assertRegex(done.stderr, r"gradient=true \(.*gradient.yaml:\d+\): .*later version")
+
+    def test_all_mistakes_are_reported_at_once(self):  # row 3
+        (self.cwd / "bad.yml").write_text(
+            "experience: mass_mapping\n"
+            "data_path: builtin:mass\n"
+            "in_chans: 2\nout_chans: 2\nim_size: 33\n"
+            "num_z_train: 1\n"
+            "psnr_gain_toll: 1\n"
+            "batch_size: 3\n"
+            "num_epochs: 2\n"
+            "disc_stages: 6\n"
+        )
+        start = time.monotonic()
+        done = self.levin("train", "gan", "config=bad.yml", code=64)
+        self.assertLess(time.monotonic() - start, 1)
+        lines = done.stderr.splitlines()
+        self.assertEqual(lines[0], "error: 5 mistakes:")
+        self.assertRegex(lines[1], r"num_z_train `1`: .*\(bad\.yml:6\)")
+        self.assertRegex(lines[2], r"unknown key `psnr_gain_toll`; did you mean `psnr_gain_tol`\?.*yml:7\)")
+        self.assertRegex(lines[3], r"`lr` is missing.*\(bad\.yml\)")
+        self.assertRegex(lines[4], r"im_size 33: .*even.*\(bad\.yml:5\)")
+        self.assertRegex(lines[5], r"im_size 33: the critic halves .* 6 times.*\(bad\.yml:5\)")
+        self.assertEqual(list(self.cwd.iterdir()), [self.cwd / "bad.yml"])
+
+    def test_a_wrong_experience_names_the_three(self):  # row 4
+        done = self.levin("train", "gan", "experience=mass", "data=builtin:mass", code=64)
+        for name in ("mass_mapping", "mri", "radio"):
+            self.assertIn(name, done.stderr)
+
+    def test_names_of_the_original_choose_the_run_directory(self):
+        (self.cwd / "models").mkdir()
+        for folder in ("models/", "models"):
+            self.levin(
+                "train", "gan", *SMALL, f"checkpoint_dir={folder}", f"exp_name=a{len(folder)}",
+                "max_steps=1",
+            )
+            self.assertTrue((self.cwd / f"models/a{len(folder)}/config.yaml").exists())
+
+    def test_betas_of_the_original_are_the_optimizers(self):
+        self.train("a", "max_steps=2", "beta_1=0.3", "beta_2=0.9")
+        self.train("b", "max_steps=2", "optim.betas=[0.3,0.9]")
+        self.train("c", "max_steps=2")
+        self.assertEqual(self.hash("a"), self.hash("b"))
+        self.assertNotEqual(self.hash("a"), self.hash("c"))
+
+    # ---- what a step is ----
+
+    def test_metrics_have_their_names(self):  # rows 20, 21, 50
+        self.train("run", "max_epochs=2", "log_every_n_steps=1", "adv_schedule=0:0.5,1:0.25")
+        steps = [line for line in self.lines("run") if "train/d_loss_step" in line]
+        self.assertEqual([line["step"] for line in steps], [1, 2, 3, 4, 5, 6])
+        for line in steps:
+            for name in NAMES:
+                self.assertIn(f"train/{name}_step", line)
+        self.assertEqual([line["train/w_adv_step"] for line in steps], [0.5] * 3 + [0.25] * 3)
+        for line in steps:  # the loss is made of its parts
+            self.assertAlmostEqual(
+                line["train/d_loss_step"],
+                10 * line["train/d_gp_step"]
+                + 0.001 * line["train/d_drift_step"]
+                - line["train/d_wass_step"],
+                delta=1e-4 * abs(line["train/d_loss_step"]),
+            )
+            self.assertAlmostEqual(
+                line["train/g_loss_step"],
+                line["train/g_adv_step"]
+                + line["train/g_l1_step"]
+                - line["train/std_mult_step"] * 0.325735 * line["train/g_std_step"],
+                delta=1e-5,
+            )
+        for name in ("psnr_1", "psnr_p", "psnr_diff", "std_mult", "is_good"):
+            self.assertEqual(len(self.epochs("run", f"val/{name}")), 2, name)
+
+    def test_the_weight_of_spread_follows_each_validation(self):  # rows 29, 30
+        self.train("run", "max_epochs=3", "psnr_gain_target=1.5", "std_mult_step=0.5",
+                   "std_mult_init=2", "psnr_gain_tol=100", "num_sanity_val_steps=2")
+        before = 2.0
+        for one, p, now, d, good, trained in zip(
+            *(self.epochs("run", f"val/{n}") for n in
+              ("psnr_1", "psnr_p", "std_mult", "psnr_diff", "is_good")),
+            self.epochs("run", "train/std_mult"),
+        ):
+            self.assertAlmostEqual(d, one + 1.5 - p, places=5)
+            self.assertAlmostEqual(now, before + 0.5 * d, places=5)
+            self.assertAlmostEqual(trained, before, places=5)
+            self.assertEqual(good, 1)
+            before = now
+        self.train("unchecked", "max_epochs=3", "psnr_gain_target=1.5", "std_mult_step=0.5",
+                   "std_mult_init=2", "psnr_gain_tol=100", "num_sanity_val_steps=0")
+        self.assertEqual(self.hash("run"), self.hash("unchecked"))
+
+    def test_the_target_follows_from_the_samples(self):
+        self.train("run", "max_epochs=1", "psnr_gain_target=auto")
+        one, p, d = (self.epochs("run", f"val/{n}")[0] for n in ("psnr_1", "psnr_p", "psnr_diff"))
+        self.assertAlmostEqual(d, one + 1.2493873660829995 - p, places=5)
+
+    def test_options_change_the_training(self):
+        self.train("usual", "max_steps=2")
+        usual = self.hash("usual")
+        for option in (
+            "gp_weight=5", "drift_weight=0.1", "adv_schedule=0:1", "adv_reduce=mean",
+            "std_mult_init=3", "num_z_train=3", "data.sigma=0.2", "alt_upsample=true",
+            "gen_levels=3", "gen_channels=6", "disc_channels=6", "disc_stages=2", "seed=1",
+        ):
+            with self.subTest(option):
+                name = option.split("=")[0]
+                self.train(name, "max_steps=2", option)
+                self.assertNotEqual(self.hash(name), usual)
+
+    def test_layers_that_never_run_keep_their_values(self):  # rows 25, 26
+        self.train("two", "max_steps=3", "unused_layers=true", "devices=2", "accelerator=cpu")
+        self.train("one", "max_steps=3", "unused_layers=true")
+        self.assertEqual(self.hash("one"), self.hash("two"))
+        self.train("start", "max_steps=1", "unused_layers=true", "lr=1e-30")
+        shown = self.levin("ckpt", "diff", "start", "one", code=1).stdout
+        self.assertNotIn("res_layer_1", shown)
+        self.assertIn("generator.middle.conv.weight", shown)
+
+    # ---- one hash ----
+
+    def test_one_hash_on_every_layout(self):  # rows 11, 22, 24, 27, 28
+        self.train("one", "max_epochs=2")
+        want = self.hash("one")
+        for name, how in {
+            "two": ["devices=2", "accelerator=cpu"],
+            "four": ["devices=4", "accelerator=cpu", "strategy=dp"],
+            "accumulated": ["batch_size=4", "accumulate_grad_batches=2"],
+            "lanes": ["lanes=2", "num_workers=3"],
+            "sharded": ["devices=2", "accelerator=cpu", "strategy=sharded"],
+        }.items():
+            with self.subTest(name):
+                self.train(name, "max_epochs=2", *how)
+                self.assertEqual(self.hash(name), want)
+                for metric in ("train/g_loss", "val/psnr_p", "val/std_mult"):
+                    self.assertEqual(self.epochs(name, metric), self.epochs("one", metric))
+
+    def test_on_a_device(self):
+        sim = {"LEVIN_SIM_DEVICES": "2", "LEVIN_SIM_MEMORY": "256MiB"}
+        self.train("one", "max_epochs=2")
+        self.train("sim", "max_epochs=2", "accelerator=sim", "devices=2", env=sim)
+        self.assertEqual(self.hash("sim"), self.hash("one"))
+
+    def test_resume_gives_the_bits_of_the_whole_run(self):  # row 35
+        self.train("whole", "max_epochs=4")
+        for ranks in (1, 2):
+            for step in (5, 6):  # inside of an epoch; between two
+                with self.subTest(ranks=ranks, step=step):
+                    out = f"cut{ranks}{step}"
+                    cpu = [f"devices={ranks}", "accelerator=cpu"]
+                    self.train(out, f"max_steps={step}", *cpu)
+                    cpu[0] = f"devices={3 - ranks}"
+                    self.train(out, "resume=true", "max_steps=-1", "max_epochs=4", *cpu)
+                    self.assertEqual(self.hash(out), self.hash("whole"))
+                    for metric in ("train/d_loss", "val/std_mult"):
+                        self.assertEqual(self.epochs(out, metric), self.epochs("whole", metric))
+
+    def test_term_saves_and_the_run_goes_on(self):  # row 37
+        self.train("whole", "max_epochs=60")
+        process = subprocess.Popen(
+            [LEVIN, "train", "gan", *SMALL, "out=run", "max_epochs=60", "log_every_n_steps=1"],
+            cwd=self.cwd,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        metrics = self.cwd / "run/metrics.jsonl"
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not (
+            metrics.exists() and len(metrics.read_text().splitlines()) > 7
+        ):
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        self.assertIn(process.wait(60), (143, 0), process.stdout.read())
+        process.stdout.close()
+        self.train("run", "resume=true")
+        self.assertEqual(self.hash("run"), self.hash("whole"))
+
+    def test_checkpoints_are_kept_by_score(self):  # row 34
+        self.train("run", "max_epochs=5", "keep_checkpoints=2")
+        files = sorted(f.name for f in (self.cwd / "run/checkpoints").iterdir())
+        self.assertEqual([f for f in files if f in ("best.safetensors", "last.safetensors")],
+                         ["best.safetensors", "last.safetensors"])
+        kept = [f for f in files if re.match(r"epoch=\d+-step=\d+", f)]
+        self.assertEqual(len(kept), 2, files)
+
+
+if __name__ == "__main__":
+    unittest.main()
