@@ -150,11 +150,7 @@ lvn_status lvni_trainer_choose_begin_save(lvni_trainer *t)
 
 void lvni_trainer_choose_print_monitor(const lvni_trainer *t, char *text, size_t size)
 {
-    text[0] = '\0';
-    if (t->o.keep.monitor != NULL) {
-        snprintf(text, size, "%s %.100s", t->o.keep.larger_is_better ? "max" : "min",
-                 t->o.keep.monitor);
-    }
+    lvni_trainer_loop_print_monitor(t->o.keep.monitor, t->o.keep.larger_is_better, text, size);
 }
 
 void lvni_trainer_choose_path(const lvni_trainer *t, const char *name, lvni_core_str *out)
@@ -181,7 +177,7 @@ lvn_status lvni_trainer_choose_read(const lvni_trainer *t, const lvni_ckpt *ckpt
     lvni_trainer_choose_print_monitor(t, is, sizeof is);
     *out = (lvni_trainer_kept){0};
     *same_monitor = strcmp(was == NULL ? "" : was, is) == 0;
-    if (text == NULL || !is_own(t, ckpt->path) || !*same_monitor) {
+    if (text == NULL || !is_own(t, ckpt->path)) {
         return LVN_OK;
     }
     const lvn_status s = lvni_trainer_kept_read(text, out);
@@ -225,6 +221,8 @@ static lvn_status repair(const lvni_trainer *t, const lvni_ckpt *ckpt, lvni_trai
         s = lvni_core_str_status(&path);
         if (s == LVN_OK && state == LVNI_KEPT_THERE) {
             s = find_file(ckpt, lvni_core_str_text(&path), &files->file[i], &there);
+        } else if (s == LVN_OK && state == LVNI_KEPT_OTHER) {
+            there = lvni_core_path_exists(lvni_core_str_text(&path));
         } else if (s == LVN_OK) {
             s = lvni_core_file_remove(lvni_core_str_text(&path));
             there = false;
@@ -241,5 +239,26 @@ lvn_status lvni_trainer_choose_repair(const lvni_trainer *t, const lvni_ckpt *ck
                                       lvni_trainer_kept *files)
 {
     LVN_TRY(repair(t, ckpt, files, LVNI_KEPT_THERE));
+    LVN_TRY(repair(t, ckpt, files, LVNI_KEPT_OTHER));
     return repair(t, ckpt, files, LVNI_KEPT_LEAVES);
+}
+
+/* Scores of two metrics cannot be compared. */
+void lvni_trainer_choose_begin_again(lvni_trainer *t)
+{
+    char is[LVNI_STATE_BEST_BY_TEXT];
+    const int64_t n = lvni_trainer_kept_set_aside(&t->keeper.files);
+    lvni_core_str stay = {0};
+    t->at.best_score = (double)NAN;
+    t->at.best_step = -1;
+    if (n > 0) {
+        lvni_core_str_printf(&stay, "; the %lld checkpoint%s kept so far stay%s", (long long)n,
+                             lvni_core_plural(n, "", "s"), lvni_core_plural(n, "s", ""));
+    }
+    lvni_trainer_choose_print_monitor(t, is, sizeof is);
+    lvni_log_line(LVNI_LOG_INFO,
+                  "checkpoint.monitor or its mode is another one (%s): the best checkpoint is "
+                  "chosen from now on%s",
+                  is[0] == '\0' ? "unset" : is, lvni_core_str_text(&stay));
+    lvni_core_str_free(&stay);
 }

@@ -7,7 +7,7 @@
 
 void lvni_trainer_early_begin(lvni_trainer_early *e)
 {
-    *e = (lvni_trainer_early){.best = (double)NAN};
+    *e = (lvni_trainer_early){.best = (double)NAN, .last = (double)NAN};
 }
 
 static int64_t patience_of(const lvni_trainer_early_options *o)
@@ -36,6 +36,7 @@ bool lvni_trainer_early_follow(lvni_trainer_early *e, const lvni_trainer_early_o
     if (e->reason != LVNI_EARLY_GOES_ON) {
         return false; /* the run goes on to min_epochs or min_steps */
     }
+    e->last = value;
     e->reason = reason_of(o, value);
     if (e->reason != LVNI_EARLY_GOES_ON) {
         return true;
@@ -51,29 +52,56 @@ bool lvni_trainer_early_follow(lvni_trainer_early *e, const lvni_trainer_early_o
 }
 
 /* Numbers as their bits: exact in every locale. */
-void lvni_trainer_early_print(const lvni_trainer_early *e, char *text, int size)
+static unsigned long long bits_of(double x)
 {
     unsigned long long bits;
-    memcpy(&bits, &e->best, sizeof bits);
-    snprintf(text, (size_t)size, "best=%016llx waited=%lld reason=%d", bits, (long long)e->waited,
-             (int)e->reason);
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
 }
 
-bool lvni_trainer_early_read(const char *text, const lvni_trainer_early_options *o,
-                             lvni_trainer_early *out)
+void lvni_trainer_early_print(const lvni_trainer_early *e, const char *by, char *text, size_t size)
 {
-    unsigned long long bits;
+    snprintf(text, size, "best=%016llx waited=%lld reason=%d last=%016llx by=%s", bits_of(e->best),
+             (long long)e->waited, (int)e->reason, bits_of(e->last), by);
+}
+
+/* The end that it came to, under options that may be others by now. */
+static void look_again(lvni_trainer_early *e, const lvni_trainer_early_options *o)
+{
+    if (e->reason == LVNI_EARLY_PATIENCE && e->waited < patience_of(o)) {
+        e->reason = LVNI_EARLY_GOES_ON;
+    }
+    if ((e->reason == LVNI_EARLY_GOOD || e->reason == LVNI_EARLY_DIVERGED) && isfinite(e->last)) {
+        e->reason = LVNI_EARLY_GOES_ON;
+        (void)lvni_trainer_early_follow(e, o, e->last);
+    }
+}
+
+bool lvni_trainer_early_read(const char *text, const lvni_trainer_early_options *o, const char *by,
+                             lvni_trainer_early *out, bool *same)
+{
+    unsigned long long best, last = bits_of((double)NAN);
     long long waited;
-    int reason, end = 0;
-    if (sscanf(text, "best=%16llx waited=%lld reason=%d%n", &bits, &waited, &reason, &end) != 3 ||
-        text[end] != '\0' || waited < 0 || reason < 0 || reason >= LVNI_EARLY_REASONS) {
+    int reason, end = 0, name = 0;
+    *same = true;
+    if (sscanf(text, "best=%16llx waited=%lld reason=%d%n", &best, &waited, &reason, &end) != 3 ||
+        waited < 0 || reason < 0 || reason >= LVNI_EARLY_REASONS) {
         return false;
     }
-    memcpy(&out->best, &bits, sizeof out->best);
+    if (text[end] != '\0') {
+        if (sscanf(text + end, " last=%16llx by=%n", &last, &name) != 1 || name == 0) {
+            return false;
+        }
+        *same = strcmp(text + end + name, by) == 0;
+    }
+    if (!*same) {
+        lvni_trainer_early_begin(out);
+        return true;
+    }
+    memcpy(&out->best, &best, sizeof out->best);
+    memcpy(&out->last, &last, sizeof out->last);
     out->waited = waited;
     out->reason = (lvni_trainer_early_reason)reason;
-    if (out->reason == LVNI_EARLY_PATIENCE && waited < patience_of(o)) {
-        out->reason = LVNI_EARLY_GOES_ON;
-    }
+    look_again(out, o);
     return true;
 }

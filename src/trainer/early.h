@@ -4,6 +4,7 @@
 #define LEVIN_TRAINER_EARLY_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef struct lvni_trainer_early_options {
@@ -27,7 +28,7 @@ typedef enum lvni_trainer_early_reason {
 
 /* What a checkpoint keeps of it. */
 typedef struct lvni_trainer_early {
-    double best; /* NaN: none yet */
+    double best, last; /* NaN: none yet; last: the newest value that was looked at */
     int64_t waited;
     lvni_trainer_early_reason reason;
 } lvni_trainer_early;
@@ -36,10 +37,13 @@ void lvni_trainer_early_begin(lvni_trainer_early *early);
 /* Looks at a value. True: this one ends the run, for `reason`. */
 bool lvni_trainer_early_follow(lvni_trainer_early *early, const lvni_trainer_early_options *options,
                                double value);
-/* "best=BITS waited=2 reason=0". Reading: false when it is anything else. A run that ended for want
- * of patience goes on with more of it. */
-void lvni_trainer_early_print(const lvni_trainer_early *early, char *text, int size);
+/* "best=BITS waited=2 reason=0 last=BITS by=min val/loss"; by: monitor and mode. Reading: false
+ * when it is anything else. A run that ended for want of patience goes on with more of it, one that
+ * came to a threshold with another threshold. *same false: it is about another monitor or mode, and
+ * early stopping begins; without last and by it is not. */
+void lvni_trainer_early_print(const lvni_trainer_early *early, const char *by, char *text,
+                              size_t size);
 bool lvni_trainer_early_read(const char *text, const lvni_trainer_early_options *options,
-                             lvni_trainer_early *out);
+                             const char *by, lvni_trainer_early *out, bool *same);
 
 #endif

@@ -12,11 +12,17 @@ static double rank_of(double score)
     return isnan(score) ? -(double)INFINITY : score;
 }
 
+/* Is it one of those that compete? */
+static bool counts(const lvni_trainer_kept_file *f)
+{
+    return f->state == LVNI_KEPT_THERE || f->state == LVNI_KEPT_NEW;
+}
+
 static int64_t count(const lvni_trainer_kept *l)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < l->n; i++) {
-        n += l->file[i].state != LVNI_KEPT_LEAVES;
+        n += counts(&l->file[i]);
     }
     return n;
 }
@@ -27,8 +33,7 @@ static lvni_trainer_kept_file *find_worst(const lvni_trainer_kept *l)
     lvni_trainer_kept_file *worst = NULL;
     for (int64_t i = 0; i < l->n; i++) {
         lvni_trainer_kept_file *f = &l->file[i];
-        if (f->state != LVNI_KEPT_LEAVES &&
-            (worst == NULL || rank_of(f->score) <= rank_of(worst->score))) {
+        if (counts(f) && (worst == NULL || rank_of(f->score) <= rank_of(worst->score))) {
             worst = f;
         }
     }
@@ -74,7 +79,7 @@ lvn_status lvni_trainer_kept_add(lvni_trainer_kept *l, int64_t k, const char *na
                                  double score)
 {
     for (int64_t i = 0; i < l->n; i++) {
-        if (l->file[i].step == step && l->file[i].state != LVNI_KEPT_LEAVES) {
+        if (l->file[i].step == step && counts(&l->file[i])) {
             return LVN_OK;
         }
     }
@@ -108,10 +113,20 @@ void lvni_trainer_kept_settle(lvni_trainer_kept *l)
     for (int64_t i = l->n - 1; i >= 0; i--) {
         if (l->file[i].state == LVNI_KEPT_LEAVES) {
             lvni_trainer_kept_remove(l, i);
-        } else {
+        } else if (l->file[i].state == LVNI_KEPT_NEW) {
             l->file[i].state = LVNI_KEPT_THERE;
         }
     }
+}
+
+int64_t lvni_trainer_kept_set_aside(lvni_trainer_kept *l)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < l->n; i++) {
+        n += counts(&l->file[i]);
+        l->file[i].state = counts(&l->file[i]) ? LVNI_KEPT_OTHER : l->file[i].state;
+    }
+    return n;
 }
 
 void lvni_trainer_kept_undo(lvni_trainer_kept *l, int64_t step)
@@ -122,7 +137,9 @@ void lvni_trainer_kept_undo(lvni_trainer_kept *l, int64_t step)
     }
     l->n--;
     for (int64_t i = 0; i < l->n; i++) {
-        l->file[i].state = LVNI_KEPT_THERE;
+        if (l->file[i].state == LVNI_KEPT_LEAVES) {
+            l->file[i].state = LVNI_KEPT_THERE;
+        }
     }
 }
 
@@ -134,14 +151,26 @@ void lvni_trainer_kept_free(lvni_trainer_kept *l)
 
 /* ---- as text ---- */
 
+static const char *const state_name[] = {"kept", "kept", "leaves", "other"};
+
+static bool read_state(const char *name, lvni_trainer_kept_state *out)
+{
+    for (int i = 0; i <= LVNI_KEPT_OTHER; i++) {
+        if (i != LVNI_KEPT_NEW && strcmp(name, state_name[i]) == 0) {
+            *out = (lvni_trainer_kept_state)i;
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Numbers as their bits: exact in every locale. */
 void lvni_trainer_kept_print(const lvni_trainer_kept *l, lvni_core_str *out)
 {
     for (int64_t i = 0; i < l->n; i++) {
         unsigned long long bits;
         memcpy(&bits, &l->file[i].score, sizeof bits);
-        lvni_core_str_printf(out, "%s %lld %016llx %s\n",
-                             l->file[i].state == LVNI_KEPT_LEAVES ? "leaves" : "kept",
+        lvni_core_str_printf(out, "%s %lld %016llx %s\n", state_name[l->file[i].state],
                              (long long)l->file[i].step, bits, l->file[i].name);
     }
 }
@@ -157,13 +186,10 @@ static bool read_line(const char *at, size_t length, lvni_trainer_kept_file *out
         (size_t)name >= length || length - (size_t)name >= sizeof out->name) {
         return false;
     }
-    const bool leaves = strcmp(state, "leaves") == 0;
-    *out = (lvni_trainer_kept_file){.step = step,
-                                    .state = leaves ? LVNI_KEPT_LEAVES : LVNI_KEPT_THERE};
+    *out = (lvni_trainer_kept_file){.step = step};
     memcpy(&out->score, &bits, sizeof out->score);
     memcpy(out->name, at + name, length - (size_t)name);
-    return (leaves || strcmp(state, "kept") == 0) && strchr(out->name, '/') == NULL &&
-           out->name[0] != '.';
+    return read_state(state, &out->state) && strchr(out->name, '/') == NULL && out->name[0] != '.';
 }
 
 lvn_status lvni_trainer_kept_read(const char *text, lvni_trainer_kept *out)

@@ -12,8 +12,9 @@
 
 typedef enum lvni_trainer_kept_state {
     LVNI_KEPT_THERE,
-    LVNI_KEPT_NEW,   /* its save has not succeeded yet */
-    LVNI_KEPT_LEAVES /* goes once that one has */
+    LVNI_KEPT_NEW,    /* its save has not succeeded yet */
+    LVNI_KEPT_LEAVES, /* goes once that one has */
+    LVNI_KEPT_OTHER   /* kept for an earlier monitor: stays, and has its name */
 } lvni_trainer_kept_state;
 
 typedef struct lvni_trainer_kept_file {
@@ -42,10 +43,12 @@ void lvni_trainer_kept_settle(lvni_trainer_kept *kept);
 /* It failed, if it was another step's: all that was there stays. */
 void lvni_trainer_kept_undo(lvni_trainer_kept *kept, int64_t step);
 void lvni_trainer_kept_remove(lvni_trainer_kept *kept, int64_t i);
+/* The monitor is another one: none of them counts any more, and none goes. Returns how many. */
+int64_t lvni_trainer_kept_set_aside(lvni_trainer_kept *kept);
 void lvni_trainer_kept_free(lvni_trainer_kept *kept);
 
-/* "kept 120 BITS NAME" per line; "leaves 60 BITS NAME" for a file that may be there still. Reading:
- * LVN_ERR_CORRUPT, without a message, when it is anything else. */
+/* "kept 120 BITS NAME" per line; "leaves 60 BITS NAME" for a file that may be there still, "other"
+ * of an earlier monitor. Reading: LVN_ERR_CORRUPT, without a message, when it is anything else. */
 void lvni_trainer_kept_print(const lvni_trainer_kept *kept, lvni_core_str *out);
 lvn_status lvni_trainer_kept_read(const char *text, lvni_trainer_kept *out);
 

@@ -473,11 +473,7 @@ static lvn_status finish_saving(lvni_trainer *t, lvn_status s)
 lvn_status lvni_trainer_fit(lvni_trainer *t)
 {
     if (lvni_trainer_finished(t)) {
-        lvni_log_line(LVNI_LOG_INFO,
-                      "nothing to do: the run is at step %lld, %lld epoch%s done; a larger "
-                      "max_epochs or max_steps trains on",
-                      (long long)t->at.step, (long long)t->at.epoch,
-                      lvni_core_plural(t->at.epoch, " is", "s are"));
+        lvni_trainer_loop_report_finished(t);
         return LVN_OK;
     }
     lvni_trainer_profile profile;

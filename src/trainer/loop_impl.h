@@ -26,6 +26,12 @@ bool lvni_trainer_loop_is_new(const char *monitor, unsigned news);
 lvn_status lvni_trainer_loop_find_metric(const lvni_trainer *t, const char *key,
                                          const char *monitor, double *out);
 
+/* Nothing is left to train: what ended the run, and what trains on. */
+void lvni_trainer_loop_report_finished(const lvni_trainer *t);
+/* "min val/loss": what a decision in a checkpoint is about; "" without a monitor. */
+void lvni_trainer_loop_print_monitor(const char *monitor, bool larger_is_better, char *text,
+                                     size_t size);
+
 /* choose.c */
 /* What is there now decides about the checkpoint of this step. validated: of some sample. A
  * collective; every rank has the same result. */
@@ -43,6 +49,8 @@ void lvni_trainer_choose_path(const lvni_trainer *t, const char *name, lvni_core
 /* The list of a checkpoint in the run's own folder; another one's is empty. */
 lvn_status lvni_trainer_choose_read(const lvni_trainer *t, const lvni_ckpt *ckpt,
                                     lvni_trainer_kept *out, bool *same_monitor);
+/* The checkpoint's list and its best were about another monitor. */
+void lvni_trainer_choose_begin_again(lvni_trainer *t);
 /* Finishes what the save of this checkpoint may have left: a name, a file that was to go. */
 lvn_status lvni_trainer_choose_repair(const lvni_trainer *t, const lvni_ckpt *ckpt,
                                       lvni_trainer_kept *files);

@@ -1,9 +1,11 @@
-/* What follows from metrics: the learning rate of scheduler=plateau, early stopping. Called by the
- * loop (loop.c) and by callers that drive steps (drive.c); every rank has the same sums. */
+/* What follows from metrics: the learning rate of scheduler=plateau, early stopping; and what of it
+ * a checkpoint holds. Called by the loop (loop.c), by callers that drive steps (drive.c), save.c
+ * and state.c; every rank has the same sums. */
 #include "core/math.h"
 #include "core/str.h"
 #include "log/run_log.h"
 #include "trainer/loop_impl.h"
+#include "trainer/state_impl.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,6 +20,15 @@ bool lvni_trainer_loop_is_new(const char *monitor, unsigned news)
 {
     return monitor != NULL && (news & (lvni_trainer_loop_is_val(monitor) ? LVNI_NEWS_VALIDATION
                                                                          : LVNI_NEWS_EPOCH)) != 0;
+}
+
+void lvni_trainer_loop_print_monitor(const char *monitor, bool larger_is_better, char *text,
+                                     size_t size)
+{
+    text[0] = '\0';
+    if (monitor != NULL) {
+        snprintf(text, size, "%s %.100s", larger_is_better ? "max" : "min", monitor);
+    }
 }
 
 static void list_metrics(const lvni_nn_step *of, const char *part, char *text, size_t size)
@@ -121,4 +132,150 @@ lvn_status lvni_trainer_loop_follow(lvni_trainer *t, unsigned news)
         LVN_TRY(follow_plateau(t));
     }
     return lvni_trainer_loop_is_new(t->o.early.monitor, news) ? follow_early(t) : LVN_OK;
+}
+
+/* What trains on a run that has come to its end. */
+static const char *longer(const lvni_trainer *t)
+{
+    static const char *const early[LVNI_EARLY_REASONS] = {
+        [LVNI_EARLY_GOES_ON] = "a larger max_epochs",
+        [LVNI_EARLY_GOOD] =
+            "another early_stopping.stopping_threshold, or ~early_stopping.monitor,",
+        [LVNI_EARLY_DIVERGED] =
+            "another early_stopping.divergence_threshold, or ~early_stopping.monitor,",
+        [LVNI_EARLY_PATIENCE] = "a larger early_stopping.patience, or ~early_stopping.monitor,",
+        [LVNI_EARLY_NOT_FINITE] = "another early_stopping.monitor, or ~early_stopping.monitor,"};
+    const bool steps = t->o.max_steps >= 0 && t->at.step >= t->o.max_steps,
+               epochs = t->o.max_epochs >= 0 && t->at.epoch >= t->o.max_epochs;
+    if (steps && epochs) {
+        return "a larger max_epochs and max_steps";
+    }
+    return steps ? "a larger max_steps" : epochs ? "a larger max_epochs" : early[t->early.reason];
+}
+
+void lvni_trainer_loop_report_finished(const lvni_trainer *t)
+{
+    char reason[64];
+    lvni_trainer_end_reason(t, reason, sizeof reason);
+    lvni_log_line(LVNI_LOG_INFO,
+                  "nothing to do: the run is at step %lld, %lld epoch%s done, and ended by %s; %s "
+                  "trains on",
+                  (long long)t->at.step, (long long)t->at.epoch,
+                  lvni_core_plural(t->at.epoch, " is", "s are"), reason, longer(t));
+}
+
+/* ---- in a checkpoint ---- */
+
+static unsigned long long bits_of(double x)
+{
+    unsigned long long bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static void print_plateau_monitor(const lvni_trainer *t, char by[LVNI_STATE_BEST_BY_TEXT])
+{
+    lvni_trainer_loop_print_monitor(t->o.plateau.monitor, t->o.plateau.larger_is_better, by,
+                                    LVNI_STATE_BEST_BY_TEXT);
+}
+
+/* Numbers as their bits: exact in every locale. */
+void lvni_trainer_state_plateau_print(const lvni_trainer *t, char *text, size_t size)
+{
+    const lvni_optim_plateau *p = &t->engine->plateau;
+    text[0] = '\0';
+    if (t->o.schedule.kind == LVNI_SCHEDULE_PLATEAU) {
+        char by[LVNI_STATE_BEST_BY_TEXT];
+        print_plateau_monitor(t, by);
+        snprintf(text, size, "factor=%016llx best=%016llx bad=%lld cooling=%lld by=%s",
+                 bits_of(p->factor), bits_of(p->best), (long long)p->bad, (long long)p->cooling,
+                 by);
+    }
+}
+
+/* With another monitor or mode it begins, from the rate that it came to. */
+static bool is_same_plateau(const lvni_trainer *t, const char *by, lvni_optim_plateau *p)
+{
+    char is[LVNI_STATE_BEST_BY_TEXT];
+    print_plateau_monitor(t, is);
+    const bool old = by[0] == '\0', same = old || strncmp(by, " by=", 4) == 0;
+    if (same && !old && strcmp(by + 4, is) != 0) {
+        const double factor = p->factor;
+        lvni_log_line(LVNI_LOG_INFO,
+                      "scheduler.monitor or its mode is another one (%s, it was %.100s): its best "
+                      "value counts from now on, and the learning rate stays at %g",
+                      is, by + 4, t->o.optim.lr * factor);
+        lvni_optim_plateau_begin(p);
+        p->factor = factor;
+    }
+    return same;
+}
+
+/* A run that takes up this schedule begins with it. */
+lvn_status lvni_trainer_state_plateau_read(const lvni_trainer *t, const lvni_ckpt *ckpt,
+                                           lvni_optim_plateau *out)
+{
+    const char *text = lvni_ckpt_st_meta_get(ckpt->file, LVNI_STATE_PLATEAU);
+    unsigned long long factor = 0, best = 0;
+    long long bad = 0, cooling = 0;
+    int end = 0;
+    lvni_optim_plateau_begin(out);
+    if (text == NULL || t->o.schedule.kind != LVNI_SCHEDULE_PLATEAU) {
+        return LVN_OK;
+    }
+    const int n = sscanf(text, "factor=%16llx best=%16llx bad=%lld cooling=%lld%n", &factor, &best,
+                         &bad, &cooling, &end);
+    memcpy(&out->factor, &factor, sizeof out->factor);
+    memcpy(&out->best, &best, sizeof out->best);
+    out->bad = bad;
+    out->cooling = cooling;
+    if (n != 4 || !(out->factor >= 0.0) || bad < 0 || cooling < 0 ||
+        !is_same_plateau(t, text + end, out)) {
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "%s: its metadata " LVNI_STATE_PLATEAU
+                 " is %.200s, not factor=BITS best=BITS bad=N cooling=N by=MODE MONITOR",
+                 ckpt->path, text);
+    }
+    return LVN_OK;
+}
+
+static void print_early_monitor(const lvni_trainer *t, char by[LVNI_STATE_BEST_BY_TEXT])
+{
+    lvni_trainer_loop_print_monitor(t->o.early.monitor, t->o.early.larger_is_better, by,
+                                    LVNI_STATE_BEST_BY_TEXT);
+}
+
+void lvni_trainer_state_early_print(const lvni_trainer *t, char *text, size_t size)
+{
+    text[0] = '\0';
+    if (t->o.early.monitor != NULL) {
+        char by[LVNI_STATE_BEST_BY_TEXT];
+        print_early_monitor(t, by);
+        lvni_trainer_early_print(&t->early, by, text, size);
+    }
+}
+
+/* A run that takes up early stopping begins with it. */
+lvn_status lvni_trainer_state_early_read(const lvni_trainer *t, const lvni_ckpt *ckpt,
+                                         lvni_trainer_early *early)
+{
+    const char *text = lvni_ckpt_st_meta_get(ckpt->file, LVNI_STATE_EARLY);
+    char by[LVNI_STATE_BEST_BY_TEXT];
+    bool same = true;
+    lvni_trainer_early_begin(early);
+    print_early_monitor(t, by);
+    if (text != NULL && t->o.early.monitor != NULL &&
+        !lvni_trainer_early_read(text, &t->o.early, by, early, &same)) {
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "%s: its metadata " LVNI_STATE_EARLY
+                 " is %.200s, not best=BITS waited=N reason=N last=BITS by=MODE MONITOR",
+                 ckpt->path, text);
+    }
+    if (!same) {
+        lvni_log_line(LVNI_LOG_INFO,
+                      "early_stopping.monitor or its mode is another one (%s): early stopping "
+                      "begins with this run",
+                      by);
+    }
+    return LVN_OK;
 }

@@ -36,7 +36,7 @@ struct lvni_trainer_saver {
     lvni_trainer_state_arrays copy;
     lvni_trainer_state_entries entries; /* of the copy */
     texts texts;
-    char schedule[192], scaler[128], layout[32], plateau[160], early[96], validated[24];
+    char schedule[192], scaler[128], layout[32], plateau[256], early[256], validated[24];
     char best_by[LVNI_STATE_BEST_BY_TEXT];
     lvni_ckpt_position at;
     bool best, written, shown; /* shown: to the hook */
@@ -319,11 +319,9 @@ static void print_decisions(lvni_trainer_saver *s)
 {
     const lvni_trainer *t = s->trainer;
     lvni_trainer_state_plateau_print(t, s->plateau, sizeof s->plateau);
-    s->early[0] = s->validated[0] = '\0';
+    lvni_trainer_state_early_print(t, s->early, sizeof s->early);
+    s->validated[0] = '\0';
     lvni_trainer_choose_print_monitor(t, s->best_by, sizeof s->best_by);
-    if (t->o.early.monitor != NULL) {
-        lvni_trainer_early_print(&t->early, s->early, sizeof s->early);
-    }
     if (t->o.val_every_n_steps > 0) {
         snprintf(s->validated, sizeof s->validated, "%lld", (long long)t->validated_step);
     }

@@ -218,71 +218,16 @@ void lvni_trainer_state_updates_print(const lvni_trainer *t, char *text, size_t 
     }
 }
 
-static unsigned long long bits_of(double x)
+static lvn_status read_validated_step(const lvni_ckpt *ckpt, int64_t *out)
 {
-    unsigned long long bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-/* Numbers as their bits: exact in every locale. */
-void lvni_trainer_state_plateau_print(const lvni_trainer *t, char *text, size_t size)
-{
-    const lvni_optim_plateau *p = &t->engine->plateau;
-    text[0] = '\0';
-    if (t->o.schedule.kind == LVNI_SCHEDULE_PLATEAU) {
-        snprintf(text, size, "factor=%016llx best=%016llx bad=%lld cooling=%lld",
-                 bits_of(p->factor), bits_of(p->best), (long long)p->bad, (long long)p->cooling);
-    }
-}
-
-/* A run that takes up this schedule begins with it. */
-static lvn_status read_plateau(const lvni_trainer *t, const lvni_ckpt *ckpt,
-                               lvni_optim_plateau *out)
-{
-    const char *text = lvni_ckpt_st_meta_get(ckpt->file, LVNI_STATE_PLATEAU);
-    unsigned long long factor = 0, best = 0;
-    long long bad = 0, cooling = 0;
-    int end = 0;
-    lvni_optim_plateau_begin(out);
-    if (text == NULL || t->o.schedule.kind != LVNI_SCHEDULE_PLATEAU) {
-        return LVN_OK;
-    }
-    const int n = sscanf(text, "factor=%16llx best=%16llx bad=%lld cooling=%lld%n", &factor, &best,
-                         &bad, &cooling, &end);
-    memcpy(&out->factor, &factor, sizeof out->factor);
-    memcpy(&out->best, &best, sizeof out->best);
-    out->bad = bad;
-    out->cooling = cooling;
-    if (n != 4 || text[end] != '\0' || !(out->factor >= 0.0) || bad < 0 || cooling < 0) {
-        LVN_FAIL(LVN_ERR_CORRUPT,
-                 "%s: its metadata " LVNI_STATE_PLATEAU
-                 " is %.200s, not factor=BITS best=BITS bad=N cooling=N",
-                 ckpt->path, text);
-    }
-    return LVN_OK;
-}
-
-/* A run that takes up early stopping begins with it. */
-static lvn_status read_decisions(const lvni_trainer *t, const lvni_ckpt *ckpt,
-                                 lvni_trainer_early *early, int64_t *validated_step)
-{
-    const char *text = lvni_ckpt_st_meta_get(ckpt->file, LVNI_STATE_EARLY),
-               *step = lvni_ckpt_st_meta_get(ckpt->file, LVNI_STATE_VALIDATED);
-    lvni_trainer_early_begin(early);
-    if (text != NULL && t->o.early.monitor != NULL &&
-        !lvni_trainer_early_read(text, &t->o.early, early)) {
-        LVN_FAIL(LVN_ERR_CORRUPT,
-                 "%s: its metadata " LVNI_STATE_EARLY " is %.200s, not best=BITS waited=N reason=N",
-                 ckpt->path, text);
-    }
+    const char *step = lvni_ckpt_st_meta_get(ckpt->file, LVNI_STATE_VALIDATED);
     long long at = ckpt->at.step; /* of a run that validates after epochs alone */
     int end = 0;
     if (step != NULL && (sscanf(step, "%lld%n", &at, &end) != 1 || step[end] != '\0')) {
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: its metadata " LVNI_STATE_VALIDATED " is %.200s, no step",
                  ckpt->path, step);
     }
-    *validated_step = at;
+    *out = at;
     return LVN_OK;
 }
 
@@ -404,8 +349,9 @@ static lvn_status read_all(const lvni_trainer *t, const lvni_ckpt *ckpt,
     LVN_TRY(check_tensors(t, ckpt, e));
     LVN_TRY(read_texts(t, ckpt, &out->sums, out->updates));
     LVN_TRY(read_missed(t, ckpt, out->updates, out->missed));
-    LVN_TRY(read_plateau(t, ckpt, &out->plateau));
-    LVN_TRY(read_decisions(t, ckpt, &out->early, &out->validated_step));
+    LVN_TRY(lvni_trainer_state_plateau_read(t, ckpt, &out->plateau));
+    LVN_TRY(lvni_trainer_state_early_read(t, ckpt, &out->early));
+    LVN_TRY(read_validated_step(ckpt, &out->validated_step));
     LVN_TRY(lvni_trainer_identity_check(t, ckpt));
     LVN_TRY(lvni_trainer_choose_read(t, ckpt, &out->files, &out->same_monitor));
     out->scaler = t->engine->scaler;
@@ -416,13 +362,12 @@ static void take_all(lvni_trainer *t, const lvni_ckpt *ckpt, texts *from)
 {
     t->at = ckpt->at;
     t->at.finished = false;
-    if (!from->same_monitor) { /* scores of two metrics cannot be compared */
-        t->at.best_score = (double)NAN;
-        t->at.best_step = -1;
-    }
     lvni_trainer_kept_free(&t->keeper.files);
     t->keeper.files = from->files;
     from->files = (lvni_trainer_kept){0};
+    if (!from->same_monitor) {
+        lvni_trainer_choose_begin_again(t);
+    }
     t->keeper.next_name[0] = '\0';
     t->keeper.saved_step = ckpt->at.step;
     t->keeper.gathered_step = -1;

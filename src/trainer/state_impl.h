@@ -8,8 +8,9 @@
 #define LVNI_STATE_MISSED                                                                          \
     "missed_updates" /* metadata: "name 3" per line, of the parameters that had no gradient in     \
                         some updates */
-#define LVNI_STATE_PLATEAU "plateau"      /* metadata: "factor=BITS best=BITS bad=2 cooling=0" */
-#define LVNI_STATE_EARLY "early_stopping" /* metadata: "best=BITS waited=2 reason=0" */
+#define LVNI_STATE_PLATEAU                                                                         \
+    "plateau" /* metadata: "factor=BITS best=BITS bad=2 cooling=0 by=min val/loss" */
+#define LVNI_STATE_EARLY "early_stopping" /* metadata: early.h */
 #define LVNI_STATE_VALIDATED                                                                       \
     "validated_step" /* metadata, of a run that validates within epochs: of its newest one */
 #define LVNI_STATE_BEST_BY "best_by" /* metadata: "min val/loss", with checkpoint.monitor */
@@ -45,8 +46,14 @@ lvn_status lvni_trainer_state_list(const lvni_trainer *trainer,
                                    const lvni_trainer_state_arrays *arrays,
                                    lvni_trainer_state_entries *out);
 void lvni_trainer_state_entries_free(lvni_trainer_state_entries *entries);
-/* "" where the schedule is another one. */
+/* monitors.c; "" where the schedule is another one, or early stopping off. Reading: of another
+ * monitor or mode they begin, and a line in the log has it. */
 void lvni_trainer_state_plateau_print(const lvni_trainer *trainer, char *text, size_t size);
+lvn_status lvni_trainer_state_plateau_read(const lvni_trainer *trainer, const lvni_ckpt *ckpt,
+                                           lvni_optim_plateau *out);
+void lvni_trainer_state_early_print(const lvni_trainer *trainer, char *text, size_t size);
+lvn_status lvni_trainer_state_early_read(const lvni_trainer *trainer, const lvni_ckpt *ckpt,
+                                         lvni_trainer_early *out);
 /* "updates=12", of several phases "updates=12,11". */
 /* Nothing where no parameter has missed an update. */
 void lvni_trainer_state_missed_print(const lvni_trainer *trainer, lvni_core_str *out);

@@ -229,6 +229,23 @@ class Keep(Case):
         self.assertEqual(self.steps("run"), sorted({*before, 18}))
         self.assertEqual(self.step_of("run", "best"), 18)
 
+    def test_files_of_another_monitor_stay(self):
+        """Under their names, whatever the new monitor keeps, and also when resumed once more."""
+        keys = ["checkpoint.save_top_k=1", "checkpoint.filename={train/loss:.0f}"]
+        self.train("run", *keys, LOSS, "max_epochs=2")
+        (first,) = self.names("run")
+        with open(self.path("run", first), "rb") as f:
+            before = f.read()
+        for epochs in (4, 6):
+            output = self.resume("run", TRAIN, f"max_epochs={epochs}")
+            self.assertEqual("the 1 checkpoint kept so far stays" in output, epochs == 4)
+            names = self.names("run")
+            self.assertEqual(len(names), 2, names)
+            with open(self.path("run", first), "rb") as f:
+                self.assertEqual(f.read(), before)
+        self.resume("run", TRAIN, "checkpoint.mode=max", "max_epochs=8")
+        self.assertEqual(len(self.names("run")), 3)
+
     def test_a_full_disk_leaves_the_older_ones(self):
         keys = ["checkpoint.save_top_k=1", TRAIN, *STEP_NAMES]
         self.train("run", *keys, "max_epochs=1")

@@ -176,10 +176,44 @@ class Loop(Case):
         self.assertEqual(self.rows("more")[-1]["epoch"], more)
         # a run that has ended goes on with more patience, as if it had always had it
         out, patient = f"out={self.dir}/stops", "early_stopping.patience=4"
-        self.levin(["train", "classify", out, "resume=true"], OK, ["nothing to do"])
+        self.levin(
+            ["train", "classify", out, "resume=true"],
+            OK,
+            ["nothing to do", "ended by early stopping; a larger early_stopping.patience"],
+        )
         self.levin(["train", "classify", out, "resume=true", patient], OK)
         self.train("patient", *stops[:1], patient, *stops[2:])
         self.assert_same("stops", "patient")
+
+    def test_resumed_with_another_monitor(self):
+        """Early stopping and the plateau begin, and the rate stays what it is."""
+        self.train(
+            "run",
+            OVERFITS,
+            "max_epochs=4",
+            "scheduler=plateau",
+            "scheduler.patience=0",
+            "scheduler.threshold=100",
+            "early_stopping.stopping_threshold=1e9",
+            "min_epochs=4",
+        )
+        resume = ["train", "classify", f"out={self.dir}/run", "resume=true"]
+        self.levin(resume, OK, ["ended by max_epochs=4; a larger max_epochs"])
+        expects = ["ended by early stopping; another early_stopping.stopping_threshold"]
+        self.levin([*resume, "max_epochs=6"], OK, expects)
+        expects = [
+            "early_stopping.monitor or its mode is another one (min train/loss)",
+            "scheduler.monitor or its mode is another one (min train/loss, it was min val/loss)",
+        ]
+        keys = ["early_stopping.monitor=train/loss", "scheduler.monitor=train/loss"]
+        text = self.levin([*resume, "max_epochs=6", "min_epochs=0", *keys], OK, expects)
+        self.assertIn("early stopping: train/loss is", "".join(text))
+        rates = [r["lr"] for r in self.rows("run") if "lr" in r]
+        self.assertEqual(rates[-1], min(rates))
+        # another threshold: as if the run had always had it
+        keys = ["early_stopping.stopping_threshold=-1", "max_epochs=6"]
+        self.levin([*resume, *keys], OK)
+        self.assertEqual(self.rows("run")[-1]["epoch"], 6)
 
     def test_resumed_where_it_was_stopped(self):
         """Killed after every step, saved by every second; validation after every third."""

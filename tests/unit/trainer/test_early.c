@@ -84,26 +84,56 @@ static void an_end_stays_and_is_reported_once(void **state)
 static void a_checkpoint_keeps_it(void **state)
 {
     (void)state;
-    char text[96];
+    char text[200];
+    static const char by[] = "min val/loss";
+    bool same;
     lvni_trainer_early e, again;
     lvni_trainer_early_options o = usual, patient = usual;
     patient.patience = 3;
     assert_int_equal(END(&o, &e, 0.1, 2), 0);
-    lvni_trainer_early_print(&e, text, sizeof text);
-    assert_true(lvni_trainer_early_read(text, &o, &again));
-    assert_true(again.best == 0.1);
+    lvni_trainer_early_print(&e, by, text, sizeof text);
+    assert_true(lvni_trainer_early_read(text, &o, by, &again, &same));
+    assert_true(same && again.best == 0.1);
     assert_true(lvni_trainer_early_follow(&again, &o, 1));
-    lvni_trainer_early_print(&again, text, sizeof text);
-    assert_true(lvni_trainer_early_read(text, &o, &again));
+    lvni_trainer_early_print(&again, by, text, sizeof text);
+    assert_true(lvni_trainer_early_read(text, &o, by, &again, &same));
     assert_int_equal(again.reason, LVNI_EARLY_PATIENCE);
-    assert_true(lvni_trainer_early_read(text, &patient, &again)); /* with more of it: goes on */
+    assert_true(lvni_trainer_early_read(text, &patient, by, &again, &same));
+    assert_int_equal(again.reason, LVNI_EARLY_GOES_ON); /* with more of it */
+    assert_true(lvni_trainer_early_read(text, &o, "max val/loss", &again, &same));
+    assert_true(!same && isnan(again.best));
     assert_int_equal(again.reason, LVNI_EARLY_GOES_ON);
+    /* that of an older version */
+    assert_true(
+        lvni_trainer_early_read("best=3ff0000000000000 waited=2 reason=3", &o, by, &again, &same));
+    assert_true(same && again.best == 1.0 && again.reason == LVNI_EARLY_PATIENCE);
     for (const char **bad =
              (const char *[]){"", "best=1", "best=0 waited=-1 reason=0", "best=0 waited=1 reason=5",
-                              "best=0 waited=1 reason=0 ", NULL};
+                              "best=0 waited=1 reason=0 ", "best=0 waited=1 reason=0 last=0", NULL};
          *bad != NULL; bad++) {
-        assert_false(lvni_trainer_early_read(*bad, &o, &again));
+        assert_false(lvni_trainer_early_read(*bad, &o, by, &again, &same));
     }
+}
+
+/* As if the run had always had the threshold that it is resumed with. */
+static void another_threshold_counts(void **state)
+{
+    (void)state;
+    char text[200];
+    bool same;
+    lvni_trainer_early e, again;
+    lvni_trainer_early_options o = usual, lower = usual;
+    o.stopping_threshold = 0.5;
+    lower.stopping_threshold = 0.1;
+    lvni_trainer_early_begin(&e);
+    assert_false(lvni_trainer_early_follow(&e, &o, 0.7));
+    assert_true(lvni_trainer_early_follow(&e, &o, 0.4));
+    lvni_trainer_early_print(&e, "min val/loss", text, sizeof text);
+    assert_true(lvni_trainer_early_read(text, &o, "min val/loss", &again, &same));
+    assert_int_equal(again.reason, LVNI_EARLY_GOOD);
+    assert_true(lvni_trainer_early_read(text, &lower, "min val/loss", &again, &same));
+    assert_int_equal(again.reason, LVNI_EARLY_GOES_ON);
+    assert_true(again.best == 0.4 && again.waited == 0);
 }
 
 int main(void)
@@ -113,6 +143,7 @@ int main(void)
         cmocka_unit_test(one_value_may_end_the_run),
         cmocka_unit_test(an_end_stays_and_is_reported_once),
         cmocka_unit_test(a_checkpoint_keeps_it),
+        cmocka_unit_test(another_threshold_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

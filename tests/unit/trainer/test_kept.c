@@ -124,6 +124,34 @@ static void a_checkpoint_has_the_list(void **state)
     lvni_trainer_kept_free(&back);
 }
 
+static void those_of_another_monitor_stay(void **state)
+{
+    (void)state;
+    lvni_trainer_kept l = {0}, back;
+    lvni_core_str text = {0};
+    assert_int_equal(lvni_trainer_kept_add(&l, 1, "a", 1, 5), LVN_OK);
+    assert_int_equal(lvni_trainer_kept_set_aside(&l), 1);
+    assert_int_equal(lvni_trainer_kept_set_aside(&l), 0);
+    assert_true(lvni_trainer_kept_wants(&l, 1, -9));
+    assert_int_equal(lvni_trainer_kept_add(&l, 1, "a", 1, -9), LVN_OK); /* of the same step, too */
+    assert_string_equal(l.file[1].name, "a-v1");
+    lvni_trainer_kept_settle(&l);
+    assert_int_equal(lvni_trainer_kept_add(&l, 1, "a", 2, -8), LVN_OK);
+    assert_string_equal(l.file[2].name, "a-v2");
+    lvni_trainer_kept_undo(&l, 3);
+    assert_int_equal(l.file[0].state, LVNI_KEPT_OTHER);
+    assert_int_equal(lvni_trainer_kept_add(&l, 1, "a", 3, -7), LVN_OK);
+    lvni_trainer_kept_settle(&l);
+    assert_int_equal(l.n, 2);
+    lvni_trainer_kept_print(&l, &text);
+    assert_int_equal(lvni_trainer_kept_read(lvni_core_str_text(&text), &back), LVN_OK);
+    assert_int_equal(back.file[0].state, LVNI_KEPT_OTHER);
+    assert_int_equal(back.file[1].state, LVNI_KEPT_THERE);
+    lvni_core_str_free(&text);
+    lvni_trainer_kept_free(&l);
+    lvni_trainer_kept_free(&back);
+}
+
 /* A name of the list is deleted sometimes: it must not lead to another folder. */
 static void other_texts_are_refused(void **state)
 {
@@ -205,6 +233,7 @@ int main(void)
         cmocka_unit_test(a_failed_save_changes_nothing),
         cmocka_unit_test(a_name_that_is_taken_gets_a_version),
         cmocka_unit_test(a_checkpoint_has_the_list),
+        cmocka_unit_test(those_of_another_monitor_stay),
         cmocka_unit_test(other_texts_are_refused),
         cmocka_unit_test(names_follow_the_pattern),
         cmocka_unit_test(bad_patterns_are_refused),
