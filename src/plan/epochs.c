@@ -78,3 +78,11 @@ void lvni_plan_print_factors(const lvni_plan *p, lvni_core_str *out)
                              p->factor[i].factor);
     }
 }
+
+int64_t lvni_plan_batches_before(const lvni_plan *p, int64_t step)
+{
+    const int64_t a = p->accumulate, batch = p->effective_batch / a;
+    return step < p->steps_per_epoch || batch == 0
+               ? step * a
+               : (p->steps_per_epoch - 1) * a + (p->last_step + batch - 1) / batch;
+}

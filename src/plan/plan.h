@@ -127,6 +127,8 @@ lvni_plan lvni_plan_in_epoch(const lvni_plan *plan, int64_t epoch);
 int64_t lvni_plan_steps_of(const lvni_plan *plan, int64_t epoch);
 /* Steps of the epochs before this one; INT64_MAX: more than that. */
 int64_t lvni_plan_steps_before(const lvni_plan *plan, int64_t epoch);
+/* Batches of an epoch's first `step` steps: A each, in its last step perhaps fewer. */
+int64_t lvni_plan_batches_before(const lvni_plan *plan, int64_t step);
 /* Where a run is `steps` steps after the beginning of epoch *epoch: the epoch and its step. */
 int64_t lvni_plan_locate(const lvni_plan *plan, int64_t steps, int64_t *epoch);
 /* "0:1,2:4"; nothing unless A goes by epochs. */

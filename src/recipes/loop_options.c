@@ -312,18 +312,16 @@ static lvn_status read_validation(const lvni_core_config *c, lvni_trainer_option
     const double seconds = parse_duration(lvni_core_config_str(c, "val_check_interval"));
     o->val_every_s = seconds > 0.0 ? seconds : 0.0;
     interval = seconds > 0.0 ? (lvni_recipes_limit){0} : interval;
-    const int64_t batches = interval.part > 0.0 ? part_of(interval.part, o->plan.steps_per_epoch)
-                            : interval.batches > 0
-                                ? (interval.batches + o->plan.accumulate - 1) / o->plan.accumulate
-                                : 0;
-    if (batches > o->plan.steps_per_epoch) {
+    const int64_t of_epoch = lvni_plan_batches_before(&o->plan, o->plan.steps_per_epoch),
+                  batches =
+                      interval.part > 0.0 ? part_of(interval.part, of_epoch) : interval.batches;
+    if (batches > of_epoch) {
         LVN_FAIL(LVN_ERR_USAGE,
-                 "val_check_interval=%lld: an epoch has %lld step%s, so there would be no "
+                 "val_check_interval=%lld: an epoch has %lld batch%s, so there would be no "
                  "validation; give at most that, or check_val_every_n_epoch",
-                 (long long)interval.batches, (long long)o->plan.steps_per_epoch,
-                 lvni_core_plural(o->plan.steps_per_epoch, "", "s"));
+                 (long long)batches, (long long)of_epoch, lvni_core_plural(of_epoch, "", "es"));
     }
-    o->val_every_n_steps = batches == o->plan.steps_per_epoch ? 0 : batches;
+    o->val_every_n_batches = batches == of_epoch ? 0 : batches;
     o->val_every_n_epochs = lvni_core_config_int(c, "check_val_every_n_epoch");
     o->sanity_chunks = lvni_core_config_int(c, "num_sanity_val_steps");
     return LVN_OK;

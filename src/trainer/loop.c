@@ -102,26 +102,30 @@ static lvn_status save(lvni_trainer *t, bool best)
     return s == LVN_OK ? s : lvni_trainer_keeper_save_on_error(t, s);
 }
 
-/* Has this epoch a validation, after every *steps steps? */
-static bool validates(const lvni_trainer *t, int64_t *steps)
+/* Has this epoch a validation? */
+static bool validates(const lvni_trainer *t)
 {
     const int64_t epochs = t->o.val_every_n_epochs > 0 ? t->o.val_every_n_epochs : 1;
-    *steps = t->o.val_every_n_steps > 0 ? t->o.val_every_n_steps : steps_of(t, &t->at);
     return t->o.val != NULL && (t->at.epoch + 1) % epochs == 0;
 }
 
-/* Of validation, after the step that was. */
-static bool is_turn(const lvni_trainer *t, int64_t every)
+/* Of validation, after the step that was: after batch 12 where 10 was to be, of steps of 4. */
+static bool is_turn(const lvni_trainer *t)
 {
-    return t->o.val_every_s > 0.0 ? t->validation_asked : t->at.step_in_epoch % every == 0;
+    const int64_t every = t->o.val_every_n_batches, step = t->at.step_in_epoch;
+    if (t->o.val_every_s > 0.0) {
+        return t->validation_asked;
+    }
+    return every == 0 ? lvni_trainer_loop_epoch_done(t)
+                      : lvni_plan_batches_before(&t->o.plan, step) / every >
+                            lvni_plan_batches_before(&t->o.plan, step - 1) / every;
 }
 
 /* After the step that was, unless it is the epoch's last; not done yet. */
 static bool validation_is_due(const lvni_trainer *t)
 {
-    int64_t every;
-    return validates(t, &every) && t->at.step_in_epoch > 0 && !lvni_trainer_loop_epoch_done(t) &&
-           is_turn(t, every) && t->validated_step != t->at.step;
+    return validates(t) && t->at.step_in_epoch > 0 && !lvni_trainer_loop_epoch_done(t) &&
+           is_turn(t) && t->validated_step != t->at.step;
 }
 
 /* *useful: some sample could be read. What ends the run meanwhile leaves the position before the
@@ -177,8 +181,7 @@ static lvn_status validate_within_epoch(lvni_trainer *t, bool *saved)
  * the epoch not; resuming begins here. periodic, asked: there is a checkpoint in any case. */
 static lvn_status end_epoch(lvni_trainer *t, bool periodic, bool asked, bool *saved)
 {
-    int64_t every;
-    const bool due = validates(t, &every) && is_turn(t, every);
+    const bool due = validates(t) && is_turn(t);
     bool validated = false, best = false, named = false;
     LVN_TRY(due ? validate(t, &validated) : LVN_OK);
     LVN_TRY(lvni_trainer_report_epoch(&t->report, &t->at, &t->engine->scaler, validated));

@@ -322,7 +322,7 @@ static void print_decisions(lvni_trainer_saver *s)
     lvni_trainer_state_early_print(t, s->early, sizeof s->early);
     s->validated[0] = '\0';
     lvni_trainer_choose_print_monitor(t, s->best_by, sizeof s->best_by);
-    if (t->o.val_every_n_steps > 0) {
+    if (t->o.val_every_n_batches > 0) {
         snprintf(s->validated, sizeof s->validated, "%lld", (long long)t->validated_step);
     }
 }

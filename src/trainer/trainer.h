@@ -76,11 +76,11 @@ typedef struct lvni_trainer_options {
     uint64_t stop_ns;
     uint64_t (*stop_later)(void);
     lvni_trainer_early_options early;
-    /* validation: after every n-th epoch (0: 1), there after every so many steps (0: after the
-     * last), of so many chunks (0: all); and of so many before the first step, whose result is
-     * not kept (-1: all) */
-    int64_t val_every_n_epochs, val_every_n_steps, val_chunks, sanity_chunks;
-    double val_every_s; /* instead of steps: by rank 0's clock; 0: off */
+    /* validation: after every n-th epoch (0: 1), there after the step that has every so manieth
+     * batch, of which a step has plan.accumulate (0: after the last), of so many chunks (0: all);
+     * and of so many before the first step, whose result is not kept (-1: all) */
+    int64_t val_every_n_epochs, val_every_n_batches, val_chunks, sanity_chunks;
+    double val_every_s; /* instead of batches: by rank 0's clock; 0: off */
     int workers;        /* loader threads */
     /* That each of them keeps to decode samples; for the prediction of memory alone. */
     size_t worker_bytes, val_worker_bytes;

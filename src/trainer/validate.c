@@ -31,9 +31,9 @@ bool lvni_trainer_metric_exists(const lvni_nn_step *step, const char *name)
 static bool validates(const lvni_trainer_options *o)
 {
     const int64_t epochs = o->val_every_n_epochs > 0 ? o->val_every_n_epochs : 1,
+                  within = (o->val_every_n_batches + o->plan.accumulate - 1) / o->plan.accumulate,
                   first = lvni_plan_steps_before(&o->plan, epochs - 1) +
-                          (o->val_every_n_steps > 0 ? o->val_every_n_steps
-                                                    : lvni_plan_steps_of(&o->plan, epochs - 1));
+                          (within > 0 ? within : lvni_plan_steps_of(&o->plan, epochs - 1));
     if (o->val_every_s > 0.0) {
         return o->val != NULL;
     }

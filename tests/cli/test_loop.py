@@ -61,6 +61,7 @@ class Loop(Case):
         self.assertEqual(self.values(a), self.values(b))
 
     def test_when_it_is_validated(self):
+        accumulates = ["max_epochs=1", "batch_size=2", "accumulate_grad_batches=4"]
         for arguments, steps in (
             (["max_epochs=2"], [6, 12]),
             (["max_epochs=2", "val_check_interval=2"], [2, 4, 6, 8, 10, 12]),
@@ -69,6 +70,11 @@ class Loop(Case):
             (["max_epochs=4", "check_val_every_n_epoch=2"], [12, 24]),
             (["max_epochs=2", "check_val_every_n_epoch=2", "val_check_interval=3"], [9, 12]),
             (["max_epochs=1", "val_check_interval=4", "accumulate_grad_batches=2"], [2]),
+            # after the steps with batches 2, 4, 6; with batch 5 of 6; of 24 batches of 2
+            (["max_epochs=1", "val_check_interval=2", "accumulate_grad_batches=4"], [1, 2]),
+            (["max_epochs=1", "val_check_interval=5", "accumulate_grad_batches=2"], [3]),
+            ([*accumulates, "val_check_interval=10"], [3, 5]),
+            ([*accumulates, "val_check_interval=0.25"], [2, 3, 5, 6]),
             (["max_epochs=2", "limit_train_batches=2"], [2, 4]),
             (["max_epochs=2", "limit_train_batches=0.5"], [3, 6]),
             (["max_epochs=2", "overfit_batches=1"], [1, 2]),
@@ -385,7 +391,7 @@ class Loop(Case):
             ("limit_train_batches=1.5", "expected a number of batches"),
             ("limit_val_batches=0.1", "smallest that works: 0.167"),
             ("limit_val_batches=-1", "expected a number of batches"),
-            ("val_check_interval=7", "an epoch has 6 steps"),
+            ("val_check_interval=7", "an epoch has 6 batches"),
             ("max_time=12:00", "days:hours:minutes:seconds"),
             ("max_time=0s", "days:hours:minutes:seconds"),
             ("fast_dev_run=-1", "expected true, false or a number"),
