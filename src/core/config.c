@@ -234,26 +234,46 @@ static bool yields(const lvni_core_config *config, const char *key)
     return entry != NULL && entry->yields;
 }
 
-/* *text in the words of the row, where another trainer's key has values of its own. room: 32 bytes.
- */
+/* *text in the words of the row, where another trainer's key has values of its own. */
 static lvn_status translate(const lvni_core_config *config, const lvni_core_assignment *a,
-                            char room[32], const char **text)
+                            char room[LVNI_CORE_FOREIGN_TEXT], const char **text)
 {
     const lvni_core_foreign *entry = a->back ? NULL : foreign_of(config, a->key);
     if (entry != NULL && entry->values != NULL) {
-        LVN_TRY(lvni_core_foreign_translate(entry, a->key, *text, a->origin, room, 32));
+        LVN_TRY(lvni_core_foreign_translate(entry, a->key, *text, a->origin, room,
+                                            LVNI_CORE_FOREIGN_TEXT));
         *text = room;
     }
     return LVN_OK;
+}
+
+/* null in a file is "not given", as in the files that other trainers write out with all their keys:
+ * of a row that has a default, or of a key of theirs that is not here (row NULL). Where a row can
+ * be unset null does that, over what an earlier layer has. */
+static bool is_left_out(const lvni_core_config *config, const lvni_core_assignment *a,
+                        const lvni_core_option *row)
+{
+    if (a->layer != LVNI_LAYER_FILE || a->quoted || a->back ||
+        (strcmp(a->text, "null") != 0 && strcmp(a->text, "~") != 0)) {
+        return false;
+    }
+    const lvni_core_foreign *entry = foreign_of(config, a->key);
+    return row == NULL || (entry != NULL && entry->values != NULL)
+               ? entry != NULL
+               : !lvni_core_option_knows_null(row);
 }
 
 static lvn_status assign(lvni_core_config *config, const lvni_core_assignment *a)
 {
     lvni_core_slot *slot = lvni_core_config_target(config, a->key);
     if (slot == NULL) {
-        return lvni_core_config_unknown(config, a->key, a->origin);
+        return is_left_out(config, a, NULL) ? LVN_OK
+                                            : lvni_core_config_unknown(config, a->key, a->origin);
     }
     const lvni_core_option *row = slot->row;
+    if (is_left_out(config, a, row)) {
+        return LVN_OK;
+    }
     LVN_TRY(check_path(row, a));
     const bool beside = stands_beside(slot, a), replaces = beside && yields(config, slot->spelled),
                gives_way = beside && !replaces && yields(config, a->key);
@@ -267,7 +287,7 @@ static lvn_status assign(lvni_core_config *config, const lvni_core_assignment *a
         return LVN_OK; /* of an early version's file; this process has its own machine */
     }
     const char *text = !a->back ? a->text : row->fallback != NULL ? row->fallback : "";
-    char room[32];
+    char room[LVNI_CORE_FOREIGN_TEXT];
     lvni_core_value value = {0};
     LVN_TRY(translate(config, a, room, &text));
     LVN_TRY(lvni_core_option_parse(row, text, a->quoted, a->origin, &value));

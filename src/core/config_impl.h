@@ -9,6 +9,9 @@
  * each is another name of a key here, or gets a sentence with what to use. One table,
  * foreign_table.c, asked for keys and values that no row knows. */
 
+#define LVNI_CORE_FOREIGN_LIST "[]"
+enum { LVNI_CORE_FOREIGN_TEXT = 256 }; /* room for a translated value */
+
 typedef struct lvni_core_foreign {
     /* "wd|w_decay": names; "-b": a short option; "kd_*": all that begin so; "strategy=fsdp": a
      * value of a row here. Lower case, '_' for '-'. */
@@ -16,7 +19,8 @@ typedef struct lvni_core_foreign {
     /* the row here that takes the same values and means the same; NULL: there is none */
     const char *key;
     /* with key: what its values are here, and no others are taken: "o0=32-true|o1=16-mixed"; NULL:
-     * the same ones. Without regard to case */
+     * the same ones. Without regard to case. LVNI_CORE_FOREIGN_LIST: numbers, always a list: 0 is
+     * [0] */
     const char *values;
     bool yields; /* with key: of no effect where another name of the key stands beside it */
     /* without key: what to do, with the keys of here in braces: "use {max_steps}=5" */

@@ -73,10 +73,26 @@ static void print_values(const char *values, lvni_core_str *out)
     }
 }
 
+/* "0,1" as "[0,1]"; what is a list, or anything else, as it is, for the row to judge. */
+static lvn_status translate_list(const char *key, const char *text, const char *origin, char *out,
+                                 size_t room)
+{
+    const size_t n = strlen(text);
+    const bool numbers = n > 0 && strspn(text, "-0123456789, ") == n;
+    if (snprintf(out, room, "%s%s%s", numbers ? "[" : "", text, numbers ? "]" : "") >= (int)room) {
+        LVN_FAIL(LVN_ERR_USAGE, "%.80s `%.80s`: expected numbers, as 0 or [0,1]  (%s)", key, text,
+                 origin);
+    }
+    return LVN_OK;
+}
+
 lvn_status lvni_core_foreign_translate(const lvni_core_foreign *entry, const char *key,
                                        const char *text, const char *origin, char *out, size_t room)
 {
     size_t n = strlen(text);
+    if (strcmp(entry->values, LVNI_CORE_FOREIGN_LIST) == 0) {
+        return translate_list(key, text, origin, out, room);
+    }
     if (n > 1 && (text[0] == '\'' || text[0] == '"') && text[n - 1] == text[0]) {
         text++; /* as in a script: amp_level='O2' */
         n -= 2;

@@ -163,10 +163,35 @@ static lvn_status read_items(reader *r, lvni_core_str *out)
     }
 }
 
-static lvn_status read_list(reader *r, yaml_mark_t mark)
+/* A map up to its end, as "0:8,4:4". */
+static lvn_status read_entries(reader *r, lvni_core_str *out)
+{
+    for (int n = 0;; n++) {
+        yaml_event_t event;
+        LVN_TRY(next_event(r, &event));
+        lvn_status status = LVN_OK;
+        const bool end = event.type == YAML_MAPPING_END_EVENT;
+        if (!end && event.type != YAML_SCALAR_EVENT) {
+            status = refuse(r, event.start_mark, "this map holds plain values only, as {0: 8}");
+        } else if (!end && n >= 2 * ITEMS_MAX) {
+            status = refuse(r, event.start_mark, "the map has more than 4096 entries");
+        } else if (!end) {
+            lvni_core_str_append(out, n == 0 ? "" : n % 2 == 1 ? ":" : ",");
+            lvni_core_str_append(out, scalar_text(&event));
+        }
+        yaml_event_delete(&event);
+        LVN_TRY(status);
+        if (end) {
+            return lvni_core_str_status(out);
+        }
+    }
+}
+
+/* A list, or a map that is one value. */
+static lvn_status read_whole(reader *r, bool map, yaml_mark_t mark)
 {
     lvni_core_str text = {0};
-    lvn_status status = read_items(r, &text);
+    lvn_status status = map ? read_entries(r, &text) : read_items(r, &text);
     if (status == LVN_OK) {
         status = assign(r, lvni_core_str_text(&text), false, mark);
     }
@@ -214,6 +239,10 @@ static lvn_status read_inner_map(reader *r, yaml_mark_t mark, int depth)
     if (lvni_core_config_is_prefix(r->config, path)) {
         return read_map(r, depth + 1);
     }
+    const lvni_core_slot *slot = lvni_core_config_target(r->config, path);
+    if (slot != NULL && (slot->row->flags & LVNI_OPT_MAP) != 0) {
+        return read_whole(r, true, mark);
+    }
     char origin[ORIGIN_MAX];
     origin_of(r, mark, origin);
     if (lvni_core_config_find(r->config, path) == NULL) {
@@ -239,7 +268,7 @@ static lvn_status read_value(reader *r, int depth)
             lvni_core_config_is_prefix(r->config, lvni_core_str_text(&r->path));
         status = empty && section ? LVN_OK : assign(r, text, scalar_quoted(&event), mark);
     } else if (event.type == YAML_SEQUENCE_START_EVENT) {
-        status = read_list(r, mark);
+        status = read_whole(r, false, mark);
     } else {
         status = read_inner_map(r, mark, depth);
     }

@@ -36,7 +36,8 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
          "a train folder in {data}=DIR is found by its name; {val_split}=0.2 takes a "
          "part of each class"),
     HINT("train_num_samples|val_num_samples|limit_predict_batches",
-         "all images of {data}=DIR are used; for a short run use {max_steps}=100"),
+         "all images of {data}=DIR are used; for a part use {limit_train_batches}=0.25 or "
+         "{limit_val_batches}=0.25, for a short run {max_steps}=100"),
     HINT("dataset_download|download|dataset_trust_remote_code",
          "nothing is downloaded: use {data}=DIR with your own images"),
     HINT("input_key|target_key|target_format",
@@ -76,8 +77,9 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
          "aot_autograd|run_eagerly|steps_per_execution|channels_last|benchmark|"
          "inference_mode|synchronize_step|cudnn_benchmark|allow_tf32",
          "there is nothing to compile or to tune; " NO_NEED),
-    HINT("layer_decay|layer_decay_min_scale|layer_decay_no_opt_scale",
-         "use {lr_scale}=[layer1.*=0.1,fc=10], patterns over the names of parameters"),
+    HINT("layer_decay_min_scale|layer_decay_no_opt_scale",
+         "{optim.layer_decay}=0.7 has no smallest scale; {lr_scale}=[layer1.*=0.1,fc=10] gives "
+         "patterns of names a scale each"),
     HINT("freeze_backbone|freeze_layers|linear_probe|feature_extract",
          "use {freeze}=[conv1,layer*], patterns over the names of parameters"),
     HINT("kd_*|distill_loss_weight|task_loss_weight|teacher|teacher_model|distill*",
@@ -127,11 +129,25 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
          "use {scheduler.interval}=step with {scheduler.step_size} or "
          "{scheduler.milestones}"),
     HINT("min_lr|lr_min|eta_min|final_lr|lrf|end_lr",
-         "use {scheduler.end_factor}=F, the rate at the end as a part of {optim.lr}"),
-    HINT("lr_noise*|lr_cycle*|lr_k_decay|cooldown_epochs|patience_epochs|"
-         "lr_stable_timescale|lr_decay_fn|t_max|pct_start|reduce_lr_on_plateau|plateau",
-         "the schedules are those of {scheduler.name}: constant, step, multistep, "
-         "cosine, linear"),
+         "use {scheduler.end_factor}=F, the rate at the end as a part of {optim.lr}, or "
+         "{scheduler.min_lr}=LR with {scheduler.name}=plateau"),
+    SAME("layer_decay", "optim.layer_decay"),
+    SAME("pct_start", "scheduler.pct_start"),
+    SAME("div_factor", "scheduler.div_factor"),
+    SAME("final_div_factor", "scheduler.final_div_factor"),
+    SAME("cooldown_epochs", "scheduler.cooldown"),
+    SAME("patience_epochs", "scheduler.patience"),
+    HINT("reduce_lr_on_plateau|plateau",
+         "use {scheduler.name}=plateau with {scheduler.monitor}=val/loss and "
+         "{scheduler.patience}=3"),
+    HINT("one_cycle|onecycle|one_cycle_lr|use_onecycle",
+         "use {scheduler.name}=onecycle; {optim.lr} is its largest rate"),
+    HINT("lr_cycle*|t_0|t_mult",
+         "use {scheduler.name}=restarts with {scheduler.period} and {scheduler.period_factor}"),
+    HINT("t_max", "the cosine goes to the end of the run, {max_epochs} or {max_steps}; " NO_NEED),
+    HINT("lr_noise*|lr_k_decay|lr_stable_timescale|lr_decay_fn",
+         "the schedules are those of {scheduler.name}: constant, step, multistep, cosine, linear, "
+         "exponential, polynomial, restarts, onecycle, plateau"),
     SAME("model_ema_decay|ema_decay", "ema.decay"),
     HINT("model_ema|ema", "use {ema.decay}=0.9998"),
     HINT("model_ema_warmup|ema_warmup", "{ema.warmup} is on; " NO_NEED),
@@ -202,7 +218,9 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
     HINT("start_epoch|initial_epoch|start_step|last_epoch|check_resume*",
          "use {resume}=true with {out}=DIR, which goes on where the run stopped"),
     SAME("validation_freq", "check_val_every_n_epoch"),
-    SAME("val_interval|val_every|eval_interval|eval_every", "val_check_interval"),
+    HINT("val_interval|val_every|val_freq|eval_interval|eval_every|eval_freq",
+         "it counts epochs in some systems and steps in others: use {check_val_every_n_epoch}=N "
+         "for epochs, {val_check_interval}=N for batches"),
     SAME("validation_steps", "limit_val_batches"),
     HINT("limit_test_batches|num_evals",
          "all of the validation part is measured; {limit_val_batches}=0.1 takes a part"),
@@ -210,7 +228,8 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
     SAME("random_seed|manual_seed|seed_everything|rng_seed", "seed"),
 
     /* ---- devices and precision ---- */
-    SAME("training.num_gpus|ngpus|ngpu|n_gpu|n_gpus|gpu|gpu_ids|num_devices|n_devices", "devices"),
+    SAME("training.num_gpus|ngpus|ngpu|n_gpu|n_gpus|num_devices|n_devices", "devices"),
+    VALUES("gpu|gpu_id|gpu_ids|device_id|device_ids", "devices", LVNI_CORE_FOREIGN_LIST, false),
     SAME("device", "accelerator"),
     HINT("cpu|no_cuda|use_cpu|no_gpu", "use {accelerator}=cpu"),
     HINT("cuda|use_cuda|use_gpu", "use {accelerator}=gpu"),
@@ -234,6 +253,9 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
          "accelerator=xpu|accelerator=npu|accelerator=xla|accelerator=rocm",
          "use {accelerator}=cpu"),
     HINT("accelerator=cuda:*|accelerator=gpu:*",
+         "use {accelerator}=gpu {devices}=[N], the numbers of the devices"),
+    HINT("accelerator=0*|accelerator=1*|accelerator=2*|accelerator=3*|accelerator=4*|"
+         "accelerator=5*|accelerator=6*|accelerator=7*|accelerator=8*|accelerator=9*",
          "use {accelerator}=gpu {devices}=[N], the numbers of the devices"),
     HINT("accelerator=ddp|accelerator=dp|accelerator=ddp_spawn", "use {strategy}=ddp"),
     HINT("strategy=ddp_cpu|strategy=horovod|strategy=nccl|strategy=gloo|strategy=mpi|"
@@ -282,9 +304,24 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
     HINT("resume=*", "use {resume}=true with {out}=DIR, the folder of the run"),
     HINT("no_resume_opt|reset_optimizer|load_optimizer",
          "use {weights}=DIR of the run, which takes its weights alone"),
-    HINT("enable_checkpointing|num_saves|checkpoint_callback|save_best|save_last|save_strategy",
+    HINT("enable_checkpointing|num_saves|checkpoint_callback|save_best|save_last|save_strategy|"
+         "checkpoint.save_last|checkpoint.enable_version_counter|enable_version_counter",
          "the last and the best checkpoint are kept; {checkpoint.every_n_steps}=N saves the last "
          "one more often, {checkpoint.save_top_k}=N keeps more of them"),
+    HINT("save_weights_only|checkpoint.save_weights_only",
+         "checkpoints hold what {resume}=true needs; levin export model=RUN writes the weights "
+         "alone"),
+    HINT("dirpath|checkpoint.dirpath|checkpoint_dir|ckpt_dir",
+         "use {out}=DIR, the folder of the run: checkpoints stand in DIR/checkpoints"),
+    HINT("save_on_train_epoch_end|checkpoint.save_on_train_epoch_end",
+         "a checkpoint follows each epoch, and each validation that is the best so far; " NO_NEED),
+    HINT("train_time_interval|checkpoint.train_time_interval",
+         "use {checkpoint.every_n_minutes}=30"),
+    SAME("checkpoint.every_n_train_steps", "checkpoint.every_n_steps"),
+    SAME("filename", "checkpoint.filename"),
+    SAME("auto_insert_metric_name", "checkpoint.auto_insert_metric_name"),
+    HINT("monitor", "use {checkpoint.monitor}=val/loss for the best checkpoint, "
+         "{early_stopping.monitor}=val/loss for the end of the run"),
     SAME("checkpoint_hist|save_total_limit", "checkpoint.save_top_k"),
     SAME("recovery_interval|save_every|save_interval|save_steps|save_freq|"
          "checkpoint_interval", "checkpoint.every_n_steps"),

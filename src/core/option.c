@@ -385,6 +385,12 @@ static bool means_unset(const lvni_core_option *row, const char *text)
     return nullable(row) && (n == 0 || lvni_core_option_choice_index("null|none|~", text, n) >= 0);
 }
 
+bool lvni_core_option_knows_null(const lvni_core_option *row)
+{
+    return nullable(row) ||
+           (row->choices != NULL && lvni_core_option_choice_index(row->choices, "null", 4) >= 0);
+}
+
 /* "none=single|ddp_spawn=ddp": the value a text stands for; its length in *n. */
 static const char *respell(const lvni_core_option *row, const char *text, size_t *n)
 {

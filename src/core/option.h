@@ -34,6 +34,8 @@ enum {
     LVNI_OPT_ZERO_IS_ON = 64,
     /* a choice that takes other names, too (index -1): its reader knows which there are */
     LVNI_OPT_OPEN = 128,
+    /* a map of a file is "0:8,4:4" of the command line */
+    LVNI_OPT_MAP = 256,
 };
 
 /* Allowed numbers, for every element of a list. All zero: any. */
@@ -122,6 +124,8 @@ typedef struct lvni_core_option_table {
         .name = (other), .alias_of = (of)                                                          \
     }
 
+/* Does null unset the row, or is it one of its values? */
+bool lvni_core_option_knows_null(const lvni_core_option *row);
 /* Reads text for a row; `quoted`: it stood in quotes, so it is text, not a number, null or auto. On
  * failure LVN_ERR_USAGE (or LVN_ERR_MEMORY) and *out is empty. Owner of *out: the caller
  * (lvni_core_value_free). */

@@ -332,10 +332,23 @@ static double number_or_none(const lvni_core_config *c, const char *key)
     return lvni_core_config_is_set(c, key) ? lvni_core_config_float(c, key) : (double)NAN;
 }
 
+/* Under this name alone it is an idea, not the copy of a default: also 3 asks for an early end. */
+static lvn_status check_patience(const lvni_core_config *c)
+{
+    const char *key = "early_stopping.patience", *spelled = lvni_core_config_spelled(c, key);
+    if (strcmp(spelled, "patience") != 0 || lvni_recipes_is_dev_run(c)) {
+        return LVN_OK;
+    }
+    LVN_FAIL(LVN_ERR_USAGE,
+             "patience=%lld ends no run without a metric to watch: give " WATCHES
+             "=val/loss as well, or scheduler.patience for scheduler=plateau  (%s)",
+             (long long)lvni_core_config_int(c, key), lvni_core_config_origin(c, key));
+}
+
 static lvn_status read_early(const lvni_core_config *c, lvni_trainer_options *o)
 {
     if (!lvni_core_config_is_set(c, WATCHES)) {
-        return LVN_OK;
+        return check_patience(c);
     }
     o->early = (lvni_trainer_early_options){
         .monitor = lvni_core_config_str(c, WATCHES),

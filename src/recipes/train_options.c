@@ -97,6 +97,7 @@ static const lvni_core_option batch_rows[] = {
      .type = LVNI_OPT_STRING,
      .fallback = "1",
      .check = check_accumulation,
+     .flags = LVNI_OPT_MAP,
      .help =
          "Batches whose gradients make one optimizer step; by the epoch, EPOCH:NUMBER,..., with "
          "epochs from 0: 0:1,2:4 is 4 from the third epoch on."},

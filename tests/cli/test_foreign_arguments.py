@@ -72,6 +72,8 @@ class Keys(Case):
             ("amp_level=O0", "precision=32-true"),
             ("amp_level='O1'", "precision=16-mixed"),
             ("amp_level=O3", "precision=16-mixed"),
+            ("layer_decay=0.7", "optim.layer_decay=0.7"),
+            ("every_n_train_steps=7", "checkpoint.every_n_steps=7"),
         ):
             self.assertEqual(*(self.plan([argument])[0] for argument in (theirs, ours)), theirs)
         for theirs, ours in (
@@ -97,6 +99,58 @@ class Keys(Case):
         self.plan(["use_amp=maybe"], USAGE, ["expected true or false"])
         self.plan(["use_amp=true", "precision=32-true"], USAGE, ["two names of `precision`"])
 
+    def test_ids_of_devices_are_a_list(self):
+        """gpu=1 is the second device and not one device, gpu=0 not the CPU."""
+        sim = {"LEVIN_SIM_DEVICES": "2"}
+        run = ["train", "classify", *SHAPES, "accelerator=sim", "max_steps=1", "fast_dev_run=true"]
+        for argument, device in (("gpu=0", 0), ("gpu=1", 1), ("gpu_ids=[1]", 1)):
+            self.levin([*run, argument], OK, [f"device: sim:{device},"], env=sim)
+        self.levin([*run, "gpu_ids=2"], USAGE, ["gpu_ids [2]: there is no device 2"], env=sim)
+        self.levin([*run, "gpu_ids=-1"], USAGE, ["-1 is not the index"], env=sim)
+
+    def test_an_interval_that_is_steps_or_epochs(self):
+        for argument in ("val_interval=1", "--val-every=1", "eval_interval=1"):
+            self.plan([argument], USAGE, ["check_val_every_n_epoch=N", "val_check_interval=N"])
+
+    def test_a_file_with_all_its_keys(self):
+        """As Lightning writes one: null is what was not given."""
+        text = "".join(
+            f"{key}: null\n"
+            for key in "max_time limit_train_batches limit_val_batches max_epochs precision "
+            "accumulate_grad_batches log_every_n_steps callbacks plugins amp_level profiler "
+            "val_check_interval gradient_clip_val accelerator strategy devices".split()
+        )
+        write(f"{self.dir}/job.yaml", (text + "detect_anomaly: ~\n").encode())
+        config = f"config={self.dir}/job.yaml"
+        self.assertEqual(self.plan([config])[0], self.plan([])[0])
+        write(f"{self.dir}/job.yaml", b"max_epochs: 'null'\n")
+        self.plan([config], USAGE, ["max_epochs"])
+        write(f"{self.dir}/job.yaml", b"limit_train_batchs: null\n")
+        self.plan([config], USAGE, ["did you mean `limit_train_batches`?"])
+        self.plan(["limit_train_batches=null"], USAGE, ["limit_train_batches"])
+
+    def test_a_map_of_accumulation(self):
+        config, line = f"config={self.dir}/job.yaml", ["accumulate_grad_batches=0:8,4:4"]
+        for text in (
+            "accumulate_grad_batches: {0: 8, 4: 4}\n",
+            "accumulate_grad_batches:\n  0: 8\n  4: 4\n",
+            "grad_accum_steps: {0: 8, 4: 4}\n",
+        ):
+            write(f"{self.dir}/job.yaml", text.encode())
+            self.assertEqual(self.plan([config])[0], self.plan(line)[0], text)
+        for text, expects in (
+            ("accumulate_grad_batches: {4: 8, 0: 4}\n", "accumulate_grad_batches"),
+            ("accumulate_grad_batches: {0: [1]}\n", "this map holds plain values only"),
+            ("accumulate_grad_batches: {}\n", "accumulate_grad_batches"),
+            ("seed: {0: 1}\n", "seed: expected a value, not a map"),
+        ):
+            write(f"{self.dir}/job.yaml", text.encode())
+            self.plan([config], USAGE, [expects])
+
+    def test_patience_alone(self):
+        self.plan(["patience=3"], USAGE, ["give early_stopping.monitor=val/loss as well"])
+        self.plan(["patience=3", "early_stopping.monitor=val/loss"])
+
     def test_what_is_not_here_reports_what_is(self):
         for argument, expects in (
             ("amp=true", "use precision=bf16-mixed or precision=16-mixed"),
@@ -109,6 +163,14 @@ class Keys(Case):
             ("accelerator=tpu", "use accelerator=cpu"),
             ("accelerator=cuda:0", "accelerator=gpu devices=[N]"),
             ("min_lr=1e-5", "scheduler.end_factor=F"),
+            ("device=0", "use accelerator=gpu devices=[N]"),
+            ("plateau=true", "use scheduler.name=plateau with scheduler.monitor=val/loss"),
+            ("lr_noise=1", "exponential, polynomial, restarts, onecycle, plateau"),
+            ("save_weights_only=true", "levin export model=RUN writes the weights alone"),
+            ("checkpoint.dirpath=x", "checkpoints stand in DIR/checkpoints"),
+            ("train_time_interval=1h", "use checkpoint.every_n_minutes=30"),
+            ("save_last=true", "the last and the best checkpoint are kept"),
+            ("monitor=val/loss", "use checkpoint.monitor=val/loss for the best checkpoint"),
             ("naflex_loader=1", "images have one size, image_size"),
             ("val_split=validation", "is found by its name"),
         ):
@@ -122,9 +184,9 @@ class Keys(Case):
 
     def test_patterns_in_a_hint_name_parameters(self):
         """What the answer proposes is taken as it stands, by the network that it is about."""
-        for argument in ("layer_decay=0.7", "freeze_backbone=true"):
-            reported = self.plan([argument], USAGE, ["is not in this version: use "])[1]
-            proposed = re.search(r"use (\S+=\[\S+\])", reported).group(1)
+        for argument in ("layer_decay_min_scale=0.7", "freeze_backbone=true"):
+            reported = self.plan([argument], USAGE, ["is not in this version: "])[1]
+            proposed = re.search(r" (\S+=\[\S+\])", reported).group(1)
             self.plan([proposed, "model=resnet18"])
 
     def test_meaning_before_spelling(self):
