@@ -433,7 +433,7 @@ static lvn_status loop(lvni_trainer *t)
         return lvni_trainer_keeper_stop(t, t->keeper.signal, t->keeper.saved_step == t->at.step);
     }
     LVN_TRY(catch_up(t));
-    LVN_TRY(t->at.step == 0 ? lvni_trainer_loop_check_validation(t) : LVN_OK);
+    LVN_TRY(finished(t) ? LVN_OK : lvni_trainer_loop_check_validation(t));
     LVN_TRY(lvni_trainer_loop_begin(t));
     while (!finished(t)) {
         look_at_clock(t);

@@ -17,6 +17,10 @@ enum { LVNI_NEWS_EPOCH = 1, LVNI_NEWS_VALIDATION = 2 };
 /* The learning rate and the end of the run, as far as they follow from metrics. LVN_ERR_USAGE:
  * there is no such metric. */
 lvn_status lvni_trainer_loop_follow(lvni_trainer *t, unsigned news);
+/* Does the validation decide something by name? */
+bool lvni_trainer_loop_watches_validation(const lvni_trainer *t);
+/* LVN_ERR_USAGE: one of these names is not among the metrics of `validation`, which has some. */
+lvn_status lvni_trainer_loop_check_names(const lvni_trainer *t, const lvni_nn_step *validation);
 void lvni_trainer_loop_next_epoch(lvni_trainer *t);
 bool lvni_trainer_loop_is_val(const char *monitor); /* "val/NAME" */
 /* Is it time to look at this metric? NULL: never. */
@@ -80,7 +84,8 @@ void lvni_trainer_keeper_report_last_good(lvni_trainer *t);
 
 /* validate.c */
 lvn_status lvni_trainer_loop_validate(lvni_trainer *t); /* result in t->report.last_val */
-/* Some chunks before the first step, so that what fails there does not fail after an epoch. */
+/* Some chunks before the first step, so that what fails there does not fail after an epoch; of a
+ * resumed run one, for the names of metrics that it decides by. */
 lvn_status lvni_trainer_loop_check_validation(lvni_trainer *t);
 /* rank 0; the others: lvni_trainer_message_add_unreadable */
 void lvni_trainer_loop_report_unreadable(lvni_data_loader *loader);

@@ -41,11 +41,11 @@ static void list_metrics(const lvni_nn_step *of, const char *part, char *text, s
     }
 }
 
-lvn_status lvni_trainer_loop_find_metric(const lvni_trainer *t, const char *key,
-                                         const char *monitor, double *out)
+/* The metric that the option `key` names, among those of `of`. */
+static lvn_status find_in(const lvni_trainer *t, const lvni_nn_step *of, const char *key,
+                          const char *monitor, double *out)
 {
     const bool val = lvni_trainer_loop_is_val(monitor);
-    const lvni_nn_step *of = val ? &t->report.last_val : &t->report.epoch_sum;
     const char *name = strchr(monitor, '/') + 1;
     char list[400];
     for (int i = 0; i < of->n_metrics; i++) {
@@ -58,6 +58,66 @@ lvn_status lvni_trainer_loop_find_metric(const lvni_trainer *t, const char *key,
     LVN_FAIL(LVN_ERR_USAGE, "%s=%s: %s of epoch %lld has no such metric; it has %s", key, monitor,
              val ? "the validation" : "the training", (long long)t->at.epoch + 1,
              list[0] == '\0' ? "none" : list);
+}
+
+lvn_status lvni_trainer_loop_find_metric(const lvni_trainer *t, const char *key,
+                                         const char *monitor, double *out)
+{
+    const bool val = lvni_trainer_loop_is_val(monitor);
+    return find_in(t, val ? &t->report.last_val : &t->report.epoch_sum, key, monitor, out);
+}
+
+/* What is decided by val/NAME, one after the other; NULL: no more. */
+static const char *next_watched(const lvni_trainer *t, int *at, const char **key)
+{
+    const bool plateau = t->o.schedule.kind == LVNI_SCHEDULE_PLATEAU;
+    const char *const watched[][2] = {{"checkpoint.monitor", t->o.keep.monitor},
+                                      {"scheduler.monitor", plateau ? t->o.plateau.monitor : NULL},
+                                      {"early_stopping.monitor", t->o.early.monitor}};
+    for (; *at < (int)(sizeof watched / sizeof *watched); (*at)++) {
+        if (watched[*at][1] != NULL && lvni_trainer_loop_is_val(watched[*at][1])) {
+            *key = watched[*at][0];
+            return watched[(*at)++][1];
+        }
+    }
+    return NULL;
+}
+
+bool lvni_trainer_loop_watches_validation(const lvni_trainer *t)
+{
+    int at = 0;
+    const char *key;
+    return next_watched(t, &at, &key) != NULL;
+}
+
+/* Those in the names of kept checkpoints. */
+static lvn_status check_pattern(const lvni_trainer *t, const lvni_nn_step *validation)
+{
+    lvni_trainer_pattern_field f;
+    const char *at = t->o.keep.save_top_k == 0 ? "" : t->o.keep.filename;
+    double value;
+    for (lvni_trainer_pattern_part part = lvni_trainer_pattern_next(&at, &f);
+         part == LVNI_PATTERN_TEXT || part == LVNI_PATTERN_FIELD;
+         part = lvni_trainer_pattern_next(&at, &f)) {
+        if (lvni_trainer_loop_is_val(f.metric)) {
+            LVN_TRY(find_in(t, validation, "checkpoint.filename", f.metric, &value));
+        }
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_trainer_loop_check_names(const lvni_trainer *t, const lvni_nn_step *validation)
+{
+    int at = 0;
+    const char *key, *monitor;
+    double value;
+    if (validation->n_metrics == 0) { /* no sample of it could be read */
+        return LVN_OK;
+    }
+    while ((monitor = next_watched(t, &at, &key)) != NULL) {
+        LVN_TRY(find_in(t, validation, key, monitor, &value));
+    }
+    return check_pattern(t, validation);
 }
 
 /* key: of the option, for the error. A metric without a value is none. */

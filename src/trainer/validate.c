@@ -68,13 +68,17 @@ static lvn_status start_validation(lvni_trainer *t)
 
 lvn_status lvni_trainer_loop_check_validation(lvni_trainer *t)
 {
+    const bool resumed = t->at.step > 0;
     const int64_t most = t->o.val_chunks,
-                  n = t->o.sanity_chunks < 0 || (most > 0 && t->o.sanity_chunks > most)
+                  n = resumed ? 1
+                      : t->o.sanity_chunks < 0 || (most > 0 && t->o.sanity_chunks > most)
                           ? most
                           : t->o.sanity_chunks;
     lvni_data_loader *loader;
     lvni_nn_step result;
-    if (t->o.sanity_chunks == 0 || lvni_trainer_validation_length(&t->o) == 0) {
+    if (t->o.sanity_chunks == 0 || lvni_trainer_validation_length(&t->o) == 0 ||
+        (resumed &&
+         (t->report.last_val.n_metrics > 0 || !lvni_trainer_loop_watches_validation(t)))) {
         return LVN_OK;
     }
     lvni_trainer_profile_at(LVNI_PART_VALIDATE);
@@ -91,7 +95,7 @@ lvn_status lvni_trainer_loop_check_validation(lvni_trainer *t)
         lvn_clear_error();
         return LVN_OK;
     }
-    return s;
+    return s != LVN_OK ? s : lvni_trainer_loop_check_names(t, &result);
 }
 
 /* What the module makes of it; its own mistakes end the run. */

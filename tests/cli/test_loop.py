@@ -384,6 +384,24 @@ class Loop(Case):
         self.assertEqual(set(os.listdir(self.dir)), before)
         self.assertEqual(os.listdir(f"{self.dir}/dev"), [])
 
+    def test_a_monitor_that_is_not_there(self):
+        """Found before the first step, and of a run that goes on before the next one."""
+        message = "val/f1: the validation of epoch {} has no such metric; it has val/loss, val/acc"
+        self.train("run", "max_epochs=1")
+        for keys in (
+            ["checkpoint.monitor=val/f1"],
+            ["early_stopping.monitor=val/f1"],
+            ["scheduler=plateau", "scheduler.monitor=val/f1"],
+            ["checkpoint.save_top_k=1", "checkpoint.filename={val/f1}"],
+        ):
+            with self.subTest(keys):
+                self.train("new", *keys, "overwrite=true", code=USAGE, expects=[message.format(1)])
+                self.assertEqual(os.listdir(f"{self.dir}/new/checkpoints"), [])
+        resume = ["train", "classify", f"out={self.dir}/run", "resume=true", "max_epochs=3"]
+        self.levin([*resume, "early_stopping.monitor=val/f1"], USAGE, [message.format(2)])
+        self.assertEqual(self.rows("run")[-1]["epoch"], 1)
+        self.levin([*resume, "early_stopping.monitor=val/acc"], OK)
+
     def test_what_cannot_be(self):
         for argument, expects in (
             ("limit_train_batches=0", "from 1 on"),
