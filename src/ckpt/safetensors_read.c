@@ -289,6 +289,12 @@ static lvn_status read_header(lvni_ckpt_st_file *f, int fd, size_t file_bytes, s
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: a header of %llu bytes; at most %zu (16 MiB) are read",
                  f->path, (unsigned long long)length, LVNI_ST_MAX_HEADER);
     }
+    if (length > file_bytes - sizeof raw && memcmp(raw, "PK\3\4", 4) == 0) {
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "%s: a zip archive, as torch.save of PyTorch writes, and not a safetensors file: "
+                 "levin ckpt convert %s W.safetensors writes its tensors into one",
+                 f->path, f->path);
+    }
     if (length > file_bytes - sizeof raw) {
         LVN_FAIL(LVN_ERR_CORRUPT,
                  "%s: a header of %llu bytes in a file of %zu: cut off, or not a safetensors file",

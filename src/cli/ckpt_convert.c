@@ -4,10 +4,12 @@
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/escape.h"
+#include "core/vfs.h"
 #include "recipes/report_error.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -36,6 +38,30 @@ static lvn_status write_tensors(const lvni_ckpt_st_file *file, const char *in, c
     return LVN_OK;
 }
 
+/* A run directory has several files, and checkpoints layouts of their own. */
+static lvn_status refuse_folder(const char *in, const char *out)
+{
+    static const char *const names[] = {"best", "last"};
+    struct stat info;
+    if (stat(in, &info) != 0 || !S_ISDIR(info.st_mode)) {
+        return LVN_OK;
+    }
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char file[1024];
+        snprintf(file, sizeof file, "%.900s/exported_models/exported_%s.safetensors", in, names[i]);
+        if (lvni_core_path_exists(file)) {
+            LVN_FAIL(LVN_ERR_USAGE,
+                     "%s is a folder: one file is converted, of a run its exported model: levin "
+                     "ckpt convert %s %s",
+                     in, file, out);
+        }
+    }
+    LVN_FAIL(LVN_ERR_USAGE,
+             "%s is a folder: one file is converted; levin export model=%s output=W.safetensors "
+             "writes the weights of a run",
+             in, in);
+}
+
 static lvn_status convert(const char *in, const char *out)
 {
     const bool torch = ends_with(out, ".pt") || ends_with(out, ".pth");
@@ -46,6 +72,7 @@ static lvn_status convert(const char *in, const char *out)
                  "torch.load",
                  out);
     }
+    LVN_TRY(refuse_folder(in, out));
     LVN_TRY(torch ? lvni_ckpt_tensors_open(in, LVNI_ST_VERIFY, &file)
                   : lvni_ckpt_torch_open(in, LVNI_ST_VERIFY, &file));
     const lvn_status s = write_tensors(file, in, out, torch);

@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "core/escape.h"
 #include "kernels/check/check.h"
+#include "recipes/devices.h"
 #include "recipes/report_error.h"
 
 #include <stdio.h>
@@ -101,13 +102,15 @@ static lvn_status check_all(lvni_tensor_device *device, int n, const char *const
     return LVN_OK;
 }
 
-/* "sim", "sim:1"; NULL for cpu. */
+/* "sim", "sim:1"; gpu and gpu:1 as in training; NULL for cpu. */
 static lvn_status find(const char *name, lvni_tensor_device **device)
 {
     lvn_device d;
+    char of_backend[64];
     *device = NULL;
     LVN_TRY(lvni_cpu_start());
-    LVN_TRY(lvn_device_find(name, &d));
+    LVN_TRY(lvni_recipes_accelerator_find(name, of_backend, sizeof of_backend));
+    LVN_TRY(lvn_device_find(of_backend, &d));
     return d.kind == LVN_DEVICE_CPU ? LVN_OK
                                     : lvni_tensor_device_open((int)d.kind, d.index, device);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 static const char NAME[] = "cuda";
+#define BUILD "`make` builds it where nvcc is, `make cuda` fetches nvcc first"
 #define AFTER_DRIVER "the driver comes first: what its line names"
 
 /* Libraries that the backend needs, by the beginning of their names, with where they come from. */
@@ -34,11 +35,12 @@ static void explain_absent(lvni_cli_doctor *d)
 {
     const lvni_cli_level level = level_of(d);
     snprintf(d->backend_text, sizeof d->backend_text, "%s", lvn_last_error()->message);
-    report(d, level);
-    if (level != LVNI_LEVEL_OK) {
-        lvni_cli_doctor_fix(d, "LEVIN_BACKEND_PATH=FOLDER, where levin_backend_cuda.so is; a build "
-                               "of levin on a machine with the CUDA toolkit makes it");
+    if (level == LVNI_LEVEL_OK) { /* nothing is wrong: in the line itself */
+        lvni_cli_doctor_add(d, level, "backend cuda", "%s; " BUILD, d->backend_text);
+        return;
     }
+    report(d, level);
+    lvni_cli_doctor_fix(d, BUILD "; or LEVIN_BACKEND_PATH=FOLDER, where levin_backend_cuda.so is");
 }
 
 /* dlerror's text: "libcudnn.so.9: cannot open shared object file: No such file or directory". */

@@ -89,13 +89,21 @@ static const char *nearest_choice(const char *choices, const char *text, char *b
 static lvn_status fail_foreign(const lvni_core_option *row, const char *text,
                                const lvni_core_foreign *entry, const char *origin)
 {
+    static const char some[] = "[N]";
     lvni_core_str hint = {0};
     lvni_core_foreign_print_hint(entry, &hint);
     lvn_status s = lvni_core_str_status(&hint);
+    /* "cuda:0" with the hint devices=[N]: [0] */
+    const char *colon = strrchr(text, ':'), *number = colon == NULL ? text : colon + 1,
+               *at = strstr(lvni_core_str_text(&hint), some);
+    const bool named =
+        at != NULL && number[0] != '\0' && number[strspn(number, "0123456789,")] == '\0';
     if (s == LVN_OK) {
         s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
-                          "%s `%.*s` is not in this version: %s  (%s)", row->name, SHOWN, text,
-                          lvni_core_str_text(&hint), origin);
+                          "%s `%.*s` is not in this version: %.*s%s%.*s%s%s  (%s)", row->name,
+                          SHOWN, text, named ? (int)(at - hint.data) : (int)hint.len,
+                          lvni_core_str_text(&hint), named ? "[" : "", named ? SHOWN : 0, number,
+                          named ? "]" : "", named ? at + sizeof some - 1 : "", origin);
     }
     lvni_core_str_free(&hint);
     return s;

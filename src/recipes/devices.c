@@ -123,13 +123,22 @@ static lvn_status find_gpu(void)
     if (s == LVN_ERR_NOT_FOUND) {
         LVN_FAIL(LVN_ERR_RESOURCE,
                  "this levin was built without its GPU backend (levin_backend_" GPU_BACKEND
-                 ".so): `make` builds it where nvcc is, `levin doctor` prints what is missing");
+                 ".so): `make` builds it where nvcc is, `make cuda` fetches nvcc first, `levin "
+                 "doctor` prints what is missing");
     }
     LVN_TRY(s);
     LVN_TRY(lvni_tensor_backend_get(kind)->count(&n));
     if (n < 1) {
         LVN_FAIL(LVN_ERR_RESOURCE, "no GPU is visible to this process");
     }
+    return LVN_OK;
+}
+
+lvn_status lvni_recipes_accelerator_find(const char *name, char *out, size_t size)
+{
+    const bool gpu = strncmp(name, "gpu", 3) == 0 && (name[3] == '\0' || name[3] == ':');
+    LVN_TRY(gpu ? find_gpu() : LVN_OK);
+    snprintf(out, size, "%s%s", gpu ? GPU_BACKEND : "", gpu ? name + 3 : name);
     return LVN_OK;
 }
 
@@ -287,6 +296,8 @@ static lvn_status no_backend(const lvni_core_config *c, lvni_core_notices *n)
     if (asked > 0) {
         snprintf(count, sizeof count, "%d", asked);
     }
+    int kind; /* looked up first: the error that stands in the end is E106 */
+    const bool built = lvni_tensor_backend_find(GPU_BACKEND, &kind) != LVN_ERR_NOT_FOUND;
     const char *why = find_gpu() == LVN_OK ? "accelerator=cpu is set" : lvn_last_error()->message;
     const lvn_status s = lvni_core_notice_error(
         n, NO_GPU, "GPUs are asked for, but this process sees none: %s", why);
@@ -295,6 +306,10 @@ static lvn_status no_backend(const lvni_core_config *c, lvni_core_notices *n)
     lvni_core_notice_fix(
         n, "or accelerator=sim, simulated devices, with LEVIN_SIM_DEVICES=%s in the environment",
         count);
+    if (!built) {
+        lvni_core_notice_fix(n, "or build the backend for GPUs: `make` where nvcc is, else `make "
+                                "cuda` in the folder of levin's sources");
+    }
     return s;
 }
 

@@ -12,6 +12,9 @@
 /* auto becomes what this machine has, in the configuration. LVN_ERR_RESOURCE: the accelerator is
  * not there. */
 lvn_status lvni_recipes_accelerator_resolve(lvni_core_config *config);
+/* "gpu" and "gpu:1" as the name of a device of the backend that gpu means, all else as it is.
+ * LVN_ERR_RESOURCE: that backend is not there, or has no device. */
+lvn_status lvni_recipes_accelerator_find(const char *name, char *out, size_t size);
 /* Why accelerator=auto chose the CPU although there is a GPU; "" otherwise. */
 const char *lvni_recipes_gpu_refused(void);
 /* Not the CPU: memory of its own. */

@@ -321,6 +321,8 @@ static lvn_status prepare(lvni_recipes_fit_run *r)
     LVN_TRY(lvni_cpu_start());
     /* before overwrite=true empties the run that is there */
     LVN_TRY(lvni_recipes_check_precision(c));
+    LVN_TRY(lvni_trainer_sharded_check(lvni_recipes_sharded_stage(c),
+                                       lvni_recipes_accelerator_is_device(c)));
     LVN_TRY(lvni_recipes_accelerator_use(c, r->rank.device));
     LVN_TRY(measure_data(r->request, &r->data));
     LVN_TRY(build_model(r));

@@ -271,6 +271,7 @@ static lvn_status open_for(const lvni_core_config *c, const lvni_recipes_classif
     *out = (lvni_recipes_image_data){0};
     LVN_TRY(lvni_recipes_preprocess_use(c, card, &out->transform));
     LVN_TRY(lvni_recipes_image_source_open(c, mode, lvni_core_config_str(c, "model"), false, s));
+    lvni_recipes_image_source_take_shapes(c, card->general.data, s);
     print_ignored(s, &out->ignored);
     if (out->ignored.len > 0) {
         lvni_log_line(LVNI_LOG_INFO, "%s", lvni_core_str_text(&out->ignored));

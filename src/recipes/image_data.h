@@ -40,6 +40,10 @@ lvn_status lvni_recipes_image_source_check_run(const lvni_core_config *config);
 lvn_status lvni_recipes_image_source_open(const lvni_core_config *config, lvni_data_scan_mode mode,
                                           const char *run, bool training,
                                           lvni_recipes_image_source *out);
+/* Of an open source of builtin:shapes: the keys that are not given are those of `trained`, the data
+ * of a model in use (its card's; NULL: not known). */
+void lvni_recipes_image_source_take_shapes(const lvni_core_config *config, const char *trained,
+                                           lvni_recipes_image_source *source);
 void lvni_recipes_image_source_close(lvni_recipes_image_source *source);
 
 /* Photos are cropped at random and come in 224; small images and shapes are used whole, in their

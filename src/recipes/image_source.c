@@ -55,7 +55,8 @@ static const lvni_core_option image_rows[] = {
      .fallback = "2000",
      .range = LVNI_AT_LEAST(2),
      .needs = "data=builtin:shapes",
-     .help = "Images of builtin:shapes."},
+     .help = "Images of builtin:shapes. Of a model in use (predict, eval) data.count, data.classes "
+             "and data.seed are those of its training unless they are given."},
     {.name = "data.classes",
      .type = LVNI_OPT_INT,
      .fallback = "6",
@@ -234,6 +235,35 @@ static lvn_status open_kind(const lvni_core_config *c, lvni_data_scan_mode mode,
         return lvni_data_array_images_open(data, labels, mode != LVNI_SCAN_FLAT, &s->arrays);
     }
     return open_folder(c, mode, run, training, s);
+}
+
+/* The value of name=NUMBER in the identity below; false: there is none. */
+static bool identity_number(const char *identity, const char *name, long long *out)
+{
+    const char *at = strstr(identity, name);
+    return at != NULL && sscanf(at + strlen(name), "%lld", out) == 1;
+}
+
+void lvni_recipes_image_source_take_shapes(const lvni_core_config *c, const char *trained,
+                                           lvni_recipes_image_source *s)
+{
+    long long n;
+    if (trained == NULL || strncmp(trained, SHAPES " ", sizeof SHAPES) != 0 ||
+        strcmp(lvni_core_config_str(c, "data"), SHAPES) != 0) {
+        return;
+    }
+    if (lvni_core_config_layer(c, "data.count") == LVNI_LAYER_DEFAULT &&
+        identity_number(trained, " count=", &n)) {
+        s->shapes.count = n;
+    }
+    if (lvni_core_config_layer(c, "data.classes") == LVNI_LAYER_DEFAULT &&
+        identity_number(trained, " classes=", &n)) {
+        s->shapes.classes = (int)n;
+    }
+    if (lvni_core_config_layer(c, "data.seed") == LVNI_LAYER_DEFAULT &&
+        identity_number(trained, " seed=", &n)) {
+        s->shapes.seed = (uint64_t)n;
+    }
 }
 
 /* The nearest folder above `path`, or itself, that is there, with no links and dots. */

@@ -176,6 +176,16 @@ static void report_frozen(const lvni_trainer_engine_options *o, const lvni_optim
     }
 }
 
+lvn_status lvni_trainer_sharded_check(int stage, bool on_device)
+{
+    if (stage > 0 && on_device) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED,
+                 "strategy=sharded: the optimizer's parts are updated on the CPU so far; use "
+                 "accelerator=cpu or strategy=ddp");
+    }
+    return LVN_OK;
+}
+
 /* The tape records nothing for frozen parameters; their gradients are zeros. */
 static lvn_status make_optim(lvni_trainer_engine *e)
 {
@@ -192,14 +202,14 @@ static lvn_status make_optim(lvni_trainer_engine *e)
     const lvni_optim_range own =
         lvni_trainer_sharded_part(m->n_weights, e->o.plan.devices, e->o.plan.rank);
     const bool sharded = e->o.sharded_stage > 0;
-    if (sharded && lvni_tensor_device_of(m->weights) != NULL) {
+    lvn_status s =
+        lvni_trainer_sharded_check(e->o.sharded_stage, lvni_tensor_device_of(m->weights) != NULL);
+    if (s != LVN_OK) {
         lvni_core_free(p);
-        LVN_FAIL(LVN_ERR_UNSUPPORTED,
-                 "strategy=sharded: the optimizer's parts are updated on the CPU so far; use "
-                 "accelerator=cpu or strategy=ddp");
+        return s;
     }
-    lvn_status s = lvni_optim_create_phases(optim, m->n_weights, sharded ? &own : NULL, p,
-                                            m->n_parameters, &e->optim);
+    s = lvni_optim_create_phases(optim, m->n_weights, sharded ? &own : NULL, p, m->n_parameters,
+                                 &e->optim);
     lvni_core_free(p);
     if (s == LVN_OK && sharded) {
         s = lvni_trainer_sharded_create(e->o.comm, m->n_weights, &e->sharded);

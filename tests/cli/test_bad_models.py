@@ -333,6 +333,22 @@ class Models(Case):
             expects=["split=val: this part has no images", "val_split of the training was 0"],
         )
 
+    def test_shapes_are_those_of_the_training(self):
+        """Keys that are not given: 60 images of 3 classes, 12 of them not trained on."""
+        run, shapes = f"{self.dir}/shapes", "data=builtin:shapes"
+        keys = ["data.count=60", "data.classes=3", "data.seed=7", "image_size=8", "model=cnn"]
+        self.levin(["train", "classify", shapes, *keys, f"out={run}", "max_steps=2"], OK)
+        use = ["eval", f"model={run}", shapes]
+        printed, reported = self.levin(use, OK)
+        self.assertIn(" of 60 right)", printed)
+        self.assertIn("note: 48 of these 60 images were trained on", reported)
+        self.assertIn(" of 12 right)", self.levin([*use, "split=val"], OK)[0])
+        printed, reported = self.levin([*use, "data.count=100"], OK)
+        self.assertIn(" of 100 right)", printed)
+        self.assertNotIn("trained on", reported)
+        self.levin([*use, "data.seed=1", "split=val"], USAGE, ["here builtin:shapes count=60"])
+        self.levin([*use, "data.classes=4"], FAILURE, ["give data.classes=3"])
+
     def test_split_is_not_recorded(self):
         path = self.crafted("m", {"data": None})  # as in early versions
         use = ["eval", f"model={path}", f"data={self.photos}"]
@@ -350,7 +366,7 @@ class Models(Case):
             [data, "the class wolf", "not trained on", "cat ... dog", "rename or remove"],
         )
         self.levin(
-            ["eval", f"model={self.model}", "data=builtin:shapes"],
+            ["eval", f"model={self.model}", "data=builtin:shapes", "data.classes=3"],
             FAILURE,
             ["the model has 2 classes", "data.classes=2"],
         )

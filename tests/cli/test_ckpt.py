@@ -348,6 +348,9 @@ class Convert(CkptCase):
         there, back = f"{self.dir}/there.pt", f"{self.dir}/back.safetensors"
         line = self.ckpt("convert", self.exported, there)
         self.assertIn(f"{there}: {len(want)} tensors, ", line)
+        for command in (["verify", there], ["show", there], ["diff", there, self.last]):
+            advice = ["as torch.save of PyTorch writes", f"levin ckpt convert {there} W"]
+            self.ckpt(*command, code=FAILURE, error=advice)
         self.ckpt("convert", there, back)
         found, meta = read_safetensors(back)
         self.assertEqual(found, want)
@@ -368,12 +371,15 @@ class Convert(CkptCase):
 
     def test_refusals(self):
         out = f"{self.dir}/none.pt"
+        best = f"{self.run_dir}/exported_models/exported_best.safetensors"
         for arguments, code, expects in (
             ([self.last, out], 64, "is a checkpoint, which has layouts of its own"),
             ([self.exported, f"{self.dir}/none.bin"], 64, "the ending is the format"),
             ([self.exported, f"{self.dir}/none.safetensors"], 1, "does not begin as a file of"),
             ([f"{self.dir}/missing.pt", out], 1, "missing.pt: cannot open"),
             ([self.exported], 64, "1 path given, it takes 2"),
+            ([self.run_dir, out], 64, f"of a run its exported model: levin ckpt convert {best} {out}"),
+            ([self.dir, out], 64, f"levin export model={self.dir} output=W.safetensors"),
         ):
             self.levin(["ckpt", "convert", *arguments], code, [expects])
         self.assertEqual([n for n in os.listdir(self.dir) if n.startswith("none")], [])

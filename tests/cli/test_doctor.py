@@ -124,7 +124,11 @@ class Doctor(unittest.TestCase):
             "ok memory: 8.58 GiB, usable 7.63 GiB",
         )
         self.assertRegex(reported, r"(?m)^ok cpu: .+, \d+ of \d+ CPUs usable, kernels: .*oneDNN")
-        self.assertRegex(reported, r"(?m)^ok backend cuda: .*no levin_backend_cuda\.so .*$")
+        self.assertRegex(
+            reported,
+            r"(?m)^ok backend cuda: .*no levin_backend_cuda\.so .*; `make` builds it where nvcc "
+            "is, `make cuda` fetches nvcc first$",
+        )
         self.assertRegex(reported, r"(?m)^ok files: \d+ open files a process, up to ")
         self.assertNotIn("FAIL", reported)
         self.assertNotIn("fix:", reported)
@@ -362,7 +366,11 @@ class Doctor(unittest.TestCase):
     def test_backend_absent_or_not_loaded(self):
         reported = self.doctor(status=FAILURE)
         why = re.search(r"(?m)^FAIL backend cuda: (.*no levin_backend_cuda\.so .*)$", reported)[1]
-        self.assertIn("    fix: LEVIN_BACKEND_PATH=FOLDER, where", reported)
+        self.assertIn(
+            "    fix: `make` builds it where nvcc is, `make cuda` fetches nvcc first; or "
+            "LEVIN_BACKEND_PATH=FOLDER, where",
+            reported,
+        )
         self.assertEqual(
             self.last(reported),
             f"accelerator=auto uses cpu, although the driver shows 2 GPUs: {why}",

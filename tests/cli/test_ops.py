@@ -96,6 +96,13 @@ class Ops(unittest.TestCase):
         for name in flat:
             self.assertRegex(reported, rf"(?m)^flat\.{name} +passed +14 in f32")
 
+    def test_gpu_is_the_backend_of_training(self):
+        if "cuda" in levin("ops").split("\n", 1)[0]:
+            self.skipTest("a build with the CUDA backend")
+        for name in ("gpu", "gpu:1"):
+            reported = levin("ops", "check", f"accelerator={name}", status=69)
+            self.assertIn("built without its GPU backend (levin_backend_cuda.so): `make`", reported)
+
     def test_the_overview_names_it(self):
         self.assertIn("levin ops [NAME]", levin("help"))
 

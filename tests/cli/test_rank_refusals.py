@@ -83,12 +83,17 @@ class Refused(Case):
                     "^levin: error E106: GPUs are asked for, but this process sees none: "
                     "(this levin was built without its GPU backend|cuda: .* driver)",
                 )
+                build = (
+                    "  fix: or build the backend for GPUs: `make` where nvcc is, else `make cuda` "
+                    "in the folder of levin's sources\n"
+                )
                 self.assertEqual(
                     rest,
                     f"  found: {arguments[0]} (command line)\n  fix: devices={more} "
                     "for ranks on the CPU\n"
                     "  fix: or accelerator=sim, simulated devices, with "
-                    f"LEVIN_SIM_DEVICES={more} in the environment\n",
+                    f"LEVIN_SIM_DEVICES={more} in the environment\n"
+                    + (build if "was built without" in first else ""),
                 )
         self.assertIn("gpus a: cannot read 'a' as a number", self.reported(*TRAIN_SHAPES, "gpus=a"))
 

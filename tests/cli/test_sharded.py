@@ -61,10 +61,14 @@ class Sharded(RankCase):
         self.assertEqual(self.hashes(self.out), alone)
 
     def test_what_cannot_be_divided(self):
-        for how in (["optim=adafactor"], ["accelerator=sim"]):
+        sharded = ["classify", *SHAPES, "model=mlp", "strategy=sharded", "devices=2", "max_steps=2"]
+        for command, how in (
+            (["train"], "optim=adafactor"),
+            (["train"], "accelerator=sim"),
+            (["plan", "train"], "accelerator=sim"),
+        ):
             done = subprocess.run(
-                [LEVIN, "train", "classify", *SHAPES, "model=mlp", "strategy=sharded", "devices=2"]
-                + [*how, f"out={self.dir}/{how[0]}", "max_steps=2"],
+                [LEVIN, *command, *sharded, how, f"out={self.dir}/{how}"],
                 capture_output=True,
                 text=True,
                 env={"LEVIN_SIM_DEVICES": "2", "LEVIN_SIM_MEMORY": "256MiB"},
