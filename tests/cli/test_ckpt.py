@@ -378,7 +378,7 @@ class Convert(CkptCase):
             ([self.exported, f"{self.dir}/none.safetensors"], 1, "does not begin as a file of"),
             ([f"{self.dir}/missing.pt", out], 1, "missing.pt: cannot open"),
             ([self.exported], 64, "1 path given, it takes 2"),
-            ([self.run_dir, out], 64, f"of a run its exported model: levin ckpt convert {best} {out}"),
+            ([self.run_dir, out], 64, f"its exported model: levin ckpt convert {best} {out}"),
             ([self.dir, out], 64, f"levin export model={self.dir} output=W.safetensors"),
         ):
             self.levin(["ckpt", "convert", *arguments], code, [expects])
