@@ -1,5 +1,6 @@
 /* Training that a caller drives (trainer.h): single steps, and between them validation, checkpoints
  * at any path, and going on from one. What fit does in one call is in loop.c. */
+#include "core/machine.h"
 #include "core/math.h"
 #include "log/run_log.h"
 #include "tensor/ctx.h"
@@ -110,6 +111,7 @@ lvn_status lvni_trainer_load(lvni_trainer *t, const lvni_ckpt *ckpt)
     drop_batches(t);
     t->report.samples = t->report.logged_at = 0;
     t->report.logged_at_step = t->at.step;
+    t->report.start_ns = lvni_core_now_ns();
     t->keeper.saved_step = -1; /* the run directory's last is of another state */
     lvni_trainer_report_close(&t->report);
     return LVN_OK;

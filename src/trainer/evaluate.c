@@ -4,8 +4,8 @@
 #include "core/alloc.h"
 #include "autograd/tape.h"
 #include "tensor/device.h"
-#include "trainer/row_message.h"
 #include "trainer/loop_impl.h"
+#include "trainer/row_message.h"
 
 #include <string.h>
 
@@ -35,6 +35,7 @@ typedef struct evaluation {
     lvni_trainer_message *message;      /* with several ranks: the chunks of this one */
     lvni_trainer_rows *rows;            /* prediction with several ranks: of this one's wave */
     lvni_data_loader *loader;
+    lvni_trainer *trainer;      /* of a training; NULL: on its own */
     lvni_tensor_device *device; /* NULL: the host, and so the two below */
     lvni_trainer_feed *feed;
     double *slots; /* metrics: LVNI_EVALUATION_SLOTS for each lane */
@@ -128,6 +129,14 @@ static lvn_status check_stop(void)
     return LVN_OK;
 }
 
+static lvn_status look_at_stop(const evaluation *e)
+{
+    if (e->trainer != NULL) {
+        lvni_trainer_clock_look_within(e->trainer);
+    }
+    return check_stop();
+}
+
 static lvn_status take_chunk(const evaluation *e, const lvni_nn_step *step, lvni_nn_step *sum)
 {
     if (e->message != NULL) {
@@ -213,7 +222,7 @@ static lvn_status run(evaluation *e, lvni_trainer_lanes *lanes, lvni_nn_step *su
         wave *w = e->now = &e->wave[k % WAVES], *before = &e->wave[(k + 1) % WAVES];
         s = load(e, &more);
         if (s == LVN_OK && w->n > 0 && k > 0 && e->rows == NULL) {
-            s = check_stop();
+            s = look_at_stop(e);
         }
         if (s == LVN_OK && w->n > 0) {
             s = compute(e, lanes);
@@ -347,16 +356,17 @@ static lvn_status add_ranks(lvni_dist_comm *comm, const lvni_trainer_message *mi
     return s == LVN_OK && signal_number != 0 ? check_stop() : s;
 }
 
-lvn_status lvni_trainer_evaluate(const lvni_nn_model *model, lvni_data_loader *loader,
-                                 lvni_trainer_lanes *lanes, lvni_dist_comm *comm,
-                                 lvni_nn_step *result)
+static lvn_status evaluate(const lvni_nn_model *model, lvni_data_loader *loader,
+                           lvni_trainer_lanes *lanes, lvni_dist_comm *comm, lvni_trainer *trainer,
+                           lvni_nn_step *result)
 {
     *result = (lvni_nn_step){0};
     lvni_trainer_message message = {0};
     evaluation *e;
     lvn_status s = create(model, loader, lanes, NULL, &e);
-    if (s == LVN_OK && comm != NULL) {
-        s = lvni_trainer_message_create(&message, 1);
+    if (s == LVN_OK) {
+        e->trainer = trainer;
+        s = comm != NULL ? lvni_trainer_message_create(&message, 1) : LVN_OK;
     }
     if (s == LVN_OK && comm == NULL) {
         s = run(e, lanes, result, NULL, NULL);
@@ -381,6 +391,19 @@ lvn_status lvni_trainer_evaluate(const lvni_nn_model *model, lvni_data_loader *l
     lvni_trainer_message_free(&message);
     destroy(e);
     return s;
+}
+
+lvn_status lvni_trainer_evaluate(const lvni_nn_model *model, lvni_data_loader *loader,
+                                 lvni_trainer_lanes *lanes, lvni_dist_comm *comm,
+                                 lvni_nn_step *result)
+{
+    return evaluate(model, loader, lanes, comm, NULL, result);
+}
+
+lvn_status lvni_trainer_evaluate_within(lvni_trainer *t, lvni_data_loader *loader,
+                                        lvni_nn_step *result)
+{
+    return evaluate(t->o.model, loader, t->engine->lanes, t->o.comm, t, result);
 }
 
 /* Ranks may have different cores; the waves of all are as long as the shortest. */

@@ -197,12 +197,6 @@ static lvn_status end_epoch(lvni_trainer *t, bool periodic, bool asked, bool *sa
     return *saved ? save(t, best || (t->at.finished && isnan(t->at.best_score))) : LVN_OK;
 }
 
-static bool save_is_due(const lvni_trainer *t)
-{
-    return t->o.keep.every_s > 0.0 && t->o.plan.rank == 0 &&
-           (double)(lvni_core_now_ns() - t->keeper.saved_ns) >= t->o.keep.every_s * 1e9;
-}
-
 /* Rank 0 alone writes checkpoints; the launcher passes the signal on to all. Where each rank has a
  * part of the state, rank 0 has sent the request with its message of the step. timed: by the clock.
  */
@@ -211,7 +205,7 @@ static bool was_asked_to_save(const lvni_trainer *t, bool *timed)
     const bool sharded = t->engine->sharded != NULL,
                asked = sharded ? t->keeper.save_asked
                                : t->o.plan.rank == 0 && lvni_core_signals_take_save();
-    *timed = sharded ? asked && t->engine->save_due : save_is_due(t);
+    *timed = sharded ? asked && t->engine->save_due : lvni_trainer_clock_save_is_due(t);
     if (t->o.plan.rank != 0 || !asked || *timed) {
         return asked || *timed;
     }
@@ -386,40 +380,11 @@ lvn_status lvni_trainer_loop_begin_step(lvni_trainer *t)
     return LVN_OK;
 }
 
-/* Of the job, which may have got more time meanwhile. */
-static void look_at_limit(lvni_trainer *t)
-{
-    if (t->o.stop_ns == 0 || lvni_trainer_stop_signal() != 0 ||
-        lvni_core_now_ns() + 2 * t->keeper.longest_ns < t->o.stop_ns) {
-        return;
-    }
-    const uint64_t later = t->o.stop_later != NULL ? t->o.stop_later() : 0;
-    t->keeper.at_limit = later == 0;
-    t->o.stop_ns = later > 0 ? later : t->o.stop_ns;
-    if (later == 0) {
-        lvni_trainer_stop_note(SIGUSR1);
-    }
-}
-
-/* Rank 0 has the clock of the run; the others learn of it as of a signal. */
-static void look_at_clock(lvni_trainer *t)
-{
-    t->engine->validation_due =
-        t->o.val_every_s > 0.0 &&
-        (double)(lvni_core_now_ns() - t->validated_ns) >= t->o.val_every_s * 1e9;
-    t->engine->save_due = t->engine->sharded != NULL && save_is_due(t);
-    if (t->o.max_time_s > 0.0 && t->o.plan.rank == 0 && lvni_trainer_stop_signal() == 0 &&
-        lvni_trainer_report_seconds(&t->report) >= t->o.max_time_s) {
-        lvni_trainer_stop_note(LVNI_STOP_TIME);
-    }
-    look_at_limit(t);
-}
-
 /* What a run that is taken up has left undone. */
 static lvn_status catch_up(lvni_trainer *t)
 {
     bool saved;
-    t->keeper.saved_ns = t->validated_ns = lvni_core_now_ns();
+    lvni_trainer_clock_begin(t);
     if (lvni_trainer_loop_epoch_done(t)) {
         return end_epoch(t, false, false, &saved);
     }
@@ -428,6 +393,9 @@ static lvn_status catch_up(lvni_trainer *t)
 
 static lvn_status loop(lvni_trainer *t)
 {
+    if (t->at.step > 0) { /* of a run that is resumed: it makes no step when its time is over */
+        lvni_trainer_clock_look_at_max_time(t);
+    }
     LVN_TRY(lvni_trainer_keeper_agree_stop(t));
     if (t->keeper.signal != 0) { /* it came while the run was made ready */
         return lvni_trainer_keeper_stop(t, t->keeper.signal, t->keeper.saved_step == t->at.step);
@@ -436,7 +404,7 @@ static lvn_status loop(lvni_trainer *t)
     LVN_TRY(finished(t) ? LVN_OK : lvni_trainer_loop_check_validation(t));
     LVN_TRY(lvni_trainer_loop_begin(t));
     while (!finished(t)) {
-        look_at_clock(t);
+        lvni_trainer_clock_look(t);
         lvn_status s = lvni_trainer_loop_begin_step(t);
         if (t->keeper.signal != 0) {
             return stop(t);

@@ -82,6 +82,17 @@ void lvni_trainer_keeper_report_ranks(lvni_trainer *t, lvn_status failed);
 /* After a value that is not finite: add to the error what is left to go on from. */
 void lvni_trainer_keeper_report_last_good(lvni_trainer *t);
 
+/* clock.c */
+/* Before the first step: since then time counts, and what a checkpoint has of it before. */
+void lvni_trainer_clock_begin(lvni_trainer *t);
+/* Before a step: what is due after it, and the end of the run, as of a signal. */
+void lvni_trainer_clock_look(lvni_trainer *t);
+/* The end alone; between the chunks of a validation, on each rank. */
+void lvni_trainer_clock_look_within(lvni_trainer *t);
+void lvni_trainer_clock_look_at_max_time(const lvni_trainer *t);
+/* Of rank 0; false on the others. */
+bool lvni_trainer_clock_save_is_due(const lvni_trainer *t);
+
 /* validate.c */
 lvn_status lvni_trainer_loop_validate(lvni_trainer *t); /* result in t->report.last_val */
 /* Some chunks before the first step, so that what fails there does not fail after an epoch; of a

@@ -66,8 +66,10 @@ lvn_status lvni_trainer_report_open(lvni_trainer_report *r, int64_t step)
     lvni_core_str_printf(&path, "%s/metrics.jsonl", r->o->out);
     lvn_status s = lvni_core_str_status(&path);
     if (s == LVN_OK && step > 0) {
-        s = lvni_log_metrics_truncate(lvni_core_str_text(&path), step, NULL, &r->earlier_s);
-        r->logged_at_s = r->earlier_s;
+        double logged_s = 0.0;
+        s = lvni_log_metrics_truncate(lvni_core_str_text(&path), step, NULL, &logged_s);
+        r->earlier_s = fmax(r->earlier_s, logged_s);
+        r->logged_at_s = lvni_trainer_report_seconds(r);
     }
     if (s == LVN_OK) {
         s = lvni_log_metrics_open(lvni_core_str_text(&path), step > 0, &r->log);

@@ -37,6 +37,7 @@ struct lvni_trainer_saver {
     lvni_trainer_state_entries entries; /* of the copy */
     texts texts;
     char schedule[192], scaler[128], layout[32], plateau[256], early[256], validated[24];
+    char clock[96];
     char best_by[LVNI_STATE_BEST_BY_TEXT];
     lvni_ckpt_position at;
     bool best, written, shown; /* shown: to the hook */
@@ -133,7 +134,7 @@ static lvn_status write_checkpoint(lvni_trainer_saver *s)
 {
     const texts *x = &s->texts;
     const lvni_trainer_options *o = &s->trainer->o;
-    lvni_ckpt_st_meta extra[14] = {
+    lvni_ckpt_st_meta extra[15] = {
         {.key = LVNI_STATE_EPOCH_METRICS, .value = lvni_core_str_text(&x->metrics)},
         {.key = LVNI_IDENTITY_RUN, .value = lvni_core_str_text(&x->run)},
         {.key = LVNI_IDENTITY_MACHINE, .value = lvni_core_str_text(&x->machine)},
@@ -151,6 +152,9 @@ static lvn_status write_checkpoint(lvni_trainer_saver *s)
     }
     if (s->validated[0] != '\0') {
         extra[n++] = (lvni_ckpt_st_meta){.key = LVNI_STATE_VALIDATED, .value = s->validated};
+    }
+    if (s->clock[0] != '\0') {
+        extra[n++] = (lvni_ckpt_st_meta){.key = LVNI_STATE_CLOCK, .value = s->clock};
     }
     if (s->best_by[0] != '\0') {
         extra[n++] = (lvni_ckpt_st_meta){.key = LVNI_STATE_BEST_BY, .value = s->best_by};
@@ -333,6 +337,7 @@ static lvn_status take(lvni_trainer_saver *s)
     LVN_TRY(copy_state(s));
     lvni_trainer_state_updates_print(s->trainer, s->schedule, sizeof s->schedule);
     print_decisions(s);
+    lvni_trainer_clock_print(s->trainer, s->clock, sizeof s->clock);
     lvni_trainer_scaler_print(&s->trainer->engine->scaler, s->scaler, sizeof s->scaler);
     s->at = s->trainer->at;
     return LVN_OK;

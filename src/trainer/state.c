@@ -339,6 +339,7 @@ typedef struct texts {
     lvni_optim_plateau plateau;
     lvni_trainer_early early;
     int64_t validated_step;
+    lvni_trainer_clock clock;
     lvni_trainer_kept files;
     bool same_monitor;
 } texts;
@@ -352,6 +353,7 @@ static lvn_status read_all(const lvni_trainer *t, const lvni_ckpt *ckpt,
     LVN_TRY(lvni_trainer_state_plateau_read(t, ckpt, &out->plateau));
     LVN_TRY(lvni_trainer_state_early_read(t, ckpt, &out->early));
     LVN_TRY(read_validated_step(ckpt, &out->validated_step));
+    LVN_TRY(lvni_trainer_clock_read(ckpt, &out->clock));
     LVN_TRY(lvni_trainer_identity_check(t, ckpt));
     LVN_TRY(lvni_trainer_choose_read(t, ckpt, &out->files, &out->same_monitor));
     out->scaler = t->engine->scaler;
@@ -379,6 +381,8 @@ static void take_all(lvni_trainer *t, const lvni_ckpt *ckpt, texts *from)
     t->engine->plateau = from->plateau;
     t->early = from->early;
     t->validated_step = from->validated_step;
+    t->unvalidated_ns = from->clock.unvalidated_ns;
+    t->report.earlier_s = (double)from->clock.trained_ns * 1e-9;
     t->report.epoch_sum = from->sums;
     if (t->engine->late != NULL) {
         t->engine->late->known = false;

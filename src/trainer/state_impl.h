@@ -13,6 +13,9 @@
 #define LVNI_STATE_EARLY "early_stopping" /* metadata: early.h */
 #define LVNI_STATE_VALIDATED                                                                       \
     "validated_step" /* metadata, of a run that validates within epochs: of its newest one */
+#define LVNI_STATE_CLOCK                                                                           \
+    "clock" /* metadata, of a run with max_time or with validations by the clock:                  \
+               "trained_ns=N unvalidated_ns=N" */
 #define LVNI_STATE_BEST_BY "best_by" /* metadata: "min val/loss", with checkpoint.monitor */
 #define LVNI_STATE_KEPT "kept_files" /* metadata, with checkpoint.save_top_k: kept.h */
 #define LVNI_STATE_EPOCH_METRICS "epoch_metrics" /* metadata: sums of the epoch so far */
@@ -46,6 +49,13 @@ lvn_status lvni_trainer_state_list(const lvni_trainer *trainer,
                                    const lvni_trainer_state_arrays *arrays,
                                    lvni_trainer_state_entries *out);
 void lvni_trainer_state_entries_free(lvni_trainer_state_entries *entries);
+/* clock.c: the run's time, and that since its newest validation; 0: not known. */
+typedef struct lvni_trainer_clock {
+    uint64_t trained_ns, unvalidated_ns;
+} lvni_trainer_clock;
+/* "" where the run does not look at it. */
+void lvni_trainer_clock_print(const lvni_trainer *trainer, char *text, size_t size);
+lvn_status lvni_trainer_clock_read(const lvni_ckpt *ckpt, lvni_trainer_clock *out);
 /* monitors.c; "" where the schedule is another one, or early stopping off. Reading: of another
  * monitor or mode they begin, and a line in the log has it. */
 void lvni_trainer_state_plateau_print(const lvni_trainer *trainer, char *text, size_t size);

@@ -8,6 +8,7 @@
  *               they of this run?
  *   loop.c      epochs: steps, and what happens between them; validate.c: validation; monitors.c:
  *               rates, the end and the best that follow from metrics (early.h)
+ *   clock.c     what is due by the clock
  *   drive.c     the same, driven by a caller: step, validate, save, load
  *   trainer.c   create and destroy
  * On their own: evaluate.c, validation and prediction in fixed chunks; memory.h, what a run would
@@ -181,9 +182,10 @@ typedef struct lvni_trainer {
     lvni_data_loader *loader, *val_loader; /* NULL until needed */
     lvni_trainer_engine *engine;
     lvni_trainer_early early;
-    uint64_t validated_ns;  /* when that ended, or the run began */
-    bool validation_asked;  /* of rank 0's clock, as of the last step; the same on all ranks */
-    int64_t validated_step; /* of the newest validation; -1: none */
+    uint64_t validated_ns;   /* when that ended, or the run began */
+    uint64_t unvalidated_ns; /* before this start, since the newest validation */
+    bool validation_asked;   /* of rank 0's clock, as of the last step; the same on all ranks */
+    int64_t validated_step;  /* of the newest validation; -1: none */
     lvni_trainer_report report;
     lvni_trainer_keeper keeper;
 } lvni_trainer;
@@ -275,6 +277,10 @@ enum { LVNI_EVALUATION_SLOTS = 2 * LVNI_METRIC_SLOTS };
 lvn_status lvni_trainer_evaluate(const lvni_nn_model *model, lvni_data_loader *loader,
                                  lvni_trainer_lanes *lanes, lvni_dist_comm *comm,
                                  lvni_nn_step *result);
+/* The same with the trainer's model, lanes and ranks; max_time and the job's limit end it as a
+ * signal does. */
+lvn_status lvni_trainer_evaluate_within(lvni_trainer *trainer, lvni_data_loader *loader,
+                                        lvni_nn_step *result);
 /* Let the model stand for its average, if there is one and use_ema is on, and for its own weights
  * again. */
 void lvni_trainer_show_average(const lvni_trainer *trainer, bool average);

@@ -85,8 +85,7 @@ lvn_status lvni_trainer_loop_check_validation(lvni_trainer *t)
     LVN_TRY(make_loader(t, n, &loader));
     const unsigned before = lvni_tensor_fp_enter(LVNI_FP_FLUSH);
     lvni_trainer_show_average(t, true);
-    const lvn_status s =
-        lvni_trainer_evaluate(t->o.model, loader, t->engine->lanes, t->o.comm, &result);
+    const lvn_status s = lvni_trainer_evaluate_within(t, loader, &result);
     lvni_trainer_show_average(t, false);
     lvni_tensor_fp_leave(before);
     lvni_data_loader_destroy(loader);
@@ -118,8 +117,7 @@ lvn_status lvni_trainer_loop_validate(lvni_trainer *t)
     const lvni_trainer_part before = lvni_trainer_profile_at(LVNI_PART_VALIDATE);
     LVN_TRY(start_validation(t));
     lvni_trainer_show_average(t, true);
-    const lvn_status s = lvni_trainer_evaluate(t->o.model, t->val_loader, t->engine->lanes,
-                                               t->o.comm, &t->report.last_val);
+    const lvn_status s = lvni_trainer_evaluate_within(t, t->val_loader, &t->report.last_val);
     lvni_trainer_show_average(t, false);
     lvni_trainer_profile_at(before);
     t->keeper.signal = s == LVN_ERR_CANCELLED ? lvni_trainer_stop_signal() : t->keeper.signal;

@@ -133,6 +133,15 @@ class Loop(Case):
                 self.assertGreater(after - before, 0.9)
         self.train("bad", "val_check_interval=2x", code=USAGE, expects=["val_check_interval 2x"])
 
+    def test_the_clock_of_validation_over_several_starts(self):
+        """Starts that are shorter than the interval do not put a validation off for ever."""
+        run = ["val_check_interval=2s", "max_epochs=-1", "model=mlp"]
+        self.train("parts", *run, "max_time=1.2s")
+        self.assertEqual(self.steps_of("parts", "val/loss"), [])
+        again = ["train", "classify", f"out={self.dir}/parts", "resume=true"]
+        self.levin([*again, "max_time=2.4s"], OK)
+        self.assertEqual(len(self.steps_of("parts", "val/loss")), 1)
+
     def test_what_is_validated(self):
         """The first chunks."""
         self.train("all", "max_epochs=1")
@@ -261,9 +270,41 @@ class Loop(Case):
             # the time before counts, and a longer one goes on
             again = ["train", "classify", f"out={self.dir}/{name}", "resume=true"]
             self.levin(again, OK, ["max_time is over"])
-            self.assertLessEqual(self.rows(name)[-1]["step"], step + 1)
+            self.assertEqual(self.rows(name)[-1]["step"], step)
             self.levin([*again, "max_time=1d", f"max_steps={step + 9}"], OK)
             self.assertEqual(self.rows(name)[-1]["step"], step + 9)
+
+    def test_max_time_ends_a_validation(self):
+        """One of minutes; what was trained is kept, and the run goes on with the validation."""
+        long = ["data.count=1000000", "val_split=0.99999", "eval_batch_size=1", "model=mlp"]
+        for name, layout in (
+            ("one", []),
+            ("two", ["devices=2", "accelerator=cpu"]),
+            ("dp", ["devices=2", "accelerator=cpu", "strategy=dp"]),
+        ):
+            began = time.monotonic()
+            reported = self.train(name, "max_time=1s", *long, "num_sanity_val_steps=0", *layout)
+            self.assertLess(time.monotonic() - began, 10.0)
+            self.assertIn("max_time is over after step 2 (epoch 1)", reported)
+            self.assertEqual(self.steps_of(name, "val/loss"), [])
+
+    def test_max_time_counts_over_several_starts(self):
+        """Time that no line of the log has, too: each stop is within a long validation."""
+        long = ["data.count=1000000", "val_split=0.99999", "eval_batch_size=1", "model=mlp"]
+        again = ["train", "classify", f"out={self.dir}/sum", "resume=true"]
+        out = f"out={self.dir}/sum"
+        run = ["train", "classify", *RUN, *long, out, "num_sanity_val_steps=0", "max_time=3s"]
+        began = time.monotonic()
+        for command in (run, again, again):
+            process = subprocess.Popen(
+                [LEVIN, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            )
+            time.sleep(0.8)
+            process.send_signal(signal.SIGTERM)
+            process.communicate()
+            self.assertEqual(process.returncode, SIGTERM)
+        self.levin(again, OK, ["max_time is over after step 2"])
+        self.assertLess(time.monotonic() - began, 5.0)
 
     def test_which_end_comes_first(self):
         """max_epochs has a default only where no other end is given."""

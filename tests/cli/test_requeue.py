@@ -193,6 +193,21 @@ class Requeue(Case):
         reported, _ = p.communicate(timeout=WAIT_S)
         self.assertEqual(p.returncode, OK, reported)
 
+    def test_time_limit_within_a_validation(self):
+        """One of minutes, on ranks of which the first alone asks for the time."""
+        path = f"{self.dir}/bin/squeue"
+        write(path, b"#!/bin/sh\necho 0:03\n")
+        os.chmod(path, 0o755)
+        long = ["data=builtin:shapes", "data.count=1000000", "val_split=0.99999"]
+        long += ["eval_batch_size=1", "num_sanity_val_steps=0", "model=mlp", "image_size=8"]
+        for devices in (1, 2):
+            shutil.rmtree(self.out, ignore_errors=True)
+            p = self.start(f"devices={devices}", *long)
+            reported, _ = p.communicate(timeout=WAIT_S)
+            self.assertEqual(p.returncode, REQUEUE, reported)
+            self.assertRegex(reported, r"stopped: the job's time limit after step \d+ \(epoch 1\)")
+        self.assertEqual(self.called(), ["requeue 77"] * 2)
+
     def test_another_job_resumes_nothing_by_itself(self):
         self.stopped()
         p = self.start(job={"SLURM_JOB_ID": "78", "SLURM_RESTART_COUNT": "1"})
