@@ -400,11 +400,11 @@ static void resolve_rest(const lvni_plan_options *o, lvni_plan *p)
                                        .micro_batches = p->micro_batches};
     p->pins = o->pins;
     lvni_core_pins_choose(&p->pins, &facts);
-    /* a chunk fits wherever a micro-batch with its backward pass fits; 64 keeps small micro-batches
-     * from slowing evaluation down */
+    /* a chunk fits wherever a micro-batch with its backward pass fits; 64 keeps small ones from
+     * slowing evaluation down, unless they are small by accumulation */
     const int64_t micro_batch = lvni_plan_largest_micro_batch(p),
-                  request = micro_batch > 64 ? micro_batch : 64;
-    const int64_t chosen = request < p->effective_batch ? request : p->effective_batch;
+                  batch = p->effective_batch / p->accumulate, least = batch < 64 ? batch : 64,
+                  chosen = micro_batch > least ? micro_batch : least;
     p->eval_batch_size = o->eval_batch_size > 0 ? o->eval_batch_size : chosen;
 }
 

@@ -71,7 +71,7 @@ typedef struct lvni_plan_options {
     int lanes;
     int cores;               /* that this rank may use, 1 */
     int cores_all;           /* of all ranks, cores x W */
-    int64_t eval_batch_size; /* min(E, max(64, largest micro-batch)) */
+    int64_t eval_batch_size; /* max(largest micro-batch, min(64, E / A)) */
     bool drop_last;          /* leave out the short last step of an epoch */
     bool group_all;          /* coupled micro-batches see all S unless `group` is given */
     int group_nodes;         /* with group_all: those of one of so many nodes, S / nodes; 0: 1 */

@@ -331,6 +331,7 @@ static lvn_status prepare(lvni_recipes_fit_run *r)
     LVN_TRY(lvni_recipes_resolve_optim(c));
     LVN_TRY(lvni_recipes_read_schedule(c, &r->plan, &r->schedule));
     LVN_TRY(check_optim(r));
+    LVN_TRY(lvni_recipes_fit_check_sharded(r));
     LVN_TRY(leads(r) && r->rank.world > 1 ? try_last_rank(r) : LVN_OK);
     LVN_TRY(lvni_recipes_fit_predict_memory(r));
     /* a checkpoint has its own; the file may be gone by then */

@@ -58,6 +58,8 @@ lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *run, lvni_trainer_opti
 lvn_status lvni_recipes_fit_compare_hardware(lvni_recipes_fit_run *run);
 /* balance_ranks=auto, or a saved list for another number of ranks. */
 bool lvni_recipes_fit_measures(const lvni_recipes_fit_run *run);
+/* strategy=sharded on a device is refused. */
+lvn_status lvni_recipes_fit_check_sharded(const lvni_recipes_fit_run *run);
 /* Behind the first plan of a rank: the shares that are given or kept, and the plan with them. No
  * collective. */
 lvn_status lvni_recipes_fit_take_shares(lvni_recipes_fit_run *run);

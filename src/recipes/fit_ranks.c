@@ -6,6 +6,8 @@
 #include "kernels/kernels.h"
 #include "log/run_log.h"
 #include "recipes/devices.h"
+#include "recipes/options.h"
+#include "tensor/device.h"
 #include "trainer/identity.h"
 #include "trainer/memory.h"
 
@@ -333,6 +335,17 @@ static lvn_status plan_again(lvni_recipes_fit_run *r)
     r->rank.bounds = r->bounds;
     return lvni_recipes_make_plan(r->request->config, &r->data, &r->rank, r->model->coupled,
                                   &r->plan);
+}
+
+lvn_status lvni_recipes_fit_check_sharded(const lvni_recipes_fit_run *r)
+{
+    if (lvni_recipes_sharded_stage(r->request->config) > 0 &&
+        lvni_tensor_device_of(r->model->weights) != NULL) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED,
+                 "strategy=sharded: the optimizer's parts are updated on the CPU so far; use "
+                 "accelerator=cpu or strategy=ddp");
+    }
+    return LVN_OK;
 }
 
 lvn_status lvni_recipes_fit_take_shares(lvni_recipes_fit_run *r)

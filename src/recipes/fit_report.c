@@ -96,8 +96,8 @@ static lvn_status compare_device(const lvni_recipes_fit_run *r, const lvni_train
 }
 
 /* Of the rank and the plan that *r has now. *predicted: its status, where the options are right. */
-static lvn_status predict(lvni_recipes_fit_run *r, lvni_trainer_memory_need *need,
-                          lvn_status *predicted)
+static lvn_status predict_lanes(lvni_recipes_fit_run *r, lvni_trainer_memory_need *need,
+                                lvn_status *predicted)
 {
     lvni_trainer_options o;
     *need = (lvni_trainer_memory_need){0};
@@ -106,6 +106,26 @@ static lvn_status predict(lvni_recipes_fit_run *r, lvni_trainer_memory_need *nee
     *predicted = lvni_trainer_predict_memory(&o, need);
     lvni_core_str_clear(&r->json); /* the configuration may still change */
     lvni_core_str_clear(&r->card);
+    return LVN_OK;
+}
+
+/* More lanes than a device has memory for, which nothing asks for. */
+static bool has_too_many_lanes(const lvni_recipes_fit_run *r, const lvni_trainer_memory_need *need)
+{
+    return need->device_limit > 0 && need->device_least > need->device_limit && r->plan.lanes > 1 &&
+           !r->plan.coupled && !lvni_core_config_is_set(r->request->config, "lanes");
+}
+
+/* Micro-batches beside each other are for speed: where a device has room for fewer of them they
+ * take turns, so that what fits as one micro-batch fits with accumulate_grad_batches, too. */
+static lvn_status predict(lvni_recipes_fit_run *r, lvni_trainer_memory_need *need,
+                          lvn_status *predicted)
+{
+    LVN_TRY(predict_lanes(r, need, predicted));
+    while (*predicted == LVN_OK && has_too_many_lanes(r, need)) {
+        r->plan.lanes--;
+        LVN_TRY(predict_lanes(r, need, predicted));
+    }
     return LVN_OK;
 }
 
@@ -146,10 +166,10 @@ lvn_status lvni_recipes_fit_predict_memory(lvni_recipes_fit_run *r)
     lvni_trainer_memory_need need;
     /* a finder goes on with a smaller one */
     const lvn_status too_large = r->request->tunes ? LVN_ERR_DEVICE_MEMORY : LVN_ERR_USAGE;
-    int lanes = r->plan.lanes;
     const bool together = has_others(r) && r->rank.rank == 0 && r->plan.rank == 0;
     lvn_status s = LVN_OK;
     LVN_TRY(predict(r, &need, &s));
+    int lanes = r->plan.lanes;
     LVN_TRY(together ? add_others(r, &need, &lanes, &s) : LVN_OK);
     if (s == LVN_ERR_SHAPE && need.refused > 0) {
         return refuse_size(&r->plan, need.refused);

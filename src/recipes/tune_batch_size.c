@@ -62,6 +62,7 @@ typedef struct search {
     bool power, json, quiet;
     double margin;
     int64_t most;
+    int64_t samples; /* of the training set, where `most` follows from it; 0: tune.max_size */
     lvni_recipes_tune_trial trial[MOST_TRIALS];
     int n;
     lvni_recipes_tune_trial refused; /* the first; size 0: none */
@@ -140,6 +141,7 @@ static void limit_by_samples(search *s, const lvni_recipes_tune_trial *t)
     const int64_t ways = (int64_t)t->world * t->accumulate;
     if (ways > 0 && t->samples > 0) {
         const int64_t all = t->samples / ways > 0 ? t->samples / ways : 1;
+        s->samples = all < s->most ? t->samples : s->samples;
         s->most = all < s->most ? all : s->most;
     }
 }
@@ -229,21 +231,56 @@ static lvn_status find_largest(search *s, int64_t *best)
 
 /* ---- the answer ---- */
 
-static const lvni_recipes_tune_trial *smallest_failed(const search *s)
+/* Of those above `size`; NULL: none. */
+static const lvni_recipes_tune_trial *smallest(const search *s, lvni_recipes_tune_outcome outcome,
+                                               int64_t size)
 {
     const lvni_recipes_tune_trial *least = NULL;
     for (int i = 0; i < s->n; i++) {
         const lvni_recipes_tune_trial *t = &s->trial[i];
-        if (t->outcome == LVNI_TUNE_TOO_LARGE && (least == NULL || t->size < least->size)) {
+        if (t->outcome == outcome && t->size > size && (least == NULL || t->size < least->size)) {
             least = t;
         }
     }
     return least;
 }
 
+/* Why no larger size than `best` was found. */
+typedef enum bound { BOUND_MEMORY, BOUND_REFUSED, BOUND_MAX_SIZE, BOUND_SAMPLES } bound;
+
+static bound find_bound(const search *s, int64_t best)
+{
+    return smallest(s, LVNI_TUNE_TOO_LARGE, best) != NULL ? BOUND_MEMORY
+           : smallest(s, LVNI_TUNE_REFUSED, best) != NULL ? BOUND_REFUSED
+           : s->samples > 0                               ? BOUND_SAMPLES
+                                                          : BOUND_MAX_SIZE;
+}
+
+/* Behind "32 fits". */
+static void print_bound(const search *s, int64_t best)
+{
+    const lvni_recipes_tune_trial *refused = smallest(s, LVNI_TUNE_REFUSED, best);
+    switch (find_bound(s, best)) {
+    case BOUND_MEMORY: break;
+    case BOUND_REFUSED:
+        lvni_core_print(stdout, " (the memory allows more; %" PRId64 " is refused: %s)",
+                        refused->size, refused->message);
+        break;
+    case BOUND_MAX_SIZE:
+        printf(" (the memory may allow more; tune.max_size=%" PRId64 " ends the search)", s->most);
+        break;
+    case BOUND_SAMPLES:
+        printf(" (the memory may allow more; %" PRId64 " take%s all %" PRId64
+               " training sample%s in one step)",
+               s->most, lvni_core_plural(s->most, "s", ""), s->samples,
+               lvni_core_plural(s->samples, "", "s"));
+        break;
+    }
+}
+
 static lvn_status refuse(const search *s)
 {
-    const lvni_recipes_tune_trial *t = smallest_failed(s);
+    const lvni_recipes_tune_trial *t = smallest(s, LVNI_TUNE_TOO_LARGE, 0);
     char need[LVNI_BYTES_TEXT], has[LVNI_BYTES_TEXT];
     if (t == NULL) {
         LVN_FAIL(LVN_ERR_USAGE, "%s", s->refused.message);
@@ -261,17 +298,21 @@ static lvn_status refuse(const search *s)
              lvni_core_bytes_text(t->rank.limit, has));
 }
 
-static void print_json(const search *s, const lvni_recipes_tune_trial *answer)
+static void print_json(const search *s, int64_t best, const lvni_recipes_tune_trial *answer)
 {
+    static const char *const bounds[] = {[BOUND_MEMORY] = "memory",
+                                         [BOUND_REFUSED] = "refused",
+                                         [BOUND_MAX_SIZE] = "tune.max_size",
+                                         [BOUND_SAMPLES] = "samples"};
     static const char *const outcomes[] = {[LVNI_TUNE_FITS] = "fits",
                                            [LVNI_TUNE_TOO_LARGE] = "too large",
                                            [LVNI_TUNE_REFUSED] = "refused"};
     printf("{\"batch_size_per_device\":%" PRId64 ",\"batch_size\":%" PRId64
            ",\"effective_batch\":%" PRId64 ",\"peak_bytes\":%" PRIu64 ",\"limit_bytes\":%" PRIu64
-           ",\"trials\":[",
+           ",\"bound\":\"%s\",\"trials\":[",
            answer->size, answer->size * answer->world,
-           answer->size * answer->world * answer->accumulate, answer->rank.peak,
-           answer->rank.limit);
+           answer->size * answer->world * answer->accumulate, answer->rank.peak, answer->rank.limit,
+           bounds[find_bound(s, best)]);
     for (int i = 0; i < s->n; i++) {
         const lvni_recipes_tune_trial *t = &s->trial[i];
         printf("%s{\"batch_size_per_device\":%" PRId64 ",\"outcome\":\"%s\",\"ran\":%s,\"rank\":%d,"
@@ -287,13 +328,14 @@ static void print_json(const search *s, const lvni_recipes_tune_trial *answer)
 static void print_answer(const search *s, int64_t best, const lvni_recipes_tune_trial *t)
 {
     if (s->json) {
-        print_json(s, t);
+        print_json(s, best, t);
         return;
     }
     printf("Maximum Batch Size: %" PRId64 "\n", t->size);
-    printf("batch_size_per_device=%" PRId64 ": %" PRId64 " %s, less a margin of %g %%; with %d "
-           "device%s batch_size=%" PRId64 ", effective batch %" PRId64 "\n",
-           t->size, best, best >= s->most ? "(the most that was tried) fits" : "fits",
+    printf("batch_size_per_device=%" PRId64 ": %" PRId64 " fits", t->size, best);
+    print_bound(s, best);
+    printf(", less a margin of %g %%; with %d device%s batch_size=%" PRId64
+           ", effective batch %" PRId64 "\n",
            100.0 * s->margin, t->world, lvni_core_plural(t->world, "", "s"), t->size * t->world,
            t->size * t->world * t->accumulate);
 }

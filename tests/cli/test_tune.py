@@ -9,7 +9,7 @@ import math
 import os
 import tempfile
 
-from bad_support import Case, main, OK, USAGE
+from bad_support import Case, FAILURE, main, OK, USAGE
 
 RESOURCE = 69
 SHAPES = ["data=builtin:shapes", "image_size=32", "model=cnn"]
@@ -130,8 +130,13 @@ class Tune(Case):
         self.assertIn(power["batch_size_per_device"], (1, 2, 4, 8, 16, 32))
         few = self.tune(*cpu, "tune.margin=0", "tune.max_size=3")
         self.assertEqual(few["batch_size_per_device"], 3)
+        for answer, bound in ((full, "memory"), (power, "memory"), (few, "tune.max_size")):
+            self.assertEqual(answer["bound"], bound)
+        few = self.tune(*cpu, "tune.margin=0", "tune.max_size=3", "tune.mode=power")
+        self.assertEqual([few["batch_size_per_device"], few["bound"]], [2, "tune.max_size"])
         all_at_once = self.tune(*cpu[:-1], "tune.margin=0", "data.count=40", "val_split=0")
         self.assertEqual(all_at_once["batch_size_per_device"], 40)
+        self.assertEqual(all_at_once["bound"], "samples")
 
     def test_file(self):
         path = f"{self.dir}/job.yaml"
@@ -139,7 +144,28 @@ class Tune(Case):
             f.write("data: builtin:shapes\nimage_size: 32\nmodel: cnn\nbatch_size: 5\n")
         out, _ = self.levin(["tune", "batch-size", f"config={path}", "tune.max_size=2"], OK)
         self.assertIn("\nMaximum Batch Size: 1\n", out)
-        self.assertIn("batch_size_per_device=1: 2 (the most that was tried) fits", out)
+        self.assertIn("batch_size_per_device=1: 2 fits (the memory may allow more; tune.max", out)
+
+    def test_found_size_trains_with_accumulation(self):
+        env = self.sim("32MiB", 1)
+        run = [*SHAPES, "data.count=400", "accelerator=sim", "devices=1"]
+        size = self.tune("classify", *run, "tune.margin=0.15", env=env)["batch_size_per_device"]
+        self.assertLess(size, 64)
+        for count in (1, 2, 4):
+            train = ["train", "classify", *run, "quiet=true", "max_epochs=1", "overwrite=true"]
+            train += [f"batch_size_per_device={size}", f"accumulate_grad_batches={count}"]
+            self.levin([*train, f"out={self.dir}/run"], OK, env=env)
+
+    def test_sharded(self):
+        few = [*SHAPES, "data.count=60", "tune.max_size=2", "strategy=sharded", "devices=2"]
+        self.assertEqual(self.tune(*few, "accelerator=cpu")["batch_size_per_device"], 1)
+        sim = [*few, "accelerator=sim"]
+        expects = ["strategy=sharded: the optimizer's parts are updated on the CPU so far"]
+        self.tune(*sim, code=FAILURE, env=self.sim("32MiB"), expects=expects)
+        run = f"{self.dir}/run"
+        train = ["train", "classify", *SHAPES, *sim[-3:], f"out={run}"]
+        self.levin(train, FAILURE, expects, env=self.sim("32MiB"))
+        self.assertFalse(os.path.exists(run))
 
     def test_errors(self):
         for arguments, piece in (

@@ -42,7 +42,8 @@ static void both_dialects_give_one_plan(void **state)
     assert_int_equal(b.effective_batch, 30);
     assert_int_equal(b.micro_batches, 6);
     assert_int_equal(a.steps_per_epoch, b.steps_per_epoch);
-    assert_int_equal(a.eval_batch_size, b.eval_batch_size);
+    assert_int_equal(a.eval_batch_size, 30);
+    assert_int_equal(b.eval_batch_size, 5); /* what the device holds at one time */
     assert_int_equal(a.pins.wgrad_threads, b.pins.wgrad_threads);
     /* S = W x A */
     const lvni_plan c = PLAN(.batch_size = 16, .accumulate_grad_batches = 4, .devices = 2);
@@ -284,6 +285,12 @@ static void what_the_machine_chooses(void **state)
     assert_int_equal(PLAN(.batch_size = 256, .micro_batches = 8).eval_batch_size, 64);
     assert_int_equal(PLAN(.batch_size = 256, .micro_batches = 2).eval_batch_size, 128);
     assert_int_equal(PLAN(.batch_size = 256, .eval_batch_size = 10).eval_batch_size, 10);
+    /* accumulation is for batches that do not fit at once */
+    assert_int_equal(PLAN(.batch_size = 40, .accumulate_grad_batches = 4).eval_batch_size, 40);
+    assert_int_equal(PLAN(.batch_size_per_device = 8, .devices = 2, .accumulate_grad_batches = 3)
+                         .eval_batch_size,
+                     16);
+    assert_int_equal(PLAN(.batch_size = 100, .accumulate_grad_batches = 2).eval_batch_size, 100);
 }
 
 static void evaluation_has_no_padding(void **state)
