@@ -137,29 +137,47 @@ static lvn_status read_header(csv *c, const char *text, const char **body)
     return s;
 }
 
-/* A whole row of a step that stays. */
-static bool stays(const csv *c, const char *row, const char *end, int64_t step)
+/* Where the cell of this name begins; NULL: the row has none. */
+static const char *find_cell(const csv *c, const char *row, const char *end, const char *name)
 {
     bool found;
-    const int column = position(c, "step", &found);
-    const char *its = row;
+    int column = position(c, name, &found);
+    for (; found && column > 0 && row != NULL; column--) {
+        row = memchr(row, ',', (size_t)(end - row));
+        row = row == NULL ? NULL : row + 1;
+    }
+    return found ? row : NULL;
+}
+
+static bool is_whole(const csv *c, const char *row, const char *end)
+{
     int commas = 0;
-    for (const char *at = row; at < end; at++) {
-        if (*at == ',') {
-            commas++;
-            its = commas == column ? at + 1 : its;
-        }
+    for (; row < end; row++) {
+        commas += *row == ',';
+    }
+    return commas == c->n - 1;
+}
+
+/* A whole row of a step that stays; ends_again: lvni_log_metrics_truncate. */
+static bool stays(const csv *c, const char *row, const char *end, int64_t step, bool ends_again)
+{
+    const char *its = find_cell(c, row, end, "step"),
+               *of_step = find_cell(c, row, end, LVNI_LOG_OF_STEP);
+    if (its == NULL || !is_whole(c, row, end)) {
+        return false;
     }
     char *behind;
     const long long number = strtoll(its, &behind, 10);
-    return commas == c->n - 1 && behind > its && number <= step;
+    const bool is_step = of_step != NULL && *of_step != ',' && *of_step != '\n';
+    return behind > its && (number < step || (number == step && (!ends_again || is_step)));
 }
 
 /* The rows of body up to `step`, without one that was cut off. */
-static void filter(const csv *c, const char *body, int64_t step, lvni_core_str *out)
+static void filter(const csv *c, const char *body, int64_t step, bool ends_again,
+                   lvni_core_str *out)
 {
     for (const char *end; (end = strchr(body, '\n')) != NULL; body = end + 1) {
-        if (stays(c, body, end, step)) {
+        if (stays(c, body, end, step, ends_again)) {
             lvni_core_str_append_n(out, body, (size_t)(end + 1 - body));
         }
     }
@@ -226,7 +244,7 @@ static void forget_columns(csv *c)
 }
 
 /* The rows of before that stay. */
-static lvn_status begin(csv *c, int64_t step)
+static lvn_status begin(csv *c, int64_t step, bool ends_again)
 {
     char *text = NULL;
     size_t bytes = 0;
@@ -238,7 +256,7 @@ static lvn_status begin(csv *c, int64_t step)
         s = s == LVN_OK ? read_header(c, text, &body) : s;
     }
     if (s == LVN_OK && body != NULL) {
-        filter(c, body, step, &kept);
+        filter(c, body, step, ends_again, &kept);
     } else if (s == LVN_OK) {
         if (text != NULL && bytes > 0) {
             lvni_log_line(
@@ -267,7 +285,7 @@ static lvn_status create_csv(const lvni_log_loggers_options *o, const char *argu
     }
     c->fd = -1;
     c->path = lvni_log_path(o->dir, "metrics.csv");
-    const lvn_status s = c->path == NULL ? LVN_ERR_MEMORY : begin(c, o->step);
+    const lvn_status s = c->path == NULL ? LVN_ERR_MEMORY : begin(c, o->step, o->ends_again);
     if (s != LVN_OK) {
         destroy_csv(c);
         return s;

@@ -15,6 +15,7 @@ typedef struct lvni_log_loggers_options {
     const char *run_id;      /* NULL: none */
     /* Optimizer steps done. What the files hold of later ones goes; 0: of any. */
     int64_t step;
+    bool ends_again; /* lvni_log_metrics_truncate */
 } lvni_log_loggers_options;
 
 typedef enum lvni_log_end { LVNI_LOG_FINISHED, LVNI_LOG_STOPPED, LVNI_LOG_FAILED } lvni_log_end;

@@ -110,7 +110,8 @@ void lvni_log_metrics_close(lvni_log_metrics *m)
 
 /* *kept: a whole object with a step of at most `step`; then its time, too. Memory is the only
  * error: it must not drop a good line. */
-static lvn_status look_at(const char *line, size_t n, int64_t step, bool *kept, double *time_s)
+static lvn_status look_at(const char *line, size_t n, int64_t step, bool ends_again, bool *kept,
+                          double *time_s)
 {
     json_t *object;
     if (lvni_core_json_read("metrics", "a line", line, n, 0, LVNI_JSON_INNER, &object) ==
@@ -119,22 +120,25 @@ static lvn_status look_at(const char *line, size_t n, int64_t step, bool *kept, 
     }
     lvn_clear_error();
     const json_t *value = json_object_get(object, "step");
-    *kept = json_is_integer(value) && json_integer_value(value) <= step;
+    *kept = json_is_integer(value) &&
+            (json_integer_value(value) < step ||
+             (json_integer_value(value) == step &&
+              (!ends_again || json_object_get(object, LVNI_LOG_OF_STEP) != NULL)));
     *time_s = *kept ? json_number_value(json_object_get(object, "time_s")) : *time_s;
     json_decref(object);
     return LVN_OK;
 }
 
 /* Moves the lines to keep to the front of text. */
-static lvn_status filter(char *text, size_t *bytes, int64_t step, int64_t *n_dropped,
-                         double *time_s)
+static lvn_status filter(char *text, size_t *bytes, int64_t step, bool ends_again,
+                         int64_t *n_dropped, double *time_s)
 {
     size_t front = 0;
     for (size_t at = 0; at < *bytes;) {
         const char *end = memchr(text + at, '\n', *bytes - at);
         const size_t n = end == NULL ? *bytes - at : (size_t)(end - (text + at));
         bool kept = false;
-        LVN_TRY(look_at(text + at, n, step, &kept, time_s));
+        LVN_TRY(look_at(text + at, n, step, ends_again, &kept, time_s));
         if (kept && end != NULL) {
             memmove(text + front, text + at, n + 1);
             front += n + 1;
@@ -147,8 +151,8 @@ static lvn_status filter(char *text, size_t *bytes, int64_t step, int64_t *n_dro
     return LVN_OK;
 }
 
-lvn_status lvni_log_metrics_truncate(const char *path, int64_t step, int64_t *dropped,
-                                     double *time_s)
+lvn_status lvni_log_metrics_truncate(const char *path, int64_t step, bool ends_again,
+                                     int64_t *dropped, double *time_s)
 {
     int64_t n_dropped = 0;
     double last_s = 0.0;
@@ -164,7 +168,7 @@ lvn_status lvni_log_metrics_truncate(const char *path, int64_t step, int64_t *dr
         return LVN_OK;
     }
     LVN_TRY(lvni_core_file_read(path, SIZE_MAX / 4, &text, &bytes));
-    lvn_status status = filter(text, &bytes, step, &n_dropped, &last_s);
+    lvn_status status = filter(text, &bytes, step, ends_again, &n_dropped, &last_s);
     if (status == LVN_OK && n_dropped > 0) {
         status = lvni_core_file_write(path, text, bytes);
     }

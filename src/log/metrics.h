@@ -24,12 +24,15 @@ lvn_status lvni_log_metrics_write(lvni_log_metrics *m, int64_t step, int64_t epo
                                   const lvni_log_metric *values, int n);
 void lvni_log_metrics_close(lvni_log_metrics *m); /* NULL is fine */
 
+/* The name that the line of a step has, and that of a validation or an epoch's end has not. */
+#define LVNI_LOG_OF_STEP "lr"
 /* For resuming at step S: keep the lines with "step" <= S, drop later ones and what is not a whole
- * JSON object (a line cut off by a crash). The file is replaced atomically, and only when something
- * is dropped. *dropped (may be NULL): how many lines. *time_s (may be NULL): of the last line that
- * stays; 0 when there is none. A missing file is fine. */
-lvn_status lvni_log_metrics_truncate(const char *path, int64_t step, int64_t *dropped,
-                                     double *time_s);
+ * JSON object (a line cut off by a crash). ends_again: what follows step S is to come again, so of
+ * its lines only that of the step itself stays. The file is replaced atomically, and only when
+ * something is dropped. *dropped (may be NULL): how many lines. *time_s (may be NULL): of the last
+ * line that stays; 0 when there is none. A missing file is fine. */
+lvn_status lvni_log_metrics_truncate(const char *path, int64_t step, bool ends_again,
+                                     int64_t *dropped, double *time_s);
 
 /* The line without its newline, appended to out. */
 void lvni_log_metrics_format(lvni_core_str *out, int64_t step, int64_t epoch, double time_s,

@@ -13,10 +13,15 @@
 
 /* ---- choosing ---- */
 
-/* By val/acc, then val/loss, then train/loss, whichever the module reports first. */
+/* By val/acc, then val/loss, then train/loss, whichever the module reports first. NaN: of a model
+ * whose validation loss is not finite, as its accuracy means nothing. */
 static double automatic_score(const lvni_trainer *t, bool validated)
 {
     double score = validated ? lvni_trainer_metric_mean(&t->report.last_val, "acc") : (double)NAN;
+    if (validated && lvni_trainer_metric_exists(&t->report.last_val, "loss") &&
+        !isfinite(lvni_trainer_metric_mean(&t->report.last_val, "loss"))) {
+        return (double)NAN;
+    }
     if (isnan(score) && validated) {
         return -lvni_trainer_metric_mean(&t->report.last_val, "loss");
     }
@@ -121,7 +126,7 @@ lvn_status lvni_trainer_choose(lvni_trainer *t, unsigned news, bool validated, b
     }
     LVN_TRY(k != 0 ? check_pattern(t, news, validated) : LVN_OK);
     LVN_TRY(look(t, news, validated, &looked, &score));
-    *best = looked && !isnan(score) && (isnan(t->at.best_score) || score > t->at.best_score);
+    *best = looked && isfinite(score) && (isnan(t->at.best_score) || score > t->at.best_score);
     if (*best) {
         t->at.best_score = score;
         t->at.best_step = t->at.step;

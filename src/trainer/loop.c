@@ -78,7 +78,7 @@ bool lvni_trainer_loop_epoch_done(const lvni_trainer *t)
 
 lvn_status lvni_trainer_loop_begin(lvni_trainer *t)
 {
-    LVN_TRY(lvni_trainer_report_open(&t->report, t->at.step));
+    LVN_TRY(lvni_trainer_report_open(&t->report, t->at.step, false));
     return t->loader != NULL || finished(t) ? LVN_OK : start_loader(t);
 }
 
@@ -97,7 +97,9 @@ static lvn_status save(lvni_trainer *t, bool best)
     t->keeper.saved_ns = lvni_core_now_ns();
     lvni_dist_comm_at(t->o.comm, LVNI_PLACE_SAVE, t->at.step);
     lvni_trainer_profile_at(LVNI_PART_SAVE);
+    lvni_trainer_report_halt(&t->report);
     const lvn_status s = lvni_trainer_keeper_save(t, best);
+    lvni_trainer_report_continue(&t->report);
     lvni_trainer_profile_at(LVNI_PART_REST);
     return s == LVN_OK ? s : lvni_trainer_keeper_save_on_error(t, s);
 }
@@ -449,7 +451,8 @@ lvn_status lvni_trainer_fit(lvni_trainer *t)
     }
     lvni_trainer_profile profile;
     const int64_t first = t->at.step;
-    LVN_TRY(lvni_trainer_report_open(&t->report, t->at.step));
+    LVN_TRY(lvni_trainer_report_open(&t->report, t->at.step,
+                                     lvni_trainer_loop_epoch_done(t) || validation_is_due(t)));
     if (t->o.profiles) {
         lvni_trainer_profile_begin(&profile);
     }

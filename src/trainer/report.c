@@ -31,14 +31,15 @@ double lvni_trainer_metric_mean(const lvni_nn_step *step, const char *name)
     return (double)NAN;
 }
 
-static lvn_status open_loggers(lvni_trainer_report *r, int64_t step)
+static lvn_status open_loggers(lvni_trainer_report *r, int64_t step, bool ends_again)
 {
     const lvni_log_loggers_options o = {.dir = r->o->out,
                                         .names = r->o->loggers,
                                         .n_names = r->o->n_loggers,
                                         .config_json = r->o->config_json,
                                         .run_id = r->o->run_id,
-                                        .step = step};
+                                        .step = step,
+                                        .ends_again = ends_again};
     LVN_TRY(lvni_log_loggers_open(&o, &r->loggers));
     return step == 0 ? lvni_trainer_report_samples(r) : LVN_OK;
 }
@@ -51,7 +52,7 @@ static double cpu_seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-lvn_status lvni_trainer_report_open(lvni_trainer_report *r, int64_t step)
+lvn_status lvni_trainer_report_open(lvni_trainer_report *r, int64_t step, bool ends_again)
 {
     lvni_log_progress_init(&r->progress, &(lvni_log_progress_options){
                                              .fd = r->o->quiet ? -1 : lvni_log_progress_terminal(),
@@ -67,15 +68,15 @@ lvn_status lvni_trainer_report_open(lvni_trainer_report *r, int64_t step)
     lvn_status s = lvni_core_str_status(&path);
     if (s == LVN_OK && step > 0) {
         double logged_s = 0.0;
-        s = lvni_log_metrics_truncate(lvni_core_str_text(&path), step, NULL, &logged_s);
+        s = lvni_log_metrics_truncate(lvni_core_str_text(&path), step, ends_again, NULL, &logged_s);
         r->earlier_s = fmax(r->earlier_s, logged_s);
-        r->logged_at_s = lvni_trainer_report_seconds(r);
     }
+    r->logged_at_s = lvni_trainer_report_seconds(r);
     if (s == LVN_OK) {
         s = lvni_log_metrics_open(lvni_core_str_text(&path), step > 0, &r->log);
     }
     lvni_core_str_free(&path);
-    return s == LVN_OK ? open_loggers(r, step) : s;
+    return s == LVN_OK ? open_loggers(r, step, ends_again) : s;
 }
 
 void lvni_trainer_report_close(lvni_trainer_report *r)
@@ -91,6 +92,18 @@ void lvni_trainer_report_close(lvni_trainer_report *r)
 double lvni_trainer_report_seconds(const lvni_trainer_report *r)
 {
     return r->earlier_s + lvni_core_seconds_since(r->start_ns);
+}
+
+void lvni_trainer_report_halt(lvni_trainer_report *r)
+{
+    r->halted_at_s = lvni_trainer_report_seconds(r);
+    r->halted_cpu_s = cpu_seconds();
+}
+
+void lvni_trainer_report_continue(lvni_trainer_report *r)
+{
+    r->logged_at_s += lvni_trainer_report_seconds(r) - r->halted_at_s;
+    r->cpu_at_s += cpu_seconds() - r->halted_cpu_s;
 }
 
 /* One line of all logs. */

@@ -143,6 +143,7 @@ typedef struct lvni_trainer_report {
     int64_t logged_at, logged_at_step;
     uint64_t waited_at_ns;
     double logged_at_s, cpu_at_s;
+    double halted_at_s, halted_cpu_s; /* the newest halt */
     double rate, step_rate, wait_share, cpu_cores;
 } lvni_trainer_report;
 
@@ -225,7 +226,12 @@ lvn_status lvni_trainer_save_as(lvni_trainer *trainer, const char *path);
 lvn_status lvni_trainer_load(lvni_trainer *trainer, const lvni_ckpt *ckpt);
 
 /* report.c: metrics.jsonl, loggers and the progress line */
-lvn_status lvni_trainer_report_open(lvni_trainer_report *report, int64_t step); /* steps done */
+/* step: steps done. ends_again: the newest one's validation, or the end of its epoch, is still to
+ * come; what an earlier start has logged of them goes. */
+lvn_status lvni_trainer_report_open(lvni_trainer_report *report, int64_t step, bool ends_again);
+/* Around a validation or a save: its time is not part of the throughput. */
+void lvni_trainer_report_halt(lvni_trainer_report *report);
+void lvni_trainer_report_continue(lvni_trainer_report *report);
 void lvni_trainer_report_close(lvni_trainer_report *report);
 /* Into the epoch's sums. LVN_ERR_INVALID: its steps report too many different metrics. */
 lvn_status lvni_trainer_report_add(lvni_trainer_report *report,

@@ -30,29 +30,39 @@ class Stops(Case):
     """What ends a run in the middle."""
 
     def test_loss_is_not_finite(self):
+        """That of a validation is a warning, the next one of the training an error."""
         self.train("max_steps=1", "checkpoint.every_n_steps=1")
-        kept, files = self.hashes(), tree(self.out)
-        self.train(
+        best = read(f"{self.out}/checkpoints/best.safetensors")
+        _, reported = self.train(
             "resume=true",
             "optim.lr=1e30",
             "max_steps=9",
             code=FAILURE,
             expects=[
-                "the validation loss is",
+                "warning: the validation loss is",
                 "after step 2",
                 "smaller optim.lr",
-                f"{self.out}/checkpoints/last.safetensors keeps step 1",
+                f"{self.out}/checkpoints/last.safetensors keeps step 2",
             ],
         )
-        self.assertEqual(self.hashes(), kept)
-        for name in files:
-            if name.endswith(".safetensors"):
-                self.assertEqual(read(f"{self.out}/{name}"), files[name], name)
+        self.assertLess(reported.index("validation loss is"), reported.index("error: the loss is"))
+        self.assertEqual(read(f"{self.out}/checkpoints/best.safetensors"), best)
+        rows = read(f"{self.out}/metrics.jsonl").decode().splitlines()
+        row = [json.loads(r) for r in rows if "val/loss" in r][-1]
+        self.assertEqual((row["step"], row["val/loss"], row["nonfinite"]), (2, None, True))
         self.no_leftovers()
         self.levin(["eval", f"model={self.out}", f"data={self.photos}"], OK)
-        self.train(
-            "resume=true", "optim.lr=0.001", "max_steps=4", expects=["resuming from", "step 1"]
+
+    def test_early_stopping_ends_where_the_loss_is_not_finite(self):
+        self.train("max_steps=1", "checkpoint.every_n_steps=1")
+        _, reported = self.train(
+            "resume=true",
+            "optim.lr=1e30",
+            "max_steps=9",
+            "early_stopping.monitor=val/loss",
+            expects=["early stopping: val/loss is ", "done after 2 steps (early stopping)"],
         )
+        self.assertNotIn("error", reported)
 
     def test_loss_is_not_finite_without_validation(self):
         self.train("val_split=0", "max_steps=1")

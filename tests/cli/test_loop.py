@@ -142,6 +142,15 @@ class Loop(Case):
         self.levin([*again, "max_time=2.4s"], OK)
         self.assertEqual(len(self.steps_of("parts", "val/loss")), 1)
 
+    def test_throughput_is_of_training_alone(self):
+        """Each step is followed by a validation that takes very much longer."""
+        long = ["data.count=9000", "val_split=0.997", "eval_batch_size=1", "model=mlp"]
+        self.train("rate", *long, "max_epochs=1", "val_check_interval=1")
+        rows = self.rows("rate")
+        rates = [r["throughput/samples_per_s"] for r in rows if "lr" in r]
+        self.assertGreater(len(rates), 2)
+        self.assertGreater(min(rates) / 8, 10 * len(rates) / rows[-1]["time_s"], rates)
+
     def test_what_is_validated(self):
         """The first chunks."""
         self.train("all", "max_epochs=1")
@@ -305,6 +314,26 @@ class Loop(Case):
             self.assertEqual(process.returncode, SIGTERM)
         self.levin(again, OK, ["max_time is over after step 2"])
         self.assertLess(time.monotonic() - began, 5.0)
+
+    def test_an_epoch_has_one_row(self):
+        """Also of a start that was killed between the row and the checkpoint behind it."""
+        long = ["data.count=1000000", "val_split=0.99999", "eval_batch_size=1", "model=mlp"]
+        run = [*long, "num_sanity_val_steps=0", "logger=csv", "max_epochs=1"]
+        self.train("row", *run, "max_time=1s")
+        with open(f"{self.dir}/row/metrics.jsonl", "a", encoding="utf-8") as f:
+            f.write('{"step":2,"epoch":1,"time_s":1.5,"train/loss":1,"val/loss":1}\n')
+        path = f"{self.dir}/row/metrics.csv"
+        with open(path, encoding="utf-8") as f:
+            names = f.readline().rstrip("\n").split(",")
+        with open(path, "a", encoding="utf-8") as f:
+            cells = {"step": "2", "epoch": "1", "time_s": "1.5", "train/loss_step": "7"}
+            f.write(",".join(cells.get(name, "") for name in names) + "\n")
+        again = ["train", "classify", f"out={self.dir}/row", "resume=true", "max_time=1d"]
+        self.levin([*again, "limit_val_batches=2"], OK)
+        self.assertEqual([r["step"] for r in self.rows("row")], [1, 2, 2])
+        self.assertEqual(self.steps_of("row", "lr"), [1, 2])
+        with open(path, encoding="utf-8") as f:
+            self.assertEqual(len(f.readlines()), 1 + 3)
 
     def test_which_end_comes_first(self):
         """max_epochs has a default only where no other end is given."""

@@ -154,7 +154,7 @@ static lvn_status parse_record(const input *in)
 
 static lvn_status open_metrics(const char *path)
 {
-    return lvni_log_metrics_truncate(path, 1, NULL, NULL);
+    return lvni_log_metrics_truncate(path, 1, false, NULL, NULL);
 }
 
 static lvn_status parse_metrics(const input *in)

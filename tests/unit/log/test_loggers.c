@@ -215,6 +215,14 @@ static void resuming_drops_later_and_broken_rows(void **state)
     lvni_log_loggers_close(l, LVNI_LOG_FINISHED);
     assert_string_equal(csv_text(), "\"a,\"\"b\",epoch,step,time_s,train/loss\n7,1,2,0.5,\n,1,4,1,"
                                     "\n,1,5,2,\n,1,6,9,0.5\n");
+    /* what follows the step is to come again */
+    put_text(path, "epoch,lr,step,time_s,val\n1,,4,1,2\n1,0.5,5,1,\n1,,5,2,3\n");
+    const char *const names[] = {"csv"};
+    const lvni_log_loggers_options o = {
+        .dir = dir, .names = names, .n_names = 1, .step = 5, .ends_again = true};
+    assert_int_equal(lvni_log_loggers_open(&o, &l), LVN_OK);
+    lvni_log_loggers_close(l, LVNI_LOG_FINISHED);
+    assert_string_equal(csv_text(), "epoch,lr,step,time_s,val\n1,,4,1,2\n1,0.5,5,1,\n");
     /* a header that was cut off: there is no row either */
     put_text(path, "epoch,step,tim");
     const int saved = catch_fd(STDERR_FILENO);

@@ -76,26 +76,32 @@ static void resuming_drops_later_and_broken_lines(void **state)
     (void)state;
     int64_t dropped = -1;
     /* no file: nothing to do */
-    assert_int_equal(lvni_log_metrics_truncate(file, 5, &dropped, NULL), LVN_OK);
+    assert_int_equal(lvni_log_metrics_truncate(file, 5, false, &dropped, NULL), LVN_OK);
     assert_int_equal(dropped, 0);
     put_text(file, "{\"step\":4,\"a\":1}\n{\"epoch\":0,\"step\":5}\n{\"step\":6}\nno "
                    "json\n{\"a\":1}\n{\"step\":3,\"val\":2}\n{\"step\":5,\"x\"");
-    assert_int_equal(lvni_log_metrics_truncate(file, 5, &dropped, NULL), LVN_OK);
+    assert_int_equal(lvni_log_metrics_truncate(file, 5, false, &dropped, NULL), LVN_OK);
     assert_int_equal(dropped, 4);
     assert_string_equal(text_of(file),
                         "{\"step\":4,\"a\":1}\n{\"epoch\":0,\"step\":5}\n{\"step\":3,\"val\":2}\n");
     lvni_core_vfs_fail_at("open", 0, 0); /* counters to zero */
-    assert_int_equal(lvni_log_metrics_truncate(file, 5, &dropped, NULL), LVN_OK);
+    assert_int_equal(lvni_log_metrics_truncate(file, 5, false, &dropped, NULL), LVN_OK);
     assert_int_equal(dropped, 0);
     assert_int_equal(lvni_core_vfs_calls("rename"), 0); /* nothing dropped: not rewritten */
     double time_s = -1.0;
-    assert_int_equal(lvni_log_metrics_truncate(file, -1, NULL, &time_s), LVN_OK);
+    assert_int_equal(lvni_log_metrics_truncate(file, -1, false, NULL, &time_s), LVN_OK);
     assert_string_equal(text_of(file), "");
     assert_true(time_s == 0.0);
     put_text(file,
              "{\"step\":4,\"time_s\":1}\n{\"step\":5,\"time_s\":2.5}\n{\"step\":6,\"time_s\":9}\n");
-    assert_int_equal(lvni_log_metrics_truncate(file, 5, NULL, &time_s), LVN_OK);
+    assert_int_equal(lvni_log_metrics_truncate(file, 5, false, NULL, &time_s), LVN_OK);
     assert_true(time_s == 2.5);
+    /* what follows the step is to come again */
+    put_text(file,
+             "{\"step\":4,\"val/loss\":1}\n{\"step\":5,\"lr\":1}\n{\"step\":5,\"val/loss\":1}\n");
+    assert_int_equal(lvni_log_metrics_truncate(file, 5, true, &dropped, NULL), LVN_OK);
+    assert_int_equal(dropped, 1);
+    assert_string_equal(text_of(file), "{\"step\":4,\"val/loss\":1}\n{\"step\":5,\"lr\":1}\n");
 }
 
 static void a_failing_rewrite_keeps_the_old_lines(void **state)
@@ -108,7 +114,7 @@ static void a_failing_rewrite_keeps_the_old_lines(void **state)
         lvni_core_vfs_fail_at("open", 0, 0);
         /* the first close is of the file being read, whose failure does not matter */
         lvni_core_vfs_fail_at(kinds[i], i == 2 ? 2 : 1, ENOSPC);
-        assert_int_equal(lvni_log_metrics_truncate(file, 5, &dropped, NULL), LVN_ERR_IO);
+        assert_int_equal(lvni_log_metrics_truncate(file, 5, false, &dropped, NULL), LVN_ERR_IO);
         lvni_core_vfs_fail_at("open", 0, 0);
         assert_int_equal(dropped, 0);
         assert_string_equal(text_of(file), "{\"step\":4}\n{\"step\":6}\n");
@@ -128,7 +134,7 @@ static void a_full_disk_is_reported_and_later_lines_are_whole(void **state)
     lvni_log_metrics_close(m);
     assert_string_equal(text_of(file), "\n{\"step\":2,\"epoch\":0,\"time_s\":2}\n");
     /* the empty line goes on resume */
-    assert_int_equal(lvni_log_metrics_truncate(file, 9, NULL, NULL), LVN_OK);
+    assert_int_equal(lvni_log_metrics_truncate(file, 9, false, NULL, NULL), LVN_OK);
     assert_string_equal(text_of(file), "{\"step\":2,\"epoch\":0,\"time_s\":2}\n");
 }
 
