@@ -197,6 +197,20 @@ static int help_file(int n, const char *const *args)
     return LVNI_EXIT_OK;
 }
 
+/* Is it one of those that the command's first argument may be? */
+static bool has_word(const lvni_cli_command *c, const char *word)
+{
+    const size_t n = strlen(word);
+    for (const char *at = c->words; at != NULL && *at != '\0'; at += strspn(at, " ")) {
+        const size_t length = strcspn(at, " ");
+        if (length == n && memcmp(at, word, n) == 0) {
+            return true;
+        }
+        at += length;
+    }
+    return false;
+}
+
 int lvni_cli_cmd_help(int n, const char *const *args)
 {
     if (n == 0) {
@@ -209,6 +223,10 @@ int lvni_cli_cmd_help(int n, const char *const *args)
     const lvni_cli_command *c = find_command(args[0]);
     if (c == NULL) {
         return help_key(NULL, args[0], lvni_cli_command_near(args[0]));
+    }
+    if (n > 1 && has_word(c, args[1])) { /* levin help tune lr [KEY]: on the whole command */
+        n--;
+        args++;
     }
     /* levin help train.classify KEY, levin help train classify KEY, levin help train KEY; a file in
      * place of the recipe */

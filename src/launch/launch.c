@@ -334,7 +334,8 @@ int lvni_launch(int n, const char *const *args, char *const *environment,
     drain(&r, code == LVNI_EXIT_OK && r.reason == LVNI_REASON_NONE);
     const bool good = r.o.keep_logs == LVNI_KEEP_FAILURE && r.begin_ns != 0 &&
                       (code == LVNI_EXIT_OK || r.signal != 0);
-    if (good || lvni_launch_not_begun(&r)) {
+    const bool never = r.o.keep_logs == LVNI_KEEP_NEVER && r.begin_ns != 0;
+    if (good || never || lvni_launch_not_begun(&r)) {
         lvni_launch_remove_files(&r);
     }
     if (r.broken && r.run_dir == NULL) {

@@ -208,10 +208,11 @@ static const lvni_core_option io_rows[] = {
     {.name = "keep_logs",
      .type = LVNI_OPT_CHOICE,
      .fallback = "always",
-     .choices = "always|failure|started",
+     .choices = "always|failure|started|never",
      .help =
          "failure: what was written into the run directory goes when all ranks ended well, or at a "
-         "signal of yours, and the directory with it; started: it goes when they refused to begin"},
+         "signal of yours, and the directory with it; started: it goes when they refused to begin; "
+         "never: it goes at the end"},
     {.name = "output",
      .type = LVNI_OPT_PATH,
      .check = check_pattern,
@@ -409,6 +410,7 @@ static void take_texts(lvni_launch_options *o)
     const char *keep = lvni_core_config_str(c, "keep_logs");
     o->keep_logs = strcmp(keep, "always") == 0    ? LVNI_KEEP_ALWAYS
                    : strcmp(keep, "failure") == 0 ? LVNI_KEEP_FAILURE
+                   : strcmp(keep, "never") == 0   ? LVNI_KEEP_NEVER
                                                   : LVNI_KEEP_STARTED;
     o->prefix = lvni_core_config_bool(c, "no_prefix") ? "" : lvni_core_config_str(c, "prefix");
     o->output = lvni_core_config_str(c, "output");

@@ -27,8 +27,9 @@ typedef enum lvni_launch_srun {
 typedef enum lvni_launch_keep_logs {
     LVNI_KEEP_ALWAYS,
     LVNI_KEEP_FAILURE, /* not when all went well */
-    LVNI_KEEP_STARTED  /* not when the ranks refused to begin: a program of which this is the run
+    LVNI_KEEP_STARTED, /* not when the ranks refused to begin: a program of which this is the run
                           directory has put nothing into it */
+    LVNI_KEEP_NEVER
 } lvni_launch_keep_logs;
 
 typedef struct lvni_launch_options {

@@ -402,7 +402,7 @@ static void print_table(lvni_launch_run *r, uint64_t zero_ns)
         char end[48];
         const double at = p->started && !p->alive ? ((double)p->end_ns - (double)zero_ns) / 1e9 : 0;
         line(r, "  %5d  %-12s  %-18s %+7.2f s  %s", p->rank, r->host, short_end(p, end, sizeof end),
-             at, p->err_log);
+             at, r->o.keep_logs == LVNI_KEEP_NEVER ? "-" : p->err_log);
     }
 }
 

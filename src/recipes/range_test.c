@@ -18,8 +18,7 @@ double lvni_recipes_range_lr(const lvni_recipes_range_test *t, int i)
 bool lvni_recipes_range_add(lvni_recipes_range_test *t, double loss)
 {
     t->average = KEPT * t->average + (1.0 - KEPT) * loss;
-    /* one step more than there were: so does Lightning, whose suggestions users compare */
-    const double smoothed = t->average / (1.0 - pow(KEPT, t->n + 2));
+    const double smoothed = t->average / (1.0 - pow(KEPT, t->n + 1));
     t->point[t->n] = (lvni_recipes_range_point){
         .lr = lvni_recipes_range_lr(t, t->n), .loss = loss, .smoothed = smoothed};
     t->n++;
@@ -31,17 +30,21 @@ bool lvni_recipes_range_add(lvni_recipes_range_test *t, double loss)
     return true;
 }
 
+/* Of the smoothed loss, by the power of ten of the rate. */
+static double slope_between(const lvni_recipes_range_point *a, const lvni_recipes_range_point *b)
+{
+    return (b->smoothed - a->smoothed) / log10(b->lr / a->lr);
+}
+
 /* The slope at point i of [first, end). */
 static double slope_at(const lvni_recipes_range_point *p, int i, int first, int end)
 {
     if (i == first || i == end - 1) {
-        const int from = i == first ? i : i - 1;
-        return (p[from + 1].smoothed - p[from].smoothed) / (p[from + 1].lr - p[from].lr);
+        return slope_between(&p[i == first ? i : i - 1], &p[i == first ? i + 1 : i]);
     }
-    const double before = p[i].lr - p[i - 1].lr, after = p[i + 1].lr - p[i].lr;
-    return (before * before * p[i + 1].smoothed +
-            (after * after - before * before) * p[i].smoothed - after * after * p[i - 1].smoothed) /
-           (before * after * (before + after));
+    const double before = log10(p[i].lr / p[i - 1].lr), after = log10(p[i + 1].lr / p[i].lr);
+    return (before * slope_between(&p[i], &p[i + 1]) + after * slope_between(&p[i - 1], &p[i])) /
+           (before + after);
 }
 
 int lvni_recipes_range_suggest(const lvni_recipes_range_test *t)

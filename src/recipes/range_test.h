@@ -36,8 +36,9 @@ double lvni_recipes_range_lr(const lvni_recipes_range_test *test, int i);
  * finite.
  */
 bool lvni_recipes_range_add(lvni_recipes_range_test *test, double loss);
-/* The point where the smoothed loss falls most steeply with the rate, by differences of second
- * order on the uneven grid, of one side at the ends; -1: there are too few points. */
+/* The point where the smoothed loss falls most steeply over the logarithm of the rate (over the
+ * rate itself a fall of any size among small rates is the steepest), by differences of second
+ * order, of one side at the ends; -1: there are too few points. */
 int lvni_recipes_range_suggest(const lvni_recipes_range_test *test);
 
 #endif

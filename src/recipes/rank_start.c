@@ -201,7 +201,9 @@ lvn_status lvni_recipes_rank_start(const lvni_core_config *c,
         restarts,
         lvni_core_config_is_on(c, "strict") ? "strict=true" : "strict=false",
         lvni_core_config_is_on(c, "quiet") ? "quiet=true" : "quiet=false",
-        dir != NULL ? "keep_logs=started" : "keep_logs=failure",
+        command->keeps_no_logs ? "keep_logs=never"
+        : dir != NULL          ? "keep_logs=started"
+                               : "keep_logs=failure",
         run_dir};
     const int n_options = (int)(sizeof options / sizeof *options) - (dir != NULL ? 0 : 1);
     if (command->n > (int)(sizeof args / sizeof *args) - 3) {

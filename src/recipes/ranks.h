@@ -49,6 +49,7 @@ typedef struct lvni_recipes_ranks_command {
     /* for the run directory, which is checked before anything that takes long; NULL: a command that
      * has none */
     const char *recipe;
+    bool keeps_no_logs; /* of ranks that it started, whatever comes of them */
     /* Errors that every rank would find, reported before ranks are started, and by rank 0. NULL:
      * none. */
     lvn_status (*check)(const lvni_core_config *config);

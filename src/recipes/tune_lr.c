@@ -230,8 +230,10 @@ lvn_status lvni_recipes_tune_lr(const lvni_recipes_tune_command *command)
     s = s == LVN_OK ? set_config(c, f.test.steps) : s;
     if (s == LVN_OK) {
         const lvni_recipes_driver driver = {.drive = drive, .host = &f};
-        const lvni_recipes_ranks_command ranks = {
-            .command = {"tune", "lr"}, .n = command->n, .args = command->args};
+        const lvni_recipes_ranks_command ranks = {.command = {"tune", "lr"},
+                                                  .n = command->n,
+                                                  .args = command->args,
+                                                  .keeps_no_logs = true};
         s = lvni_recipes_drive(command->recipe, c, &ranks, &driver);
     }
     lvni_core_config_destroy(c);

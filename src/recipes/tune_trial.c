@@ -269,8 +269,10 @@ static lvn_status run(const lvni_recipes_tune_command *command, trial *t)
     const char *limit = lvni_core_config_str(c, "tune.memory_limit");
     t->given = limit == NULL ? 0 : lvni_recipes_tune_read_bytes(limit);
     const lvni_recipes_driver driver = {.weigh = weigh, .drive = drive, .host = t};
-    const lvni_recipes_ranks_command ranks = {
-        .command = {"tune", "batch-size"}, .n = command->n, .args = command->args};
+    const lvni_recipes_ranks_command ranks = {.command = {"tune", "batch-size"},
+                                              .n = command->n,
+                                              .args = command->args,
+                                              .keeps_no_logs = true};
     lvn_status s = set_config(t, c);
     s = s == LVN_OK ? lvni_recipes_drive(command->recipe, c, &ranks, &driver) : s;
     lvni_core_config_destroy(c);

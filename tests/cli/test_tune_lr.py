@@ -22,13 +22,13 @@ def smooth(losses):
     average, out = 0.0, []
     for i, loss in enumerate(losses):
         average = 0.98 * average + 0.02 * loss
-        out.append(average / (1 - 0.98 ** (i + 2)))
+        out.append(average / (1 - 0.98 ** (i + 1)))
     return out
 
 
 def suggest(lr, smoothed):
-    """The rate where the curve falls most steeply: numpy.gradient, written out."""
-    x, y = lr[10:-1], smoothed[10:-1]
+    """The rate where the curve falls most steeply: numpy.gradient over log10(lr), written out."""
+    x, y = [math.log10(x) for x in lr[10:-1]], smoothed[10:-1]
     slope = [(y[1] - y[0]) / (x[1] - x[0])]
     for i in range(1, len(x) - 1):
         a, b = x[i] - x[i - 1], x[i + 1] - x[i]
@@ -36,7 +36,7 @@ def suggest(lr, smoothed):
             (a * a * y[i + 1] + (b * b - a * a) * y[i] - b * b * y[i - 1]) / (a * b * (a + b))
         )
     slope.append((y[-1] - y[-2]) / (x[-1] - x[-2]))
-    return x[slope.index(min(slope))]
+    return lr[10 + slope.index(min(slope))]
 
 
 class TuneLr(Case):
@@ -52,9 +52,7 @@ class TuneLr(Case):
                 if not os.path.exists("lr_find.csv"):
                     self.assertEqual(os.listdir("."), [])
                     return out, []
-                # beside logs of the ranks, where one failed
-                left = sorted(set(os.listdir(".")) - ({"levin-runs"} if code != OK else set()))
-                self.assertEqual(left, ["lr_find.csv", "lr_find.svg"])
+                self.assertEqual(sorted(os.listdir(".")), ["lr_find.csv", "lr_find.svg"])
                 with open("lr_find.csv", encoding="utf-8") as f:
                     rows = [tuple(map(float, row.values())) for row in csv.DictReader(f)]
                 marks = xml.parse("lr_find.svg").getroot().findall(".//{*}circle[@r='5']")
@@ -116,6 +114,18 @@ class TuneLr(Case):
             ["optim.lr=7", "max_epochs=1"],
         ):
             self.assertEqual(self.tune("tune.steps=20", *how), (first, rows), how)
+
+    def test_a_failure_leaves_nothing(self):
+        for devices in (1, 2):
+            self.tune("tune.csv=none/lr.csv", f"devices={devices}", code=1, expects=["none/lr.csv"])
+            self.tune("model=nothing", f"devices={devices}", code=USAGE, expects=["`nothing`"])
+
+    def test_help(self):
+        self.assertIn("levin tune lr [RECIPE]", self.levin(["help", "tune", "lr"], OK)[0])
+        one = self.levin(["help", "tune", "lr", "tune.steps"], OK)[0]
+        self.assertIn("leaves out the first 10", one)
+        self.assertNotIn("tune.csv", one)
+        self.levin(["help", "tune", "colour"], USAGE, ["unknown key `colour`"])
 
     def test_what_is_refused(self):
         self.tune("tune.min_lr=2", code=USAGE, expects=["is not more than tune.min_lr=2"])
