@@ -60,6 +60,9 @@ void lvni_trainer_clock_look(lvni_trainer *t)
 /* Other processes learn of it over the control channel, as of a stop before a step. */
 void lvni_trainer_clock_look_within(lvni_trainer *t)
 {
+    if (!t->keeper.timed) {
+        return;
+    }
     lvni_trainer_clock_look_at_max_time(t);
     look_at_limit(t);
     if (t->o.control == NULL) {

@@ -456,7 +456,9 @@ lvn_status lvni_trainer_fit(lvni_trainer *t)
     if (t->o.profiles) {
         lvni_trainer_profile_begin(&profile);
     }
+    t->keeper.timed = true;
     lvn_status s = finish_saving(t, loop(t));
+    t->keeper.timed = false;
     lvni_dist_comm_at(t->o.comm, LVNI_PLACE_END, t->at.step);
     if (s == LVN_ERR_CANCELLED && t->keeper.signal == LVNI_STOP_TIME) {
         lvni_log_line(LVNI_LOG_INFO, "%s", lvn_last_error()->message);

@@ -45,6 +45,7 @@ lvn_status lvni_trainer_create(const lvni_trainer_options *options, lvni_trainer
     t->at = (lvni_ckpt_position){.best_score = (double)NAN, .best_step = -1};
     t->keeper.saved_step = t->keeper.gathered_step = -1;
     t->validated_step = -1;
+    t->validated_ns = lvni_core_now_ns();
     lvni_trainer_early_begin(&t->early);
     t->keeper.data_identity = lvni_trainer_identity_of_data(options->train);
     for (int i = 0; i < options->plan.n_streams; i++) {

@@ -166,6 +166,7 @@ typedef struct lvni_trainer_keeper {
     uint64_t saved_ns;   /* when the newest save began, or the run */
     uint64_t longest_ns; /* of all saves of this process */
     bool at_limit;       /* stop_ns has come */
+    bool timed;          /* within lvni_trainer_fit: the end by the clock counts */
     /* rank 0, with a run directory: under names of their own; the newest of them, once it has been
      * chosen: "" is none */
     lvni_trainer_kept files;
