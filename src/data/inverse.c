@@ -12,6 +12,8 @@ static const struct {
     lvn_status (*open)(const lvni_data_inverse_options *o, lvn_dataset **out);
 } kinds[] = {
     [LVNI_INVERSE_MASS] = {"builtin:mass", lvni_inverse_mass_open},
+    [LVNI_INVERSE_MRI] = {"builtin:mri", lvni_inverse_mri_open},
+    [LVNI_INVERSE_RADIO] = {"builtin:radio", lvni_inverse_radio_open},
 };
 
 lvn_status lvni_data_inverse_open(const lvni_data_inverse_options *o, lvn_dataset **out)
@@ -19,9 +21,6 @@ lvn_status lvni_data_inverse_open(const lvni_data_inverse_options *o, lvn_datase
     *out = NULL;
     if (o->im_size < MIN_SIZE || o->im_size > MAX_SIZE) {
         LVN_FAIL(LVN_ERR_USAGE, "im_size=%d: it must be %d to %d", o->im_size, MIN_SIZE, MAX_SIZE);
-    }
-    if ((size_t)o->experience >= sizeof kinds / sizeof *kinds) {
-        LVN_FAIL(LVN_ERR_UNSUPPORTED, "%s: only maps of mass can be opened", o->path);
     }
     if (lvni_inverse_builtin(o) && strcmp(o->path, kinds[o->experience].builtin) != 0) {
         LVN_FAIL(LVN_ERR_USAGE, "%s: the samples of this experience that levin makes up are %s",

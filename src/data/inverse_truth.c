@@ -12,6 +12,7 @@ typedef struct estimate {
     const lvni_inverse_mass *m;
     lvni_data_complex *work;                            /* owned: the four below */
     lvni_data_complex *kappa, *gamma, *other, *scratch; /* n each */
+    lvni_data_complex *from_white; /* n, kernel times root of the prior, while solving */
 } estimate;
 
 static lvn_status begin(const lvn_dataset *mass, const lvn_sample_key *key, estimate *e)
@@ -141,25 +142,34 @@ static void weigh(const lvni_inverse_mass *m, lvni_data_complex *gamma)
     }
 }
 
-/* Gradient with respect to u, white noise of which a map is made by the root of the prior, of the
- * likelihood of this shear. */
+/* x by frequency times the kernel from white noise to shear, or its conjugate. */
+static void pass(const estimate *e, double sign, lvni_data_complex *x)
+{
+    lvni_data_fourier_forward(e->m->b.fourier, x, e->scratch);
+    for (size_t i = 0; i < e->m->n; i++) {
+        const lvni_data_complex k = {e->from_white[i].re, sign * e->from_white[i].im};
+        x[i] = lvni_data_complex_mul(x[i], k);
+    }
+    lvni_data_fourier_inverse(e->m->b.fourier, x, e->scratch);
+}
+
+/* Shear to the gradient of its likelihood with respect to u, the white noise that a map is made of
+ * by the root of the prior. */
 static void adjoint(const estimate *e, lvni_data_complex *x)
 {
     weigh(e->m, x);
-    lvni_inverse_mass_invert(e->m, x, e->scratch);
+    pass(e, -1.0, x);
     for (size_t i = 0; i < e->m->n; i++) {
         x[i].im = 0.0;
     }
-    colour(e, x, root);
 }
 
-/* out = u + S A' W A S u: the inverse covariance of u. */
+/* u times the inverse covariance of its posterior: 1 + A' W A. */
 static void precision(const estimate *e, const lvni_data_complex *u, lvni_data_complex *out)
 {
     const size_t n = e->m->n;
     memcpy(out, u, n * sizeof *out);
-    colour(e, out, root);
-    lvni_inverse_mass_shear(e->m, out, e->scratch);
+    pass(e, 1.0, out);
     adjoint(e, out);
     for (size_t i = 0; i < n; i++) {
         out[i].re += u[i].re;
@@ -201,7 +211,7 @@ static void solve(const estimate *e, lvni_data_complex *r, lvni_data_complex *u,
 }
 
 /* e->gamma to the mean of the posterior for it, in e->gamma. */
-static lvn_status mean_of(const estimate *e)
+static lvn_status mean_of(estimate *e)
 {
     const size_t n = e->m->n;
     if (!varies(e->m)) {
@@ -212,9 +222,14 @@ static lvn_status mean_of(const estimate *e)
         colour(e, e->gamma, wiener);
         return LVN_OK;
     }
-    lvni_data_complex *more = lvni_core_alloc(LVNI_TAG_DATA, 3 * n * sizeof *more);
+    lvni_data_complex *more = lvni_core_alloc(LVNI_TAG_DATA, 4 * n * sizeof *more);
     if (more == NULL) {
         return LVN_ERR_MEMORY;
+    }
+    e->from_white = more + 3 * n;
+    for (size_t i = 0; i < n; i++) {
+        const double w = lvni_core_sqrt(e->m->prior[i]);
+        e->from_white[i] = (lvni_data_complex){e->m->kernel[i].re * w, e->m->kernel[i].im * w};
     }
     adjoint(e, e->gamma);
     solve(e, e->gamma, more, more + n, more + 2 * n);

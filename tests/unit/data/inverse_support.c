@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "core/alloc.h"
 #include "inverse_support.h"
 
 #include <pthread.h>
@@ -153,4 +154,40 @@ void inverse_check_keys(const lvni_data_inverse_options *o)
     lvn_dataset_destroy(again);
     inverse_sample_free(&a);
     inverse_sample_free(&b);
+}
+
+static lvn_status open_and_read(const lvni_data_inverse_options *o, void *const field[])
+{
+    const lvn_sample_key key = {1, 0, 0, true};
+    lvn_dataset *d;
+    lvn_status s = lvni_data_inverse_open(o, &d);
+    if (s == LVN_OK) {
+        s = d->cls->get(d, &key, field);
+        lvn_dataset_destroy(d);
+    }
+    return s;
+}
+
+void inverse_check_memory(const lvni_data_inverse_options *o)
+{
+    lvn_dataset *d = inverse_open(o);
+    inverse_sample sample = inverse_sample_make(d);
+    lvn_dataset_destroy(d);
+    void *field[LVN_MAX_FIELDS];
+    for (int i = 0; i < sample.n_fields; i++) {
+        field[i] = sample.field[i];
+    }
+    const uint64_t before = lvni_core_alloc_get_total().live_bytes;
+    lvn_status s = LVN_ERR_MEMORY;
+    int64_t k = 0;
+    while (s != LVN_OK && k < 300) {
+        lvni_core_alloc_fail_at(++k);
+        s = open_and_read(o, field);
+        lvni_core_alloc_fail_at(0);
+        assert_true(s == LVN_OK || s == LVN_ERR_MEMORY);
+        assert_int_equal(lvni_core_alloc_get_total().live_bytes, before);
+    }
+    assert_int_equal(s, LVN_OK);
+    assert_true(k > 5);
+    inverse_sample_free(&sample);
 }

@@ -214,6 +214,7 @@ static void samples_depend_on_their_key_alone(void **state)
     o = four(16);
     o.random_mask = true;
     inverse_check_keys(&o);
+    inverse_check_memory(&o);
 }
 
 /* ---- truth ---- */
@@ -367,6 +368,7 @@ static void maps_of_a_folder_come_sorted_and_keep_their_names(void **state)
     assert_int_equal(lvni_data_inverse_kaiser_squires(d, &key, 0.0, k), LVN_OK);
     inverse_sample_free(&s);
     lvn_dataset_destroy(d);
+    inverse_check_memory(&o);
     images_remove_folder(folder);
 }
 
@@ -401,6 +403,7 @@ static void noise_maps_replace_sigma(void **state)
     assert_true(fabs(sqrt(both / (200.0 * SIDE * SIDE / 2)) - 1.0) < 0.03);
     lvni_core_free(kappa);
     lvn_dataset_destroy(d);
+    inverse_check_memory(&o);
     o.im_size = 2 * SIDE;
     assert_int_equal(inverse_refuses(&o, "cosmos_mask.npy holds an array of (8, 8); im_size=16"),
                      LVN_ERR_USAGE);
