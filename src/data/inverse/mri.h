@@ -1,5 +1,6 @@
-/* The parts of the dataset of magnetic resonance images: volumes of a folder (mri_volumes.c),
- * phantoms (mri_phantom.c), samples of both (mri.c). Images of coils are planes, (coils, N, N). */
+/* The parts of the dataset of magnetic resonance images: volumes of a folder (mri_volumes.c), fewer
+ * coils (mri_compress.c), phantoms (mri_phantom.c), samples of both (mri.c). Images of coils are
+ * planes, (coils, N, N). */
 #ifndef LEVIN_DATA_INVERSE_MRI_H
 #define LEVIN_DATA_INVERSE_MRI_H
 
@@ -17,10 +18,18 @@ void lvni_inverse_mri_columns(int n, int acceleration, double *out);
 
 /* ---- volumes of a folder ---- */
 
+enum { LVNI_INVERSE_MAX_VOLUME_COILS = 64 };
+
+/* The images of `from` coils, (from, plane), become `to` combinations, those with the most signal
+ * first; the largest weight of each is real and positive. */
+lvn_status lvni_inverse_mri_compress(const lvni_data_complex *x, int from, int to, size_t plane,
+                                     lvni_data_complex *out);
+
 typedef struct lvni_inverse_volume {
-    char *path, *maps; /* maps: NULL, they are estimated */
-    int slices, coils, rows, cols;
+    char *path, *maps;                /* maps: NULL, they are estimated */
+    int slices, coils, rows, cols;    /* slices 0: left out */
     const lvni_data_fourier *fourier; /* (rows, cols) */
+    bool hdf5;
 } lvni_inverse_volume;
 
 typedef struct lvni_inverse_volumes {
