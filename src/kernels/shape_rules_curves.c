@@ -55,6 +55,43 @@ lvn_status lvni_kernels_shape_clamp_grad(const lvn_kernel_args *args,
     return lvni_kernels_rule_like_pair("clamp_grad", "x", args, out);
 }
 
+/* ---- a slope that is learned ---- */
+
+/* Input k beside x: one for all, or one for each number of the last axis. */
+static lvn_status one_or_channels(const char *op, const lvn_kernel_args *args, int k,
+                                  const lvn_tensor *x)
+{
+    const lvn_tensor *slope = args->in[k];
+    const int64_t channels = x->ndim > 0 ? x->shape[x->ndim - 1] : 1;
+    if (slope->ndim > 1 || (lvn_numel(slope) != 1 && lvn_numel(slope) != channels)) {
+        LVN_FAIL(LVN_ERR_SHAPE,
+                 "%s: the slope is %s, but x is %s: it must be (1), or (%lld) with one for each "
+                 "number of the last axis",
+                 op, LVNI_SHAPE_TEXT(slope), LVNI_SHAPE_TEXT(x), (long long)channels);
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_kernels_shape_prelu(const lvn_kernel_args *args,
+                                    lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
+{
+    LVN_TRY(lvni_kernels_rule_float_params("prelu", args, 1, 2));
+    LVN_TRY(one_or_channels("prelu", args, 1, args->in[0]));
+    out[0] = lvni_tensor_get_desc(args->in[0]);
+    return LVN_OK;
+}
+
+lvn_status lvni_kernels_shape_prelu_grad(const lvn_kernel_args *args,
+                                         lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
+{
+    LVN_TRY(lvni_kernels_rule_float_params("prelu_grad", args, 3, 4));
+    LVN_TRY(lvni_kernels_rule_same("prelu_grad", "dy", args->in[0], "x", args->in[1]));
+    LVN_TRY(one_or_channels("prelu_grad", args, 2, args->in[1]));
+    out[0] = lvni_tensor_get_desc(args->in[1]);
+    out[1] = lvni_tensor_get_desc(args->in[2]);
+    return LVN_OK;
+}
+
 /* ---- comparisons and choice ---- */
 
 static lvn_status compare(const char *op, const lvn_kernel_args *args,

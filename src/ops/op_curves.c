@@ -199,11 +199,6 @@ lvn_tensor *lvn_leaky_relu(lvn_tensor *x, double slope)
     return apply(&c, x, (lvn_number_attr){slope}, (lvn_range_attr){0.0, 0.0});
 }
 
-lvn_tensor *lvn_prelu(lvn_tensor *x, lvn_tensor *slope)
-{
-    return lvn_sub(lvn_relu(x), lvn_mul(slope, lvn_relu(lvn_neg(x))));
-}
-
 lvn_tensor *lvn_pow_scalar(lvn_tensor *x, double exponent)
 {
     static const curve c = {LVNI_OP_pow_scalar, LVNI_OP_pow_scalar_grad, KEEPS_X, pow_scalar_slope};
@@ -214,6 +209,60 @@ lvn_tensor *lvn_clamp(lvn_tensor *x, double min, double max)
 {
     static const curve c = {LVNI_OP_clamp, LVNI_OP_clamp_grad, KEEPS_X, NULL};
     return apply(&c, x, (lvn_number_attr){0.0}, (lvn_range_attr){min, max});
+}
+
+/* ---- a slope that is learned ---- */
+
+enum { X, SLOPE, N_IN }; /* inputs of a node, and what it saves */
+
+static lvn_status prelu_backward(lvni_autograd_node *n, lvn_tensor *dy)
+{
+    lvn_kernel_args a = {.in = {dy, n->saved[X], n->saved[SLOPE]}};
+    unsigned want = 1; /* the kernel always writes dx */
+    for (int i = X; i < N_IN; i++) {
+        a.out[i] = lvni_autograd_grad_wanted(n, i) ? lvni_autograd_grad_dest(n, i) : NULL;
+        want |= lvni_autograd_grad_wanted(n, i) ? 1u << i : 0u;
+    }
+    LVN_TRY(lvni_autograd_grad_run(LVNI_OP_prelu_grad, &a, want));
+    lvn_status s = LVN_OK;
+    for (int i = X; i < N_IN; i++) {
+        if (s == LVN_OK && lvni_autograd_grad_wanted(n, i)) {
+            s = lvni_autograd_grad_give(n, i, a.out[i]);
+        } else {
+            lvn_release(a.out[i]);
+        }
+    }
+    return s;
+}
+
+static lvn_status prelu_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
+{
+    lvn_tensor *x = n->saved[X], *slope = n->saved[SLOPE], *above = lvn_gt_scalar(x, 0.0);
+    if (lvni_autograd_grad_wanted(n, X)) {
+        LVN_TRY(lvni_autograd_grad_give_op(n, X, lvn_where(above, dy, lvn_mul(dy, slope))));
+    }
+    if (lvni_autograd_grad_wanted(n, SLOPE)) {
+        lvn_tensor *terms = lvn_masked_fill(lvn_mul(dy, x), above, 0.0);
+        LVN_TRY(lvni_autograd_grad_give_op(n, SLOPE, lvn_sum_to(terms, slope->ndim, slope->shape)));
+    }
+    return LVN_OK;
+}
+
+lvn_tensor *lvn_prelu(lvn_tensor *x, lvn_tensor *slope)
+{
+    lvn_tensor *in[N_IN] = {x, slope};
+    if (!lvni_autograd_op_begin(LVNI_OP_prelu, in, N_IN, 0)) {
+        return lvni_autograd_op_fail("prelu");
+    }
+    lvn_kernel_args args = {.in = {in[X], in[SLOPE]}};
+    lvn_tensor *y = lvni_autograd_op_run(LVNI_OP_prelu, &args, 1);
+    lvni_autograd_node *node = lvni_autograd_record("prelu", prelu_backward, y, in, N_IN);
+    if (node != NULL) {
+        node->backward_ops = prelu_backward_ops;
+        lvni_autograd_save(node, X, in[X]);
+        lvni_autograd_save(node, SLOPE, in[SLOPE]);
+    }
+    return y;
 }
 
 /* Flat wherever they have a slope: nothing is recorded. */

@@ -157,6 +157,13 @@ typedef struct lvni_cpu_vec {
     void (*from_f16)(const uint16_t *x, float *y, int64_t n);
     void (*to_f16)(const float *x, uint16_t *y, int64_t n);
 
+    /* y = x, where x < 0 slope x, with a slope for each of n columns; its gradient over some rows:
+     * dx = dy where x > 0, else slope dy, and sums[c] += the dy x of the others, four rows at a
+     * time. */
+    void (*prelu)(const float *x, const float *slope, float *y, int64_t n);
+    void (*prelu_grad)(const float *dy, const float *x, const float *slope, float *dx, int64_t rows,
+                       int64_t cols, int64_t stride, float *sums);
+
     /* y[r] = sum of row r (n <= LVNI_CPU_SUM_BLOCK columns). */
     void (*row_sums)(const float *x, int64_t rows, int64_t n, float *y);
     /* y[c] = sum over rows <= LVNI_ROW_BLOCK of x[r * stride + c]. */

@@ -13,6 +13,7 @@
 #include "kernels/cpu/tpl_map.h"
 #include "kernels/cpu/tpl_norm.h"
 #include "kernels/cpu/tpl_pool.h"
+#include "kernels/cpu/tpl_prelu.h"
 #include "kernels/cpu/tpl_random.h"
 #include "kernels/cpu/tpl_reduce.h"
 #include "kernels/cpu/tpl_rows.h"
@@ -94,6 +95,8 @@ const lvni_cpu_vec LVNI_VEC_TABLE = {
     .to_bf16 = to_bf16,
     .from_f16 = from_f16,
     .to_f16 = to_f16,
+    .prelu = prelu,
+    .prelu_grad = prelu_grad,
     .row_sums = row_sums,
     .col_sums = col_sums,
     .combine = combine,

@@ -122,3 +122,35 @@ OF_PAIR(tanh_grad, lvn_no_attr, dy *(1.0 - k * k))
 OF_PAIR(softplus_grad, lvn_no_attr, dy *sigmoid(k))
 OF_PAIR(erf_grad, lvn_no_attr,
         dy * 2.0 * lvni_core_sqrt(1.0 / 3.14159265358979323846) * lvni_core_exp(-k * k))
+
+/* ---- a slope that is learned: element e of x has slope e % slopes ---- */
+
+lvn_status lvni_ref_prelu(const lvn_kernel_args *args)
+{
+    const double *x = lvni_ref_in(args, 0), *slope = lvni_ref_in(args, 1);
+    double *y = lvni_ref_out(args, 0);
+    const int64_t n = lvn_numel(args->out[0]), slopes = lvn_numel(args->in[1]);
+    for (int64_t e = 0; e < n; e++) {
+        y[e] = x[e] < 0.0 ? slope[e % slopes] * x[e] : x[e];
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_ref_prelu_grad(const lvn_kernel_args *args)
+{
+    const double *dy = lvni_ref_in(args, 0), *x = lvni_ref_in(args, 1);
+    const double *slope = lvni_ref_in(args, 2);
+    double *dx = lvni_ref_out(args, 0), *dslope = lvni_ref_optional_out(args, 1);
+    const int64_t n = lvn_numel(args->out[0]), slopes = lvn_numel(args->in[2]);
+    for (int64_t c = 0; c < slopes && dslope != NULL; c++) {
+        dslope[c] = 0.0;
+    }
+    for (int64_t e = 0; e < n; e++) {
+        const bool above = x[e] > 0.0;
+        dx[e] = above ? dy[e] : slope[e % slopes] * dy[e];
+        if (dslope != NULL && !above) {
+            dslope[e % slopes] += x[e] * dy[e];
+        }
+    }
+    return LVN_OK;
+}

@@ -37,6 +37,7 @@ FN(erf, lvn_erf(in[0]))
 FN(sin, lvn_sin(in[0]))
 FN(cos, lvn_cos(lvn_mul_scalar(in[0], 3.0)))
 FN(leaky_relu, lvn_leaky_relu(in[0], 0.2))
+FN(prelu, lvn_prelu(in[0], in[1]))
 FN(gelu, lvn_gelu(in[0]))
 FN(gelu_tanh, lvn_gelu_tanh(in[0]))
 FN(silu, lvn_silu(in[0]))
@@ -85,6 +86,8 @@ static const row rows[] = {
     {"sin", fn_sin, SMOOTH, 1, {S(3, 5)}, NORMAL, .second = true},
     {"cos", fn_cos, SMOOTH, 1, {S(3, 5)}, NORMAL, .second = true},
     {"leaky_relu", fn_leaky_relu, SMOOTH, 1, {S(4, 5)}, APART, .second = true},
+    {"prelu", fn_prelu, SMOOTH, 2, {S(4, 5), S(1)}, APART, .second = true},
+    {"prelu", fn_prelu, SMOOTH, 2, {S(2, 3, 4), S(4)}, APART, .second = true},
     {"gelu", fn_gelu, SMOOTH, 1, {S(3, 5)}, NORMAL, .second = true},
     {"gelu_tanh", fn_gelu_tanh, SMOOTH, 1, {S(3, 5)}, NORMAL, .second = true},
     {"silu", fn_silu, SMOOTH, 1, {S(3, 5)}, NORMAL, .second = true},

@@ -134,15 +134,18 @@ static void make(lvn_dtype dtype, int by, lvn_tensor **low, lvn_tensor **truth)
     }
 }
 
-static void compare(lvni_kernels_op op, lvn_dtype dtype, const void *attr, int by, bool two)
+/* With so many of: the numbers, turned by `by` places, and the numbers again. */
+static void compare(lvni_kernels_op op, lvn_dtype dtype, const void *attr, int by, int inputs)
 {
     lvn_tensor *a, *b, *a64, *b64;
     make(dtype, 0, &a, &a64);
     make(dtype, by, &b, &b64);
-    lvn_kernel_args have = {.in = {a, two ? b : NULL}, .attr = attr};
+    lvn_kernel_args have = {.in = {a, inputs > 1 ? b : NULL, inputs > 2 ? a : NULL}, .attr = attr};
     assert_int_equal(lvni_kernels_run(op, &have, ~0u), LVN_OK);
     const lvn_kernel_args want =
-        support_ref(op, attr, (lvn_tensor *[LVN_KERNEL_INPUTS]){a64, two ? b64 : NULL});
+        support_ref(op, attr,
+                    (lvn_tensor *[LVN_KERNEL_INPUTS]){a64, inputs > 1 ? b64 : NULL,
+                                                      inputs > 2 ? a64 : NULL});
     for (int64_t e = 0; e < lvn_numel(have.out[0]); e++) {
         const double h = lvni_check_value(have.out[0], e), w = lvni_check_value(want.out[0], e);
         const double difference = h < w ? w - h : h - w;
@@ -172,17 +175,21 @@ static void what_chooses_sees_denormals(void **state)
     for (int low = 0; low < 2; low++) {
         const lvn_dtype dtype = low ? LVN_BF16 : LVN_F32;
         for (size_t i = 0; i < sizeof one / sizeof *one; i++) {
-            compare(one[i], dtype, NULL, 0, false);
+            compare(one[i], dtype, NULL, 0, 1);
         }
         for (size_t i = 0; i < sizeof two / sizeof *two; i++) {
             for (int by = 0; by < N; by++) {
-                compare(two[i], dtype, NULL, by, true);
+                compare(two[i], dtype, NULL, by, 2);
             }
         }
-        compare(LVNI_OP_clamp, dtype, &range, 0, false);
-        compare(LVNI_OP_clamp_grad, dtype, &range, 5, true);
-        compare(LVNI_OP_leaky_relu, dtype, &slope, 0, false);
-        compare(LVNI_OP_leaky_relu_grad, dtype, &slope, 5, true);
+        compare(LVNI_OP_clamp, dtype, &range, 0, 1);
+        compare(LVNI_OP_clamp_grad, dtype, &range, 5, 2);
+        compare(LVNI_OP_leaky_relu, dtype, &slope, 0, 1);
+        compare(LVNI_OP_leaky_relu_grad, dtype, &slope, 5, 2);
+        for (int by = 0; by < N; by++) {
+            compare(LVNI_OP_prelu, dtype, NULL, by, 2);
+            compare(LVNI_OP_prelu_grad, dtype, NULL, by, 3);
+        }
     }
 }
 

@@ -112,6 +112,19 @@ ELEMENT(erf, spread, NULL, x)
 ELEMENT(sin, spread, NULL, x)
 ELEMENT(cos, spread, NULL, x)
 
+static void prelu_grad(void **state)
+{
+    (void)state;
+    for (int64_t slopes = 1; slopes <= 5; slopes += 4) {
+        lvn_tensor *x = spread(RANDOM("x", 2, 3, 5)), *dy = RANDOM("dy", 2, 3, 5);
+        lvn_tensor *learned = RANDOM("slope", slopes);
+        const lvn_kernel_args g = REF(prelu_grad, NULL, dy, x, learned);
+        for (int k = 0; k < 2; k++) {
+            check_gradient(LVNI_OP_prelu, NULL, IN(x, learned), k, dy, g.out[k]);
+        }
+    }
+}
+
 /* The kernels give db^e/db and db^e/de alone; the rule multiplies by dy. */
 static void pow_gradients(void)
 {
@@ -572,6 +585,7 @@ static const struct CMUnitTest tests[] = {
     TEST(clamp_grad),
     TEST(pow_scalar_grad),
     TEST(leaky_relu_grad),
+    TEST(prelu_grad),
     TEST(gelu_grad),
     TEST(gelu_tanh_grad),
     TEST(silu_grad),

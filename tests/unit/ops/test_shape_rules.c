@@ -55,6 +55,14 @@ static void element_wise_and_broadcasting(void **state)
            NULL, F(4, 2, 3), F(3, 3));
     REFUSE(relu_grad, SHAPE, "relu_grad: dy is (2, 3) but y is (3, 2); both must have one shape",
            NULL, F(2, 3), F(3, 2));
+    REFUSE(prelu, SHAPE,
+           "prelu: the slope is (2), but x is (4, 2, 3): it must be (1), or (3) with one for each "
+           "number of the last axis",
+           NULL, F(4, 2, 3), F(2));
+    REFUSE(prelu_grad, SHAPE,
+           "prelu_grad: the slope is (1, 3), but x is (2, 3): it must be (1), or (3) with one for "
+           "each number of the last axis",
+           NULL, F(2, 3), F(2, 3), F(1, 3));
     REFUSE(sum_to, SHAPE,
            "sum_to: (2, 3) cannot be summed to (2): the target must broadcast to the shape of x",
            (&(lvn_shape_attr){.ndim = 1, .shape = {2}}), F(2, 3));
