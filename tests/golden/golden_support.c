@@ -72,11 +72,11 @@ void golden_fill(lvni_nn_model *m, uint64_t seed, const char *last)
     lvni_nn_model_touch(m);
 }
 
-lvn_tensor *golden_image(uint64_t seed, int n, int size, int channels)
+lvn_tensor *golden_tensor(uint64_t seed, const char *name, int ndim, const int64_t *shape)
 {
-    lvn_tensor *t = lvn_tensor_create(LVN_F32, 4, (const int64_t[]){n, size, size, channels});
+    lvn_tensor *t = lvn_tensor_create(LVN_F32, ndim, shape);
     assert_non_null(t);
-    const lvni_core_rng rng = {.key = lvni_core_rng_make_key(seed, lvni_core_rng_purpose("image"))};
+    const lvni_core_rng rng = {.key = lvni_core_rng_make_key(seed, lvni_core_rng_purpose(name))};
     for (int64_t k = 0; k < lvn_numel(t); k++) {
         LVNI_F32(t)
         [k] = (float)(((double)lvni_core_rng_uniform(&rng, (uint64_t)k) * 2.0 - 1.0) * 2.0);
@@ -116,4 +116,109 @@ const double *golden_values(const lvni_ckpt_st_file *f, const char *prefix, cons
     }
     *n = (int64_t)(e->bytes / sizeof(double));
     return e->data;
+}
+
+void golden_compare(const double *want, int64_t n, const float *have, double tolerance,
+                    const char *what, double *worst)
+{
+    double most = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        most = fmax(most, fabs(want[i]));
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const double d = fabs((double)have[i] - want[i]) / most;
+        *worst = fmax(*worst, d);
+        if (!(d <= tolerance)) {
+            fail_msg("%s, element %d: %.9g, PyTorch %.9g", what, (int)i, (double)have[i], want[i]);
+        }
+    }
+}
+
+void golden_compare_row(const double *want, const float *have, int64_t n, const char *what,
+                        double least, double *worst)
+{
+    double row[GOLDEN_ROW] = {0}, squares = 0.0;
+    for (int64_t k = 0; k < n; k++) {
+        row[0] = fmax(row[0], fabs((double)have[k]));
+        squares += (double)have[k] * (double)have[k];
+    }
+    row[1] = sqrt(squares);
+    for (int j = 0; j < GOLDEN_PLACES; j++) {
+        row[2 + j] = (double)have[golden_place(j, n)];
+    }
+    for (int j = 0; j < GOLDEN_ROW; j++) {
+        const double d = fabs(row[j] - want[j]) / fmax(j == 1 ? want[1] : want[0], least);
+        *worst = fmax(*worst, d);
+        if (!(d <= GOLDEN_GRADIENTS)) {
+            fail_msg("%s: number %d (largest, norm, samples) is %.9g, PyTorch has %.9g; the "
+                     "largest is %.9g",
+                     what, j, row[j], want[j], want[0]);
+        }
+    }
+}
+
+/* Of parameter i: ten numbers; NULL where the file has none. */
+static const double *gradient_row(const lvni_ckpt_st_file *f, const char *prefix,
+                                  const lvni_nn_parameter *p, char name[256])
+{
+    snprintf(name, 256, "%s%s", prefix, p->name);
+    if (lvni_ckpt_st_find(f, name) == NULL) {
+        return NULL;
+    }
+    int64_t n;
+    const double *row = golden_values(f, prefix, p->name, &n);
+    assert_int_equal(n, GOLDEN_ROW);
+    return row;
+}
+
+int golden_compare_gradients(const lvni_ckpt_st_file *f, const char *prefix, const lvni_nn_set *set,
+                             double least, double *worst)
+{
+    const lvni_nn_model *m = set->model;
+    double largest = 0.0;
+    int compared = 0;
+    char name[256];
+    for (int i = 0; i < m->n_parameters; i++) {
+        const double *want = gradient_row(f, prefix, &m->parameters[i], name);
+        largest = want == NULL ? largest : fmax(largest, want[0]);
+    }
+    for (int i = 0; i < m->n_parameters; i++) {
+        const lvni_nn_parameter *p = &m->parameters[i];
+        const double *want = gradient_row(f, prefix, p, name);
+        if (want == NULL) {
+            continue;
+        }
+        float *g = lvni_core_alloc(LVNI_TAG_MODEL, (size_t)p->numel * sizeof *g);
+        assert_non_null(g);
+        lvni_nn_parameter_to_file(p, set->data + m->offset[i], g);
+        golden_compare_row(want, g, p->numel, name, least * largest, worst);
+        lvni_core_free(g);
+        compared++;
+    }
+    return compared;
+}
+
+int golden_compare_buffers(const lvni_ckpt_st_file *f, const char *prefix, const lvni_nn_model *m,
+                           double tolerance)
+{
+    int compared = 0;
+    for (int i = 0; i < m->n_buffers; i++) {
+        const lvn_buffer *b = m->buffers[i];
+        float have[GOLDEN_PLACES];
+        char name[256];
+        snprintf(name, sizeof name, "%s%s", prefix, b->name);
+        if (lvni_ckpt_st_find(f, name) == NULL) {
+            continue;
+        }
+        int64_t n;
+        double worst = 0.0;
+        const double *want = golden_values(f, prefix, b->name, &n);
+        assert_int_equal(n, GOLDEN_PLACES);
+        for (int j = 0; j < GOLDEN_PLACES; j++) {
+            have[j] = LVNI_F32(b->tensor)[golden_place(j, b->numel)];
+        }
+        golden_compare(want, n, have, tolerance, b->name, &worst);
+        compared++;
+    }
+    return compared;
 }

@@ -1,15 +1,15 @@
 /* What the comparison with PyTorch shares: the rule that fills weights and images (as in
- * make_goldens.py), and the golden file. */
+ * golden_rule.py), and the golden file. */
 #ifndef TESTS_GOLDEN_SUPPORT_H
 #define TESTS_GOLDEN_SUPPORT_H
 
 #include "ckpt/safetensors.h"
 #include "nn/model.h"
 
-/* Parameters and buffers by the rule of `value` in make_goldens.py. */
+/* Parameters and buffers by the rule of `value` in golden_rule.py. */
 void golden_fill(lvni_nn_model *m, uint64_t seed, const char *last);
-/* (n, size, size, channels) in [-2, 2). The caller's. */
-lvn_tensor *golden_image(uint64_t seed, int n, int size, int channels);
+/* Of numbers in [-2, 2). The caller's. */
+lvn_tensor *golden_tensor(uint64_t seed, const char *name, int ndim, const int64_t *shape);
 /* 0, 1, ... modulo classes. The caller's. */
 lvn_tensor *golden_labels(int64_t n, int classes);
 
@@ -18,10 +18,29 @@ int golden_number(const lvni_ckpt_st_file *f, const char *key);
 /* Doubles of "prefix" "name"; the test fails where they are missing. */
 const double *golden_values(const lvni_ckpt_st_file *f, const char *prefix, const char *name,
                             int64_t *n);
-/* The place of sample j of 8 among n elements. */
+
+/* Of a tensor the file has its largest magnitude, its norm and eight elements. */
+enum { GOLDEN_PLACES = 8, GOLDEN_ROW = 2 + GOLDEN_PLACES };
+static const double GOLDEN_GRADIENTS = 1e-4; /* tolerance, relative to the largest of the tensor */
+/* The place of element j of 8 among n. */
 static inline int64_t golden_place(int j, int64_t n)
 {
     return (2 * (int64_t)j + 1) * n / 16;
 }
+
+/* The test fails where two differ by more than the tolerance, relative to the largest; *worst
+ * becomes the largest difference so far. */
+void golden_compare(const double *want, int64_t n, const float *have, double tolerance,
+                    const char *what, double *worst);
+/* n numbers in the order of files, within GOLDEN_GRADIENTS. `least` bounds what counts as large
+ * from below: some gradients are zero except for rounding. */
+void golden_compare_row(const double *want, const float *have, int64_t n, const char *what,
+                        double least, double *worst);
+/* All whose numbers the file has under this prefix, `least` being a part of the largest gradient of
+ * all. Return how many they are. */
+int golden_compare_gradients(const lvni_ckpt_st_file *f, const char *prefix, const lvni_nn_set *set,
+                             double least, double *worst);
+int golden_compare_buffers(const lvni_ckpt_st_file *f, const char *prefix, const lvni_nn_model *m,
+                           double tolerance);
 
 #endif

@@ -4,7 +4,7 @@ the zoo.
 
 usage: python3 make_goldens.py [NAME ...]   by hand, with torch, torchvision, timm; no names: all
 
-Weights are not stored: both sides fill them by one rule (value below and in golden_support.c), f32
+Weights are not stored: both sides fill them by one rule (golden_rule.py and golden_support.c), f32
 numbers of the tensor's name and the element's place in PyTorch's layout. A file holds, for train
 and eval mode: logits, loss, of every parameter's gradient the largest magnitude, the norm and eight
 elements, and the running statistics after one step. Prints also how far PyTorch's own f32 is from
@@ -14,77 +14,22 @@ vit_s_16 is timm's vit_small_patch16_224, which torchvision does not have. Its f
 that levin has (torchvision's); `names` in it lists what timm calls each tensor, so that the test
 can write a file of timm's and load it.
 
-A gradient jumps where the input of a relu changes its sign. Among hundreds of thousands some inputs
-are within f32's rounding of zero; the seed of each mode is one for which none is, or the fewest are
+The seed of each mode is one for which no input of a relu is near zero, or the fewest are
 (`train_kinks`, `eval_kinks` in the file; one in the training of resnet50). A kernel that rounds in
 another way and fails the test of gradients there alone may have met it.
 """
 
-import json
 import re
-import struct
 import sys
 from pathlib import Path
 
-import numpy as np
 import timm
 import torch
 import torchvision
 
+import golden_rule as rule
+
 HERE = Path(__file__).parent
-M32 = np.uint64(0xFFFFFFFF)
-
-
-seed = 1
-
-
-def key_of(name):
-    h = 0xCBF29CE484222325
-    for byte in name.encode():
-        h = (h ^ byte) * 0x100000001B3 % 2**64
-    z = (seed + 0x9E3779B97F4A7C15 * h) % 2**64
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
-    z ^= z >> 31
-    return z & 0xFFFFFFFF, z >> 32
-
-
-def uniform(name, n):
-    """n numbers in [-1, 1): Philox 4x32-10, as src/core/rng.h packs it."""
-    k0, k1 = key_of(name)
-    c = [np.arange((n + 3) // 4, dtype=np.uint64)] + [np.zeros((n + 3) // 4, np.uint64)] * 3
-    for r in range(10):
-        p0, p1 = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
-        r0, r1 = np.uint64((k0 + r * 0x9E3779B9) % 2**32), np.uint64((k1 + r * 0xBB67AE85) % 2**32)
-        c = [p1 >> np.uint64(32) ^ c[1] ^ r0, p1 & M32, p0 >> np.uint64(32) ^ c[3] ^ r1, p0 & M32]
-    arguments = np.stack(c, axis=1).reshape(-1)[:n]
-    return (arguments >> np.uint64(8)).astype(np.float64) * 2.0**-23 - 1.0
-
-
-def value(name, shape, last):
-    """last: what the last norm of a residual block is called, "bn3". Branches are smaller than what
-    they are added to: sums of many equal ones would double what rounding does in each block."""
-    n = int(np.prod(shape))
-    u = uniform(name, n)
-    if name.endswith("running_var"):
-        u = 1.0 + 0.3 * u
-    elif name.endswith("weight") and len(shape) == 1:
-        u = (1.0 + 0.2 * u) * (0.25 if name.endswith(f"{last}.weight") else 1.0)
-    elif len(shape) == 1:
-        u = 0.1 * u
-    elif shape[0] == 1:  # embeddings
-        u = 0.2 * u
-    else:
-        u = u * np.sqrt((6.0 if len(shape) == 4 else 3.0) / (n // shape[0]))
-    return u.astype(np.float32).reshape(shape)
-
-
-def fill(model, last, ours):
-    state = model.state_dict()
-    for name, t in state.items():
-        if not name.endswith("num_batches_tracked"):
-            t.copy_(torch.from_numpy(value(ours(name), tuple(t.shape), last)))
-
 
 TIMM_NAMES = (
     (r"^cls_token$", "class_token"),
@@ -113,15 +58,13 @@ def run(net, mode, dtype, seen=None):
     there."""
     model = net["make"]().to(dtype)
     ours = net.get("names", str)
-    fill(model, net["last"], ours)
+    rule.fill(model, net["last"], ours)
     model.train(mode == "train")
     for part in model.modules():
         if seen is not None and isinstance(part, torch.nn.ReLU):
             part.register_forward_pre_hook(lambda part, x: seen.append(x[0].detach().clone()))
     n, s, c = net["batch"], net["size"], net.get("channels", 3)
-    image = torch.from_numpy(2.0 * uniform("image", n * s * s * c).astype(np.float32)).reshape(
-        n, s, s, c
-    )
+    image = torch.from_numpy(2.0 * rule.uniform("image", n * s * s * c)).float().reshape(n, s, s, c)
     logits = model(image.permute(0, 3, 1, 2).to(dtype))
     if seen is not None:
         return None
@@ -133,65 +76,20 @@ def run(net, mode, dtype, seen=None):
     loss.backward()
     out = {f"{mode}/logits": logits.detach().numpy(), f"{mode}/loss": loss.detach().numpy()}
     for name, p in model.named_parameters():
-        g = p.grad.reshape(-1).numpy()
-        places = [(2 * j + 1) * len(g) // 16 for j in range(8)]
-        norm = np.sqrt((g.astype(np.float64) ** 2).sum())
-        out[f"{mode}/grad/{ours(name)}"] = np.concatenate([[np.abs(g).max(), norm], g[places]])
+        out[f"{mode}/grad/{ours(name)}"] = rule.gradient_row(p.grad)
     if mode == "train":
         for name, t in model.named_buffers():
             if not name.endswith("num_batches_tracked"):
-                out[f"{mode}/buffer/{name}"] = t.numpy()[
-                    [(2 * j + 1) * len(t) // 16 for j in range(8)]
-                ]
+                out[f"{mode}/buffer/{name}"] = t.numpy()[rule.places(len(t))]
     return out
 
 
 def kinks(net, mode):
-    """Inputs of relu that are not much further from zero than f32 is from f64 in their channel."""
     wide, narrow = [], []
     with torch.no_grad():
         run(net, mode, torch.float64, wide)
         run(net, mode, torch.float32, narrow)
-    return sum(
-        int(
-            (
-                x.abs() < 2 * (x - y).abs().amax([i for i in range(x.ndim) if i != 1], keepdim=True)
-            ).sum()
-        )
-        for x, y in zip(wide, narrow)
-    )
-
-
-def write(path, arrays, meta):
-    """Safetensors, f64, names in order."""
-    header, at = {"__metadata__": meta}, 0
-    for name in sorted(arrays):
-        a = np.asarray(arrays[name])
-        header[name] = {
-            "dtype": "F64",
-            "shape": list(a.shape),
-            "data_offsets": [at, at + 8 * a.size],
-        }
-        at += 8 * a.size
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as f:
-        f.write(struct.pack("<Q", len(text)) + text)
-        for name in sorted(arrays):
-            f.write(np.ascontiguousarray(arrays[name], "<f8").tobytes())
-
-
-def difference(name, a, b):
-    """Largest relative difference, as the test counts it."""
-    if "/grad/" in name:
-        return (
-            max(
-                abs(a[0] - b[0]) / b[0], abs(a[1] - b[1]) / b[1], np.abs(a[2:] - b[2:]).max() / b[0]
-            )
-            if b[0] > 1e-9
-            else 0.0
-        )
-    return np.abs(a - b).max() / np.abs(b).max()
+    return rule.count_kinks(wide, narrow)
 
 
 class DoubleConv(torch.nn.Module):
@@ -306,19 +204,6 @@ NETS = {
 }
 
 
-def choose_seed(name, mode):
-    """The first of 30 seeds with the fewest such inputs; returns how many they are."""
-    global seed
-    counts = {}
-    for seed in range(1, 31):
-        counts[seed] = kinks(NETS[name], mode)
-        if counts[seed] == 0:
-            break
-    seed = min(counts, key=counts.get)
-    print(name, mode, "seed", seed, counts[seed], "near a kink", flush=True)
-    return counts[seed]
-
-
 def main(names):
     for name in names or NETS:
         net = NETS[name]
@@ -333,17 +218,19 @@ def main(names):
             meta["names"] = "".join(f"{net['names'](name)} {name}\n" for name in theirs)
         arrays, narrow = {}, {}
         for mode in net.get("modes", ("train", "eval")):
-            meta[f"{mode}_kinks"] = str(choose_seed(name, mode))
-            meta[f"{mode}_seed"] = str(seed)
+            meta[f"{mode}_kinks"] = str(
+                rule.choose_seed(f"{name} {mode}", lambda: kinks(net, mode))
+            )
+            meta[f"{mode}_seed"] = str(rule.seed)
             arrays.update(run(net, mode, torch.float64))
             narrow.update(run(net, mode, torch.float32))
         for part in ("train/logits", "train/grad/", "train/buffer/", "eval/logits", "eval/grad/"):
-            d = [(difference(k, narrow[k], arrays[k]), k) for k in arrays if k.startswith(part)]
+            d = [(rule.difference(k, narrow[k], arrays[k]), k) for k in arrays if k.startswith(part)]
             if d:
                 print(
                     name, part, "PyTorch's f32 differs by at most %.2g in %s" % max(d), flush=True
                 )
-        write(HERE / f"{name}.safetensors", arrays, meta)
+        rule.write(HERE / f"{name}.safetensors", arrays, meta)
 
 
 if __name__ == "__main__":

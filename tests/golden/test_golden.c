@@ -21,8 +21,7 @@
 
 static const char *golden_path;
 
-enum { SAMPLES = 8 };
-static const double LOGITS = 1e-5, GRADIENTS = 1e-4; /* relative to the largest of the tensor */
+static const double LOGITS = 1e-5; /* relative to the largest of the tensor */
 
 typedef struct problem {
     lvni_ckpt_st_file *file;
@@ -62,22 +61,6 @@ static int tear_down(void **state)
     lvni_ckpt_st_close(p->file);
     lvni_core_free(p);
     return 0;
-}
-
-static void compare_all(const double *want, int64_t n, const float *have, double tolerance,
-                        const char *what, double *worst)
-{
-    double most = 0.0;
-    for (int64_t i = 0; i < n; i++) {
-        most = fmax(most, fabs(want[i]));
-    }
-    for (int64_t i = 0; i < n; i++) {
-        const double d = fabs((double)have[i] - want[i]) / most;
-        *worst = fmax(*worst, d);
-        if (!(d <= tolerance)) {
-            fail_msg("%s, element %d: %.9g, PyTorch %.9g", what, (int)i, (double)have[i], want[i]);
-        }
-    }
 }
 
 /* What the file's list of lines "OURS THEIRS" calls a tensor; in `out`. */
@@ -155,7 +138,8 @@ static void run(problem *p, bool training)
     if (lvni_ckpt_st_meta_get(p->file, "names") != NULL) {
         load_theirs(p, lvni_ckpt_st_meta_get(p->file, "names"));
     }
-    p->image = golden_image(seed, p->batch, golden_number(p->file, "size"), 3);
+    const int64_t size = golden_number(p->file, "size");
+    p->image = golden_tensor(seed, "image", 4, (const int64_t[]){p->batch, size, size, 3});
     ctx->at = (lvni_tensor_position){.training = training};
     ctx->gradients = &p->set->gradients;
     ctx->records = p->set;
@@ -171,7 +155,7 @@ static void run(problem *p, bool training)
     }
     const double *want = golden_values(p->file, mode, "logits", &n);
     assert_int_equal(lvn_numel(logits), n);
-    compare_all(want, n, LVNI_F32(logits), LOGITS, "logits", &p->worst_logits);
+    golden_compare(want, n, LVNI_F32(logits), LOGITS, "logits", &p->worst_logits);
     want = golden_values(p->file, mode, "loss", &n);
     assert_true(fabs(lvn_item(loss) - want[0]) <= LOGITS * fabs(want[0]));
     assert_int_equal(lvn_backward(loss), LVN_OK);
@@ -182,49 +166,10 @@ static void run(problem *p, bool training)
     ctx->at = (lvni_tensor_position){0};
 }
 
-/* Largest magnitude, norm, samples; `least` bounds what counts as large from below: some gradients
- * are zero except for rounding. */
-static void compare_gradient(problem *p, int i, const char *prefix, double least)
-{
-    const lvni_nn_parameter *q = &p->model->parameters[i];
-    int64_t n;
-    const double *want = golden_values(p->file, prefix, q->name, &n);
-    float *g = lvni_core_alloc(LVNI_TAG_MODEL, (size_t)q->numel * sizeof *g);
-    assert_non_null(g);
-    assert_int_equal(n, 2 + SAMPLES);
-    lvni_nn_parameter_to_file(q, p->set->data + p->model->offset[i], g);
-    double have[2 + SAMPLES] = {0}, squares = 0.0;
-    for (int64_t k = 0; k < q->numel; k++) {
-        have[0] = fmax(have[0], fabs((double)g[k]));
-        squares += (double)g[k] * (double)g[k];
-    }
-    have[1] = sqrt(squares);
-    for (int j = 0; j < SAMPLES; j++) {
-        have[2 + j] = (double)g[golden_place(j, q->numel)];
-    }
-    lvni_core_free(g);
-    for (int j = 0; j < 2 + SAMPLES; j++) {
-        const double d = fabs(have[j] - want[j]) / fmax(j == 1 ? want[1] : want[0], least);
-        p->worst_gradient = fmax(p->worst_gradient, d);
-        if (!(d <= GRADIENTS)) {
-            fail_msg("%s%s: number %d (largest, norm, samples) is %.9g, PyTorch has %.9g; the "
-                     "largest is %.9g",
-                     prefix, q->name, j, have[j], want[j], want[0]);
-        }
-    }
-}
-
 static void compare_gradients(problem *p, const char *prefix)
 {
-    double largest = 0.0;
-    int64_t n;
-    for (int i = 0; i < p->model->n_parameters; i++) {
-        largest =
-            fmax(largest, golden_values(p->file, prefix, p->model->parameters[i].name, &n)[0]);
-    }
-    for (int i = 0; i < p->model->n_parameters; i++) {
-        compare_gradient(p, i, prefix, 1e-6 * largest);
-    }
+    const int n = golden_compare_gradients(p->file, prefix, p->set, 1e-6, &p->worst_gradient);
+    assert_int_equal(n, p->model->n_parameters);
 }
 
 static void report(const problem *p)
@@ -243,18 +188,8 @@ static void training_is_as_in_pytorch(void **state)
     run(p, true);
     compare_gradients(p, "train/grad/");
     lvni_nn_model_apply_records(p->model, p->set, NULL, NULL, 0);
-    for (int i = 0; i < p->model->n_buffers; i++) {
-        const lvn_buffer *b = p->model->buffers[i];
-        float have[SAMPLES];
-        int64_t n;
-        double worst = 0.0;
-        const double *want = golden_values(p->file, "train/buffer/", b->name, &n);
-        assert_int_equal(n, SAMPLES);
-        for (int j = 0; j < SAMPLES; j++) {
-            have[j] = LVNI_F32(b->tensor)[golden_place(j, b->numel)];
-        }
-        compare_all(want, n, have, LOGITS, b->name, &worst);
-    }
+    assert_int_equal(golden_compare_buffers(p->file, "train/buffer/", p->model, LOGITS),
+                     p->model->n_buffers);
     report(p);
 }
 
