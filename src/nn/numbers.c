@@ -9,10 +9,10 @@
 
 static lvn_status check_stairs(const char *name, const lvn_number_options *o)
 {
-    if (o->n_stairs < 1 || o->n_stairs > LVN_MAX_STAIRS || o->stair == NULL) {
-        LVN_FAIL(LVN_ERR_INVALID, "the number %s has %d stairs: it can have 1 to %d", name,
-                 o->n_stairs, (int)LVN_MAX_STAIRS);
-    }
+    LVN_ARG(o->stair != NULL, "the number %s has no stairs: .stair is NULL", name);
+    LVN_ARG(o->n_stairs >= 1 && o->n_stairs <= LVN_MAX_STAIRS,
+            "the number %s has %d stairs: it can have 1 to %d", name, o->n_stairs,
+            (int)LVN_MAX_STAIRS);
     for (int i = 0; i < o->n_stairs; i++) {
         const int64_t before = i == 0 ? -1 : o->stair[i - 1].epoch;
         if (o->stair[i].epoch <= before || !isfinite(o->stair[i].value)) {

@@ -162,6 +162,38 @@ static void numbers_go_with_the_steps(void **state)
     student_overflows_at = -1;
 }
 
+static lvn_status stairs_build(lvn_module *module, lvn_builder *b)
+{
+    lvn_stair stair[] = {{2, 0.5}, {5, 0.25}, {90, 8.0}};
+    (void)module;
+    (void)lvn_builder_number(b, "weight", .from = 4.0, .curve = LVN_CURVE_STAIRS, .stair = stair,
+                             .n_stairs = 3);
+    stair[0].value = 7.0; /* they were copied */
+    return lvn_builder_status(b);
+}
+
+/* By the epoch, wherever in it a run goes on; in a run without an end, too. */
+static void stairs_go_with_the_epochs(void **state)
+{
+    (void)state;
+    static const lvn_module_class cls = {
+        .name = "stairs", .size = sizeof(lvn_module), .build = stairs_build};
+    lvni_nn_model *model;
+    assert_int_equal(lvni_nn_model_build(&cls, NULL, 1, &model), LVN_OK);
+    lvni_trainer_engine e = {.o = {.model = model, .schedule = {.total_steps = INT64_MAX}}};
+    assert_int_equal(lvni_trainer_numbers_check(&e), LVN_OK);
+    e.o.plan.steps_per_epoch = 3;
+    for (int64_t step = 23; step >= 0; step--) {
+        e.now.step = step;
+        lvni_trainer_numbers_begin(&e);
+        assert_number(e.now.number[0], step < 6 ? 4.0 : step < 15 ? 0.5 : 0.25);
+    }
+    /* outside of a run: the last one */
+    assert_number(lvn_number_value(&model->number[0], NULL), 8.0);
+    assert_true(lvni_nn_number_moves(&model->number[0]));
+    lvni_nn_model_destroy(model);
+}
+
 /* By the step's number: one that is skipped moves nothing, and counts. */
 static void momentum_goes_with_the_steps(void **state)
 {
@@ -495,6 +527,7 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {cmocka_unit_test(bits_do_not_depend_on_the_layout),
                                        cmocka_unit_test(numbers_go_with_the_steps),
+                                       cmocka_unit_test(stairs_go_with_the_epochs),
                                        cmocka_unit_test(momentum_goes_with_the_steps),
                                        cmocka_unit_test(a_number_needs_an_end),
                                        cmocka_unit_test(queues_count_what_was_pushed),
