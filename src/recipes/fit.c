@@ -38,9 +38,7 @@ static bool has_card(const lvni_recipes_fit_run *r)
 
 static lvn_status exported_path(const lvni_recipes_fit_run *r, const char *name, char **out)
 {
-    lvni_core_str path = {0};
-    lvni_core_str_printf(&path, "%s/exported_models/exported_%s.safetensors", r->dir, name);
-    *out = lvni_core_str_take(&path);
+    *out = lvni_recipes_run_dir_file(r->dir, LVNI_RUN_EXPORTS, name);
     return *out == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 

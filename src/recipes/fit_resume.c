@@ -277,9 +277,7 @@ lvn_status lvni_recipes_check_saved_card(const lvni_recipes_recipe *recipe, cons
 static lvn_status path_of(const lvni_recipes_repair_options *m, const char *folder,
                           const char *name, char **out)
 {
-    lvni_core_str s = {0};
-    lvni_core_str_printf(&s, "%s/%s%s.safetensors", m->dir, folder, name);
-    *out = lvni_core_str_take(&s);
+    *out = lvni_recipes_run_dir_file(m->dir, folder, name);
     return *out == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
@@ -319,9 +317,9 @@ static bool last_is_best(const lvni_ckpt *loaded)
 static lvn_status link_best(const lvni_recipes_repair_options *m)
 {
     char *last = NULL, *best = NULL;
-    lvn_status s = path_of(m, "checkpoints/", "last", &last);
+    lvn_status s = path_of(m, LVNI_RUN_CHECKPOINTS, "last", &last);
     if (s == LVN_OK) {
-        s = path_of(m, "checkpoints/", "best", &best);
+        s = path_of(m, LVNI_RUN_CHECKPOINTS, "best", &best);
     }
     if (s == LVN_OK) {
         s = lvni_ckpt_link(last, best);
@@ -377,7 +375,7 @@ static lvn_status read_values(const lvni_recipes_repair_options *m, const char *
 {
     char *path;
     lvni_ckpt *ckpt = NULL;
-    LVN_TRY(path_of(m, "checkpoints/", name, &path));
+    LVN_TRY(path_of(m, LVNI_RUN_CHECKPOINTS, name, &path));
     lvn_status s = lvni_ckpt_load(path, &ckpt);
     if (s == LVN_OK) {
         *step = ckpt->at.step;
@@ -425,12 +423,12 @@ static lvn_status export_of(const lvni_recipes_repair_options *m, const char *na
 lvn_status lvni_recipes_repair_exports(const lvni_recipes_repair_options *m)
 {
     static const char *const names[] = {"last", "best"};
-    if (last_is_best(m->loaded) && step_of(m, "checkpoints/", "best") != m->loaded->at.step) {
+    if (last_is_best(m->loaded) && step_of(m, LVNI_RUN_CHECKPOINTS, "best") != m->loaded->at.step) {
         LVN_TRY(link_best(m));
     }
     for (int i = 0; m->export_model != NULL && i < 2; i++) {
-        const int64_t is = step_of(m, "checkpoints/", names[i]),
-                      had = step_of(m, "exported_models/exported_", names[i]);
+        const int64_t is = step_of(m, LVNI_RUN_CHECKPOINTS, names[i]),
+                      had = step_of(m, LVNI_RUN_EXPORTS, names[i]);
         LVN_TRY(is >= 0 && is != had ? export_of(m, names[i], had) : LVN_OK);
     }
     return LVN_OK;

@@ -51,6 +51,10 @@ void lvni_recipes_gan_print_dead_keys(const lvni_core_config *config, lvni_core_
 
 /* ---- gan_step.c ---- */
 
+/* Buffers of the module: what the last validation found. The difference is 0 where it is not
+ * known, and the model then is not acceptable. */
+#define LVNI_GAN_IS_GOOD "is_good"
+#define LVNI_GAN_PSNR_DIFF "psnr_diff"
 /* Training, validation and the rule of the standard deviation's weight; arguments:
  * lvni_recipes_gan_settings. Phases: critic, generator. */
 extern const lvn_module_class lvni_recipes_gan_class;

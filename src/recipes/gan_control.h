@@ -41,7 +41,7 @@ bool lvni_recipes_gan_control_ignores_noise(const lvni_recipes_gan_control *cont
 typedef struct lvni_recipes_gan_epoch {
     int64_t epoch;
     double score; /* a mean over the set, less is better: CFID or RMSE; NaN: not known */
-    double d;     /* of its validation */
+    double d;     /* of its validation; NaN: not known */
     bool is_good;
 } lvni_recipes_gan_epoch;
 
@@ -55,5 +55,9 @@ lvni_recipes_gan_choice lvni_recipes_gan_choose(const lvni_recipes_gan_epoch *ep
  * epoch if none is acceptable. `score` names the column. */
 void lvni_recipes_gan_choice_print(const lvni_recipes_gan_epoch *epochs, int n, const char *score,
                                    lvni_core_str *out);
+/* Members of a JSON object: "epochs": [{"epoch": 1, "<score>": 0.1, "psnr_diff": 0.2, "acceptable":
+ * true}], "best": 1, "closest": 1; null: not known. */
+void lvni_recipes_gan_choice_json(const lvni_recipes_gan_epoch *epochs, int n, const char *score,
+                                  lvni_core_str *out);
 
 #endif

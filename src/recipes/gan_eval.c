@@ -5,12 +5,11 @@
 #include "core/escape.h"
 #include "core/vfs.h"
 #include "data/inverse_truth.h"
-#include "recipes/gan_cfid.h"
 #include "recipes/gan_control.h"
 #include "recipes/gan_coverage.h"
+#include "recipes/gan_embeddings.h"
 #include "recipes/gan_metrics.h"
 #include "recipes/gan_report.h"
-#include "recipes/gan_use.h"
 #include "recipes/line_plot.h"
 #include "recipes/run_dir.h"
 
@@ -26,9 +25,7 @@ typedef struct results {
     lvni_recipes_gan_average apsd, rmse, pearson, snr, within, r_std_error;
     lvni_recipes_gan_average baseline, bound; /* PSNR: Kaiser-Squires; the posterior's mean */
     lvni_recipes_gan_average coverage[LVNI_GAN_LEVELS];
-    lvni_recipes_gan_embedding *of_image, *of_measurement;
-    double *x, *s, *y; /* (rows, LVNI_GAN_EMBEDDING) each */
-    int64_t rows, room;
+    lvni_recipes_gan_embeddings embeddings;
     int64_t figure[MOST_FIGURES];
     int n_figures;
 } results;
@@ -36,11 +33,6 @@ typedef struct results {
 static results *results_of(lvni_recipes_gan_work *w)
 {
     return w->own;
-}
-
-static const float *truth_of(const lvni_recipes_gan_work *w)
-{
-    return w->image + 2 * w->pixels;
 }
 
 /* i for 2^i, else -1. */
@@ -58,11 +50,11 @@ static void measure_mean(lvni_recipes_gan_work *w, int n)
 {
     results *r = results_of(w);
     const int i = count_index(n), side = w->card->settings.sizes.im_size;
-    lvni_recipes_gan_average_add(&r->psnr[n - 1],
-                                 lvni_recipes_gan_psnr(w->image, truth_of(w), w->pixels));
+    lvni_recipes_gan_average_add(
+        &r->psnr[n - 1], lvni_recipes_gan_psnr(w->image, lvni_recipes_gan_truth(w), w->pixels));
     if (i >= 0) {
-        lvni_recipes_gan_average_add(&r->ssim[i],
-                                     lvni_recipes_gan_ssim(w->image, truth_of(w), side, side));
+        lvni_recipes_gan_average_add(
+            &r->ssim[i], lvni_recipes_gan_ssim(w->image, lvni_recipes_gan_truth(w), side, side));
     }
 }
 
@@ -87,8 +79,8 @@ static lvn_status find_baseline(lvni_recipes_gan_work *w, int64_t sample, bool *
         for (int64_t i = 0; i < w->pixels; i++) {
             image[i] = (float)map[i];
         }
-        lvni_recipes_gan_average_add(&r->bound,
-                                     lvni_recipes_gan_psnr(image, truth_of(w), w->pixels));
+        lvni_recipes_gan_average_add(
+            &r->bound, lvni_recipes_gan_psnr(image, lvni_recipes_gan_truth(w), w->pixels));
     }
     if (s == LVN_OK || s == LVN_ERR_UNSUPPORTED) { /* maps of a folder have no known posterior */
         lvn_clear_error();
@@ -98,68 +90,11 @@ static lvn_status find_baseline(lvni_recipes_gan_work *w, int64_t sample, bool *
         image[i] = (float)map[i];
     }
     if (s == LVN_OK) {
-        lvni_recipes_gan_average_add(&r->baseline,
-                                     lvni_recipes_gan_psnr(image, truth_of(w), w->pixels));
+        lvni_recipes_gan_average_add(
+            &r->baseline, lvni_recipes_gan_psnr(image, lvni_recipes_gan_truth(w), w->pixels));
     }
     lvni_core_free(map);
     return s;
-}
-
-/* ---- embeddings ---- */
-
-static lvn_status make_room(results *r, int64_t rows)
-{
-    if (r->rows + rows <= r->room) {
-        return LVN_OK;
-    }
-    const int64_t room = 2 * (r->rows + rows);
-    double **list[] = {&r->x, &r->s, &r->y};
-    for (int i = 0; i < 3; i++) {
-        double *more = lvni_core_realloc(LVNI_TAG_DATA, *list[i],
-                                         (size_t)(room * LVNI_GAN_EMBEDDING) * sizeof *more);
-        if (more == NULL) {
-            return LVN_ERR_MEMORY;
-        }
-        *list[i] = more;
-    }
-    r->room = room;
-    return LVN_OK;
-}
-
-/* The measurement (H, W, C) as (C, H, W). */
-static lvn_status embed_measurement(lvni_recipes_gan_work *w, double *out)
-{
-    const int c = w->card->settings.sizes.in_chans, side = w->card->settings.sizes.im_size;
-    const float *y = w->field[LVNI_GAN_Y];
-    float *planes = lvni_core_calloc(LVNI_TAG_DATA, (size_t)(w->pixels * c), sizeof *planes);
-    if (planes == NULL) {
-        return LVN_ERR_MEMORY;
-    }
-    for (int64_t i = 0; i < w->pixels * c; i++) {
-        planes[i % c * w->pixels + i / c] = y[i];
-    }
-    const lvn_status s =
-        lvni_recipes_gan_embed(results_of(w)->of_measurement, planes, side, side, out);
-    lvni_core_free(planes);
-    return s;
-}
-
-static lvn_status embed(lvni_recipes_gan_work *w)
-{
-    results *r = results_of(w);
-    const int side = w->card->settings.sizes.im_size;
-    LVN_TRY(make_room(r, w->n_samples));
-    double *x = r->x + r->rows * LVNI_GAN_EMBEDDING, *y = r->y + r->rows * LVNI_GAN_EMBEDDING;
-    LVN_TRY(lvni_recipes_gan_embed(r->of_image, truth_of(w), side, side, x));
-    LVN_TRY(embed_measurement(w, y));
-    for (int i = 0; i < w->n_samples; i++, r->rows++) {
-        const int64_t at = r->rows * LVNI_GAN_EMBEDDING;
-        memcpy(r->x + at, x, LVNI_GAN_EMBEDDING * sizeof *x);
-        memcpy(r->y + at, y, LVNI_GAN_EMBEDDING * sizeof *y);
-        LVN_TRY(
-            lvni_recipes_gan_embed(r->of_image, w->images + i * w->pixels, side, side, r->s + at));
-    }
-    return LVN_OK;
 }
 
 /* ---- an item ---- */
@@ -171,13 +106,13 @@ static lvn_status measure_spread(lvni_recipes_gan_work *w)
     for (int i = 0; i < LVNI_GAN_LEVELS; i++) {
         level[i] = lvni_recipes_gan_level(i);
     }
-    LVN_TRY(lvni_recipes_gan_coverage(w->images, w->n_samples, truth_of(w), NULL, w->pixels, level,
-                                      LVNI_GAN_LEVELS, share));
+    LVN_TRY(lvni_recipes_gan_coverage(w->images, w->n_samples, lvni_recipes_gan_truth(w), NULL,
+                                      w->pixels, level, LVNI_GAN_LEVELS, share));
     for (int i = 0; i < LVNI_GAN_LEVELS; i++) {
         lvni_recipes_gan_average_add(&r->coverage[i], share[i]);
     }
-    const lvni_recipes_gan_uncertainty u =
-        lvni_recipes_gan_uncertainty_of(w->image, w->std, truth_of(w), NULL, w->pixels);
+    const lvni_recipes_gan_uncertainty u = lvni_recipes_gan_uncertainty_of(
+        w->image, w->std, lvni_recipes_gan_truth(w), NULL, w->pixels);
     lvni_recipes_gan_average_add(&r->within, u.within);
     lvni_recipes_gan_average_add(&r->r_std_error, u.r_std_error);
     lvni_recipes_gan_average_add(&r->apsd,
@@ -199,7 +134,7 @@ static lvn_status draw(lvni_recipes_gan_work *w, int64_t sample, bool has_baseli
                                         .height = side,
                                         .width = side,
                                         .n_samples = w->n_samples,
-                                        .truth = truth_of(w),
+                                        .truth = lvni_recipes_gan_truth(w),
                                         .mean = w->image,
                                         .std = w->std,
                                         .baseline = has_baseline ? w->image + w->pixels : NULL,
@@ -217,12 +152,12 @@ static lvn_status measure_item(lvni_recipes_gan_work *w, int64_t sample, const f
     results *r = results_of(w);
     bool has_baseline;
     const lvni_recipes_gan_masked m =
-        lvni_recipes_gan_masked_of(w->image, truth_of(w), NULL, w->pixels);
+        lvni_recipes_gan_masked_of(w->image, lvni_recipes_gan_truth(w), NULL, w->pixels);
     lvni_recipes_gan_average_add(&r->rmse, m.rmse);
     lvni_recipes_gan_average_add(&r->pearson, m.pearson);
     lvni_recipes_gan_average_add(&r->snr, m.snr);
     LVN_TRY(measure_spread(w));
-    LVN_TRY(embed(w));
+    LVN_TRY(lvni_recipes_gan_embeddings_add(&results_of(w)->embeddings, w));
     LVN_TRY(find_baseline(w, sample, &has_baseline));
     return draw(w, sample, has_baseline);
 }
@@ -329,45 +264,23 @@ static lvn_status draw_gain(const lvni_recipes_gan_work *w, const char *path)
     return lvni_recipes_plot_psnr(path, w->n_samples, psnr, error);
 }
 
-/* Of a run directory: losses, and how the weight of the reward went. */
-static lvn_status draw_run(const char *metrics, const char *name, const char *path, bool *drawn)
-{
-    static const char *const losses[] = {"train/d_loss", "train/g_loss"};
-    static const char *const control[] = {"val/std_mult", "val/psnr_diff"};
-    const bool first = strcmp(name, "loss.png") == 0;
-    *drawn = false;
-    return !lvni_core_path_exists(metrics)
-               ? LVN_OK
-               : lvni_recipes_plot_metrics(path, metrics, first ? "loss" : "spread",
-                                           first ? losses : control, 2, drawn);
-}
-
 static lvn_status write_page(const lvni_recipes_gan_work *w, const table *t, const char *text)
 {
-    static const char *const name[] = {"psnr.png", "loss.png", "std_mult.png"};
     const results *r = w->own;
-    const char *images[3], *model = lvni_core_config_str(w->use.config, "model");
+    const char *images[1 + LVNI_GAN_CURVES] = {"psnr.png"},
+                           *model = lvni_core_config_str(w->use.config, "model");
     lvni_recipes_gan_page page = {.title = model,
                                   .rows = t->row,
                                   .n_rows = t->n,
                                   .text = text,
                                   .images = images,
+                                  .n_images = 1,
                                   .items = r->figure,
                                   .n_items = r->n_figures};
-    char *metrics = lvni_recipes_path_join(model, "metrics.jsonl");
-    lvn_status s = metrics == NULL ? LVN_ERR_MEMORY : LVN_OK;
-    for (int i = 0; i < 3 && s == LVN_OK; i++) {
-        bool drawn = true;
-        char *path = lvni_recipes_path_join(w->folder, name[i]);
-        s = path == NULL ? LVN_ERR_MEMORY
-            : i == 0     ? draw_gain(w, path)
-                         : draw_run(metrics, name[i], path, &drawn);
-        lvni_core_free(path);
-        if (drawn) {
-            images[page.n_images++] = name[i];
-        }
-    }
-    lvni_core_free(metrics);
+    char *path = lvni_recipes_path_join(w->folder, images[0]);
+    lvn_status s = path == NULL ? LVN_ERR_MEMORY : draw_gain(w, path);
+    lvni_core_free(path);
+    s = s == LVN_OK ? lvni_recipes_gan_report_curves(w->folder, model, images, &page.n_images) : s;
     return s == LVN_OK ? lvni_recipes_gan_report_page(w->folder, &page) : s;
 }
 
@@ -381,8 +294,7 @@ static lvn_status report(const lvni_recipes_use *u)
     if (u->n == 0) {
         LVN_FAIL(LVN_ERR_CORRUPT, "none of the measurements could be read: see the warnings");
     }
-    LVN_TRY(lvni_recipes_gan_cfid_of(r->rows, LVNI_GAN_EMBEDDING, LVNI_GAN_EMBEDDING, r->x, r->s,
-                                     r->y, &cfid));
+    LVN_TRY(lvni_recipes_gan_embeddings_cfid(&r->embeddings, &cfid));
     make_table(r, &t);
     if (lvni_core_config_bool(u->config, "json")) {
         print_json(w, &t, &cfid, &text);
@@ -405,14 +317,16 @@ static lvn_status begin(lvni_recipes_gan_work *w)
 {
     results *r = results_of(w);
     LVN_TRY(lvni_recipes_gan_make_folder(w));
-    LVN_TRY(lvni_recipes_gan_embedding_create(1, &r->of_image));
-    return lvni_recipes_gan_embedding_create(w->card->settings.sizes.in_chans, &r->of_measurement);
+    return lvni_recipes_gan_embeddings_begin(&r->embeddings, w->card->settings.sizes.in_chans);
 }
 
 lvn_status lvni_recipes_gan_eval(const lvni_recipes_recipe *recipe, int n, const char *const *args)
 {
     lvni_core_config *c;
     LVN_TRY(lvni_recipes_use_read(recipe, "eval", n, args, &c));
+    if (strcmp(lvni_core_config_str(c, "choose"), "none") != 0) {
+        return lvni_recipes_gan_choose_epoch(recipe, c, n, args);
+    }
     results *r = LVNI_NEW(LVNI_TAG_DATA, results);
     if (r == NULL) {
         lvni_core_config_destroy(c);
@@ -425,11 +339,7 @@ lvn_status lvni_recipes_gan_eval(const lvni_recipes_recipe *recipe, int n, const
                                .own = r};
     const lvn_status s = lvni_recipes_gan_use(&w, n, args);
     const lvn_error error = *lvn_last_error();
-    lvni_recipes_gan_embedding_destroy(r->of_image);
-    lvni_recipes_gan_embedding_destroy(r->of_measurement);
-    lvni_core_free(r->x);
-    lvni_core_free(r->s);
-    lvni_core_free(r->y);
+    lvni_recipes_gan_embeddings_free(&r->embeddings);
     lvni_core_free(r);
     lvn_error_adopt(&error);
     return s;

@@ -71,7 +71,7 @@ static const lvni_core_option gan_rows[] = {
     {.name = "data",
      .type = LVNI_OPT_PATH,
      .no_file = "builtin:",
-     .help = "Folder of the maps (docs/inverse-data.md), or builtin:mass, builtin:mri, "
+     .help = "Folder of the maps (docs/gan-data.md), or builtin:mass, builtin:mri, "
              "builtin:radio: made up, with a truth that is known."},
     LVNI_OPTION_ALIAS("data_path", "data"),
     {.name = "data.count",

@@ -1,8 +1,11 @@
 /* Arrays, figures and the page of an evaluation (gan_report.h). */
 #include "recipes/gan_report.h"
 
+#include "core/alloc.h"
 #include "core/vfs.h"
 #include "data/array.h"
+#include "recipes/line_plot.h"
+#include "recipes/run_dir.h"
 
 #include <stdio.h>
 
@@ -60,6 +63,35 @@ lvn_status lvni_recipes_gan_report_item(const char *folder, const lvni_recipes_g
     lvn_status s = write_arrays(&path, folder, item);
     s = s == LVN_OK ? write_figures(&path, folder, item, style, seed) : s;
     lvni_core_str_free(&path);
+    return s;
+}
+
+/* ---- how the run went ---- */
+
+static const struct curves {
+    const char *file, *title, *names[2];
+} curves[LVNI_GAN_CURVES] = {
+    {"loss.png", "loss", {"train/d_loss", "train/g_loss"}},
+    {"std_mult.png", "spread", {"val/std_mult", "val/psnr_diff"}},
+};
+
+lvn_status lvni_recipes_gan_report_curves(const char *folder, const char *run, const char **images,
+                                          int *n_images)
+{
+    char *metrics = lvni_recipes_path_join(run, "metrics.jsonl");
+    lvn_status s = metrics == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    for (int i = 0; i < LVNI_GAN_CURVES && s == LVN_OK && lvni_core_path_exists(metrics); i++) {
+        bool drawn = false;
+        char *path = lvni_recipes_path_join(folder, curves[i].file);
+        s = path == NULL ? LVN_ERR_MEMORY
+                         : lvni_recipes_plot_metrics(path, metrics, curves[i].title,
+                                                     curves[i].names, 2, &drawn);
+        lvni_core_free(path);
+        if (drawn) {
+            images[(*n_images)++] = curves[i].file;
+        }
+    }
+    lvni_core_free(metrics);
     return s;
 }
 

@@ -31,6 +31,12 @@ typedef struct lvni_recipes_gan_page {
     int n_items;
 } lvni_recipes_gan_page;
 
+enum { LVNI_GAN_CURVES = 2 };
+/* Of the run directory `run`, from its metrics.jsonl: <folder>/loss.png, <folder>/std_mult.png. The
+ * names of those that were drawn, none without the file, are appended to `images`. */
+lvn_status lvni_recipes_gan_report_curves(const char *folder, const char *run, const char **images,
+                                          int *n_images);
+
 /* <folder>/index.html: a table of the metrics, the text, the images. One file that links to the
  * others by relative names, without scripts and without anything from elsewhere. */
 lvn_status lvni_recipes_gan_report_page(const char *folder, const lvni_recipes_gan_page *page);

@@ -20,9 +20,10 @@ typedef struct gan {
     lvn_module base;
     const lvni_recipes_gan_settings *settings;
     lvn_module *critic, *generator;
-    lvn_buffer *std_mult; /* (1) */
-    lvn_buffer *is_good;  /* (1): 1 after a validation whose gain was near its target */
-    lvn_buffer *same;     /* (1): validations in a row in which samples were all the same */
+    lvn_buffer *std_mult;  /* (1) */
+    lvn_buffer *is_good;   /* (1): 1 after a validation whose gain was near its target */
+    lvn_buffer *psnr_diff; /* (1): how much of that gain was missing, dB */
+    lvn_buffer *same;      /* (1): validations in a row in which samples were all the same */
     const lvn_number *w_adv;
 } gan;
 
@@ -39,7 +40,8 @@ static lvn_status gan_build(lvn_module *module, lvn_builder *b)
     m->critic = lvni_nn_rcgan_critic(b, "critic", &s->sizes);
     m->generator = lvni_nn_rcgan_generator(b, "generator", &s->sizes);
     m->std_mult = lvn_builder_buffer(b, "std_mult", 1, &one, s->std_mult_init, 0.0);
-    m->is_good = lvn_builder_buffer(b, "is_good", 1, &one, 0.0, 0.0);
+    m->is_good = lvn_builder_buffer(b, LVNI_GAN_IS_GOOD, 1, &one, 0.0, 0.0);
+    m->psnr_diff = lvn_builder_buffer(b, LVNI_GAN_PSNR_DIFF, 1, &one, 0.0, 0.0);
     m->same = lvn_builder_buffer(b, "same", 1, &one, 0.0, 0.0);
     m->w_adv = lvn_builder_number(b, "w_adv", .curve = LVN_CURVE_STAIRS, .from = s->adv[0].value,
                                   .stair = s->adv, .n_stairs = s->n_adv);
@@ -285,6 +287,8 @@ static lvn_status gan_validated(const lvn_module *module, lvn_step *step)
     }
     LVN_TRY(write_number(m->std_mult, now.std_mult));
     LVN_TRY(write_number(m->is_good, now.is_good ? 1.0 : 0.0));
+    /* of a checkpoint, whose numbers are finite: 0 and not acceptable is not known */
+    LVN_TRY(write_number(m->psnr_diff, isfinite(now.d) ? now.d : 0.0));
     LVN_TRY(write_number(m->same, now.same_count));
     lvn_log_number(step, "std_mult", now.std_mult);
     lvn_log_number(step, "psnr_diff", now.d);

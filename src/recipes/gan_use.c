@@ -61,19 +61,32 @@ static const lvni_core_option eval_rows[] = {
     {.name = "output",
      .type = LVNI_OPT_PATH,
      .help = "Folder for a page with the metrics and figures of some measurements, and for their "
-             "arrays; unset: only numbers."},
+             "arrays; with choose for one with the table of epochs; unset: only numbers."},
     {.name = "num_figs",
      .type = LVNI_OPT_INT,
      .unit = "measurements",
      .fallback = "1",
      .range = LVNI_AT_LEAST(0),
-     .needs = "output",
+     .needs = "output&choose=none",
      .help = "So many of them have figures: the first ones of the data."},
     {.name = "seed",
      .type = LVNI_OPT_INT,
      .fallback = "1",
      .range = LVNI_AT_LEAST(0),
+     .needs = "output&choose=none",
      .help = "Of the place that figures enlarge."},
+    {.name = "choose",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "none|cfid|rmse",
+     .fallback = "none",
+     .help = "The best epoch of a run: of the acceptable checkpoints in checkpoints/ the one with "
+             "the least CFID of a sample (of num_samples, if that is given), or RMSE of the mean "
+             "of num_samples, on split=val unless another is given, becomes the run's best."},
+    {.name = "prune",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "false",
+     .needs = "choose=cfid|rmse",
+     .help = "Then remove the other checkpoints, except last."},
 };
 static const lvni_core_option_table eval_table = LVNI_OPTION_TABLE("eval", eval_rows);
 
@@ -207,6 +220,11 @@ void lvni_recipes_gan_image(const lvni_recipes_gan_work *w, const float *x, floa
     }
 }
 
+const float *lvni_recipes_gan_truth(const lvni_recipes_gan_work *w)
+{
+    return w->image + 2 * w->pixels;
+}
+
 static lvn_status read_item(lvni_recipes_gan_work *w, int64_t sample)
 {
     void *field[LVN_MAX_FIELDS];
@@ -304,7 +322,10 @@ static lvn_status report_written(const lvni_recipes_use *u)
 /* Takes the configuration. */
 lvn_status lvni_recipes_gan_use(lvni_recipes_gan_work *w, int n, const char *const *args)
 {
-    samples_wanted = w->n_samples = (int)lvni_core_config_int(w->use.config, "num_samples");
+    if (w->n_samples == 0) {
+        w->n_samples = (int)lvni_core_config_int(w->use.config, "num_samples");
+    }
+    samples_wanted = w->n_samples;
     w->use.recipe = &lvni_recipes_gan;
     w->use.check = lvni_recipes_use_check;
     w->use.open = open_data;

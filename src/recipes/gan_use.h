@@ -19,12 +19,13 @@ struct lvni_recipes_gan_work {
      * (n_samples, H, W, out_chans), as the network gives it. */
     lvn_status (*item)(lvni_recipes_gan_work *work, int64_t sample, const float *value);
 
+    int n_samples; /* of a measurement; 0: num_samples= */
+
     /* ---- from here on filled on the way ---- */
     const lvni_recipes_gan_card *card;
     lvn_dataset *data;
     const char *folder; /* output=; NULL: none */
-    int n_samples;
-    int64_t pixels; /* H W */
+    int64_t pixels;     /* H W */
     int n_fields;
     float *field[LVN_MAX_FIELDS]; /* of the measurement, as the dataset has them */
     double *sum;                  /* (H, W, out_chans) */
@@ -41,7 +42,12 @@ lvn_status lvni_recipes_gan_predict(const lvni_recipes_recipe *recipe, int n,
                                     const char *const *args);
 /* gan_eval.c */
 lvn_status lvni_recipes_gan_eval(const lvni_recipes_recipe *recipe, int n, const char *const *args);
+/* gan_choose.c: eval with choose=; takes the configuration, which was made of the n arguments. */
+lvn_status lvni_recipes_gan_choose_epoch(const lvni_recipes_recipe *recipe,
+                                         lvni_core_config *config, int n, const char *const *args);
 
+/* (H, W): the truth of the measurement. */
+const float *lvni_recipes_gan_truth(const lvni_recipes_gan_work *work);
 /* The image of x (H, W, out_chans), normalised as the measurement in `field` is. */
 void lvni_recipes_gan_image(const lvni_recipes_gan_work *work, const float *x, float *out);
 /* The folder of output=, if there is one. */

@@ -78,9 +78,7 @@ static int launchers_lock(const char *path)
     return fcntl(fd, F_DUPFD_CLOEXEC, 3);
 }
 
-/* Two trainings in one run would write over each other. The lock goes with the process; where the
- * file system has none, there is none. */
-static lvn_status lock(const char *path)
+lvn_status lvni_recipes_run_dir_lock(const char *path)
 {
     LVN_TRY(lvni_core_mkdirs(path));
     lvni_recipes_run_dir_release();
@@ -101,7 +99,7 @@ lvn_status lvni_recipes_run_dir_check_free(const char *path)
     if (!lvni_core_path_exists(path)) {
         return LVN_OK;
     }
-    const lvn_status s = lock(path);
+    const lvn_status s = lvni_recipes_run_dir_lock(path);
     lvni_recipes_run_dir_release();
     return s;
 }
@@ -396,7 +394,7 @@ bool lvni_recipes_run_dir_is_of_attempt_before(const char *out)
 lvn_status lvni_recipes_run_dir_make(const char *path, bool overwrite, bool resume,
                                      const char *keep)
 {
-    lvn_status s = lock(path);
+    lvn_status s = lvni_recipes_run_dir_lock(path);
     if (s == LVN_OK) {
         s = make_parts(path, overwrite, keep);
     }
@@ -555,6 +553,13 @@ bool lvni_recipes_run_dir_after_kill(const char *path, int64_t *step, int64_t *e
 {
     remove_leftovers(path);
     return lvni_recipes_run_dir_saved(path, step, epoch);
+}
+
+char *lvni_recipes_run_dir_file(const char *path, const char *folder, const char *name)
+{
+    lvni_core_str file = {0};
+    lvni_core_str_printf(&file, "%s/%s%s.safetensors", path, folder, name);
+    return lvni_core_str_take(&file);
 }
 
 lvn_status lvni_recipes_run_dir_write_config(const char *path, const lvni_core_config *config)

@@ -21,6 +21,10 @@ void lvni_recipes_run_dir_unclaim(char *path, size_t made);
 bool lvni_recipes_run_dir_is_of_attempt_before(const char *out);
 /* LVN_ERR_USAGE when there is no run in `out` that could be resumed. */
 lvn_status lvni_recipes_run_dir_check_run(const char *out);
+/* Two processes that write to one run would write over each other: until
+ * lvni_recipes_run_dir_release or the end of the process it is locked. LVN_ERR_USAGE when another
+ * process trains in it; where the file system has no locks, there is none. */
+lvn_status lvni_recipes_run_dir_lock(const char *path);
 /* LVN_ERR_USAGE when a process trains in it. */
 lvn_status lvni_recipes_run_dir_check_free(const char *path);
 /* Make it (emptying what levin wrote there before when overwrite=true, except the file `keep`,
@@ -47,6 +51,11 @@ bool lvni_recipes_run_dir_saved(const char *path, int64_t *step, int64_t *epoch)
 bool lvni_recipes_run_dir_after_kill(const char *path, int64_t *step, int64_t *epoch);
 /* Write config.yaml. */
 lvn_status lvni_recipes_run_dir_write_config(const char *path, const lvni_core_config *config);
+/* The file of a checkpoint or an exported model, freed by the caller; NULL when memory is out.
+ * name: "last", "best" or another. */
+#define LVNI_RUN_CHECKPOINTS "checkpoints/"
+#define LVNI_RUN_EXPORTS "exported_models/exported_"
+char *lvni_recipes_run_dir_file(const char *path, const char *folder, const char *name);
 /* "<dir>/<name>", freed by the caller; NULL when memory is out. */
 char *lvni_recipes_path_join(const char *dir, const char *name);
 

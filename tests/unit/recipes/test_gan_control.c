@@ -87,6 +87,22 @@ static void the_best_epoch(void **state)
                                                    "*    12             2    -0.2400  yes\n"
                                                    "best: epoch 12\n");
     lvni_core_str_clear(&text);
+    const lvni_recipes_gan_epoch unknown[] = {{7, (double)NAN, (double)NAN, false}};
+    lvni_recipes_gan_choice_print(unknown, 1, "rmse", &text);
+    assert_string_equal(lvni_core_str_text(&text), "  epoch          rmse  psnr_diff  acceptable\n"
+                                                   "      7             -          -  no\n"
+                                                   "no epoch is acceptable\n");
+    lvni_core_str_clear(&text);
+    lvni_recipes_gan_choice_json(unknown, 1, "rmse", &text);
+    assert_string_equal(lvni_core_str_text(&text),
+                        "\"epochs\": [{\"epoch\": 7, \"rmse\": null, \"psnr_diff\": null, "
+                        "\"acceptable\": false}], \"best\": null, \"closest\": null");
+    lvni_core_str_clear(&text);
+    lvni_recipes_gan_choice_json(e + 2, 1, "cfid", &text);
+    assert_string_equal(lvni_core_str_text(&text),
+                        "\"epochs\": [{\"epoch\": 12, \"cfid\": 2, \"psnr_diff\": -0.24, "
+                        "\"acceptable\": true}], \"best\": 12, \"closest\": 12");
+    lvni_core_str_clear(&text);
     lvni_recipes_gan_choice_print(e, 0, "rmse", &text);
     assert_string_equal(lvni_core_str_text(&text),
                         "  epoch          rmse  psnr_diff  acceptable\nno epoch is acceptable\n");

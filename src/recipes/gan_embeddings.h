@@ -1,0 +1,24 @@
+/* The embeddings of an evaluation: of each sample, its truth and its measurement, of which CFID is
+ * computed (gan_cfid.h). Called by the evaluation and by the choice of an epoch. */
+#ifndef LEVIN_RECIPES_GAN_EMBEDDINGS_H
+#define LEVIN_RECIPES_GAN_EMBEDDINGS_H
+
+#include "recipes/gan_cfid.h"
+#include "recipes/gan_use.h"
+
+typedef struct lvni_recipes_gan_embeddings {
+    lvni_recipes_gan_embedding *of_image, *of_measurement;
+    double *x, *s, *y; /* (rows, LVNI_GAN_EMBEDDING) each */
+    int64_t rows, room;
+} lvni_recipes_gan_embeddings;
+
+/* A zeroed one is empty, and may be freed. */
+lvn_status lvni_recipes_gan_embeddings_begin(lvni_recipes_gan_embeddings *e, int in_chans);
+/* All samples of the item that `work` has. */
+lvn_status lvni_recipes_gan_embeddings_add(lvni_recipes_gan_embeddings *e,
+                                           const lvni_recipes_gan_work *work);
+lvn_status lvni_recipes_gan_embeddings_cfid(const lvni_recipes_gan_embeddings *e,
+                                            lvni_recipes_gan_cfid *out);
+void lvni_recipes_gan_embeddings_free(lvni_recipes_gan_embeddings *e); /* is empty again */
+
+#endif
