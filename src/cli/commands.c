@@ -212,25 +212,27 @@ static void print_use(void *user, const char *usage, const char *help)
     }
 }
 
-/* Where there is one recipe its keys are the command's. */
+/* Of a command without recipes its keys; where the first recipe may be left out, that one's keys;
+ * else where they are. */
 static void print_keys(const lvni_cli_command *c)
 {
     lvni_cli_topic t;
     if (!lvni_cli_topic_of(c, NULL, &t)) {
         return;
     }
-    if (c == t.command && (t.recipe == NULL || lvni_recipes_at(1) == NULL)) {
+    const bool own = c == t.command && (t.recipe == NULL || c->uses || lvni_recipes_at(1) == NULL);
+    const lvni_cli_topic first = t;
+    for (int i = 0; lvni_cli_topic_at(i, &t); i++) {
+        if (t.command == first.command && (!own || strcmp(t.name, first.name) != 0)) {
+            printf("%s%s: levin help %s\n", own ? "Of the recipe " : "All keys",
+                   own ? t.recipe->name : "", t.name);
+        }
+    }
+    if (own) {
         size_t n;
-        const lvni_core_option_table *tables = t.tables(&n);
+        const lvni_core_option_table *tables = first.tables(&n);
         putchar('\n');
         lvni_core_option_print_help(tables, n, stdout);
-        return;
-    }
-    const lvni_cli_command *of = t.command;
-    for (int i = 0; lvni_cli_topic_at(i, &t); i++) {
-        if (t.command == of) {
-            printf("All keys: levin help %s\n", t.name);
-        }
     }
 }
 
@@ -253,15 +255,24 @@ void lvni_cli_command_print_help(const lvni_cli_command *c)
 void lvni_cli_command_print_help_of(const lvni_cli_command *c, const char *first)
 {
     lvni_cli_topic t;
-    if (!(c->by_recipe || c->uses) || !lvni_recipes_is_file(first) ||
-        !lvni_cli_topic_of(c, first, &t)) {
+    const bool file = lvni_recipes_is_file(first);
+    const char *dot = file ? NULL : strchr(first, '.'), *name = dot != NULL ? dot + 1 : first;
+    if (!(c->by_recipe || c->uses) || (!file && lvni_recipes_find(name) == NULL) ||
+        !lvni_cli_topic_of(c, name, &t) || (!file && t.command != c)) {
         lvni_cli_command_print_help(c);
         return;
     }
     size_t n;
     const lvni_core_option_table *tables = t.tables(&n);
-    lvni_core_print(stdout, "usage: levin %s %s %s%s\n           %s\n\n", t.command->name, first,
-                    c->uses ? "model=out/x " : "", t.recipe->use, t.recipe->help);
+    if (c->uses && !file) {
+        lvni_core_print(stdout,
+                        "usage: levin %s %s model=out/x [key=value ...]\n"
+                        "           with a model of levin train %s\n\n",
+                        c->name, name, name);
+    } else {
+        lvni_core_print(stdout, "usage: levin %s %s %s%s\n           %s\n\n", t.command->name, name,
+                        c->uses ? "model=out/x " : "", t.recipe->use, t.recipe->help);
+    }
     lvni_core_option_print_help(tables, n, stdout);
 }
 
