@@ -49,6 +49,8 @@ NEVER_ONE = [
     "none of its %lld images",
     "owns micro-batches %lld-%lld",
     "snprintf(identity, 96,",
+    "%d samples each",
+    "%lld parameters that the original's",
     'of the %d classes"',
 ]
 

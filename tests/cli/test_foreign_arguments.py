@@ -392,7 +392,12 @@ class Help(Case):
         self.assertEqual(self.help("launch", "nproc_per_node")[0], ["nproc"])
         self.assertEqual(self.help("train", "classify", "wd")[0], ["optim.weight_decay"])
         self.assertEqual(self.help("train.classify", "wd"), self.help("plan", "wd"))
-        self.assertEqual(self.help("train", "classify")[1], self.help("train")[1])
+        self.assertEqual(self.help("train", "classify")[1], self.help("train.classify")[1])
+        for command in ("train", "predict", "eval"):
+            named = self.help(f"{command}.gan")[0]
+            self.assertIn({"train": "num_z_valid"}.get(command, "num_samples"), named)
+            self.assertEqual(self.help(command, "gan")[0], named)
+            self.assertIn(f"levin help {command}.gan", self.help(command)[1])
 
     def test_a_beginning(self):
         keys = self.help("scheduler")[0]
