@@ -139,7 +139,9 @@ class Gan(unittest.TestCase):
         lines = done.stderr.splitlines()
         self.assertEqual(lines[0], "error: 5 mistakes:")
         self.assertRegex(lines[1], r"num_z_train `1`: .*\(bad\.yml:6\)")
-        self.assertRegex(lines[2], r"unknown key `psnr_gain_toll`; did you mean `psnr_gain_tol`\?.*yml:7\)")
+        self.assertRegex(
+            lines[2], r"unknown key `psnr_gain_toll`; did you mean `psnr_gain_tol`\?.*yml:7\)"
+        )
         self.assertRegex(lines[3], r"`lr` is missing.*\(bad\.yml\)")
         self.assertRegex(lines[4], r"im_size 33: .*even.*\(bad\.yml:5\)")
         self.assertRegex(lines[5], r"im_size 33: the critic halves .* 6 times.*\(bad\.yml:5\)")

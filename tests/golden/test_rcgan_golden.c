@@ -22,7 +22,7 @@
 
 enum { CHANNELS = 2, SIDE = 50, BATCH = 2, CRITIC = 0, GENERATOR = 1 };
 static const double NUMBERS = 1e-5, /* relative */
-    LEAST = 1e-2; /* biases in front of norms have no gradient except rounding */
+    LEAST = 1e-2;                   /* biases in front of norms have no gradient except rounding */
 
 static lvni_ckpt_st_file *file;
 

@@ -64,11 +64,11 @@ static void repeat_slopes(prelu_job *j, const lvn_tensor *slope, float *repeated
     }
 }
 
-/* Columns of row `row` from `col` on, at most a part. */
+/* Columns of row `row` from `col` on, at most a part. Only rows of one part may be shorter. */
 static int64_t columns_from(const prelu_job *j, int64_t row, int64_t col)
 {
     const int64_t left = j->n - row * j->cols, all = (left < j->cols ? left : j->cols) - col;
-    return all < 0 ? 0 : all < PART ? all : PART;
+    return all < PART ? all : PART;
 }
 
 /* ---- forward ---- */

@@ -328,6 +328,41 @@ static void mixed_precision_chooses_types(void **state)
     lvn_release(w);
 }
 
+/* A learned slope stays f32, and so does its gradient: added up in f32 by the kernel; the rule that
+ * create_graph takes rounds its terms. */
+static void a_learned_slope_beside_16_bits(void **state)
+{
+    (void)state;
+    const dims a = S(3, 4), b = S(4, 2), one = S(1);
+    lvn_tensor *x = make_leaf(LVN_F32, 1, &a, NORMAL), *w = make_leaf(LVN_F32, 2, &b, NORMAL);
+    lvn_tensor *slope = make_leaf(LVN_F32, 3, &one, NORMAL);
+    for (int k = 0; k < 2; k++) {
+        const lvn_dtype low = k == 0 ? LVN_BF16 : LVN_F16;
+        lvni_tensor_ctx_get()->low = low;
+        assert_int_equal(lvn_scope_open(), LVN_OK);
+        lvn_tensor *h = lvn_matmul(x, w), *y = lvn_prelu(h, slope);
+        assert_int_equal(lvn_tensor_dtype(y), low);
+        double want = 0.0, terms = 0.0;
+        lvn_tensor *wide = lvn_cast(h, LVN_F32);
+        for (int64_t e = 0; e < lvn_numel(wide); e++) {
+            const double value = element(wide, e);
+            want += value > 0.0 ? 0.0 : value;
+            terms += fabs(value);
+        }
+        lvn_tensor *first = lvn_grad(lvn_sum(y), slope);
+        lvn_tensor *second = lvn_grad(lvn_sum(y), slope, .create_graph = true);
+        assert_int_equal(lvn_tensor_dtype(first), LVN_F32);
+        assert_int_equal(lvn_tensor_dtype(second), LVN_F32);
+        assert_true(fabs(element(first, 0) - want) < 1e-6 * terms);
+        assert_true(fabs(element(second, 0) - want) < 0.02 * terms);
+        assert_int_equal(lvn_scope_close(), LVN_OK);
+    }
+    lvni_tensor_ctx_get()->low = LVN_F32;
+    lvn_release(x);
+    lvn_release(w);
+    lvn_release(slope);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -338,6 +373,7 @@ int main(void)
         cmocka_unit_test(own_ops),
         cmocka_unit_test(casts),
         cmocka_unit_test(mixed_precision_chooses_types),
+        cmocka_unit_test(a_learned_slope_beside_16_bits),
         cmocka_unit_test(bad_rules_are_reported),
         cmocka_unit_test(edges),
     };

@@ -142,10 +142,9 @@ static void compare(lvni_kernels_op op, lvn_dtype dtype, const void *attr, int b
     make(dtype, by, &b, &b64);
     lvn_kernel_args have = {.in = {a, inputs > 1 ? b : NULL, inputs > 2 ? a : NULL}, .attr = attr};
     assert_int_equal(lvni_kernels_run(op, &have, ~0u), LVN_OK);
-    const lvn_kernel_args want =
-        support_ref(op, attr,
-                    (lvn_tensor *[LVN_KERNEL_INPUTS]){a64, inputs > 1 ? b64 : NULL,
-                                                      inputs > 2 ? a64 : NULL});
+    const lvn_kernel_args want = support_ref(
+        op, attr,
+        (lvn_tensor *[LVN_KERNEL_INPUTS]){a64, inputs > 1 ? b64 : NULL, inputs > 2 ? a64 : NULL});
     for (int64_t e = 0; e < lvn_numel(have.out[0]); e++) {
         const double h = lvni_check_value(have.out[0], e), w = lvni_check_value(want.out[0], e);
         const double difference = h < w ? w - h : h - w;
