@@ -197,8 +197,10 @@ lvn_status lvni_inverse_list(const char *folder, char ***names, int64_t *n)
         s = e->d_name[0] == '.' ? LVN_OK : add_name(names, n, &room, e->d_name);
     }
     closedir(dir);
-    if (s == LVN_OK && *n == 0) {
-        s = lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__, "the folder %s is empty", folder);
+    if (s == LVN_OK && *names == NULL) {
+        (void)lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__, "the folder %s is empty",
+                            folder);
+        s = LVN_ERR_NOT_FOUND;
     }
     if (s != LVN_OK) {
         lvni_inverse_free_names(*names, *n);

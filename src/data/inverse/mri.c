@@ -46,7 +46,8 @@ static lvn_status sample_init(sample *s, const mri *m)
 /* 1 in the middle, falling to 0 at `width` / 2 from it: cos^2 (Hann's window). */
 static double window(int i, int n, int width)
 {
-    const double turn = (double)(i - n / 2) / width;
+    const int from_middle = i - n / 2;
+    const double turn = (double)from_middle / width;
     return turn <= -0.5 || turn >= 0.5 ? 0.0 : 0.5 + 0.5 * lvni_core_cos2pi(turn);
 }
 

@@ -64,7 +64,8 @@ static double cover(const placed *p, double x, double y, const double side[2])
     }
     int inside = 0;
     for (int i = 0; i < OVER * OVER; i++) {
-        const double dx = ((i % OVER) + 0.5) / OVER - 0.5, dy = ((i / OVER) + 0.5) / OVER - 0.5;
+        const int column = i % OVER, row = i / OVER;
+        const double dx = (column + 0.5) / OVER - 0.5, dy = (row + 0.5) / OVER - 0.5;
         inside += radius(p, x + dx * side[0] + dy * side[1], y + dx * side[1] - dy * side[0]) < 1.0;
     }
     return (double)inside / (OVER * OVER);
@@ -113,8 +114,9 @@ void lvni_inverse_mri_coils(int coils, int n, lvni_data_complex *out)
 {
     const size_t plane = (size_t)n * (size_t)n;
     for (size_t i = 0; i < plane; i++) {
-        const double x = (2.0 * (double)(i % (size_t)n) + 1.0) / n - 1.0,
-                     y = 1.0 - (2.0 * (double)(i / (size_t)n) + 1.0) / n;
+        const size_t column = i % (size_t)n, row = i / (size_t)n;
+        const double x = (2.0 * (double)column + 1.0) / n - 1.0,
+                     y = 1.0 - (2.0 * (double)row + 1.0) / n;
         double sum = 0.0;
         for (int c = 0; c < coils; c++) {
             const lvni_data_complex v = sensitivity(c, coils, x, y);

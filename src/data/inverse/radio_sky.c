@@ -20,7 +20,8 @@ static void add_gaussian(const lvni_core_rng *rng, uint64_t *element, int n, dou
                  turn = uniform(rng, element, 0.0, 0.5), peak = uniform(rng, element, 0.2, 1.0);
     const double c = lvni_core_cos2pi(turn), s = lvni_core_cos2pi(turn - 0.25);
     for (int i = 0; i < n * n; i++) {
-        const double dx = i % n + 0.5 - cx, dy = (double)(i / n) + 0.5 - cy;
+        const int row = i / n, column = i % n;
+        const double dx = column + 0.5 - cx, dy = row + 0.5 - cy;
         const double u = (c * dx + s * dy) / major, v = (c * dy - s * dx) / minor;
         out[i] += peak * lvni_core_exp(-0.5 * (u * u + v * v));
     }
@@ -82,7 +83,7 @@ void lvni_inverse_radio_sampling(const lvni_inverse_random *random, int n, doubl
     const lvni_core_rng rng = lvni_inverse_rng(random);
     const double longest = 0.9 * (0.5 * n - 1.0); /* baseline, in frequencies */
     uint64_t element = 0;
-    double at[ANTENNAS][2];
+    double at[ANTENNAS][2] = {{0.0}};
     place_antennas(&rng, &element, at);
     const double declination = uniform(&rng, &element, 0.5, 1.0); /* its sine */
     memset(out, 0, (size_t)n * (size_t)n * sizeof *out);

@@ -111,10 +111,10 @@ static void complex_elements_are_read_with_their_imaginary_part(void **state)
     const double c16[4] = {1.5, -2.0, 3.0, 4.0};
     for (int wide = 0; wide < 2; wide++) {
         for (int big = 0; big < 2; big++) {
-            uint8_t file[256], payload[32];
+            uint8_t file[256], payload[32], little[32] = {0};
             char dictionary[96];
             const size_t half = wide ? 8 : 4;
-            const uint8_t *little = wide ? (const uint8_t *)c16 : (const uint8_t *)c8;
+            memcpy(little, wide ? (const void *)c16 : (const void *)c8, 4 * half);
             for (size_t k = 0; k < 4 * half; k++) {
                 payload[k] = little[big ? k / half * half + (half - 1 - k % half) : k];
             }

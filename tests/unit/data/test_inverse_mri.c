@@ -217,7 +217,8 @@ enum { ROWS = 20, COLS = 26, SIDE = 16, SLICES = 9 };
 /* Image of a coil of a slice: smooth, so that the third is a combination of the first two. */
 static lvni_data_complex pixel(int slice, int c, int r, int k)
 {
-    const double y = (r - ROWS / 2) * 0.2, x = (k - COLS / 2) * 0.15;
+    const int down = r - ROWS / 2, right = k - COLS / 2;
+    const double y = down * 0.2, x = right * 0.15;
     const double body = exp(-x * x - y * y) * (1.0 + 0.1 * slice);
     const lvni_data_complex first = {body * (1.0 + 0.2 * x), body * 0.1 * y},
                             second = {0.5 * body * (1.0 - 0.3 * y), -0.4 * body};
