@@ -127,7 +127,7 @@ static void draw(sample *s, const lvn_sample_key *key)
     memcpy(s->maps, m->coil_maps, all * sizeof *s->maps);
 }
 
-static lvn_status read(sample *s, const lvn_sample_key *key)
+static lvn_status read_slice(sample *s, const lvn_sample_key *key)
 {
     const mri *m = s->m;
     int slice;
@@ -163,7 +163,7 @@ static lvn_status fill(sample *s, const lvn_sample_key *key, void *const field[]
     if (lvni_inverse_builtin(&m->b.o)) {
         draw(s, key);
     } else {
-        LVN_TRY(read(s, key));
+        LVN_TRY(read_slice(s, key));
     }
     LVN_TRY(lvni_inverse_statistics(&m->b, key->sample, &s->measured->re,
                                     2 * (size_t)m->coils * m->plane, &scale));

@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 lvn_dataset *inverse_open(const lvni_data_inverse_options *o)
 {
@@ -154,6 +155,25 @@ void inverse_check_keys(const lvni_data_inverse_options *o)
     lvn_dataset_destroy(again);
     inverse_sample_free(&a);
     inverse_sample_free(&b);
+}
+
+void inverse_check_bits(const lvni_data_inverse_options *o, uint64_t hash)
+{
+    lvn_dataset *d = inverse_open(o);
+    inverse_sample s = inverse_sample_make(d);
+    uint64_t h = 0;
+    for (int64_t k = 0; k < 2; k++) {
+        inverse_get(d, k, 7, 3, true, &s);
+        for (int i = 0; i < s.n_fields; i++) {
+            h = XXH3_64bits_withSeed(s.field[i], s.size[i] * sizeof *s.field[i], h);
+        }
+    }
+    if (h != hash) {
+        fail_msg("%s with %d channels: the hash is 0x%016llx", o->path, o->in_chans,
+                 (unsigned long long)h);
+    }
+    inverse_sample_free(&s);
+    lvn_dataset_destroy(d);
 }
 
 static lvn_status open_and_read(const lvni_data_inverse_options *o, void *const field[])

@@ -28,6 +28,8 @@ bool inverse_equal(const inverse_sample *a, const inverse_sample *b);
 /* Samples of a training set: equal from several threads in another order, other noise in another
  * epoch and with another seed, the same noise without training. */
 void inverse_check_keys(const lvni_data_inverse_options *options);
+/* Samples 0 and 1 of a set have the bits of this hash, on every machine and for ever. */
+void inverse_check_bits(const lvni_data_inverse_options *options, uint64_t hash);
 /* Whichever allocation fails while it opens and reads a sample, nothing is left behind. */
 void inverse_check_memory(const lvni_data_inverse_options *options);
 

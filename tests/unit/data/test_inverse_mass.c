@@ -217,6 +217,16 @@ static void samples_depend_on_their_key_alone(void **state)
     inverse_check_memory(&o);
 }
 
+static void samples_have_the_same_bits_everywhere(void **state)
+{
+    (void)state;
+    lvni_data_inverse_options o = two(20);
+    inverse_check_bits(&o, 0x9a7b0476b2ace805);
+    o = four(20);
+    o.random_mask = true;
+    inverse_check_bits(&o, 0xdf0803f19df3089f);
+}
+
 /* ---- truth ---- */
 
 static void the_wiener_mean_has_the_stated_variance(void **state)
@@ -492,6 +502,7 @@ int main(void)
         cmocka_unit_test(four_channels_hold_shear_and_its_inversion),
         cmocka_unit_test(masked_pixels_are_0_in_the_measurement),
         cmocka_unit_test(samples_depend_on_their_key_alone),
+        cmocka_unit_test(samples_have_the_same_bits_everywhere),
         cmocka_unit_test(the_wiener_mean_has_the_stated_variance),
         cmocka_unit_test(the_posterior_behind_a_mask_is_solved_for),
         cmocka_unit_test(maps_of_a_folder_come_sorted_and_keep_their_names),

@@ -210,6 +210,13 @@ static void samples_depend_on_their_key_alone(void **state)
     inverse_check_memory(&o);
 }
 
+static void samples_have_the_same_bits_everywhere(void **state)
+{
+    (void)state;
+    const lvni_data_inverse_options o = phantoms(20, 3);
+    inverse_check_bits(&o, 0x88abf2fb5a008116);
+}
+
 /* ---- volumes ---- */
 
 enum { ROWS = 20, COLS = 26, SIDE = 16, SLICES = 9 };
@@ -413,6 +420,7 @@ int main(void)
         cmocka_unit_test(the_measurement_keeps_the_measured_columns),
         cmocka_unit_test(maps_of_a_sample_join_its_coils),
         cmocka_unit_test(samples_depend_on_their_key_alone),
+        cmocka_unit_test(samples_have_the_same_bits_everywhere),
         cmocka_unit_test(slices_are_cut_from_the_middle),
         cmocka_unit_test(more_coils_are_combined),
         cmocka_unit_test(maps_come_from_their_files),

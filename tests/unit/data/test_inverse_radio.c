@@ -163,6 +163,15 @@ static void samples_depend_on_their_key_alone(void **state)
     }
 }
 
+static void samples_have_the_same_bits_everywhere(void **state)
+{
+    (void)state;
+    lvni_data_inverse_options o = radio(20, 3, LVNI_INVERSE_NORM_MICRO);
+    inverse_check_bits(&o, 0xaae26b9ec247c378);
+    o = radio(20, 2, LVNI_INVERSE_NORM_MACRO);
+    inverse_check_bits(&o, 0xfb5c9376d33199b2);
+}
+
 /* ---- folders ---- */
 
 enum { SIDE = 8, SAMPLES = 3 };
@@ -318,6 +327,7 @@ int main(void)
         cmocka_unit_test(the_dirty_image_is_a_convolution),
         cmocka_unit_test(layouts_and_norms),
         cmocka_unit_test(samples_depend_on_their_key_alone),
+        cmocka_unit_test(samples_have_the_same_bits_everywhere),
         cmocka_unit_test(real_arrays_of_a_folder),
         cmocka_unit_test(complex_arrays_of_a_folder),
         cmocka_unit_test(what_does_not_fit_is_refused_before_any_work),
