@@ -111,7 +111,8 @@ lvn_status lvni_trainer_loop_check_names(const lvni_trainer *t, const lvni_nn_st
     int at = 0;
     const char *key, *monitor;
     double value;
-    if (validation->n_metrics == 0) { /* no sample of it could be read */
+    /* no sample of it could be read; or the module adds others to a real one */
+    if (validation->n_metrics == 0 || t->o.model->root->cls->validated != NULL) {
         return LVN_OK;
     }
     while ((monitor = next_watched(t, &at, &key)) != NULL) {

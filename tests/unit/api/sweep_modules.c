@@ -55,7 +55,8 @@ static const lvn_module_class part_class = {
 
 typedef struct net {
     lvn_module base;
-    lvn_module *conv, *norm, *unet, *calm, *up, *drop, *head, *part, *gru, *lstm, *line, *teacher;
+    lvn_module *conv, *norm, *unet, *calm, *up, *drop, *head, *part, *gru, *lstm, *line, *teacher,
+        *prelu;
     const lvn_number *number;
 } net;
 
@@ -77,6 +78,7 @@ static lvn_status net_build(lvn_module *module, lvn_builder *b)
     m->number = lvn_builder_number(b, "number", .from = 1.0, .to = 0.5);
     lvn_builder_momentum(b, lvn_builder_buffer(b, "pace", LVN_SHAPE(1), 0.0, 0.5), m->number);
     m->line = lvn_nn_conv1d(b, "line", 1, 1, 3, .padding = 1);
+    m->prelu = lvn_nn_prelu(b, "prelu", 1);
     m->gru = lvn_nn_gru_cell(b, "gru", 4, 4);
     m->lstm = lvn_nn_lstm_cell(b, "lstm", 4, 4);
     lvn_builder_couple(b);
@@ -95,7 +97,7 @@ static lvn_tensor *net_forward(const lvn_module *module, lvn_tensor *x)
     lvn_tensor *c, *h = lvn_nn_lstm_cell_step(m->lstm, x, x, x, &c);
     lvn_tensor *state = lvn_nn_gru_cell_step(m->gru, h, c);
     const bool training = lvn_set_training(false);
-    lvn_tensor *taught = lvn_forward(m->teacher, state);
+    lvn_tensor *taught = lvn_forward(m->prelu, lvn_forward(m->teacher, state));
     (void)lvn_set_training(training);
     return lvn_sub(lvn_forward(m->part, state), taught);
 }
@@ -134,6 +136,21 @@ static lvn_status one_micro_batch(const lvni_nn_model *model, lvni_nn_set *set, 
     return status;
 }
 
+/* As after a validation. */
+static lvn_status follow_up(const lvni_nn_model *model)
+{
+    lvni_nn_step step;
+    float value[8];
+    const lvn_buffer *buffer = model->buffers[0];
+    assert_true(buffer->numel <= 8);
+    lvni_nn_step_begin(&step, 2.0);
+    lvn_log_number(&step.now, "gain", 0.5);
+    for (int i = 0; i < 8; i++) {
+        value[i] = (float)lvn_step_mean(&step.now, "gain");
+    }
+    return lvn_buffer_write(buffer, value, buffer->numel);
+}
+
 static lvn_status build_and_step(const void *argument)
 {
     (void)argument;
@@ -152,6 +169,7 @@ static lvn_status build_and_step(const void *argument)
         x = lvn_tensor_create(LVN_F32, LVN_SHAPE(2, 6, 6, 3));
         status = x == NULL ? lvn_last_error()->code : one_micro_batch(model, set, x);
     }
+    status = status == LVN_OK ? follow_up(model) : status;
     lvn_release(x);
     lvni_nn_set_destroy(set);
     lvni_nn_model_destroy(model);
@@ -210,16 +228,17 @@ static lvn_status open_and_read(const void *argument)
 }
 
 static const scenario rows[] = {
-    {.calls = "builder_status builder_arguments builder_child builder_parameter builder_set_init "
-              "builder_couple "
-              "builder_block builder_buffer builder_queue_with builder_follow_with "
-              "builder_function builder_momentum builder_number_with number_value queue_filled "
-              "buffer_value "
-              "buffer_push is_training set_training forward log "
-              "nn_conv2d_with nn_conv_transpose2d_with nn_conv1d_with nn_unet_with nn_linear_with "
-              "nn_batch_norm_with nn_layer_norm_with nn_dropout forward_residual nn_gru_cell_with "
-              "nn_gru_cell_step nn_lstm_cell_with nn_lstm_cell_step step_host step_weigh "
-              "step_weigh_by log_weighted log_weighted_by",
+    {.calls =
+         "builder_status builder_arguments builder_child builder_parameter builder_set_init "
+         "builder_couple "
+         "builder_block builder_buffer builder_queue_with builder_follow_with "
+         "builder_function builder_momentum builder_number_with number_value queue_filled "
+         "buffer_value "
+         "buffer_push is_training set_training forward log "
+         "nn_conv2d_with nn_conv_transpose2d_with nn_conv1d_with nn_unet_with nn_linear_with "
+         "nn_batch_norm_with nn_layer_norm_with nn_dropout forward_residual nn_gru_cell_with "
+         "nn_gru_cell_step nn_lstm_cell_with nn_lstm_cell_step step_host step_weigh "
+         "step_weigh_by log_weighted log_weighted_by step_mean log_number buffer_write nn_prelu",
      .run = build_and_step,
      .goes_on = true},
     {.calls = "image_folder_open_with dataset_destroy sample_uniform",
