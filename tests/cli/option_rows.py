@@ -6,15 +6,16 @@ row(value, sees, rest): the command with `rest` is run without the key and with 
     before   a run of levin before both; env: variables of all
     fails    the second run may end with an error: the key refuses something
 What is seen: weights and state (of the last model and checkpoint), metrics, log (train.log),
-stdout, stderr, code, files (names that were made), content (of files in the folder), threads (their
-names) and processes (most at once).
+stdout, stderr, code, files (names that were made), content (of files in the folder), arrays (.npy
+and .png below it), threads (their names) and processes (most at once).
 """
 
 from collections import namedtuple
 
 Row = namedtuple("Row", "value sees rest first instead tail before env fails")
 Elsewhere = namedtuple("Elsewhere", "file text")  # what shows it takes a test of its own
-Command = namedtuple("Command", "help line rows tail")
+# shared: keys whose rows stand at another command, of which they are.
+Command = namedtuple("Command", "help line rows tail shared", defaults=[()])
 
 
 def row(value, sees="weights", rest="", first=None, instead=None, tail=None, before="", **how):
@@ -311,6 +312,67 @@ export_rows = {
     "card": row("false", "content"),
 }
 
+GAN = (
+    "train gan data=builtin:mass data.count=16 im_size=16 gen_channels=2 gen_levels=1"
+    " disc_channels=2 disc_stages=1 num_z_valid=2 batch_size=8 max_epochs=1 num_workers=0 out=run"
+)
+GAN_WITHOUT_OUT = GAN.replace(" out=run", "")
+ONE_CHANNEL = "in_chans=4 out_chans=1"  # of mass: with the inversion of Kaiser and Squires
+GAN_BEFORE = GAN + " psnr_gain_tol=99 max_epochs=2"
+CHOOSE = "eval model=run choose=rmse num_samples=2"
+
+gan_rows = {
+    "experience": refusal("mri"),
+    "data": row("maps", rest="experience=mass_mapping", first="builtin:mass"),
+    "data.count": row("24", first="16"),
+    "data.sigma": row("0.3"),
+    "cosmo_dir_path": row("cosmos"),
+    "kappa_mean": row("0.1", rest=ONE_CHANNEL),
+    "kappa_std": row("0.1", rest=ONE_CHANNEL),
+    "in_chans": refusal("3"),
+    "out_chans": refusal("1"),
+    "im_size": row("24", first="16"),
+    "num_z_train": row("3"),
+    "num_z_valid": row("3", "metrics", first="2"),
+    "gp_weight": row("1"),
+    "drift_weight": row("1"),
+    "adv_schedule": row("0:1"),
+    "adv_reduce": row("mean"),
+    "std_mult_init": row("3"),
+    "std_mult_step": row("1", "metrics"),
+    "psnr_gain_target": row("auto", "metrics", first="9"),
+    "psnr_gain_tol": row("99", "metrics"),
+    "gen_channels": row("4", first="2"),
+    "gen_levels": row("2", first="1"),
+    "disc_channels": row("4", first="2"),
+    "disc_stages": row("2", first="1"),
+    "alt_upsample": row("true"),
+    "unused_layers": row("true"),
+    "gradient": refusal("true"),
+    "checkpoint_dir": row("there", "files", "exp_name=a", instead=GAN_WITHOUT_OUT),
+    "exp_name": row("b", "files", "checkpoint_dir=there", first="a", instead=GAN_WITHOUT_OUT),
+    "beta_1": row("0.5"),
+    "beta_2": row("0.5"),
+}
+gan_use_rows = {
+    "data": row("maps", "arrays", first="builtin:mass"),
+    "data.count": row("3", "arrays"),
+    "split": row("val", "arrays"),
+    "num_samples": row("3", "arrays"),
+    "output": row("other", "files", first="page"),
+}
+gan_predict_rows = {**gan_use_rows, "keep_samples": row("false", "files")}
+gan_eval_rows = {
+    **gan_use_rows,
+    "data.count": row("3", "stdout"),
+    "num_figs": row("2", "files"),
+    "seed": row("7", "arrays"),
+    "choose": row("cfid", "stdout", instead=CHOOSE, before=GAN_BEFORE),
+    "prune": row("true", "files", instead=CHOOSE, before=GAN_BEFORE),
+}
+# of MRI and radio
+MEASURED = ("acceleration", "calib_width", "norm", "sense_maps_path")
+
 SPEAK = "-- sh speak.sh"
 GPUS = {"CUDA_VISIBLE_DEVICES": "0,1,2"}
 
@@ -404,6 +466,9 @@ COMMANDS = [
     Command("train.classify", TRAIN, train_rows, ""),
     Command("predict", "predict model=model data=photos output=-", predict_rows, ""),
     Command("eval", "eval model=model data=photos", eval_rows, ""),
+    Command("train.gan", GAN, gan_rows, "", (*train_rows, *MEASURED)),
+    Command("predict.gan", "predict model=gan output=page", gan_predict_rows, "", use_rows),
+    Command("eval.gan", "eval model=gan output=page", gan_eval_rows, "", use_rows),
     Command("export", "export model=model output=w.safetensors", export_rows, ""),
     Command("launch", "launch -n 2 dry_run=true run_id=run run_dir=run", launch_rows, "-- true"),
 ]

@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from bad_support import LEVIN, png, write
-from option_rows import COMMANDS, Elsewhere
+from option_rows import COMMANDS, GAN, Elsewhere
 
 WAIT_S = 20
 COUNTS = {"threads", "processes"}
@@ -76,6 +76,8 @@ class Fixtures:
         self.run(f"train classify data=photos {train} out=model ema.decay=0.5")
         self.run(f"train classify data=photos {train} out=second seed=1")
         self.run(f"train classify data=x.npy {train} out=of_array")
+        self.maps()
+        self.run(GAN.replace("out=run", "out=gan"))
         write(f"{folder}/seed.yaml", b"seed: 3\n")
         write(f"{folder}/table.yaml", b"top_k: 2\n")
         write(f"{folder}/split.yaml", b"split: train\n")
@@ -86,6 +88,17 @@ class Fixtures:
         write(f"{folder}/speak.sh", b"echo out $HOME; echo err >&2\n")
         write(f"{folder}/fail.sh", b"echo 1 >&2; echo 2 >&2; exit 3\n")
         write(f"{folder}/last.sh", b"test $RANK = 0 || sleep 1\n")
+
+    def maps(self):
+        """A folder of maps of mass, and the mask and the noise of a survey."""
+        for part, n in (("train", 8), ("val", 2), ("test", 2)):
+            for i in range(n):
+                values = [((x * (i + 3) * 37 + len(part)) % 97 - 48) / 500 for x in range(256)]
+                data = struct.pack("<256f", *values)
+                self.array(f"maps/kappa_{part}/{i}.npy", "<f4", (16, 16), data)
+        for name, value in (("mask", 1.0), ("std1", 0.2), ("std2", 0.4)):
+            data = struct.pack("<256f", *[value] * 256)
+            self.array(f"cosmos/cosmos_{name}.npy", "<f4", (16, 16), data)
 
     def array(self, name, kind, shape, data):
         head = str({"descr": kind, "fortran_order": False, "shape": shape}).encode().ljust(117)
@@ -182,6 +195,8 @@ def observe(arguments, fixtures, row):
             seen["metrics"] = SPEED.sub("", path.read_text())
         elif path.name == "train.log":
             seen["log"] = clean(re.sub(r"\[.*?\]", "", path.read_text()), folder)
+        elif path.suffix in (".npy", ".png") and "/" in name:
+            seen["arrays"] = seen.get("arrays", "") + hashlib.md5(path.read_bytes()).hexdigest()
         elif path.is_file() and "/" not in name:
             seen["content"] = seen.get("content", "") + hashlib.md5(path.read_bytes()).hexdigest()
     shutil.rmtree(folder)
@@ -238,7 +253,8 @@ def main():
         with ThreadPoolExecutor(max_workers=2) as pool:
             for command in COMMANDS:
                 keys = keys_of(command)
-                failures += [f"{command.help} {k}: no row" for k in keys if k not in command.rows]
+                known = {*command.rows, *command.shared}
+                failures += [f"{command.help} {k}: no row" for k in keys if k not in known]
                 failures += [f"{command.help} {k}: no key" for k in command.rows if k not in keys]
                 for key in keys:
                     if key in command.rows and (not only or key in only):
