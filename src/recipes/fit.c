@@ -178,6 +178,10 @@ static lvn_status load_weights(const lvni_recipes_fit_run *r)
  * start (rounded, averaged). */
 static lvn_status find_saved(lvni_recipes_fit_run *r)
 {
+    if (lvni_core_config_is_set(r->request->config, "resume_epoch")) {
+        LVN_TRY(lvni_recipes_load_epoch(r->request->config, r->dir, &r->saved));
+        return lvni_recipes_check_start(r->request->config, r->saved);
+    }
     char *dir = lvni_recipes_path_join(r->dir, "checkpoints");
     const lvn_status s =
         dir == NULL ? LVN_ERR_MEMORY : lvni_ckpt_newest_valid(dir, warn, NULL, &r->saved);

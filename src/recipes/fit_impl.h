@@ -99,6 +99,10 @@ lvn_status lvni_recipes_load_start(const lvni_core_config *config, lvni_nn_model
 /* LVN_ERR_USAGE when the command line gives a run that resumes from `ckpt` other weights to begin
  * with. */
 lvn_status lvni_recipes_check_start(const lvni_core_config *config, const lvni_ckpt *ckpt);
+/* The kept checkpoint of resume_epoch in the run directory `dir`. LVN_ERR_USAGE with those that
+ * there are. */
+lvn_status lvni_recipes_load_epoch(const lvni_core_config *config, const char *dir,
+                                   lvni_ckpt **out);
 /* Logs which curves end at another step than in the saved run. */
 void lvni_recipes_report_moved_end(const lvni_recipes_fit_run *run, const lvni_ckpt *ckpt);
 /* Warns of every key that has another value in the resumed run; json: its configuration. */

@@ -47,6 +47,55 @@ lvn_status lvni_recipes_load_start(const lvni_core_config *c, lvni_nn_model *mod
     return s;
 }
 
+/* ---- resume_epoch= ---- */
+
+/* The number in ".../epoch=0003-step=96.safetensors"; -1: it has none. */
+static long long epoch_in(const char *path)
+{
+    static const char key[] = "epoch=";
+    const char *slash = strrchr(path, '/'), *name = slash == NULL ? path : slash + 1;
+    char *end;
+    if (strncmp(name, key, sizeof key - 1) != 0) {
+        return -1;
+    }
+    const long long epoch = strtoll(name + sizeof key - 1, &end, 10);
+    return end > name + sizeof key - 1 ? epoch : -1;
+}
+
+lvn_status lvni_recipes_load_epoch(const lvni_core_config *c, const char *dir, lvni_ckpt **out)
+{
+    const long long wanted = (long long)lvni_core_config_int(c, "resume_epoch");
+    char **files = NULL;
+    int64_t n = 0;
+    lvni_core_str have = {0};
+    const char *found = NULL;
+    lvn_status s = lvni_ckpt_files_of(dir, &files, &n);
+    if (s == LVN_ERR_NOT_FOUND) {
+        lvn_clear_error();
+        s = LVN_OK;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const long long epoch = epoch_in(files[i]);
+        found = epoch == wanted ? files[i] : found;
+        if (epoch >= 0) {
+            lvni_core_str_printf(&have, "%s%lld", have.len > 0 ? ", " : "", epoch);
+        }
+    }
+    s = s == LVN_OK ? lvni_core_str_status(&have) : s;
+    if (s == LVN_OK && found != NULL) {
+        s = lvni_ckpt_load(found, out);
+    } else if (s == LVN_OK) {
+        s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
+                          "resume_epoch=%lld: %s/checkpoints has no epoch=%lld; %s%.300s", wanted,
+                          dir, wanted,
+                          have.len > 0 ? "it has " : "it keeps none: see checkpoint.save_top_k",
+                          lvni_core_str_text(&have));
+    }
+    lvni_core_str_free(&have);
+    lvni_ckpt_files_free(files, n);
+    return s;
+}
+
 /* ---- what differs from the saved run ---- */
 
 static bool moves_to_end(const lvni_nn_model *m)
@@ -57,8 +106,8 @@ static bool moves_to_end(const lvni_nn_model *m)
         }
     }
     for (int i = 0; i < m->n_numbers; i++) {
-        if (m->number[i].from != m->number[i].to && m->number[i].steps == 0 &&
-            m->number[i].epochs == 0) {
+        if (m->number[i].curve != LVN_CURVE_STAIRS && m->number[i].from != m->number[i].to &&
+            m->number[i].steps == 0 && m->number[i].epochs == 0) {
             return true;
         }
     }

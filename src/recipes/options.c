@@ -102,6 +102,13 @@ static const lvni_core_option run_rows[] = {
      .fallback = "false",
      .help = "Continue the run in `out` from its newest valid checkpoint, with its configuration.",
      .flags = LVNI_OPT_NOT_SAVED},
+    {.name = "resume_epoch",
+     .type = LVNI_OPT_INT,
+     .range = LVNI_AT_LEAST(0),
+     .flags = LVNI_OPT_AUTO | LVNI_OPT_NOT_SAVED,
+     .needs = "resume",
+     .help = "Resume from the kept checkpoint of this epoch (checkpoint.save_top_k), by the number "
+             "in its name, in place of the newest."},
     {.name = "recipe",
      .type = LVNI_OPT_STRING,
      .help = "Name of the recipe, recorded by the run; another recipe does not take its "

@@ -81,6 +81,7 @@ train_rows = {
     "resume": row(
         "true", "code stdout", "max_epochs=3", instead="train classify out=run", before=TRAIN
     ),
+    "resume_epoch": Elsewhere("test_gan.py", "resume_epoch="),
     "recipe": refusal("pretrain"),
     "weights": row("model", instead=PHOTOS),
     "reset_head": row("true", rest="weights=model", instead=PHOTOS),

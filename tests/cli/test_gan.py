@@ -279,6 +279,21 @@ class Gan(unittest.TestCase):
                     for metric in ("train/d_loss", "val/std_mult"):
                         self.assertEqual(self.epochs(out, metric), self.epochs("whole", metric))
 
+    def test_resume_from_an_epoch(self):  # row 36
+        self.train("run", "max_epochs=4")
+        whole, names = self.hash("run"), ("train/d_loss", "val/std_mult")
+        rows = [self.epochs("run", name) for name in names]
+        start = time.monotonic()
+        done = self.train("run", "resume=true", "resume_epoch=9", code=64)
+        self.assertLess(time.monotonic() - start, 2)
+        self.assertIn("has no epoch=9; it has 1, 2, 3, 4\n", done.stderr)
+        self.train("run", "resume=true", "resume_epoch=2", "max_steps=7")
+        self.assertNotEqual(self.hash("run"), whole)
+        self.train("run", "resume=true", "resume_epoch=1", "max_steps=-1")
+        self.assertEqual(self.hash("run"), whole)
+        self.assertEqual([self.epochs("run", name) for name in names], rows)
+        self.assertIn("without resume", self.train("x", "resume_epoch=1", code=64).stderr)
+
     def test_term_saves_and_the_run_goes_on(self):  # row 37
         self.train("whole", "max_epochs=60")
         process = subprocess.Popen(
