@@ -163,12 +163,6 @@ static lvn_status make_trainer(lvni_recipes_fit_run *r)
     return lvni_trainer_create(&o, &r->trainer);
 }
 
-static void warn(void *user, const char *text)
-{
-    (void)user;
-    lvni_log_line(LVNI_LOG_WARNING, "%s", text);
-}
-
 static lvn_status load_weights(const lvni_recipes_fit_run *r)
 {
     return lvni_recipes_load_start(r->request->config, r->model);
@@ -178,14 +172,7 @@ static lvn_status load_weights(const lvni_recipes_fit_run *r)
  * start (rounded, averaged). */
 static lvn_status find_saved(lvni_recipes_fit_run *r)
 {
-    if (lvni_core_config_is_set(r->request->config, "resume_epoch")) {
-        LVN_TRY(lvni_recipes_load_epoch(r->request->config, r->dir, &r->saved));
-        return lvni_recipes_check_start(r->request->config, r->saved);
-    }
-    char *dir = lvni_recipes_path_join(r->dir, "checkpoints");
-    const lvn_status s =
-        dir == NULL ? LVN_ERR_MEMORY : lvni_ckpt_newest_valid(dir, warn, NULL, &r->saved);
-    lvni_core_free(dir);
+    const lvn_status s = lvni_recipes_load_saved(r->request->config, r->dir, &r->saved);
     if (s == LVN_ERR_NOT_FOUND) {
         lvni_log_line(LVNI_LOG_WARNING,
                       "%s has no checkpoint yet: the run starts from its beginning", r->dir);

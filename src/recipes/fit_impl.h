@@ -99,9 +99,9 @@ lvn_status lvni_recipes_load_start(const lvni_core_config *config, lvni_nn_model
 /* LVN_ERR_USAGE when the command line gives a run that resumes from `ckpt` other weights to begin
  * with. */
 lvn_status lvni_recipes_check_start(const lvni_core_config *config, const lvni_ckpt *ckpt);
-/* The kept checkpoint of resume_epoch in the run directory `dir`. LVN_ERR_USAGE with those that
- * there are. */
-lvn_status lvni_recipes_load_epoch(const lvni_core_config *config, const char *dir,
+/* The newest checkpoint in the run directory `dir` that is whole, or that of resume_epoch.
+ * LVN_ERR_NOT_FOUND: there is none yet; LVN_ERR_USAGE: none of that epoch. */
+lvn_status lvni_recipes_load_saved(const lvni_core_config *config, const char *dir,
                                    lvni_ckpt **out);
 /* Logs which curves end at another step than in the saved run. */
 void lvni_recipes_report_moved_end(const lvni_recipes_fit_run *run, const lvni_ckpt *ckpt);

@@ -47,7 +47,7 @@ lvn_status lvni_recipes_load_start(const lvni_core_config *c, lvni_nn_model *mod
     return s;
 }
 
-/* ---- resume_epoch= ---- */
+/* ---- the checkpoint to go on from ---- */
 
 /* The number in ".../epoch=0003-step=96.safetensors"; -1: it has none. */
 static long long epoch_in(const char *path)
@@ -62,7 +62,7 @@ static long long epoch_in(const char *path)
     return end > name + sizeof key - 1 ? epoch : -1;
 }
 
-lvn_status lvni_recipes_load_epoch(const lvni_core_config *c, const char *dir, lvni_ckpt **out)
+static lvn_status load_epoch(const lvni_core_config *c, const char *dir, lvni_ckpt **out)
 {
     const long long wanted = (long long)lvni_core_config_int(c, "resume_epoch");
     char **files = NULL;
@@ -93,6 +93,24 @@ lvn_status lvni_recipes_load_epoch(const lvni_core_config *c, const char *dir, l
     }
     lvni_core_str_free(&have);
     lvni_ckpt_files_free(files, n);
+    return s;
+}
+
+static void warn(void *user, const char *text)
+{
+    (void)user;
+    lvni_log_line(LVNI_LOG_WARNING, "%s", text);
+}
+
+lvn_status lvni_recipes_load_saved(const lvni_core_config *c, const char *dir, lvni_ckpt **out)
+{
+    if (lvni_core_config_is_set(c, "resume_epoch")) {
+        return load_epoch(c, dir, out);
+    }
+    char *folder = lvni_recipes_path_join(dir, "checkpoints");
+    const lvn_status s =
+        folder == NULL ? LVN_ERR_MEMORY : lvni_ckpt_newest_valid(folder, warn, NULL, out);
+    lvni_core_free(folder);
     return s;
 }
 

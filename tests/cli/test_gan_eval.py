@@ -289,7 +289,9 @@ class Choice(unittest.TestCase):
         )
 
     def test_averaged_weights(self):
-        levin("train", "gan", *SMALL, "max_epochs=2", "psnr_gain_tol=99", "ema.decay=0.5", "out=ema")
+        levin(
+            "train", "gan", *SMALL, "max_epochs=2", "psnr_gain_tol=99", "ema.decay=0.5", "out=ema"
+        )
         before = contents("ema")
         done = levin("eval", "model=ema", "choose=rmse", "num_samples=2", "use_ema=false")
         after = contents("ema")

@@ -225,7 +225,8 @@ def main(names):
             arrays.update(run(net, mode, torch.float64))
             narrow.update(run(net, mode, torch.float32))
         for part in ("train/logits", "train/grad/", "train/buffer/", "eval/logits", "eval/grad/"):
-            d = [(rule.difference(k, narrow[k], arrays[k]), k) for k in arrays if k.startswith(part)]
+            keys = [k for k in arrays if k.startswith(part)]
+            d = [(rule.difference(k, narrow[k], arrays[k]), k) for k in keys]
             if d:
                 print(
                     name, part, "PyTorch's f32 differs by at most %.2g in %s" % max(d), flush=True
