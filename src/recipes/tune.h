@@ -32,6 +32,11 @@ const lvni_core_option_table *lvni_recipes_tune_tables(const lvni_recipes_recipe
                                                        const lvni_core_option_table *finder,
                                                        size_t *n);
 
+/* tune_write.c: batch_size_per_device=size into the YAML file at `path`: where it stands, where
+ * batch_size stands (of `world` devices; in files of rcGAN of one), or behind the last line. note:
+ * what was written. */
+lvn_status lvni_recipes_tune_write(const char *path, int64_t size, int world, lvni_core_str *note);
+
 /* ---- tune_trial.c ---- */
 
 /* How a rank stood. */

@@ -50,6 +50,19 @@ static const lvni_core_option rows[] = {
      .flags = LVNI_OPT_AUTO | LVNI_OPT_NOT_SAVED,
      .help = "Memory that the run may take: 24GiB of each device, on the CPU of all ranks of a "
              "host; auto: what is there (of a control group, its limit)."},
+    {.name = "tune.effective_batch",
+     .type = LVNI_OPT_INT,
+     .unit = "samples",
+     .range = LVNI_AT_LEAST(1),
+     .flags = LVNI_OPT_AUTO | LVNI_OPT_NOT_SAVED,
+     .help = "Print the accumulate_grad_batches, too, with which the answer makes this effective "
+             "batch, or the next larger one."},
+    {.name = "tune.write",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "false",
+     .flags = LVNI_OPT_NOT_SAVED,
+     .help = "Write the answer into the file of config=, and leave all else there as it is."},
+    LVNI_OPTION_ALIAS("write", "tune.write"),
 };
 
 const lvni_core_option_table lvni_recipes_tune_size_options =
@@ -62,6 +75,8 @@ typedef struct search {
     bool power, json, quiet;
     double margin;
     int64_t most;
+    int64_t wished;  /* effective batch; 0: none in particular */
+    char *file;      /* that gets the answer; NULL: none */
     int64_t samples; /* of the training set, where `most` follows from it; 0: tune.max_size */
     lvni_recipes_tune_trial trial[MOST_TRIALS];
     int n;
@@ -331,13 +346,31 @@ static void print_answer(const search *s, int64_t best, const lvni_recipes_tune_
         print_json(s, best, t);
         return;
     }
+    const int64_t batch = t->size * t->world;
     printf("Maximum Batch Size: %" PRId64 "\n", t->size);
     printf("batch_size_per_device=%" PRId64 ": %" PRId64 " fits", t->size, best);
     print_bound(s, best);
     printf(", less a margin of %g %%; with %d device%s batch_size=%" PRId64
            ", effective batch %" PRId64 "\n",
-           100.0 * s->margin, t->world, lvni_core_plural(t->world, "", "s"), t->size * t->world,
-           t->size * t->world * t->accumulate);
+           100.0 * s->margin, t->world, lvni_core_plural(t->world, "", "s"), batch,
+           batch * t->accumulate);
+    if (s->wished > 0) {
+        const int64_t factor = (s->wished + batch - 1) / batch;
+        printf("for an effective batch of %" PRId64 ": accumulate_grad_batches=%" PRId64
+               ", which makes %" PRId64 "\n",
+               s->wished, factor, factor * batch);
+    }
+}
+
+static lvn_status write_answer(const search *s, const lvni_recipes_tune_trial *t)
+{
+    lvni_core_str note = {0};
+    const lvn_status status = lvni_recipes_tune_write(s->file, t->size, t->world, &note);
+    if (status == LVN_OK && !s->json) {
+        lvni_core_print(stdout, "%s\n", lvni_core_str_text(&note));
+    }
+    lvni_core_str_free(&note);
+    return status;
 }
 
 static lvn_status find(search *s)
@@ -354,7 +387,7 @@ static lvn_status find(search *s)
     if (answer->leads) {
         print_answer(s, best, answer);
     }
-    return LVN_OK;
+    return answer->leads && s->file != NULL ? write_answer(s, answer) : LVN_OK;
 }
 
 /* A process that others have started as a rank would have to search in step with all others. */
@@ -402,9 +435,18 @@ static lvn_status read_search(const lvni_recipes_tune_command *command, search *
                   .json = lvni_core_config_bool(c, "tune.json"),
                   .quiet = lvni_core_config_bool(c, "quiet"),
                   .margin = lvni_core_config_float(c, "tune.margin"),
-                  .most = lvni_core_config_int(c, "tune.max_size")};
-    const bool resumes = lvni_core_config_bool(c, "resume");
+                  .most = lvni_core_config_int(c, "tune.max_size"),
+                  .wished = lvni_core_config_is_set(c, "tune.effective_batch")
+                                ? lvni_core_config_int(c, "tune.effective_batch")
+                                : 0};
+    const bool resumes = lvni_core_config_bool(c, "resume"),
+               writes = lvni_core_config_bool(c, "tune.write");
+    const char *file = lvni_core_config_str(c, "config");
+    s->file = writes && file != NULL ? lvni_core_strdup(LVNI_TAG_CONFIG, file) : NULL;
     lvni_core_config_destroy(c);
+    if (writes && s->file == NULL) {
+        LVN_FAIL(LVN_ERR_USAGE, "tune.write=true needs config=FILE, which gets the answer");
+    }
     if (resumes) {
         LVN_FAIL(LVN_ERR_USAGE, "resume=true: a finder makes its steps from the beginning; omit "
                                 "it, or give weights=FILE");
@@ -424,6 +466,7 @@ lvn_status lvni_recipes_tune_batch_size(const lvni_recipes_tune_command *command
     lvn_status status = check_alone();
     status = status == LVN_OK ? read_search(command, s) : status;
     status = status == LVN_OK ? find(s) : status;
+    lvni_core_free(s->file);
     lvni_core_free(s);
     return status;
 }

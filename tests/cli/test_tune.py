@@ -146,6 +146,33 @@ class Tune(Case):
         self.assertIn("\nMaximum Batch Size: 1\n", out)
         self.assertIn("batch_size_per_device=1: 2 fits (the memory may allow more; tune.max", out)
 
+    def test_answer_goes_into_the_file(self):
+        path = f"{self.dir}/job.yaml"
+        shapes = "data: builtin:shapes\nimage_size: 32 # pixels\n"
+        map_of_rcgan = (
+            "experience: mass_mapping\ndata_path: builtin:mass\nin_chans: 2\nout_chans: 2\n"
+            "im_size: 32\ndisc_stages: 3\nlr: 1e-3\nnum_epochs: 3\n"
+        )
+        use = ["tune.max_size=2", "tune.write=true", "devices=2", "accelerator=cpu"]
+        for recipe, before, after in (
+            ("classify", shapes + "batch_size: 7 # all\n", "batch_size: 2 # all\n"),
+            ("classify", shapes + "batch_size_per_device:\t7\n", "batch_size_per_device:\t1\n"),
+            ("classify", shapes + "model: cnn", "model: cnn\nbatch_size_per_device: 1\n"),
+            ("gan", map_of_rcgan + "batch_size: 9 #GPU", "batch_size: 1 #GPU"),
+        ):
+            with open(path, "w", encoding="ascii") as f:
+                f.write(before)
+            wish = [*use, "tune.effective_batch=5"]
+            out, _ = self.levin(["tune", "batch-size", recipe, f"config={path}", *wish], OK)
+            self.assertIn(
+                "\nfor an effective batch of 5: accumulate_grad_batches=3, which makes 6\n", out
+            )
+            with open(path, encoding="ascii") as f:
+                text = f.read()
+            self.assertTrue(text.endswith(after), text)
+            self.assertEqual(text[: -len(after)], before[: len(text) - len(after)])
+        self.levin(["tune", "batch-size", *SHAPES, *use], USAGE, ["needs config=FILE"])
+
     def test_found_size_trains_with_accumulation(self):
         env = self.sim("32MiB", 1)
         run = [*SHAPES, "data.count=400", "accelerator=sim", "devices=1"]
