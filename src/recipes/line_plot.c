@@ -34,7 +34,8 @@ typedef struct range {
 
 typedef struct frame {
     const lvni_data_canvas *canvas;
-    range x, y;
+    bool log_x;
+    range x, y; /* of a logarithmic axis: powers of ten */
 } frame;
 
 /* ---- axes ---- */
@@ -71,9 +72,20 @@ static void finish(range *r, double margin)
     r->tick = round_step((r->high - r->low) / TICKS);
 }
 
-static double along(const frame *f, double x)
+/* Where x is on its axis, before it is scaled. */
+static double place(const frame *f, double x)
+{
+    return !f->log_x ? x : x > 0.0 ? log10(x) : (double)NAN;
+}
+
+static double along_axis(const frame *f, double x)
 {
     return LEFT + (x - f->x.low) / (f->x.high - f->x.low) * (LVNI_PLOT_WIDTH - LEFT - RIGHT);
+}
+
+static double along(const frame *f, double x)
+{
+    return along_axis(f, place(f, x));
 }
 
 static double up(const frame *f, double y)
@@ -95,9 +107,13 @@ static void draw_axes(const frame *f, const lvni_recipes_plot *plot)
     const int bottom = LVNI_PLOT_HEIGHT - BOTTOM;
     char text[24];
     for (double i = ceil(f->x.low / f->x.tick); i * f->x.tick <= f->x.high; i++) {
-        const int x = (int)lround(along(f, i * f->x.tick));
+        const int x = (int)lround(along_axis(f, i * f->x.tick));
         lvni_data_canvas_fill(c, x, TOP, 1, bottom - TOP, pale);
-        tick_text(i * f->x.tick, f->x.tick, text);
+        if (f->log_x) {
+            snprintf(text, sizeof text, "%.3g", pow(10.0, i * f->x.tick));
+        } else {
+            tick_text(i * f->x.tick, f->x.tick, text);
+        }
         lvni_data_canvas_text(c, x - lvni_data_canvas_text_width(text, TEXT) / 2, bottom + 10,
                               LVNI_PLOT_WIDTH, TEXT, text);
     }
@@ -120,18 +136,26 @@ static void draw_axes(const frame *f, const lvni_recipes_plot *plot)
 
 /* ---- curves ---- */
 
+static bool lies_within(const double at[2])
+{
+    return at[0] >= LEFT && at[0] <= LVNI_PLOT_WIDTH - RIGHT && at[1] >= TOP &&
+           at[1] <= LVNI_PLOT_HEIGHT - BOTTOM;
+}
+
 static void draw_series(const frame *f, const lvni_recipes_plot_series *s, const uint8_t colour[3])
 {
     const lvni_data_canvas *c = f->canvas;
     double before[2] = {(double)NAN, (double)NAN};
     for (int64_t i = 0; i < s->n; i++) {
         const double at[2] = {along(f, s->x[i]), up(f, s->y[i])};
-        const bool there = isfinite(at[0]) && isfinite(at[1]);
-        if (there && isfinite(before[0]) && isfinite(before[1])) {
+        const bool there = isfinite(at[0]) && isfinite(at[1]) && (!s->scattered || lies_within(at));
+        if (there && !s->scattered && isfinite(before[0]) && isfinite(before[1])) {
             lvni_data_canvas_line(c, before, at, 2, s->dashed ? 8 : 0, colour);
         }
-        if (there && (s->dots || s->n == 1)) {
-            lvni_data_canvas_fill(c, (int)lround(at[0]) - 3, (int)lround(at[1]) - 3, 7, 7, colour);
+        if (there && (s->dots || s->scattered || s->n == 1)) {
+            const int half = s->n == 1 ? 5 : 3;
+            lvni_data_canvas_fill(c, (int)lround(at[0]) - half, (int)lround(at[1]) - half,
+                                  2 * half + 1, 2 * half + 1, colour);
         }
         if (there && s->spread != NULL && isfinite(s->spread[i])) {
             const double low[2] = {at[0], up(f, s->y[i] - s->spread[i])},
@@ -197,16 +221,19 @@ static void set_ranges(frame *f, const lvni_recipes_plot *plot)
     f->x = f->y = (range){.low = INFINITY, .high = -INFINITY};
     for (int i = 0; i < plot->n_series; i++) {
         const lvni_recipes_plot_series *s = &plot->series[i];
-        for (int64_t k = 0; k < s->n; k++) {
+        for (int64_t k = 0; k < s->n && !s->scattered; k++) {
             const double more = s->spread != NULL && isfinite(s->spread[k]) ? s->spread[k] : 0.0;
-            if (isfinite(s->x[k]) && isfinite(s->y[k])) {
-                widen(&f->x, s->x[k]);
+            if (isfinite(place(f, s->x[k])) && isfinite(s->y[k])) {
+                widen(&f->x, place(f, s->x[k]));
                 widen(&f->y, s->y[k] - more);
                 widen(&f->y, s->y[k] + more);
             }
         }
     }
     finish(&f->x, 0.02);
+    if (f->log_x && f->x.high - f->x.low > 2.0) {
+        f->x.tick = fmax(f->x.tick, 1.0); /* whole powers */
+    }
     finish(&f->y, 0.05);
 }
 
@@ -217,7 +244,7 @@ lvn_status lvni_recipes_plot_write(const char *path, const lvni_recipes_plot *pl
     lvni_data_canvas c;
     lvn_status s = lvni_data_canvas_create(LVNI_PLOT_WIDTH, LVNI_PLOT_HEIGHT, &c);
     if (s == LVN_OK) {
-        frame f = {.canvas = &c};
+        frame f = {.canvas = &c, .log_x = plot->log_x};
         set_ranges(&f, plot);
         draw_axes(&f, plot);
         for (int i = 0; i < plot->n_series; i++) {

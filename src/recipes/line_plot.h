@@ -1,5 +1,5 @@
 /* Curves as a PNG file: axes, ticks at round numbers, a legend. Called by the figures of the gan
- * recipe. */
+ * recipe and by levin tune lr. */
 #ifndef LEVIN_RECIPES_LINE_PLOT_H
 #define LEVIN_RECIPES_LINE_PLOT_H
 
@@ -13,10 +13,12 @@ typedef struct lvni_recipes_plot_series {
     const double *spread; /* (n) or NULL: bars from y - spread to y + spread */
     int64_t n;
     bool dashed, dots;
+    bool scattered; /* dots without a line, those outside of the other curves' range left out */
 } lvni_recipes_plot_series;
 
 typedef struct lvni_recipes_plot {
     const char *title, *x_label, *y_label;
+    bool log_x; /* the axis of x is logarithmic: a point whose x is not above 0 is none */
     lvni_recipes_plot_series series[LVNI_PLOT_SERIES];
     int n_series;
 } lvni_recipes_plot;

@@ -6,13 +6,25 @@
 #include "core/str.h"
 #include "core/vfs.h"
 #include "log/run_log.h"
+#include "recipes/line_plot.h"
 #include "recipes/options.h"
-#include "recipes/range_plot.h"
+#include "recipes/output_file.h"
+#include "recipes/range_test.h"
 #include "recipes/tune.h"
 #include "trainer/engine.h"
 
 #include <stdio.h>
 #include <string.h>
+
+static lvn_status check_plot(const lvni_core_option *row, const lvni_core_value *value,
+                             const char *origin)
+{
+    static const char png[] = ".png";
+    return lvni_recipes_output_ends_in(value->text, png, sizeof png - 1)
+               ? LVN_OK
+               : lvni_core_option_fail(row, value, origin,
+                                       "expected a file that ends in .png, which the curve is");
+}
 
 static const lvni_core_option rows[] = {
     {.name = "tune.min_lr",
@@ -54,9 +66,10 @@ static const lvni_core_option rows[] = {
      .help = "File for learning rate, loss and smoothed loss of every step."},
     {.name = "tune.plot",
      .type = LVNI_OPT_PATH,
-     .fallback = "lr_find.svg",
+     .fallback = "lr_find.png",
+     .check = check_plot,
      .flags = LVNI_OPT_NOT_SAVED,
-     .help = "File for the curve as an image, in SVG."},
+     .help = "File for the curve as an image, in PNG."},
 };
 const lvni_core_option_table lvni_recipes_tune_lr_options = LVNI_OPTION_TABLE("tune lr", rows);
 
@@ -130,9 +143,34 @@ static lvn_status write_csv(const char *path, const lvni_recipes_range_test *tes
 
 static lvn_status write_plot(const char *path, const lvni_recipes_range_test *test, int suggested)
 {
-    lvni_core_str text = {0};
-    lvni_recipes_range_plot(test, suggested, &text);
-    return write_text(path, &text);
+    const int64_t n = test->n;
+    double *rate = lvni_core_alloc(LVNI_TAG_TRAINER, 3 * (size_t)(n > 0 ? n : 1) * sizeof *rate);
+    if (rate == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    double *loss = rate + n, *smoothed = loss + n;
+    for (int64_t i = 0; i < n; i++) {
+        rate[i] = test->point[i].lr;
+        loss[i] = test->point[i].loss;
+        smoothed[i] = test->point[i].smoothed;
+    }
+    char name[32] = "";
+    lvni_recipes_plot plot = {
+        .title = "loss by the learning rate",
+        .x_label = "optim.lr",
+        .y_label = "loss",
+        .log_x = !test->linear,
+        .series = {{.name = "steps", .x = rate, .y = loss, .n = n, .scattered = true},
+                   {.name = "smoothed", .x = rate, .y = smoothed, .n = n}},
+        .n_series = 2};
+    if (suggested >= 0) {
+        snprintf(name, sizeof name, "suggested: %.3g", rate[suggested]);
+        plot.series[plot.n_series++] = (lvni_recipes_plot_series){
+            .name = name, .x = rate + suggested, .y = smoothed + suggested, .n = 1};
+    }
+    const lvn_status s = lvni_recipes_plot_write(path, &plot);
+    lvni_core_free(rate);
+    return s;
 }
 
 static lvn_status answer(const finder *f, const lvni_recipes_range_test *test)

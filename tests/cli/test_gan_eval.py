@@ -10,14 +10,13 @@ import json
 import math
 import os
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
 import unittest
-import zlib
 
 from rank_processes import drop_identity
+from small_png import read_rows
 from weights_case import LEVIN, read_npy, write_npy
 
 drop_identity()
@@ -69,24 +68,7 @@ def arrays(folder):
 
 
 def png_size(name):
-    """Width and height; every chunk has its checksum, and the pixels are all there."""
-    with open(path(name), "rb") as f:
-        whole = f.read()
-    assert whole[:8] == b"\x89PNG\r\n\x1a\n", name
-    at, data, size, kind = 8, b"", None, b""
-    while at < len(whole):
-        n, kind = struct.unpack(">I4s", whole[at : at + 8])
-        body = whole[at + 8 : at + 8 + n]
-        (check,) = struct.unpack(">I", whole[at + 8 + n : at + 12 + n])
-        assert check == zlib.crc32(kind + body), (name, kind)
-        if kind == b"IHDR":
-            size = struct.unpack(">IIBBBBB", body)
-        data += body if kind == b"IDAT" else b""
-        at += 12 + n
-    width, height, depth, colour, *_ = size
-    assert kind == b"IEND" and depth == 8 and colour == 2, (name, size)
-    assert len(zlib.decompress(data)) == height * (1 + 3 * width), name
-    return width, height
+    return read_rows(path(name))[:2]
 
 
 class Predict(unittest.TestCase):
@@ -187,7 +169,7 @@ class Evaluation(unittest.TestCase):
 
     def test_json(self):
         use = ["eval", "model=run", "num_samples=4", "json=true"]
-        measured = {part: json.loads(levin(*use, f"split={part}").stdout) for part in ("val", "test")}
+        measured = {p: json.loads(levin(*use, f"split={p}").stdout) for p in ("val", "test")}
         for part, r in measured.items():
             self.assertEqual(
                 (r["model"], r["split"], r["measurements"], r["samples"]), ("run", part, 8, 4)
@@ -289,9 +271,8 @@ class Choice(unittest.TestCase):
         )
 
     def test_averaged_weights(self):
-        levin(
-            "train", "gan", *SMALL, "max_epochs=2", "psnr_gain_tol=99", "ema.decay=0.5", "out=ema"
-        )
+        more = ["max_epochs=2", "psnr_gain_tol=99", "ema.decay=0.5"]
+        levin("train", "gan", *SMALL, *more, "out=ema")
         before = contents("ema")
         done = levin("eval", "model=ema", "choose=rmse", "num_samples=2", "use_ema=false")
         after = contents("ema")

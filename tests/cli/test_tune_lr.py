@@ -9,9 +9,9 @@ import json
 import math
 import os
 import tempfile
-import xml.etree.ElementTree as xml
 
 from bad_support import Case, main, OK, USAGE
+from small_png import read_colours, read_rows
 
 RESOURCE = 69
 RUN = ["classify", "data=builtin:shapes", "data.count=120", "image_size=16", "model=cnn"]
@@ -40,8 +40,8 @@ def suggest(lr, smoothed):
 
 
 class TuneLr(Case):
-    def tune(self, *arguments, code=OK, expects=(), env=None):
-        """What it prints, and the rows that it wrote."""
+    def tune(self, *arguments, code=OK, expects=(), env=None, look=False):
+        """What it prints, and the rows that it wrote; look: self.colours of the curve."""
         before = os.getcwd()
         with tempfile.TemporaryDirectory() as empty:
             os.chdir(empty)
@@ -52,11 +52,11 @@ class TuneLr(Case):
                 if not os.path.exists("lr_find.csv"):
                     self.assertEqual(os.listdir("."), [])
                     return out, []
-                self.assertEqual(sorted(os.listdir(".")), ["lr_find.csv", "lr_find.svg"])
+                self.assertEqual(sorted(os.listdir(".")), ["lr_find.csv", "lr_find.png"])
                 with open("lr_find.csv", encoding="utf-8") as f:
                     rows = [tuple(map(float, row.values())) for row in csv.DictReader(f)]
-                marks = xml.parse("lr_find.svg").getroot().findall(".//{*}circle[@r='5']")
-                self.assertEqual(len(marks), 1 if code == OK else 0)
+                self.assertEqual(read_rows("lr_find.png")[:2], (960, 600))
+                self.colours = read_colours("lr_find.png") if look else {}
             finally:
                 os.chdir(before)
         return json.loads(out) if code == OK else out, rows
@@ -84,6 +84,17 @@ class TuneLr(Case):
         first = self.tune("tune.steps=30", "tune.min_lr=1e-4")
         for how in (["devices=2"], ["devices=2", "strategy=sharded"], ["devices=2", "strategy=dp"]):
             self.assertEqual(self.tune("tune.steps=30", "tune.min_lr=1e-4", *how), first, how)
+
+    def test_the_curve(self):
+        losses, smoothed, mark = (0, 114, 178), (213, 94, 0), (0, 158, 115)
+        for scale in ("exponential", "linear"):
+            self.tune("tune.steps=13", f"tune.scale={scale}", look=True)
+            for colour in (losses, smoothed, mark):
+                self.assertGreater(self.colours.get(colour, 0), 49)  # a dot, and its legend
+        self.tune(
+            "tune.max_lr=1e30", "tune.steps=20", "tune.stop_above=0", code=RESOURCE, look=True
+        )
+        self.assertNotIn(mark, self.colours)
 
     def test_it_ends_where_the_loss_rises(self):
         found, rows = self.tune("tune.max_lr=1e6")
@@ -131,6 +142,7 @@ class TuneLr(Case):
         self.tune("tune.min_lr=2", code=USAGE, expects=["is not more than tune.min_lr=2"])
         self.tune("tune.steps=12", code=USAGE, expects=["tune.steps"])
         self.tune("resume=true", "out=run", code=USAGE, expects=["resume=true"])
+        self.tune("tune.plot=lr.svg", code=USAGE, expects=["lr.svg", "ends in .png"])
         self.tune("tune.csv=none/lr.csv", code=1, expects=["none/lr.csv"])
 
 

@@ -260,9 +260,9 @@ static void curves_of_metrics(void **state)
         lvni_recipes_plot_metrics(path_of("c.png"), metrics, "losses", names, 3, &drawn), LVN_OK);
     assert_true(drawn);
     const uint8_t *rgb = decoded("c.png", LVNI_PLOT_WIDTH, LVNI_PLOT_HEIGHT);
-    /* the line from step 10 to step 30; a single point of 7 x 7, and its line in the legend */
+    /* the line from step 10 to step 30; a single point of 11 x 11, and its line in the legend */
     assert_true(count(rgb, LVNI_PLOT_WIDTH * LVNI_PLOT_HEIGHT, blue) > 700);
-    assert_int_equal(count(rgb, LVNI_PLOT_WIDTH * LVNI_PLOT_HEIGHT, orange), 49 + 33 * 3);
+    assert_int_equal(count(rgb, LVNI_PLOT_WIDTH * LVNI_PLOT_HEIGHT, orange), 121 + 33 * 3);
     assert_int_equal(
         lvni_recipes_plot_metrics(path_of("c.png"), metrics, "losses", names, 1, &drawn), LVN_OK);
     assert_false(drawn);
@@ -290,6 +290,35 @@ static void plots_of_odd_values(void **state)
         assert_int_equal(lvni_recipes_plot_write(path_of("o.png"), &plot), LVN_OK);
         decoded("o.png", LVNI_PLOT_WIDTH, LVNI_PLOT_HEIGHT);
     }
+}
+
+/* On a logarithmic axis equal factors are equal steps: a straight line, on which a grid of ten's
+ * powers lies; dots outside of the range of the line are left out. */
+static void plots_with_a_logarithmic_axis(void **state)
+{
+    (void)state;
+    static const double x[] = {1e-3, 1e-2, 1e-1, 1, 0, -1}, y[] = {0, 1, 2, 3, 50, 50},
+                        dots[] = {0.5, 1.5, -40, 90, 1, 1};
+    lvni_recipes_plot plot = {
+        .title = "log",
+        .x_label = "x",
+        .y_label = "y",
+        .log_x = true,
+        .series = {{.name = "a", .x = x, .y = y, .n = 6},
+                   {.name = "b", .x = x, .y = dots, .n = 6, .scattered = true}},
+        .n_series = 2};
+    assert_int_equal(lvni_recipes_plot_write(path_of("l.png"), &plot), LVN_OK);
+    const uint8_t *rgb = decoded("l.png", LVNI_PLOT_WIDTH, LVNI_PLOT_HEIGHT);
+    /* the two dots of 49 pixels, and the legend's line of 33 x 3 */
+    assert_int_equal(count(rgb, LVNI_PLOT_WIDTH * LVNI_PLOT_HEIGHT, orange), 2 * 49 + 33 * 3);
+    /* points below and above of the middle have it between them, as on a straight line */
+    const int left = 120, right = LVNI_PLOT_WIDTH - 30, top = 50, bottom = LVNI_PLOT_HEIGHT - 70;
+    const int middle = (left + right) / 2, half = (top + bottom) / 2;
+    int64_t near = 0;
+    for (int dy = -3; dy <= 3; dy++) {
+        near += memcmp(rgb + 3 * ((int64_t)(half + dy) * LVNI_PLOT_WIDTH + middle), blue, 3) == 0;
+    }
+    assert_true(near > 0);
 }
 
 /* Whatever allocation fails: the error is that of memory, and there is no file. */
@@ -396,6 +425,7 @@ int main(void)
         cmocka_unit_test(psnr_over_samples),
         cmocka_unit_test(curves_of_metrics),
         cmocka_unit_test(plots_of_odd_values),
+        cmocka_unit_test(plots_with_a_logarithmic_axis),
         cmocka_unit_test(without_memory),
         cmocka_unit_test(arrays_and_figures_of_an_item),
         cmocka_unit_test(the_page_links_to_its_images),
