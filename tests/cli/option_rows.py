@@ -319,6 +319,7 @@ GAN = (
 )
 GAN_WITHOUT_OUT = GAN.replace(" out=run", "")
 ONE_CHANNEL = "in_chans=4 out_chans=1"  # of mass: with the inversion of Kaiser and Squires
+COILS = "data=scans experience=mri in_chans=4 out_chans=4"
 GAN_BEFORE = GAN + " psnr_gain_tol=99 max_epochs=2"
 CHOOSE = "eval model=run choose=rmse num_samples=2"
 
@@ -328,6 +329,10 @@ gan_rows = {
     "data.count": row("24", first="16"),
     "data.sigma": row("0.3"),
     "cosmo_dir_path": row("cosmos"),
+    "sense_maps_path": refusal("cosmos", COILS),
+    "calib_width": row("4", "metrics", COILS),
+    "acceleration": row("4", rest="data=builtin:mri"),
+    "norm": row("none", rest="data=builtin:radio in_chans=2 out_chans=1"),
     "kappa_mean": row("0.1", rest=ONE_CHANNEL),
     "kappa_std": row("0.1", rest=ONE_CHANNEL),
     "in_chans": refusal("3"),
@@ -371,8 +376,6 @@ gan_eval_rows = {
     "choose": row("cfid", "stdout", instead=CHOOSE, before=GAN_BEFORE),
     "prune": row("true", "files", instead=CHOOSE, before=GAN_BEFORE),
 }
-# of MRI and radio
-MEASURED = ("acceleration", "calib_width", "norm", "sense_maps_path")
 
 SPEAK = "-- sh speak.sh"
 GPUS = {"CUDA_VISIBLE_DEVICES": "0,1,2"}
@@ -467,7 +470,7 @@ COMMANDS = [
     Command("train.classify", TRAIN, train_rows, ""),
     Command("predict", "predict model=model data=photos output=-", predict_rows, ""),
     Command("eval", "eval model=model data=photos", eval_rows, ""),
-    Command("train.gan", GAN, gan_rows, "", (*train_rows, *MEASURED)),
+    Command("train.gan", GAN, gan_rows, "", train_rows),
     Command("predict.gan", "predict model=gan output=page", gan_predict_rows, "", use_rows),
     Command("eval.gan", "eval model=gan output=page", gan_eval_rows, "", use_rows),
     Command("export", "export model=model output=w.safetensors", export_rows, ""),

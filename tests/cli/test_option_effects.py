@@ -90,12 +90,17 @@ class Fixtures:
         write(f"{folder}/last.sh", b"test $RANK = 0 || sleep 1\n")
 
     def maps(self):
-        """A folder of maps of mass, and the mask and the noise of a survey."""
+        """Maps of mass, the mask and the noise of a survey, and k-space of two coils."""
         for part, n in (("train", 8), ("val", 2), ("test", 2)):
             for i in range(n):
                 values = [((x * (i + 3) * 37 + len(part)) % 97 - 48) / 500 for x in range(256)]
                 data = struct.pack("<256f", *values)
                 self.array(f"maps/kappa_{part}/{i}.npy", "<f4", (16, 16), data)
+        shape = (8, 2, 16, 16)
+        for part in ("train", "val"):
+            values = [(i * i * 31 % 211 - 105) / (5 + i % 16) for i in range(2 * 8 * 2 * 256)]
+            data = struct.pack(f"<{len(values)}f", *values)
+            self.array(f"scans/multicoil_{part}/0.npy", "<c8", shape, data)
         for name, value in (("mask", 1.0), ("std1", 0.2), ("std2", 0.4)):
             data = struct.pack("<256f", *[value] * 256)
             self.array(f"cosmos/cosmos_{name}.npy", "<f4", (16, 16), data)
