@@ -75,7 +75,7 @@ typedef struct search {
     bool power, json, quiet;
     double margin;
     int64_t most;
-    int64_t wished;  /* effective batch; 0: none in particular */
+    int64_t effective;  /* effective batch; 0: none in particular */
     char *file;      /* that gets the answer; NULL: none */
     int64_t samples; /* of the training set, where `most` follows from it; 0: tune.max_size */
     lvni_recipes_tune_trial trial[MOST_TRIALS];
@@ -354,11 +354,11 @@ static void print_answer(const search *s, int64_t best, const lvni_recipes_tune_
            ", effective batch %" PRId64 "\n",
            100.0 * s->margin, t->world, lvni_core_plural(t->world, "", "s"), batch,
            batch * t->accumulate);
-    if (s->wished > 0) {
-        const int64_t factor = (s->wished + batch - 1) / batch;
+    if (s->effective > 0) {
+        const int64_t factor = (s->effective + batch - 1) / batch;
         printf("for an effective batch of %" PRId64 ": accumulate_grad_batches=%" PRId64
                ", which makes %" PRId64 "\n",
-               s->wished, factor, factor * batch);
+               s->effective, factor, factor * batch);
     }
 }
 
@@ -436,7 +436,7 @@ static lvn_status read_search(const lvni_recipes_tune_command *command, search *
                   .quiet = lvni_core_config_bool(c, "quiet"),
                   .margin = lvni_core_config_float(c, "tune.margin"),
                   .most = lvni_core_config_int(c, "tune.max_size"),
-                  .wished = lvni_core_config_is_set(c, "tune.effective_batch")
+                  .effective = lvni_core_config_is_set(c, "tune.effective_batch")
                                 ? lvni_core_config_int(c, "tune.effective_batch")
                                 : 0};
     const bool resumes = lvni_core_config_bool(c, "resume"),

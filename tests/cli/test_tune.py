@@ -162,8 +162,8 @@ class Tune(Case):
         ):
             with open(path, "w", encoding="ascii") as f:
                 f.write(before)
-            wish = [*use, "tune.effective_batch=5"]
-            out, _ = self.levin(["tune", "batch-size", recipe, f"config={path}", *wish], OK)
+            more = [*use, "tune.effective_batch=5"]
+            out, _ = self.levin(["tune", "batch-size", recipe, f"config={path}", *more], OK)
             self.assertIn(
                 "\nfor an effective batch of 5: accumulate_grad_batches=3, which makes 6\n", out
             )
