@@ -75,9 +75,9 @@ typedef struct search {
     bool power, json, quiet;
     double margin;
     int64_t most;
-    int64_t effective;  /* effective batch; 0: none in particular */
-    char *file;      /* that gets the answer; NULL: none */
-    int64_t samples; /* of the training set, where `most` follows from it; 0: tune.max_size */
+    int64_t effective; /* effective batch; 0: none in particular */
+    char *file;        /* that gets the answer; NULL: none */
+    int64_t samples;   /* of the training set, where `most` follows from it; 0: tune.max_size */
     lvni_recipes_tune_trial trial[MOST_TRIALS];
     int n;
     lvni_recipes_tune_trial refused; /* the first; size 0: none */
@@ -437,8 +437,8 @@ static lvn_status read_search(const lvni_recipes_tune_command *command, search *
                   .margin = lvni_core_config_float(c, "tune.margin"),
                   .most = lvni_core_config_int(c, "tune.max_size"),
                   .effective = lvni_core_config_is_set(c, "tune.effective_batch")
-                                ? lvni_core_config_int(c, "tune.effective_batch")
-                                : 0};
+                                   ? lvni_core_config_int(c, "tune.effective_batch")
+                                   : 0};
     const bool resumes = lvni_core_config_bool(c, "resume"),
                writes = lvni_core_config_bool(c, "tune.write");
     const char *file = lvni_core_config_str(c, "config");

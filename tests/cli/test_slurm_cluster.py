@@ -27,6 +27,32 @@ from slurm_cluster_case import (
 from small_png import write_png
 
 
+RCGAN = """# a configuration of rcGAN, with a small network
+experience: mass_mapping
+checkpoint_dir: DIR/
+data_path: builtin:mass
+in_chans: 2
+out_chans: 2
+im_size: 32
+gen_channels: 4
+gen_levels: 2
+disc_channels: 4
+disc_stages: 3
+data.count: 40
+num_z_train: 2
+num_z_valid: 4
+lr: 0.001
+beta_1: 0
+beta_2: 0.99
+gp_weight: 10
+adv_weight: 1e-5 #dead
+batch_size: 2
+accumulate_grad_batches: 2
+num_epochs: 1
+psnr_gain_tol: 0.25
+num_workers: 1"""
+
+
 class Bits(Cluster):
     def test_tasks_on_the_cpu(self):
         for tasks in (2, 4):
@@ -51,6 +77,33 @@ class Bits(Cluster):
         self.assertEqual(reported.count("sees=0,1,2,3\n"), 4, reported)
         self.assertIn("4 ranks: processes", reported)
         self.assert_bits(self.out, reported)
+
+    def test_the_job_scripts_of_rcgan(self):
+        """Its file, its arguments, four tasks for four devices; then the finder, with one."""
+        path = f"{self.out}.yml"
+        with open(path, "w", encoding="ascii") as f:
+            f.write(RCGAN.replace("DIR", os.path.dirname(self.out)))
+        code, reported = self.batch(
+            SEEDS,
+            f"srun {LEVIN} train gan --config {path} --exp-name {os.path.basename(self.out)} --num-gpus 4 "
+            "accelerator=sim wgrad_threads=1",
+        )
+        self.assertEqual(code, 0, reported)
+        self.assertIn("4 ranks: processes", reported)
+        self.assertIn("effective batch 16 = ", reported)  # 4 devices x 2 x 2 batches
+        one = ["devices=1", "batch_size=16", "accumulate_grad_batches=1", "micro_batches=8"]
+        code, alone = command(
+            [LEVIN, "train", "gan", f"config={path}", *one, "wgrad_threads=1", "quiet=true"]
+            + ["accelerator=cpu", f"out={self.out}1"]
+        )
+        self.assertEqual(code, 0, alone)
+        self.assert_bits(self.out, reported, f"{self.out}1")
+        code, reported = self.batch(
+            ["--nodes=1", "--gres=gpu:1", "--ntasks-per-node=1"],
+            f"srun {LEVIN} tune batch-size gan --config {path} --num-gpus 1 accelerator=sim",
+        )
+        self.assertEqual(code, 0, reported)
+        self.assertRegex(reported, r"(?m)^Maximum Batch Size: [1-9]")
 
     def test_one_device_shown_to_each_task(self):
         reported = self.srun(
