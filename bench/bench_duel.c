@@ -111,14 +111,24 @@ static lvn_status save_weights(const bench_duel *d, const run *r)
     return s;
 }
 
-static lvn_status levin_steps(run *r, int n, double *seconds, double *core_s, double *losses)
+static double loss_of(const bench_duel *d, const lvni_nn_step *metrics)
+{
+    double sum = 0;
+    for (int i = 0; i < 2 && d->losses[i] != NULL; i++) {
+        sum += lvni_trainer_metric_mean(metrics, d->losses[i]);
+    }
+    return d->losses[0] == NULL ? lvni_trainer_metric_mean(metrics, "loss") : sum;
+}
+
+static lvn_status levin_steps(const bench_duel *d, run *r, int n, double *seconds, double *core_s,
+                              double *losses)
 {
     const uint64_t start = lvni_core_now_ns();
     const double used = bench_used_by_us_s();
     for (int i = 0; i < n; i++) {
         lvni_trainer_step_result result;
         LVN_TRY(lvni_trainer_step(r->trainer, &result));
-        losses[i] = lvni_trainer_metric_mean(&result.metrics, "loss");
+        losses[i] = loss_of(d, &result.metrics);
     }
     *seconds = lvni_core_seconds_since(start) / n;
     *core_s = (bench_used_by_us_s() - used) / n;
@@ -133,11 +143,11 @@ static int by_time(const void *a, const void *b)
 }
 
 /* Where a step's time goes: kernels by op; the rest is optimizer, tape, loader. */
-static lvn_status profile(run *r)
+static lvn_status profile(const bench_duel *d, run *r)
 {
     double seconds, core_s, losses[TURN_STEPS], sum = 0;
     lvni_kernels_run_measure(true);
-    LVN_TRY(levin_steps(r, TURN_STEPS, &seconds, &core_s, losses));
+    LVN_TRY(levin_steps(d, r, TURN_STEPS, &seconds, &core_s, losses));
     lvni_kernels_op order[LVNI_OP_COUNT];
     for (int op = 0; op < LVNI_OP_COUNT; op++) {
         order[op] = (lvni_kernels_op)op;
@@ -170,6 +180,27 @@ static bool choose_torch(const bench_duel *d, run *r, const double *ours)
 
 /* ---- the comparison ---- */
 
+/* Of the processes so far, in MB, and whether levin's is as small as the line asks. */
+static bool report_memory(FILE *json, const bench_duel *d, const run *r)
+{
+    const double ours = bench_peak_mb(0),
+                 theirs = r->torch.child.pid == 0 ? 0 : bench_peak_mb(r->torch.child.pid);
+    printf("  peak memory    levin %.0f MB", ours);
+    fprintf(json, ",\n  \"%s/%s/levin/peak_mb\": %.1f", d->net, d->precision, ours);
+    if (theirs <= 0) {
+        printf("\n");
+        return true;
+    }
+    const bool small = d->memory_line <= 0 || ours <= d->memory_line * theirs;
+    printf(", pytorch %.0f MB: %.3f", theirs, ours / theirs);
+    if (d->memory_line > 0) {
+        printf(" of it; line %.2f: %s", d->memory_line, small ? "met" : "MISSED");
+    }
+    printf("\n");
+    fprintf(json, ",\n  \"%s/%s/pytorch/peak_mb\": %.1f", d->net, d->precision, theirs);
+    return small;
+}
+
 static void report(FILE *json, const bench_duel *d, const char *what, const char *unit,
                    double *values, int n)
 {
@@ -186,7 +217,7 @@ static lvn_status compare(const bench_duel *d, run *r, int turns, FILE *json, bo
                                                {"levin/cores", "pytorch/cores", "ratio/cores"}};
     double ours[KINDS][MOST_TURNS], theirs[KINDS][MOST_TURNS], ratio[KINDS][MOST_TURNS],
         losses[EQUAL_STEPS], seconds, core_s;
-    LVN_TRY(levin_steps(r, EQUAL_STEPS, &seconds, &core_s, losses));
+    LVN_TRY(levin_steps(d, r, EQUAL_STEPS, &seconds, &core_s, losses));
     bench_print_losses("levin", losses);
     const bool equal = choose_torch(d, r, losses);
     if (!equal) {
@@ -196,7 +227,7 @@ static lvn_status compare(const bench_duel *d, run *r, int turns, FILE *json, bo
     const bool present = r->torch.child.pid != 0;
     bool answers = present;
     for (int i = 0; i < turns; i++) {
-        LVN_TRY(levin_steps(r, TURN_STEPS, &ours[WALL][i], &ours[CORES][i], losses));
+        LVN_TRY(levin_steps(d, r, TURN_STEPS, &ours[WALL][i], &ours[CORES][i], losses));
         answers = answers && bench_torch_steps(&r->torch, TURN_STEPS, &theirs[WALL][i],
                                                &theirs[CORES][i], losses);
         for (int k = 0; k < KINDS && answers; k++) {
@@ -220,12 +251,14 @@ static lvn_status compare(const bench_duel *d, run *r, int turns, FILE *json, bo
                reached ? "met" : "MISSED");
         *met = *met && reached;
     }
-    return profile(r);
+    *met = report_memory(json, d, r) && *met;
+    return profile(d, r);
 }
 
 static lvn_status run_duel(const bench_duel *d, int turns, FILE *json, bool *met)
 {
     run r = {.model = NULL};
+    bench_forget_peak();
     printf("%s, %s, %s, %d threads\n", d->net, d->about, d->precision, bench_cores());
     lvn_status s = open_levin(d, &r);
     if (s == LVN_OK) {

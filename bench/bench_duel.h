@@ -1,5 +1,5 @@
 /* A training step of levin against PyTorch's on the same machine: equal weights, equal batch, in
- * turns. The frame of bench_resnet_step and bench_gpt2_step.
+ * turns. The frame of bench_resnet_step, bench_gpt2_step and bench_gan_step.
  *
  * PyTorch runs in four variants (two ways, as installed and with the settings that help it); the
  * quickest is the one to beat. Printed are the losses of the first steps, seconds per step and
@@ -26,7 +26,9 @@ struct bench_duel {
     int side; /* of an image; 0 where there are none */
     int64_t batch;
     lvni_optim_options optim;
-    double line; /* times as fast as PyTorch, at least */
+    double line;           /* times as fast as PyTorch, at least */
+    double memory_line;    /* peak memory as a part of PyTorch's, at most; 0: any */
+    const char *losses[2]; /* metrics whose sum is the loss; none: "loss" */
     /* of equal steps. In bf16 the two sides round at different places: only far losses are a
      * fault. */
     double loss_tolerance;

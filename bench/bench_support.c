@@ -116,6 +116,36 @@ double bench_used_by_others_s(void)
     return since;
 }
 
+double bench_peak_mb(int pid)
+{
+    char path[48], line[128];
+    long kb = 0;
+    if (pid == 0) {
+        snprintf(path, sizeof path, "/proc/self/status");
+    } else {
+        snprintf(path, sizeof path, "/proc/%d/status", pid);
+    }
+    FILE *f = fopen(path, "r");
+    while (f != NULL && fgets(line, sizeof line, f) != NULL) {
+        if (strncmp(line, "VmHWM:", 6) == 0) {
+            kb = strtol(line + 6, NULL, 10);
+        }
+    }
+    if (f != NULL) {
+        fclose(f);
+    }
+    return (double)kb * 1024e-6;
+}
+
+void bench_forget_peak(void)
+{
+    FILE *f = fopen("/proc/self/clear_refs", "w");
+    if (f != NULL) {
+        fputs("5", f);
+        fclose(f);
+    }
+}
+
 void bench_describe(FILE *report, FILE *json)
 {
     struct utsname machine;

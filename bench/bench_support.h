@@ -27,6 +27,11 @@ double bench_used_by_us_s(void); /* seconds of all cores, of this process alone 
 /* Seconds of all cores used by other programs since the last call (0 where the system does not
  * report it). */
 double bench_used_by_others_s(void);
+/* Largest resident memory of a process (0: this one) in MB; 0 where the system does not report it.
+ */
+double bench_peak_mb(int pid);
+/* Of this process from now on, where the system can. */
+void bench_forget_peak(void);
 
 /* The machine and compiler as two lines of text: for reports and, beginning with {, for a JSON
  * file. */

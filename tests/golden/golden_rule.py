@@ -33,12 +33,12 @@ def key_of(purpose):
     return z & 0xFFFFFFFF, z >> 32
 
 
-def words(purpose, n, call=0):
-    """n words of the stream of a purpose: Philox 4x32-10, as src/core/rng.h packs it; of step 0,
+def words(purpose, n, call=0, step=0):
+    """n words of the stream of a purpose: Philox 4x32-10, as src/core/rng.h packs it; of this step,
     micro-batch 0 and this call."""
     k0, k1 = key_of(purpose)
     c = [np.arange((n + 3) // 4, dtype=np.uint64)] + [np.zeros((n + 3) // 4, np.uint64)] * 3
-    c[1] = c[1] + np.uint64(call)
+    c[1], c[3] = c[1] + np.uint64(call), c[3] + np.uint64(step)
     for r in range(10):
         p0, p1 = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
         r0, r1 = np.uint64((k0 + r * 0x9E3779B9) % 2**32), np.uint64((k1 + r * 0xBB67AE85) % 2**32)
@@ -56,15 +56,15 @@ def draw_purpose(name):
     return (hash_of("") + GOLDEN_RATIO * hash_of(name)) % M64
 
 
-def draw_uniform(name, n, call):
+def draw_uniform(name, n, call, step=0):
     """lvn_random_uniform: the f32 numbers, exactly"""
-    return (words(draw_purpose(name), n, call) >> np.uint64(8)).astype(np.float64) * 2.0**-24
+    return (words(draw_purpose(name), n, call, step) >> np.uint64(8)).astype(np.float64) * 2.0**-24
 
 
-def draw_normal(name, n, call):
+def draw_normal(name, n, call, step=0):
     """lvn_random_normal, Box-Muller: the f32 numbers, except where NumPy's logarithm and cosine
     round another way"""
-    w = words(draw_purpose(name), 2 * n, call).astype(np.float64)
+    w = words(draw_purpose(name), 2 * n, call, step).astype(np.float64)
     radius, turn = (w[0::2] + 0.5) * 2.0**-32, w[1::2] * 2.0**-32
     z = np.sqrt(-2.0 * np.log(radius)) * np.cos(2.0 * np.pi * turn)
     return z.astype(np.float32).astype(np.float64)
