@@ -8,7 +8,6 @@ compared, the noise and the order of the batch are levin's; then PyTorch draws i
 """
 
 import math
-import resource
 import sys
 import time
 from pathlib import Path
@@ -105,7 +104,9 @@ class Step:
 
 
 def peak_mb():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024e-6
+    """Not of getrusage(), which has that of the program from before exec, too."""
+    with open("/proc/self/status") as f:
+        return next(int(line.split()[1]) for line in f if line.startswith("VmHWM:")) * 1024e-6
 
 
 def main():
