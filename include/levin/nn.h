@@ -21,7 +21,7 @@ typedef struct lvn_buffer lvn_buffer;
 /* The current step, as a module sees it; metrics go there (lvn_log). Made by levin alone: pass on
  * the pointer that was given, never a copy; fields may be added. */
 typedef struct lvn_step {
-    int64_t step; /* optimizer steps before this one; 0 in validation */
+    int64_t step; /* optimizer steps before this one; 0 in validation; in `validated` those done */
     int phase;    /* 0 .. n - 1 of the class's `phases`; 0 without, and in validation */
 } lvn_step;
 

@@ -6,6 +6,7 @@
 #include "core/alloc.h"
 #include "core/math.h"
 #include "log/run_log.h"
+#include "recipes/gan_preview.h"
 #include "recipes/gan_use.h"
 #include "recipes/options.h"
 
@@ -57,6 +58,12 @@ static void report_dead_keys(const lvni_core_config *c)
     lvni_core_str_free(&text);
 }
 
+static lvn_status write_files(void *user, const char *dir)
+{
+    const opened *o = user;
+    return lvni_recipes_gan_preview_open(o->card.settings.preview, dir);
+}
+
 static lvn_status open_training(const lvni_recipes_recipe *recipe,
                                 lvni_recipes_fit_request *request, void **state)
 {
@@ -68,6 +75,9 @@ static lvn_status open_training(const lvni_recipes_recipe *recipe,
     }
     o->card.keys = c;
     LVN_TRY(lvni_recipes_gan_read_settings(c, &o->card.settings));
+    LVN_TRY(lvni_recipes_gan_preview_create((int)lvni_core_config_int(c, "image_every_n_epochs"),
+                                            o->card.settings.sizes.im_size,
+                                            &o->card.settings.preview));
     LVN_TRY(open_data(c, o));
     describe(c, o);
     LVN_TRY(lvni_core_str_status(&o->note));
@@ -81,6 +91,8 @@ static lvn_status open_training(const lvni_recipes_recipe *recipe,
     request->note = lvni_core_str_text(&o->note);
     request->model = "rcgan";
     request->own_card = &o->card;
+    request->write_files = write_files;
+    request->user = o;
     return LVN_OK;
 }
 
@@ -91,6 +103,7 @@ static void close_training(void *state)
         lvn_dataset_destroy(o->train);
         lvn_dataset_destroy(o->val);
         lvni_core_str_free(&o->note);
+        lvni_recipes_gan_preview_destroy(o->card.settings.preview);
         lvni_core_free(o);
     }
 }

@@ -30,7 +30,8 @@ typedef struct lvni_recipes_gan_settings {
     int n_adv;
     bool adv_mean; /* of the samples of a micro-batch; else their sum */
     double std_mult_init, std_mult_step;
-    double psnr_target, psnr_tol; /* dB: gain of the mean of n_valid samples over one */
+    double psnr_target, psnr_tol;             /* dB: gain of the mean of n_valid samples over one */
+    struct lvni_recipes_gan_preview *preview; /* of a training; NULL: none */
 } lvni_recipes_gan_settings;
 
 /* ---- gan_keys.c ---- */

@@ -196,6 +196,13 @@ static const lvni_core_option gan_rows[] = {
      .fallback = "0.25",
      .range = LVNI_AT_LEAST(0),
      .help = "A model whose gain is that near to the target is acceptable (val/is_good)."},
+    {.name = "image_every_n_epochs",
+     .type = LVNI_OPT_INT,
+     .unit = "validations",
+     .fallback = "1",
+     .range = LVNI_BETWEEN(0, 2147483647),
+     .help = "Of so many validations since the start one draws the first measurement into images/ "
+             "of the run; 0: none."},
     {.name = "gen_channels",
      .type = LVNI_OPT_INT,
      .range = LVNI_BETWEEN(2, 4096),

@@ -7,6 +7,7 @@
  * them as that of samples of the posterior is. */
 #include "recipes/gan.h"
 #include "recipes/gan_control.h"
+#include "recipes/gan_preview.h"
 
 #include "core/math.h"
 #include "log/run_log.h"
@@ -242,11 +243,13 @@ static lvn_tensor *gan_validation(const lvn_module *module, const lvn_batch *bat
         total = p == 0 ? sample : lvn_add(total, sample);
     }
     lvn_tensor *mean = lvn_mul_scalar(total, 1.0 / n);
-    lvn_tensor *truth = in_units(m, batch->field[LVNI_GAN_X], batch);
+    lvn_tensor *truth = in_units(m, batch->field[LVNI_GAN_X], batch),
+               *mean_there = in_units(m, mean, batch);
     lvn_tensor *loss = lvn_mean(lvn_abs(lvn_sub(mean, batch->field[LVNI_GAN_X])));
     lvn_log(step, "loss", loss);
     lvn_log(step, "psnr_1", lvn_mean(psnr(in_units(m, first, batch), truth)));
-    lvn_log(step, "psnr_p", lvn_mean(psnr(in_units(m, mean, batch), truth)));
+    lvn_log(step, "psnr_p", lvn_mean(psnr(mean_there, truth)));
+    lvni_recipes_gan_preview_take(m->settings->preview, batch, truth, mean_there);
     return loss;
 }
 
@@ -290,6 +293,7 @@ static lvn_status gan_validated(const lvn_module *module, lvn_step *step)
     /* of a checkpoint, whose numbers are finite: 0 and not acceptable is not known */
     LVN_TRY(write_number(m->psnr_diff, isfinite(now.d) ? now.d : 0.0));
     LVN_TRY(write_number(m->same, now.same_count));
+    lvni_recipes_gan_preview_write(s->preview, step->step);
     lvn_log_number(step, "std_mult", now.std_mult);
     lvn_log_number(step, "psnr_diff", now.d);
     lvn_log_number(step, "is_good", now.is_good ? 1.0 : 0.0);

@@ -298,9 +298,23 @@ static const char *const own_files[] = {"config.yaml",
                                         LVNI_RUN_INDEX,
                                         NULL};
 
+/* Images of a recipe, by their steps. */
+static void forget_images(const char *path)
+{
+    static const char *const files[] = {".png", NULL};
+    char *images = lvni_recipes_path_join(path, "images");
+    if (images != NULL && lvni_core_path_exists(images)) {
+        empty(images, files, false, NULL);
+    }
+    lvni_core_free(images);
+}
+
 static lvn_status make_parts(const char *path, bool overwrite, const char *keep)
 {
     empty(path, own_files, !overwrite, keep);
+    if (overwrite) {
+        forget_images(path);
+    }
     if (overwrite && !has_own_logs(path)) {
         lvni_launch_forget_files(path);
     }

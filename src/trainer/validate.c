@@ -107,6 +107,7 @@ static lvn_status call_validated(lvni_trainer *t)
         return LVN_OK;
     }
     lvn_clear_error();
+    t->report.last_val.now.step = t->at.step;
     lvn_status s = root->cls->validated(root, &t->report.last_val.now);
     s = s == LVN_OK ? lvn_last_error()->code : s; /* of lvn_log_number */
     lvni_nn_model_touch(t->o.model);

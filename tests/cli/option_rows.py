@@ -341,6 +341,7 @@ gan_rows = {
     "num_z_train": row("3"),
     "num_z_valid": row("3", "metrics", first="2"),
     "gp_weight": row("1"),
+    "image_every_n_epochs": row("0", "files"),
     "drift_weight": row("1"),
     "adv_schedule": row("0:1"),
     "adv_reduce": row("mean"),

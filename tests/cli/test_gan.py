@@ -279,6 +279,20 @@ class Gan(unittest.TestCase):
                     for metric in ("train/d_loss", "val/std_mult"):
                         self.assertEqual(self.epochs(out, metric), self.epochs("whole", metric))
 
+    def test_an_image_of_each_validation(self):
+        folder = self.cwd / "run/images"
+        for options, steps in (
+            (["max_epochs=3", "devices=2", "accelerator=cpu"], [3, 6, 9]),
+            (["max_epochs=3", "image_every_n_epochs=2", "overwrite=true"], [3, 9]),
+        ):
+            self.train("run", *options)
+            names = sorted(f.name for f in folder.iterdir())
+            self.assertEqual(names, [f"step={step:07}.png" for step in steps])
+            for f in folder.iterdir():
+                self.assertEqual(f.read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
+        self.train("none", "max_epochs=1", "image_every_n_epochs=0")
+        self.assertFalse((self.cwd / "none/images").exists())
+
     def test_resume_from_an_epoch(self):  # row 36
         self.train("run", "max_epochs=4")
         whole, names = self.hash("run"), ("train/d_loss", "val/std_mult")

@@ -85,8 +85,8 @@ class Bits(Cluster):
             f.write(RCGAN.replace("DIR", os.path.dirname(self.out)))
         code, reported = self.batch(
             SEEDS,
-            f"srun {LEVIN} train gan --config {path} --exp-name {os.path.basename(self.out)} --num-gpus 4 "
-            "accelerator=sim wgrad_threads=1",
+            f"srun {LEVIN} train gan --config {path} --exp-name {os.path.basename(self.out)} "
+            "--num-gpus 4 accelerator=sim wgrad_threads=1",
         )
         self.assertEqual(code, 0, reported)
         self.assertIn("4 ranks: processes", reported)
