@@ -15,10 +15,10 @@
 
 struct lvni_recipes_gan_preview {
     int every, side;
-    int seen;           /* validations */
-    char *dir;          /* images/ of the run; NULL: nothing is written */
+    int seen;            /* validations */
+    char *dir;           /* images/ of the run; NULL: nothing is written */
     float *truth, *mean; /* (H, W) */
-    atomic_bool fresh;  /* of the validation that has just ended */
+    atomic_bool fresh;   /* of the validation that has just ended */
 };
 
 lvn_status lvni_recipes_gan_preview_create(int every, int side, lvni_recipes_gan_preview **out)
@@ -86,8 +86,8 @@ void lvni_recipes_gan_preview_write(lvni_recipes_gan_preview *p, int64_t step)
     lvni_core_str path = {0};
     lvni_core_str_printf(&path, "%s/step=%07" PRId64 ".png", p->dir, step);
     if (lvni_core_str_status(&path) != LVN_OK ||
-        lvni_recipes_gan_progress(lvni_core_str_text(&path), p->truth, p->mean, p->side,
-                                  p->side) != LVN_OK) {
+        lvni_recipes_gan_progress(lvni_core_str_text(&path), p->truth, p->mean, p->side, p->side) !=
+            LVN_OK) {
         lvni_log_line(LVNI_LOG_WARNING, "the image of this validation is not written: %s",
                       lvn_last_error()->message);
         lvn_clear_error();
