@@ -271,6 +271,52 @@ static void cut_into_micro_batches(void **state)
     unmake(p);
 }
 
+/* ---- MRI: the measured columns of k-space ---- */
+
+/* (N, H, W, 2 C) -> (N, C, H, W, 2), transformed. */
+static lvn_tensor *k_space(lvn_tensor *x)
+{
+    const int64_t n = lvn_size(x, 0), coils = CHANNELS / 2;
+    lvn_tensor *z = lvn_permute(lvn_reshape(x, LVN_SHAPE(n, SIDE, SIDE, 2, coils)),
+                                (const int[]){0, 4, 1, 2, 3}, 5);
+    return lvn_fft2(z, .norm = LVN_FFT_ORTHO, .centered = true);
+}
+
+/* Samples have the columns that were measured, and their own ones elsewhere. */
+static void samples_keep_what_was_measured(void **state)
+{
+    (void)state;
+    problem *p = make(false, 10.0);
+    p->settings.experience = LVNI_INVERSE_MRI;
+    lvn_batch batch = {.size = 2, .n_fields = 6};
+    batch.field[LVNI_GAN_Y] = field(items, 2, 1, NULL);
+    batch.field[LVNI_GAN_MASK] = lvn_tensor_create(LVN_F32, LVN_SHAPE(2, SIDE));
+    for (int i = 0; i < 2 * SIDE; i++) {
+        LVNI_F32(batch.field[LVNI_GAN_MASK])[i] = i % 3 == 0 ? 1.0f : 0.0f;
+    }
+    lvni_tensor_ctx_get()->at = (lvni_tensor_position){.seed = 5};
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    lvn_tensor *sample = lvni_recipes_gan_sample(p->model->root, &batch, "z");
+    lvn_tensor *have = k_space(sample), *want = k_space(batch.field[LVNI_GAN_Y]);
+    assert_non_null(have);
+    assert_non_null(want);
+    double others = 0.0;
+    for (int64_t i = 0; i < lvn_numel(have); i++) {
+        const int64_t image = i / (SIDE * SIDE * 2), column = i / 2 % SIDE;
+        const double d = fabs((double)LVNI_F32(have)[i] - (double)LVNI_F32(want)[i]);
+        if (LVNI_F32(batch.field[LVNI_GAN_MASK])[image * SIDE + column] > 0.5f) {
+            assert_near(d, 0.0, 1e-5);
+        } else {
+            others += d;
+        }
+    }
+    assert_true(others > 1.0);
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    lvn_release(batch.field[LVNI_GAN_Y]);
+    lvn_release(batch.field[LVNI_GAN_MASK]);
+    unmake(p);
+}
+
 int main(void)
 {
     if (lvni_cpu_start() != LVN_OK) {
@@ -278,8 +324,8 @@ int main(void)
         return 1;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_of_the_reward), cmocka_unit_test(generator_by_hand),
-        cmocka_unit_test(critic_by_hand), cmocka_unit_test(doubled_items),
-        cmocka_unit_test(cut_into_micro_batches)};
+        cmocka_unit_test(weights_of_the_reward),  cmocka_unit_test(generator_by_hand),
+        cmocka_unit_test(critic_by_hand),         cmocka_unit_test(doubled_items),
+        cmocka_unit_test(cut_into_micro_batches), cmocka_unit_test(samples_keep_what_was_measured)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
