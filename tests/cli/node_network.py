@@ -160,11 +160,11 @@ class Network:
         six = packet[0] >> 4 == 6
         to = packet[39 if six else 19] - 1
         ports = struct.unpack("!HH", packet[40:44] if six else packet[20:24])
+        if six and packet[24:39] != b"\xfd\x88" + bytes(13):
+            return  # of the system to all, when it likes
         if self.only_port != 0 and self.only_port not in ports:
             self.kept_out += 1
             return
-        if six and packet[24:39] != b"\xfd\x88" + bytes(13):
-            return  # of the system to all
         if 0 <= to < len(self.node) and (six or packet[16:19] == b"\x0a\x58\x00"):
             if not self.cut & {sender, to, frozenset((sender, to))}:
                 try:
