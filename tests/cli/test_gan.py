@@ -103,6 +103,27 @@ class Gan(unittest.TestCase):
                 self.assertIn(f"model rcgan: {parameters} parameters\n", text)
                 self.assertRegex(text, r"note: adv_weight has no effect: .*rcgan/.*:\d+\)\n")
 
+    @unittest.skipUnless(
+        os.environ.get("LEVIN_TEST_SLOW") == "1", "takes 15 minutes and 8 GiB (LEVIN_TEST_SLOW=1)"
+    )
+    def test_files_of_rcgan_train_at_full_size(self):
+        """Two steps and a validation of each, but for the one of 1024 pixels (30 GiB), and the one
+        that comes later."""
+        for f in sorted(FILES.iterdir()):
+            if "1024" in f.name or "gradient" in f.name:
+                continue
+            with self.subTest(f.name):
+                kind = "mri" if "mri" in f.name else "radio" if "radio" in f.name else "mass"
+                self.levin(
+                    "train", "gan", f"config={f}", f"data_path=builtin:{kind}", "data.count=2",
+                    "batch_size_per_device=1", "accumulate_grad_batches=1", "max_epochs=1",
+                    "num_workers=1", f"out={f.stem}", "quiet=true", timeout=1500,
+                )
+                self.assertEqual(self.lines(f.stem)[-1]["step"], 2)
+                self.assertEqual(len(self.epochs(f.stem, "val/psnr_p")), 1)
+                for path in (self.cwd / f.stem).rglob("*.safetensors"):
+                    path.unlink()
+
     def test_a_file_of_rcgan_counts_its_batches_by_device(self):  # row 39
         done = self.plan(
             f"config={FILES / 'radio_image_test.yml'}", "data_path=builtin:radio", "devices=4",
