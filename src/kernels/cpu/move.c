@@ -17,6 +17,12 @@ typedef struct box_job {
 static void rows_range(const void *job, int64_t begin, int64_t end)
 {
     const box_job *j = job;
+    if (j->ndim == 1) { /* images side by side in their channels, for one */
+        for (int64_t item = begin; item < end; item++) {
+            memcpy(j->y + item * j->to[0], j->x + item * j->from[0], j->row);
+        }
+        return;
+    }
     for (int64_t item = begin; item < end; item++) {
         const char *x = j->x;
         char *y = j->y;
@@ -44,6 +50,9 @@ static void copy_box(const lvn_tensor *x, const int64_t *offset_x, lvn_tensor *y
         j.y += offset_y[i] * step_y;
         if (whole) {
             j.row *= (size_t)size[i];
+        } else if (j.ndim > 0 && step_x == j.from[0] * j.size[0] && step_y == j.to[0] * j.size[0]) {
+            j.size[0] *= size[i]; /* rows go on as evenly from this axis to the one behind it */
+            rows *= size[i];
         } else { /* filled from the back: coordinates run fastest in the last place */
             memmove(j.size + 1, j.size, (size_t)j.ndim * sizeof *j.size);
             memmove(j.from + 1, j.from, (size_t)j.ndim * sizeof *j.from);
