@@ -95,7 +95,13 @@ class Listed(Case):
         kept = "checkpoints/epoch=*-step=*.safetensors"
         self.assertEqual(self.rows_of(self.out), {*ALWAYS, kept})
         self.assertIn("`checkpoint.save_top_k=", rows[kept])
-        rest = {kept, page, "logs/", "errors/", "launch_id", "job_id"}
+        self.out += "g"
+        tiny = ["im_size=32", "gen_channels=4", "disc_channels=4", "disc_stages=3", "data.count=8"]
+        gan = ["data=builtin:mass", *tiny, "max_epochs=1", "quiet=true"]
+        self.levin(["train", "gan", f"out={self.out}", *gan], OK)
+        images, indexed = {kept, "images/"}, set(ALWAYS) - {"data.index"}
+        self.assertEqual(self.rows_of(self.out), indexed | images)
+        rest = {*images, page, "logs/", "errors/", "launch_id", "job_id"}
         self.assertEqual(set(rows), {*ALWAYS, *LOGGERS.values(), *rest})
 
     def test_after_a_stop_and_a_failure(self):

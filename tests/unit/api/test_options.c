@@ -116,7 +116,7 @@ static lvn_module *layer_builder_number(lvn_builder *b)
 
 static lvn_module *unknown_init(lvn_builder *b)
 {
-    return lvn_builder_parameter(b, "weight", 1, (const int64_t[]){2}, (lvn_init)4, 0.0) == NULL
+    return lvn_builder_parameter(b, "weight", 1, (const int64_t[]){2}, (lvn_init)5, 0.0) == NULL
                ? NULL
                : lvn_nn_linear(b, "part", 2, 2);
 }
@@ -124,7 +124,7 @@ static lvn_module *unknown_init(lvn_builder *b)
 static lvn_module *unknown_set_init(lvn_builder *b)
 {
     lvn_module *m = lvn_nn_linear(b, "part", 2, 2);
-    return lvn_builder_set_init(b, "part.weight", (lvn_init)4, 0.0) == LVN_OK ? m : NULL;
+    return lvn_builder_set_init(b, "part.weight", (lvn_init)5, 0.0) == LVN_OK ? m : NULL;
 }
 
 static layer made_by;
@@ -333,10 +333,10 @@ static void unknown_values_of_enums_are_errors(void **state)
     assert_int_equal(lvn_device_use((lvn_device){.kind = (lvn_device_kind)9}), LVN_ERR_NOT_FOUND);
     assert_int_equal(build(unknown_init), LVN_ERR_INVALID);
     assert_string_equal(lvn_last_error()->message,
-                        "weight: init is 4, which is none of its values (0 to 3)");
+                        "weight: init is 5, which is none of its values (0 to 4)");
     assert_int_equal(build(unknown_set_init), LVN_ERR_INVALID);
     assert_string_equal(lvn_last_error()->message,
-                        "part.weight: init is 4, which is none of its values (0 to 3)");
+                        "part.weight: init is 5, which is none of its values (0 to 4)");
 }
 
 static int start(void **state)

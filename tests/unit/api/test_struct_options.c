@@ -320,6 +320,11 @@ NUMBER(number_to, .from = 1.0, .to = 2.0)
 NUMBER(number_cosine, .from = 1.0, .to = 3.0, .curve = LVN_CURVE_COSINE)
 NUMBER(number_of_steps, .from = 1.0, .to = 3.0, .steps = 2)
 NUMBER(number_of_epochs, .from = 1.0, .to = 3.0, .epochs = 1)
+static const lvn_stair stairs[] = {{0, 2.0}, {1, 3.0}};
+NUMBER(number_one_stair, .curve = LVN_CURVE_STAIRS, .from = 1.0, .stair = stairs, .n_stairs = 1)
+NUMBER(number_stairs, .curve = LVN_CURVE_STAIRS, .from = 1.0, .stair = stairs, .n_stairs = 2)
+NUMBER(number_late_stair, .curve = LVN_CURVE_STAIRS, .from = 1.0, .stair = stairs + 1,
+       .n_stairs = 1)
 
 /* ---- a folder: two classes of one image ---- */
 
@@ -451,6 +456,8 @@ static uint64_t run_launched(bool launched)
     X(number, curve, run(number), run(number_cosine))                                              \
     X(number, steps, run(number), run(number_of_steps))                                            \
     X(number, epochs, run(number), run(number_of_epochs))                                          \
+    X(number, stair, run(number_one_stair), run(number_late_stair))                                \
+    X(number, n_stairs, run(number_one_stair), run(number_stairs))                                 \
     X(image_folder, resize, SAMPLES(.views = 1),                                                   \
       samples("builtin:shapes",                                                                    \
               &(lvn_image_folder_options){.struct_size = sizeof(lvn_image_folder_options),         \
