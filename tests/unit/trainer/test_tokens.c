@@ -120,12 +120,41 @@ static void the_bits_are_those_of_one_rank(void **state)
     assert_true(ranks_hash_of_one(&texts, &s, STEPS, LVN_CPU) == want);
 }
 
+/* Tokens are counted by ops: nothing of a step is read on the host. */
+static void the_step_is_captured(void **state)
+{
+    (void)state;
+    enum { STEPS = 8, WATCHED = 3 };
+    uint64_t hash[2];
+    memory texts;
+    texts_init(&texts);
+    for (int on = 0; on < 2; on++) {
+        const setting s = {.cls = &lvni_nn_gpt2,
+                           .arguments = &tiny,
+                           .batch_size = 8,
+                           .micro_batches = 4,
+                           .lanes = 2,
+                           .graph = on ? LVNI_GRAPH_ON : LVNI_GRAPH_OFF};
+        bench b;
+        assert_int_equal(lvn_device_use(LVN_SIM(0)), LVN_OK);
+        bench_open(&b, &texts, &s);
+        bench_steps(&b, STEPS);
+        hash[on] = bench_hash(&b);
+        assert_int_equal(lvni_trainer_graph_replays(b.trainer->engine->graph),
+                         on ? STEPS - WATCHED : 0);
+        bench_close(&b);
+        assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
+    }
+    assert_true(hash[0] == hash[1]);
+}
+
 int main(void)
 {
     sim_start("2", "64MiB");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_gradient_is_that_of_the_whole_batch),
         cmocka_unit_test(the_bits_are_those_of_one_rank),
+        cmocka_unit_test(the_step_is_captured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
