@@ -408,7 +408,8 @@ template <typename T> static inline cuda_on_host_array<T> cuda_on_host_bytes(con
  * CUDA_ON_HOST_DEVICES (1) devices of CUDA_ON_HOST_MEMORY (1 GiB) bytes. CUDA_ON_HOST_FAIL=name:
  * what a driver can do wrong: "no_driver", "old_driver", "no_device"; "old_device": one of
  * compute capability 7.0; "lost": every command after
- * the CUDA_ON_HOST_FAIL_AFTER'th (0) reports a lost device. */
+ * the CUDA_ON_HOST_FAIL_AFTER'th (0), of device CUDA_ON_HOST_FAIL_DEVICE (all), reports a lost
+ * device. */
 
 #define CUDART_VERSION 13000
 typedef enum cudaError_t {

@@ -47,7 +47,8 @@ cudaError_t remember(cudaError_t e)
 
 cudaError_t cuda_on_host_status(void)
 {
-    return remember(fails("lost") && commands++ >= number("CUDA_ON_HOST_FAIL_AFTER", 0)
+    return remember(fails("lost") && number("CUDA_ON_HOST_FAIL_DEVICE", current) == current &&
+                            commands++ >= number("CUDA_ON_HOST_FAIL_AFTER", 0)
                         ? cudaErrorLaunchFailure
                         : cudaSuccess);
 }

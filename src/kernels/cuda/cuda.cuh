@@ -1,7 +1,8 @@
 /* The CUDA backend (docs/gpu.md): one table of levin/backend.h in levin_backend_cuda.so.
  *
  *   device.cu    devices and memory
- *   stream.cu    streams, events, copies, errors, captured steps
+ *   stream.cu    streams, events, errors
+ *   copies.cu    copies, captured steps
  *   host_call.cu  functions of the host in stream order
  *   table.cu     the table; joins the rows of the files below (files.cmake)
  *   *.cu         kernels: each file ends with its rows, `const kernel_rows rows_<file>`
@@ -34,16 +35,9 @@
 #include <levin/backend.h>
 #include <levin/status.h>
 
-struct lvnc_device;
-
-struct lvnc_stream {
-    lvnc_device *device;
-    lvn_stream_kind kind;
-};
-
 /* ---- launching ---- */
 
-/* The device becomes the calling thread's. The CUDA stream of a stream; NULL on the host. */
+/* Before each submission. The device becomes the calling thread's. The CUDA stream of a stream. */
 cudaStream_t lvnc_enter(const void *stream);
 /* After a submission: what CUDA reports belongs to the stream. `what` is a static name: the op's or
  * the command's. LVN_OK, or the error of a submission that CUDA refused. */
@@ -157,11 +151,13 @@ enum lvnc_fault_code {
     LVNC_FINE,
     LVNC_FAULT_LABEL, /* value: the label, limit: classes */
     LVNC_FAULT_INDEX, /* value: the index, limit: size of the axis */
+    LVNC_FAULT_LOST,  /* the device is */
 };
 
 struct lvnc_fault {
-    int code; /* lvnc_fault_code; the first one stays */
-    int op;   /* lvn_op.number */
+    int code;   /* lvnc_fault_code; the first one stays */
+    int op;     /* lvn_op.number */
+    int device; /* where it was raised first */
     int64_t value, limit, place;
 };
 
@@ -169,7 +165,7 @@ struct lvnc_fault {
 struct lvnc_alarm {
     int *raised; /* memory of the device; `decide` and `finish` do nothing where it is set */
     lvnc_fault *details; /* memory of the host that the device writes */
-    int op;
+    int op, device;
 };
 lvnc_alarm lvnc_alarm_of(const lvn_kernel_args *args);
 /* Of a stream: whether anything was raised, for kernels of flat buffers. */
@@ -180,6 +176,7 @@ __device__ static inline void raise(const lvnc_alarm &to, lvnc_fault_code code, 
 {
     if (atomicCAS(to.raised, 0, 1) == 0) {
         to.details->op = to.op;
+        to.details->device = to.device;
         to.details->value = value;
         to.details->limit = limit;
         to.details->place = place;

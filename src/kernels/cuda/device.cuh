@@ -8,19 +8,31 @@
 
 /* Functions that the host runs for a stream, in stream order, on a thread of the device. */
 struct lvnc_host_calls;
+struct lvnc_device;
 
-enum { LVNC_OPS = 512, LVNC_LIBRARIES = 2 };
+enum { LVNC_LIBRARIES = 2 };
+
+struct lvnc_stream {
+    lvnc_device *device;
+    lvn_stream_kind kind;
+    uint64_t newest;   /* number of its last submission */
+    bool failed;       /* with `error`, which the device has forgotten */
+    lvn_error error;   /* written before `failed`, under the device's lock */
+    lvnc_stream *next; /* of the device */
+};
 
 struct lvnc_device {
     int index;
     int major, minor; /* compute capability */
     /* Whatever levin submits to streams of a kind runs in the order of submission: one of CUDA's */
     cudaStream_t stream[LVN_STREAM_KINDS];
-    int *raised;       /* memory of the device: lvnc_alarm */
-    lvnc_fault *fault; /* memory of the host */
-    const char *op_name[LVNC_OPS];
-    bool copies_follow;   /* a copy waited for a kernel: what a kernel raised is the copies', too */
+    int *raised;        /* memory of the device: lvnc_alarm */
+    lvnc_fault *fault;  /* memory of the host */
+    bool copies_follow; /* a copy waited for a kernel: what a kernel raised is the copies', too */
+    /* How much was submitted; how much of it has run without an error, as far as is known */
+    uint64_t submitted[LVN_STREAM_KINDS], fine[LVN_STREAM_KINDS];
     pthread_mutex_t lock; /* of what follows */
+    lvnc_stream *streams;
     const char *last[LVN_STREAM_KINDS]; /* submitted last; static */
     bool broken; /* CUDA lost the device: nothing runs there again in this process */
     lvn_error error;
@@ -51,11 +63,14 @@ void lvnc_stream_destroy(void *stream);
 lvn_status lvnc_stream_wait(void *stream);
 bool lvnc_stream_failed(void *stream);
 void lvnc_stream_clear(void *stream);
+void *lvnc_native_stream(void *stream);
 lvn_status lvnc_event_create(void *device, void **event);
 void lvnc_event_destroy(void *event);
 lvn_status lvnc_event_record(void *event, void *stream);
 lvn_status lvnc_event_follow(void *stream, void *event);
 lvn_status lvnc_event_wait(void *event);
+
+/* copies.cu */
 lvn_status lvnc_copy(void *stream, void *to, const void *from, size_t bytes);
 lvn_status lvnc_upload(void *stream, void *to, const void *from, size_t bytes);
 lvn_status lvnc_zero(void *stream, void *p, size_t bytes);
@@ -63,7 +78,6 @@ lvn_status lvnc_capture_begin(void *stream);
 lvn_status lvnc_capture_end(void *stream, void **graph);
 lvn_status lvnc_graph_replay(void *graph, void *stream);
 void lvnc_graph_destroy(void *graph);
-void *lvnc_native_stream(void *stream);
 
 /* host_call.cu */
 lvn_status lvnc_host_call(void *stream, void (*fn)(void *user), void *user);
