@@ -185,6 +185,23 @@ class Training(Case):
                 self.train(out, *ADAMW, *arguments)
                 self.assertEqual(self.weights(out), self.weights("one"))
 
+    def test_the_host_waits_for_no_step(self):
+        """As often in twelve steps of an epoch as in six: a step's numbers are read when the next
+        one is submitted, whether it is replayed or not. tests/gpu/run prints the counts."""
+        counts = {}
+        for graph in ("off",) if ON_HOST else ("off", "on"):
+            for steps in (6, 12):
+                own = [f"max_steps={steps}", f"cuda_graph={graph}", "overwrite=true"]
+                own += ["data.count=200", "limit_val_batches=0"]
+                reported = self.train("run", *ADAMW, *own, LEVIN_CUDA_DEBUG=1)
+                (counts[steps],) = re.findall(
+                    rf"{ACCELERATOR}:0: host waits for the newest command: kernels (\d+), ",
+                    reported,
+                )
+            print(f"cuda_graph={graph}: host waits in 6 and 12 steps: {counts}", file=sys.stderr)
+            self.assertEqual(counts[6], counts[12], graph)
+            self.assertGreater(int(counts[6]), 0, graph)
+
     def test_stopped_and_resumed(self):
         self.train("whole", *ADAMW)
         self.train("half", *ADAMW, "max_steps=2")

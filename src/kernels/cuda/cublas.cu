@@ -56,7 +56,7 @@ cudaDataType_t type_of(lvn_dtype type)
 
 void report_refusal(const problem &q, const char *what, cublasStatus_t s)
 {
-    if (lvnc_reports_refusals()) {
+    if (lvnc_debugs()) {
         fprintf(stderr,
                 "levin cuda: cuBLASLt refuses %s, the own kernel computes: %s; %lld x (%lld, %lld, "
                 "%lld) types %d -> %d trans %d %d bias %d\n",

@@ -82,7 +82,7 @@ struct state {
 void report_refusal(const lvnc_conv *c, const char *what, cudnnStatus_t status)
 {
     static const char *const kinds[] = {"y", "dx", "dw"};
-    if (!lvnc_reports_refusals()) {
+    if (!lvnc_debugs()) {
         return;
     }
     char text[512] = "";

@@ -185,6 +185,12 @@ void lvnc_close(void *device)
     lvnc_device *d = static_cast<lvnc_device *>(device);
     (void)cudaSetDevice(d->index);
     lvnc_host_calls_end(d);
+    if (lvnc_debugs()) {
+        fprintf(stderr,
+                LVNC_NAME ":%d: host waits for the newest command: kernels %llu, copies %llu\n",
+                d->index, (unsigned long long)d->drained[LVN_STREAM_COMPUTE],
+                (unsigned long long)d->drained[LVN_STREAM_COPY]);
+    }
     for (int i = 0; i < LVNC_LIBRARIES; i++) {
         if (d->library[i] != NULL) {
             d->free_library[i](d->library[i]);

@@ -16,6 +16,7 @@ struct lvnc_stream {
     lvnc_device *device;
     lvn_stream_kind kind;
     uint64_t newest;   /* number of its last submission */
+    uint64_t waited;   /* of the last one that the host waited for */
     bool failed;       /* with `error`, which the device has forgotten */
     lvn_error error;   /* written before `failed`, under the device's lock */
     lvnc_stream *next; /* of the device */
@@ -31,6 +32,8 @@ struct lvnc_device {
     bool copies_follow; /* a copy waited for a kernel: what a kernel raised is the copies', too */
     /* How much was submitted; how much of it has run without an error, as far as is known */
     uint64_t submitted[LVN_STREAM_KINDS], fine[LVN_STREAM_KINDS];
+    /* How often the host waited for the last submission: the device had nothing left to do */
+    uint64_t drained[LVN_STREAM_KINDS];
     pthread_mutex_t lock; /* of what follows */
     lvnc_stream *streams;
     const char *last[LVN_STREAM_KINDS]; /* submitted last; static */

@@ -40,7 +40,7 @@ lvn_status lvnc_library_failed(const lvn_kernel_args *args, const char *library,
              lvnc_device_of(args->stream)->index, args->op->name, library, why);
 }
 
-bool lvnc_reports_refusals(void)
+bool lvnc_debugs(void)
 {
     static const bool on = is_set("LEVIN_CUDA_DEBUG", "1");
     return on;

@@ -13,8 +13,9 @@ bool lvnc_uses_libraries(void);
 /* A library that supports the problem failed: no other algorithm may compute it instead. */
 lvn_status lvnc_library_failed(const lvn_kernel_args *args, const char *library, const char *why,
                                bool memory);
-/* LEVIN_CUDA_DEBUG=1: what a library refuses, and why, goes to stderr, once per problem. */
-bool lvnc_reports_refusals(void);
+/* LEVIN_CUDA_DEBUG=1: to stderr goes what a library refuses, and why, once per problem; when a
+ * device closes, how often the host waited until it had nothing left to do. */
+bool lvnc_debugs(void);
 /* Whether f32 products may round their factors to TF32 (10 bits of fraction). */
 bool lvnc_allows_tf32(void);
 void lvnc_allow_tf32(bool allowed);

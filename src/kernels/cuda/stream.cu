@@ -209,9 +209,20 @@ void lvnc_stream_destroy(void *stream)
     free(s);
 }
 
+static void count_wait(lvnc_device *d, lvn_stream_kind kind, uint64_t number)
+{
+    if (number == __atomic_load_n(&d->submitted[kind], __ATOMIC_SEQ_CST)) {
+        __atomic_add_fetch(&d->drained[kind], 1, __ATOMIC_RELAXED);
+    }
+}
+
 lvn_status lvnc_stream_wait(void *stream)
 {
-    const lvnc_stream *s = static_cast<const lvnc_stream *>(stream);
+    lvnc_stream *s = static_cast<lvnc_stream *>(stream);
+    const uint64_t newest = __atomic_load_n(&s->newest, __ATOMIC_SEQ_CST);
+    if (__atomic_exchange_n(&s->waited, newest, __ATOMIC_RELAXED) != newest) {
+        count_wait(s->device, s->kind, newest);
+    }
     lvnc_device *d = s->device;
     const uint64_t submitted = __atomic_load_n(&d->submitted[s->kind], __ATOMIC_SEQ_CST);
     const cudaError_t e = cudaStreamSynchronize(enter(s));
@@ -288,7 +299,8 @@ struct lvnc_event {
     lvnc_device *device;
     cudaEvent_t event;
     lvn_stream_kind kind; /* of the stream that recorded it */
-    uint64_t number;      /* of submissions of the kind before it */
+    uint64_t number;      /* of its submission, and of the last one that the host waited for */
+    uint64_t waited;
     bool recorded;
 };
 
@@ -400,9 +412,12 @@ lvn_status lvnc_event_follow(void *stream, void *event)
 
 lvn_status lvnc_event_wait(void *event)
 {
-    const lvnc_event *e = static_cast<const lvnc_event *>(event);
+    lvnc_event *e = static_cast<lvnc_event *>(event);
     lvnc_device *d = e->device;
     const uint64_t number = e->number;
+    if (__atomic_exchange_n(&e->waited, number, __ATOMIC_RELAXED) != number) {
+        count_wait(d, e->kind, number);
+    }
     (void)cudaSetDevice(d->index);
     const cudaError_t error = cudaEventSynchronize(e->event);
     if (error != cudaSuccess || __atomic_load_n(&d->broken, __ATOMIC_ACQUIRE)) {
