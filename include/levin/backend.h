@@ -17,6 +17,10 @@
  *     computes later than a call returns: an error found by then belongs to its stream.
  *   - Addresses are the device's own. levin adds offsets to them and compares them, nothing else;
  *     no two devices of a process may give out the same addresses, nor ones of host memory.
+ *   - Tensors in memory of the device begin at multiples of LVN_TENSOR_ALIGNMENT bytes, so that
+ *     kernels may read vectors; a call with another one is refused before it gets to the kernel.
+ *     Flat buffers may begin at any float, scratch memory as `take` gives it or at a multiple
+ * of 64.
  *   - What a backend chooses by measuring, and results depend on, it records for the run with
  *     lvn_pin_record (levin/pins.h).
  *   - "In stream order": after everything submitted to that stream before.
@@ -34,7 +38,7 @@
 extern "C" {
 #endif
 
-enum { LVN_BACKEND_VERSION = 15 };
+enum { LVN_BACKEND_VERSION = 15, LVN_TENSOR_ALIGNMENT = 16 };
 
 typedef struct lvn_device_info {
     char name[64]; /* of the model: "NVIDIA H200" */

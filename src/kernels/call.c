@@ -147,6 +147,22 @@ static lvn_status run(const lvni_kernels_place *at, const lvni_kernels_op_info *
                : lvni_kernels_row(LVN_DEVICE_DRY, (lvni_kernels_op)info->number)->run(args);
 }
 
+/* Kernels of devices read vectors (levin/backend.h). */
+static lvn_status check_alignment(const lvni_kernels_op_info *info, const lvn_kernel_args *args)
+{
+    for (int i = 0; i < info->n_in + info->n_out; i++) {
+        const lvn_tensor *t = i < info->n_in ? args->in[i] : args->out[i - info->n_in];
+        if (t != NULL && (uintptr_t)t->data % LVN_TENSOR_ALIGNMENT != 0) {
+            LVN_FAIL(LVN_ERR_INVALID,
+                     "%s: %s %d begins at an address that is not a multiple of %d bytes; copy it "
+                     "before it is used",
+                     info->name, i < info->n_in ? "input" : "output",
+                     i < info->n_in ? i : i - info->n_in, (int)LVN_TENSOR_ALIGNMENT);
+        }
+    }
+    return LVN_OK;
+}
+
 /* The next owner of the block submits later, in the order of all compute streams. */
 static lvn_status run_with_workspace(const lvni_kernels_place *at, const lvni_kernels_op_info *info,
                                      const lvn_backend_kernel *kernel, const lvn_kernel_args *args,
@@ -173,6 +189,7 @@ lvn_status lvni_kernels_call(const lvni_kernels_place *at, const lvni_kernels_op
         (at->backend->supports != NULL && !at->backend->supports(args->device, args))) {
         return lvni_kernels_refuse(at, info, args);
     }
+    LVN_TRY(at->device == NULL || at->dry ? LVN_OK : check_alignment(info, args));
     const size_t bytes = kernel->workspace == NULL ? 0 : kernel->workspace(args);
     return bytes == 0 ? run(at, info, kernel, args)
                       : run_with_workspace(at, info, kernel, args, bytes);

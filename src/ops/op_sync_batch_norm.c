@@ -129,16 +129,34 @@ static lvn_status sync_sums(const lvni_autograd_node *n, const lvn_tensor *sums,
     return *share == NULL ? lvn_last_error()->code : LVN_OK;
 }
 
+/* One of the two halves of sums; owned. Ops of devices take whole vectors (levin/backend.h). */
+static lvn_tensor *half_of(lvn_tensor *sums, int64_t offset, const lvni_tensor_desc *d)
+{
+    const size_t size = lvn_dtype_size(d->dtype), at = (size_t)offset * size;
+    lvn_tensor *half = lvni_tensor_slice(sums, offset, d);
+    if (half == NULL || at % LVN_TENSOR_ALIGNMENT == 0) {
+        return half;
+    }
+    lvn_tensor *copy = lvni_tensor_new(d);
+    if (copy != NULL &&
+        lvni_tensor_mem_copy(copy->data, half->data, (size_t)lvn_numel(half) * size) != LVN_OK) {
+        lvn_release(copy);
+        copy = NULL;
+    }
+    lvn_release(half);
+    return copy;
+}
+
 /* The gradients of the vectors are this micro-batch's own sums: those of all micro-batches are
  * added with the other parameters'. */
 static lvn_status give_vectors(lvni_autograd_node *n, lvn_tensor *sums)
 {
     const lvni_tensor_desc d = lvni_tensor_get_desc(n->saved[OF_GAMMA]);
     if (lvni_autograd_grad_wanted(n, BETA)) {
-        LVN_TRY(lvni_autograd_grad_give(n, BETA, lvni_tensor_slice(sums, 0, &d)));
+        LVN_TRY(lvni_autograd_grad_give(n, BETA, half_of(sums, 0, &d)));
     }
     return lvni_autograd_grad_wanted(n, GAMMA)
-               ? lvni_autograd_grad_give(n, GAMMA, lvni_tensor_slice(sums, d.shape[0], &d))
+               ? lvni_autograd_grad_give(n, GAMMA, half_of(sums, d.shape[0], &d))
                : LVN_OK;
 }
 

@@ -184,6 +184,30 @@ static void a_dry_run_asks_the_backend(void **state)
     assert_int_equal(lvni_kernels_check_missing(), LVN_OK); /* of another context */
 }
 
+/* Kernels may read vectors: a part of a tensor is taken where it begins at a multiple of 16 bytes.
+ */
+static void inputs_begin_at_borders(void **state)
+{
+    (void)state;
+    const lvni_tensor_desc d = {.dtype = LVN_F32, .ndim = 1, .shape = {4}};
+    lvn_tensor *host = lvn_tensor_create(LVN_F32, LVN_SHAPE(8)), *x = lvn_to_device(host, device);
+    for (int64_t offset = 0; offset <= 4; offset++) {
+        lvn_tensor *part = lvni_tensor_slice(x, offset, &d);
+        const bool fits = offset % 4 == 0;
+        lvn_tensor *y = run(LVNI_OP_relu, part);
+        assert_true((y != NULL) == fits);
+        if (!fits) {
+            assert_string_equal(lvn_last_error()->message,
+                                "relu: input 0 begins at an address that is not a multiple of 16 "
+                                "bytes; copy it before it is used");
+        }
+        lvn_release(y);
+        lvn_release(part);
+    }
+    lvn_release(host);
+    lvn_release(x);
+}
+
 int main(void)
 {
     sim_start("1", "64MiB");
@@ -201,6 +225,7 @@ int main(void)
         cmocka_unit_test(scratch_memory_may_run_out),
         cmocka_unit_test(errors_name_device_and_op),
         cmocka_unit_test(a_dry_run_asks_the_backend),
+        cmocka_unit_test(inputs_begin_at_borders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
