@@ -101,8 +101,9 @@ LVN_API lvn_tensor *lvn_apply(const lvn_function *f, lvn_tensor *const *in, int 
 LVN_API lvn_tensor *lvn_zeros(lvn_dtype dtype, int ndim, const int64_t *shape);
 /* Random f32 numbers, uniform in [0, 1) or standard normal, without gradient. They follow from
  * seed, step, micro-batch, module, name and the call's number alone (docs/reproducibility.md), so
- * nothing is stored; another name, other numbers. In a step: lvn_random_uniform(step, "penalty", n,
- * 1, 1, 1). */
+ * nothing is stored; another name, other numbers. In evaluation, with a row for each sample of the
+ * batch, a row follows from its sample. In a step: lvn_random_uniform(step, "penalty", n, 1, 1,
+ * 1). */
 LVN_API lvn_tensor *lvn_random_uniform_with(const char *name, int ndim, const int64_t *shape);
 LVN_API lvn_tensor *lvn_random_normal_with(const char *name, int ndim, const int64_t *shape);
 #define lvn_random_uniform(step, name, ...)                                                        \

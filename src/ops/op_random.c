@@ -19,11 +19,16 @@ static lvn_tensor *draw(const char *op, const char *name, int ndim, const int64_
     }
     const uint64_t purpose =
         lvni_core_rng_purpose(ctx->module_path) + 0x9e3779b97f4a7c15u * lvni_core_rng_purpose(name);
-    const lvni_core_rng rng = {.key = lvni_core_rng_make_key(ctx->at.seed, purpose),
-                               .a = ctx->at.step,
-                               .b = ctx->at.micro_batch,
-                               .c = ctx->at.call++};
-    fill(LVNI_F32(host), lvn_numel(host), &rng);
+    lvni_core_rng rng = {.key = lvni_core_rng_make_key(ctx->at.seed, purpose),
+                         .a = ctx->at.step,
+                         .b = ctx->at.micro_batch,
+                         .c = ctx->at.call++};
+    const bool by_sample = ctx->at.sample != NULL && ndim > 0 && shape[0] == ctx->at.n_samples;
+    const int64_t rows = by_sample ? shape[0] : 1, each = lvn_numel(host) / (rows > 0 ? rows : 1);
+    for (int64_t i = 0; i < rows; i++) {
+        rng.b = by_sample ? (uint32_t)ctx->at.sample[i] : rng.b;
+        fill(LVNI_F32(host) + i * each, each, &rng);
+    }
     const lvn_status s =
         lvni_tensor_mem_copy(y->data, host->data, (size_t)lvn_numel(host) * sizeof(float));
     lvn_release(host);

@@ -21,6 +21,10 @@ typedef struct lvni_tensor_position {
     /* phase << LVNI_CALL_BITS, and random ops called so far in this micro-batch's forward */
     uint32_t call;
     bool training; /* dropout and batch norm behave as in training */
+    /* In evaluation: the (n_samples) samples of the chunk. Named draws with a row for each are of
+     * the samples then, wherever they are evaluated; NULL: of the micro-batch */
+    const int64_t *sample;
+    int64_t n_samples;
 } lvni_tensor_position;
 
 enum { LVNI_CALL_BITS = 24 }; /* of the packing (core/rng.h) */

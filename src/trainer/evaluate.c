@@ -91,8 +91,10 @@ static lvn_status chunk_work(void *user, int lane)
     }
     c->step.terms = late ? &c->terms : NULL;
     lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
-    /* random numbers of a chunk are its own, and the same in every evaluation */
-    ctx->at = (lvni_tensor_position){.micro_batch = (uint32_t)c->batch->batch.sample[0]};
+    /* random numbers of a sample are its own, and the same in every evaluation */
+    ctx->at = (lvni_tensor_position){.micro_batch = (uint32_t)c->batch->batch.sample[0],
+                                     .sample = c->batch->batch.sample,
+                                     .n_samples = c->batch->batch.size};
     const bool before = lvn_set_grad_enabled(false);
     lvn_status s = lvn_scope_open();
     if (s == LVN_OK) {
@@ -101,6 +103,7 @@ static lvn_status chunk_work(void *user, int lane)
         s = lvn_scope_close();
         ctx->late = false;
     }
+    ctx->at = (lvni_tensor_position){0};
     lvn_set_grad_enabled(before);
     return s == LVN_OK && c->terms.n > 0 ? send_metrics(e, lane) : s;
 }

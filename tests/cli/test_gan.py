@@ -107,7 +107,7 @@ class Gan(unittest.TestCase):
         os.environ.get("LEVIN_TEST_SLOW") == "1", "takes 15 minutes and 8 GiB (LEVIN_TEST_SLOW=1)"
     )
     def test_files_of_rcgan_train_at_full_size(self):
-        """Two steps and a validation of each, but for the one of 1024 pixels (30 GiB), and the one
+        """Two steps and a validation of each, except the one of 1024 pixels (30 GiB), and the one
         that comes later."""
         for f in sorted(FILES.iterdir()):
             if "1024" in f.name or "gradient" in f.name:

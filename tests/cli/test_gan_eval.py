@@ -104,6 +104,7 @@ class Predict(unittest.TestCase):
         levin(*use, *chunks, "output=chunks")
         levin(*use, *chunks, "devices=2", "output=chunks2")
         self.assertEqual(arrays("chunks"), arrays("chunks2"))
+        self.assertEqual(arrays("chunks"), arrays("one"))  # the noise is of the measurement
 
     def test_without_samples(self):
         levin("predict", "model=run", "num_samples=2", "keep_samples=false", "output=none")

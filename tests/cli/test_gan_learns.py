@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The generator of `levin train gan` learns the posterior of maps whose posterior is known, with the
-network and the data of `builtin:mass` as they are: rows 32 and 33. Ten minutes of two cores, only
-with LEVIN_TEST_SLOW=1.
+"""The generator of `levin train gan` learns the posterior of maps whose posterior is known, with
+the network and the data of `builtin:mass` as they are: rows 32 and 33. Ten minutes of two cores,
+only with LEVIN_TEST_SLOW=1.
 
 usage: test_gan_learns.py LEVIN     registered in CMakeLists.txt
 """
