@@ -170,7 +170,7 @@ template <typename T> __device__ __forceinline__ four load_four(const T *row, in
     four x = {{0.0f, 0.0f, 0.0f, 0.0f}};
     if (width % 4 == 0) { /* then every row starts at a whole pack */
         if (first < width) {
-            const pack<T, 4> v = *reinterpret_cast<const pack<T, 4> *>(row + first);
+            const pack<T, 4> v = load<T, 4>(row + first);
             UNROLL
             for (int i = 0; i < 4; i++) {
                 x.v[i] = to_float(v.v[i]);
@@ -195,7 +195,7 @@ __device__ __forceinline__ void store_four(T *row, int first, int width, const f
             for (int i = 0; i < 4; i++) {
                 v.v[i] = from_float<T>(x[i]);
             }
-            *reinterpret_cast<pack<T, 4> *>(row + first) = v;
+            store<T, 4>(row + first, v);
         }
         return;
     }

@@ -124,8 +124,7 @@ static __global__ void gather_heads(head_view from, int64_t heads, int first, in
     const int i = (int)(blockIdx.x * COPY_THREADS + threadIdx.x);
     if (i < positions * (width / 8)) {
         const packed_at at = find_pack(from, heads, first, i, positions, width);
-        *reinterpret_cast<pack<T, 8> *>(to + at.packed) =
-            *reinterpret_cast<const pack<T, 8> *>(static_cast<const T *>(from.data) + at.view);
+        store<T, 8>(to + at.packed, load<T, 8>(static_cast<const T *>(from.data) + at.view));
     }
 }
 
@@ -136,13 +135,13 @@ static __global__ void scatter_heads(const From *from, head_view to, int64_t hea
     const int i = (int)(blockIdx.x * COPY_THREADS + threadIdx.x);
     if (i < positions * (width / 8)) {
         const packed_at at = find_pack(to, heads, first, i, positions, width);
-        const pack<From, 8> x = *reinterpret_cast<const pack<From, 8> *>(from + at.packed);
+        const pack<From, 8> x = load<From, 8>(from + at.packed);
         pack<T, 8> y;
         UNROLL
         for (int j = 0; j < 8; j++) {
             y.v[j] = from_float<T>(to_float(x.v[j]));
         }
-        *reinterpret_cast<pack<T, 8> *>(static_cast<T *>(to.data) + at.view) = y;
+        store<T, 8>(static_cast<T *>(to.data) + at.view, y);
     }
 }
 
@@ -267,7 +266,7 @@ __device__ __forceinline__ void store_weights(T *row, int piece, int pitch,
             p.v[j] = from_float<T>(weight[i][j] * factor);
         }
         if (c < pitch) {
-            *reinterpret_cast<pack<T, 4> *>(row + c) = p;
+            store<T, 4>(row + c, p);
         }
     }
 }

@@ -31,8 +31,8 @@ template <typename T> static __global__ void find_slopes(slope_table t, T *p, T 
     pack<float, 8> score = {}, growth = {};
     float log_sum = 0.0f, mean = 0.0f;
     if (first < seen) {
-        score = *reinterpret_cast<const pack<float, 8> *>(t.scores + at);
-        growth = *reinterpret_cast<const pack<float, 8> *>(t.growths + at);
+        score = load<float, 8>(t.scores + at);
+        growth = load<float, 8>(t.growths + at);
         log_sum = t.log_sums[of_query];
         mean = t.means[of_query];
     }
@@ -44,8 +44,8 @@ template <typename T> static __global__ void find_slopes(slope_table t, T *p, T 
         weight.v[j] = from_float<T>(w);
         slope.v[j] = from_float<T>(sees ? w * (growth.v[j] - mean) * t.scale : 0.0f);
     }
-    *reinterpret_cast<pack<T, 8> *>(p + at) = weight;
-    *reinterpret_cast<pack<T, 8> *>(slopes + at) = slope;
+    store<T, 8>(p + at, weight);
+    store<T, 8>(slopes + at, slope);
 }
 
 /* Keys [key, key + columns) of n heads, for the queries that see any of them. */

@@ -93,7 +93,7 @@ template <typename T, int V, bool ADDS> struct normalise {
             }
             to.v[k] = from_float<T>(relu && value < 0.0f ? 0.0f : value); /* a NaN stays */
         }
-        store(y + e, to);
+        store_whole(y + e, to);
     }
 };
 

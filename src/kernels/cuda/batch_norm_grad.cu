@@ -70,10 +70,10 @@ template <typename T, int V, int GATE> struct gradient_sums {
             dx.v[k] = from_float<T>(value * s.c.scale[k]);
         }
         if (kept != NULL) {
-            store(kept + e, g);
+            store_whole(kept + e, g);
         }
         if (constant_dx != NULL) {
-            store(constant_dx + e, dx);
+            store_whole(constant_dx + e, dx);
         }
     }
     __device__ float2 partial(double s1, double s2, int64_t, int64_t) const
@@ -144,7 +144,7 @@ template <typename T, int V, int GATE> struct gradient_pass {
             const float g = table.passed(s.c, i, k), x = to_float(i.x.v[k]) - s.c.mean[k];
             to.v[k] = from_float<T>(fmaf(-x, s.d[k], g - s.b[k]) * s.c.scale[k]);
         }
-        store(dx + e, to);
+        store_whole(dx + e, to);
     }
 };
 

@@ -5,6 +5,7 @@
  * shape, or a number on a side) or two (a row, a column). The innermost axis is cut into packs of
  * 16 bytes where it is a multiple of them. */
 #include "cuda.cuh"
+#include "division.cuh"
 
 /* A thread has PACKS packs, THREADS packs apart, which it reads before it writes the first. */
 enum { THREADS = 128, PACKS = 2, OPERANDS = 3 };
@@ -36,32 +37,12 @@ __device__ __forceinline__ float larger_of(float a, float b)
 
 /* ---- which element of an operand belongs to an element of the result ---- */
 
-/* n / size for n < 2^31 without a division (Granlund & Montgomery 1994, "Division by invariant
- * integers using multiplication"): high half of n * multiplier, plus n, shifted. */
-struct divider {
-    int64_t size;
-    uint32_t multiplier, shift;
-};
-
-static divider divider_of(int64_t size)
-{
-    divider d;
-    d.size = size;
-    d.shift = 0;
-    while (size > (int64_t)1 << d.shift && d.shift < 31) {
-        d.shift++;
-    }
-    d.multiplier =
-        (uint32_t)(((((uint64_t)1 << d.shift) - (uint64_t)size) << 32) / (uint64_t)size + 1);
-    return d;
-}
-
 /* The joined axes, the innermost one first; its items are packs, those of the others are places. */
 struct walk {
     int axes;
     bool large;           /* 2^31 elements or more */
     bool moves[OPERANDS]; /* along the innermost axis; else one element stands for it */
-    divider axis[LVN_MAX_NDIM];
+    divisor axis[LVN_MAX_NDIM];
     int64_t step[OPERANDS][LVN_MAX_NDIM]; /* elements; 0 where broadcast */
 };
 
@@ -78,16 +59,15 @@ __device__ __forceinline__ void locate(const walk &w, int64_t item, int64_t from
         if (i >= w.axes) {
             break;
         }
-        const divider &d = w.axis[i];
+        const divisor &d = w.axis[i];
         int64_t next, place;
         if (w.large) {
-            next = item / d.size;
-            place = item - next * d.size;
+            next = divide(item, d);
+            place = item - next * d.by;
         } else {
-            const uint32_t rest = (uint32_t)item;
-            const uint32_t whole = (__umulhi(rest, d.multiplier) + rest) >> d.shift;
-            next = whole;
-            place = rest - whole * (uint32_t)d.size;
+            uint32_t rest;
+            next = divide((uint32_t)item, d, &rest);
+            place = rest;
         }
         UNROLL
         for (int k = 0; k < N; k++) {
@@ -102,7 +82,7 @@ __device__ __forceinline__ void locate(const walk &w, int64_t item, int64_t from
 template <int V, typename T> __device__ __forceinline__ pack<T, V> fetch(const T *p, bool moves)
 {
     if (moves) {
-        return *reinterpret_cast<const pack<T, V> *>(p);
+        return load<T, V>(p);
     }
     pack<T, V> x;
     const T one = *p;
@@ -151,7 +131,7 @@ template <typename F, typename A, typename Y> struct binary_op {
         for (int i = 0; i < V; i++) {
             out.v[i] = result_of<Y>(F::of(number_of(x.a.v[i]), number_of(x.b.v[i])));
         }
-        *reinterpret_cast<pack<Y, V> *>(y + at) = out;
+        store<Y, V>(y + at, out);
     }
 };
 
@@ -179,7 +159,7 @@ template <typename T> struct where_op {
         for (int i = 0; i < V; i++) {
             out.v[i] = x.condition.v[i] != 0 ? x.a.v[i] : x.b.v[i];
         }
-        *reinterpret_cast<pack<T, V> *>(y + at) = out;
+        store<T, V>(y + at, out);
     }
 };
 
@@ -247,7 +227,7 @@ static __global__ void __launch_bounds__(THREADS) over_axes(Op op, walk w, int64
 
 /* ---- on the host ---- */
 
-/* In items of one element; dividers have their sizes alone. */
+/* In items of one element; divisors have their numbers alone. */
 static walk join_axes(const lvn_tensor *const *t, int n, const lvn_tensor *y)
 {
     walk w = walk();
@@ -276,7 +256,7 @@ static walk join_axes(const lvn_tensor *const *t, int n, const lvn_tensor *y)
     }
     w.axes = w.axes == 0 ? 1 : w.axes; /* one element */
     for (int i = 0; i < w.axes; i++) {
-        w.axis[i].size = size[i];
+        w.axis[i].by = size[i];
     }
     for (int k = 0; k < n; k++) {
         w.moves[k] = w.step[k][0] != 0;
@@ -298,9 +278,9 @@ static walk in_items(const walk &of, int64_t n, int V)
     for (int k = 0; k < OPERANDS; k++) {
         w.step[k][0] *= V;
     }
-    w.axis[0].size /= V;
+    w.axis[0].by /= V;
     for (int i = 0; i < w.axes && !w.large; i++) {
-        w.axis[i] = divider_of(w.axis[i].size);
+        w.axis[i] = make_divisor(w.axis[i].by);
     }
     return w;
 }
@@ -323,7 +303,7 @@ template <typename Op> static lvn_status run(const lvn_kernel_args *args, Op op)
         return launch(args->stream, what, flat<Op>, blocks_for(n, THREADS * PACKS * V), THREADS, 0,
                       op, w, n);
     }
-    if (whole && w.axis[0].size % V == 0) {
+    if (whole && w.axis[0].by % V == 0) {
         return launch(args->stream, what, over_axes<Op::LANES, Op>,
                       blocks_for(n / V, THREADS * PACKS), THREADS, 0, op, in_items(w, n, V), n / V);
     }

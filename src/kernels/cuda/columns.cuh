@@ -72,10 +72,6 @@ template <typename T> static inline bool in_packs(int64_t columns)
         statement;                                                                                 \
     }
 
-template <typename T, int V> __device__ __forceinline__ pack<T, V> load(const T *p)
-{
-    return *reinterpret_cast<const pack<T, V> *>(p);
-}
 __device__ __forceinline__ uint32_t word_of(const pack<float, 4> &x, int i)
 {
     return __float_as_uint(x.v[i]);
@@ -85,7 +81,7 @@ template <typename T> __device__ __forceinline__ uint32_t word_of(const pack<T, 
     return x.v[2 * i].bits | (uint32_t)x.v[2 * i + 1].bits << 16;
 }
 /* Left to itself the compiler stores the elements of an unrolled loop's packs one by one. */
-template <typename T, int V> __device__ __forceinline__ void store(T *p, const pack<T, V> &x)
+template <typename T, int V> __device__ __forceinline__ void store_whole(T *p, const pack<T, V> &x)
 {
     if constexpr (sizeof(T) * V == 16) {
         uint4 words;
@@ -99,7 +95,7 @@ template <typename T, int V> __device__ __forceinline__ void store(T *p, const p
         __stwb(reinterpret_cast<uint4 *>(p), words);
 #endif
     } else {
-        *reinterpret_cast<pack<T, V> *>(p) = x;
+        store<T, V>(p, x);
     }
 }
 /* V floats of a vector over columns from `column` on; p NULL: all are `otherwise`. */

@@ -3,6 +3,8 @@
  * gemm.cuh over windows that are read in place. */
 #include "conv.cuh"
 
+#include <stdio.h>
+
 /* ---- operands of the own kernel; z is the group ---- */
 
 /* Row: a pixel of y; k: place in its window and channel of x. */
@@ -185,6 +187,38 @@ static lvnc_product product_of(const lvnc_conv &c, lvn_dtype w_type, const lvn_t
     p.y_type = c.result_type;
     return p;
 }
+
+#ifndef LEVIN_CUDA_ON_HOST
+/* Scratch memory that cuDNN's algorithms may take: from the sizes alone. f32 engines copy their
+ * tensors into another order of axes. 16-bit ones take them as they are, except channels that are
+ * not a multiple of 8, which they pad, and have partial sums. */
+size_t lvnc_cudnn_bytes(const lvnc_conv &c)
+{
+    const int64_t part = (int64_t)32 << 20, most = (int64_t)2 << 30;
+    const bool full = c.type == LVN_F32, pads_i = c.i % 8 != 0, pads_o = c.o % 8 != 0;
+    const int64_t i = (c.i + 7) / 8 * 8, o = (c.o + 7) / 8 * 8, size = full ? 4 : 2,
+                  x = (int64_t)c.n * c.h * c.w * i, y = (int64_t)c.n * c.oh * c.ow * o,
+                  weights = (int64_t)c.kh * c.kw * i * o / c.groups;
+    if (x == 0 || y == 0 || weights == 0) {
+        return 0;
+    }
+    const int64_t copied = (full || pads_i ? x : 0) + (full || pads_o ? y : 0) +
+                           (full || pads_i || pads_o ? weights : 0),
+                  bytes = part + copied * size;
+    return (size_t)(bytes < most ? bytes : most);
+}
+
+void lvnc_conv_print(const lvnc_conv &c)
+{
+    static const char *const kinds[] = {"y", "dx", "dw"};
+    fprintf(stderr,
+            "  %s: x (%d, %d, %d, %d) w (%d, %d, %d, /%d) y (%d, %d, %d, %d) stride %d %d "
+            "padding %d %d dilation %d %d types %d -> %d\n",
+            kinds[c.kind], c.n, c.h, c.w, c.i, c.o, c.kh, c.kw, c.groups, c.n, c.oh, c.ow, c.o,
+            c.stride[0], c.stride[1], c.padding[0], c.padding[1], c.dilation[0], c.dilation[1],
+            (int)c.type, (int)c.result_type);
+}
+#endif
 
 struct pieces {
     void *w;      /* weights in the type of the images */

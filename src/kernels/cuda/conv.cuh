@@ -20,10 +20,12 @@ static inline int64_t lvnc_conv_weights(const lvnc_conv &c)
     return (int64_t)c.o * c.kh * c.kw * (c.i / c.groups);
 }
 
-/* cudnn.cu. Scratch memory that its algorithms may take: from the sizes alone. */
+/* conv.cu. Scratch memory that cuDNN's algorithms may take, from the sizes alone; to stderr. */
 size_t lvnc_cudnn_bytes(const lvnc_conv &c);
-/* False: it was not computed, the caller does. One of the tensors is written; `narrow` is memory
- * for the weights in `type`, where their gradient is f32 beside a 16-bit type. */
+void lvnc_conv_print(const lvnc_conv &c);
+
+/* cudnn.cu. False: it was not computed, the caller does. One of the tensors is written; `narrow` is
+ * memory for the weights in `type`, where their gradient is f32 beside a 16-bit type. */
 bool lvnc_cudnn_conv(const lvn_kernel_args *args, const lvnc_conv &c, const void *x, const void *w,
                      const void *y, void *narrow, void *workspace, lvn_status *status);
 

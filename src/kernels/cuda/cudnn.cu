@@ -13,12 +13,6 @@ lvn_status lvnc_cudnn_open(lvnc_device *d, size_t *version)
     return LVN_OK;
 }
 
-size_t lvnc_cudnn_bytes(const lvnc_conv &c)
-{
-    (void)c;
-    return 0;
-}
-
 bool lvnc_cudnn_conv(const lvn_kernel_args *args, const lvnc_conv &c, const void *x, const void *w,
                      const void *y, void *narrow, void *workspace, lvn_status *status)
 {
@@ -30,24 +24,6 @@ bool lvnc_cudnn_conv(const lvn_kernel_args *args, const lvnc_conv &c, const void
 
 #include <cudnn.h>
 #include <stdio.h>
-
-/* f32 engines copy their tensors into another order of axes. 16-bit ones take them as they are, but
- * for channels that are not a multiple of 8, which they pad, and have partial sums. */
-size_t lvnc_cudnn_bytes(const lvnc_conv &c)
-{
-    const int64_t part = (int64_t)32 << 20, most = (int64_t)2 << 30;
-    const bool full = c.type == LVN_F32, pads_i = c.i % 8 != 0, pads_o = c.o % 8 != 0;
-    const int64_t i = (c.i + 7) / 8 * 8, o = (c.o + 7) / 8 * 8, size = full ? 4 : 2,
-                  x = (int64_t)c.n * c.h * c.w * i, y = (int64_t)c.n * c.oh * c.ow * o,
-                  weights = (int64_t)c.kh * c.kw * i * o / c.groups;
-    if (x == 0 || y == 0 || weights == 0) {
-        return 0;
-    }
-    const int64_t copied = (full || pads_i ? x : 0) + (full || pads_o ? y : 0) +
-                           (full || pads_i || pads_o ? weights : 0),
-                  bytes = part + copied * size;
-    return (size_t)(bytes < most ? bytes : most);
-}
 
 namespace
 {
@@ -81,7 +57,6 @@ struct state {
 
 void report_refusal(const lvnc_conv *c, const char *what, cudnnStatus_t status)
 {
-    static const char *const kinds[] = {"y", "dx", "dw"};
     if (!lvnc_debugs()) {
         return;
     }
@@ -90,12 +65,7 @@ void report_refusal(const lvnc_conv *c, const char *what, cudnnStatus_t status)
     fprintf(stderr, "levin cuda: cuDNN refuses %s, the own kernel computes: %s: %s\n", what,
             cudnnGetErrorString(status), text);
     if (c != NULL) {
-        fprintf(stderr,
-                "  %s: x (%d, %d, %d, %d) w (%d, %d, %d, /%d) y (%d, %d, %d, %d) stride %d %d "
-                "padding %d %d dilation %d %d types %d -> %d\n",
-                kinds[c->kind], c->n, c->h, c->w, c->i, c->o, c->kh, c->kw, c->groups, c->n, c->oh,
-                c->ow, c->o, c->stride[0], c->stride[1], c->padding[0], c->padding[1],
-                c->dilation[0], c->dilation[1], (int)c->type, (int)c->result_type);
+        lvnc_conv_print(*c);
     }
 }
 
@@ -460,13 +430,10 @@ void end_state(void *library)
 
 bool set_stream(state *s, cudaStream_t stream)
 {
-    if (s->stream != stream) {
-        if (cudnnSetStream(s->handle, stream) != CUDNN_STATUS_SUCCESS) {
-            return false;
-        }
-        s->stream = stream;
-    }
-    return true;
+    const bool set =
+        s->stream == stream || cudnnSetStream(s->handle, stream) == CUDNN_STATUS_SUCCESS;
+    s->stream = set ? stream : s->stream;
+    return set;
 }
 } // namespace
 

@@ -6,7 +6,8 @@
  * k; with m = n / (l p) the stage is y[b l p + K] = sum_j w^(j K) x[(j m + b) l + K mod l],   w =
  * e^(-+ 2 pi i / (l p)). Lines that fit are transformed in shared memory, longer ones stage by
  * stage in the workspace. A prime factor costs its own number of terms for each value. */
-#include "image.cuh"
+#include "cuda.cuh"
+#include "division.cuh"
 
 enum { MOST_STAGES = 32, MOST_SHARED = 4096, FFT_THREADS = 256 }; /* MOST_SHARED: numbers */
 

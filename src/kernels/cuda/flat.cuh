@@ -33,7 +33,7 @@ __device__ __forceinline__ double flat_four(const S &s, const flat_buffers<S::BU
     double sum = 0.0;
     for (int b = 0; b < S::BUFFERS; b++) {
         if (WIDE && most == 4) {
-            x[b] = *reinterpret_cast<const pack<float, 4> *>(buffers.p[b] + at);
+            x[b] = load<float, 4>(buffers.p[b] + at);
         } else {
             for (int k = 0; k < 4; k++) {
                 x[b].v[k] = k < most ? buffers.p[b][at + k] : 0.0f;
@@ -56,7 +56,7 @@ __device__ __forceinline__ double flat_four(const S &s, const flat_buffers<S::BU
             continue;
         }
         if (WIDE && most == 4) {
-            *reinterpret_cast<pack<float, 4> *>(buffers.p[b] + at) = x[b];
+            store<float, 4>(buffers.p[b] + at, x[b]);
         } else {
             for (int k = 0; k < 4; k++) {
                 if (k < most) {

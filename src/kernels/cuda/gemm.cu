@@ -225,12 +225,12 @@ static __global__ void cast_two(lvnc_casts c, int64_t blocks, bool whole)
     const From *from = static_cast<const From *>(c.from[which]) + first;
     To *to = static_cast<To *>(c.to[which]) + first;
     if (whole && first + CAST_AT_ONCE <= n) {
-        const auto x = *reinterpret_cast<const pack<From, CAST_AT_ONCE> *>(from);
+        const auto x = load<From, CAST_AT_ONCE>(from);
         pack<To, CAST_AT_ONCE> y;
         for (int i = 0; i < CAST_AT_ONCE; i++) {
             y.v[i] = from_float<To>(to_float(x.v[i]));
         }
-        *reinterpret_cast<pack<To, CAST_AT_ONCE> *>(to) = y;
+        store<To, CAST_AT_ONCE>(to, y);
         return;
     }
     for (int i = 0; i < CAST_AT_ONCE && first + i < n; i++) {
@@ -294,7 +294,7 @@ static __global__ void sum_columns(const T *x, int64_t rows, int64_t columns, in
     float sum[N] = {};
     if (column < columns) {
         for (int64_t r = p * each + row; r < end; r += ROWS_AT_ONCE) {
-            const pack<T, N> v = *reinterpret_cast<const pack<T, N> *>(x + r * columns + column);
+            const pack<T, N> v = load<T, N>(x + r * columns + column);
             for (int i = 0; i < N; i++) {
                 sum[i] += to_float(v.v[i]);
             }

@@ -115,7 +115,7 @@ template <typename T, int V> struct group_normalise {
             const float d = to_float(i.x.v[v]) - s.c.mean[v];
             to.v[v] = from_float<T>(fmaf(d, s.c.scale[v], s.beta[v]));
         }
-        store(y + e, to);
+        store_whole(y + e, to);
     }
 };
 
@@ -265,7 +265,7 @@ template <typename T, int V> struct group_pass {
             const float c = to_float(i.x.v[v]) - s.c.mean[v];
             to.v[v] = from_float<T>((to_float(i.dy.v[v]) * s.c.scale[v] - s.b[v]) - c * s.d[v]);
         }
-        store(dx + e, to);
+        store_whole(dx + e, to);
     }
 };
 

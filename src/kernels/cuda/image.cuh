@@ -4,35 +4,7 @@
 #define LEVIN_KERNELS_CUDA_IMAGE_CUH
 
 #include "cuda.cuh"
-
-/* Division of numbers below 2^31 by one that the host knows: a product and a shift (Granlund &
- * Montgomery 1994, "Division by invariant integers using multiplication"). */
-struct divisor {
-    unsigned by, factor, shift;
-};
-
-static inline divisor make_divisor(int64_t by)
-{
-    divisor d = {(unsigned)by, 0, 0};
-    while (((uint64_t)1 << d.shift) < d.by) {
-        d.shift++;
-    }
-    d.factor = (unsigned)((((uint64_t)1 << 32) * (((uint64_t)1 << d.shift) - d.by)) / d.by + 1);
-    return d;
-}
-
-__device__ __forceinline__ unsigned divide(unsigned n, const divisor &d)
-{
-    return (__umulhi(n, d.factor) + n) >> d.shift;
-}
-
-/* *rest = n mod d */
-__device__ __forceinline__ unsigned divide(unsigned n, const divisor &d, unsigned *rest)
-{
-    const unsigned q = divide(n, d);
-    *rest = n - q * d.by;
-    return q;
-}
+#include "division.cuh"
 
 /* Of a result. */
 struct pixels {

@@ -32,7 +32,7 @@ static __global__ void select(const U *x, U *y, int64_t n, const int64_t *index,
                               divisor many, divisor width, lvnc_alarm alarm)
 {
     FOR_GRID (i, n) {
-        const I row = over((I)i, width), c = (I)i - row * (I)width.by, o = over(row, many);
+        const I row = divide((I)i, width), c = (I)i - row * (I)width.by, o = divide(row, many);
         const int64_t m = (int64_t)(row - o * (I)many.by), at = index[m];
         if (at >= 0 && at < size) {
             y[i] = x[((int64_t)o * size + at) * width.by + (int64_t)c];
@@ -50,7 +50,7 @@ static lvn_status launch_select(const lvn_kernel_args *args, const chosen &c, in
                return launch(args->stream, "index_select", select<U, I>, blocks_for(n, BLOCK),
                              BLOCK, 0, static_cast<const U *>(lvn_const_data(args->in[0])),
                              static_cast<U *>(lvn_data(args->out[0])), n, c.index, c.size,
-                             divisor_of(c.many), divisor_of(width), lvnc_alarm_of(args)));
+                             make_divisor(c.many), make_divisor(width), lvnc_alarm_of(args)));
 }
 
 static lvn_status run_index_select(const lvn_kernel_args *args)
@@ -69,7 +69,7 @@ static __global__ void gather(const U *x, U *y, int64_t n, const int64_t *index,
                               divisor many, divisor inner, lvnc_alarm alarm)
 {
     FOR_GRID (e, n) {
-        const I row = over((I)e, inner), i = (I)e - row * (I)inner.by, o = over(row, many);
+        const I row = divide((I)e, inner), i = (I)e - row * (I)inner.by, o = divide(row, many);
         const int64_t at = index[e];
         if (at >= 0 && at < size) {
             y[e] = x[((int64_t)o * size + at) * inner.by + (int64_t)i];
@@ -86,7 +86,7 @@ template <typename U> static lvn_status launch_gather(const lvn_kernel_args *arg
                return launch(args->stream, "gather", gather<U, I>, blocks_for(n, BLOCK), BLOCK, 0,
                              static_cast<const U *>(lvn_const_data(args->in[0])),
                              static_cast<U *>(lvn_data(args->out[0])), n, c.index, c.size,
-                             divisor_of(c.many), divisor_of(c.inner), lvnc_alarm_of(args)));
+                             make_divisor(c.many), make_divisor(c.inner), lvnc_alarm_of(args)));
 }
 
 static lvn_status run_gather(const lvn_kernel_args *args)

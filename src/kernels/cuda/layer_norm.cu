@@ -68,7 +68,7 @@ static __global__ void __launch_bounds__(ROW_THREADS) layer_norm_kept(layer_job 
                 const float normal = (to_float(kept[k].v[v]) - mean) * rstd;
                 kept[k].v[v] = from_float<T>(fmaf(normal, gamma[v], beta[v]));
             }
-            store(y + p * V, kept[k]);
+            store_whole(y + p * V, kept[k]);
         }
     }
     if (lane == 0) {
@@ -108,7 +108,7 @@ static __global__ void __launch_bounds__(ROW_THREADS) layer_norm_long(layer_job 
             const float normal = (to_float(a.v[v]) - mean) * rstd;
             a.v[v] = from_float<T>(fmaf(normal, gamma[v], beta[v]));
         }
-        store(y + i, a);
+        store_whole(y + i, a);
     }
     if (threadIdx.x == 0) {
         j.mean[row] = mean;
@@ -158,7 +158,7 @@ template <typename T, int V> struct gradient_packs {
             const float h = to_float(dy.v[v]) * gamma[v];
             to.v[v] = from_float<T>(((h - b) - (to_float(x.v[v]) - m.mean) * d) * m.rstd);
         }
-        store(dx + i, to);
+        store_whole(dx + i, to);
     }
 };
 

@@ -69,7 +69,7 @@ static __global__ void __launch_bounds__(THREADS)
                 a.v[v] = from_float<T>(to_float(a.v[v]) + to_float(b.v[v]));
             }
         }
-        store(y + i * j.features + f, a);
+        store_whole(y + i * j.features + f, a);
     }
 }
 
@@ -249,7 +249,7 @@ template <int V> __device__ __forceinline__ void store_floats(float *to, const f
         for (int i = 0; i < N; i++) {
             part.v[i] = x[v + i];
         }
-        store(to + v, part);
+        store_whole(to + v, part);
     }
 }
 

@@ -81,15 +81,6 @@ __device__ __forceinline__ float pow_slope_scalar(float dy, float x, float e)
 
 /* ---- kernels ---- */
 
-template <typename T, int N> __device__ __forceinline__ pack<T, N> load(const T *p)
-{
-    return *reinterpret_cast<const pack<T, N> *>(p);
-}
-template <typename T, int N> __device__ __forceinline__ void store(T *p, const pack<T, N> &x)
-{
-    *reinterpret_cast<pack<T, N> *>(p) = x;
-}
-
 /* Elements in a pack, of the larger type 16 bytes. */
 template <typename X, typename Y> struct lanes {
     enum { N = 16 / (sizeof(X) > sizeof(Y) ? sizeof(X) : sizeof(Y)) };

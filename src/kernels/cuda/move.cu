@@ -147,7 +147,7 @@ template <typename U, typename I>
 static __global__ void concat(pieces<U> p, U *y, int64_t n, divisor row)
 {
     FOR_GRID (i, n) {
-        const I o = over((I)i, row);
+        const I o = divide((I)i, row);
         const int64_t at = i - (int64_t)o * row.by;
         int k = 0;
         int64_t start = 0;
@@ -171,7 +171,7 @@ template <typename U> static lvn_status launch_concat(const lvn_kernel_args *arg
     const int64_t n = outer * end;
     WITH_INDEX(n, I,
                return launch(args->stream, "concat", concat<U, I>, blocks_for(n, BLOCK), BLOCK, 0,
-                             p, static_cast<U *>(lvn_data(args->out[0])), n, divisor_of(end)));
+                             p, static_cast<U *>(lvn_data(args->out[0])), n, make_divisor(end)));
 }
 
 static lvn_status run_concat(const lvn_kernel_args *args)
@@ -221,8 +221,8 @@ struct border {
 static void border_join(border *b, int i) /* axis i + 1 joins axis i */
 {
     const int64_t size = b->inner[i + 1].by;
-    b->outer[i] = divisor_of(b->outer[i].by * size);
-    b->inner[i] = divisor_of(b->inner[i].by * size);
+    b->outer[i] = make_divisor(b->outer[i].by * size);
+    b->inner[i] = make_divisor(b->inner[i].by * size);
     b->start[i] *= size;
     b->n--;
     for (int k = i + 1; k < b->n; k++) {
@@ -240,8 +240,8 @@ static border border_of(const lvn_tensor *outer, const lvn_tensor *inner, const 
     b.n = box.ndim > 0 ? box.ndim : 1;
     b.reflect = reflect;
     for (int i = 0; i < b.n; i++) {
-        b.outer[i] = divisor_of(box.ndim > 0 ? lvn_size(outer, i) : 1);
-        b.inner[i] = divisor_of(box.ndim > 0 ? lvn_size(inner, i) : 1);
+        b.outer[i] = make_divisor(box.ndim > 0 ? lvn_size(outer, i) : 1);
+        b.inner[i] = make_divisor(box.ndim > 0 ? lvn_size(inner, i) : 1);
         b.start[i] = box.ndim > 0 ? box.start[i] : 0;
     }
     for (int i = b.n - 2; i >= 0; i--) {
@@ -257,8 +257,8 @@ static border border_of(const lvn_tensor *outer, const lvn_tensor *inner, const 
 static border border_in_packs(border b, int v)
 {
     const int last = b.n - 1;
-    b.outer[last] = divisor_of(b.outer[last].by / v);
-    b.inner[last] = divisor_of(b.inner[last].by / v);
+    b.outer[last] = make_divisor(b.outer[last].by / v);
+    b.inner[last] = make_divisor(b.inner[last].by / v);
     b.start[last] /= v;
     return b;
 }
@@ -277,7 +277,7 @@ static __global__ void pad(const T *x, T *y, int64_t n, border b, float value)
         int64_t from = 0, step = 1;
         bool inside = true;
         for (int k = b.n - 1; k >= 0; k--) {
-            const I rest = over(i, b.outer[k]);
+            const I rest = divide(i, b.outer[k]);
             int64_t at = (int64_t)(i - rest * (I)b.outer[k].by) - b.start[k];
             at = b.reflect ? mirrored(at, b.inner[k].by) : at;
             inside = inside && at >= 0 && at < b.inner[k].by;
@@ -348,7 +348,7 @@ static __global__ void pad_reflect_grad(const T *dy, T *dx, int64_t n, border b)
         int64_t place[LVN_MAX_NDIM][3];
         int count[LVN_MAX_NDIM], total = 1;
         for (int k = b.n - 1; k >= 0; k--) {
-            const I rest = over(i, b.inner[k]);
+            const I rest = divide(i, b.inner[k]);
             count[k] = images(b, k, (int64_t)(i - rest * (I)b.inner[k].by), place[k]);
             total *= count[k];
             i = rest;

@@ -135,5 +135,13 @@ template <typename T> __device__ __forceinline__ T from_float(float x)
 template <typename T, int N> struct alignas(sizeof(T) * N) pack {
     T v[N];
 };
+template <typename T, int N> __device__ __forceinline__ pack<T, N> load(const T *p)
+{
+    return *reinterpret_cast<const pack<T, N> *>(p);
+}
+template <typename T, int N> __device__ __forceinline__ void store(T *p, const pack<T, N> &x)
+{
+    *reinterpret_cast<pack<T, N> *>(p) = x;
+}
 
 #endif

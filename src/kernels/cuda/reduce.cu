@@ -265,7 +265,7 @@ static __global__ void max_grad(const T *dy, const int64_t *index, T *dx, int64_
                                 divisor inner, lvnc_alarm alarm)
 {
     FOR_GRID (e, n) {
-        const I row = over((I)e, inner), i = (I)e - row * (I)inner.by, o = over(row, size);
+        const I row = divide((I)e, inner), i = (I)e - row * (I)inner.by, o = divide(row, size);
         const int64_t s = (int64_t)(row - o * (I)size.by), at = (int64_t)o * inner.by + (int64_t)i,
                       top = index[at];
         T d = from_float<T>(0.0f);
@@ -283,7 +283,8 @@ template <typename T> static lvn_status run_max_grad_of(const lvn_kernel_args *a
 {
     const lvn_tensor *dx = args->out[0];
     const int64_t n = lvn_numel(dx);
-    const divisor size = divisor_of(lvn_size(dx, axis)), inner = divisor_of(sizes_after(dx, axis));
+    const divisor size = make_divisor(lvn_size(dx, axis)),
+                  inner = make_divisor(sizes_after(dx, axis));
     WITH_INDEX(n, I,
                return launch(args->stream, "max_grad", max_grad<T, I>, blocks_for(n, THREADS),
                              THREADS, 0, in<T>(args, 0), in<int64_t>(args, 1), out<T>(args, 0), n,

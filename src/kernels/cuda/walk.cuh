@@ -4,42 +4,10 @@
 #define LEVIN_KERNELS_CUDA_WALK_CUH
 
 #include "cuda.cuh"
+#include "division.cuh"
 
 namespace
 {
-
-/* ---- division by a number that the host knows ---- */
-
-/* n / by for n < 2^31 as the high half of n * mul (Granlund & Montgomery 1994, "Division by
- * invariant integers using multiplication", figure 4.1); larger n are divided. */
-struct divisor {
-    int64_t by;
-    uint32_t mul;
-    int shift;
-};
-
-static inline divisor divisor_of(int64_t by)
-{
-    divisor d = {by, 0, 0};
-    while (((int64_t)1 << d.shift) < by && d.shift < 31) {
-        d.shift++;
-    }
-    if (by > 0 && by <= 0x7fffffff) {
-        d.mul = (uint32_t)((((uint64_t)1 << 32) * (((uint64_t)1 << d.shift) - (uint64_t)by)) /
-                               (uint64_t)by +
-                           1);
-    }
-    return d;
-}
-
-__device__ __forceinline__ uint32_t over(uint32_t n, const divisor &d)
-{
-    return (__umulhi(n, d.mul) + n) >> d.shift;
-}
-__device__ __forceinline__ int64_t over(int64_t n, const divisor &d)
-{
-    return n / d.by;
-}
 
 /* statement with I = uint32_t where n and what is below it fit, else int64_t. */
 #define WITH_INDEX(n, I, statement)                                                                \
@@ -129,7 +97,7 @@ static inline walk walk_of(const axes &a)
     walk w = {};
     w.n = a.n > 0 ? a.n : 1;
     for (int i = 0; i < w.n; i++) {
-        w.size[i] = divisor_of(a.n > 0 ? a.size[i] : 1);
+        w.size[i] = make_divisor(a.n > 0 ? a.size[i] : 1);
         w.from[i] = a.n > 0 ? a.from[i] : 0;
     }
     return w;
@@ -140,7 +108,7 @@ template <typename I> __device__ __forceinline__ int64_t source_of(const walk &w
 {
     int64_t at = 0;
     for (int k = w.n - 1; k > 0; k--) {
-        const I rest = over(i, w.size[k]);
+        const I rest = divide(i, w.size[k]);
         at += (int64_t)(i - rest * (I)w.size[k].by) * w.from[k];
         i = rest;
     }
