@@ -15,7 +15,7 @@
 
 typedef int64_t handle; /* below 0: an error */
 typedef unsigned long long length;
-enum { COMPOUND = 6, STRING = 3 }; /* H5T_class_t */
+enum { FLOAT = 1, STRING = 3, COMPOUND = 6 }; /* H5T_class_t */
 
 static struct {
     int (*open)(void);
@@ -30,6 +30,7 @@ static struct {
     int (*data_read)(handle data, handle type, handle to, handle from, handle transfer, void *out);
     int (*data_close)(handle data);
     int (*space_ndims)(handle space);
+    int64_t (*space_points)(handle space);
     int (*space_dims)(handle space, length *dims, length *most);
     int (*space_select)(handle space, int how, const length *start, const length *stride,
                         const length *count, const length *block);
@@ -40,10 +41,14 @@ static struct {
     int (*type_kind)(handle type);
     size_t (*type_size)(handle type);
     int (*type_is_variable)(handle type);
+    int (*type_members)(handle type);
+    char *(*member_name)(handle type, unsigned member);
+    int (*member_kind)(handle type, unsigned member);
     int (*type_close)(handle type);
     int (*attribute_exists)(handle object, const char *name);
     handle (*attribute_open)(handle object, const char *name, handle access);
     handle (*attribute_type)(handle attribute);
+    handle (*attribute_space)(handle attribute);
     int (*attribute_read)(handle attribute, handle type, void *out);
     int (*attribute_close)(handle attribute);
     const handle *native_float;
@@ -65,6 +70,7 @@ static const struct {
     {"H5Dread", &api.data_read},
     {"H5Dclose", &api.data_close},
     {"H5Sget_simple_extent_ndims", &api.space_ndims},
+    {"H5Sget_simple_extent_npoints", &api.space_points},
     {"H5Sget_simple_extent_dims", &api.space_dims},
     {"H5Sselect_hyperslab", &api.space_select},
     {"H5Screate_simple", &api.space_create},
@@ -74,10 +80,14 @@ static const struct {
     {"H5Tget_class", &api.type_kind},
     {"H5Tget_size", &api.type_size},
     {"H5Tis_variable_str", &api.type_is_variable},
+    {"H5Tget_nmembers", &api.type_members},
+    {"H5Tget_member_name", &api.member_name},
+    {"H5Tget_member_class", &api.member_kind},
     {"H5Tclose", &api.type_close},
     {"H5Aexists", &api.attribute_exists},
     {"H5Aopen", &api.attribute_open},
     {"H5Aget_type", &api.attribute_type},
+    {"H5Aget_space", &api.attribute_space},
     {"H5Aread", &api.attribute_read},
     {"H5Aclose", &api.attribute_close},
     {"H5T_NATIVE_FLOAT_g", &api.native_float},
@@ -175,14 +185,36 @@ static bool volume_open(const char *path, volume *v)
     return true;
 }
 
-static bool has_complex(const volume *v)
+/* The members of a record, "real, imag", into out. True: two numbers r and i. */
+static bool has_members(handle type, char *out, size_t size)
+{
+    const int n = api.type_members(type);
+    bool good = n == 2;
+    size_t at = 0;
+    for (int i = 0; i < n; i++) {
+        char *name = api.member_name(type, (unsigned)i);
+        good = good && name != NULL && strcmp(name, i == 0 ? "r" : "i") == 0 &&
+               api.member_kind(type, (unsigned)i) == FLOAT;
+        if (name != NULL && at < size) {
+            at += (size_t)snprintf(out + at, size - at, "%s%s", i > 0 ? ", " : "", name);
+        }
+        api.free_memory(name);
+    }
+    return good;
+}
+
+/* As h5py writes complex numbers. HDF5 matches members by name, and leaves those of another name
+ * as they are in memory. Else `found` is what the data set holds. */
+static bool has_complex(const volume *v, char found[64])
 {
     const handle type = api.data_type(v->data);
     const bool compound = type >= 0 && api.type_kind(type) == COMPOUND;
+    snprintf(found, 64, "no records");
+    const bool good = compound && has_members(type, found, 64);
     if (type >= 0) {
         api.type_close(type);
     }
-    return compound;
+    return good;
 }
 
 static void read_string(handle attribute, handle type, char out[64])
@@ -201,6 +233,18 @@ static void read_string(handle attribute, handle type, char out[64])
     }
 }
 
+/* A scalar, or an array of one: reading takes all elements. */
+static bool is_single(handle attribute)
+{
+    const handle space = api.attribute_space(attribute);
+    const bool single = space >= 0 && api.space_points(space) == 1;
+    if (space >= 0) {
+        api.space_close(space);
+    }
+    return single;
+}
+
+/* Empty where there is none, and where it is not one text. */
 static void read_acquisition(const volume *v, char out[64])
 {
     memset(out, 0, 64);
@@ -208,7 +252,7 @@ static void read_acquisition(const volume *v, char out[64])
         return;
     }
     const handle attribute = api.attribute_open(v->file, "acquisition", 0);
-    const handle type = attribute >= 0 ? api.attribute_type(attribute) : -1;
+    const handle type = attribute >= 0 && is_single(attribute) ? api.attribute_type(attribute) : -1;
     if (type >= 0) {
         read_string(attribute, type, out);
         api.type_close(type);
@@ -218,15 +262,16 @@ static void read_acquisition(const volume *v, char out[64])
     }
 }
 
-/* Axes; -1: kspace is not there, -2: not of complex numbers. */
-static int read_shape(const char *path, length dims[LVNI_ARRAY_MAX_NDIM], char acquisition[64])
+/* Axes; -1: kspace is not there, -2: not of complex numbers, but of what `found` names. */
+static int read_shape(const char *path, length dims[LVNI_ARRAY_MAX_NDIM], char acquisition[64],
+                      char found[64])
 {
     volume v;
     if (!volume_open(path, &v)) {
         return -1;
     }
     int ndim = -2;
-    if (has_complex(&v)) {
+    if (has_complex(&v, found)) {
         ndim = api.space_ndims(v.space);
         ndim = ndim > LVNI_ARRAY_MAX_NDIM || api.space_dims(v.space, dims, NULL) < 0 ? -1 : ndim;
         read_acquisition(&v, acquisition);
@@ -241,12 +286,18 @@ lvn_status lvni_inverse_hdf5_peek(const char *path, lvni_data_array *out, char a
     int64_t shape[LVNI_ARRAY_MAX_NDIM];
     LVN_TRY(require(path));
     pthread_mutex_lock(&lock);
-    const int ndim = read_shape(path, dims, acquisition);
+    char found[64] = "";
+    const int ndim = read_shape(path, dims, acquisition, found);
     pthread_mutex_unlock(&lock);
+    if (ndim == -2) {
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "%s: its data set kspace does not hold complex numbers, which are records of two "
+                 "floats r and i, but %s; write it as complex64, as h5py does",
+                 path, found);
+    }
     if (ndim < 0) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s: %s", path,
-                 ndim == -2 ? "its data set kspace does not hold complex numbers"
-                            : "a damaged HDF5 file, or one without the data set kspace");
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: a damaged HDF5 file, or one without the data set kspace",
+                 path);
     }
     for (int i = 0; i < ndim; i++) {
         shape[i] = (int64_t)dims[i];
@@ -288,7 +339,9 @@ static bool read_locked(const char *path, const length start[4], const length co
     if (!volume_open(path, &v)) {
         return false;
     }
-    const bool good = read_plane(&v, start, count, out);
+    char found[64]; /* the file may have been replaced since its shape was read */
+    const bool good = has_complex(&v, found) && api.space_ndims(v.space) == 4 &&
+                      read_plane(&v, start, count, out);
     volume_close(&v);
     return good;
 }
@@ -300,7 +353,7 @@ lvn_status lvni_inverse_hdf5_read(const char *path, const int64_t shape[4], int 
                  count[4] = {1, 1, (length)shape[2], (length)shape[3]};
     const size_t n = (size_t)shape[2] * (size_t)shape[3];
     LVN_TRY(require(path));
-    float *values = lvni_core_alloc(LVNI_TAG_DATA, 2 * n * sizeof *values);
+    float *values = lvni_core_calloc(LVNI_TAG_DATA, 2 * n, sizeof *values);
     if (values == NULL) {
         return LVN_ERR_MEMORY;
     }

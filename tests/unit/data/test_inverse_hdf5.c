@@ -49,7 +49,8 @@ static float value(int i)
     return (float)((i * 37) % 101) / 50.0F - 1.0F;
 }
 
-static void write_acquisition(handle file, const char *text)
+/* count: 0 for a scalar, else the elements of an array. */
+static void write_acquisition(handle file, const char *text, int count)
 {
     handle type, space, attribute;
     handle base;
@@ -61,18 +62,37 @@ static void write_acquisition(handle file, const char *text)
     } else {
         CALL(done, "H5Tset_size", (handle, size_t), type, SIZE_MAX);
     }
-    CALL(space, "H5Screate", (int), 0);
+    if (count == 0) {
+        CALL(space, "H5Screate", (int), 0);
+    } else {
+        const unsigned long long dims = (unsigned long long)count;
+        CALL(space, "H5Screate_simple",
+             (int, const unsigned long long *, const unsigned long long *), 1, &dims, NULL);
+    }
     CALL(attribute, "H5Acreate2", (handle, const char *, handle, handle, handle, handle), file,
          "acquisition", type, space, 0, 0);
+    const size_t each = strlen(text) > 4 ? strlen(text) + 1 : sizeof text;
     const void *from = strlen(text) > 4 ? (const void *)text : &text;
-    CALL(done, "H5Awrite", (handle, handle, const void *), attribute, type, from);
+    char *all = malloc(each * (size_t)(count > 0 ? count : 1));
+    assert_non_null(all);
+    for (int i = 0; i < (count > 0 ? count : 1); i++) {
+        memcpy(all + (size_t)i * each, from, each);
+    }
+    CALL(done, "H5Awrite", (handle, handle, const void *), attribute, type, all);
+    free(all);
     CALL(done, "H5Aclose", (handle), attribute);
     CALL(done, "H5Sclose", (handle), space);
     CALL(done, "H5Tclose", (handle), type);
 }
 
-/* real: without imaginary parts, which no volume is. */
-static void write_volume(const char *path, int coils, const char *acquisition, bool real)
+/* What a volume may differ in from those of fastMRI. */
+typedef struct oddity {
+    bool real;           /* without imaginary parts */
+    const char *re, *im; /* names of the members; NULL: r and i */
+    int acquisitions;    /* the attribute is an array of so many */
+} oddity;
+
+static void write_odd(const char *path, int coils, const char *acquisition, const oddity *odd)
 {
     const unsigned long long dims[4] = {SLICES, (unsigned long long)coils, ROWS, COLS};
     static float values[SLICES * MOST_COILS * ROWS * COLS * 2];
@@ -87,19 +107,27 @@ static void write_volume(const char *path, int coils, const char *acquisition, b
          4, dims, NULL);
     memcpy(&number, symbol("H5T_NATIVE_FLOAT_g"), sizeof number);
     CALL(type, "H5Tcreate", (int, size_t), 6, 8);
-    CALL(done, "H5Tinsert", (handle, const char *, size_t, handle), type, "r", 0, number);
-    CALL(done, "H5Tinsert", (handle, const char *, size_t, handle), type, "i", 4, number);
+    CALL(done, "H5Tinsert", (handle, const char *, size_t, handle), type,
+         odd->re != NULL ? odd->re : "r", 0, number);
+    CALL(done, "H5Tinsert", (handle, const char *, size_t, handle), type,
+         odd->im != NULL ? odd->im : "i", 4, number);
     CALL(data, "H5Dcreate2", (handle, const char *, handle, handle, handle, handle, handle), file,
-         "kspace", real ? number : type, space, 0, 0, 0);
+         "kspace", odd->real ? number : type, space, 0, 0, 0);
     CALL(done, "H5Dwrite", (handle, handle, handle, handle, handle, const void *), data,
-         real ? number : type, 0, 0, 0, values);
+         odd->real ? number : type, 0, 0, 0, values);
     CALL(done, "H5Dclose", (handle), data);
     CALL(done, "H5Tclose", (handle), type);
     CALL(done, "H5Sclose", (handle), space);
     if (acquisition != NULL) {
-        write_acquisition(file, acquisition);
+        write_acquisition(file, acquisition, odd->acquisitions);
     }
     CALL(done, "H5Fclose", (handle), file);
+}
+
+static void write_volume(const char *path, int coils, const char *acquisition)
+{
+    const oddity none = {0};
+    write_odd(path, coils, acquisition, &none);
 }
 
 static bool found(void)
@@ -135,7 +163,7 @@ static void damaged_files_are_named(void **state)
     const lvni_data_inverse_options o = volumes(folder, 2);
     if (found()) {
         assert_int_equal(inverse_refuses(&o, "a.h5: a damaged HDF5 file"), LVN_ERR_CORRUPT);
-        write_volume(images_path(folder, "multicoil_train/a.h5"), 2, "AXT2", true);
+        write_odd(images_path(folder, "multicoil_train/a.h5"), 2, "AXT2", &(oddity){.real = true});
         assert_int_equal(inverse_refuses(&o, "a.h5: its data set kspace does not hold complex"),
                          LVN_ERR_CORRUPT);
     } else {
@@ -153,7 +181,7 @@ static void volumes_are_read_coil_by_coil(void **state)
         skip();
     }
     const char *folder = images_temp_folder(), *path = images_path(folder, "v.h5");
-    write_volume(path, 3, NULL, false);
+    write_volume(path, 3, NULL);
     assert_true(lvni_inverse_hdf5_is(path));
     lvni_data_array a;
     char acquisition[64];
@@ -170,6 +198,52 @@ static void volumes_are_read_coil_by_coil(void **state)
     images_remove_folder(folder);
 }
 
+/* Their values would be those of memory. */
+static void members_of_other_names_are_an_error(void **state)
+{
+    (void)state;
+    if (!found()) {
+        print_message("skipped: there is no libhdf5\n");
+        skip();
+    }
+    const char *folder = images_temp_folder(), *path = images_path(folder, "v.h5");
+    static const oddity odd[] = {{.re = "real", .im = "imag"}, {.re = "r", .im = "j"}};
+    static const char *const names[] = {"but real, imag;", "but r, j;"};
+    for (int i = 0; i < 2; i++) {
+        lvni_data_array a;
+        char acquisition[64];
+        write_odd(path, 2, "AXT2", &odd[i]);
+        assert_int_equal(lvni_inverse_hdf5_peek(path, &a, acquisition), LVN_ERR_CORRUPT);
+        assert_non_null(strstr(lvn_last_error()->message, names[i]));
+        static const int64_t shape[4] = {SLICES, 2, ROWS, COLS};
+        lvni_data_complex x[ROWS * COLS];
+        assert_int_equal(lvni_inverse_hdf5_read(path, shape, 0, 0, x), LVN_ERR_CORRUPT);
+    }
+    images_remove_folder(folder);
+}
+
+/* Texts of a fixed and of a variable length, thousands of them: more than there is room for. */
+static void an_attribute_of_many_is_none(void **state)
+{
+    (void)state;
+    if (!found()) {
+        print_message("skipped: there is no libhdf5\n");
+        skip();
+    }
+    const char *folder = images_temp_folder(), *path = images_path(folder, "v.h5");
+    static const char *const texts[] = {"AXT1POST", "AXT2"};
+    for (int i = 0; i < 2; i++) {
+        for (int count = 1; count <= 4000; count += 3999) {
+            lvni_data_array a;
+            char acquisition[64];
+            write_odd(path, 2, texts[i], &(oddity){.acquisitions = count});
+            assert_int_equal(lvni_inverse_hdf5_peek(path, &a, acquisition), LVN_OK);
+            assert_string_equal(acquisition, count == 1 ? texts[i] : "");
+        }
+    }
+    images_remove_folder(folder);
+}
+
 static void other_contrasts_and_small_volumes_are_left_out(void **state)
 {
     (void)state;
@@ -178,11 +252,11 @@ static void other_contrasts_and_small_volumes_are_left_out(void **state)
         skip();
     }
     const char *folder = images_temp_folder();
-    write_volume(images_path(folder, "multicoil_train/a.h5"), 2, "AXT1POST", false);
+    write_volume(images_path(folder, "multicoil_train/a.h5"), 2, "AXT1POST");
     const lvni_data_inverse_options o = volumes(folder, 2);
     assert_int_equal(inverse_refuses(&o, "none of its 1 HDF5 file has"), LVN_ERR_USAGE);
-    write_volume(images_path(folder, "multicoil_train/b.h5"), 2, "AXT2", false);
-    write_volume(images_path(folder, "multicoil_train/c.h5"), 1, "AXT2", false);
+    write_volume(images_path(folder, "multicoil_train/b.h5"), 2, "AXT2");
+    write_volume(images_path(folder, "multicoil_train/c.h5"), 1, "AXT2");
     lvn_dataset *d = inverse_open(&o);
     assert_int_equal(d->cls->length(d), SLICES);
     assert_string_equal(d->cls->sample_name(d, 1), "b.h5 slice 1");
@@ -202,6 +276,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(damaged_files_are_named),
         cmocka_unit_test(volumes_are_read_coil_by_coil),
+        cmocka_unit_test(members_of_other_names_are_an_error),
+        cmocka_unit_test(an_attribute_of_many_is_none),
         cmocka_unit_test(other_contrasts_and_small_volumes_are_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
