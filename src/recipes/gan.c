@@ -17,6 +17,7 @@ typedef struct opened {
     lvni_recipes_gan_card card;
     lvn_dataset *train, *val;
     lvni_core_str note;
+    bool warned;
 } opened;
 
 static lvn_status open_data(const lvni_core_config *c, opened *o)
@@ -78,6 +79,7 @@ static lvn_status open_training(const lvni_recipes_recipe *recipe,
     LVN_TRY(lvni_recipes_gan_preview_create((int)lvni_core_config_int(c, "image_every_n_epochs"),
                                             o->card.settings.sizes.im_size,
                                             &o->card.settings.preview));
+    o->card.settings.warned = &o->warned;
     LVN_TRY(open_data(c, o));
     describe(c, o);
     LVN_TRY(lvni_core_str_status(&o->note));

@@ -32,6 +32,8 @@ typedef struct lvni_recipes_gan_settings {
     double std_mult_init, std_mult_step;
     double psnr_target, psnr_tol;             /* dB: gain of the mean of n_valid samples over one */
     struct lvni_recipes_gan_preview *preview; /* of a training; NULL: none */
+    bool
+        *warned; /* of a training: measurements left out of a PSNR were reported; NULL: never are */
 } lvni_recipes_gan_settings;
 
 /* ---- gan_keys.c ---- */

@@ -231,6 +231,27 @@ static lvn_tensor *psnr(lvn_tensor *x, lvn_tensor *truth)
     return lvn_mul_scalar(lvn_log_e(lvn_div(lvn_square(range), error)), 10.0 / 2.302585092994046);
 }
 
+/* (N): 1 where x is finite, else 0. */
+static lvn_tensor *is_number(lvn_tensor *x)
+{
+    lvn_tensor *one = lvn_masked_fill(x, lvn_lt_scalar(lvn_abs(x), (double)INFINITY), 1.0);
+    return lvn_masked_fill(one, lvn_ne_scalar(one, 1.0), 0.0);
+}
+
+/* Means over the measurements that have both numbers: a constant truth has none, and one such item
+ * would take the gain, and with it std_mult's rule, from all others. */
+static void log_psnr(lvn_step *step, lvn_tensor *one, lvn_tensor *of_mean)
+{
+    lvn_tensor *has = lvn_mul(is_number(one), is_number(of_mean));
+    lvn_tensor *n = lvn_sum(has), *least_1 = lvn_clamp(n, 1.0, (double)lvn_numel(has));
+    lvn_tensor *none = lvn_lt_scalar(has, 0.5);
+    lvn_log_weighted_by(step, "psnr_1", lvn_div(lvn_sum(lvn_masked_fill(one, none, 0.0)), least_1),
+                        n);
+    lvn_log_weighted_by(step, "psnr_p",
+                        lvn_div(lvn_sum(lvn_masked_fill(of_mean, none, 0.0)), least_1), n);
+    lvn_log(step, "psnr_left_out", lvn_add_scalar(lvn_neg(lvn_mean(has)), 1.0));
+}
+
 static lvn_tensor *gan_validation(const lvn_module *module, const lvn_batch *batch, lvn_step *step)
 {
     const gan *m = gan_of(module);
@@ -247,8 +268,7 @@ static lvn_tensor *gan_validation(const lvn_module *module, const lvn_batch *bat
                *mean_there = in_units(m, mean, batch);
     lvn_tensor *loss = lvn_mean(lvn_abs(lvn_sub(mean, batch->field[LVNI_GAN_X])));
     lvn_log(step, "loss", loss);
-    lvn_log(step, "psnr_1", lvn_mean(psnr(in_units(m, first, batch), truth)));
-    lvn_log(step, "psnr_p", lvn_mean(psnr(mean_there, truth)));
+    log_psnr(step, psnr(in_units(m, first, batch), truth), psnr(mean_there, truth));
     lvni_recipes_gan_preview_take(m->settings->preview, batch, truth, mean_there);
     return loss;
 }
@@ -272,6 +292,25 @@ static lvn_status write_number(const lvn_buffer *buffer, double value)
     return lvn_buffer_write(buffer, &number, 1);
 }
 
+/* Once in a training. */
+static void warn_left_out(const lvni_recipes_gan_settings *s, double share)
+{
+    if (share > 0.0 && s->warned != NULL && !*s->warned) {
+        *s->warned = true;
+        lvni_log_line(LVNI_LOG_WARNING,
+                      "the PSNR of the validation leaves out %.3g %% of its measurements: their "
+                      "truth is constant, or their error is 0 or not finite",
+                      100.0 * share);
+    }
+}
+
+/* Which epoch is best: of acceptable ones the sharpest mean, else the one that is nearest. No
+ * PSNR of f32 is as low as -1000 dB. */
+static double score_of(const lvni_recipes_gan_control *now, double psnr_p)
+{
+    return now->is_good ? psnr_p : -1000.0 - fabs(now->d);
+}
+
 static lvn_status gan_validated(const lvn_module *module, lvn_step *step)
 {
     const gan *m = gan_of(module);
@@ -282,6 +321,7 @@ static lvn_status gan_validated(const lvn_module *module, lvn_step *step)
                                     .same_count = (int)number_of(m->same)};
     const double psnr_p = lvn_step_mean(step, "psnr_p");
     lvni_recipes_gan_control_update(&now, &rule, lvn_step_mean(step, "psnr_1"), psnr_p);
+    warn_left_out(s, lvn_step_mean(step, "psnr_left_out"));
     if (lvni_recipes_gan_control_ignores_noise(&now)) {
         lvni_log_line(LVNI_LOG_WARNING,
                       "samples do not depend on the noise: the mean of num_z_valid=%d has had the "
@@ -297,8 +337,7 @@ static lvn_status gan_validated(const lvn_module *module, lvn_step *step)
     lvn_log_number(step, "std_mult", now.std_mult);
     lvn_log_number(step, "psnr_diff", now.d);
     lvn_log_number(step, "is_good", now.is_good ? 1.0 : 0.0);
-    /* which epoch is best: of acceptable ones the sharpest mean, else the one that is nearest */
-    lvn_log_number(step, "score", now.is_good ? psnr_p : -fabs(now.d));
+    lvn_log_number(step, "score", score_of(&now, psnr_p));
     return LVN_OK;
 }
 

@@ -6,9 +6,11 @@ usage: test_gan.py LEVIN [test names]     registered in CMakeLists.txt
 """
 
 import json
+import math
 import os
 import re
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -68,6 +70,16 @@ class Gan(unittest.TestCase):
 
     def epochs(self, out, name):
         return [line[name] for line in self.lines(out) if name in line]
+
+    def write_map(self, name, values):
+        text = str({"descr": "<f8", "fortran_order": False, "shape": (32, 32)}).encode()
+        text += b" " * (-(len(text) + 11) % 64) + b"\n"
+        path = self.cwd / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(
+            b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text
+            + struct.pack("<1024d", *values)
+        )
 
     def plan(self, *arguments, code=0):
         return self.levin("plan", "train", "gan", *arguments, code=code)
@@ -221,19 +233,43 @@ class Gan(unittest.TestCase):
         self.train("run", "max_epochs=3", "psnr_gain_target=1.5", "std_mult_step=0.5",
                    "std_mult_init=2", "psnr_gain_tol=100", "num_sanity_val_steps=2")
         before = 2.0
-        for one, p, now, d, good, trained in zip(
+        for one, p, now, d, good, score, trained in zip(
             *(self.epochs("run", f"val/{n}") for n in
-              ("psnr_1", "psnr_p", "std_mult", "psnr_diff", "is_good")),
+              ("psnr_1", "psnr_p", "std_mult", "psnr_diff", "is_good", "score")),
             self.epochs("run", "train/std_mult"),
         ):
             self.assertAlmostEqual(d, one + 1.5 - p, places=5)
             self.assertAlmostEqual(now, before + 0.5 * d, places=5)
             self.assertAlmostEqual(trained, before, places=5)
-            self.assertEqual(good, 1)
+            self.assertEqual((good, score), (1, p))
             before = now
         self.train("unchecked", "max_epochs=3", "psnr_gain_target=1.5", "std_mult_step=0.5",
                    "std_mult_init=2", "psnr_gain_tol=100", "num_sanity_val_steps=0")
         self.assertEqual(self.hash("run"), self.hash("unchecked"))
+
+    def test_a_constant_truth_is_left_out_of_the_psnr(self):
+        waves = [[math.sin(k * (i + 2) / 9) / 50 + k * 1e-6 for k in range(1024)] for i in range(4)]
+        for folder, truths in (("some", (waves[0], [0] * 1024, waves[1])), ("zero", ([0] * 1024,))):
+            for i in range(4):
+                self.write_map(f"{folder}/kappa_train/{i}.npy", waves[i])
+            for i, values in enumerate(truths):
+                self.write_map(f"{folder}/kappa_val/{i}.npy", values)
+            done = self.train(f"of_{folder}", f"data={folder}", "experience=mass_mapping",
+                              "max_epochs=2")
+            share = "33.3" if folder == "some" else "100"
+            line = f"PSNR of the validation leaves out {share} % of its measurements"
+            self.assertEqual(done.stderr.count(line), 1, done.stderr)
+        for one, p, mult, score, left_out in zip(
+            *(self.epochs("of_some", f"val/{n}")
+              for n in ("psnr_1", "psnr_p", "std_mult", "score", "psnr_left_out"))
+        ):
+            self.assertAlmostEqual(left_out, 1 / 3, places=6)
+            d = one + 2.5 - p
+            self.assertTrue(math.isfinite(d))
+            self.assertAlmostEqual(score, -1000 - abs(d), places=5)  # none is acceptable
+            self.assertNotEqual(mult, 1)
+        self.assertEqual(self.epochs("of_zero", "val/std_mult"), [1, 1])
+        self.assertEqual(self.epochs("of_zero", "val/is_good"), [0, 0])
 
     def test_the_target_follows_from_the_samples(self):
         self.train("run", "max_epochs=1", "psnr_gain_target=auto")
