@@ -32,6 +32,7 @@ typedef struct choice {
     int now;
     lvni_recipes_gan_embeddings embeddings;
     lvni_recipes_gan_average rmse;
+    bool warned; /* of too few measurements */
 } choice;
 
 static const char *name_of(const char *path)
@@ -164,6 +165,10 @@ static lvn_status take_score(const lvni_recipes_use *u)
         return LVN_OK;
     }
     lvni_recipes_gan_cfid cfid;
+    if (!m->warned) {
+        lvni_recipes_gan_embeddings_check(&m->embeddings);
+        m->warned = true;
+    }
     LVN_TRY(lvni_recipes_gan_embeddings_cfid(&m->embeddings, &cfid));
     *score = cfid.cfid;
     return LVN_OK;

@@ -2,6 +2,7 @@
 #include "recipes/gan_embeddings.h"
 
 #include "core/alloc.h"
+#include "log/run_log.h"
 
 #include <string.h>
 
@@ -66,6 +67,7 @@ lvn_status lvni_recipes_gan_embeddings_add(lvni_recipes_gan_embeddings *e,
     double *x = e->x + e->rows * LVNI_GAN_EMBEDDING, *y = e->y + e->rows * LVNI_GAN_EMBEDDING;
     LVN_TRY(lvni_recipes_gan_embed(e->of_image, lvni_recipes_gan_truth(w), side, side, x));
     LVN_TRY(embed_measurement(e, w, y));
+    e->measurements++;
     for (int i = 0; i < w->n_samples; i++, e->rows++) {
         const int64_t at = e->rows * LVNI_GAN_EMBEDDING;
         memcpy(e->x + at, x, LVNI_GAN_EMBEDDING * sizeof *x);
@@ -74,6 +76,21 @@ lvn_status lvni_recipes_gan_embeddings_add(lvni_recipes_gan_embeddings *e,
             lvni_recipes_gan_embed(e->of_image, w->images + i * w->pixels, side, side, e->s + at));
     }
     return LVN_OK;
+}
+
+/* n measurements have n - 1 directions around their mean; where the embedding has as many numbers,
+ * a linear function of it gives each truth, and no covariance is left to be compared. */
+void lvni_recipes_gan_embeddings_check(const lvni_recipes_gan_embeddings *e)
+{
+    const int least = LVNI_GAN_EMBEDDING + 2;
+    if (e->measurements < least) {
+        lvni_log_line(LVNI_LOG_WARNING,
+                      "CFID of %lld measurement%s says little: with fewer than %d the %d numbers "
+                      "that each is embedded in determine its truth; use a larger split or more "
+                      "data (data.count)",
+                      (long long)e->measurements, lvni_core_plural(e->measurements, "", "s"), least,
+                      (int)LVNI_GAN_EMBEDDING);
+    }
 }
 
 lvn_status lvni_recipes_gan_embeddings_cfid(const lvni_recipes_gan_embeddings *e,

@@ -10,6 +10,7 @@ typedef struct lvni_recipes_gan_embeddings {
     lvni_recipes_gan_embedding *of_image, *of_measurement;
     double *x, *s, *y; /* (rows, LVNI_GAN_EMBEDDING) each */
     int64_t rows, room;
+    int64_t measurements;
 } lvni_recipes_gan_embeddings;
 
 /* A zeroed one is empty, and may be freed. */
@@ -17,6 +18,8 @@ lvn_status lvni_recipes_gan_embeddings_begin(lvni_recipes_gan_embeddings *e, int
 /* All samples of the item that `work` has. */
 lvn_status lvni_recipes_gan_embeddings_add(lvni_recipes_gan_embeddings *e,
                                            const lvni_recipes_gan_work *work);
+/* Warns of too few measurements. */
+void lvni_recipes_gan_embeddings_check(const lvni_recipes_gan_embeddings *e);
 lvn_status lvni_recipes_gan_embeddings_cfid(const lvni_recipes_gan_embeddings *e,
                                             lvni_recipes_gan_cfid *out);
 void lvni_recipes_gan_embeddings_free(lvni_recipes_gan_embeddings *e); /* is empty again */

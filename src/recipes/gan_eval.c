@@ -295,6 +295,7 @@ static lvn_status report(const lvni_recipes_use *u)
         LVN_FAIL(LVN_ERR_CORRUPT, "none of the measurements could be read: see the warnings");
     }
     LVN_TRY(lvni_recipes_gan_embeddings_cfid(&r->embeddings, &cfid));
+    lvni_recipes_gan_embeddings_check(&r->embeddings);
     make_table(r, &t);
     if (lvni_core_config_bool(u->config, "json")) {
         print_json(w, &t, &cfid, &text);

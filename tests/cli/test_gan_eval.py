@@ -185,6 +185,14 @@ class Evaluation(unittest.TestCase):
         again = json.loads(levin(*use, "devices=2", "accelerator=cpu").stdout)
         self.assertEqual(again, measured["test"])
 
+    def test_cfid_of_few_measurements(self):
+        few = "CFID of {} says little: with fewer than 34 the 32 numbers"
+        use = ["eval", "model=run", "num_samples=2"]
+        for n, text in ((1, "1 measurement"), (33, "33 measurements"), (34, None)):
+            done = levin(*use, f"data.count={n}")
+            self.assertEqual(done.stderr.count("CFID"), 0 if text is None else 1, done.stderr)
+            self.assertIn("" if text is None else few.format(text), done.stderr)
+
     def test_samples_that_ignore_the_noise(self):
         """At its start, and nothing is learned: what the noise changes is not to be seen."""
         epochs = ["max_epochs=3", "data.count=16"]
@@ -208,6 +216,9 @@ class Choice(unittest.TestCase):
             run = self.copy(f"by_{score}")
             before = contents(run)
             done = levin("eval", f"model={run}", f"choose={score}", f"output=page_{score}")
+            # of the split, for all checkpoints together
+            warned = done.stderr.count("CFID of 8 measurements says little")
+            self.assertEqual(warned, 1 if score == "cfid" else 0, done.stderr)
             rows = self.rows(done.stdout)
             self.assertEqual([r[-1] for r in rows], ["no", "yes", "yes", "yes"], done.stdout)
             self.assertEqual(rows[0][1], "-")
