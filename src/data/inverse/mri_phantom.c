@@ -164,10 +164,11 @@ void lvni_inverse_mri_columns(int n, int acceleration, double *out)
         return;
     }
     const int middle = n / 16 > 0 ? n / 16 : 1, first = n / 2 - middle / 2;
-    const int others = n / acceleration - middle, left = others / 2;
+    const int others = n / acceleration - middle, room = n - first - middle;
+    const int left = others - others / 2 <= room ? others / 2 : others - room;
     for (int i = 0; i < middle; i++) {
         out[first + i] = 1.0;
     }
     side_columns(out, first, -1, first, left);
-    side_columns(out, first + middle - 1, 1, n - first - middle, others - left);
+    side_columns(out, first + middle - 1, 1, room, others - left);
 }

@@ -48,8 +48,8 @@ static void one_column_of_eight_is_measured(void **state)
     assert_int_equal(count(columns, 184, 201), 17);
     assert_true(columns[1] == 1.0 && columns[182] == 1.0 && columns[204] == 1.0 &&
                 columns[363] == 1.0 && columns[0] == 0.0);
-    static const int sizes[][2] = {{64, 8},  {64, 4}, {128, 8}, {256, 16}, {320, 4},
-                                   {384, 4}, {20, 8}, {9, 3},   {64, 1}};
+    static const int sizes[][2] = {{64, 8}, {64, 4}, {128, 8}, {256, 16}, {320, 4}, {384, 4},
+                                   {20, 8}, {9, 3},  {64, 1},  {80, 1},   {81, 1},  {40, 1}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         const int n = sizes[i][0], middle = n / 16 > 0 ? n / 16 : 1;
         lvni_inverse_mri_columns(n, sizes[i][1], columns);
