@@ -45,10 +45,10 @@ static void describe(const lvni_core_config *c, opened *o)
     }
 }
 
-static void report_dead_keys(const lvni_core_config *c)
+static void report_notes(const lvni_core_config *c)
 {
     lvni_core_str text = {0};
-    lvni_recipes_gan_print_dead_keys(c, &text);
+    lvni_recipes_gan_print_notes(c, &text);
     for (char *line = text.data, *end; line != NULL; line = end) {
         end = strchr(line, '\n');
         if (end != NULL) {
@@ -84,7 +84,7 @@ static lvn_status open_training(const lvni_recipes_recipe *recipe,
     describe(c, o);
     LVN_TRY(lvni_core_str_status(&o->note));
     if (request->ranks == NULL || request->ranks->rank->rank == 0) {
-        report_dead_keys(c);
+        report_notes(c);
     }
     request->cls = &lvni_recipes_gan_class;
     request->arguments = &o->card.settings;

@@ -49,8 +49,8 @@ lvn_status lvni_recipes_gan_check(const lvni_core_config *config);
 lvn_status lvni_recipes_gan_read_settings(lvni_core_config *config, lvni_recipes_gan_settings *out);
 void lvni_recipes_gan_data_options(const lvni_core_config *config, lvni_data_inverse_split split,
                                    lvni_data_inverse_options *out);
-/* Keys of the configuration that do nothing, a line each. */
-void lvni_recipes_gan_print_dead_keys(const lvni_core_config *config, lvni_core_str *out);
+/* Keys of the configuration that do nothing, or not what they do in its file, a line each. */
+void lvni_recipes_gan_print_notes(const lvni_core_config *config, lvni_core_str *out);
 
 /* ---- gan_step.c ---- */
 

@@ -285,18 +285,6 @@ const lvni_core_option_table *lvni_recipes_gan_train_tables(size_t *n)
     return all;
 }
 
-void lvni_recipes_gan_print_dead_keys(const lvni_core_config *c, lvni_core_str *out)
-{
-    for (size_t i = 0; i < lvni_recipes_gan_options.n; i++) {
-        const lvni_core_option *row = &gan_rows[i];
-        if ((row->flags & LVNI_OPT_HIDDEN) != 0 && lvni_core_config_is_set(c, row->name)) {
-            lvni_core_str_printf(out, "%snote: %s has no effect: %s  (%s)",
-                                 out->len > 0 ? "\n" : "", lvni_core_config_spelled(c, row->name),
-                                 row->help, lvni_core_config_origin(c, row->name));
-        }
-    }
-}
-
 /* ---- files of the original ---- */
 
 /* The file of "FILE:12"; 0: another layer. */
@@ -312,6 +300,37 @@ static bool stands_in(const lvni_core_config *c, const char *key, const char *fi
 {
     const char *name;
     return file_of(c, key, &name) == n && memcmp(name, file, n) == 0;
+}
+
+/* ---- notes ---- */
+
+/* The same key is of all devices on the command line, and of one in a file of rcGAN. */
+static void print_batch_size(const lvni_core_config *c, lvni_core_str *out)
+{
+    const char *file;
+    const size_t n = file_of(c, "experience", &file);
+    if (n == 0 || stands_in(c, "recipe", file, n) || !lvni_core_config_is_set(c, "batch_size") ||
+        lvni_core_config_layer(c, "batch_size") != LVNI_LAYER_ARGUMENTS) {
+        return;
+    }
+    const long long size = (long long)lvni_core_config_int(c, "batch_size");
+    lvni_core_str_printf(out,
+                         "note: batch_size=%lld of the command line is of all devices; "
+                         "batch_size_per_device=%lld is what the file's batch_size means  (%.*s)",
+                         size, size, (int)n, file);
+}
+
+void lvni_recipes_gan_print_notes(const lvni_core_config *c, lvni_core_str *out)
+{
+    print_batch_size(c, out);
+    for (size_t i = 0; i < lvni_recipes_gan_options.n; i++) {
+        const lvni_core_option *row = &gan_rows[i];
+        if ((row->flags & LVNI_OPT_HIDDEN) != 0 && lvni_core_config_is_set(c, row->name)) {
+            lvni_core_str_printf(out, "%snote: %s has no effect: %s  (%s)",
+                                 out->len > 0 ? "\n" : "", lvni_core_config_spelled(c, row->name),
+                                 row->help, lvni_core_config_origin(c, row->name));
+        }
+    }
 }
 
 /* Whose default would quietly be another training. */

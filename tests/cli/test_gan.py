@@ -142,8 +142,19 @@ class Gan(unittest.TestCase):
             "accelerator=cpu", "strategy=dp",
         )
         self.assertIn("effective batch 32 = ", done.stdout)
+        self.assertNotIn("note: batch_size", done.stdout + done.stderr)
         (self.cwd / "own.yml").write_text("data: builtin:mass\nbatch_size: 8\n")
-        self.assertIn("effective batch 8 =", self.plan("config=own.yml", "devices=2").stdout)
+        done = self.plan("config=own.yml", "devices=2", "batch_size=8")
+        self.assertIn("effective batch 8 =", done.stdout)
+        self.assertNotIn("note: batch_size", done.stdout + done.stderr)
+        done = self.plan(
+            f"config={FILES / 'radio_image_test.yml'}", "data_path=builtin:radio", "batch_size=4"
+        )
+        self.assertIn("effective batch 8 = ", done.stdout)  # it accumulates two
+        self.assertIn(
+            "note: batch_size=4 of the command line is of all devices; batch_size_per_device=4 is "
+            "what the file's batch_size means  (", done.stdout + done.stderr,
+        )
 
     def test_generators_with_physics_come_later(self):  # row 1
         done = self.levin(
