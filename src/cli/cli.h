@@ -2,7 +2,7 @@
 #ifndef LEVIN_CLI_CLI_H
 #define LEVIN_CLI_CLI_H
 
-#include "core/option.h"
+#include "core/config.h"
 
 #include <stdbool.h>
 
@@ -51,6 +51,8 @@ bool lvni_cli_topic_find(const char *name, lvni_cli_topic *out);
 /* Of a command whose recipe has that name (NULL or unknown: the first). False: it takes no keys, or
  * the recipe's shared object cannot be loaded, which the command reports. */
 bool lvni_cli_topic_of(const lvni_cli_command *command, const char *recipe, lvni_cli_topic *out);
+/* The topic's keys with the defaults of its recipe, the caller's. */
+lvn_status lvni_cli_topic_defaults(const lvni_cli_topic *topic, lvni_core_config **out);
 
 /* Of the n arguments of `levin`: a path without its key, or resume=PATH, is an error that shows the
  * line that works. Returns the exit code; LVNI_EXIT_OK: go on. */

@@ -27,7 +27,7 @@ static lvn_status open_keys(const lvni_cli_topic *topic, keys *k)
 {
     *k = (keys){.topic = *topic};
     k->tables = topic->tables(&k->n_tables);
-    return lvni_core_config_create(k->tables, k->n_tables, &k->config);
+    return lvni_cli_topic_defaults(topic, &k->config);
 }
 
 /* Is the row what the key means, or does its name begin with "key."? */
@@ -55,20 +55,52 @@ static void print_foreign(const lvni_core_option *row)
     fputs(any ? ".\n" : "", stdout);
 }
 
+static bool has_row(const lvni_cli_topic *topic, const lvni_core_option *row)
+{
+    size_t n = 0;
+    const lvni_core_option_table *t = topic->tables(&n);
+    for (size_t i = 0; i < n; i++) {
+        if (row >= t[i].rows && row < t[i].rows + t[i].n) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Has a topic in front of this one the same row? Then it was printed there. */
 static bool is_repeated(const lvni_core_option *row, const lvni_cli_topic *of)
 {
     lvni_cli_topic before;
     for (int k = 0; lvni_cli_topic_at(k, &before) && strcmp(before.name, of->name) != 0; k++) {
-        size_t n = 0;
-        const lvni_core_option_table *t = before.tables(&n);
-        for (size_t i = 0; i < n; i++) {
-            if (row >= t[i].rows && row < t[i].rows + t[i].n) {
-                return true;
-            }
+        if (has_row(&before, row)) {
+            return true;
         }
     }
     return false;
+}
+
+/* "      The same: levin help train.gan (default 20)." */
+static void print_other_topics(const keys *k, const lvni_core_option *row)
+{
+    lvni_cli_topic other;
+    const char *here = lvni_core_option_default(row, k->config);
+    bool any = false, behind = false;
+    for (int i = 0; lvni_cli_topic_at(i, &other); i++) {
+        keys o;
+        const bool same = strcmp(other.name, k->topic.name) == 0;
+        behind = behind || same;
+        if (same || !behind || !has_row(&other, row) || open_keys(&other, &o) != LVN_OK) {
+            continue;
+        }
+        const char *there = lvni_core_option_default(row, o.config);
+        printf("%slevin help %s", any ? ", " : "      The same: ", other.name);
+        if (strcmp(here, there) != 0) {
+            printf(" (default %s)", there);
+        }
+        any = true;
+        lvni_core_config_destroy(o.config);
+    }
+    fputs(any ? ".\n" : "", stdout);
 }
 
 static int print_rows(const keys *k, const char *key, bool all)
@@ -84,8 +116,11 @@ static int print_rows(const keys *k, const char *key, bool all)
             if (n++ == 0) {
                 printf("levin help %s\n", k->topic.name);
             }
-            lvni_core_option_print_row(k->tables, k->n_tables, row, stdout);
+            lvni_core_option_print_row(k->tables, k->n_tables, row, k->config, stdout);
             print_foreign(row);
+            if (all) {
+                print_other_topics(k, row);
+            }
         }
     }
     return n;

@@ -212,6 +212,18 @@ static void print_use(void *user, const char *usage, const char *help)
     }
 }
 
+/* The table of a topic's keys, with the defaults of its recipe. */
+static void print_topic(const lvni_cli_topic *topic)
+{
+    size_t n;
+    lvni_core_config *defaults;
+    const lvni_core_option_table *tables = topic->tables(&n);
+    if (lvni_recipes_report_status(lvni_cli_topic_defaults(topic, &defaults)) == LVNI_EXIT_OK) {
+        lvni_core_option_print_help(tables, n, defaults, stdout);
+        lvni_core_config_destroy(defaults);
+    }
+}
+
 /* Of a command without recipes its keys; where the first recipe may be left out, that one's keys;
  * else where they are. */
 static void print_keys(const lvni_cli_command *c)
@@ -229,10 +241,8 @@ static void print_keys(const lvni_cli_command *c)
         }
     }
     if (own) {
-        size_t n;
-        const lvni_core_option_table *tables = first.tables(&n);
         putchar('\n');
-        lvni_core_option_print_help(tables, n, stdout);
+        print_topic(&first);
     }
 }
 
@@ -262,8 +272,6 @@ void lvni_cli_command_print_help_of(const lvni_cli_command *c, const char *first
         lvni_cli_command_print_help(c);
         return;
     }
-    size_t n;
-    const lvni_core_option_table *tables = t.tables(&n);
     if (c->uses && !file) {
         lvni_core_print(stdout,
                         "usage: levin %s %s model=out/x [key=value ...]\n"
@@ -273,7 +281,7 @@ void lvni_cli_command_print_help_of(const lvni_cli_command *c, const char *first
         lvni_core_print(stdout, "usage: levin %s %s %s%s\n           %s\n\n", t.command->name, name,
                         c->uses ? "model=out/x " : "", t.recipe->use, t.recipe->help);
     }
-    lvni_core_option_print_help(tables, n, stdout);
+    print_topic(&t);
 }
 
 int lvni_cli_command_misused(const char *name)

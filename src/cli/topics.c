@@ -21,6 +21,21 @@ static void of_recipe(const lvni_cli_command *command, const lvni_recipes_recipe
     snprintf(out->name, sizeof out->name, "%s%s%s", c->name, first ? "" : ".", first ? "" : typed);
 }
 
+lvn_status lvni_cli_topic_defaults(const lvni_cli_topic *topic, lvni_core_config **out)
+{
+    size_t n;
+    const lvni_core_option_table *tables = topic->tables(&n);
+    LVN_TRY(lvni_core_config_create(tables, n, out));
+    const bool trains = topic->recipe != NULL && !topic->command->uses;
+    const lvn_status s =
+        trains ? lvni_core_config_load_job(*out, topic->recipe->defaults.job) : LVN_OK;
+    if (s != LVN_OK) {
+        lvni_core_config_destroy(*out);
+        *out = NULL;
+    }
+    return s;
+}
+
 bool lvni_cli_topic_at(int i, lvni_cli_topic *out)
 {
     for (int k = 0; k < lvni_cli_n_commands; k++) {

@@ -8,6 +8,8 @@
 #include <math.h>
 #include <stdio.h>
 
+struct lvni_core_config; /* config.h */
+
 typedef enum lvni_core_option_type {
     LVNI_OPT_BOOL,   /* true false yes no on off 1 0 */
     LVNI_OPT_INT,    /* decimal, 64 bit */
@@ -151,10 +153,16 @@ lvn_status lvni_core_option_fail_later(const lvni_core_option *row, const lvni_c
 /* Position of the n bytes in "a|b|c" (case-insensitive), -1 when they are not one of these. */
 int lvni_core_option_choice_index(const char *choices, const char *text, size_t n);
 const char *lvni_core_option_type_name(lvni_core_option_type type);
-/* The help: name, type, unit, default and sentence of every row, titles between tables. */
-void lvni_core_option_print_help(const lvni_core_option_table *tables, size_t n_tables, FILE *out);
+/* The help: name, type, unit, default and sentence of every row, titles between tables. defaults: a
+ * configuration of these tables, whose job has defaults of its own; NULL: those of the rows. */
+void lvni_core_option_print_help(const lvni_core_option_table *tables, size_t n_tables,
+                                 const struct lvni_core_config *defaults, FILE *out);
 /* One row of it. */
 void lvni_core_option_print_row(const lvni_core_option_table *tables, size_t n_tables,
-                                const lvni_core_option *row, FILE *out);
+                                const lvni_core_option *row,
+                                const struct lvni_core_config *defaults, FILE *out);
+/* The default that it shows: "auto" and "unset", too. Borrowed. */
+const char *lvni_core_option_default(const lvni_core_option *row,
+                                     const struct lvni_core_config *defaults);
 
 #endif

@@ -182,8 +182,13 @@ static void print_aliases(const lvni_core_option_table *tables, size_t n_tables,
     }
 }
 
-static const char *default_of(const lvni_core_option *row)
+const char *lvni_core_option_default(const lvni_core_option *row, const lvni_core_config *defaults)
 {
+    const lvni_core_slot *slot =
+        defaults == NULL ? NULL : lvni_core_config_find(defaults, row->name);
+    if (slot != NULL && slot->layer == LVNI_LAYER_JOB && slot->value.set) {
+        return slot->value.text;
+    }
     if (row->fallback != NULL && row->fallback[0] != '\0') {
         return row->fallback;
     }
@@ -192,7 +197,8 @@ static const char *default_of(const lvni_core_option *row)
 
 /* "  batch_size             whole number, samples, default 128" and below it the sentence. */
 void lvni_core_option_print_row(const lvni_core_option_table *tables, size_t n_tables,
-                                const lvni_core_option *row, FILE *out)
+                                const lvni_core_option *row, const lvni_core_config *defaults,
+                                FILE *out)
 {
     const int column = 27, length = (int)strlen(row->name) + 2; /* two blanks behind a long one */
     fprintf(out, "  %-*s", length > column ? length : column, row->name);
@@ -204,7 +210,8 @@ void lvni_core_option_print_row(const lvni_core_option_table *tables, size_t n_t
     if (row->unit != NULL) {
         fprintf(out, ", %s", row->unit);
     }
-    fprintf(out, ", default %s\n      %s", default_of(row), row->help != NULL ? row->help : "");
+    fprintf(out, ", default %s\n      %s", lvni_core_option_default(row, defaults),
+            row->help != NULL ? row->help : "");
     print_aliases(tables, n_tables, row->name, out);
     if ((row->flags & LVNI_OPT_LATER) != 0) {
         fputs("  (Other values come with a later version.)", out);
@@ -214,14 +221,15 @@ void lvni_core_option_print_row(const lvni_core_option_table *tables, size_t n_t
     fputc('\n', out);
 }
 
-void lvni_core_option_print_help(const lvni_core_option_table *tables, size_t n_tables, FILE *out)
+void lvni_core_option_print_help(const lvni_core_option_table *tables, size_t n_tables,
+                                 const lvni_core_config *defaults, FILE *out)
 {
     for (size_t t = 0; t < n_tables; t++) {
         fprintf(out, "%s%s\n", t > 0 ? "\n" : "", tables[t].title);
         for (size_t i = 0; i < tables[t].n; i++) {
             const lvni_core_option *row = &tables[t].rows[i];
             if (row->alias_of == NULL && (row->flags & LVNI_OPT_HIDDEN) == 0) {
-                lvni_core_option_print_row(tables, n_tables, row, out);
+                lvni_core_option_print_row(tables, n_tables, row, defaults, out);
             }
         }
     }

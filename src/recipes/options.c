@@ -336,7 +336,8 @@ static const lvni_core_option use_rows[] = {
     {.name = "checkpoint",
      .type = LVNI_OPT_CHOICE,
      .choices = "best|last",
-     .help = "Which model of a run directory; unset: best (by val/acc, else val/loss)."},
+     .help =
+         "Which model of a run directory; unset: best (by checkpoint.monitor of its training)."},
     {.name = "eval_batch_size",
      .type = LVNI_OPT_INT,
      .unit = "samples",

@@ -135,15 +135,28 @@ lvn_status lvn_job_train(const lvn_job *job, int n_arguments, const char *const 
     return s;
 }
 
+/* With the defaults of the job. */
+static lvn_status print_keys(const lvn_job *job)
+{
+    size_t n;
+    lvni_core_config *defaults;
+    const lvni_core_option_table *tables = lvni_recipes_job_tables(&n);
+    LVN_TRY(lvni_core_config_create(tables, n, &defaults));
+    const lvn_status s = lvni_core_config_load_job(defaults, job->options);
+    if (s == LVN_OK) {
+        lvni_core_option_print_help(tables, n, defaults, stdout);
+    }
+    lvni_core_config_destroy(defaults);
+    return s;
+}
+
 int lvn_main(int argc, char **argv, const lvn_job *job)
 {
     if (argc > 1 && (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0)) {
-        size_t n;
-        const lvni_core_option_table *t = lvni_recipes_job_tables(&n);
         lvni_core_print(stdout, "usage: %s [key=value ...]\n\n", argv[0]);
-        lvni_core_option_print_help(t, n, stdout);
+        const lvn_status s = print_keys(job);
         lvni_recipes_close_job(job);
-        return LVNI_EXIT_OK;
+        return lvni_recipes_report_status(s);
     }
     lvni_core_signals_defer();
     lvni_cpu_clean_environment(argv);

@@ -212,6 +212,18 @@ class Gan(unittest.TestCase):
         self.assertEqual(self.hash("a"), self.hash("b"))
         self.assertNotEqual(self.hash("a"), self.hash("c"))
 
+    def test_the_help_has_the_defaults_of_the_recipe(self):
+        gan, classify = (self.levin("help", "train", name).stdout for name in ("gan", "classify"))
+        for key, here, there in (
+            ("max_epochs", "100", "20"), ("optim.name", "adam", "adamw"),
+            ("optim.betas", "[0,0.99]", "[0.9,0.999]"), ("checkpoint.save_top_k", "20", "0"),
+        ):
+            for text, value in ((gan, here), (classify, there)):
+                self.assertRegex(text, rf"\n  {re.escape(key)} .*, default {re.escape(value)}\n")
+        text = self.levin("help", "checkpoint.save_top_k").stdout
+        self.assertIn("levin help train.classify\n", text)
+        self.assertIn("The same: levin help train.gan (default 20).\n", text)
+
     # ---- what a step is ----
 
     def test_metrics_have_their_names(self):  # rows 20, 21, 50

@@ -600,13 +600,19 @@ static void the_help_shows_every_row(void **state)
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
     assert_non_null(out);
-    lvni_core_option_print_help(test_tables, 2, out);
+    lvni_core_config *job = NULL;
+    assert_int_equal(lvni_core_config_create(test_tables, 2, &job), LVN_OK);
+    assert_int_equal(lvni_core_config_load_job(job, "optim=adamw"), LVN_OK);
+    lvni_core_option_print_help(test_tables, 2, NULL, out);
+    lvni_core_option_print_help(test_tables, 2, job, out);
+    lvni_core_config_destroy(job);
     fclose(out);
     assert_non_null(strstr(text, "  batch_size                 whole number, samples, default 128\n"
                                  "      Samples of one step over all devices.\n"));
     assert_non_null(
         strstr(text, "\noptimizer\n  optim.name                 sgd|adamw, default sgd\n      "
                      "The optimizer.  Also: optim.\n"));
+    assert_non_null(strstr(text, "  optim.name                 sgd|adamw, default adamw\n"));
     assert_null(strstr(text, "\n  gpus"));
     free(text);
 }
