@@ -62,7 +62,20 @@ typedef struct lvni_data_inverse_options {
     lvni_data_inverse_norm norm;  /* radio */
 } lvni_data_inverse_options;
 
-/* A new dataset (lvn_dataset_destroy). LVN_ERR_USAGE for options that do not fit together and for
+/* What is wrong with the options themselves, whatever files there are. */
+enum { LVNI_INVERSE_MISTAKES = 8 };
+typedef struct lvni_data_inverse_mistakes {
+    int n;
+    struct {
+        const char *key; /* of a configuration, that names it best */
+        char text[256];
+    } of[LVNI_INVERSE_MISTAKES];
+} lvni_data_inverse_mistakes;
+
+void lvni_data_inverse_check(const lvni_data_inverse_options *options,
+                             lvni_data_inverse_mistakes *out);
+
+/* A new dataset (lvn_dataset_destroy). LVN_ERR_USAGE for the first mistake of the options and for
  * arrays of another size, LVN_ERR_NOT_FOUND for folders and files that are missing. */
 lvn_status lvni_data_inverse_open(const lvni_data_inverse_options *options, lvn_dataset **out);
 

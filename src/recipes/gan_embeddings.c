@@ -85,7 +85,7 @@ void lvni_recipes_gan_embeddings_check(const lvni_recipes_gan_embeddings *e)
     const int least = LVNI_GAN_EMBEDDING + 2;
     if (e->measurements < least) {
         lvni_log_line(LVNI_LOG_WARNING,
-                      "CFID of %lld measurement%s says little: with fewer than %d the %d numbers "
+                      "CFID of %lld measurement%s means little: with fewer than %d the %d numbers "
                       "that each is embedded in determine its truth; use a larger split or more "
                       "data (data.count)",
                       (long long)e->measurements, lvni_core_plural(e->measurements, "", "s"), least,

@@ -87,6 +87,11 @@ static const lvni_core_option gan_rows[] = {
      .flags = LVNI_OPT_AUTO,
      .help = "Deviation of the noise that is added to what is measured; auto: of the kind of "
              "data."},
+    {.name = "data.mask",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "none|random",
+     .fallback = "none",
+     .help = "builtin:mass: random hides a fifth of each map behind discs, as bright stars do."},
     {.name = "cosmo_dir_path",
      .type = LVNI_OPT_PATH,
      .help = "mass_mapping: folder with cosmos_mask.npy, cosmos_std1.npy and cosmos_std2.npy, the "
@@ -134,7 +139,7 @@ static const lvni_core_option gan_rows[] = {
     {.name = "im_size",
      .type = LVNI_OPT_INT,
      .unit = "pixels",
-     .range = LVNI_BETWEEN(8, 8192),
+     .range = LVNI_BETWEEN(8, 4096),
      .flags = LVNI_OPT_AUTO,
      .help = "Side of the square images; auto: 64 of builtin data."},
     {.name = "num_z_train",
@@ -262,11 +267,11 @@ static const lvni_core_option gan_rows[] = {
     DEAD("fig_path", "figures are written by levin eval"),
     DEAD("save_path", "arrays are written by levin predict and levin eval"),
     DEAD("num_z_test", "num_samples of levin predict and levin eval is that number"),
-    DEAD("num_of_top_slices", "all slices are taken"),
-    DEAD("use_middle_slices", "all slices are taken"),
+    DEAD("num_of_top_slices", "the first 8 slices of a volume are taken, of test 6"),
+    DEAD("use_middle_slices", "the first 8 slices of a volume are taken, of test 6"),
     DEAD("r", "acceleration is that number"),
     DEAD("num_coils", "in_chans is twice their number"),
-    DEAD("real_data", "data without a truth are for levin predict"),
+    DEAD("real_data", "measurements are simulated from a truth; measured ones cannot be used yet"),
     DEAD("randseed", "seed is that number"),
     DEAD("n_percentiles", "levin eval has ten levels"),
 };
@@ -442,24 +447,36 @@ static lvni_nn_rcgan_sizes sizes_of(const lvni_core_config *c)
                                  .unused = lvni_core_config_is_on(c, "unused_layers")};
 }
 
+/* What the data will ask of the keys, before there are ranks or files are looked at. */
+static void check_data(lvni_core_config *c)
+{
+    lvni_data_inverse_options o;
+    lvni_data_inverse_mistakes mistakes;
+    if (experience_of(c) < 0 || !lvni_core_config_is_set(c, "data")) {
+        return;
+    }
+    lvni_recipes_gan_data_options(c, LVNI_INVERSE_VAL, &o);
+    lvni_data_inverse_check(&o, &mistakes);
+    for (int i = 0; i < mistakes.n; i++) {
+        lvni_core_config_add_mistake(c, "%s  (%s)", mistakes.of[i].text,
+                                     lvni_core_config_origin(c, mistakes.of[i].key));
+    }
+}
+
 static void check_sizes(lvni_core_config *c)
 {
     const lvni_nn_rcgan_sizes s = sizes_of(c);
-    const char *origin = lvni_core_config_origin(c, "im_size");
     if (s.im_size == 0) {
         lvni_core_config_add_mistake(c, "`im_size` is missing: the side of the images in pixels");
         return;
     }
-    if (experience_of(c) == LVNI_INVERSE_MASS && s.im_size % 2 != 0) {
-        lvni_core_config_add_mistake(
-            c, "im_size %d: maps of mass have an even number of pixels  (%s)", s.im_size, origin);
-    }
+    check_data(c);
     if (s.im_size >> s.disc_stages < 2) {
         lvni_core_config_add_mistake(
             c,
             "im_size %d: the critic halves the image %d times, and needs at least 2 pixels then: "
             "give at least %d, or fewer disc_stages  (%s)",
-            s.im_size, s.disc_stages, 2 << s.disc_stages, origin);
+            s.im_size, s.disc_stages, 2 << s.disc_stages, lvni_core_config_origin(c, "im_size"));
     }
 }
 
@@ -581,6 +598,7 @@ void lvni_recipes_gan_data_options(const lvni_core_config *c, lvni_data_inverse_
                                                           : 0.0,
         .cosmo_dir = folder(c, "cosmo_dir_path", split == LVNI_INVERSE_TRAIN,
                             "no mask, and the same noise everywhere"),
+        .random_mask = strcmp(lvni_core_config_str(c, "data.mask"), "random") == 0,
         .kappa_mean = lvni_core_config_float(c, "kappa_mean"),
         .kappa_std =
             lvni_core_config_is_set(c, "kappa_std") ? lvni_core_config_float(c, "kappa_std") : 0.0,

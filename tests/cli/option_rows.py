@@ -328,6 +328,7 @@ gan_rows = {
     "data": row("maps", rest="experience=mass_mapping", first="builtin:mass"),
     "data.count": row("24", first="16"),
     "data.sigma": row("0.3"),
+    "data.mask": row("random"),
     "cosmo_dir_path": row("cosmos"),
     "sense_maps_path": refusal("cosmos", COILS),
     "calib_width": row("4", "metrics", COILS),

@@ -187,9 +187,50 @@ class Gan(unittest.TestCase):
             lines[2], r"unknown key `psnr_gain_toll`; did you mean `psnr_gain_tol`\?.*yml:7\)"
         )
         self.assertRegex(lines[3], r"`lr` is missing.*\(bad\.yml\)")
-        self.assertRegex(lines[4], r"im_size 33: .*even.*\(bad\.yml:5\)")
+        self.assertRegex(lines[4], r"im_size=33: .*even.*\(bad\.yml:5\)")
         self.assertRegex(lines[5], r"im_size 33: the critic halves .* 6 times.*\(bad\.yml:5\)")
         self.assertEqual(list(self.cwd.iterdir()), [self.cwd / "bad.yml"])
+
+    def test_mistakes_of_the_data_are_among_them(self):  # row 3
+        for text, *mistakes in (
+            (
+                "experience: mass_mapping\ndata: maps\nin_chans: 3\nim_size: 33\n"
+                "data.mask: random\n",
+                r"data\.mask=random is for builtin:mass .*yml:6\)",
+                r"im_size=33: .* even number .*yml:5\)",
+                r"in_chans=3 out_chans=2: .* 2 and 2, or 4 and 1 .*yml:4\)",
+            ),
+            (
+                "experience: mass_mapping\ndata: maps\nin_chans: 4\nout_chans: 1\nim_size: 32\n"
+                "num_z_train: 1\n",
+                r"num_z_train `1`: ",
+                r"kappa_std=0: in_chans=4 out_chans=1 needs kappa_mean and kappa_std",
+            ),
+            (
+                "experience: radio\ndata: builtin:radio\nnorm: macro\nim_size: 63\n",
+                r"in_chans=3 out_chans=2 has norm=micro.*yml:4\)",
+                r"im_size=63: builtin:radio needs an even number.*yml:5\)",
+            ),
+            (
+                "experience: mri\ndata: builtin:mass\nacceleration: 40\nim_size: 9000\n",
+                r"im_size `9000`: .*4096",
+                r"builtin:mass: the samples .* are builtin:mri  \(.*yml:3\)",
+                r"an acceleration of 40 for im_size=64 leaves fewer columns",
+            ),
+        ):
+            with self.subTest(text):
+                (self.cwd / "bad.yml").write_text("recipe: gan\n" + text)
+                done = self.levin("train", "gan", "config=bad.yml", "devices=2", code=64)
+                lines = done.stderr.splitlines()
+                self.assertEqual(lines[0], f"error: {len(mistakes)} mistakes:", done.stderr)
+                for line, mistake in zip(lines[1:], mistakes):
+                    self.assertRegex(line, mistake)
+
+    def test_what_keys_without_effect_are_replaced_by(self):
+        done = self.plan("data=builtin:mri", "num_of_top_slices=3", "real_data=true")
+        text = done.stdout + done.stderr
+        self.assertIn("num_of_top_slices has no effect: the first 8 slices of a volume", text)
+        self.assertRegex(text, r"real_data has no effect: .*measured ones cannot be used yet")
 
     def test_a_wrong_experience_names_the_three(self):  # row 4
         done = self.levin("train", "gan", "experience=mass", "data=builtin:mass", code=64)

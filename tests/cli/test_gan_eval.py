@@ -186,7 +186,7 @@ class Evaluation(unittest.TestCase):
         self.assertEqual(again, measured["test"])
 
     def test_cfid_of_few_measurements(self):
-        few = "CFID of {} says little: with fewer than 34 the 32 numbers"
+        few = "CFID of {} means little: with fewer than 34 the 32 numbers"
         use = ["eval", "model=run", "num_samples=2"]
         for n, text in ((1, "1 measurement"), (33, "33 measurements"), (34, None)):
             done = levin(*use, f"data.count={n}")
@@ -217,7 +217,7 @@ class Choice(unittest.TestCase):
             before = contents(run)
             done = levin("eval", f"model={run}", f"choose={score}", f"output=page_{score}")
             # of the split, for all checkpoints together
-            warned = done.stderr.count("CFID of 8 measurements says little")
+            warned = done.stderr.count("CFID of 8 measurements means little")
             self.assertEqual(warned, 1 if score == "cfid" else 0, done.stderr)
             rows = self.rows(done.stdout)
             self.assertEqual([r[-1] for r in rows], ["no", "yes", "yes", "yes"], done.stdout)

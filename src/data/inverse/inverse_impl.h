@@ -58,7 +58,17 @@ lvn_status lvni_inverse_check_sample(const lvni_inverse_base *b, const lvn_sampl
 bool lvni_inverse_builtin(const lvni_data_inverse_options *options);
 const char *lvni_inverse_split_name(lvni_data_inverse_split split); /* "train" */
 
-/* The constructors; what the options have in common is checked before. */
+/* Of each kind: adds its mistakes. */
+void lvni_inverse_mass_check(const lvni_data_inverse_options *options,
+                             lvni_data_inverse_mistakes *out);
+void lvni_inverse_mri_check(const lvni_data_inverse_options *options,
+                            lvni_data_inverse_mistakes *out);
+void lvni_inverse_radio_check(const lvni_data_inverse_options *options,
+                              lvni_data_inverse_mistakes *out);
+void lvni_inverse_mistake(lvni_data_inverse_mistakes *out, const char *key, const char *fmt, ...)
+    LVN_PRINTF(3, 4);
+
+/* The constructors; the options are checked before. */
 lvn_status lvni_inverse_mass_open(const lvni_data_inverse_options *options, lvn_dataset **out);
 lvn_status lvni_inverse_mri_open(const lvni_data_inverse_options *options, lvn_dataset **out);
 lvn_status lvni_inverse_radio_open(const lvni_data_inverse_options *options, lvn_dataset **out);

@@ -368,34 +368,32 @@ static lvn_status mass_init(lvni_inverse_mass *m, const lvni_data_inverse_option
     return o->random_mask ? make_mask(m) : LVN_OK;
 }
 
-static lvn_status check(const lvni_data_inverse_options *o)
+void lvni_inverse_mass_check(const lvni_data_inverse_options *o, lvni_data_inverse_mistakes *out)
 {
     const bool two = o->in_chans == 2 && o->out_chans == 2,
                four = o->in_chans == 4 && o->out_chans == 1;
     if (o->im_size % 2 != 0) {
-        LVN_FAIL(LVN_ERR_USAGE, "im_size=%d: maps of mass need an even number", o->im_size);
+        lvni_inverse_mistake(out, "im_size", "im_size=%d: maps of mass need an even number",
+                             o->im_size);
     }
     if (!two && !four) {
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "in_chans=%d out_chans=%d: maps of mass have 2 and 2, or 4 and 1 channels",
-                 o->in_chans, o->out_chans);
+        lvni_inverse_mistake(
+            out, "in_chans",
+            "in_chans=%d out_chans=%d: maps of mass have 2 and 2, or 4 and 1 channels", o->in_chans,
+            o->out_chans);
     }
     if (four && !lvni_inverse_builtin(o) && !(o->kappa_std > 0.0)) {
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "kappa_std=%g: in_chans=4 out_chans=1 needs kappa_mean and kappa_std, mean and "
-                 "deviation of the training maps",
-                 o->kappa_std);
+        lvni_inverse_mistake(
+            out, "kappa_std",
+            "kappa_std=%g: in_chans=4 out_chans=1 needs kappa_mean and kappa_std, mean and "
+            "deviation of the training maps",
+            o->kappa_std);
     }
-    if (o->random_mask && (!lvni_inverse_builtin(o) || o->cosmo_dir != NULL)) {
-        LVN_FAIL(LVN_ERR_USAGE, "a random mask is for builtin:mass without cosmo_dir_path");
-    }
-    return LVN_OK;
 }
 
 lvn_status lvni_inverse_mass_open(const lvni_data_inverse_options *options, lvn_dataset **out)
 {
     *out = NULL;
-    LVN_TRY(check(options));
     lvni_inverse_mass *m = LVNI_NEW(LVNI_TAG_DATA, lvni_inverse_mass);
     if (m == NULL) {
         return LVN_ERR_MEMORY;

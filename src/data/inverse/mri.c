@@ -235,37 +235,39 @@ static lvn_status mri_init(mri *m, const lvni_data_inverse_options *o)
     return LVN_OK;
 }
 
-static lvn_status check(const lvni_data_inverse_options *o)
+void lvni_inverse_mri_check(const lvni_data_inverse_options *o, lvni_data_inverse_mistakes *out)
 {
     const int n = o->im_size, middle = n / 16 > 0 ? n / 16 : 1;
     if (o->in_chans != o->out_chans || o->in_chans < 2 || o->in_chans % 2 != 0 ||
         o->in_chans > 2 * MAX_COILS) {
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "in_chans=%d out_chans=%d: images of magnetic resonance have twice as many "
-                 "channels as coils, 2 to %d, the same of both",
-                 o->in_chans, o->out_chans, 2 * MAX_COILS);
+        lvni_inverse_mistake(
+            out, "in_chans",
+            "in_chans=%d out_chans=%d: images of magnetic resonance have twice as many "
+            "channels as coils, 2 to %d, the same of both",
+            o->in_chans, o->out_chans, 2 * MAX_COILS);
     }
     if (o->acceleration < 0 || (o->acceleration > 0 && n / o->acceleration < middle) ||
         (o->acceleration == 0 && n / ACCELERATION < middle)) {
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "an acceleration of %d for im_size=%d leaves fewer columns than the %d in the "
-                 "middle, which are always measured",
-                 o->acceleration, n, middle);
+        lvni_inverse_mistake(
+            out, "acceleration",
+            "an acceleration of %d for im_size=%d leaves fewer columns than the %d in the "
+            "middle, which are always measured",
+            o->acceleration, n, middle);
     }
     if (o->calib_width < 0 || o->calib_width > n) {
-        LVN_FAIL(LVN_ERR_USAGE, "calib_width=%d: it must be 1 to im_size=%d", o->calib_width, n);
+        lvni_inverse_mistake(out, "calib_width", "calib_width=%d: it must be 1 to im_size=%d",
+                             o->calib_width, n);
     }
     if (o->maps_path != NULL && lvni_inverse_builtin(o)) {
-        LVN_FAIL(LVN_ERR_USAGE, "%s has coil maps of its own; leave out those of %s", o->path,
-                 o->maps_path);
+        lvni_inverse_mistake(out, "sense_maps_path",
+                             "%s has coil maps of its own; leave out those of %s", o->path,
+                             o->maps_path);
     }
-    return LVN_OK;
 }
 
 lvn_status lvni_inverse_mri_open(const lvni_data_inverse_options *options, lvn_dataset **out)
 {
     *out = NULL;
-    LVN_TRY(check(options));
     mri *m = LVNI_NEW(LVNI_TAG_DATA, mri);
     if (m == NULL) {
         return LVN_ERR_MEMORY;

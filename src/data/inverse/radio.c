@@ -354,29 +354,30 @@ static lvn_status radio_init(radio *r, const lvni_data_inverse_options *o)
     return s;
 }
 
-static lvn_status check(const lvni_data_inverse_options *o)
+void lvni_inverse_radio_check(const lvni_data_inverse_options *o, lvni_data_inverse_mistakes *out)
 {
     const bool three = o->in_chans == 3 && o->out_chans == 2,
                two = o->in_chans == 2 && o->out_chans == 1;
     if (!three && !two) {
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "in_chans=%d out_chans=%d: radio images have 3 and 2, or 2 and 1 channels",
-                 o->in_chans, o->out_chans);
+        lvni_inverse_mistake(
+            out, "in_chans",
+            "in_chans=%d out_chans=%d: radio images have 3 and 2, or 2 and 1 channels", o->in_chans,
+            o->out_chans);
     }
     if (three && o->norm != LVNI_INVERSE_NORM_MICRO) {
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "in_chans=3 out_chans=2 has norm=micro; others are for in_chans=2 out_chans=1");
+        lvni_inverse_mistake(
+            out, "norm",
+            "in_chans=3 out_chans=2 has norm=micro; others are for in_chans=2 out_chans=1");
     }
     if (lvni_inverse_builtin(o) && o->im_size % 2 != 0) {
-        LVN_FAIL(LVN_ERR_USAGE, "im_size=%d: builtin:radio needs an even number", o->im_size);
+        lvni_inverse_mistake(out, "im_size", "im_size=%d: builtin:radio needs an even number",
+                             o->im_size);
     }
-    return LVN_OK;
 }
 
 lvn_status lvni_inverse_radio_open(const lvni_data_inverse_options *options, lvn_dataset **out)
 {
     *out = NULL;
-    LVN_TRY(check(options));
     radio *r = LVNI_NEW(LVNI_TAG_DATA, radio);
     if (r == NULL) {
         return LVN_ERR_MEMORY;

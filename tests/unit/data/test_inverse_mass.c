@@ -452,7 +452,7 @@ static void what_does_not_fit_is_refused_before_any_work(void **state)
     assert_int_equal(inverse_refuses(&o, "kappa_val"), LVN_ERR_NOT_FOUND);
     o.split = LVNI_INVERSE_TRAIN;
     o.random_mask = true;
-    assert_int_equal(inverse_refuses(&o, "random mask"), LVN_ERR_USAGE);
+    assert_int_equal(inverse_refuses(&o, "data.mask=random"), LVN_ERR_USAGE);
     images_remove_folder(folder);
 }
 
