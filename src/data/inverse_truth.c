@@ -31,6 +31,12 @@ static lvn_status begin(const lvn_dataset *mass, const lvn_sample_key *key, esti
     return lvni_inverse_mass_measure(e->m, key, e->kappa, e->gamma, e->scratch);
 }
 
+const double *lvni_data_inverse_mask(const lvn_dataset *dataset)
+{
+    const lvni_inverse_mass *m = lvni_inverse_mass_of(dataset);
+    return m == NULL ? NULL : m->mask;
+}
+
 static void end(estimate *e)
 {
     lvni_core_free(e->work);

@@ -14,6 +14,8 @@
  * mass maps. */
 lvn_status lvni_data_inverse_kaiser_squires(const lvn_dataset *mass, const lvn_sample_key *key,
                                             double smoothing, double *out);
+/* (N, N): 1 where the shear is measured, else 0; NULL: it is everywhere, or another dataset. */
+const double *lvni_data_inverse_mask(const lvn_dataset *dataset);
 /* Mean of the posterior, the estimate with the least squared error: Wiener's filter; with a mask or
  * cosmo_dir by conjugate gradients to a relative residual of 1e-8. LVN_ERR_UNSUPPORTED: maps of a
  * folder, whose distribution is not known. */

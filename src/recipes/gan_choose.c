@@ -148,7 +148,7 @@ static lvn_status measure_item(lvni_recipes_gan_work *w, int64_t sample, const f
         return lvni_recipes_gan_embeddings_add(&m->embeddings, w);
     }
     const lvni_recipes_gan_masked masked =
-        lvni_recipes_gan_masked_of(w->image, lvni_recipes_gan_truth(w), NULL, w->pixels);
+        lvni_recipes_gan_masked_of(w->image, lvni_recipes_gan_truth(w), w->mask, w->pixels);
     lvni_recipes_gan_average_add(&m->rmse, masked.rmse);
     return LVN_OK;
 }

@@ -60,48 +60,43 @@ lvn_status lvni_recipes_gan_coverage(const float *samples, int n_samples, const 
 
 /* ---- mean +- (std + lambda) ---- */
 
-double lvni_recipes_gan_interval_coverage(const lvni_recipes_gan_interval *item, double lambda)
+/* The last lambda whose interval has the element; -1: none has. */
+static int last_inside(double mean, double std, double truth, double scale)
 {
-    int64_t inside = 0, counted = 0;
-    for (int64_t i = 0; i < item->n; i++) {
-        if (item->mask == NULL || item->mask[i] != 0) {
-            counted++;
-            inside += fabs((double)item->truth[i] - (double)item->mean[i]) <=
-                      (double)item->std[i] + lambda;
+    const double needed = (fabs(truth - mean) - std) / scale,
+                 step = floor((LVNI_GAN_LAMBDA_START - needed) / LVNI_GAN_LAMBDA_STEP);
+    return step >= 0.0 ? (int)fmin(step, LVNI_GAN_LAMBDAS - 1) : -1;
+}
+
+void lvni_recipes_gan_intervals_add(lvni_recipes_gan_intervals *v, const float *mean,
+                                    const float *std, const float *truth, const uint8_t *mask,
+                                    int64_t n, double scale)
+{
+    int64_t counted = 0;
+    for (int64_t i = 0; i < n; i++) {
+        counted += mask == NULL || mask[i] != 0;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const int k = mask == NULL || mask[i] != 0
+                          ? last_inside((double)mean[i], (double)std[i], (double)truth[i], scale)
+                          : -1;
+        if (k >= 0) {
+            v->last_inside[k] += 1.0 / (double)counted;
         }
     }
-    return (double)inside / (double)counted;
+    v->items++;
 }
 
-/* Of all items, with Hoeffding's bound for the chance that the mean of others is larger. */
-static double risk(const lvni_recipes_gan_interval *items, int n_items, double lambda, double error)
+double lvni_recipes_gan_calibrate(const lvni_recipes_gan_intervals *v, double level, double *share)
 {
-    double missed = 0.0;
-    for (int i = 0; i < n_items; i++) {
-        missed += 1.0 - lvni_recipes_gan_interval_coverage(&items[i], lambda);
+    const double bound = sqrt(log(10.0) / (2.0 * (double)v->items));
+    double inside = 0.0;
+    for (int k = LVNI_GAN_LAMBDAS - 1; k >= 0; k--) {
+        inside += v->last_inside[k];
+        *share = inside / (double)v->items;
+        if (1.0 - *share + bound <= 1.0 - level) {
+            return LVNI_GAN_LAMBDA_START - k * LVNI_GAN_LAMBDA_STEP;
+        }
     }
-    return missed / n_items + sqrt(log(1.0 / error) / (2.0 * n_items));
-}
-
-double lvni_recipes_gan_calibrate(const lvni_recipes_gan_interval *items, int n_items, double level,
-                                  const lvni_recipes_gan_calibration *o)
-{
-    if (!(n_items > 0 && o->step > 0.0 &&
-          risk(items, n_items, o->start, o->error) <= 1.0 - level)) {
-        return NAN;
-    }
-    /* The risk falls with lambda, so the first k that is too far is found by doubling and then
-     * halving: beyond start + max(std) every interval is empty and the risk above 1. */
-    int64_t good = 0, bad = 1;
-    while (bad < INT64_MAX / 4 && /* an infinite std */
-           risk(items, n_items, o->start - (double)bad * o->step, o->error) <= 1.0 - level) {
-        good = bad;
-        bad *= 2;
-    }
-    while (bad - good > 1) {
-        const int64_t middle = good + (bad - good) / 2;
-        const double lambda = o->start - (double)middle * o->step;
-        *(risk(items, n_items, lambda, o->error) <= 1.0 - level ? &good : &bad) = middle;
-    }
-    return o->start - (double)good * o->step;
+    return NAN;
 }

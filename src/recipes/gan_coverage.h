@@ -24,27 +24,30 @@ lvn_status lvni_recipes_gan_coverage(const float *samples, int n_samples, const 
 
 /* ---- mean +- (std + lambda) ---- */
 
-typedef struct lvni_recipes_gan_interval {
-    const float *truth, *mean, *std; /* (n) */
-    const uint8_t *mask;             /* (n); NULL: all */
-    int64_t n;
-} lvni_recipes_gan_interval;
+/* lambda goes from 3 down by 0.01, in units of each item's `scale`. */
+#define LVNI_GAN_LAMBDA_START 3.0
+#define LVNI_GAN_LAMBDA_STEP 0.01
+enum { LVNI_GAN_LAMBDAS = 1024 };
 
-/* The part of the elements whose truth lies within mean +- (std + lambda). */
-double lvni_recipes_gan_interval_coverage(const lvni_recipes_gan_interval *item, double lambda);
+/* Of all items, in the order in which they are added. A zeroed one is empty. */
+typedef struct lvni_recipes_gan_intervals {
+    int64_t items;
+    /* sum over items of the share of elements within the mask whose truth lies inside of the
+     * interval up to the k-th lambda and not of the next one */
+    double last_inside[LVNI_GAN_LAMBDAS];
+} lvni_recipes_gan_intervals;
 
-typedef struct lvni_recipes_gan_calibration {
-    double start, step; /* lambda starts here and decreases by this, in units of the data */
-    double error;       /* probability that the guarantee does not hold */
-} lvni_recipes_gan_calibration;
+/* n elements of an item; mask (NULL: all). */
+void lvni_recipes_gan_intervals_add(lvni_recipes_gan_intervals *intervals, const float *mean,
+                                    const float *std, const float *truth, const uint8_t *mask,
+                                    int64_t n, double scale);
 
-#define LVNI_GAN_CALIBRATION ((lvni_recipes_gan_calibration){3.0, 0.01, 0.1})
-
-/* The least lambda = start - k step for which still
- *   mean over items of (1 - coverage) + sqrt(ln(1 / error) / (2 n_items)) <= 1 - level.
- * It may be negative, as std may be too large. NaN: not even `start` is enough, which is so for
- * every level above 1 - sqrt(ln(1 / error) / (2 n_items)). */
-double lvni_recipes_gan_calibrate(const lvni_recipes_gan_interval *items, int n_items, double level,
-                                  const lvni_recipes_gan_calibration *options);
+/* The least lambda up to which
+ *   mean over items of (1 - share inside) + sqrt(ln(10) / (2 items)) <= 1 - level,
+ * so that with a probability of 0.9 (Hoeffding) other items miss no more than 1 - level on average.
+ * It may be negative, as std may be too large. share: the mean share inside. NaN: not even the
+ * first is enough, as for every level above 1 - sqrt(ln(10) / (2 items)). */
+double lvni_recipes_gan_calibrate(const lvni_recipes_gan_intervals *intervals, double level,
+                                  double *share);
 
 #endif

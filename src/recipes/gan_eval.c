@@ -22,9 +22,11 @@ enum { COUNTS = 8, MOST_FIGURES = 1000 }; /* 1, 2, 4 ... 128 samples */
 typedef struct results {
     lvni_recipes_gan_average psnr[LVNI_RECIPES_GAN_SAMPLES]; /* of the mean of i + 1 samples */
     lvni_recipes_gan_average ssim[COUNTS];                   /* of the mean of 2^i samples */
-    lvni_recipes_gan_average apsd, rmse, pearson, snr, within, r_std_error;
+    lvni_recipes_gan_average apsd, rmse, pearson, snr, psnr_masked, psnr_legacy;
+    lvni_recipes_gan_average within, r_std_error, r_error_truth, r_std_truth;
     lvni_recipes_gan_average baseline, bound; /* PSNR: Kaiser-Squires; the posterior's mean */
     lvni_recipes_gan_average coverage[LVNI_GAN_LEVELS];
+    lvni_recipes_gan_intervals intervals;
     lvni_recipes_gan_embeddings embeddings;
     int64_t figure[MOST_FIGURES];
     int n_figures;
@@ -106,15 +108,19 @@ static lvn_status measure_spread(lvni_recipes_gan_work *w)
     for (int i = 0; i < LVNI_GAN_LEVELS; i++) {
         level[i] = lvni_recipes_gan_level(i);
     }
-    LVN_TRY(lvni_recipes_gan_coverage(w->images, w->n_samples, lvni_recipes_gan_truth(w), NULL,
+    LVN_TRY(lvni_recipes_gan_coverage(w->images, w->n_samples, lvni_recipes_gan_truth(w), w->mask,
                                       w->pixels, level, LVNI_GAN_LEVELS, share));
     for (int i = 0; i < LVNI_GAN_LEVELS; i++) {
         lvni_recipes_gan_average_add(&r->coverage[i], share[i]);
     }
     const lvni_recipes_gan_uncertainty u = lvni_recipes_gan_uncertainty_of(
-        w->image, w->std, lvni_recipes_gan_truth(w), NULL, w->pixels);
+        w->image, w->std, lvni_recipes_gan_truth(w), w->mask, w->pixels);
     lvni_recipes_gan_average_add(&r->within, u.within);
     lvni_recipes_gan_average_add(&r->r_std_error, u.r_std_error);
+    lvni_recipes_gan_average_add(&r->r_error_truth, u.r_error_truth);
+    lvni_recipes_gan_average_add(&r->r_std_truth, u.r_std_truth);
+    lvni_recipes_gan_intervals_add(&r->intervals, w->image, w->std, lvni_recipes_gan_truth(w),
+                                   w->mask, w->pixels, (double)w->field[LVNI_GAN_STD][0]);
     lvni_recipes_gan_average_add(&r->apsd,
                                  lvni_recipes_gan_apsd(w->images, w->n_samples, w->pixels));
     return LVN_OK;
@@ -152,10 +158,14 @@ static lvn_status measure_item(lvni_recipes_gan_work *w, int64_t sample, const f
     results *r = results_of(w);
     bool has_baseline;
     const lvni_recipes_gan_masked m =
-        lvni_recipes_gan_masked_of(w->image, lvni_recipes_gan_truth(w), NULL, w->pixels);
+        lvni_recipes_gan_masked_of(w->image, lvni_recipes_gan_truth(w), w->mask, w->pixels);
     lvni_recipes_gan_average_add(&r->rmse, m.rmse);
     lvni_recipes_gan_average_add(&r->pearson, m.pearson);
     lvni_recipes_gan_average_add(&r->snr, m.snr);
+    lvni_recipes_gan_average_add(&r->psnr_legacy, m.psnr_legacy);
+    if (w->mask != NULL) {
+        lvni_recipes_gan_average_add(&r->psnr_masked, m.psnr);
+    }
     LVN_TRY(measure_spread(w));
     LVN_TRY(lvni_recipes_gan_embeddings_add(&results_of(w)->embeddings, w));
     LVN_TRY(find_baseline(w, sample, &has_baseline));
@@ -164,7 +174,7 @@ static lvn_status measure_item(lvni_recipes_gan_work *w, int64_t sample, const f
 
 /* ---- the results ---- */
 
-enum { MOST_ROWS = 2 * COUNTS + 16 };
+enum { MOST_ROWS = 2 * COUNTS + 20 };
 
 typedef struct table {
     lvni_recipes_gan_row row[MOST_ROWS];
@@ -194,11 +204,15 @@ static void make_table(const results *r, table *t)
     }
     add_row(t, &r->baseline, 2, "PSNR Kaiser-Squires", 0);
     add_row(t, &r->bound, 2, "PSNR posterior mean", 0);
+    add_row(t, &r->psnr_masked, 2, "PSNR within the mask", 0);
+    add_row(t, &r->psnr_legacy, 2, "psnr_legacy", 0);
     add_row(t, &r->apsd, 5, "APSD", 0);
     add_row(t, &r->rmse, 5, "RMSE", 0);
     add_row(t, &r->pearson, 4, "Pearson r", 0);
     add_row(t, &r->snr, 2, "SNR", 0);
     add_row(t, &r->r_std_error, 4, "r of std and error", 0);
+    add_row(t, &r->r_error_truth, 4, "r of error and truth", 0);
+    add_row(t, &r->r_std_truth, 4, "r of std and truth", 0);
     add_row(t, &r->within, 4, "within one std", 0);
 }
 
@@ -211,6 +225,31 @@ static void print_coverage(const results *r, bool json, lvni_core_str *out)
             lvni_core_str_printf(out, "%s[%.2f, %.4f]", i == 0 ? "" : ", ", level, share);
         } else {
             lvni_core_str_printf(out, "%s %.2f %.4f", i == 0 ? "" : ",", level, share);
+        }
+    }
+    lvni_core_str_append(out, json ? "]" : "\n");
+}
+
+enum { CALIBRATED = 116 }; /* measurements, of which a level of 0.9 can be calibrated */
+
+static void print_calibration(const results *r, bool json, lvni_core_str *out)
+{
+    int n = 0;
+    if (r->intervals.items < CALIBRATED) {
+        return;
+    }
+    lvni_core_str_append(out, json ? ", \"calibration\": ["
+                                   : "level, lambda and share of mean ± (std + lambda):");
+    for (int i = 0; i < LVNI_GAN_LEVELS; i++) {
+        double share;
+        const double level = lvni_recipes_gan_level(i),
+                     lambda = lvni_recipes_gan_calibrate(&r->intervals, level, &share);
+        if (isfinite(lambda)) {
+            lvni_core_str_printf(out, json ? "%s[%.2f, %.2f, %.4f]" : "%s %.2f %.2f %.4f",
+                                 n++ == 0 ? ""
+                                 : json   ? ", "
+                                          : ",",
+                                 level, lambda, share);
         }
     }
     lvni_core_str_append(out, json ? "]" : "\n");
@@ -232,6 +271,7 @@ static void print_json(const lvni_recipes_gan_work *w, const table *t,
     }
     lvni_core_str_printf(out, ", \"CFID\": %.17g", cfid->cfid);
     print_coverage(w->own, true, out);
+    print_calibration(w->own, true, out);
     lvni_core_str_append(out, "}\n");
 }
 
@@ -249,6 +289,7 @@ static void print_text(const lvni_recipes_gan_work *w, const table *t,
                          "embedding, not comparable with published numbers)\n",
                          cfid->cfid, cfid->mean, cfid->covariance);
     print_coverage(w->own, false, out);
+    print_calibration(w->own, false, out);
 }
 
 /* ---- the page ---- */

@@ -1,8 +1,6 @@
 /* Metrics of images and samples (gan_metrics.h). */
 #include "recipes/gan_metrics.h"
 
-#include "core/alloc.h"
-
 #include <math.h>
 
 /* ---- one image ---- */
@@ -36,21 +34,16 @@ static sums sums_of(const float *image, const float *truth, const uint8_t *mask,
     return s;
 }
 
-static double decibel(double signal, double noise)
+/* Of a constant truth none: its maximum may be what rounding left of 0. */
+static double decibel(const sums *s, double signal)
 {
-    return 10.0 * log10(signal / noise);
+    return s->high > s->low ? 10.0 * log10(signal / (s->squared_error / s->n)) : (double)NAN;
 }
 
 double lvni_recipes_gan_psnr(const float *image, const float *truth, int64_t n)
 {
     const sums s = sums_of(image, truth, NULL, n);
-    return decibel(s.high * s.high, s.squared_error / s.n);
-}
-
-double lvni_recipes_gan_psnr_range(const float *image, const float *truth, int64_t n)
-{
-    const sums s = sums_of(image, truth, NULL, n);
-    return decibel((s.high - s.low) * (s.high - s.low), s.squared_error / s.n);
+    return decibel(&s, s.high * s.high);
 }
 
 /* Welford's update of means, squares and products: values may lie far from 0 and close together. */
@@ -78,18 +71,17 @@ lvni_recipes_gan_masked lvni_recipes_gan_masked_of(const float *image, const flo
                                                    const uint8_t *mask, int64_t n)
 {
     const sums s = sums_of(image, truth, mask, n);
-    const double mse = s.squared_error / s.n;
     pairs p = {0};
     for (int64_t i = 0; i < n; i++) {
         if (counts(mask, i)) {
             pairs_add(&p, (double)truth[i], (double)image[i]);
         }
     }
-    return (lvni_recipes_gan_masked){.rmse = sqrt(mse),
+    return (lvni_recipes_gan_masked){.rmse = sqrt(s.squared_error / s.n),
                                      .pearson = correlation(&p),
-                                     .snr = decibel(s.aa / s.n, mse),
-                                     .psnr = decibel(s.high * s.high, mse),
-                                     .psnr_legacy = decibel(s.high, mse)};
+                                     .snr = decibel(&s, s.aa / s.n),
+                                     .psnr = decibel(&s, s.high * s.high),
+                                     .psnr_legacy = decibel(&s, s.high)};
 }
 
 /* ---- structural similarity ---- */
@@ -172,27 +164,6 @@ double lvni_recipes_gan_apsd(const float *samples, int n_samples, int64_t n)
         sum += sqrt(variance);
     }
     return sum / (double)n;
-}
-
-lvn_status lvni_recipes_gan_psnr_of_means(const float *samples, int n_samples, const float *truth,
-                                          const uint8_t *mask, int64_t n, double *psnr)
-{
-    const sums s = sums_of(truth, truth, mask, n);
-    double *sum = lvni_core_calloc(LVNI_TAG_DATA, (size_t)n, sizeof *sum);
-    if (sum == NULL) {
-        return LVN_ERR_MEMORY;
-    }
-    for (int k = 0; k < n_samples; k++) {
-        double error = 0.0;
-        for (int64_t i = 0; i < n; i++) {
-            sum[i] += (double)samples[k * n + i];
-            const double d = counts(mask, i) ? sum[i] / (k + 1.0) - (double)truth[i] : 0.0;
-            error += d * d;
-        }
-        psnr[k] = decibel(s.high * s.high, error / s.n);
-    }
-    lvni_core_free(sum);
-    return LVN_OK;
 }
 
 /* ---- uncertainty ---- */
@@ -296,67 +267,4 @@ void lvni_recipes_gan_average_json(const lvni_recipes_gan_average *a, lvni_core_
     json_member(out, "std", lvni_recipes_gan_average_std(a));
     lvni_core_str_printf(out, "\"n\": %lld, \"skipped\": %lld}", (long long)a->n,
                          (long long)a->skipped);
-}
-
-/* ---- the smoothed baseline ---- */
-
-/* Index i of n elements that are continued by their mirror image, the edge repeated. */
-static int64_t mirrored(int64_t i, int64_t n)
-{
-    const int64_t k = ((i % (2 * n)) + 2 * n) % (2 * n);
-    return k < n ? k : 2 * n - 1 - k;
-}
-
-/* One pass along lines of `length` elements `stride` apart. */
-static void smooth_line(const double *in, int64_t length, int64_t stride, const double *weight,
-                        int radius, double *out)
-{
-    for (int64_t i = 0; i < length; i++) {
-        double sum = 0.0;
-        for (int k = -radius; k <= radius; k++) {
-            sum += weight[k + radius] * in[mirrored(i + k, length) * stride];
-        }
-        out[i * stride] = sum;
-    }
-}
-
-static void make_weights(double *weight, int radius, double sigma)
-{
-    double sum = 0.0;
-    for (int k = -radius; k <= radius; k++) {
-        weight[k + radius] = exp(-0.5 * k * k / (sigma * sigma));
-        sum += weight[k + radius];
-    }
-    for (int k = 0; k <= 2 * radius; k++) {
-        weight[k] /= sum;
-    }
-}
-
-lvn_status lvni_recipes_gan_smooth(const float *in, int height, int width, double sigma, float *out)
-{
-    LVN_ARG(height > 0 && width > 0 && sigma > 0.0 && sigma < 1e4,
-            "an image of %d x %d pixels cannot be smoothed with sigma %g", height, width, sigma);
-    const int radius = (int)(4.0 * sigma + 0.5);
-    const size_t n = (size_t)height * (size_t)width, taps = 2 * (size_t)radius + 1;
-    double *a = lvni_core_alloc(LVNI_TAG_DATA, (2 * n + taps) * sizeof *a);
-    if (a == NULL) {
-        return LVN_ERR_MEMORY;
-    }
-    double *b = a + n, *weight = b + n;
-    make_weights(weight, radius, sigma);
-    for (size_t i = 0; i < n; i++) {
-        a[i] = (double)in[i];
-    }
-    for (int x = 0; x < width; x++) {
-        smooth_line(a + x, height, width, weight, radius, b + x);
-    }
-    for (int y = 0; y < height; y++) {
-        const int64_t at = (int64_t)y * width;
-        smooth_line(b + at, width, 1, weight, radius, a + at);
-    }
-    for (size_t i = 0; i < n; i++) {
-        out[i] = (float)a[i];
-    }
-    lvni_core_free(a);
-    return LVN_OK;
 }

@@ -2,7 +2,8 @@
  * over arrays of float. Called by the validation and the evaluation of the gan recipe.
  *
  * n is the number of elements; an image of several channels is one array. `truth` comes second. A
- * quotient 0 / 0 gives NaN; an image equal to the truth has a PSNR of +inf. */
+ * quotient 0 / 0 gives NaN, a constant truth has neither PSNR nor SNR (NaN), and an image equal to
+ * the truth a PSNR of +inf. */
 #ifndef LEVIN_RECIPES_GAN_METRICS_H
 #define LEVIN_RECIPES_GAN_METRICS_H
 
@@ -12,8 +13,6 @@
 
 /* 10 log10(max(truth)^2 / MSE) dB */
 double lvni_recipes_gan_psnr(const float *image, const float *truth, int64_t n);
-/* 10 log10((max(truth) - min(truth))^2 / MSE) dB, of which std_mult is controlled */
-double lvni_recipes_gan_psnr_range(const float *image, const float *truth, int64_t n);
 /* Structural similarity (Wang et al. 2004): uniform windows of 7 x 7, K1 0.01, K2 0.03, variances
  * with divisor 48, data range max(truth), mean over the windows that lie within the image. NaN for
  * an image with a side below 7. */
@@ -39,11 +38,6 @@ void lvni_recipes_gan_mean_std(const float *samples, int n_samples, int64_t n, f
                                float *std);
 /* Average pixel-wise standard deviation: the mean of `std` above, without rounding it. */
 double lvni_recipes_gan_apsd(const float *samples, int n_samples, int64_t n);
-/* psnr[k] (n_samples): PSNR of the mean of the first k + 1 samples, over the mask (NULL: all).
- * LVN_ERR_MEMORY. */
-lvn_status lvni_recipes_gan_psnr_of_means(const float *samples, int n_samples, const float *truth,
-                                          const uint8_t *mask, int64_t n, double *psnr);
-
 /* Is the spread of samples a measure of the error? Over the mask (NULL: all). */
 typedef struct lvni_recipes_gan_uncertainty {
     double r_std_error, r_error_truth, r_std_truth; /* correlations; error: |mean - truth| */
@@ -76,15 +70,5 @@ void lvni_recipes_gan_average_print(const lvni_recipes_gan_average *average, con
 /* A JSON value: {"mean": 21.37, "stderr": 0.12, "std": 1.2, "n": 100, "skipped": 0}; the first
  * three are null without a value. */
 void lvni_recipes_gan_average_json(const lvni_recipes_gan_average *average, lvni_core_str *out);
-
-/* ---- the smoothed baseline ---- */
-
-/* Pixels of the Gaussian that smooths the Kaiser-Squires inversion. */
-#define LVNI_GAN_BASELINE_SIGMA (1.0 / 0.29)
-
-/* in (height, width) -> out, not the same array: a Gaussian cut at 4 sigma, the image mirrored at
- * its edges with the edge repeated (as scipy.ndimage.gaussian_filter). LVN_ERR_MEMORY. */
-lvn_status lvni_recipes_gan_smooth(const float *in, int height, int width, double sigma,
-                                   float *out);
 
 #endif

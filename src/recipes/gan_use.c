@@ -8,6 +8,7 @@
 #include "core/math.h"
 #include "core/vfs.h"
 #include "data/array.h"
+#include "data/inverse_truth.h"
 #include "recipes/gan_metrics.h"
 #include "recipes/options.h"
 
@@ -141,6 +142,19 @@ static lvn_status take_key(const lvni_core_config *from, const char *key, lvni_c
     return lvni_core_config_set(to, key, value, lvni_core_config_origin(from, key));
 }
 
+static lvn_status take_mask(lvni_recipes_gan_work *w)
+{
+    const double *mask = lvni_data_inverse_mask(w->data);
+    if (mask == NULL) {
+        return LVN_OK;
+    }
+    w->mask = lvni_core_calloc(LVNI_TAG_DATA, (size_t)w->pixels, sizeof *w->mask);
+    for (int64_t i = 0; i < w->pixels && w->mask != NULL; i++) {
+        w->mask[i] = mask[i] != 0.0;
+    }
+    return w->mask != NULL ? LVN_OK : LVN_ERR_MEMORY;
+}
+
 static lvn_status open_item(lvni_recipes_gan_work *w)
 {
     const lvni_nn_rcgan_sizes *s = &w->card->settings.sizes;
@@ -166,7 +180,7 @@ static lvn_status open_item(lvni_recipes_gan_work *w)
     return w->sum == NULL || w->mean == NULL || w->images == NULL || w->image == NULL ||
                    w->std == NULL
                ? LVN_ERR_MEMORY
-               : LVN_OK;
+               : take_mask(w);
 }
 
 static lvn_status open_data(lvni_recipes_use *u)
@@ -343,6 +357,7 @@ lvn_status lvni_recipes_gan_use(lvni_recipes_gan_work *w, int n, const char *con
     lvni_core_free(w->images);
     lvni_core_free(w->image);
     lvni_core_free(w->std);
+    lvni_core_free(w->mask);
     lvni_core_config_destroy(w->use.config);
     lvn_error_adopt(&error);
     return s;

@@ -33,6 +33,7 @@ struct lvni_recipes_gan_work {
     float *images;                /* (n_samples, H, W) */
     float *image;                 /* (3, H, W): of the mean, free room, of the truth */
     float *std;                   /* (H, W): deviation of `images`, divisor n_samples */
+    uint8_t *mask;                /* (H, W): 0 where nothing is measured; NULL: nowhere */
     void *own;                    /* of the command */
 };
 

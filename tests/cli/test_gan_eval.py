@@ -185,6 +185,51 @@ class Evaluation(unittest.TestCase):
         again = json.loads(levin(*use, "devices=2", "accelerator=cpu").stdout)
         self.assertEqual(again, measured["test"])
 
+    def test_behind_a_mask(self):
+        shown = [k % 3 != 0 and k > 5 * SIDE for k in range(SIDE * SIDE)]
+        os.makedirs(path("cosmos"))
+        noise = [0.05] * SIDE**2
+        for name, values in (("mask", [float(m) for m in shown]), ("std1", noise), ("std2", noise)):
+            write_npy(path(f"cosmos/cosmos_{name}.npy"), (SIDE, SIDE), values)
+        levin("train", "gan", *SMALL, "cosmo_dir_path=cosmos", "max_epochs=1", "data.count=16",
+              "psnr_gain_tol=99", "out=masked")
+        use = ["eval", "model=masked", "num_samples=2", "data.count=1"]
+        r = json.loads(levin(*use, "output=masked_page", "json=true").stdout)
+        truth, mean = (read_npy(path(f"masked_page/np_{kind}_0.npy"))[1] for kind in ("gt", "avgs"))
+        pairs = [(a, b) for a, b, m in zip(truth, mean, shown) if m]
+        mse = sum((a - b) ** 2 for a, b in pairs) / len(pairs)
+        most = max(a for a, _ in pairs)
+        for name, value in (
+            ("RMSE", math.sqrt(mse)),
+            ("PSNR within the mask", 10 * math.log10(most**2 / mse)),
+            ("psnr_legacy", 10 * math.log10(most / mse)),
+        ):
+            self.assertAlmostEqual(r[name]["mean"], value, delta=1e-5 * abs(value), msg=name)
+        self.assertNotAlmostEqual(r["PSNR of 2"]["mean"], r["PSNR within the mask"]["mean"])
+        chosen = json.loads(
+            levin("eval", "model=masked", "choose=rmse", "num_samples=2", "split=test",
+                  "data.count=1", "json=true").stdout
+        )
+        self.assertAlmostEqual(chosen["epochs"][0]["rmse"], r["RMSE"]["mean"], delta=1e-12)
+        r = json.loads(levin("eval", "model=run", "num_samples=2", "json=true").stdout)
+        self.assertNotIn("PSNR within the mask", r)
+        for name in ("r of error and truth", "r of std and truth"):
+            self.assertLess(abs(r[name]["mean"]), 1)
+
+    def test_intervals_are_calibrated(self):
+        use = ["eval", "model=run", "num_samples=2"]
+        self.assertNotIn("lambda", levin(*use, "data.count=115").stdout)
+        self.assertIn("lambda and share of mean", levin(*use, "data.count=116").stdout)
+        rows = json.loads(levin(*use, "data.count=116", "json=true").stdout)["calibration"]
+        bound = math.sqrt(math.log(10) / (2 * 116))
+        levels, lambdas, shares = zip(*rows)
+        self.assertEqual(levels[0], 0.01)
+        self.assertGreater(len(rows), 5)
+        self.assertLess(levels[-1], 0.95)  # above 1 - bound there is none
+        self.assertEqual(sorted(lambdas), list(lambdas))
+        for level, share in zip(levels, shares):
+            self.assertGreaterEqual(share, level + bound - 1e-3)
+
     def test_cfid_of_few_measurements(self):
         few = "CFID of {} means little: with fewer than 34 the 32 numbers"
         use = ["eval", "model=run", "num_samples=2"]

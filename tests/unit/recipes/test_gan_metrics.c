@@ -47,7 +47,6 @@ static void one_image(void **state)
 {
     (void)state;
     NEAR(lvni_recipes_gan_psnr(image, truth, N), want_psnr);
-    NEAR(lvni_recipes_gan_psnr_range(image, truth, N), want_psnr_range);
     NEAR(lvni_recipes_gan_ssim(image, truth, HEIGHT, WIDTH), want_ssim);
     NEAR(lvni_recipes_gan_ssim(truth, truth, HEIGHT, WIDTH), 1.0);
     assert_true(isnan(lvni_recipes_gan_ssim(image, truth, 6, WIDTH)));
@@ -70,8 +69,11 @@ static void by_hand(void **state)
                        other[] = {10.0F, 11.0F, 12.0F, 12.0F};
     NEAR(lvni_recipes_gan_psnr(b, a, 4), 20.0 * log10(4.0));
     NEAR(lvni_recipes_gan_psnr(other, shifted, 4), 20.0 * log10(14.0));
-    NEAR(lvni_recipes_gan_psnr_range(other, shifted, 4), 20.0 * log10(4.0));
     NEAR(lvni_recipes_gan_masked_of(b, a, NULL, 4).snr, 10.0 * log10(21.0 / 4.0));
+    static const float constant[] = {1e-9F, 1e-9F, 1e-9F, 1e-9F};
+    assert_true(isnan(lvni_recipes_gan_psnr(b, constant, 4)));
+    const lvni_recipes_gan_masked m = lvni_recipes_gan_masked_of(b, constant, NULL, 4);
+    assert_true(isnan(m.psnr) && isnan(m.psnr_legacy) && isnan(m.snr) && m.rmse > 1.0);
     NEAR(lvni_recipes_gan_masked_of(b, a, NULL, 4).psnr_legacy, 10.0 * log10(4.0));
 }
 
@@ -79,14 +81,8 @@ static void of_samples(void **state)
 {
     (void)state;
     float mean[N], std[N];
-    double psnr[SAMPLES];
     lvni_recipes_gan_mean_std(samples, SAMPLES, N, mean, std);
     NEAR(lvni_recipes_gan_apsd(samples, SAMPLES, N), want_apsd);
-    assert_int_equal(lvni_recipes_gan_psnr_of_means(samples, SAMPLES, truth, mask, N, psnr),
-                     LVN_OK);
-    for (int k = 0; k < SAMPLES; k++) {
-        NEAR(psnr[k], want_psnr_of_means[k]);
-    }
     const lvni_recipes_gan_uncertainty u =
         lvni_recipes_gan_uncertainty_of(mean, std, truth, mask, N);
     near("r_std_error", u.r_std_error, want_uncertainty[0], 1e-6);
@@ -95,21 +91,6 @@ static void of_samples(void **state)
     near("ratio_mean", u.ratio_mean, want_uncertainty[3], 1e-6);
     near("ratio_std", u.ratio_std, want_uncertainty[4], 1e-6);
     NEAR(u.within, want_uncertainty[5]);
-}
-
-static void the_baseline_is_smoothed(void **state)
-{
-    (void)state;
-    float out[N];
-    assert_int_equal(lvni_recipes_gan_smooth(truth, HEIGHT, WIDTH, LVNI_GAN_BASELINE_SIGMA, out),
-                     LVN_OK);
-    int at = 0;
-    for (int i = 0; i < HEIGHT; i += 4) {
-        for (int j = 0; j < WIDTH; j += 5) {
-            near("smooth", (double)out[i * WIDTH + j], want_smooth[at++], 1e-7);
-        }
-    }
-    assert_int_equal(lvni_recipes_gan_smooth(truth, HEIGHT, WIDTH, 0.0, out), LVN_ERR_INVALID);
 }
 
 static void averages_have_a_standard_error(void **state)
@@ -202,35 +183,67 @@ static void an_exact_sampler_covers_its_level(void **state)
     free(of_truth);
 }
 
-/* Each item misses 1 - level at most, less Hoeffding's bound; one step further it would not. */
+/* Of an item the share of elements within mean +- (std + lambda scale). */
+static double covered(const float *of_truth, const float *mean, const float *std, int n,
+                      double lambda, double scale)
+{
+    int inside = 0;
+    for (int i = 0; i < n; i++) {
+        inside += fabs((double)of_truth[i] - (double)mean[i]) <= (double)std[i] + lambda * scale;
+    }
+    return (double)inside / n;
+}
+
+/* Items miss 1 - level at most, less Hoeffding's bound; one step further they would not. */
 static void intervals_are_calibrated(void **state)
 {
     (void)state;
     enum { ITEMS = 40, DRAWN = 400, OF_EACH = 8 };
+    const double bound = sqrt(log(10.0) / (2.0 * ITEMS)), scale = 0.5; /* 0.170 */
     float *memory = malloc(3 * ITEMS * DRAWN * sizeof *memory);
-    assert_non_null(memory);
-    lvni_recipes_gan_interval items[ITEMS];
+    lvni_recipes_gan_intervals *v = calloc(1, sizeof *v);
+    assert_true(memory != NULL && v != NULL);
     for (int i = 0; i < ITEMS; i++) {
         float *at = memory + 3 * i * DRAWN;
         free(draw(OF_EACH, DRAWN, at, at + DRAWN, at + 2 * DRAWN, (uint32_t)i));
-        items[i] = (lvni_recipes_gan_interval){at, at + DRAWN, at + 2 * DRAWN, NULL, DRAWN};
+        lvni_recipes_gan_intervals_add(v, at + DRAWN, at + 2 * DRAWN, at, NULL, DRAWN, scale);
     }
-    const lvni_recipes_gan_calibration o = LVNI_GAN_CALIBRATION;
-    const double bound = sqrt(log(10.0) / (2.0 * ITEMS)); /* 0.170 */
+    double share = 0.0;
     for (int l = 0; l < LVNI_GAN_LEVELS - 2; l++) {
         const double level = lvni_recipes_gan_level(l),
-                     lambda = lvni_recipes_gan_calibrate(items, ITEMS, level, &o);
+                     lambda = lvni_recipes_gan_calibrate(v, level, &share);
         double here = 0.0, further = 0.0;
         for (int i = 0; i < ITEMS; i++) {
-            here += lvni_recipes_gan_interval_coverage(&items[i], lambda) / ITEMS;
-            further += lvni_recipes_gan_interval_coverage(&items[i], lambda - 0.01) / ITEMS;
+            const float *at = memory + 3 * i * DRAWN;
+            here += covered(at, at + DRAWN, at + 2 * DRAWN, DRAWN, lambda, scale) / ITEMS;
+            further += covered(at, at + DRAWN, at + 2 * DRAWN, DRAWN, lambda - 0.01, scale) / ITEMS;
         }
         near("steps", (3.0 - lambda) / 0.01, round((3.0 - lambda) / 0.01), 1e-6);
+        near("share", share, here, 1e-9);
         assert_true(1.0 - here + bound <= 1.0 - level + 1e-12);
         assert_true(1.0 - further + bound > 1.0 - level);
     }
-    assert_true(isnan(lvni_recipes_gan_calibrate(items, ITEMS, 0.9, &o)));
+    assert_true(isnan(lvni_recipes_gan_calibrate(v, 0.9, &share)));
     free(memory);
+    free(v);
+}
+
+/* What the mask hides counts for nothing, however far it is from the truth. */
+static void calibration_within_a_mask(void **state)
+{
+    (void)state;
+    static const float of_truth[] = {0.0F, 1.0F, 9.0F, 0.5F}, mean[] = {0.0F, 0.0F, 0.0F, 0.0F},
+                       std[] = {0.25F, 0.25F, 0.25F, 0.25F};
+    static const uint8_t shown[] = {1, 1, 0, 1};
+    static lvni_recipes_gan_intervals v;
+    for (int i = 0; i < 200; i++) {
+        lvni_recipes_gan_intervals_add(&v, mean, std, of_truth, shown, 4, 0.5);
+    }
+    double share;
+    near("lambda", lvni_recipes_gan_calibrate(&v, 0.9, &share), 1.5, 0.011);
+    NEAR(share, 1.0);
+    near("lambda", lvni_recipes_gan_calibrate(&v, 0.5, &share), 0.5, 0.011);
+    NEAR(share, 2.0 / 3.0);
 }
 
 int main(void)
@@ -239,11 +252,11 @@ int main(void)
         cmocka_unit_test(one_image),
         cmocka_unit_test(by_hand),
         cmocka_unit_test(of_samples),
-        cmocka_unit_test(the_baseline_is_smoothed),
         cmocka_unit_test(averages_have_a_standard_error),
         cmocka_unit_test(quantiles_are_those_of_numpy),
         cmocka_unit_test(an_exact_sampler_covers_its_level),
         cmocka_unit_test(intervals_are_calibrated),
+        cmocka_unit_test(calibration_within_a_mask),
     };
     return cmocka_run_group_tests(tests, make_arrays, NULL);
 }
