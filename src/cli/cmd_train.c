@@ -112,27 +112,43 @@ int lvni_cli_cmd_plan(int n, const char *const *args)
 
 /* ---- trained models ---- */
 
-/* The recipe that the model names, from the arguments alone: what is wrong with them is found when
- * they are read. Freed by the caller; NULL: none. */
-static char *find_model(int n, const char *const *args)
+/* The last value of a key on the command line; what is wrong with it is found when it is read. */
+static const char *value_of(int n, const char *const *args, const char *key)
 {
-    static const char *const keys[] = {"model", "run", "checkpoint"};
-    const char *value[] = {NULL, NULL, NULL};
+    const size_t length = strlen(key);
+    const char *value = NULL;
     for (int i = 0; i < n; i++) {
         const char *arg = args[i] + (strncmp(args[i], "--", 2) == 0 ? 2 : 0);
-        for (int k = 0; k < 3; k++) {
-            const size_t length = strlen(keys[k]);
-            if (strncmp(arg, keys[k], length) == 0 && arg[length] == '=') {
-                value[k] = arg + length + 1;
-            } else if (arg != args[i] && strcmp(arg, keys[k]) == 0 && i + 1 < n) {
-                value[k] = args[i + 1];
-            }
+        if (strncmp(arg, key, length) == 0 && arg[length] == '=') {
+            value = arg + length + 1;
+        } else if (arg != args[i] && strcmp(arg, key) == 0 && i + 1 < n) {
+            value = args[i + 1];
         }
     }
-    const char *model = value[0] != NULL ? value[0] : value[1];
-    return model != NULL      ? lvni_recipes_exported_recipe(model, value[2])
-           : value[2] != NULL ? lvni_recipes_exported_recipe(value[2], NULL)
-                              : NULL;
+    return value;
+}
+
+/* The recipe that the model names, from the arguments alone; freed by the caller. NULL: none. An
+ * error: there is no such model, so that it is not known whose keys the others are. */
+static lvn_status find_model(int n, const char *const *args, char **name)
+{
+    const char *model = value_of(n, args, "model"), *run = value_of(n, args, "run"),
+               *which = value_of(n, args, "checkpoint"), *path = model != NULL ? model : run;
+    *name = NULL;
+    if (path == NULL && which == NULL) {
+        return LVN_OK;
+    }
+    const lvn_status s = lvni_recipes_exported_recipe(path != NULL ? path : which,
+                                                      path != NULL ? which : NULL, name);
+    /* with weights= the model is a network's name; a file may have either */
+    const bool is_model = model != NULL && model[0] != '\0' &&
+                          value_of(n, args, "weights") == NULL &&
+                          value_of(n, args, "config") == NULL;
+    if (s != LVN_OK && (!is_model || s == LVN_ERR_USAGE)) {
+        lvn_clear_error();
+        return LVN_OK;
+    }
+    return s;
 }
 
 /* The recipe in front of the arguments (*skip 1), else that of the model, else the first. NULL: an
@@ -144,7 +160,12 @@ static const lvni_recipes_recipe *find_user(int n, const char *const *args, cons
     if (*skip == 1) {
         return lvni_cli_find_recipe(n, args, command, code);
     }
-    char *name = find_model(n, args);
+    char *name;
+    const lvn_status s = find_model(n, args, &name);
+    if (s != LVN_OK) {
+        *code = lvni_recipes_report_status(s);
+        return NULL;
+    }
     const lvni_recipes_recipe *recipe = name == NULL ? lvni_recipes_at(0) : lvni_recipes_find(name);
     *code = LVNI_EXIT_USAGE;
     if (recipe == NULL) {

@@ -290,20 +290,23 @@ lvn_status lvni_recipes_exported_open(const lvni_recipes_recipe *recipe,
     return LVN_OK;
 }
 
-char *lvni_recipes_exported_recipe(const char *path, const char *which)
+lvn_status lvni_recipes_exported_recipe(const char *path, const char *which, char **name)
 {
-    char *file, *name = NULL;
+    char *file;
     lvni_ckpt_st_file *opened;
-    if (find_file(path, which, &file) == LVN_OK) {
-        if (lvni_ckpt_st_open(file, LVNI_ST_HEADER_ONLY, &opened) == LVN_OK) {
-            const char *text = recipe_of(opened);
-            name = text == NULL ? NULL : lvni_core_strdup(LVNI_TAG_CONFIG, text);
-            lvni_ckpt_st_close(opened);
-        }
-        lvni_core_free(file);
+    *name = NULL;
+    LVN_TRY(find_file(path, which, &file));
+    lvn_status s = lvni_ckpt_st_open(file, LVNI_ST_HEADER_ONLY, &opened);
+    if (s == LVN_OK) {
+        const char *text = recipe_of(opened);
+        *name = text == NULL ? NULL : lvni_core_strdup(LVNI_TAG_CONFIG, text);
+        s = text != NULL && *name == NULL ? LVN_ERR_MEMORY : LVN_OK;
+        lvni_ckpt_st_close(opened);
+    } else {
+        lvn_error_frame("reading the model %s", file);
     }
-    lvn_clear_error();
-    return name;
+    lvni_core_free(file);
+    return s;
 }
 
 void lvni_recipes_exported_close(lvni_recipes_exported *e)

@@ -74,9 +74,9 @@ lvn_status lvni_recipes_exported_open(const struct lvni_recipes_recipe *recipe,
 lvn_status lvni_recipes_exported_again(const lvni_recipes_exported *exported, lvni_nn_model **out);
 /* Is there a file that lvni_recipes_exported_open would read? Nothing is opened. */
 lvn_status lvni_recipes_exported_check(const char *path, const char *which);
-/* The recipe that the file names, in a text of the caller's (lvni_core_free). NULL: no such file,
- * or one that names none. */
-char *lvni_recipes_exported_recipe(const char *path, const char *which);
+/* The recipe that the file names, in a text of the caller's (lvni_core_free); NULL: it names none.
+ */
+lvn_status lvni_recipes_exported_recipe(const char *path, const char *which, char **name);
 void lvni_recipes_exported_close(lvni_recipes_exported *exported); /* NULL is fine */
 
 /* ---- for the readers of cards ---- */

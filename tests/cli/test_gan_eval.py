@@ -246,6 +246,18 @@ class Evaluation(unittest.TestCase):
         self.assertIn("num_z_valid=2 has had the error of one since 3 validations", done.stderr)
 
 
+class Models(unittest.TestCase):
+    def test_a_model_that_is_none_is_reported_first(self):
+        """Not its keys, which the recipe of another model would not know."""
+        for command in ("predict", "eval"):
+            done = levin(command, "model=mun", "num_samples=2", "keep_samples=false", code=FAILURE)
+            self.assertIn("error: mun does not exist: model= takes a run directory", done.stderr)
+            self.assertNotIn("num_samples", done.stderr)
+            done = levin(command, "model=run/config.yaml", "num_samples=2", code=FAILURE)
+            self.assertIn("not a safetensors file", done.stderr)
+            self.assertNotIn("num_samples", done.stderr)
+
+
 class Choice(unittest.TestCase):
     """Which epoch is the best, on copies of one run."""
 
