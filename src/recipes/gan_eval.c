@@ -24,7 +24,7 @@ typedef struct results {
     lvni_recipes_gan_average ssim[COUNTS];                   /* of the mean of 2^i samples */
     lvni_recipes_gan_average apsd, rmse, pearson, snr, psnr_masked, psnr_legacy;
     lvni_recipes_gan_average within, r_std_error, r_error_truth, r_std_truth;
-    lvni_recipes_gan_average baseline, bound; /* PSNR: Kaiser-Squires; the posterior's mean */
+    lvni_recipes_gan_average baseline, bound; /* PSNR: without a network; the posterior's mean */
     lvni_recipes_gan_average coverage[LVNI_GAN_LEVELS];
     lvni_recipes_gan_intervals intervals;
     lvni_recipes_gan_embeddings embeddings;
@@ -60,17 +60,13 @@ static void measure_mean(lvni_recipes_gan_work *w, int n)
     }
 }
 
-/* ---- what is known of mass ---- */
+/* ---- what is known without a network ---- */
 
-/* Kaiser-Squires, smoothed, into the free image; *known: there is one. */
-static lvn_status find_baseline(lvni_recipes_gan_work *w, int64_t sample, bool *known)
+/* Kaiser-Squires, smoothed, into the free image; and how near the posterior's mean comes. */
+static lvn_status invert_mass(lvni_recipes_gan_work *w, int64_t sample)
 {
     results *r = results_of(w);
     const lvn_sample_key key = {.sample = sample};
-    *known = w->card->settings.experience == LVNI_INVERSE_MASS;
-    if (!*known) {
-        return LVN_OK;
-    }
     double *map = lvni_core_calloc(LVNI_TAG_DATA, (size_t)w->pixels, sizeof *map);
     if (map == NULL) {
         return LVN_ERR_MEMORY;
@@ -91,12 +87,49 @@ static lvn_status find_baseline(lvni_recipes_gan_work *w, int64_t sample, bool *
     for (int64_t i = 0; s == LVN_OK && i < w->pixels; i++) {
         image[i] = (float)map[i];
     }
-    if (s == LVN_OK) {
-        lvni_recipes_gan_average_add(
-            &r->baseline, lvni_recipes_gan_psnr(image, lvni_recipes_gan_truth(w), w->pixels));
-    }
     lvni_core_free(map);
     return s;
+}
+
+/* The measurement has the truth's normalisation, in its first channels. */
+static lvn_status show_measurement(lvni_recipes_gan_work *w)
+{
+    const lvni_nn_rcgan_sizes *s = &w->card->settings.sizes;
+    const size_t in = (size_t)s->in_chans, out = (size_t)s->out_chans;
+    float *y = lvni_core_alloc(LVNI_TAG_DATA, (size_t)w->pixels * out * sizeof *y);
+    if (y == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    for (int64_t i = 0; i < w->pixels; i++) {
+        memcpy(y + (size_t)i * out, w->field[LVNI_GAN_Y] + (size_t)i * in, out * sizeof *y);
+    }
+    lvni_recipes_gan_image(w, y, w->image + w->pixels);
+    lvni_core_free(y);
+    return LVN_OK;
+}
+
+/* Radio images of one channel that are normalised by the training set: y by numbers of its own,
+ * which samples do not have. */
+static bool is_apart(const lvni_recipes_gan_work *w)
+{
+    return w->card->settings.experience == LVNI_INVERSE_RADIO &&
+           w->card->settings.sizes.out_chans == 1 &&
+           lvni_core_config_choice(w->card->keys, "norm") == LVNI_INVERSE_NORM_MACRO;
+}
+
+/* Into the free image; *known: there is one. */
+static lvn_status find_baseline(lvni_recipes_gan_work *w, int64_t sample, bool *known)
+{
+    *known = !is_apart(w);
+    if (!*known) {
+        return LVN_OK;
+    }
+    LVN_TRY(w->card->settings.experience == LVNI_INVERSE_MASS ? invert_mass(w, sample)
+                                                              : show_measurement(w));
+    lvni_recipes_gan_average_add(
+        &results_of(w)->baseline,
+        lvni_recipes_gan_psnr(w->image + w->pixels, lvni_recipes_gan_truth(w), w->pixels));
+    return LVN_OK;
 }
 
 /* ---- an item ---- */
@@ -128,6 +161,10 @@ static lvn_status measure_spread(lvni_recipes_gan_work *w)
 
 static lvn_status draw(lvni_recipes_gan_work *w, int64_t sample, bool has_baseline)
 {
+    static const lvni_recipes_gan_style *const style[] = {
+        [LVNI_INVERSE_MASS] = &lvni_recipes_gan_mass_style,
+        [LVNI_INVERSE_MRI] = &lvni_recipes_gan_mri_style,
+        [LVNI_INVERSE_RADIO] = &lvni_recipes_gan_radio_style};
     results *r = results_of(w);
     const lvni_core_config *c = w->use.config;
     const int side = w->card->settings.sizes.im_size;
@@ -145,10 +182,7 @@ static lvn_status draw(lvni_recipes_gan_work *w, int64_t sample, bool has_baseli
                                         .std = w->std,
                                         .baseline = has_baseline ? w->image + w->pixels : NULL,
                                         .samples = w->images};
-    return lvni_recipes_gan_report_item(w->folder, &item,
-                                        w->card->settings.experience == LVNI_INVERSE_MRI
-                                            ? &lvni_recipes_gan_mri_style
-                                            : &lvni_recipes_gan_map_style,
+    return lvni_recipes_gan_report_item(w->folder, &item, style[w->card->settings.experience],
                                         (uint64_t)lvni_core_config_int(c, "seed"));
 }
 
@@ -194,15 +228,19 @@ static void add_row(table *t, const lvni_recipes_gan_average *average, int decim
     t->n++;
 }
 
-static void make_table(const results *r, table *t)
+static void make_table(const lvni_recipes_gan_work *w, table *t)
 {
+    static const char *const baseline[] = {[LVNI_INVERSE_MASS] = "PSNR Kaiser-Squires",
+                                           [LVNI_INVERSE_MRI] = "PSNR zero-filled",
+                                           [LVNI_INVERSE_RADIO] = "PSNR dirty"};
+    const results *r = w->own;
     for (int i = 0; i < COUNTS; i++) {
         add_row(t, &r->psnr[(1 << i) - 1], 2, "PSNR", 1 << i);
     }
     for (int i = 0; i < COUNTS; i++) {
         add_row(t, &r->ssim[i], 4, "SSIM", 1 << i);
     }
-    add_row(t, &r->baseline, 2, "PSNR Kaiser-Squires", 0);
+    add_row(t, &r->baseline, 2, baseline[w->card->settings.experience], 0);
     add_row(t, &r->bound, 2, "PSNR posterior mean", 0);
     add_row(t, &r->psnr_masked, 2, "PSNR within the mask", 0);
     add_row(t, &r->psnr_legacy, 2, "psnr_legacy", 0);
@@ -337,7 +375,7 @@ static lvn_status report(const lvni_recipes_use *u)
     }
     LVN_TRY(lvni_recipes_gan_embeddings_cfid(&r->embeddings, &cfid));
     lvni_recipes_gan_embeddings_check(&r->embeddings);
-    make_table(r, &t);
+    make_table(w, &t);
     if (lvni_core_config_bool(u->config, "json")) {
         print_json(w, &t, &cfid, &text);
     } else {

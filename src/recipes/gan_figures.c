@@ -10,7 +10,10 @@
 #include <stdio.h>
 #include <string.h>
 
-const lvni_recipes_gan_style lvni_recipes_gan_map_style = {
+/* mass is above and below its mean */
+const lvni_recipes_gan_style lvni_recipes_gan_mass_style = {
+    LVNI_GAN_INFERNO, LVNI_GAN_JET, LVNI_GAN_VIRIDIS, 0.0, 0.4, 60, true};
+const lvni_recipes_gan_style lvni_recipes_gan_radio_style = {
     LVNI_GAN_INFERNO, LVNI_GAN_JET, LVNI_GAN_VIRIDIS, 0.4, 0.4, 60, true};
 const lvni_recipes_gan_style lvni_recipes_gan_mri_style = {
     LVNI_GAN_GREY, LVNI_GAN_JET, LVNI_GAN_VIRIDIS, 0.7, 0.4, 80, true};
@@ -154,9 +157,31 @@ static double largest(const float *data, int64_t n)
     return most;
 }
 
+static double least(const float *data, int64_t n)
+{
+    double low = INFINITY;
+    for (int64_t i = 0; i < n; i++) {
+        low = fmin(low, (double)data[i]);
+    }
+    return low;
+}
+
 static int64_t pixels(const lvni_recipes_gan_item *item)
 {
     return (int64_t)item->height * item->width;
+}
+
+/* A panel of an image, within the limits of the whole truth. */
+static panel *add_image(figure *f, const char *title, const float *data,
+                        const lvni_recipes_gan_item *item, const lvni_recipes_gan_style *style,
+                        square part)
+{
+    const bool whole_range = style->image_limit == 0.0;
+    const double high = largest(item->truth, pixels(item));
+    panel *p = add(f, title, data, item->width, part, style->image,
+                   whole_range ? high : style->image_limit * high);
+    p->low = whole_range ? least(item->truth, pixels(item)) : 0.0;
+    return p;
 }
 
 static lvn_status check(const char *path, const lvni_recipes_gan_item *item, int samples)
@@ -201,9 +226,8 @@ static square enlarged(const lvni_recipes_gan_item *item, const lvni_recipes_gan
 static void add_results(figure *f, const lvni_recipes_gan_item *item,
                         const lvni_recipes_gan_style *style, const float *error, square part)
 {
-    const double image = style->image_limit * largest(item->truth, pixels(item));
     const int stride = item->width;
-    add(f, "Reconstruction", item->mean, stride, part, style->image, image);
+    add_image(f, "Reconstruction", item->mean, item, style, part);
     add(f, "Absolute Error", error, stride, part, style->error,
         style->other_limit * largest(error, pixels(item)));
     add(f, "Std. Dev.", item->std, stride, part, style->std,
@@ -220,8 +244,7 @@ lvn_status lvni_recipes_gan_overview(const char *path, const lvni_recipes_gan_it
         return LVN_ERR_MEMORY;
     }
     figure f = {.columns = columns, .rotate = style->rotate};
-    add(&f, "Truth", item->truth, item->width, whole(item), style->image,
-        style->image_limit * largest(item->truth, pixels(item)));
+    add_image(&f, "Truth", item->truth, item, style, whole(item));
     add_results(&f, item, style, error, whole(item));
     const lvn_status s = draw(path, &f);
     lvni_core_free(error);
@@ -237,14 +260,13 @@ lvn_status lvni_recipes_gan_zoom(const char *path, const lvni_recipes_gan_item *
         return LVN_ERR_MEMORY;
     }
     const square part = enlarged(item, style, seed);
-    const double image = style->image_limit * largest(item->truth, pixels(item));
     figure f = {.columns = 4, .rotate = style->rotate};
-    add(&f, "Truth", item->truth, item->width, whole(item), style->image, image)->mark = part;
-    add(&f, "Truth, enlarged", item->truth, item->width, part, style->image, image);
+    add_image(&f, "Truth", item->truth, item, style, whole(item))->mark = part;
+    add_image(&f, "Truth, enlarged", item->truth, item, style, part);
     for (int i = 0; i < 3 && i < item->n_samples; i++) {
         char title[24];
         snprintf(title, sizeof title, "Sample %d", i + 1);
-        add(&f, title, item->samples + i * pixels(item), item->width, part, style->image, image);
+        add_image(&f, title, item->samples + i * pixels(item), item, style, part);
     }
     add_results(&f, item, style, error, part);
     const lvn_status s = draw(path, &f);
@@ -266,9 +288,8 @@ lvn_status lvni_recipes_gan_ascent(const char *path, const lvni_recipes_gan_item
         return LVN_ERR_MEMORY;
     }
     const square part = enlarged(item, style, seed);
-    const double image = style->image_limit * largest(item->truth, n);
     figure f = {.columns = 3, .rotate = style->rotate};
-    add(&f, "Truth", item->truth, item->width, part, style->image, image);
+    add_image(&f, "Truth", item->truth, item, style, part);
     for (int i = 0; i < WANTED; i++) {
         const int count = i == 0 ? item->n_samples : wanted[i];
         if (i > 0 && count >= item->n_samples) {
@@ -284,7 +305,7 @@ lvn_status lvni_recipes_gan_ascent(const char *path, const lvni_recipes_gan_item
         } else {
             lvni_recipes_gan_mean_std(item->samples, count, n, means + i * n, NULL);
         }
-        add(&f, title, mean, item->width, part, style->image, image);
+        add_image(&f, title, mean, item, style, part);
     }
     const lvn_status s = draw(path, &f);
     lvni_core_free(means);

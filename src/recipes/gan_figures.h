@@ -21,13 +21,15 @@ typedef struct lvni_recipes_gan_item {
 
 typedef struct lvni_recipes_gan_style {
     lvni_recipes_gan_map image, error, std;
-    double image_limit; /* images are drawn from 0 to image_limit max(truth) */
+    double image_limit; /* images are drawn from 0 to image_limit max(truth); 0: from min(truth) to
+                           max(truth) */
     double other_limit; /* error and std from 0 to other_limit times their maximum */
     int zoom_side;      /* pixels of the enlarged square, at most half of the shorter side */
     bool rotate;        /* by 180 degrees */
 } lvni_recipes_gan_style;
 
-extern const lvni_recipes_gan_style lvni_recipes_gan_map_style; /* mass maps and radio images */
+extern const lvni_recipes_gan_style lvni_recipes_gan_mass_style;
+extern const lvni_recipes_gan_style lvni_recipes_gan_radio_style;
 extern const lvni_recipes_gan_style lvni_recipes_gan_mri_style;
 
 /* An image is enlarged by the least whole factor that makes its longer side this long. */

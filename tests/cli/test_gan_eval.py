@@ -246,6 +246,36 @@ class Evaluation(unittest.TestCase):
         self.assertIn("num_z_valid=2 has had the error of one since 3 validations", done.stderr)
 
 
+class Baselines(unittest.TestCase):
+    """The image of the measurement itself."""
+
+    def check(self, kind, row, *arguments):
+        sizes = "im_size=32 gen_channels=4 gen_levels=2 disc_channels=4 disc_stages=2".split()
+        levin(
+            "train", "gan", f"data=builtin:{kind}", "data.count=8", *sizes, *arguments,
+            "batch_size=4", "max_steps=1", "num_z_valid=2", "quiet=true", f"out={kind}",
+            "overwrite=true",
+        )
+        use = ["eval", f"model={kind}", "num_samples=2", f"output={kind}_page"]
+        r = json.loads(levin(*use, "data.count=1", "json=true").stdout)
+        truth, image = (read_npy(path(f"{kind}_page/np_{n}_0.npy"))[1] for n in ("gt", "zfr"))
+        error = sum((a - b) ** 2 for a, b in zip(truth, image)) / len(truth)
+        psnr = 10 * math.log10(max(truth) ** 2 / error)
+        self.assertAlmostEqual(r[row]["mean"], psnr, delta=1e-3)
+        self.assertGreater(psnr, 10)  # of the same units
+        return image
+
+    def test_zero_filled(self):
+        self.check("mri", "PSNR zero-filled", "in_chans=4", "out_chans=4", "acceleration=4")
+
+    def test_dirty(self):
+        complex_ = self.check("radio", "PSNR dirty")
+        real = self.check("radio", "PSNR dirty", "in_chans=2", "out_chans=1")
+        for a, b in zip(complex_, real):
+            self.assertAlmostEqual(a, abs(b), delta=1e-5)
+        self.assertLess(min(real), 0)
+
+
 class Models(unittest.TestCase):
     def test_a_model_that_is_none_is_reported_first(self):
         """Not its keys, which the recipe of another model would not know."""

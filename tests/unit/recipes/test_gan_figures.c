@@ -138,7 +138,8 @@ static void overviews(void **state)
     (void)state;
     enum { ACROSS = 256 + BAR + GAP, DOWN = LINE + 160 + GAP };
     assert_int_equal(
-        lvni_recipes_gan_overview(path_of("a.png"), &item, &lvni_recipes_gan_map_style, 2), LVN_OK);
+        lvni_recipes_gan_overview(path_of("a.png"), &item, &lvni_recipes_gan_radio_style, 2),
+        LVN_OK);
     const int width = GAP + 2 * ACROSS;
     const uint8_t *rgb = decoded("a.png", width, GAP + 2 * DOWN);
     uint8_t want[3];
@@ -159,6 +160,30 @@ static void overviews(void **state)
     assert_memory_equal(rgb + 3 * ((GAP + LINE) * (GAP + 4 * ACROSS) + GAP), want, 3);
 }
 
+/* Of mass, which has either sign: from the least value of the truth to the largest. */
+static void negative_mass(void **state)
+{
+    (void)state;
+    enum { ACROSS = GAP + 2 * (256 + BAR + GAP), DOWN = LINE + 160 + GAP };
+    float *shifted = malloc(N * sizeof *shifted);
+    assert_non_null(shifted);
+    for (int i = 0; i < N; i++) {
+        shifted[i] = truth[i] - 0.5F;
+    }
+    lvni_recipes_gan_item mass = item;
+    mass.truth = shifted;
+    assert_int_equal(
+        lvni_recipes_gan_overview(path_of("a.png"), &mass, &lvni_recipes_gan_mass_style, 2),
+        LVN_OK);
+    const uint8_t *rgb = decoded("a.png", ACROSS, GAP + 2 * DOWN);
+    uint8_t want[3];
+    for (int i = 0; i < 2; i++) {
+        lvni_recipes_gan_colour(LVNI_GAN_INFERNO, (double)truth[N - 1 - i] / (96.0 / 97.0), want);
+        assert_memory_equal(rgb + 3 * ((GAP + LINE) * ACROSS + GAP + 4 * i), want, 3);
+    }
+    free(shifted);
+}
+
 /* The enlarged square has half of 40 pixels, 13 times as large; eight panels of which the first is
  * the whole image with a red square. */
 static void zoom_and_ascent(void **state)
@@ -166,7 +191,7 @@ static void zoom_and_ascent(void **state)
     (void)state;
     enum { SIDE = 20 * 13, ACROSS = SIDE + BAR + GAP, DOWN = LINE + SIDE + GAP };
     static const uint8_t red[3] = {220, 30, 30};
-    const lvni_recipes_gan_style *style = &lvni_recipes_gan_map_style;
+    const lvni_recipes_gan_style *style = &lvni_recipes_gan_radio_style;
     assert_int_equal(lvni_recipes_gan_zoom(path_of("a.png"), &item, style, 1), LVN_OK);
     const int width = GAP + 4 * ACROSS, height = GAP + 2 * DOWN;
     uint8_t *first = malloc(3 * (size_t)(width * height));
@@ -358,7 +383,7 @@ static void read_back(const char *name, int ndim, const float *want)
 static void arrays_and_figures_of_an_item(void **state)
 {
     (void)state;
-    assert_int_equal(lvni_recipes_gan_report_item(folder, &item, &lvni_recipes_gan_map_style, 3),
+    assert_int_equal(lvni_recipes_gan_report_item(folder, &item, &lvni_recipes_gan_radio_style, 3),
                      LVN_OK);
     read_back("np_gt_7.npy", 2, truth);
     read_back("np_zfr_7.npy", 2, baseline);
@@ -370,7 +395,7 @@ static void arrays_and_figures_of_an_item(void **state)
         assert_int_equal(unlink(path_of(figures[i])), 0);
     }
     assert_int_equal(
-        lvni_recipes_gan_report_item("/nonexistent", &item, &lvni_recipes_gan_map_style, 3),
+        lvni_recipes_gan_report_item("/nonexistent", &item, &lvni_recipes_gan_radio_style, 3),
         LVN_ERR_NOT_FOUND);
 }
 
@@ -420,6 +445,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(maps_are_the_published_ones),
         cmocka_unit_test(overviews),
+        cmocka_unit_test(negative_mass),
         cmocka_unit_test(zoom_and_ascent),
         cmocka_unit_test(an_image_of_each_epoch),
         cmocka_unit_test(psnr_over_samples),
