@@ -502,11 +502,25 @@ static lvn_status leave_out_saved_programs(lvni_core_config *c)
     return s;
 }
 
+/* Before all that a new run would need is reported as missing. */
+static lvn_status check_resume_epoch(const lvni_core_config *c)
+{
+    static const char key[] = "resume_epoch";
+    if (!lvni_core_config_has(c, key) || !lvni_core_config_is_set(c, key) ||
+        lvni_core_config_layer(c, key) != LVNI_LAYER_ARGUMENTS ||
+        lvni_core_config_is_on(c, "resume")) {
+        return LVN_OK;
+    }
+    LVN_FAIL(LVN_ERR_USAGE, "%s=%lld needs resume=true and out=DIR, the run to continue  (%s)", key,
+             (long long)lvni_core_config_int(c, key), lvni_core_config_origin(c, key));
+}
+
 static lvn_status load_all(lvni_core_config *c, const lvni_recipes_defaults *of, int n,
                            const char *const *args)
 {
     LVN_TRY(lvni_core_config_load_job(c, of->job));
     LVN_TRY(lvni_core_config_load_arguments(c, n, args));
+    LVN_TRY(check_resume_epoch(c));
     LVN_TRY(of->prepare != NULL ? of->prepare(c) : LVN_OK);
     LVN_TRY(lvni_core_config_check(c));
     if (lvni_core_config_has(c, "resume")) {

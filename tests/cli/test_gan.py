@@ -427,7 +427,12 @@ class Gan(unittest.TestCase):
         self.train("run", "resume=true", "resume_epoch=1", "max_steps=-1")
         self.assertEqual(self.hash("run"), whole)
         self.assertEqual([self.epochs("run", name) for name in names], rows)
-        self.assertIn("without resume", self.train("x", "resume_epoch=1", code=64).stderr)
+        done = self.levin("train", "gan", "resume_epoch=1", code=64)
+        self.assertEqual(
+            done.stderr,
+            "error: resume_epoch=1 needs resume=true and out=DIR, the run to continue  "
+            "(command line)\n",
+        )
 
     def test_term_saves_and_the_run_goes_on(self):  # row 37
         self.train("whole", "max_epochs=60")
