@@ -11,7 +11,11 @@
 #include "data/inverse_truth.h"
 #include "recipes/gan_metrics.h"
 #include "recipes/options.h"
+#include "recipes/output_file.h"
+#include "recipes/run_dir.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -323,6 +327,65 @@ lvn_status lvni_recipes_gan_make_folder(lvni_recipes_gan_work *w)
                                                                  : lvni_core_mkdirs(w->folder);
 }
 
+/* "np_avgs_12.npy", as write_array names them. */
+static bool is_ours(const char *name)
+{
+    static const char *const kinds[] = {"np_avgs_", "np_stds_", "np_samps_"};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const size_t n = strlen(kinds[i]);
+        const size_t digits = strncmp(name, kinds[i], n) == 0 ? strspn(name + n, "0123456789") : 0;
+        if (digits > 0 && strcmp(name + n + digits, ".npy") == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A prediction of fewer measurements is not to stand beside the rest of an earlier one. */
+static lvn_status remove_earlier(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    lvn_status s = LVN_OK;
+    if (dir == NULL) {
+        LVN_FAIL(LVN_ERR_IO, "output=%s: cannot read the folder: %s", folder, strerror(errno));
+    }
+    for (const struct dirent *e; s == LVN_OK && (e = readdir(dir)) != NULL;) {
+        if (is_ours(e->d_name)) {
+            char *path = lvni_recipes_path_join(folder, e->d_name);
+            s = path == NULL ? LVN_ERR_MEMORY : lvni_core_file_remove(path);
+            lvni_core_free(path);
+        }
+    }
+    closedir(dir);
+    return s;
+}
+
+static lvn_status begin_predict(lvni_recipes_gan_work *w)
+{
+    LVN_TRY(lvni_recipes_gan_make_folder(w));
+    return lvni_recipes_use_leads(&w->use) ? remove_earlier(w->folder) : LVN_OK;
+}
+
+static lvn_status check_predict(const lvni_core_config *c)
+{
+    static const char *const files[] = {".csv", ".jsonl", ".npy"};
+    const char *output = lvni_core_config_str(c, "output");
+    if (lvni_core_config_bool(c, "json")) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "json=true: samples are arrays in the folder output=DIR; levin eval "
+                 "has numbers as JSON");
+    }
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        if (lvni_recipes_output_ends_in(output, files[i], strlen(files[i]))) {
+            LVN_FAIL(LVN_ERR_USAGE,
+                     "output=%s is the name of a file: samples are arrays in a folder, .npy files "
+                     "for each measurement; give output=DIR",
+                     output);
+        }
+    }
+    return LVN_OK;
+}
+
 static lvn_status report_written(const lvni_recipes_use *u)
 {
     const lvni_recipes_gan_work *w = u->user;
@@ -368,14 +431,13 @@ lvn_status lvni_recipes_gan_predict(const lvni_recipes_recipe *recipe, int n,
 {
     lvni_core_config *c;
     LVN_TRY(lvni_recipes_use_read(recipe, "predict", n, args, &c));
-    if (lvni_core_config_bool(c, "json")) {
+    const lvn_status s = check_predict(c);
+    if (s != LVN_OK) {
         lvni_core_config_destroy(c);
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "json=true: samples are arrays in the folder output=DIR; levin eval "
-                 "has numbers as JSON");
+        return s;
     }
     lvni_recipes_gan_work w = {.use = {.config = c, .command = "predict", .finish = report_written},
-                               .begin = lvni_recipes_gan_make_folder,
+                               .begin = begin_predict,
                                .item = write_item};
     return lvni_recipes_gan_use(&w, n, args);
 }

@@ -110,6 +110,17 @@ class Predict(unittest.TestCase):
         levin("predict", "model=run", "num_samples=2", "keep_samples=false", "output=none")
         self.assertEqual(len(arrays("none")), 16)
         self.assertFalse(glob.glob(path("none/np_samps*")))
+        mine = ["np_avgs_x.npy", "np_avgs_1.npy.old", "np_gt_7.npy", "np_avgs_.npy", "notes.txt"]
+        for name in mine:
+            with open(path(f"none/{name}"), "w"):
+                pass
+        levin("predict", "model=run", "num_samples=2", "data.count=1", "output=none")
+        names = [f"np_{kind}_0.npy" for kind in ("avgs", "stds", "samps")]
+        self.assertEqual(sorted(os.listdir(path("none"))), sorted(names + mine))
+        for name in ("x.csv", "x.jsonl", "x.NPY"):
+            done = levin("predict", "model=run", f"output={name}", code=USAGE)
+            self.assertIn(f"output={name} is the name of a file", done.stderr)
+            self.assertFalse(os.path.exists(path(name)))
         done = levin("predict", "model=run", "json=true", code=USAGE)
         self.assertIn("levin eval", done.stderr)
 
