@@ -330,10 +330,20 @@ static lvn_status collect(lvni_core_config *config, lvn_status status)
     return lvni_core_str_status(&config->mistakes);
 }
 
+bool lvni_core_config_is_mistaken(const lvni_core_config *config, const char *name)
+{
+    const lvni_core_slot *slot = lvni_core_config_find(config, name);
+    return slot != NULL && slot->mistaken;
+}
+
 lvn_status lvni_core_config_assign(lvni_core_config *config, const lvni_core_assignment *a)
 {
     const lvn_status s = assign(config, a);
     const bool given = a->layer == LVNI_LAYER_FILE || a->layer == LVNI_LAYER_ARGUMENTS;
+    lvni_core_slot *slot = s == LVN_ERR_USAGE ? lvni_core_config_target(config, a->key) : NULL;
+    if (slot != NULL) {
+        slot->mistaken = true;
+    }
     return config->collects && given ? collect(config, s) : s;
 }
 

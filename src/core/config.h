@@ -55,6 +55,8 @@ lvn_status lvni_core_config_load_yaml(lvni_core_config *config, lvni_core_layer 
                                       const char *name, const char *text, size_t bytes);
 /* One mistake more, of a caller. */
 void lvni_core_config_add_mistake(lvni_core_config *config, const char *fmt, ...) LVN_PRINTF(2, 3);
+/* Was the key given with a mistake, in its name or value? So that it is not called missing. */
+bool lvni_core_config_is_mistaken(const lvni_core_config *config, const char *name);
 /* What there is so far, with the checks of lvni_core_config_finish: LVN_ERR_USAGE with all mistakes
  * where there is one. */
 lvn_status lvni_core_config_check(lvni_core_config *config);

@@ -54,6 +54,7 @@ typedef struct lvni_core_slot {
     lvni_core_layer layer;
     /* which file or command line the value is from: two spellings in one must agree */
     int source;
+    bool mistaken;   /* a value was refused, or a key that is not one was nearest to this */
     int seen_source; /* the last one that named the key, whether its value won or not */
 } lvni_core_slot;
 

@@ -298,6 +298,7 @@ lvn_status lvni_core_config_unknown(const lvni_core_config *config, const char *
         return fail_with_hint(key, best.name, best.foreign, origin);
     }
     if (best.row != NULL) {
+        lvni_core_config_find(config, best.row->name)->mistaken = true;
         const bool other = strcmp(best.name, best.row->name) != 0;
         if (other && best.foreign != NULL && key_distance(best.row->name, key) < SIZE_MAX) {
             LVN_FAIL(LVN_ERR_USAGE, "unknown key `%.80s`; did you mean `%s`?  (%s)", key,

@@ -41,6 +41,11 @@ typedef struct lvni_recipes_gan_settings {
 extern const lvni_core_option_table lvni_recipes_gan_options;
 /* Of a training: these, and those of every training. */
 const lvni_core_option_table *lvni_recipes_gan_train_tables(size_t *n);
+/* Of the row `data`: a name that is nearly one of builtin data. */
+lvn_status lvni_recipes_gan_check_data(const lvni_core_option *row, const lvni_core_value *value,
+                                       const char *origin);
+/* Is it a configuration of the original? For the error of another recipe. */
+bool lvni_recipes_gan_is_original(const char *path);
 /* The row's: what files of the original mean here. */
 lvn_status lvni_recipes_gan_prepare(lvni_core_config *config);
 /* The row's: errors before ranks are started. */

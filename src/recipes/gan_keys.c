@@ -61,6 +61,56 @@ static lvn_status check_schedule(const lvni_core_option *row, const lvni_core_va
                                        (int)LVN_MAX_STAIRS);
 }
 
+/* ---- names of builtin data ---- */
+
+/* in the order of lvni_data_inverse_experience */
+static const char *const builtins[] = {"builtin:mass", "builtin:mri", "builtin:radio"};
+enum { BUILTINS = sizeof builtins / sizeof *builtins };
+
+static bool is_named(const char *data)
+{
+    return strncmp(data, "builtin:", 8) == 0;
+}
+
+static bool is_known(const char *data)
+{
+    bool known = !is_named(data);
+    for (int i = 0; i < BUILTINS && !known; i++) {
+        known = strcmp(data, builtins[i]) == 0;
+    }
+    return known;
+}
+
+/* NULL: none is near, or there is such a folder. */
+static const char *nearest_builtin(const char *data)
+{
+    const char *near = NULL;
+    size_t best = SIZE_MAX;
+    for (int i = 0; i < BUILTINS && (!is_known(data) || !lvni_core_path_exists(data)); i++) {
+        const size_t d = lvni_core_edit_distance(data, builtins[i]);
+        if (d > 0 && d < best && d <= lvni_core_edit_limit(data, builtins[i])) {
+            best = d;
+            near = builtins[i];
+        }
+    }
+    return is_named(data) && is_known(data) ? NULL : near;
+}
+
+lvn_status lvni_recipes_gan_check_data(const lvni_core_option *row, const lvni_core_value *value,
+                                       const char *origin)
+{
+    const char *near = nearest_builtin(value->text), *did = near != NULL ? "; did you mean " : "",
+               *what = near != NULL ? near : "", *end = near != NULL ? "?" : "";
+    if (!is_known(value->text)) {
+        return lvni_core_option_fail(
+            row, value, origin,
+            "builtin data are builtin:mass, builtin:mri and builtin:radio%s%s%s", did, what, end);
+    }
+    return near == NULL ? LVN_OK
+                        : lvni_core_option_fail(row, value, origin, "there is no such folder%s%s%s",
+                                                did, what, end);
+}
+
 static const lvni_core_option gan_rows[] = {
     {.name = "experience",
      .type = LVNI_OPT_CHOICE,
@@ -71,6 +121,7 @@ static const lvni_core_option gan_rows[] = {
     {.name = "data",
      .type = LVNI_OPT_PATH,
      .no_file = "builtin:",
+     .check = lvni_recipes_gan_check_data,
      .help = "Folder of the maps (docs/gan-data.md), or builtin:mass, builtin:mri, "
              "builtin:radio: made up, with a truth that is known."},
     LVNI_OPTION_ALIAS("data_path", "data"),
@@ -338,6 +389,23 @@ void lvni_recipes_gan_print_notes(const lvni_core_config *c, lvni_core_str *out)
     }
 }
 
+bool lvni_recipes_gan_is_original(const char *path)
+{
+    size_t n;
+    lvni_core_config *c;
+    const lvni_core_option_table *tables = lvni_recipes_gan_train_tables(&n);
+    if (lvni_core_config_create(tables, n, &c) != LVN_OK) {
+        return false;
+    }
+    lvni_core_config_collect(c);
+    const bool is = lvni_core_config_load_file(c, LVNI_LAYER_FILE, path) == LVN_OK &&
+                    lvni_core_config_layer(c, "experience") == LVNI_LAYER_FILE &&
+                    lvni_core_config_layer(c, "num_z_train") == LVNI_LAYER_FILE;
+    lvni_core_config_destroy(c);
+    lvn_clear_error();
+    return is;
+}
+
 /* Whose default would quietly be another training. */
 static void require_keys(lvni_core_config *c, const char *file, size_t n)
 {
@@ -347,8 +415,10 @@ static void require_keys(lvni_core_config *c, const char *file, size_t n)
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
         const lvni_core_layer layer = lvni_core_config_layer(c, needed[i]);
         const bool size = strcmp(needed[i], "batch_size") == 0,
-                   given = layer == LVNI_LAYER_FILE || layer == LVNI_LAYER_ARGUMENTS ||
-                           (size && lvni_core_config_is_set(c, "batch_size_per_device"));
+                   given = lvni_core_config_is_mistaken(c, needed[i]) || layer == LVNI_LAYER_FILE ||
+                           layer == LVNI_LAYER_ARGUMENTS ||
+                           (size && (lvni_core_config_is_set(c, "batch_size_per_device") ||
+                                     lvni_core_config_is_mistaken(c, "batch_size_per_device")));
         if (!given) {
             lvni_core_config_add_mistake(c, "`%s` is missing, and has no default in rcGAN  (%.*s)",
                                          theirs[i] != NULL ? theirs[i] : needed[i], (int)n, file);
@@ -407,7 +477,7 @@ static lvn_status take_betas(lvni_core_config *c)
 static bool is_builtin(const lvni_core_config *c)
 {
     const char *data = lvni_core_config_str(c, "data");
-    return data != NULL && strncmp(data, "builtin:", 8) == 0;
+    return data != NULL && is_named(data);
 }
 
 /* -1: not known. */
@@ -417,10 +487,12 @@ static int experience_of(const lvni_core_config *c)
     if (lvni_core_config_is_set(c, "experience") || data == NULL) {
         return lvni_core_config_choice(c, "experience");
     }
-    return strcmp(data, "builtin:mass") == 0    ? LVNI_INVERSE_MASS
-           : strcmp(data, "builtin:mri") == 0   ? LVNI_INVERSE_MRI
-           : strcmp(data, "builtin:radio") == 0 ? LVNI_INVERSE_RADIO
-                                                : -1;
+    for (int i = 0; i < BUILTINS; i++) {
+        if (strcmp(data, builtins[i]) == 0) {
+            return i;
+        }
+    }
+    return -1;
 }
 
 static int number(const lvni_core_config *c, const char *key, int otherwise)
@@ -466,6 +538,9 @@ static void check_data(lvni_core_config *c)
 static void check_sizes(lvni_core_config *c)
 {
     const lvni_nn_rcgan_sizes s = sizes_of(c);
+    if (s.im_size == 0 && lvni_core_config_is_mistaken(c, "im_size")) {
+        return;
+    }
     if (s.im_size == 0) {
         lvni_core_config_add_mistake(c, "`im_size` is missing: the side of the images in pixels");
         return;
@@ -492,9 +567,14 @@ lvn_status lvni_recipes_gan_prepare(lvni_core_config *c)
     if (n > 0 && !stands_in(c, "recipe", file, n)) {
         LVN_TRY(take_file(c, file, n));
     }
-    if (!lvni_core_config_is_set(c, "data")) {
+    const char *data = lvni_core_config_str(c, "data");
+    if (lvni_core_config_is_mistaken(c, "data") ||
+        (data != NULL && (!is_known(data) || nearest_builtin(data) != NULL))) {
+        return LVN_OK; /* reported; experience and im_size may follow from it */
+    }
+    if (data == NULL) {
         lvni_core_config_add_mistake(c, "`data` is missing: a folder of maps, or builtin:mass");
-    } else if (experience_of(c) < 0) {
+    } else if (experience_of(c) < 0 && !lvni_core_config_is_mistaken(c, "experience")) {
         lvni_core_config_add_mistake(c, "`experience` is missing: mass_mapping, mri or radio");
     }
     check_sizes(c);

@@ -26,6 +26,7 @@
     {.name = "data",                                                                               \
      .type = LVNI_OPT_PATH,                                                                        \
      .no_file = "builtin:",                                                                        \
+     .check = lvni_recipes_gan_check_data,                                                         \
      .help = "Folder of the maps, or builtin data; unset: those of the training."},                \
         LVNI_OPTION_ALIAS("data_path", "data"),                                                    \
         {.name = "data.count",                                                                     \

@@ -8,6 +8,7 @@
 #include "log/loggers.h"
 #include "log/run_log.h"
 #include "recipes/devices.h"
+#include "recipes/gan.h"
 #include "recipes/run_dir.h"
 
 #include <stdlib.h>
@@ -515,6 +516,25 @@ static lvn_status check_resume_epoch(const lvni_core_config *c)
              (long long)lvni_core_config_int(c, key), lvni_core_config_origin(c, key));
 }
 
+/* One sentence in place of a mistake for each key of gan. */
+static lvn_status check_mistakes(lvni_core_config *c)
+{
+    const lvn_status s = lvni_core_config_check(c);
+    const char *file = lvni_core_config_has(c, "config") ? lvni_core_config_str(c, "config") : NULL;
+    if (s != LVN_ERR_USAGE || file == NULL || lvni_core_config_has(c, "num_z_train")) {
+        return s;
+    }
+    const lvn_error error = *lvn_last_error();
+    if (!lvni_recipes_gan_is_original(file)) {
+        lvn_error_adopt(&error);
+        return s;
+    }
+    LVN_FAIL(LVN_ERR_USAGE,
+             "config=%s: a file of rcGAN, for training: use gan, as in levin train "
+             "gan config=%s",
+             file, file);
+}
+
 static lvn_status load_all(lvni_core_config *c, const lvni_recipes_defaults *of, int n,
                            const char *const *args)
 {
@@ -522,7 +542,7 @@ static lvn_status load_all(lvni_core_config *c, const lvni_recipes_defaults *of,
     LVN_TRY(lvni_core_config_load_arguments(c, n, args));
     LVN_TRY(check_resume_epoch(c));
     LVN_TRY(of->prepare != NULL ? of->prepare(c) : LVN_OK);
-    LVN_TRY(lvni_core_config_check(c));
+    LVN_TRY(check_mistakes(c));
     if (lvni_core_config_has(c, "resume")) {
         LVN_TRY(load_saved(c));
     }

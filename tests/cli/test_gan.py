@@ -232,6 +232,38 @@ class Gan(unittest.TestCase):
         self.assertIn("num_of_top_slices has no effect: the first 8 slices of a volume", text)
         self.assertRegex(text, r"real_data has no effect: .*measured ones cannot be used yet")
 
+    def test_what_has_a_mistake_is_not_missing(self):
+        (self.cwd / "bad.yml").write_text(
+            "experience: mass_mapping\ndata_path: d\nin_chans: 2\nout_chans: 2\nim_size: big\n"
+            "batch_size: few\nnum_epochs: 2\nlr: slow\n"
+        )
+        done = self.levin("train", "gan", "config=bad.yml", code=64)
+        self.assertEqual(done.stderr.splitlines()[0], "error: 3 mistakes:")
+        for arguments, expects in (
+            (["experience=mass_maping", "data=d", "im_size=32"], "did you mean `mass_mapping`?"),
+            (["exprience=mri", "data=d", "im_size=32"], "did you mean `experience`?"),
+            (["data=bultin:mass"], "no such folder; did you mean builtin:mass?"),
+            (["experience=mri", "im_size=32", "data=builtin:mir"], "did you mean builtin:mri?"),
+            (["data=builtin:stars"], "builtin data are builtin:mass, builtin:mri and builtin"),
+        ):
+            done = self.levin("train", "gan", *arguments, code=64)
+            self.assertIn(expects, done.stderr)
+            self.assertNotIn("mistakes", done.stderr)
+            self.assertNotIn("missing", done.stderr)
+
+    def test_another_recipe_does_not_take_a_file_of_rcgan(self):
+        file = f"config={FILES / 'mri.yml'}"
+        for command in (["train", "classify"], ["tune", "batch-size"], ["tune", "lr"]):
+            done = self.levin(*command, file, code=64)
+            self.assertEqual(
+                done.stderr,
+                f"error: {file}: a file of rcGAN, for training: use gan, as in levin train gan "
+                f"{file}\n",
+            )
+        (self.cwd / "own.yml").write_text("experience: x\ndata: builtin:shapes\n")
+        done = self.levin("train", "classify", "config=own.yml", code=64)
+        self.assertIn("unknown key `experience`", done.stderr)
+
     def test_a_wrong_experience_names_the_three(self):  # row 4
         done = self.levin("train", "gan", "experience=mass", "data=builtin:mass", code=64)
         for name in ("mass_mapping", "mri", "radio"):
