@@ -44,8 +44,6 @@ const lvni_core_option_table *lvni_recipes_gan_train_tables(size_t *n);
 /* Of the row `data`: a name that is nearly one of builtin data. */
 lvn_status lvni_recipes_gan_check_data(const lvni_core_option *row, const lvni_core_value *value,
                                        const char *origin);
-/* Is it a configuration of the original? For the error of another recipe. */
-bool lvni_recipes_gan_is_original(const char *path);
 /* The row's: what files of the original mean here. */
 lvn_status lvni_recipes_gan_prepare(lvni_core_config *config);
 /* The row's: errors before ranks are started. */
@@ -54,6 +52,15 @@ lvn_status lvni_recipes_gan_check(const lvni_core_config *config);
 lvn_status lvni_recipes_gan_read_settings(lvni_core_config *config, lvni_recipes_gan_settings *out);
 void lvni_recipes_gan_data_options(const lvni_core_config *config, lvni_data_inverse_split split,
                                    lvni_data_inverse_options *out);
+
+/* ---- gan_original.c ---- */
+
+/* Is it a configuration of the original? For the error of another recipe. */
+bool lvni_recipes_gan_is_original(const char *path);
+/* Keys of the original's names for the run directory and betas. */
+lvn_status lvni_recipes_gan_take_names(lvni_core_config *config);
+/* What a file of the original means here; its missing keys are mistakes. */
+lvn_status lvni_recipes_gan_take_file(lvni_core_config *config);
 /* Keys of the configuration that do nothing, or not what they do in its file, a line each. */
 void lvni_recipes_gan_print_notes(const lvni_core_config *config, lvni_core_str *out);
 
