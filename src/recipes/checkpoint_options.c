@@ -75,16 +75,16 @@ const lvni_core_option_table lvni_recipes_checkpoint_options =
     LVNI_OPTION_TABLE("checkpoints", checkpoint_rows);
 
 /* Values of a validation that the run does not have. */
-static lvn_status check_filename(const lvni_trainer_options *o)
+static lvn_status check_filename(const lvni_core_config *c, const lvni_trainer_options *o)
 {
     lvni_trainer_pattern_field f;
     const char *at = o->keep.filename;
     for (lvni_trainer_pattern_part part = lvni_trainer_pattern_next(&at, &f);
          part == LVNI_PATTERN_TEXT || part == LVNI_PATTERN_FIELD;
          part = lvni_trainer_pattern_next(&at, &f)) {
-        LVN_TRY(f.metric[0] == '\0'
-                    ? LVN_OK
-                    : lvni_recipes_check_monitor("checkpoint.filename", f.metric, o->val != NULL));
+        LVN_TRY(f.metric[0] == '\0' ? LVN_OK
+                                    : lvni_recipes_check_monitor(c, "checkpoint.filename", f.metric,
+                                                                 o->val != NULL));
     }
     return LVN_OK;
 }
@@ -103,7 +103,7 @@ lvn_status lvni_recipes_read_checkpoints(const lvni_core_config *c, lvni_trainer
         .every_n_epochs = lvni_core_config_int(c, "checkpoint.every_n_epochs"),
         .every_s = lvni_core_config_float(c, "checkpoint.every_n_minutes") * 60.0};
     LVN_TRY(o->keep.monitor == NULL ? LVN_OK
-                                    : lvni_recipes_check_monitor("checkpoint.monitor",
+                                    : lvni_recipes_check_monitor(c, "checkpoint.monitor",
                                                                  o->keep.monitor, o->val != NULL));
-    return o->keep.save_top_k == 0 ? LVN_OK : check_filename(o);
+    return o->keep.save_top_k == 0 ? LVN_OK : check_filename(c, o);
 }

@@ -359,7 +359,7 @@ static lvn_status read_early(const lvni_core_config *c, lvni_trainer_options *o)
         .divergence_threshold = number_or_none(c, "early_stopping.divergence_threshold")};
     o->min_epochs = lvni_core_config_int(c, "min_epochs");
     o->min_steps = lvni_core_config_int(c, "min_steps");
-    return lvni_recipes_check_monitor(WATCHES, o->early.monitor, o->val != NULL);
+    return lvni_recipes_check_monitor(c, WATCHES, o->early.monitor, o->val != NULL);
 }
 
 lvn_status lvni_recipes_read_loop(const lvni_core_config *c, lvni_trainer_options *o)

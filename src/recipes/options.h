@@ -133,7 +133,8 @@ lvn_status lvni_recipes_read_plateau(const lvni_core_config *config, bool valida
  */
 bool lvni_recipes_more_is_better(const lvni_core_config *c, const char *mode, const char *monitor);
 /* LVN_ERR_USAGE: `monitor`, given as `key`, is not the name of a metric that the run can have. */
-lvn_status lvni_recipes_check_monitor(const char *key, const char *monitor, bool validates);
+lvn_status lvni_recipes_check_monitor(const lvni_core_config *config, const char *key,
+                                      const char *monitor, bool validates);
 /* The curve of weight decay over a run of that many steps (INT64_MAX: without end); *weight_decay
  * becomes its larger end. */
 lvn_status lvni_recipes_read_decay(const lvni_core_config *config, int64_t steps,

@@ -191,7 +191,24 @@ bool lvni_recipes_more_is_better(const lvni_core_config *c, const char *mode, co
     return false;
 }
 
-lvn_status lvni_recipes_check_monitor(const char *key, const char *monitor, bool validates)
+/* What gives the run a validation set, with the keys that the recipe has. */
+static lvn_status fail_without_validation(const lvni_core_config *c, const char *key,
+                                          const char *monitor)
+{
+    if (lvni_recipes_read_limit(c, "limit_val_batches").none) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%s=%s: the run has no validation set with limit_val_batches=0; give more, or "
+                 "%s=train/NAME, a metric of the training",
+                 key, monitor, key);
+    }
+    const bool splits = lvni_core_config_has(c, "val_split");
+    LVN_FAIL(LVN_ERR_USAGE, "%s=%s: the run has no validation set; give %s%s=%s", key, monitor,
+             splits ? "one (val_split=0.2), or " : "", key,
+             splits ? "train/loss" : "train/NAME, a metric of the training");
+}
+
+lvn_status lvni_recipes_check_monitor(const lvni_core_config *c, const char *key,
+                                      const char *monitor, bool validates)
 {
     const bool val = strncmp(monitor, "val/", 4) == 0;
     if (!val && strncmp(monitor, "train/", 6) != 0) {
@@ -199,9 +216,7 @@ lvn_status lvni_recipes_check_monitor(const char *key, const char *monitor, bool
                  monitor);
     }
     if (val && !validates) {
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "%s=%s: the run has no validation set; give one (val_split=0.2), or %s=train/loss",
-                 key, monitor, key);
+        return fail_without_validation(c, key, monitor);
     }
     return LVN_OK;
 }
@@ -221,7 +236,7 @@ lvn_status lvni_recipes_read_plateau(const lvni_core_config *c, bool validates,
     if (schedules[lvni_core_config_choice(c, "scheduler.name")] != LVNI_SCHEDULE_PLATEAU) {
         return LVN_OK;
     }
-    return lvni_recipes_check_monitor("scheduler.monitor", o->monitor, validates);
+    return lvni_recipes_check_monitor(c, "scheduler.monitor", o->monitor, validates);
 }
 
 /* The optimizer's weight decay becomes the larger end, so that parts of it are given. */

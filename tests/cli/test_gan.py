@@ -487,6 +487,16 @@ class Gan(unittest.TestCase):
         self.train("run", "resume=true")
         self.assertEqual(self.hash("run"), self.hash("whole"))
 
+    def test_without_validation_there_is_no_score(self):
+        done = self.train("run", "limit_val_batches=0", code=64)
+        self.assertIn(
+            "checkpoint.monitor=val/score: the run has no validation set with limit_val_batches=0; "
+            "give more, or checkpoint.monitor=train/NAME", done.stderr,
+        )
+        self.assertNotIn("val_split", done.stderr)
+        self.train("run", "limit_val_batches=0", "checkpoint.monitor=train/g_loss",
+                   "checkpoint.mode=min", "max_epochs=1")
+
     def test_checkpoints_are_kept_by_score(self):  # row 34
         self.train("run", "max_epochs=5", "keep_checkpoints=2")
         files = sorted(f.name for f in (self.cwd / "run/checkpoints").iterdir())
