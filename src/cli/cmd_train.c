@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/escape.h"
 #include "core/str.h"
+#include "core/vfs.h"
 #include "recipes/recipe.h"
 #include "recipes/report_error.h"
 
@@ -140,9 +141,10 @@ static lvn_status find_model(int n, const char *const *args, char **name)
     }
     const lvn_status s = lvni_recipes_exported_recipe(path != NULL ? path : which,
                                                       path != NULL ? which : NULL, name);
-    /* with weights= the model is a network's name; a file may have either */
-    const bool is_model = model != NULL && model[0] != '\0' &&
-                          value_of(n, args, "weights") == NULL &&
+    /* with weights= the model is a network's name; a file may have either; what is wrong with a
+     * path that is empty, or leads to something else, is found later */
+    const bool is_model = model != NULL && model[strspn(model, " \t'\"")] != '\0' &&
+                          !lvni_core_path_exists(model) && value_of(n, args, "weights") == NULL &&
                           value_of(n, args, "config") == NULL;
     if (s != LVN_OK && (!is_model || s == LVN_ERR_USAGE)) {
         lvn_clear_error();
