@@ -5,13 +5,13 @@
 #include "core/error.h"
 #include "core/escape.h"
 #include "core/str.h"
-#include "core/vfs.h"
 #include "recipes/recipe.h"
 #include "recipes/report_error.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* "classify, gan" */
 static void print_names(FILE *out)
@@ -129,6 +129,12 @@ static const char *value_of(int n, const char *const *args, const char *key)
     return value;
 }
 
+static bool is_folder(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
 /* The recipe that the model names, from the arguments alone; freed by the caller. NULL: none. An
  * error: there is no such model, so that it is not known whose keys the others are. */
 static lvn_status find_model(int n, const char *const *args, char **name)
@@ -141,10 +147,10 @@ static lvn_status find_model(int n, const char *const *args, char **name)
     }
     const lvn_status s = lvni_recipes_exported_recipe(path != NULL ? path : which,
                                                       path != NULL ? which : NULL, name);
-    /* with weights= the model is a network's name; a file may have either; what is wrong with a
-     * path that is empty, or leads to something else, is found later */
+    /* with weights= the model is a network's name; a file may have either; an empty path,
+     * and a folder without a model, is reported later */
     const bool is_model = model != NULL && model[strspn(model, " \t'\"")] != '\0' &&
-                          !lvni_core_path_exists(model) && value_of(n, args, "weights") == NULL &&
+                          !is_folder(model) && value_of(n, args, "weights") == NULL &&
                           value_of(n, args, "config") == NULL;
     if (s != LVN_OK && (!is_model || s == LVN_ERR_USAGE)) {
         lvn_clear_error();

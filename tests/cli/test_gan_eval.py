@@ -239,7 +239,7 @@ class Evaluation(unittest.TestCase):
         self.assertLess(levels[-1], 0.95)  # above 1 - bound there is none
         self.assertEqual(sorted(lambdas), list(lambdas))
         for level, share in zip(levels, shares):
-            self.assertGreaterEqual(share, level + bound - 1e-3)
+            self.assertGreaterEqual(share, level + bound - 6e-3)  # levels have two decimals
 
     def test_cfid_of_few_measurements(self):
         few = "CFID of {} means little: with fewer than 34 the 32 numbers"
