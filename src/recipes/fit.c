@@ -191,6 +191,9 @@ static lvn_status resume(lvni_recipes_fit_run *r)
     LVN_TRY(lvni_trainer_identity_report_layout(r->trainer, ckpt));
     lvni_recipes_report_moved_end(r, ckpt);
     lvni_recipes_report_changes(r->request->config, lvni_core_str_text(&r->json), ckpt);
+    if (leads(r) && lvni_core_config_is_set(r->request->config, "resume_epoch")) {
+        LVN_TRY(lvni_recipes_rewind(r->dir, ckpt, lvni_trainer_finished(r->trainer)));
+    }
     const lvni_recipes_repair_options repair = {
         .dir = r->dir,
         .loaded = ckpt,

@@ -59,4 +59,10 @@ lvn_status lvni_recipes_fit_end(lvn_status status);
  * nothing. */
 lvn_status lvni_recipes_fit_plan(const lvni_recipes_fit_request *request);
 
+/* ---- fit_saved.c ---- */
+
+/* `levin eval choose=` has made the checkpoint of `step` the best one, in place of those that the
+ * training had found up to step `until`: a resumed run leaves it so until it finds a better one. */
+lvn_status lvni_recipes_write_chosen(const char *run, int64_t step, int64_t until);
+
 #endif

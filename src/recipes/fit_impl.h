@@ -91,6 +91,17 @@ void lvni_recipes_fit_print_cores(const lvni_recipes_fit_run *run);
  */
 lvn_status lvni_recipes_fit_print_plan(const lvni_recipes_fit_run *run);
 
+/* ---- fit_saved.c ---- */
+
+/* The newest checkpoint in the run directory `dir` that is whole, or that of resume_epoch.
+ * LVN_ERR_NOT_FOUND: there is none yet; LVN_ERR_USAGE: none of that epoch. */
+lvn_status lvni_recipes_load_saved(const lvni_core_config *config, const char *dir,
+                                   lvni_ckpt **out);
+/* The run goes on from `to`, an earlier checkpoint (resume_epoch): it becomes last, and what lies
+ * behind it is removed, as the next resume would go on from there; nothing changes where the run is
+ * finished with it. Logs each file. */
+lvn_status lvni_recipes_rewind(const char *dir, const lvni_ckpt *to, bool finished);
+
 /* ---- fit_resume.c ---- */
 
 /* Weights of an exported model or a checkpoint into the model, by name; nothing without
@@ -99,10 +110,6 @@ lvn_status lvni_recipes_load_start(const lvni_core_config *config, lvni_nn_model
 /* LVN_ERR_USAGE when the command line gives a run that resumes from `ckpt` other weights to begin
  * with. */
 lvn_status lvni_recipes_check_start(const lvni_core_config *config, const lvni_ckpt *ckpt);
-/* The newest checkpoint in the run directory `dir` that is whole, or that of resume_epoch.
- * LVN_ERR_NOT_FOUND: there is none yet; LVN_ERR_USAGE: none of that epoch. */
-lvn_status lvni_recipes_load_saved(const lvni_core_config *config, const char *dir,
-                                   lvni_ckpt **out);
 /* Logs which curves end at another step than in the saved run. */
 void lvni_recipes_report_moved_end(const lvni_recipes_fit_run *run, const lvni_ckpt *ckpt);
 /* Warns of every key that has another value in the resumed run; json: its configuration. */

@@ -47,73 +47,6 @@ lvn_status lvni_recipes_load_start(const lvni_core_config *c, lvni_nn_model *mod
     return s;
 }
 
-/* ---- the checkpoint to go on from ---- */
-
-/* The number in ".../epoch=0003-step=96.safetensors"; -1: it has none. */
-static long long epoch_in(const char *path)
-{
-    static const char key[] = "epoch=";
-    const char *slash = strrchr(path, '/'), *name = slash == NULL ? path : slash + 1;
-    char *end;
-    if (strncmp(name, key, sizeof key - 1) != 0) {
-        return -1;
-    }
-    const long long epoch = strtoll(name + sizeof key - 1, &end, 10);
-    return end > name + sizeof key - 1 ? epoch : -1;
-}
-
-static lvn_status load_epoch(const lvni_core_config *c, const char *dir, lvni_ckpt **out)
-{
-    const long long wanted = (long long)lvni_core_config_int(c, "resume_epoch");
-    char **files = NULL;
-    int64_t n = 0;
-    lvni_core_str have = {0};
-    const char *found = NULL;
-    lvn_status s = lvni_ckpt_files_of(dir, &files, &n);
-    if (s == LVN_ERR_NOT_FOUND) {
-        lvn_clear_error();
-        s = LVN_OK;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        const long long epoch = epoch_in(files[i]);
-        found = epoch == wanted ? files[i] : found;
-        if (epoch >= 0) {
-            lvni_core_str_printf(&have, "%s%lld", have.len > 0 ? ", " : "", epoch);
-        }
-    }
-    s = s == LVN_OK ? lvni_core_str_status(&have) : s;
-    if (s == LVN_OK && found != NULL) {
-        s = lvni_ckpt_load(found, out);
-    } else if (s == LVN_OK) {
-        s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
-                          "resume_epoch=%lld: %s/checkpoints has no epoch=%lld; %s%.300s", wanted,
-                          dir, wanted,
-                          have.len > 0 ? "it has " : "it keeps none: see checkpoint.save_top_k",
-                          lvni_core_str_text(&have));
-    }
-    lvni_core_str_free(&have);
-    lvni_ckpt_files_free(files, n);
-    return s;
-}
-
-static void warn(void *user, const char *text)
-{
-    (void)user;
-    lvni_log_line(LVNI_LOG_WARNING, "%s", text);
-}
-
-lvn_status lvni_recipes_load_saved(const lvni_core_config *c, const char *dir, lvni_ckpt **out)
-{
-    if (lvni_core_config_is_set(c, "resume_epoch")) {
-        return load_epoch(c, dir, out);
-    }
-    char *folder = lvni_recipes_path_join(dir, "checkpoints");
-    const lvn_status s =
-        folder == NULL ? LVN_ERR_MEMORY : lvni_ckpt_newest_valid(folder, warn, NULL, out);
-    lvni_core_free(folder);
-    return s;
-}
-
 /* ---- what differs from the saved run ---- */
 
 static bool moves_to_end(const lvni_nn_model *m)
@@ -371,14 +304,15 @@ static int64_t step_of(const lvni_recipes_repair_options *m, const char *folder,
     return step;
 }
 
-/* Is the last checkpoint the best one, by its own metadata? One that was passed over (damaged) does
- * not count. */
+/* Is the last checkpoint the best one, by its own metadata (or a choice that replaced it,
+ * fit_saved.c)? One that was passed over (damaged) does not count. */
 static bool last_is_best(const lvni_ckpt *loaded)
 {
     const char *slash = strrchr(loaded->path, '/');
     const bool is_last = strcmp(slash == NULL ? loaded->path : slash + 1, "last.safetensors") == 0;
-    return is_last && (loaded->at.best_step == loaded->at.step ||
-                       (loaded->at.finished && isnan(loaded->at.best_score)));
+    return is_last &&
+           (loaded->at.best_step == loaded->at.step ||
+            (loaded->at.finished && isnan(loaded->at.best_score) && loaded->at.best_step < 0));
 }
 
 static lvn_status link_best(const lvni_recipes_repair_options *m)

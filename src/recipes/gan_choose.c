@@ -5,6 +5,7 @@
 #include "core/alloc.h"
 #include "core/vfs.h"
 #include "log/run_log.h"
+#include "recipes/fit.h"
 #include "recipes/gan_control.h"
 #include "recipes/gan_embeddings.h"
 #include "recipes/gan_metrics.h"
@@ -227,14 +228,24 @@ static lvn_status export_best(const choice *m, const char *checkpoint)
     return s;
 }
 
-/* In the trainer's order, of which a resumed run completes what a kill left out. */
+/* The newest step of the run: up to there the choice replaces what its training found best. */
+static int64_t newest_step(const choice *m)
+{
+    int64_t step = -1, epoch;
+    const int64_t kept = m->step[m->n - 1];
+    return lvni_recipes_run_dir_saved(m->run, &step, &epoch) && step > kept ? step : kept;
+}
+
+/* The choice is written first: a resumed run respects it once best is that step. Then in the
+ * trainer's order, of which a resumed run completes what a kill left out. */
 static lvn_status make_best(const choice *m, int i)
 {
     char *best = lvni_recipes_run_dir_file(m->run, LVNI_RUN_CHECKPOINTS, "best");
     if (best == NULL) {
         return LVN_ERR_MEMORY;
     }
-    const lvn_status s = lvni_ckpt_link(m->path[i], best);
+    lvn_status s = lvni_recipes_write_chosen(m->run, m->step[i], newest_step(m));
+    s = s == LVN_OK ? lvni_ckpt_link(m->path[i], best) : s;
     lvni_core_free(best);
     return s == LVN_OK ? export_best(m, m->path[i]) : s;
 }

@@ -424,7 +424,8 @@ const lvni_core_option_table lvni_recipes_inference_options =
 /* ---- reading ---- */
 
 /* Ranks that their launcher has restarted, and those of a requeued job: the run that an earlier
- * attempt began is resumed, from its last checkpoint if there is one. */
+ * attempt began is resumed, from its last checkpoint if there is one. That attempt went back to
+ * resume_epoch; going back again would undo what it has trained since. */
 static lvn_status resume_restarted(lvni_core_config *c)
 {
     const char *out = lvni_core_config_str(c, "out");
@@ -432,6 +433,7 @@ static lvn_status resume_restarted(lvni_core_config *c)
         return LVN_OK;
     }
     LVN_TRY(lvni_core_config_set(c, "overwrite", "false", "started again"));
+    LVN_TRY(lvni_core_config_set(c, "resume_epoch", "auto", "started again"));
     return lvni_core_config_set(c, "resume", "true", "started again");
 }
 

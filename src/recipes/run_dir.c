@@ -295,6 +295,7 @@ static const char *const own_files[] = {"config.yaml",
                                         "launch_id",
                                         "job_id",
                                         "run_id",
+                                        "chosen",
                                         LVNI_RUN_INDEX,
                                         NULL};
 

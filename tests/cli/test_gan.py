@@ -64,6 +64,12 @@ class Gan(unittest.TestCase):
     def hash(self, out):
         return self.levin("ckpt", "hash", out).stdout
 
+    def checkpoints(self, out):
+        """The step of each, by its name."""
+        shown = self.levin("ckpt", "verify", out, "json=true").stdout
+        rows = [json.loads(line) for line in shown.splitlines()]
+        return {Path(row["file"]).stem: row["step"] for row in rows}
+
     def lines(self, out):
         text = (self.cwd / out / "metrics.jsonl").read_text()
         return [json.loads(line) for line in text.splitlines()]
@@ -454,8 +460,27 @@ class Gan(unittest.TestCase):
         done = self.train("run", "resume=true", "resume_epoch=9", code=64)
         self.assertLess(time.monotonic() - start, 2)
         self.assertIn("has no epoch=9; it has 1, 2, 3, 4\n", done.stderr)
-        self.train("run", "resume=true", "resume_epoch=2", "max_steps=7")
+        files = self.checkpoints("run")
+        log = self.cwd / "run/train.log"
+        self.train("run", "resume=true", "resume_epoch=2", "max_epochs=2")
+        self.assertIn("nothing is left to train", log.read_text())
+        self.assertEqual(self.checkpoints("run"), files)
+        self.assertEqual(self.hash("run"), whole)
+        start = {"LEVIN_RUN_ID": "1", "LEVIN_RESTART_COUNT": "0", "LEVIN_MAX_RESTARTS": "1"}
+        back = ["resume=true", "resume_epoch=2", "max_steps=7"]
+        self.train("run", *back, env=start)
+        self.assertIn("epoch=0003-step=9.safetensors: removed", log.read_text())
         self.assertNotEqual(self.hash("run"), whole)
+        # of the abandoned course nothing is left that could be taken for the newest or the best
+        steps = self.checkpoints("run")
+        self.assertEqual(steps["last"], 7)
+        self.assertEqual({n for n in steps if n.startswith("epoch=")},
+                         {"epoch=0001-step=3", "epoch=0002-step=6"})
+        self.assertLessEqual(steps["best"], 6)
+        # an attempt that its launcher starts again does not go back once more
+        back[2], start["LEVIN_RESTART_COUNT"] = "max_steps=8", "1"
+        self.train("run", *back, env=start)
+        self.assertIn("last.safetensors: step 7", log.read_text())
         self.train("run", "resume=true", "resume_epoch=1", "max_steps=-1")
         self.assertEqual(self.hash("run"), whole)
         self.assertEqual([self.epochs("run", name) for name in names], rows)
@@ -465,6 +490,18 @@ class Gan(unittest.TestCase):
             "error: resume_epoch=1 needs resume=true and out=DIR, the run to continue  "
             "(command line)\n",
         )
+
+    def test_resume_from_the_end_of_an_epoch_with_several(self):
+        self.train("run", "val_check_interval=1", "max_epochs=2")
+        want = self.hash("run")
+        names = [f"epoch=000{(s + 2) // 3}-step={s}" for s in range(1, 7)]
+        self.assertEqual([n for n in self.checkpoints("run") if n.startswith("epoch=")], names)
+        done = self.train("run", "resume=true", "resume_epoch=7", code=64)
+        self.assertIn("it has 1, 2\n", done.stderr)
+        self.train("run", "resume=true", "resume_epoch=1")
+        self.assertIn("epoch=0001-step=3.safetensors: step 3",
+                      (self.cwd / "run/train.log").read_text())
+        self.assertEqual(self.hash("run"), want)
 
     def test_term_saves_and_the_run_goes_on(self):  # row 37
         self.train("whole", "max_epochs=60")
@@ -482,7 +519,7 @@ class Gan(unittest.TestCase):
         ):
             time.sleep(0.01)
         process.send_signal(signal.SIGTERM)
-        self.assertIn(process.wait(60), (143, 0), process.stdout.read())
+        self.assertEqual(process.wait(60), 143, process.stdout.read())
         process.stdout.close()
         self.train("run", "resume=true")
         self.assertEqual(self.hash("run"), self.hash("whole"))
@@ -503,7 +540,12 @@ class Gan(unittest.TestCase):
         self.assertEqual([f for f in files if f in ("best.safetensors", "last.safetensors")],
                          ["best.safetensors", "last.safetensors"])
         kept = [f for f in files if re.match(r"epoch=\d+-step=\d+", f)]
-        self.assertEqual(len(kept), 2, files)
+        score = {line["step"]: line["val/score"] for line in self.lines("run")
+                 if "val/score" in line}
+        self.assertEqual(len(score), 5)
+        most = sorted(score, key=score.get)[-2:]
+        self.assertEqual(kept, [f"epoch={s // 3:04}-step={s}.safetensors" for s in sorted(most)])
+        self.assertEqual(self.checkpoints("run")["best"], most[-1])
 
 
 if __name__ == "__main__":

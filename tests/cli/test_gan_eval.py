@@ -337,7 +337,7 @@ class Choice(unittest.TestCase):
                 "exported_models/exported_best.safetensors",
             }:
                 self.assertEqual(before[name], after[name], name)
-            self.assertEqual(set(after), set(before))
+            self.assertEqual(set(after), set(before) | {"chosen"})
 
     def test_the_score_is_that_of_eval(self):
         run = self.copy("scores")
@@ -401,6 +401,31 @@ class Choice(unittest.TestCase):
         self.assertEqual(after[left[0]], after[left[1]])
         levin("train", "gan", f"out={run}", "resume=true", "max_epochs=5", "quiet=true")
         self.assertTrue(glob.glob(path(f"{run}/checkpoints/epoch=0005-*")))
+
+    def test_a_resumed_run_leaves_the_choice(self):
+        """Until it finds a better one. The best one of the training is the last one, which would
+        be linked again."""
+        run, names = "chosen", ["checkpoints/best.safetensors"]
+        names.append("exported_models/exported_best.safetensors")
+        levin("train", "gan", *SMALL, "max_epochs=3", ACCEPTABLE, f"out={run}")
+        last = self.metadata(run, "last")
+        self.assertEqual(last["levin.best_step"], last["levin.step"])
+        os.remove(glob.glob(path(f"{run}/checkpoints/epoch=0003-*"))[0])
+        levin("eval", f"model={run}", "choose=rmse", "num_samples=2")
+        chosen = {name: contents(run)[name][1] for name in names}
+        self.assertEqual(self.metadata(run, "best")["levin.step"], "16")
+        resume = ["train", "gan", f"out={run}", "resume=true", "quiet=true"]
+        # nothing is left to train; none is acceptable, so that the score is not reached again
+        for more in ([], ["max_epochs=4", "psnr_gain_tol=1e-9"]):
+            levin(*resume, *more)
+            self.assertEqual({name: contents(run)[name][1] for name in names}, chosen, more)
+        self.assertEqual(self.metadata(run, "last")["levin.best_step"], "16")
+        levin(*resume, "max_epochs=5", "checkpoint.monitor=val/loss", "checkpoint.mode=max")
+        self.assertEqual(self.metadata(run, "best")["levin.step"], "40")
+
+    def metadata(self, run, name):
+        file = f"{run}/checkpoints/{name}.safetensors"
+        return json.loads(levin("ckpt", "show", file, "json=true").stdout)["metadata"]
 
     def test_none_is_acceptable(self):
         levin("train", "gan", *SMALL, "data.count=16", "max_epochs=2", "out=bad")
