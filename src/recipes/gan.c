@@ -5,10 +5,12 @@
 
 #include "core/alloc.h"
 #include "core/math.h"
+#include "core/vfs.h"
 #include "log/run_log.h"
 #include "recipes/gan_preview.h"
 #include "recipes/gan_use.h"
 #include "recipes/options.h"
+#include "recipes/run_dir.h"
 
 #include <string.h>
 
@@ -19,6 +21,55 @@ typedef struct opened {
     lvni_core_str note;
     bool warned;
 } opened;
+
+/* Unset in the configuration that the run in `out` has saved; false: there is none. */
+static lvn_status saved_without(const lvni_core_config *c, const char *key, bool *without)
+{
+    const char *out = lvni_core_config_str(c, "out");
+    char *path = out == NULL ? NULL : lvni_recipes_path_join(out, "config.yaml");
+    size_t n;
+    const lvni_core_option_table *tables = lvni_recipes_gan_train_tables(&n);
+    lvni_core_config *saved = NULL;
+    *without = false;
+    lvn_status s = LVN_OK;
+    if (path != NULL && lvni_core_path_exists(path)) {
+        s = lvni_core_config_create(tables, n, &saved);
+        s = s == LVN_OK ? lvni_core_config_load_file(saved, LVNI_LAYER_SAVED, path) : s;
+        *without = s == LVN_OK && !lvni_core_config_is_set(saved, key);
+    }
+    lvni_core_config_destroy(saved);
+    lvni_core_free(path);
+    return s;
+}
+
+/* A folder that a file of the original names, and another machine has: a new run goes without it,
+ * and its saved configuration has that, so that nothing changes where the folder comes back. */
+static lvn_status resolve_folder(lvni_core_config *c, const char *key, const char *otherwise)
+{
+    const char *path = lvni_core_config_str(c, key);
+    bool without = lvni_recipes_gan_is_of_original(c, key);
+    if (path == NULL || lvni_core_path_exists(path)) {
+        return LVN_OK;
+    }
+    if (without && lvni_core_config_is_on(c, "resume")) {
+        LVN_TRY(saved_without(c, key, &without));
+    }
+    if (!without) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%s %s: there is no such folder, and without it the data would be others: give "
+                 "%s=DIR, where it is now  (%s)",
+                 key, path, key, lvni_core_config_origin(c, key));
+    }
+    lvni_log_line(LVNI_LOG_WARNING, "%s %s: there is no such folder: %s  (%s)", key, path,
+                  otherwise, lvni_core_config_origin(c, key));
+    return lvni_core_config_set(c, key, "null", "a folder that is missing");
+}
+
+lvn_status lvni_recipes_gan_resolve_folders(lvni_core_config *c)
+{
+    LVN_TRY(resolve_folder(c, "cosmo_dir_path", "no mask, and the same noise everywhere"));
+    return resolve_folder(c, "sense_maps_path", "coil maps are estimated");
+}
 
 static lvn_status open_data(const lvni_core_config *c, opened *o)
 {
@@ -80,6 +131,7 @@ static lvn_status open_training(const lvni_recipes_recipe *recipe,
                                             o->card.settings.sizes.im_size,
                                             &o->card.settings.preview));
     o->card.settings.warned = &o->warned;
+    LVN_TRY(lvni_recipes_gan_resolve_folders(c));
     LVN_TRY(open_data(c, o));
     describe(c, o);
     LVN_TRY(lvni_core_str_status(&o->note));

@@ -63,6 +63,14 @@ lvn_status lvni_recipes_gan_take_names(lvni_core_config *config);
 lvn_status lvni_recipes_gan_take_file(lvni_core_config *config);
 /* Keys of the configuration that do nothing, or not what they do in its file, a line each. */
 void lvni_recipes_gan_print_notes(const lvni_core_config *config, lvni_core_str *out);
+/* Does the key stand in a file of the original? */
+bool lvni_recipes_gan_is_of_original(const lvni_core_config *config, const char *key);
+
+/* ---- gan.c ---- */
+
+/* Before the data are opened: folders that are missing. One that a file of the original names is
+ * unset at a fresh start, with a warning; of all else, and of what was saved, LVN_ERR_USAGE. */
+lvn_status lvni_recipes_gan_resolve_folders(lvni_core_config *config);
 
 /* ---- gan_step.c ---- */
 

@@ -506,23 +506,6 @@ lvn_status lvni_recipes_gan_read_settings(lvni_core_config *c, lvni_recipes_gan_
     return resolve_sizes(c, &out->sizes);
 }
 
-/* A folder that a file names; NULL, with a warning, where another machine has it. On the command
- * line it must be there. */
-static const char *folder(const lvni_core_config *c, const char *key, bool warn,
-                          const char *otherwise)
-{
-    const char *path = lvni_core_config_str(c, key);
-    if (path == NULL || lvni_core_path_exists(path) ||
-        lvni_core_config_layer(c, key) == LVNI_LAYER_ARGUMENTS) {
-        return path;
-    }
-    if (warn) {
-        lvni_log_line(LVNI_LOG_WARNING, "%s %s: there is no such folder: %s  (%s)", key, path,
-                      otherwise, lvni_core_config_origin(c, key));
-    }
-    return NULL;
-}
-
 void lvni_recipes_gan_data_options(const lvni_core_config *c, lvni_data_inverse_split split,
                                    lvni_data_inverse_options *out)
 {
@@ -540,15 +523,13 @@ void lvni_recipes_gan_data_options(const lvni_core_config *c, lvni_data_inverse_
         .count = split == LVNI_INVERSE_TRAIN ? count : (count + 7) / 8,
         .sigma = lvni_core_config_is_set(c, "data.sigma") ? lvni_core_config_float(c, "data.sigma")
                                                           : 0.0,
-        .cosmo_dir = folder(c, "cosmo_dir_path", split == LVNI_INVERSE_TRAIN,
-                            "no mask, and the same noise everywhere"),
+        .cosmo_dir = lvni_core_config_str(c, "cosmo_dir_path"),
         .random_mask = strcmp(lvni_core_config_str(c, "data.mask"), "random") == 0,
         .kappa_mean = lvni_core_config_float(c, "kappa_mean"),
         .kappa_std =
             lvni_core_config_is_set(c, "kappa_std") ? lvni_core_config_float(c, "kappa_std") : 0.0,
         .acceleration = (int)lvni_core_config_int(c, "acceleration"),
         .calib_width = (int)lvni_core_config_int(c, "calib_width"),
-        .maps_path =
-            folder(c, "sense_maps_path", split == LVNI_INVERSE_TRAIN, "coil maps are estimated"),
+        .maps_path = lvni_core_config_str(c, "sense_maps_path"),
         .norm = (lvni_data_inverse_norm)lvni_core_config_choice(c, "norm")};
 }

@@ -25,7 +25,29 @@ static bool stands_in(const lvni_core_config *c, const char *key, const char *fi
     return file_of(c, key, &name) == n && memcmp(name, file, n) == 0;
 }
 
+bool lvni_recipes_gan_is_of_original(const lvni_core_config *c, const char *key)
+{
+    const char *file;
+    const size_t n = file_of(c, "experience", &file);
+    return n > 0 && !stands_in(c, "recipe", file, n) && stands_in(c, key, file, n);
+}
+
 /* ---- notes ---- */
+
+/* Where batch_size of a file of the original came from, and what it is behind that. */
+#define PER_DEVICE "batch_size of rcGAN, "
+
+static void print_per_device(const lvni_core_config *c, lvni_core_str *out)
+{
+    const char *origin = lvni_core_config_origin(c, "batch_size");
+    if (strncmp(origin, PER_DEVICE, sizeof PER_DEVICE - 1) == 0) {
+        lvni_core_str_printf(out,
+                             "note: batch_size counts the samples of a device, as in rcGAN: "
+                             "batch_size_per_device is %lld  (%s)",
+                             (long long)lvni_core_config_int(c, "batch_size_per_device"),
+                             origin + sizeof PER_DEVICE - 1);
+    }
+}
 
 /* The same key is of all devices on the command line, and of one in a file of rcGAN. */
 static void print_batch_size(const lvni_core_config *c, lvni_core_str *out)
@@ -45,6 +67,7 @@ static void print_batch_size(const lvni_core_config *c, lvni_core_str *out)
 
 void lvni_recipes_gan_print_notes(const lvni_core_config *c, lvni_core_str *out)
 {
+    print_per_device(c, out);
     print_batch_size(c, out);
     for (size_t i = 0; i < lvni_recipes_gan_options.n; i++) {
         const lvni_core_option *row = &lvni_recipes_gan_options.rows[i];
@@ -95,7 +118,7 @@ static void require_keys(lvni_core_config *c, const char *file, size_t n)
 
 lvn_status lvni_recipes_gan_take_file(lvni_core_config *c)
 {
-    char text[32];
+    char text[32], origin[400];
     const char *file;
     const size_t n = file_of(c, "experience", &file);
     if (n == 0 || stands_in(c, "recipe", file, n)) {
@@ -106,10 +129,11 @@ lvn_status lvni_recipes_gan_take_file(lvni_core_config *c)
         return LVN_OK;
     }
     snprintf(text, sizeof text, "%lld", (long long)lvni_core_config_int(c, "batch_size"));
+    snprintf(origin, sizeof origin, PER_DEVICE "%s", lvni_core_config_origin(c, "batch_size"));
     if (!lvni_core_config_is_set(c, "batch_size_per_device")) {
-        LVN_TRY(lvni_core_config_set(c, "batch_size_per_device", text, "batch_size of rcGAN"));
+        LVN_TRY(lvni_core_config_set(c, "batch_size_per_device", text, origin));
     }
-    return lvni_core_config_set(c, "batch_size", "auto", "batch_size of rcGAN");
+    return lvni_core_config_set(c, "batch_size", "auto", origin);
 }
 
 static lvn_status take_out(lvni_core_config *c)

@@ -29,6 +29,15 @@
      .check = lvni_recipes_gan_check_data,                                                         \
      .help = "Folder of the maps, or builtin data; unset: those of the training."},                \
         LVNI_OPTION_ALIAS("data_path", "data"),                                                    \
+        {.name = "cosmo_dir_path",                                                                 \
+         .type = LVNI_OPT_PATH,                                                                    \
+         .help =                                                                                   \
+             "mass_mapping: where the survey's mask and noise are now; unset: as in training, "    \
+             "and without one there none."},                                                       \
+        LVNI_OPTION_ALIAS("cosmos_dir_path", "cosmo_dir_path"),                                    \
+        {.name = "sense_maps_path",                                                                \
+         .type = LVNI_OPT_PATH,                                                                    \
+         .help = "mri: where the coil maps are now; unset: as in training."},                      \
         {.name = "data.count",                                                                     \
          .type = LVNI_OPT_INT,                                                                     \
          .unit = "samples",                                                                        \
@@ -139,7 +148,7 @@ static lvn_status take_key(const lvni_core_config *from, const char *key, lvni_c
         return LVN_OK;
     }
     const char *value = text;
-    if (strcmp(key, "data") == 0) {
+    if (strcmp(key, "data.count") != 0) {
         value = lvni_core_config_str(from, key);
     } else {
         snprintf(text, sizeof text, "%lld", (long long)lvni_core_config_int(from, key));
@@ -196,6 +205,9 @@ static lvn_status open_data(lvni_recipes_use *u)
     w->card = card;
     LVN_TRY(take_key(u->config, "data", card->own_keys));
     LVN_TRY(take_key(u->config, "data.count", card->own_keys));
+    LVN_TRY(take_key(u->config, "cosmo_dir_path", card->own_keys));
+    LVN_TRY(take_key(u->config, "sense_maps_path", card->own_keys));
+    LVN_TRY(lvni_recipes_gan_resolve_folders(card->own_keys));
     const lvni_data_inverse_split split =
         (lvni_data_inverse_split)lvni_core_config_choice(u->config, "split");
     lvni_recipes_gan_data_options(card->keys, split, &o);

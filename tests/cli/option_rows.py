@@ -364,6 +364,8 @@ gan_rows = {
 }
 gan_use_rows = {
     "data": row("maps", "arrays", first="builtin:mass"),
+    "cosmo_dir_path": row("cosmos", "arrays"),
+    "sense_maps_path": refusal("cosmos", "split=val model=run", before=GAN + " " + COILS),
     "data.count": row("3", "arrays"),
     "split": row("val", "arrays"),
     "num_samples": row("3", "arrays"),

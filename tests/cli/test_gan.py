@@ -18,7 +18,8 @@ import time
 import unittest
 from pathlib import Path
 
-LEVIN = os.path.abspath(sys.argv.pop(1))
+from weights_case import LEVIN, write_npy
+
 FILES = Path(__file__).parent / "rcgan"
 # three steps an epoch, the last of 5 samples in 3 micro-batches
 SMALL = [
@@ -148,7 +149,11 @@ class Gan(unittest.TestCase):
             "accelerator=cpu", "strategy=dp",
         )
         self.assertIn("effective batch 32 = ", done.stdout)
-        self.assertNotIn("note: batch_size", done.stdout + done.stderr)
+        self.assertRegex(
+            done.stdout + done.stderr,
+            r"note: batch_size counts the samples of a device, as in rcGAN: batch_size_per_device "
+            r"is 4  \(.*radio_image_test\.yml:\d+\)\n",
+        )
         (self.cwd / "own.yml").write_text("data: builtin:mass\nbatch_size: 8\n")
         done = self.plan("config=own.yml", "devices=2", "batch_size=8")
         self.assertIn("effective batch 8 =", done.stdout)
@@ -161,6 +166,47 @@ class Gan(unittest.TestCase):
             "note: batch_size=4 of the command line is of all devices; batch_size_per_device=4 is "
             "what the file's batch_size means  (", done.stdout + done.stderr,
         )
+
+    def test_a_missing_folder_of_a_file_stays_out(self):
+        """A fresh start goes without it, and nothing changes where it comes back or goes."""
+        (self.cwd / "map.yml").write_text(
+            "experience: mass_mapping\ndata_path: builtin:mass\nin_chans: 2\nout_chans: 2\n"
+            "im_size: 32\ndisc_stages: 3\nlr: 1e-3\nnum_epochs: 1\nbatch_size: 8\n"
+            "cosmo_dir_path: cosmos\n"
+        )
+        use = ["config=map.yml", *SMALL[1:7], "wgrad_threads=1", "num_z_valid=2"]
+        train = ["train", "gan", *use, "quiet=true"]
+        done = self.levin("train", "gan", *use, "out=without")
+        self.assertRegex(done.stderr, r"cosmos: there is no such folder: .*\(map.yml:10\)")
+        self.assertIn("cosmo_dir_path: null\n", (self.cwd / "without/config.yaml").read_text())
+        more = ["out=without", "resume=true", "max_epochs=2"]
+        done = self.levin("train", "gan", *use, *more)
+        self.assertIn("there is no such folder", done.stderr)
+        for name in ("mask", "std1", "std2"):
+            self.map(f"cosmos/cosmos_{name}.npy", 0.3)
+        self.levin(*train, "out=whole", "max_epochs=2", "cosmo_dir_path=null")
+        self.assertEqual(self.hash("without"), self.hash("whole"))
+        self.levin(*train, "out=with")
+        self.assertNotEqual(self.hash("with"), self.hash("whole"))
+        samples = ["predict", "model=with", "num_samples=2", "data.count=2"]
+        self.levin(*samples, "output=there")
+        (self.cwd / "cosmos").rename(self.cwd / "moved")
+        done = self.levin("train", "gan", *use, "out=with", "resume=true", "max_epochs=2", code=64)
+        self.assertIn("give cosmo_dir_path=DIR", done.stderr)
+        done = self.levin(*train[:2], "out=with", "resume=true", "max_epochs=2", code=64)
+        self.assertIn("give cosmo_dir_path=DIR", done.stderr)
+        for command in (samples, ["eval", *samples[1:]]):
+            self.assertIn("give cosmo_dir_path=DIR", self.levin(*command, code=64).stderr)
+        self.levin(*samples, "cosmo_dir_path=moved", "output=moved_there")
+        for f in (self.cwd / "there").iterdir():
+            self.assertEqual(f.read_bytes(), (self.cwd / "moved_there" / f.name).read_bytes())
+        done = self.levin("train", "gan", *SMALL, "cosmo_dir_path=nowhere", code=64)
+        self.assertIn("give cosmo_dir_path=DIR", done.stderr)
+
+    def map(self, name, value):
+        path = self.cwd / name
+        path.parent.mkdir(exist_ok=True)
+        write_npy(path, (32, 32), [value] * 1024)
 
     def test_generators_with_physics_come_later(self):  # row 1
         done = self.levin(
