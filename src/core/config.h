@@ -53,6 +53,19 @@ lvn_status lvni_core_config_load_file(lvni_core_config *config, lvni_core_layer 
 /* YAML (or JSON) text; `name` stands in the origins: "name:12". */
 lvn_status lvni_core_config_load_yaml(lvni_core_config *config, lvni_core_layer layer,
                                       const char *name, const char *text, size_t bytes);
+/* Where the value of a row at the top level of YAML text stands, whatever its key is called there,
+ * for a change of the text. */
+typedef struct lvni_core_config_place {
+    bool found;
+    bool flow;      /* the text is {...}, as JSON is */
+    bool plain;     /* one value on one line */
+    size_t at, end; /* bytes of the text; of no value behind the colon */
+    size_t line;    /* of the key, from 1 */
+} lvni_core_config_place;
+/* `name` stands in the messages. LVN_ERR_USAGE: it is not YAML. */
+lvn_status lvni_core_config_find_place(const lvni_core_config *config, const char *row,
+                                       const char *name, const char *text, size_t bytes,
+                                       lvni_core_config_place *out);
 /* One mistake more, of a caller. */
 void lvni_core_config_add_mistake(lvni_core_config *config, const char *fmt, ...) LVN_PRINTF(2, 3);
 /* Was the key given with a mistake, in its name or value? So that it is not called missing. */

@@ -7,6 +7,7 @@
 #include "core/escape.h"
 #include "core/vfs.h"
 
+#include <stdint.h>
 #include <string.h>
 #include <yaml.h>
 
@@ -349,6 +350,84 @@ lvn_status lvni_core_config_load_yaml(lvni_core_config *config, lvni_core_layer 
     const lvn_status status = read_stream(&r);
     yaml_parser_delete(&r.parser);
     lvni_core_str_free(&r.path);
+    return status;
+}
+
+/* ---- where a value stands ---- */
+
+/* libyaml counts characters, and not a byte order mark. */
+static size_t byte_of(const char *text, size_t bytes, size_t index)
+{
+    size_t at = bytes >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+    for (; index > 0 && at < bytes; index--) {
+        for (at++; at < bytes && ((unsigned char)text[at] & 0xC0) == 0x80; at++) {
+        }
+    }
+    return at;
+}
+
+typedef struct place_search {
+    const char *row, *text;
+    size_t bytes;
+    int depth;   /* of maps and lists */
+    bool is_key; /* the next one at the top level */
+    bool takes;  /* the next value is the one */
+} place_search;
+
+static void take_place(const place_search *p, const yaml_event_t *e, lvni_core_config_place *out)
+{
+    out->found = true;
+    out->plain = e->type == YAML_SCALAR_EVENT && e->start_mark.line == e->end_mark.line &&
+                 e->start_mark.line + 1 == out->line;
+    out->at = byte_of(p->text, p->bytes, e->start_mark.index);
+    out->end = byte_of(p->text, p->bytes, e->end_mark.index);
+}
+
+static void see(const reader *r, place_search *p, const yaml_event_t *e,
+                lvni_core_config_place *out)
+{
+    const bool opens = e->type == YAML_MAPPING_START_EVENT || e->type == YAML_SEQUENCE_START_EVENT,
+               closes = e->type == YAML_MAPPING_END_EVENT || e->type == YAML_SEQUENCE_END_EVENT;
+    if (p->depth == 0 && e->type == YAML_MAPPING_START_EVENT) {
+        out->flow = e->data.mapping_start.style == YAML_FLOW_MAPPING_STYLE;
+    } else if (p->depth == 1 && !closes && p->is_key) {
+        const lvni_core_option *row =
+            e->type == YAML_SCALAR_EVENT ? lvni_core_config_row(r->config, scalar_text(e)) : NULL;
+        p->takes = !out->found && row != NULL && strcmp(row->name, p->row) == 0;
+        out->line = p->takes ? e->start_mark.line + 1 : out->line;
+        p->is_key = false;
+    } else if (p->depth == 1 && !closes) {
+        if (p->takes) {
+            take_place(p, e, out);
+        }
+        p->takes = false;
+        p->is_key = true;
+    }
+    p->depth += opens ? 1 : closes ? -1 : 0;
+}
+
+lvn_status lvni_core_config_find_place(const lvni_core_config *config, const char *row,
+                                       const char *name, const char *text, size_t bytes,
+                                       lvni_core_config_place *out)
+{
+    place_search p = {.row = row, .text = text, .bytes = bytes, .is_key = true};
+    reader r = {.config = (lvni_core_config *)(uintptr_t)config, .name = name};
+    lvn_status status = LVN_OK;
+    *out = (lvni_core_config_place){0};
+    if (!yaml_parser_initialize(&r.parser)) {
+        LVN_FAIL(LVN_ERR_MEMORY, "%.280s: out of memory while reading", name);
+    }
+    yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, bytes);
+    for (bool end = false; !end && status == LVN_OK;) {
+        yaml_event_t event;
+        status = next_event(&r, &event);
+        if (status == LVN_OK) {
+            end = event.type == YAML_STREAM_END_EVENT;
+            see(&r, &p, &event, out);
+            yaml_event_delete(&event);
+        }
+    }
+    yaml_parser_delete(&r.parser);
     return status;
 }
 

@@ -422,19 +422,33 @@ lvn_status lvni_core_file_read(const char *path, size_t max_bytes, char **data, 
     return LVN_OK;
 }
 
-lvn_status lvni_core_file_write(const char *path, const void *data, size_t bytes)
+static lvn_status write_whole(const char *path, const void *data, size_t bytes, const mode_t *mode)
 {
     lvni_core_atomic_file *f = NULL;
     lvn_status status = lvni_core_atomic_open(path, &f);
     if (f == NULL) {
         return status;
     }
-    status = lvni_core_atomic_write(f, data, bytes);
+    if (mode != NULL && fchmod(f->fd, *mode & 07777) != 0) {
+        status = io_error(__LINE__, "set the permissions of", path, errno);
+    }
+    status = status == LVN_OK ? lvni_core_atomic_write(f, data, bytes) : status;
     if (status != LVN_OK) {
         lvni_core_atomic_abort(f);
         return status;
     }
     return lvni_core_atomic_commit(f);
+}
+
+lvn_status lvni_core_file_write(const char *path, const void *data, size_t bytes)
+{
+    return write_whole(path, data, bytes, NULL);
+}
+
+lvn_status lvni_core_file_rewrite(const char *path, const void *data, size_t bytes)
+{
+    struct stat s;
+    return write_whole(path, data, bytes, stat(path, &s) == 0 ? &s.st_mode : NULL);
 }
 
 lvn_status lvni_core_file_remove(const char *path)

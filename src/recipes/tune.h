@@ -34,8 +34,11 @@ const lvni_core_option_table *lvni_recipes_tune_tables(const lvni_recipes_recipe
 
 /* tune_write.c: batch_size_per_device=size into the YAML file at `path`: where it stands, where
  * batch_size stands (of `world` devices; in files of rcGAN of one), or behind the last line. note:
- * what was written. */
-lvn_status lvni_recipes_tune_write(const char *path, int64_t size, int world, lvni_core_str *note);
+ * what was written. LVN_ERR_USAGE names the line to change by hand, where the file cannot be. */
+lvn_status lvni_recipes_tune_write(const lvni_recipes_recipe *recipe, const char *path,
+                                   int64_t size, int world, lvni_core_str *note);
+/* Could that be written? */
+lvn_status lvni_recipes_tune_check_file(const lvni_recipes_recipe *recipe, const char *path);
 
 /* ---- tune_trial.c ---- */
 

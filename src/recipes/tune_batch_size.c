@@ -365,7 +365,8 @@ static void print_answer(const search *s, int64_t best, const lvni_recipes_tune_
 static lvn_status write_answer(const search *s, const lvni_recipes_tune_trial *t)
 {
     lvni_core_str note = {0};
-    const lvn_status status = lvni_recipes_tune_write(s->file, t->size, t->world, &note);
+    const lvn_status status =
+        lvni_recipes_tune_write(s->command->recipe, s->file, t->size, t->world, &note);
     if (status == LVN_OK && !s->json) {
         lvni_core_print(stdout, "%s\n", lvni_core_str_text(&note));
     }
@@ -451,7 +452,7 @@ static lvn_status read_search(const lvni_recipes_tune_command *command, search *
         LVN_FAIL(LVN_ERR_USAGE, "resume=true: a finder makes its steps from the beginning; omit "
                                 "it, or give weights=FILE");
     }
-    return LVN_OK;
+    return s->file == NULL ? LVN_OK : lvni_recipes_tune_check_file(command->recipe, s->file);
 }
 
 lvn_status lvni_recipes_tune_batch_size(const lvni_recipes_tune_command *command)

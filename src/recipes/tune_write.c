@@ -7,66 +7,141 @@
 #include "core/vfs.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const size_t FILE_MAX = (size_t)1 << 20; /* as of a configuration */
 
-/* Where the value of a top-level `key` stands; false: there is none. */
-static bool find_value(const char *text, const char *key, size_t *at, size_t *n)
+typedef struct edit {
+    const lvni_recipes_recipe *recipe;
+    const char *path;
+    char *text;
+    size_t bytes;
+    lvni_core_config *config; /* for the names of keys */
+    const char *key;          /* that gets the number */
+    int64_t number;
+    lvni_core_config_place place;
+    lvni_core_str out;
+} edit;
+
+static lvn_status create(const lvni_recipes_recipe *recipe, lvni_core_config **out)
 {
-    const size_t length = strlen(key);
-    for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
-        line += line != text || *line == '\n' ? 1 : 0;
-        const char *colon = line + length;
-        if (strncmp(line, key, length) != 0) {
-            continue;
-        }
-        colon += strspn(colon, " \t");
-        if (*colon != ':') {
-            continue;
-        }
-        const char *value = colon + 1 + strspn(colon + 1, " \t");
-        *at = (size_t)(value - text);
-        *n = strcspn(value, " \t\r\n#");
-        return true;
-    }
-    return false;
+    size_t n;
+    const lvni_core_option_table *tables =
+        lvni_recipes_tune_tables(recipe, &lvni_recipes_tune_size_options, &n);
+    return lvni_core_config_create(tables, n, out);
 }
 
-/* A file of rcGAN, whose batch_size counts per device. */
-static bool is_foreign(const char *text)
+static lvn_status find(const edit *e, const char *key, lvni_core_config_place *out)
 {
-    size_t at, n;
-    return find_value(text, "experience", &at, &n) && !find_value(text, "recipe", &at, &n);
+    return lvni_core_config_has(e->config, key)
+               ? lvni_core_config_find_place(e->config, key, e->path, e->text, e->bytes, out)
+               : LVN_OK;
 }
 
-lvn_status lvni_recipes_tune_write(const char *path, int64_t size, int world, lvni_core_str *note)
+static lvn_status choose_key(edit *e, int64_t size, int world)
 {
     static const char own[] = "batch_size_per_device", shared[] = "batch_size";
-    char *text = NULL, number[24];
-    size_t bytes = 0, at = 0, n = 0;
-    lvni_core_str out = {0};
-    LVN_TRY(lvni_core_file_read(path, FILE_MAX, &text, &bytes));
-    const bool has_own = find_value(text, own, &at, &n);
-    const bool has = has_own || find_value(text, shared, &at, &n);
-    const char *key = has_own || !has ? own : shared;
-    const int64_t value = key == own || is_foreign(text) ? size : size * world;
-    snprintf(number, sizeof number, "%" PRId64, value);
-    if (has) {
-        lvni_core_str_append_n(&out, text, at);
-        lvni_core_str_append(&out, at > 0 && text[at - 1] == ':' ? " " : "");
-        lvni_core_str_append(&out, number);
-        lvni_core_str_append_n(&out, text + at + n, bytes - at - n);
-    } else {
-        lvni_core_str_append_n(&out, text, bytes);
-        lvni_core_str_printf(&out, "%s%s: %s\n", bytes > 0 && text[bytes - 1] != '\n' ? "\n" : "",
-                             key, number);
+    lvni_core_config_place experience = {0}, recipe = {0};
+    e->key = own;
+    e->number = size;
+    LVN_TRY(find(e, own, &e->place));
+    if (e->place.found) {
+        return LVN_OK;
     }
-    lvni_core_str_printf(note, "%s: %s in %s", key, number, path);
-    lvn_status s = lvni_core_str_status(&out);
-    s = s == LVN_OK ? lvni_core_str_status(note) : s;
-    s = s == LVN_OK ? lvni_core_file_write(path, lvni_core_str_text(&out), out.len) : s;
-    lvni_core_str_free(&out);
-    lvni_core_free(text);
+    LVN_TRY(find(e, shared, &e->place));
+    if (e->place.found) {
+        /* in a file of rcGAN it counts per device */
+        LVN_TRY(find(e, "experience", &experience));
+        LVN_TRY(find(e, "recipe", &recipe));
+        e->key = shared;
+        e->number = experience.found && !recipe.found ? size : size * world;
+    }
+    return LVN_OK;
+}
+
+static lvn_status refuse(const edit *e, const char *what)
+{
+    char line[24] = "";
+    if (e->place.found) {
+        snprintf(line, sizeof line, ":%zu", e->place.line);
+    }
+    LVN_FAIL(LVN_ERR_USAGE,
+             "tune.write=true: %s%s: %s; without tune.write the answer is printed, and goes %s "
+             "`%s` there by hand",
+             e->path, line, what, e->place.found ? "behind" : "into a line", e->key);
+}
+
+static void change(edit *e)
+{
+    const lvni_core_config_place *p = &e->place;
+    if (p->found) {
+        lvni_core_str_append_n(&e->out, e->text, p->at);
+        lvni_core_str_printf(&e->out, "%s%" PRId64,
+                             p->at > 0 && e->text[p->at - 1] == ':' ? " " : "", e->number);
+        lvni_core_str_append_n(&e->out, e->text + p->end, e->bytes - p->end);
+    } else {
+        lvni_core_str_append_n(&e->out, e->text, e->bytes);
+        lvni_core_str_printf(&e->out, "%s%s: %" PRId64 "\n",
+                             e->bytes > 0 && e->text[e->bytes - 1] != '\n' ? "\n" : "", e->key,
+                             e->number);
+    }
+}
+
+/* Does a training read the number in the new text? */
+static bool reads_back(const edit *e)
+{
+    lvni_core_config *c = NULL;
+    bool good = create(e->recipe, &c) == LVN_OK &&
+                lvni_core_config_load_yaml(c, LVNI_LAYER_FILE, e->path, lvni_core_str_text(&e->out),
+                                           e->out.len) == LVN_OK &&
+                lvni_core_config_is_set(c, e->key) && lvni_core_config_int(c, e->key) == e->number;
+    lvni_core_config_destroy(c);
+    lvn_clear_error();
+    return good;
+}
+
+static lvn_status make(edit *e, int64_t size, int world)
+{
+    LVN_TRY(create(e->recipe, &e->config));
+    LVN_TRY(lvni_core_file_read(e->path, FILE_MAX, &e->text, &e->bytes));
+    LVN_TRY(choose_key(e, size, world));
+    if (e->place.flow) {
+        return refuse(e, "it is written as JSON, in braces, and is not changed");
+    }
+    if (e->place.found && !e->place.plain) {
+        return refuse(e, "the value is not a number on the line of its key");
+    }
+    change(e);
+    LVN_TRY(lvni_core_str_status(&e->out));
+    return reads_back(e) ? LVN_OK : refuse(e, "with the number in it, it cannot be read any more");
+}
+
+static void free_edit(edit *e)
+{
+    lvni_core_config_destroy(e->config);
+    lvni_core_free(e->text);
+    lvni_core_str_free(&e->out);
+}
+
+lvn_status lvni_recipes_tune_check_file(const lvni_recipes_recipe *recipe, const char *path)
+{
+    edit e = {.recipe = recipe, .path = path};
+    const lvn_status s = make(&e, 1, 1);
+    free_edit(&e);
+    return s;
+}
+
+lvn_status lvni_recipes_tune_write(const lvni_recipes_recipe *recipe, const char *path,
+                                   int64_t size, int world, lvni_core_str *note)
+{
+    edit e = {.recipe = recipe, .path = path};
+    lvn_status s = make(&e, size, world);
+    if (s == LVN_OK) {
+        lvni_core_str_printf(note, "%s: %" PRId64 " in %s", e.key, e.number, path);
+        s = lvni_core_str_status(note);
+    }
+    s = s == LVN_OK ? lvni_core_file_rewrite(path, lvni_core_str_text(&e.out), e.out.len) : s;
+    free_edit(&e);
     return s;
 }

@@ -159,19 +159,38 @@ class Tune(Case):
             ("classify", shapes + "batch_size_per_device:\t7\n", "batch_size_per_device:\t1\n"),
             ("classify", shapes + "model: cnn", "model: cnn\nbatch_size_per_device: 1\n"),
             ("gan", map_of_rcgan + "batch_size: 9 #GPU", "batch_size: 1 #GPU"),
+            ("classify", shapes + '"batch_size": 7\n', '"batch_size": 2\n'),
+            ("classify", shapes + "batch-size : 7\r\n", "batch-size : 2\r\n"),
+            ("classify", shapes + "train_batch_size:\nseed: 1\n",
+             "train_batch_size: 2\nseed: 1\n"),
+            ("classify", "# \u00b5m \u2192\n" + shapes + "optim:\n  lr: 0.1\nbatch_size: 7\n",
+             "batch_size: 2\n"),
         ):
-            with open(path, "w", encoding="ascii") as f:
+            with open(path, "w", encoding="utf-8", newline="") as f:
                 f.write(before)
+            os.chmod(path, 0o600)
             more = [*use, "tune.effective_batch=5"]
             out, _ = self.levin(["tune", "batch-size", recipe, f"config={path}", *more], OK)
             self.assertIn(
                 "\nfor an effective batch of 5: accumulate_grad_batches=3, which makes 6\n", out
             )
-            with open(path, encoding="ascii") as f:
+            with open(path, encoding="utf-8", newline="") as f:
                 text = f.read()
+            self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
             self.assertTrue(text.endswith(after), text)
             self.assertEqual(text[: -len(after)], before[: len(text) - len(after)])
         self.levin(["tune", "batch-size", *SHAPES, *use], USAGE, ["needs config=FILE"])
+        for before, pieces in (
+            ('{"data": "builtin:shapes",\n"batch_size": 7}\n', ["job.yaml:2: ", "JSON"]),
+            ("{data: 'builtin:shapes'}\n", ["job.yaml: ", "JSON", "`batch_size_per_device`"]),
+            (shapes + "batch_size:\n  7\n", ["job.yaml:3: ", "on the line of its key"]),
+            ("  data: builtin:shapes\n", ["job.yaml: ", "cannot be read any more"]),
+        ):
+            with open(path, "w", encoding="ascii") as f:
+                f.write(before)
+            self.levin(["tune", "batch-size", f"config={path}", *use], USAGE, pieces)
+            with open(path, encoding="ascii") as f:
+                self.assertEqual(f.read(), before)
 
     def test_found_size_trains_with_accumulation(self):
         env = self.sim("32MiB", 1)
