@@ -137,6 +137,18 @@ static void append_item(lvni_core_str *out, const char *text, bool quoted)
     lvni_core_str_char(out, '"');
 }
 
+/* What is a text here may be a list of lists elsewhere. */
+static lvn_status refuse_inner(const reader *r, yaml_mark_t mark)
+{
+    char what[256];
+    const lvni_core_slot *slot = lvni_core_config_target(r->config, lvni_core_str_text(&r->path));
+    const bool text =
+        slot != NULL && slot->row->type == LVNI_OPT_STRING && slot->row->fallback != NULL;
+    snprintf(what, sizeof what, "a list holds plain values only, not lists or maps%s%.100s",
+             text ? "; this value is a text, as in " : "", text ? slot->row->fallback : "");
+    return refuse(r, mark, what);
+}
+
 /* A sequence up to its end, as "[a,b]". */
 static lvn_status read_items(reader *r, lvni_core_str *out)
 {
@@ -147,8 +159,7 @@ static lvn_status read_items(reader *r, lvni_core_str *out)
         lvn_status status = LVN_OK;
         const bool end = event.type == YAML_SEQUENCE_END_EVENT;
         if (!end && event.type != YAML_SCALAR_EVENT) {
-            status =
-                refuse(r, event.start_mark, "a list holds plain values only, not lists or maps");
+            status = refuse_inner(r, event.start_mark);
         } else if (!end && n >= ITEMS_MAX) {
             status = refuse(r, event.start_mark, "the list has more than 4096 elements");
         } else if (!end) {

@@ -110,6 +110,14 @@ static void report_notes(const lvni_core_config *c)
     lvni_core_str_free(&text);
 }
 
+static int image_every(const lvni_core_config *c, const opened *o)
+{
+    const int usual = o->card.settings.experience == LVNI_INVERSE_MRI ? 5 : 1;
+    return lvni_core_config_is_set(c, "image_every_n_epochs")
+               ? (int)lvni_core_config_int(c, "image_every_n_epochs")
+               : usual;
+}
+
 static lvn_status write_files(void *user, const char *dir)
 {
     const opened *o = user;
@@ -127,8 +135,7 @@ static lvn_status open_training(const lvni_recipes_recipe *recipe,
     }
     o->card.keys = c;
     LVN_TRY(lvni_recipes_gan_read_settings(c, &o->card.settings));
-    LVN_TRY(lvni_recipes_gan_preview_create((int)lvni_core_config_int(c, "image_every_n_epochs"),
-                                            o->card.settings.sizes.im_size,
+    LVN_TRY(lvni_recipes_gan_preview_create(image_every(c, o), o->card.settings.sizes.im_size,
                                             &o->card.settings.preview));
     o->card.settings.warned = &o->warned;
     LVN_TRY(lvni_recipes_gan_resolve_folders(c));

@@ -25,27 +25,43 @@ enum { SMALL = 128 }; /* pixels, below which the original's critic halves the im
 
 /* ---- the weight of the adversarial term by the epoch: "0:1e-2,5:1e-4" ---- */
 
+/* "0:1e-2", or in the original's form "[0,1e-2]"; NULL: neither. */
+static const char *parse_stair(const char *at, bool pairs, lvn_stair *out)
+{
+    char *end;
+    if (pairs && *at++ != '[') {
+        return NULL;
+    }
+    const long long epoch = strtoll(at, &end, 10);
+    if (end == at || *end != (pairs ? ',' : ':')) {
+        return NULL;
+    }
+    at = end + 1;
+    *out = (lvn_stair){.epoch = epoch, .value = strtod(at, &end)};
+    if (end == at || !isfinite(out->value) || (pairs && *end++ != ']')) {
+        return NULL;
+    }
+    return end;
+}
+
+/* The stairs, or "[" stairs "]" in the original's form. */
 static bool parse_schedule(const char *text, lvn_stair *out, int *n)
 {
-    *n = 0;
-    for (const char *at = text;; at++) {
-        char *end;
-        const long long epoch = strtoll(at, &end, 10);
-        if (end == at || *end != ':' || *n == LVN_MAX_STAIRS || epoch < 0 ||
-            (*n == 0 ? epoch != 0 : epoch <= out[*n - 1].epoch)) {
+    const bool pairs = text[0] == '[';
+    const char *at = text + (pairs ? 1 : 0);
+    for (*n = 0; *n < LVN_MAX_STAIRS;) {
+        lvn_stair *stair = &out[*n];
+        at = parse_stair(at, pairs, stair);
+        if (at == NULL || (*n == 0 ? stair->epoch != 0 : stair->epoch <= stair[-1].epoch)) {
             return false;
         }
-        at = end + 1;
-        const double value = strtod(at, &end);
-        if (end == at || !isfinite(value) || (*end != ',' && *end != '\0')) {
-            return false;
+        ++*n;
+        if (*at != ',') {
+            return strcmp(at, pairs ? "]" : "") == 0;
         }
-        out[(*n)++] = (lvn_stair){.epoch = epoch, .value = value};
-        if (*end == '\0') {
-            return true;
-        }
-        at = end;
+        at += 1 + strspn(at + 1, " ");
     }
+    return false;
 }
 
 static lvn_status check_schedule(const lvni_core_option *row, const lvni_core_value *value,
@@ -56,8 +72,9 @@ static lvn_status check_schedule(const lvni_core_option *row, const lvni_core_va
     return parse_schedule(value->text, stair, &n)
                ? LVN_OK
                : lvni_core_option_fail(row, value, origin,
-                                       "expected weights by the epoch, as in 0:1e-2,5:1e-4: epochs "
-                                       "from 0 and ascending, at most %d",
+                                       "expected weights by the epoch, as in 0:1e-2,5:1e-4 (or "
+                                       "[[0,1e-2],[5,1e-4]]): epochs from 0 and ascending, at "
+                                       "most %d",
                                        (int)LVN_MAX_STAIRS);
 }
 
@@ -255,10 +272,10 @@ static const lvni_core_option gan_rows[] = {
     {.name = "image_every_n_epochs",
      .type = LVNI_OPT_INT,
      .unit = "validations",
-     .fallback = "1",
      .range = LVNI_BETWEEN(0, 2147483647),
-     .help = "Of so many validations since the start one draws the first measurement into images/ "
-             "of the run; 0: none."},
+     .flags = LVNI_OPT_AUTO,
+     .help = "Of so many validations of the run one, the first at its start, draws the first "
+             "measurement into images/; 0: none; auto: 1, of mri 5."},
     {.name = "gen_channels",
      .type = LVNI_OPT_INT,
      .range = LVNI_BETWEEN(2, 4096),

@@ -15,7 +15,6 @@
 
 struct lvni_recipes_gan_preview {
     int every, side;
-    int seen;            /* validations */
     char *dir;           /* images/ of the run; NULL: nothing is written */
     float *truth, *mean; /* (H, W) */
     atomic_bool fresh;   /* of the validation that has just ended */
@@ -78,9 +77,9 @@ void lvni_recipes_gan_preview_take(lvni_recipes_gan_preview *p, const lvn_batch 
     }
 }
 
-void lvni_recipes_gan_preview_write(lvni_recipes_gan_preview *p, int64_t step)
+void lvni_recipes_gan_preview_write(lvni_recipes_gan_preview *p, int64_t before, int64_t step)
 {
-    if (p == NULL || !atomic_exchange(&p->fresh, false) || p->seen++ % p->every != 0) {
+    if (p == NULL || !atomic_exchange(&p->fresh, false) || before % p->every != 0) {
         return;
     }
     lvni_core_str path = {0};

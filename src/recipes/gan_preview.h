@@ -16,8 +16,9 @@ lvn_status lvni_recipes_gan_preview_open(lvni_recipes_gan_preview *preview, cons
  * C) in the units of the data, of which the first channel is drawn. NULL: there is no preview. */
 void lvni_recipes_gan_preview_take(lvni_recipes_gan_preview *preview, const lvn_batch *batch,
                                    lvn_tensor *truth, lvn_tensor *mean);
-/* After the validation: images/step=0000096.png in the run directory. An image that cannot be
- * written is a warning. */
-void lvni_recipes_gan_preview_write(lvni_recipes_gan_preview *preview, int64_t step);
+/* After the validation, behind `before` others of the run: images/step=0000096.png in its
+ * directory. An image that cannot be written is a warning. */
+void lvni_recipes_gan_preview_write(lvni_recipes_gan_preview *preview, int64_t before,
+                                    int64_t step);
 
 #endif

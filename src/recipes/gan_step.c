@@ -21,10 +21,11 @@ typedef struct gan {
     lvn_module base;
     const lvni_recipes_gan_settings *settings;
     lvn_module *critic, *generator;
-    lvn_buffer *std_mult;  /* (1) */
-    lvn_buffer *is_good;   /* (1): 1 after a validation whose gain was near its target */
-    lvn_buffer *psnr_diff; /* (1): how much of that gain was missing, dB */
-    lvn_buffer *same;      /* (1): validations in a row in which samples were all the same */
+    lvn_buffer *std_mult;    /* (1) */
+    lvn_buffer *is_good;     /* (1): 1 after a validation whose gain was near its target */
+    lvn_buffer *psnr_diff;   /* (1): how much of that gain was missing, dB */
+    lvn_buffer *same;        /* (1): validations in a row in which samples were all the same */
+    lvn_buffer *validations; /* (1): of the run so far */
     const lvn_number *w_adv;
 } gan;
 
@@ -44,6 +45,7 @@ static lvn_status gan_build(lvn_module *module, lvn_builder *b)
     m->is_good = lvn_builder_buffer(b, LVNI_GAN_IS_GOOD, 1, &one, 0.0, 0.0);
     m->psnr_diff = lvn_builder_buffer(b, LVNI_GAN_PSNR_DIFF, 1, &one, 0.0, 0.0);
     m->same = lvn_builder_buffer(b, "same", 1, &one, 0.0, 0.0);
+    m->validations = lvn_builder_buffer(b, "validations", 1, &one, 0.0, 0.0);
     m->w_adv = lvn_builder_number(b, "w_adv", .curve = LVN_CURVE_STAIRS, .from = s->adv[0].value,
                                   .stair = s->adv, .n_stairs = s->n_adv);
     return lvn_builder_status(b);
@@ -333,7 +335,9 @@ static lvn_status gan_validated(const lvn_module *module, lvn_step *step)
     /* of a checkpoint, whose numbers are finite: 0 and not acceptable is not known */
     LVN_TRY(write_number(m->psnr_diff, isfinite(now.d) ? now.d : 0.0));
     LVN_TRY(write_number(m->same, now.same_count));
-    lvni_recipes_gan_preview_write(s->preview, step->step);
+    const double before = number_of(m->validations);
+    LVN_TRY(write_number(m->validations, before + 1.0));
+    lvni_recipes_gan_preview_write(s->preview, (int64_t)before, step->step);
     lvn_log_number(step, "std_mult", now.std_mult);
     lvn_log_number(step, "psnr_diff", now.d);
     lvn_log_number(step, "is_good", now.is_good ? 1.0 : 0.0);

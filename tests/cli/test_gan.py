@@ -437,7 +437,7 @@ class Gan(unittest.TestCase):
                 self.train(name, "max_steps=2", option)
                 self.assertNotEqual(self.hash(name), usual)
 
-    def test_layers_that_never_run_keep_their_values(self):  # rows 25, 26
+    def test_layers_that_never_run_keep_their_values(self):  # row 25
         self.train("two", "max_steps=3", "unused_layers=true", "devices=2", "accelerator=cpu")
         self.train("one", "max_steps=3", "unused_layers=true")
         self.assertEqual(self.hash("one"), self.hash("two"))
@@ -445,6 +445,19 @@ class Gan(unittest.TestCase):
         shown = self.levin("ckpt", "diff", "start", "one", code=1).stdout
         self.assertNotIn("res_layer_1", shown)
         self.assertIn("generator.middle.conv.weight", shown)
+
+    def test_the_schedule_of_the_original_is_taken(self):
+        self.train("text", "max_epochs=2", "adv_schedule=0:0.5,1:0.25")
+        self.train("pairs", "max_epochs=1", "adv_schedule=[[0,0.5],[1,0.25]]")
+        self.train("pairs", "max_epochs=2", "resume=true")
+        self.assertEqual(self.hash("text"), self.hash("pairs"))
+        (self.cwd / "list.yml").write_text("adv_schedule: [[0, 0.5], [1, 0.25]]\n")
+        done = self.train("list", "config=list.yml", code=64)
+        self.assertIn("list.yml:1:16: a list holds plain values only, not lists or maps; this "
+                      "value is a text, as in 0:1e-2,5:1e-4,23:1e-5", done.stderr)
+        for wrong in ("[[0,0.5],[1,0.25]", "[[0,0.5],[0,0.25]]", "[0,0.5]", "[[0:0.5]]", "0:1,"):
+            done = self.train("wrong", f"adv_schedule={wrong}", code=64)
+            self.assertIn("or [[0,1e-2],[5,1e-4]])", done.stderr)
 
     # ---- one hash ----
 
@@ -495,6 +508,12 @@ class Gan(unittest.TestCase):
             self.assertEqual(names, [f"step={step:07}.png" for step in steps])
             for f in folder.iterdir():
                 self.assertEqual(f.read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
+        # a run that is resumed draws the same ones
+        self.train("cut", "max_epochs=1", "image_every_n_epochs=2")
+        self.train("cut", "max_epochs=3", "resume=true")
+        self.assertEqual(sorted(f.name for f in (self.cwd / "cut/images").iterdir()), names)
+        self.train("mri", "data=builtin:mri", "max_epochs=6", "data.count=4", "batch_size=4")
+        self.assertEqual(len(list((self.cwd / "mri/images").iterdir())), 2)
         self.train("none", "max_epochs=1", "image_every_n_epochs=0")
         self.assertFalse((self.cwd / "none/images").exists())
 
