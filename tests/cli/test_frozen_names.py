@@ -257,6 +257,14 @@ class FrozenNames(unittest.TestCase):
         for run in (good, bad):
             names = (str(p.relative_to(run)) for p in run.rglob("*") if p.is_file())
             files |= {re.sub(r"_\d+", "_N", n) for n in names}
+        maps = work / "maps"
+        small_gan = (
+            "data=builtin:mass data.count=8 im_size=16 gen_channels=2 gen_levels=1 max_epochs=1"
+            " disc_channels=2 disc_stages=1 psnr_gain_tol=99 image_every_n_epochs=0 quiet=true"
+        )
+        levin("train", "gan", f"out={maps}", *small_gan.split())
+        levin("eval", f"model={maps}", "choose=rmse", "num_samples=2")
+        files |= {p.name for p in maps.iterdir() if p.is_file()}
         events = re.compile(r"(events\.out\.tfevents)\.\d{10}\..*\.\d+\.\d+$")
         files = {events.sub(r"\1.N.HOST.N.N", n) for n in files}
         self.compare("files of a run directory", files)
