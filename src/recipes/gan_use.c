@@ -62,8 +62,10 @@ static const lvni_core_option predict_rows[] = {
     {.name = "output",
      .type = LVNI_OPT_PATH,
      .fallback = "predictions",
-     .help = "Folder for np_avgs_<i>.npy and np_stds_<i>.npy, the mean and the deviation of the "
-             "samples of measurement i in the units of the data."},
+     .help =
+         "Folder for np_avgs_<i>.npy and np_stds_<i>.npy, the mean and the deviation of the "
+         "samples of measurement i in the units of the data. Those of an earlier prediction are "
+         "removed from it."},
     {.name = "keep_samples",
      .type = LVNI_OPT_BOOL,
      .fallback = "true",
