@@ -79,7 +79,7 @@ static bool is_repeated(const lvni_core_option *row, const lvni_cli_topic *of)
     return false;
 }
 
-/* "      The same: levin help train.gan (default 20)." */
+/* "      The same in: train.gan (default 20)." */
 static void print_other_topics(const keys *k, const lvni_core_option *row)
 {
     lvni_cli_topic other;
@@ -93,7 +93,7 @@ static void print_other_topics(const keys *k, const lvni_core_option *row)
             continue;
         }
         const char *there = lvni_core_option_default(row, o.config);
-        printf("%slevin help %s", any ? ", " : "      The same: ", other.name);
+        printf("%s%s", any ? ", " : "      The same in: ", other.name);
         if (strcmp(here, there) != 0) {
             printf(" (default %s)", there);
         }

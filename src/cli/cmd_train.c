@@ -168,12 +168,13 @@ static const lvni_recipes_recipe *find_user(int n, const char *const *args, cons
     if (*skip == 1) {
         return lvni_cli_find_recipe(n, args, command, code);
     }
-    char *name;
+    char *name = NULL;
     const lvn_status s = find_model(n, args, &name);
-    if (s != LVN_OK) {
+    if (s != LVN_OK && strcmp(command, "export") != 0) { /* whose keys are the same for all */
         *code = lvni_recipes_report_status(s);
         return NULL;
     }
+    lvn_clear_error();
     const lvni_recipes_recipe *recipe = name == NULL ? lvni_recipes_at(0) : lvni_recipes_find(name);
     *code = LVNI_EXIT_USAGE;
     if (recipe == NULL) {

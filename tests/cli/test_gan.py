@@ -347,7 +347,7 @@ class Gan(unittest.TestCase):
                 self.assertRegex(text, rf"\n  {re.escape(key)} .*, default {re.escape(value)}\n")
         text = self.levin("help", "checkpoint.save_top_k").stdout
         self.assertIn("levin help train.classify\n", text)
-        self.assertIn("The same: levin help train.gan (default 20).\n", text)
+        self.assertIn("The same in: train.gan (default 20).\n", text)
 
     # ---- what a step is ----
 
