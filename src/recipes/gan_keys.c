@@ -414,6 +414,9 @@ static void check_data(lvni_core_config *c)
         return;
     }
     lvni_recipes_gan_data_options(c, LVNI_INVERSE_VAL, &o);
+    /* folders of another machine: lvni_recipes_gan_resolve_folders */
+    o.maps_path = lvni_recipes_gan_is_of_original(c, "sense_maps_path") ? NULL : o.maps_path;
+    o.cosmo_dir = lvni_recipes_gan_is_of_original(c, "cosmo_dir_path") ? NULL : o.cosmo_dir;
     lvni_data_inverse_check(&o, &mistakes);
     for (int i = 0; i < mistakes.n; i++) {
         lvni_core_config_add_mistake(c, "%s  (%s)", mistakes.of[i].text,
