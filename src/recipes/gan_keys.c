@@ -409,7 +409,7 @@ static lvni_nn_rcgan_sizes sizes_of(const lvni_core_config *c)
 static void check_data(lvni_core_config *c)
 {
     lvni_data_inverse_options o;
-    lvni_data_inverse_mistakes mistakes;
+    lvni_data_inverse_mistakes mistakes = {.n = 0};
     if (experience_of(c) < 0 || !lvni_core_config_is_set(c, "data")) {
         return;
     }
@@ -491,6 +491,10 @@ static lvn_status resolve(lvni_core_config *c, const char *key, int value)
 static lvn_status resolve_sizes(lvni_core_config *c, const lvni_nn_rcgan_sizes *s)
 {
     static const char *const experience[] = {"mass_mapping", "mri", "radio"};
+    const int e = experience_of(c);
+    if (e < LVNI_INVERSE_MASS || e > LVNI_INVERSE_RADIO) { /* of a saved configuration, by hand */
+        LVN_FAIL(LVN_ERR_USAGE, "`experience` is missing: mass_mapping, mri or radio");
+    }
     LVN_TRY(resolve(c, "in_chans", s->in_chans));
     LVN_TRY(resolve(c, "out_chans", s->out_chans));
     LVN_TRY(resolve(c, "im_size", s->im_size));
@@ -499,8 +503,7 @@ static lvn_status resolve_sizes(lvni_core_config *c, const lvni_nn_rcgan_sizes *
     LVN_TRY(resolve(c, "disc_stages", s->disc_stages));
     return lvni_core_config_is_set(c, "experience")
                ? LVN_OK
-               : lvni_core_config_set(c, "experience", experience[experience_of(c)],
-                                      "resolved at start");
+               : lvni_core_config_set(c, "experience", experience[e], "resolved at start");
 }
 
 lvn_status lvni_recipes_gan_read_settings(lvni_core_config *c, lvni_recipes_gan_settings *out)

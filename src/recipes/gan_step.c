@@ -167,7 +167,7 @@ static lvn_tensor *mean_of(lvn_tensor *const *sample, int n)
 static lvn_tensor *generator_step(const gan *m, const lvn_batch *batch, lvn_step *step)
 {
     const lvni_recipes_gan_settings *s = m->settings;
-    lvn_tensor *sample[LVNI_RECIPES_GAN_SAMPLES];
+    lvn_tensor *sample[LVNI_RECIPES_GAN_SAMPLES] = {NULL};
     const int over_samples = 0;
     char name[16];
     for (int p = 0; p < s->n_train; p++) {

@@ -132,7 +132,7 @@ static int samples_wanted; /* of the process, by lanes: set before they start */
 /* (N, num_samples H W out_chans), normalised */
 static lvn_tensor *output(const lvn_module *root, const lvn_batch *batch)
 {
-    lvn_tensor *sample[LVNI_RECIPES_GAN_SAMPLES];
+    lvn_tensor *sample[LVNI_RECIPES_GAN_SAMPLES] = {NULL};
     char name[16];
     for (int i = 0; i < samples_wanted; i++) {
         snprintf(name, sizeof name, "z%d", i);
