@@ -165,7 +165,7 @@ static const double *gradient_row(const lvni_ckpt_st_file *f, const char *prefix
     if (lvni_ckpt_st_find(f, name) == NULL) {
         return NULL;
     }
-    int64_t n;
+    int64_t n = 0;
     const double *row = golden_values(f, prefix, p->name, &n);
     assert_int_equal(n, GOLDEN_ROW);
     return row;
@@ -210,7 +210,7 @@ int golden_compare_buffers(const lvni_ckpt_st_file *f, const char *prefix, const
         if (lvni_ckpt_st_find(f, name) == NULL) {
             continue;
         }
-        int64_t n;
+        int64_t n = 0;
         double worst = 0.0;
         const double *want = golden_values(f, prefix, b->name, &n);
         assert_int_equal(n, GOLDEN_PLACES);
