@@ -59,7 +59,8 @@ typedef struct lvn_module_class {
     /* optional, of the root: what follows from a validation. Called after each one of a training,
      * except the check before its first step, in every rank with the same numbers, before the
      * checkpoint is written: lvn_step_mean reads metrics of the validation, lvn_log_number adds
-     * others (under val/), lvn_buffer_write gives buffers other values. */
+     * others (under val/), lvn_buffer_write gives buffers other values. An error it returns ends the
+     * run with the error's message, before anything of this validation is saved. */
     lvn_status (*validated)(const lvn_module *module, lvn_step *step);
     void *reserved[1];
 } lvn_module_class;
@@ -96,6 +97,7 @@ LVN_API void lvn_log_weighted_by(lvn_step *step, const char *name, const lvn_ten
 
 /* In `validated`. The mean of the validation's metric; NaN: it has none of that name. */
 LVN_API double lvn_step_mean(const lvn_step *step, const char *name);
+/* A metric of the validation that was computed from others; names as lvn_log's. */
 LVN_API void lvn_log_number(lvn_step *step, const char *name, double value);
 
 /* In training_step: what the loss is a mean over, when these are not the samples but, for one, the
@@ -173,7 +175,7 @@ LVN_API lvn_tensor *lvn_buffer_value(const lvn_buffer *buffer);
  * training, and in phases that do not train the buffer's module, nothing happens. */
 LVN_API lvn_status lvn_buffer_push(const lvn_buffer *buffer, const lvn_tensor *value);
 
-/* In `validated`: its values become these n, as many as it has. */
+/* In `validated`: its values become these n. LVN_ERR_INVALID: it has another number of values. */
 LVN_API lvn_status lvn_buffer_write(const lvn_buffer *buffer, const float *value, int64_t n);
 
 /* A queue, or bank: the last `rows` rows that micro-batches pushed, as lvn_buffer_value (rows,

@@ -69,8 +69,9 @@ LVN_API lvn_tensor *lvn_masked_fill(lvn_tensor *x, lvn_tensor *mask, double valu
 /* ---- activations ---- */
 /* x, below 0 slope x. Maas, Hannun & Ng 2013 */
 LVN_API lvn_tensor *lvn_leaky_relu(lvn_tensor *x, double slope);
-/* The same with a slope that is learned: (1), or (C) one for each number of the last axis. He et
- * al. 2015, "Delving deep into rectifiers" */
+/* The same with a slope that is learned: x (..., C), slope (1), or (C) one for each number of the
+ * last axis; the result as x. Another shape of slope fails the scope. He et al. 2015, "Delving deep
+ * into rectifiers" */
 LVN_API lvn_tensor *lvn_prelu(lvn_tensor *x, lvn_tensor *slope);
 /* x P(X <= x), X standard normal: x (1 + erf(x / sqrt 2)) / 2. Hendrycks & Gimpel 2016, "Gaussian
  * error linear units" */
