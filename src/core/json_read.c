@@ -1,8 +1,6 @@
-/* Bounded reading of JSON (json_read.h). The memory that the library will take follows from the
- * tokens: one pass over the text counts them before it is parsed. */
+/* Bounded reading of JSON, and printing it (json_read.h). The memory that the library will take
+ * follows from the tokens: one pass over the text counts them before it is parsed. */
 #include "core/json_read.h"
-
-#include "core/str.h"
 
 #include <string.h>
 
@@ -135,4 +133,17 @@ json_t *lvni_core_json_try(const char *text, lvni_core_json_source source)
         lvn_clear_error();
     }
     return out;
+}
+
+static int append(const char *text, size_t n, void *out)
+{
+    lvni_core_str_append_n(out, text, n);
+    return 0;
+}
+
+void lvni_core_json_print(const json_t *value, size_t flags, lvni_core_str *out)
+{
+    if (json_dump_callback(value, append, out, flags) != 0) {
+        out->failed = true;
+    }
 }

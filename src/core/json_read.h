@@ -1,8 +1,10 @@
-/* JSON text to values, within a bound of memory: a value of two bytes takes up to 224 in the
- * library, so text of the worst kind is refused before it is parsed. Called wherever levin reads
- * JSON of a file. */
+/* JSON text to values and back. Reading stays within a bound of memory: a value of two bytes takes
+ * up to 224 in the library, so text of the worst kind is refused before it is parsed. Called
+ * wherever levin reads JSON of a file. */
 #ifndef LEVIN_CORE_JSON_READ_H
 #define LEVIN_CORE_JSON_READ_H
+
+#include "core/str.h"
 
 #include <levin/status.h>
 
@@ -24,5 +26,9 @@ lvn_status lvni_core_json_read(const char *path, const char *part, const char *t
 /* The same of a text whose damage does not matter: NULL for what cannot be read; text may be
  * NULL. */
 json_t *lvni_core_json_try(const char *text, lvni_core_json_source source);
+
+/* Appends the value as text. flags: jansson's, of encoding. A value that is no JSON, or one that
+ * there is no memory for, marks out as failed. */
+void lvni_core_json_print(const json_t *value, size_t flags, lvni_core_str *out);
 
 #endif

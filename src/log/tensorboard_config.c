@@ -56,12 +56,6 @@ typedef struct session {
     size_t n;
 } session;
 
-static int append_json(const char *text, size_t n, void *user)
-{
-    lvni_core_str_append_n(user, text, n);
-    return 0;
-}
-
 static void add_hparam(session *s, const char *key, const json_t *value)
 {
     LvniLogPb__HparamValue *its = &s->value[s->n];
@@ -76,7 +70,7 @@ static void add_hparam(session *s, const char *key, const json_t *value)
     } else {
         its->kind_case = LVNI_LOG_PB__HPARAM_VALUE__KIND_STRING_VALUE;
         if (!json_is_string(value)) {
-            json_dump_callback(value, append_json, text, JSON_ENCODE_ANY);
+            lvni_core_json_print(value, JSON_ENCODE_ANY, text);
         }
         its->string_value =
             (char *)(json_is_string(value) ? json_string_value(value) : lvni_core_str_text(text));
@@ -146,7 +140,7 @@ static lvn_status add_text(lvni_log_tensorboard *t, int64_t step, json_t *config
         lvni_core_str_append(&text, "    ");
         lvni_core_str_append(&text, key);
         lvni_core_str_append(&text, ": ");
-        json_dump_callback(value, append_json, &text, JSON_ENCODE_ANY);
+        lvni_core_json_print(value, JSON_ENCODE_ANY, &text);
         lvni_core_str_char(&text, '\n');
     }
     lvn_status s = lvni_core_str_status(&text);

@@ -23,6 +23,24 @@ int lvni_recipes_card_int(const json_t *number)
     return x > -1e9 && x < 1e9 ? (int)x : -1;
 }
 
+lvn_status lvni_recipes_card_keys(const lvni_core_option_table *tables, size_t n_tables,
+                                  const char *job, const json_t *json, lvni_core_config **out)
+{
+    if (!json_is_object(json)) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "its model card has no keys of the training");
+    }
+    lvni_core_str text = {0};
+    lvni_core_json_print(json, JSON_REAL_PRECISION(17), &text);
+    lvn_status s = lvni_core_str_status(&text);
+    s = s == LVN_OK ? lvni_core_config_create(tables, n_tables, out) : s;
+    s = s == LVN_OK ? lvni_core_config_load_job(*out, job) : s;
+    s = s == LVN_OK ? lvni_core_config_load_yaml(*out, LVNI_LAYER_SAVED, "model card",
+                                                 lvni_core_str_text(&text), text.len)
+                    : s;
+    lvni_core_str_free(&text);
+    return s;
+}
+
 /* Early files do not have all of them. */
 static lvn_status read_pins(const json_t *j, lvni_core_pins *pins)
 {

@@ -92,12 +92,6 @@ void lvni_recipes_report_moved_end(const lvni_recipes_fit_run *r, const lvni_ckp
     }
 }
 
-static int append_json(const char *bytes, size_t n, void *out)
-{
-    lvni_core_str_append_n(out, bytes, n);
-    return 0;
-}
-
 /* The first versions saved whole numbers for what is a text now. */
 static bool is_number(const json_t *old, const char *is)
 {
@@ -128,7 +122,7 @@ static void print_value(const json_t *value, lvni_core_str *out)
     if (json_is_null(value)) {
         lvni_core_str_append(out, "unset");
     } else {
-        json_dump_callback(value, append_json, out, flags);
+        lvni_core_json_print(value, flags, out);
     }
 }
 

@@ -2,7 +2,6 @@
 #include "recipes/gan.h"
 
 #include "core/alloc.h"
-#include "core/json_read.h"
 
 void lvni_recipes_gan_card_write(const lvni_recipes_card *general, const void *own,
                                  lvni_core_str *out)
@@ -17,29 +16,12 @@ void lvni_recipes_gan_card_write(const lvni_recipes_card *general, const void *o
     lvni_core_str_free(&config);
 }
 
-static int append_json(const char *bytes, size_t n, void *out)
-{
-    lvni_core_str_append_n(out, bytes, n);
-    return 0;
-}
-
 static lvn_status read_keys(const json_t *config, lvni_core_config **out)
 {
     size_t n;
     const lvni_core_option_table *tables = lvni_recipes_gan_train_tables(&n);
-    lvni_core_str text = {0};
-    if (!json_is_object(config)) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "its model card has no keys of the training");
-    }
-    json_dump_callback(config, append_json, &text, JSON_REAL_PRECISION(17));
-    lvn_status s = lvni_core_str_status(&text);
-    s = s == LVN_OK ? lvni_core_config_create(tables, n, out) : s;
-    s = s == LVN_OK ? lvni_core_config_load_job(*out, lvni_recipes_gan.defaults.job) : s;
-    s = s == LVN_OK ? lvni_core_config_load_yaml(*out, LVNI_LAYER_SAVED, "model card",
-                                                 lvni_core_str_text(&text), text.len)
-                    : s;
-    lvni_core_str_free(&text);
-    return s == LVN_OK ? lvni_core_config_finish(*out) : s;
+    LVN_TRY(lvni_recipes_card_keys(tables, n, lvni_recipes_gan.defaults.job, config, out));
+    return lvni_core_config_finish(*out);
 }
 
 lvn_status lvni_recipes_gan_card_read(lvni_recipes_exported *e, const json_t *json)

@@ -3,7 +3,6 @@
 #include "recipes/shared_impl.h"
 
 #include "core/alloc.h"
-#include "core/json_read.h"
 
 #include <string.h>
 
@@ -139,34 +138,11 @@ static lvn_status take_given(const lvni_core_config *given, lvni_core_config *ke
     return LVN_OK;
 }
 
-static int append_json(const char *bytes, size_t n, void *out)
-{
-    lvni_core_str_append_n(out, bytes, n);
-    return 0;
-}
-
 static lvn_status read_keys(const json_t *config, const lvni_core_config *given,
                             lvni_core_config **out)
 {
     const lvni_recipes_shared *l = &lvni_recipes_loaded;
-    if (!json_is_object(config)) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "its model card has no keys of the training");
-    }
-    lvni_core_str text = {0};
-    json_dump_callback(config, append_json, &text, JSON_REAL_PRECISION(17));
-    lvn_status s = lvni_core_str_status(&text);
-    if (s == LVN_OK) {
-        s = lvni_core_config_create(l->tables, LVNI_SHARED_TABLES, out);
-    }
-    if (s == LVN_OK) {
-        s = lvni_core_config_load_job(*out, l->recipe->options);
-    }
-    if (s == LVN_OK) {
-        s = lvni_core_config_load_yaml(*out, LVNI_LAYER_SAVED, "model card",
-                                       lvni_core_str_text(&text), text.len);
-    }
-    lvni_core_str_free(&text);
-    LVN_TRY(s);
+    LVN_TRY(lvni_recipes_card_keys(l->tables, LVNI_SHARED_TABLES, l->recipe->options, config, out));
     LVN_TRY(take_given(given, *out));
     return lvni_core_config_finish(*out);
 }

@@ -355,12 +355,6 @@ static bool to_double(const json_t *value, double *out)
     return strcmp(text, "nan") == 0 || strcmp(text, "inf") == 0 || strcmp(text, "-inf") == 0;
 }
 
-static int append(const char *bytes, size_t n, void *out)
-{
-    lvni_core_str_append_n(out, bytes, n);
-    return 0;
-}
-
 lvn_status lvni_trainer_epoch_sums_write(const lvni_nn_step *sums, lvni_core_str *out)
 {
     json_t *all = json_array();
@@ -370,8 +364,9 @@ lvn_status lvni_trainer_epoch_sums_write(const lvni_nn_step *sums, lvni_core_str
         good = json_array_append_new(
                    all, json_pack("[s,o,o]", m->name, number(m->sum), number(m->weight))) == 0;
     }
-    good =
-        good && json_dump_callback(all, append, out, JSON_COMPACT | JSON_REAL_PRECISION(17)) == 0;
+    if (good) {
+        lvni_core_json_print(all, JSON_COMPACT | JSON_REAL_PRECISION(17), out);
+    }
     json_decref(all);
     if (!good) {
         LVN_FAIL(LVN_ERR_MEMORY,
