@@ -59,8 +59,8 @@ typedef struct lvn_module_class {
     /* optional, of the root: what follows from a validation. Called after each one of a training,
      * except the check before its first step, in every rank with the same numbers, before the
      * checkpoint is written: lvn_step_mean reads metrics of the validation, lvn_log_number adds
-     * others (under val/), lvn_buffer_write gives buffers other values. An error it returns ends the
-     * run with the error's message, before anything of this validation is saved. */
+     * others (under val/), lvn_buffer_write gives buffers other values. An error it returns ends
+     * the run with the error's message, before anything of this validation is saved. */
     lvn_status (*validated)(const lvn_module *module, lvn_step *step);
     void *reserved[1];
 } lvn_module_class;

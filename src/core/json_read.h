@@ -27,8 +27,8 @@ lvn_status lvni_core_json_read(const char *path, const char *part, const char *t
  * NULL. */
 json_t *lvni_core_json_try(const char *text, lvni_core_json_source source);
 
-/* Appends the value as text. flags: jansson's, of encoding. A value that is no JSON, or one that
- * there is no memory for, marks out as failed. */
+/* Appends the value as text. flags: jansson's, of encoding. A value that JSON cannot hold, or one
+ * that there is no memory for, marks out as failed. */
 void lvni_core_json_print(const json_t *value, size_t flags, lvni_core_str *out);
 
 #endif

@@ -85,7 +85,7 @@ void lvni_recipes_exported_close(lvni_recipes_exported *exported); /* NULL is fi
 int lvni_recipes_card_int(const json_t *number);
 /* The keys of a training that a card keeps as an object: a configuration of these tables with them,
  * and the job's defaults under them; the caller's, not yet finished (config.h). *out may be set
- * where it fails. LVN_ERR_CORRUPT: json is no object, NULL included. */
+ * where it fails. LVN_ERR_CORRUPT: json must be an object and is another, or NULL. */
 lvn_status lvni_recipes_card_keys(const lvni_core_option_table *tables, size_t n_tables,
                                   const char *job, const json_t *json, lvni_core_config **out);
 
