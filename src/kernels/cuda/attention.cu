@@ -125,10 +125,15 @@ static lvn_status run(const lvn_kernel_args *args, bool packed)
     attention_heads h = heads_of(args, 0, packed);
     h.y = plain_view(args->out[0]);
     h.log_sums = out<float>(args, 1);
-    if (lvnc_plan_attention(h, lvn_tensor_dtype(args->in[0]), false).heads > 0) {
+    const lvn_dtype type = lvn_tensor_dtype(args->in[0]);
+    lvn_status s = LVN_OK;
+    if (lvnc_cudnn_attention(args, h, type, false, &s)) {
+        return s;
+    }
+    if (lvnc_plan_attention(h, type, false).heads > 0) {
         return lvnc_attention_products(args, h);
     }
-    WITH_FLOAT(lvn_tensor_dtype(args->in[0]), T, return forward<T>(args, h));
+    WITH_FLOAT(type, T, return forward<T>(args, h));
 }
 
 static lvn_status run_attention(const lvn_kernel_args *args)
@@ -144,7 +149,9 @@ static lvn_status run_attention_qkv(const lvn_kernel_args *args)
 static size_t bytes_of(const lvn_kernel_args *args, bool packed)
 {
     const attention_heads h = heads_of(args, 0, packed);
-    return lvnc_plan_attention(h, lvn_tensor_dtype(args->in[0]), false).bytes;
+    const lvn_dtype type = lvn_tensor_dtype(args->in[0]);
+    return larger_of(lvnc_plan_attention(h, type, false).bytes,
+                     lvnc_cudnn_attention_bytes(h, type, false));
 }
 
 static size_t bytes_of_attention(const lvn_kernel_args *args)

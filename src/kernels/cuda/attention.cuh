@@ -7,6 +7,7 @@
  *   attention_grad.cu    gradient
  *   attention_wide.cuh   both for heads of more than 128 features
  *   attention_products*  both in 16 bits for long sequences, by products of matrices instead
+ *   cudnn_attention.cu   both in 16 bits by the library's fused engines, where it has the problem
  *
  * A block of THREADS threads works on HEIGHT positions, the rows, and goes over tiles of TILE other
  * ones, the columns. Its threads form LINES x LANES; each has R = HEIGHT / LINES rows by EACH
@@ -119,6 +120,18 @@ static inline lvn_status check_blocks(const lvn_kernel_args *args, const attenti
                  (long long)h.samples, (long long)h.heads, h.queries);
     }
     return LVN_OK;
+}
+
+/* ---- cuDNN's (cudnn_attention.cu) ---- */
+
+/* Scratch memory, from shapes and type alone. 0: never computed there. */
+size_t lvnc_cudnn_attention_bytes(const attention_heads &h, lvn_dtype type, bool gradient);
+/* False: it was not computed, the caller does. */
+bool lvnc_cudnn_attention(const lvn_kernel_args *args, const attention_heads &h, lvn_dtype type,
+                          bool gradient, lvn_status *status);
+static inline size_t larger_of(size_t a, size_t b)
+{
+    return a > b ? a : b;
 }
 
 /* ---- of the gradient ---- */

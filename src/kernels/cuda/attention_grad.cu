@@ -165,46 +165,63 @@ static lvn_status run(const lvn_kernel_args *args, attention_heads h, int kept)
     h.dy = plain_view(args->in[0]);
     h.y = plain_view(args->in[kept]);
     h.log_sums = const_cast<float *>(in<float>(args, kept + 1));
-    if (lvnc_plan_attention(h, lvn_tensor_dtype(args->in[0]), true).heads > 0) {
+    const lvn_dtype type = lvn_tensor_dtype(args->in[0]);
+    lvn_status s = LVN_OK;
+    if (lvnc_cudnn_attention(args, h, type, true, &s)) {
+        return s;
+    }
+    if (lvnc_plan_attention(h, type, true).heads > 0) {
         return lvnc_attention_products_grad(args, h);
     }
     h.means = static_cast<float *>(args->workspace);
-    WITH_FLOAT(lvn_tensor_dtype(args->in[0]), T, return backward<T>(args, h));
+    WITH_FLOAT(type, T, return backward<T>(args, h));
 }
 
-static lvn_status run_attention_grad(const lvn_kernel_args *args)
+static attention_heads heads_apart(const lvn_kernel_args *args)
 {
     attention_heads h = heads_of(args, 1, false);
     h.dq = plain_view(args->out[0]);
     h.dk = plain_view(args->out[1]);
     h.dv = plain_view(args->out[2]);
-    return run(args, h, 4);
+    return h;
 }
 
-static lvn_status run_attention_qkv_grad(const lvn_kernel_args *args)
+static attention_heads heads_packed(const lvn_kernel_args *args)
 {
     attention_heads h = heads_of(args, 1, true);
     h.dq = part_view(args->out[0], 0);
     h.dk = part_view(args->out[0], 1);
     h.dv = part_view(args->out[0], 2);
-    return run(args, h, 2);
+    return h;
 }
 
-static size_t bytes_of(const lvn_kernel_args *args, bool packed)
+static lvn_status run_attention_grad(const lvn_kernel_args *args)
 {
-    const attention_heads h = heads_of(args, 1, packed);
-    const attention_plan plan = lvnc_plan_attention(h, lvn_tensor_dtype(args->in[0]), true);
-    return plan.heads > 0 ? plan.bytes : (size_t)(h.samples * h.heads * h.queries) * sizeof(float);
+    return run(args, heads_apart(args), 4);
+}
+
+static lvn_status run_attention_qkv_grad(const lvn_kernel_args *args)
+{
+    return run(args, heads_packed(args), 2);
+}
+
+static size_t bytes_of(const lvn_kernel_args *args, const attention_heads &h)
+{
+    const lvn_dtype type = lvn_tensor_dtype(args->in[0]);
+    const attention_plan plan = lvnc_plan_attention(h, type, true);
+    const size_t own =
+        plan.heads > 0 ? plan.bytes : (size_t)(h.samples * h.heads * h.queries) * sizeof(float);
+    return larger_of(own, lvnc_cudnn_attention_bytes(h, type, true));
 }
 
 static size_t bytes_of_attention(const lvn_kernel_args *args)
 {
-    return bytes_of(args, false);
+    return bytes_of(args, heads_apart(args));
 }
 
 static size_t bytes_of_attention_qkv(const lvn_kernel_args *args)
 {
-    return bytes_of(args, true);
+    return bytes_of(args, heads_packed(args));
 }
 
 /* f32 also beside 16-bit tensors: the log-sums */

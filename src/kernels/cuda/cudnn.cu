@@ -1,0 +1,343 @@
+/* cuDNN's descriptors, the choice of an engine, and the library's state on a device (cudnn.cuh). */
+#ifdef LEVIN_CUDA_ON_HOST
+
+#include "library.cuh"
+
+lvn_status lvnc_cudnn_open(lvnc_device *d, size_t *version)
+{
+    (void)d;
+    *version = 0;
+    return LVN_OK;
+}
+
+#else
+
+#include "cudnn.cuh"
+
+#include <stdio.h>
+
+namespace dnn
+{
+bool report_refusal(const char *what, cudnnStatus_t status)
+{
+    if (lvnc_debugs()) {
+        char text[512] = "";
+        cudnnGetLastErrorString(text, sizeof text);
+        fprintf(stderr, "levin cuda: cuDNN refuses %s, the own kernel computes: %s: %s\n", what,
+                cudnnGetErrorString(status), text);
+    }
+    return lvnc_debugs();
+}
+
+/* ---- descriptors ---- */
+
+void end(builder *b)
+{
+    while (b->n > 0) { /* what was made later refers to what was made before */
+        (void)cudnnBackendDestroyDescriptor(b->made[--b->n]);
+    }
+}
+
+descriptor make(builder *b, cudnnBackendDescriptorType_t type)
+{
+    descriptor d = NULL;
+    if (b->status == CUDNN_STATUS_SUCCESS) {
+        b->status = b->n == MOST_MADE ? CUDNN_STATUS_INTERNAL_ERROR
+                                      : cudnnBackendCreateDescriptor(type, &d);
+    }
+    if (b->status == CUDNN_STATUS_SUCCESS) {
+        b->made[b->n++] = d;
+    }
+    return d;
+}
+
+void set(builder *b, descriptor to, cudnnBackendAttributeName_t name,
+         cudnnBackendAttributeType_t type, int64_t n, const void *values)
+{
+    if (b->status == CUDNN_STATUS_SUCCESS) {
+        b->status = cudnnBackendSetAttribute(to, name, type, n, values);
+    }
+}
+void set_int(builder *b, descriptor to, cudnnBackendAttributeName_t name, int64_t value)
+{
+    set(b, to, name, CUDNN_TYPE_INT64, 1, &value);
+}
+void set_type(builder *b, descriptor to, cudnnBackendAttributeName_t name, cudnnDataType_t type)
+{
+    set(b, to, name, CUDNN_TYPE_DATA_TYPE, 1, &type);
+}
+void refer(builder *b, descriptor to, cudnnBackendAttributeName_t name, descriptor other)
+{
+    set(b, to, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &other);
+}
+void finish(builder *b, descriptor d)
+{
+    if (b->status == CUDNN_STATUS_SUCCESS) {
+        b->status = cudnnBackendFinalize(d);
+    }
+}
+
+descriptor add_tensor(builder *b, int64_t name, place p, cudnnDataType_t type, int align,
+                      const int64_t dims[4], const int64_t strides[4])
+{
+    const bool yes = true;
+    descriptor t = make(b, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    set_type(b, t, CUDNN_ATTR_TENSOR_DATA_TYPE, type);
+    set(b, t, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dims);
+    set(b, t, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides);
+    set_int(b, t, CUDNN_ATTR_TENSOR_UNIQUE_ID, name);
+    set_int(b, t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, align);
+    if (p != IN_MEMORY) {
+        set(b, t, p == BETWEEN ? CUDNN_ATTR_TENSOR_IS_VIRTUAL : CUDNN_ATTR_TENSOR_IS_BY_VALUE,
+            CUDNN_TYPE_BOOLEAN, 1, &yes);
+    }
+    finish(b, t);
+    return t;
+}
+
+descriptor add_graph(builder *b, const target &to, const descriptor *operations, int n)
+{
+    descriptor graph = make(b, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    if (to.handle != NULL) {
+        set(b, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &to.handle);
+    }
+    set(b, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, n, operations);
+    finish(b, graph);
+    return graph;
+}
+
+/* ---- which engine ---- */
+
+/* Bit i: note i of the engine of a choice. ~0: not known. */
+static uint32_t notes_of(descriptor choice, cudnnBackendAttributeName_t name,
+                         cudnnBackendAttributeType_t type)
+{
+    enum { MOST = 32 };
+    static_assert(sizeof(cudnnBackendNumericalNote_t) == sizeof(int32_t) &&
+                      sizeof(cudnnBackendBehaviorNote_t) == sizeof(int32_t),
+                  "notes are read as numbers");
+    int32_t note[MOST];
+    int64_t n = 0;
+    uint32_t all = 0;
+    descriptor engine = NULL;
+    if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine) !=
+        CUDNN_STATUS_SUCCESS) {
+        return ~0u;
+    }
+    const int64_t most = type == CUDNN_TYPE_NUMERICAL_NOTE
+                             ? (int64_t)CUDNN_NUMERICAL_NOTE_TYPE_COUNT
+                             : (int64_t)CUDNN_BEHAVIOR_NOTE_TYPE_COUNT;
+    if (cudnnBackendGetAttribute(choice, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                 1, &n, &engine) != CUDNN_STATUS_SUCCESS ||
+        cudnnBackendGetAttribute(engine, name, type, most, &n, note) != CUDNN_STATUS_SUCCESS) {
+        all = ~0u;
+    }
+    for (int64_t i = 0; i < n && i < most && all != ~0u; i++) {
+        all |= note[i] >= 0 && note[i] < 31 ? 1u << note[i] : 0u;
+    }
+    (void)cudnnBackendDestroyDescriptor(engine);
+    return all;
+}
+
+static bool is_wanted(descriptor choice, const request &r)
+{
+    const uint32_t notes =
+        notes_of(choice, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE);
+    if ((notes & r.refused) != 0) {
+        return false;
+    }
+    const uint32_t behavior =
+        r.compiles ? 0
+                   : notes_of(choice, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE);
+    return (behavior & 1u << CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) == 0;
+}
+
+#if CUDNN_VERSION >= 90800
+#define OF_PROPERTIES(name) name
+#else
+#define OF_PROPERTIES(name)                                                                        \
+    ((cudnnBackendAttributeName_t)-1) /* unknown to it: tests need a newer one */
+#endif
+
+/* The plan of a choice; NULL: it does not run, or needs too much scratch memory. */
+static descriptor plan_choice(const target &to, descriptor choice, size_t limit,
+                              cudnnStatus_t *status)
+{
+    builder b = {};
+    int64_t bytes = 0, n = 0;
+    descriptor p = make(&b, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    if (to.handle != NULL) {
+        set(&b, p, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &to.handle);
+    } else {
+        refer(&b, p, OF_PROPERTIES(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP), to.properties);
+    }
+    refer(&b, p, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, choice);
+    finish(&b, p);
+    if (b.status == CUDNN_STATUS_SUCCESS) {
+        b.status = cudnnBackendGetAttribute(p, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                            CUDNN_TYPE_INT64, 1, &n, &bytes);
+    }
+    if (b.status == CUDNN_STATUS_SUCCESS && bytes >= 0 && (uint64_t)bytes <= limit) {
+        return p;
+    }
+    *status = is_memory(b.status) ? b.status : *status;
+    end(&b);
+    return NULL;
+}
+
+enum { MOST_CHOICES = 128 };
+
+/* The choices of one heuristic, in its order; returns how many. The caller destroys them. */
+static int find_choices(builder *b, const target &to, descriptor graph, cudnnBackendHeurMode_t mode,
+                        descriptor choices[MOST_CHOICES])
+{
+    descriptor heuristic = make(b, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    int64_t n = 0, got = 0;
+    refer(b, heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+    set(b, heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+    if (to.handle == NULL) {
+        refer(b, heuristic, OF_PROPERTIES(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP), to.properties);
+    }
+    finish(b, heuristic);
+    if (b->status == CUDNN_STATUS_SUCCESS) {
+        b->status = cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                             CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &n, NULL);
+    }
+    n = b->status != CUDNN_STATUS_SUCCESS ? 0 : n < MOST_CHOICES ? n : (int64_t)MOST_CHOICES;
+    int made = 0;
+    while (made < n && cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
+                                                    &choices[made]) == CUDNN_STATUS_SUCCESS) {
+        made++;
+    }
+    if (made > 0) {
+        b->status = cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                             CUDNN_TYPE_BACKEND_DESCRIPTOR, made, &got, choices);
+    }
+    /* those that it has no support for are not among the results */
+    while (made > 0 && (b->status != CUDNN_STATUS_SUCCESS || made > got)) {
+        (void)cudnnBackendDestroyDescriptor(choices[--made]);
+    }
+    return made;
+}
+
+/* The plan of the first choice that is wanted. Both join b. */
+static descriptor choose(builder *b, const target &to, descriptor graph,
+                         cudnnBackendHeurMode_t mode, const request &r)
+{
+    descriptor choices[MOST_CHOICES], chosen = NULL;
+    const int n = find_choices(b, to, graph, mode, choices);
+    for (int i = 0; i < n; i++) {
+        if (chosen == NULL && b->status == CUDNN_STATUS_SUCCESS && is_wanted(choices[i], r)) {
+            chosen = plan_choice(to, choices[i], r.bytes, &b->status);
+            if (chosen != NULL) {
+                b->made[b->n++] = choices[i];
+                b->made[b->n++] = chosen;
+                continue;
+            }
+        }
+        (void)cudnnBackendDestroyDescriptor(choices[i]);
+    }
+    return chosen;
+}
+
+/* ---- plans ---- */
+
+bool search(const target &to, graph_of graph, const void *problem, const request &r, plan *p,
+            cudnnStatus_t *status)
+{
+    static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
+    *status = CUDNN_STATUS_NOT_SUPPORTED;
+    for (cudnnBackendHeurMode_t mode : modes) {
+        p->of = builder();
+        descriptor g = graph(&p->of, to, problem);
+        p->run = p->of.n > MOST_MADE - 3 ? NULL : choose(&p->of, to, g, mode, r);
+        if (p->run != NULL) {
+            return true;
+        }
+        *status = p->of.status == CUDNN_STATUS_SUCCESS ? *status : p->of.status;
+        end(&p->of);
+        if (is_memory(*status)) {
+            return false;
+        }
+    }
+    (void)cudaGetLastError();
+    return false;
+}
+
+bool submit(state *s, plan *p, int n, const int64_t *names, const void *const *at, void *workspace,
+            cudnnStatus_t *status)
+{
+    builder b = {};
+    descriptor pack = make(&b, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    set(&b, pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, n, names);
+    set(&b, pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, n, at);
+    set(&b, pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
+    finish(&b, pack);
+    if (b.status == CUDNN_STATUS_SUCCESS) {
+        b.status = cudnnBackendExecute(s->to.handle, p->run, pack);
+    }
+    *status = b.status;
+    if (b.status != CUDNN_STATUS_SUCCESS && !is_memory(b.status)) {
+        p->refused = true;
+        (void)cudaGetLastError();
+    }
+    end(&b);
+    return *status == CUDNN_STATUS_SUCCESS;
+}
+
+/* ---- the library's state on a device ---- */
+
+static void end_plan(plan *p)
+{
+    end(&p->of);
+}
+
+static void end_state(void *library)
+{
+    state *s = static_cast<state *>(library);
+    s->convs.free_all(end_plan);
+    s->attentions.free_all(end_plan);
+    if (s->to.handle != NULL) {
+        (void)cudnnDestroy(s->to.handle);
+    }
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+state *enter(const lvn_kernel_args *args)
+{
+    cudaStream_t stream = lvnc_enter(args->stream);
+    state *s = static_cast<state *>(lvnc_device_of(args->stream)->library[LVNC_CUDNN]);
+    pthread_mutex_lock(&s->lock);
+    if (s->stream != stream && cudnnSetStream(s->to.handle, stream) != CUDNN_STATUS_SUCCESS) {
+        pthread_mutex_unlock(&s->lock);
+        return NULL;
+    }
+    s->stream = stream;
+    return s;
+}
+
+void leave(state *s)
+{
+    pthread_mutex_unlock(&s->lock);
+}
+} // namespace dnn
+
+lvn_status lvnc_cudnn_open(lvnc_device *d, size_t *version)
+{
+    *version = cudnnGetVersion();
+    dnn::state *s = static_cast<dnn::state *>(calloc(1, sizeof *s));
+    const cudnnStatus_t e =
+        s == NULL ? CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED : cudnnCreate(&s->to.handle);
+    if (e != CUDNN_STATUS_SUCCESS) {
+        free(s);
+        LVN_FAIL(LVN_ERR_RESOURCE, LVNC_NAME ":%d: cuDNN does not start: %s", d->index,
+                 cudnnGetErrorString(e));
+    }
+    pthread_mutex_init(&s->lock, NULL);
+    d->library[LVNC_CUDNN] = s;
+    d->free_library[LVNC_CUDNN] = dnn::end_state;
+    return LVN_OK;
+}
+
+#endif

@@ -1,0 +1,185 @@
+/* cuDNN's plans without a GPU: the library takes the properties of a device in place of one,
+ * chooses its engines, compiles them, and loads them into a driver that stands in
+ * (driver_without_gpu.c). So a graph that it does not support, an engine that needs more scratch
+ * memory than levin gives, and a descriptor that it refuses are found here; what the engines
+ * compute is for tests/gpu. */
+#include "cudnn.cuh"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+extern "C" {
+#include <setjmp.h>
+
+#include <cmocka.h>
+}
+
+/* As an H100 of 80 GB describes itself; `capability`: 100 times. */
+static const char properties[] =
+    "{\"deviceName\": \"test\", \"cudaDeviceId\": 0, \"deviceVer\": %d, "
+    "\"multiProcessorCount\": 132, \"smCountOrigin\": 0, \"driverVer\": 13000, "
+    "\"maxSharedMemoryPerBlockOptin\": %d, \"totalGlobalMem\": 85017755648, "
+    "\"maxGridSize\": [2147483647, 65535, 65535], \"maxBlockSize\": [1024, 1024, 64], "
+    "\"regsPerBlock\": 65536, \"smClockRateKHz\": 1980000, \"memClockRateKHz\": 2619000, "
+    "\"l2CacheSize\": 52428800, \"warpSize\": 32, \"maxSharedMemoryPerBlock\": 49152, "
+    "\"reservedSharedMemoryPerBlock\": 1024, \"maxRegistersPerSM\": 65536, \"pciDeviceId\": 0, "
+    "\"maxCtasPerSM\": 32, \"maxThreadsPerBlock\": 1024, \"maxThreadsPerSM\": 2048, "
+    "\"isTccDriver\": 0, \"supportCoopLaunch\": 1, \"oversizedSharedMemoryPerBlock\": 0}";
+
+static dnn::target describe(int capability)
+{
+    char text[2048];
+    const int n =
+        snprintf(text, sizeof text, properties, capability, capability == 800 ? 166912 : 232448);
+    dnn::target to = {};
+    assert_int_equal(
+        cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &to.properties), 0);
+    assert_int_equal(cudnnBackendSetAttribute(to.properties,
+                                              CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
+                                              CUDNN_TYPE_CHAR, n, text),
+                     0);
+    assert_int_equal(cudnnBackendFinalize(to.properties), 0);
+    return to;
+}
+
+/* ---- attention ---- */
+
+static head_view view_of(int64_t positions, int64_t heads, int64_t width, int64_t parts)
+{
+    head_view v;
+    v.data = NULL;
+    v.head = width;
+    v.step = parts * heads * width;
+    v.sample = positions * v.step;
+    return v;
+}
+
+static attention_heads heads_with(int64_t samples, int64_t heads, int queries, int keys, int d,
+                                  int e, bool causal, bool packed)
+{
+    const int64_t parts = packed ? 3 : 1;
+    attention_heads h = attention_heads();
+    h.samples = samples;
+    h.heads = heads;
+    h.queries = queries;
+    h.keys = keys;
+    h.d = d;
+    h.e = e;
+    h.causal = causal;
+    h.q = h.dq = view_of(queries, heads, d, parts);
+    h.k = h.dk = view_of(keys, heads, d, parts);
+    h.v = h.dv = view_of(keys, heads, e, parts);
+    h.y = h.dy = view_of(queries, heads, e, 1);
+    return h;
+}
+
+static void expect_attention(const dnn::target &to, const attention_heads &h)
+{
+    for (int gradient = 0; gradient < 2; gradient++) {
+        for (int type = 0; type < 2; type++) {
+            cudnnStatus_t why = CUDNN_STATUS_SUCCESS;
+            if (!dnn::has_attention(to, h, type == 0 ? LVN_BF16 : LVN_F16, gradient != 0, &why)) {
+                fail_msg("%s of %lld x %lld heads, %d queries, %d keys, %d and %d features%s: %s",
+                         gradient ? "gradient" : "attention", (long long)h.samples,
+                         (long long)h.heads, h.queries, h.keys, h.d, h.e,
+                         h.causal ? ", causal" : "", cudnnGetErrorString(why));
+            }
+        }
+    }
+}
+
+static void attention_of_hopper_has_plans(void **state)
+{
+    (void)state;
+    const dnn::target to = describe(900);
+    expect_attention(to, heads_with(8, 12, 1024, 1024, 64, 64, true, true)); /* GPT-2 */
+    expect_attention(to, heads_with(8, 12, 1024, 1024, 64, 64, false, false));
+    expect_attention(to, heads_with(2, 3, 128, 384, 32, 72, false, false));
+    expect_attention(to, heads_with(1, 1, 256, 128, 8, 8, true, false));
+    expect_attention(to, heads_with(2, 16, 512, 512, 128, 128, true, true));
+    expect_attention(to, heads_with(3, 12, 2048, 2048, 64, 64, true, true)); /* in turns */
+}
+
+static void other_problems_are_not_taken(void **state)
+{
+    (void)state;
+    const dnn::target to = describe(900);
+    const attention_heads heads[] = {
+        heads_with(2, 3, 197, 197, 64, 64, false, true), /* a tile that is not full */
+        heads_with(2, 3, 128, 128, 20, 20, false, true), /* features that 8 does not divide */
+        heads_with(2, 3, 128, 128, 136, 64, false, false),
+        heads_with(0, 3, 128, 128, 64, 64, false, true),
+    };
+    for (const attention_heads &h : heads) {
+        assert_int_equal(lvnc_cudnn_attention_bytes(h, LVN_BF16, false), 0);
+        assert_int_equal(lvnc_cudnn_attention_bytes(h, LVN_BF16, true), 0);
+        cudnnStatus_t why;
+        assert_false(dnn::has_attention(to, h, LVN_BF16, true, &why));
+    }
+    const attention_heads longest = heads_with(1, 12, 8192, 8192, 64, 64, true, true);
+    assert_int_equal(lvnc_cudnn_attention_bytes(longest, LVN_BF16, true),
+                     0); /* a table too large */
+    assert_true(lvnc_cudnn_attention_bytes(longest, LVN_BF16, false) > 0);
+    assert_int_equal(lvnc_cudnn_attention_bytes(longest, LVN_F32, false), 0);
+}
+
+/* ---- convolutions ---- */
+
+static void expect_conv(const dnn::target &to, int side, int i, int o, int kernel, int stride,
+                        lvn_dtype type)
+{
+    lvnc_conv c;
+    memset(&c, 0, sizeof c);
+    c.type = type;
+    c.n = 8;
+    c.h = c.w = side;
+    c.i = i;
+    c.o = o;
+    c.kh = c.kw = kernel;
+    c.groups = 1;
+    c.stride[0] = c.stride[1] = stride;
+    c.padding[0] = c.padding[1] = kernel / 2;
+    c.dilation[0] = c.dilation[1] = 1;
+    c.oh = c.ow = (side + 2 * (kernel / 2) - kernel) / stride + 1;
+    static const lvnc_conv_kind kinds[] = {LVNC_CONV_Y, LVNC_CONV_X, LVNC_CONV_W};
+    for (lvnc_conv_kind kind : kinds) {
+        c.kind = kind;
+        c.result_type = type;
+        cudnnStatus_t why = CUDNN_STATUS_SUCCESS;
+        if (!dnn::has_conv(to, c, &why)) {
+            lvnc_conv_print(c);
+            fail_msg("no plan: %s", cudnnGetErrorString(why));
+        }
+    }
+}
+
+static void convolutions_of_resnet_have_plans(void **state)
+{
+    (void)state;
+    static const int capabilities[] = {800, 900, 1000};
+    for (int capability : capabilities) {
+        const dnn::target to = describe(capability);
+        for (int type = 0; type < 2; type++) {
+            const lvn_dtype t = type == 0 ? LVN_BF16 : LVN_F32;
+            expect_conv(to, 56, 64, 64, 3, 1, t);
+            expect_conv(to, 56, 128, 128, 3, 2, t);
+        }
+        expect_conv(to, 224, 3, 64, 7, 2, LVN_BF16);
+    }
+}
+
+int main(void)
+{
+    if (cudnnGetVersion() < 91100) {
+        printf("skipped: cuDNN %zu makes no plans from properties of a device (from 9.11 on)\n",
+               cudnnGetVersion());
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(attention_of_hopper_has_plans),
+        cmocka_unit_test(other_problems_are_not_taken),
+        cmocka_unit_test(convolutions_of_resnet_have_plans),
+    };
+    return cmocka_run_group_tests_name("cudnn_plans", tests, NULL, NULL);
+}
