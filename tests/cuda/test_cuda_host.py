@@ -88,6 +88,38 @@ class Kernels(unittest.TestCase):
         self.assertEqual(done.returncode, OK, done.stderr)
 
 
+    def check_fft(self, **environment):
+        """By the stand-in for cuFFT (cufft_on_host.cpp)."""
+        if not os.environ.get("LEVIN_TEST_SLOW"):
+            self.skipTest("LEVIN_TEST_SLOW=1 is not set")
+        environment = {"CUDA_ON_HOST_CUFFT": f"{BACKENDS}/libcufft_on_host.so", **environment}
+        check = ["ops", "check", f"accelerator={ACCELERATOR}", "fft"]
+        return levin(*check, LEVIN_CUDA_DEBUG=1, **environment)
+
+    def test_fft_by_cufft(self):
+        done = self.check_fft()
+        self.assertRegex(done.stdout, r"(?m)^fft +passed ", done.stderr)
+        self.assertEqual(done.returncode, OK, done.stderr)
+        self.assertIn("cuFFT 12000 transforms", done.stderr)
+        self.assertNotIn("own kernel", done.stderr)
+
+    def test_fft_that_cufft_refuses(self):
+        for how, why in (("size", "CUFFT_INVALID_SIZE"), ("area", "its work area is too large")):
+            done = self.check_fft(CUFFT_ON_HOST_FAIL=how)
+            self.assertRegex(done.stdout, r"(?m)^fft +passed ", done.stderr)
+            refused = f"cuFFT refuses a plan, the own kernel computes: {why}; 3 x (1, 211), "
+            self.assertEqual(done.stderr.count(refused), 1, done.stderr)
+        done = self.check_fft(CUDA_ON_HOST_CUFFT="/dev/null")
+        self.assertRegex(done.stdout, r"(?m)^fft +passed ", done.stderr)
+        self.assertIn("no cuFFT, own kernels transform: /dev/null: ", done.stderr)
+
+    def test_fft_that_cufft_fails_in(self):
+        for how, why in (("memory", "CUFFT_ALLOC_FAILED"), ("run", "CUFFT_EXEC_FAILED")):
+            done = self.check_fft(CUFFT_ON_HOST_FAIL=how)
+            self.assertNotEqual(done.returncode, OK)
+            self.assertIn(f"cudahost:0: fft: cuFFT: {why}", done.stdout + done.stderr)
+
+
 def add_checks():
     for name in [op for op, there in OPS.items() if there] + [f"flat.{name}" for name in FLAT]:
         test = f"test_{name.replace('.', '_')}"

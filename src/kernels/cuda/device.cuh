@@ -10,7 +10,7 @@
 struct lvnc_host_calls;
 struct lvnc_device;
 
-enum { LVNC_LIBRARIES = 2 };
+enum { LVNC_LIBRARIES = 3 };
 
 struct lvnc_stream {
     lvnc_device *device;
@@ -40,8 +40,8 @@ struct lvnc_device {
     bool broken; /* CUDA lost the device: nothing runs there again in this process */
     lvn_error error;
     struct lvnc_host_calls *calls; /* made with the first one */
-    /* State of cuBLASLt and cuDNN (library.cuh), made when the device is opened; `free_library` is
-     * called when it closes */
+    /* State of libraries (library.cuh), made when the device is opened or, of cuFFT, with the first
+     * transform; `free_library` is called when it closes */
     void *library[LVNC_LIBRARIES];
     void (*free_library[LVNC_LIBRARIES])(void *library);
 };

@@ -6,8 +6,7 @@
  * k; with m = n / (l p) the stage is y[b l p + K] = sum_j w^(j K) x[(j m + b) l + K mod l],   w =
  * e^(-+ 2 pi i / (l p)). Lines that fit are transformed in shared memory, longer ones stage by
  * stage in the workspace. A prime factor costs its own number of terms for each value. */
-#include "cuda.cuh"
-#include "division.cuh"
+#include "fft.cuh"
 
 enum { MOST_STAGES = 32, MOST_SHARED = 4096, FFT_THREADS = 256 }; /* MOST_SHARED: numbers */
 
@@ -204,15 +203,30 @@ static size_t roots_bytes(int64_t n)
     return rounded((size_t)n * sizeof(float2));
 }
 
-/* Of the last axis, and with two axes of that before it. */
+static lvnc_fft describe(const lvn_kernel_args *args)
+{
+    const lvn_fft_attr &a = attr_of<lvn_fft_attr>(args);
+    const lvn_tensor *x = args->in[0];
+    const int last = lvn_ndim(x) - 2;
+    lvnc_fft f = {};
+    f.n = lvn_size(x, last);
+    f.m = a.axes == 2 ? lvn_size(x, last - 1) : 1;
+    f.batches = sizes_before(x, a.axes == 2 ? last - 1 : last);
+    f.inverse = a.inverse;
+    f.centered = a.centered;
+    f.scale = (float)a.scale;
+    return f;
+}
+
+/* Shared by own kernels and the library. */
 static size_t fft_bytes(const lvn_kernel_args *args)
 {
-    const lvn_tensor *x = args->in[0];
-    const int axes = attr_of<lvn_fft_attr>(args).axes, last = lvn_ndim(x) - 2;
-    const int64_t n = lvn_size(x, last), m = axes == 2 ? lvn_size(x, last - 1) : 0;
-    const bool large = n > MOST_SHARED || m > MOST_SHARED;
-    return roots_bytes(n) + roots_bytes(m) +
-           (large ? 2 * rounded((size_t)lvn_numel(x) * sizeof(float)) : 0);
+    const lvnc_fft f = describe(args);
+    const bool large = f.n > MOST_SHARED || f.m > MOST_SHARED;
+    const size_t line = (size_t)lvnc_fft_numbers(f) * sizeof(float2),
+                 own = roots_bytes(f.n) + roots_bytes(f.m) + (large ? 2 * rounded(line) : 0),
+                 library = lvnc_scratch_bytes(lvnc_cufft_bytes(f));
+    return own > library ? own : library;
 }
 
 static fft_lines make_lines(int64_t outer, int64_t n, int64_t inner)
@@ -248,7 +262,7 @@ static lvn_status transform_long(const lvn_kernel_args *args, const float2 *x, c
 
 /* Along the axis of length n of (outer, n, inner), to the result. */
 static lvn_status transform(const lvn_kernel_args *args, const float2 *x, int64_t n, int64_t inner,
-                            double scale, float2 *roots, float2 *memory)
+                            float scale, float2 *roots, float2 *memory)
 {
     const lvn_fft_attr &a = attr_of<lvn_fft_attr>(args);
     const int64_t all = lvn_numel(args->in[0]) / 2, outer = all / n / inner;
@@ -256,7 +270,7 @@ static lvn_status transform(const lvn_kernel_args *args, const float2 *x, int64_
     fft_lines g = make_lines(outer, n, inner);
     plan.roots = roots;
     g.shift = a.centered ? (int)(n / 2) : 0;
-    g.scale = (float)scale;
+    g.scale = scale;
     LVN_TRY(launch(args->stream, "fft", make_roots, blocks_for(n, FFT_THREADS), FFT_THREADS, 0,
                    roots, (int)n, (a.inverse ? 2.0 : -2.0) * 3.14159265358979323846));
     if (n > MOST_SHARED) {
@@ -270,21 +284,29 @@ static lvn_status transform(const lvn_kernel_args *args, const float2 *x, int64_
                   2 * sizeof(float2) * (size_t)(n * g.width), x, out<float2>(args, 0), plan, g);
 }
 
-static lvn_status run_fft(const lvn_kernel_args *args)
+static lvn_status run_own(const lvn_kernel_args *args, const lvnc_fft &f)
 {
-    const lvn_fft_attr &a = attr_of<lvn_fft_attr>(args);
-    const lvn_tensor *x = args->in[0];
-    if (lvn_numel(x) == 0) {
-        return LVN_OK;
-    }
-    const int last = lvn_ndim(x) - 2;
-    const int64_t n = lvn_size(x, last), m = a.axes == 2 ? lvn_size(x, last - 1) : 0;
+    const int axes = attr_of<lvn_fft_attr>(args).axes;
     char *memory = static_cast<char *>(args->workspace);
     float2 *roots = reinterpret_cast<float2 *>(memory),
-           *more = reinterpret_cast<float2 *>(memory + roots_bytes(n)),
-           *lines = reinterpret_cast<float2 *>(memory + roots_bytes(n) + roots_bytes(m));
-    LVN_TRY(transform(args, in<float2>(args, 0), n, 1, a.axes == 1 ? a.scale : 1.0, roots, lines));
-    return a.axes == 1 ? LVN_OK : transform(args, out<float2>(args, 0), m, n, a.scale, more, lines);
+           *more = reinterpret_cast<float2 *>(memory + roots_bytes(f.n)),
+           *lines = reinterpret_cast<float2 *>(memory + roots_bytes(f.n) + roots_bytes(f.m));
+    LVN_TRY(transform(args, in<float2>(args, 0), f.n, 1, axes == 1 ? f.scale : 1.0f, roots, lines));
+    return axes == 1 ? LVN_OK
+                     : transform(args, out<float2>(args, 0), f.m, f.n, f.scale, more, lines);
+}
+
+static lvn_status run_fft(const lvn_kernel_args *args)
+{
+    const lvnc_fft f = describe(args);
+    if (lvnc_fft_numbers(f) == 0) {
+        return LVN_OK;
+    }
+    lvn_status s = LVN_OK;
+    lvnc_scratch scratch = lvnc_scratch_of(args);
+    return lvnc_cufft_transform(args, f, lvnc_piece(&scratch, lvnc_cufft_bytes(f)), &s)
+               ? s
+               : run_own(args, f);
 }
 
 static const lvn_backend_kernel kernels[] = {

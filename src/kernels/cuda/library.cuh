@@ -1,5 +1,5 @@
-/* What the files that call NVIDIA's libraries share (cublas.cu, cudnn.cu): switches from the
- * environment, plans kept per problem, and pieces of a kernel's scratch memory. */
+/* What the files that call NVIDIA's libraries share (cublas.cu, cudnn.cu, cufft.cu): switches from
+ * the environment, plans kept per problem, and pieces of a kernel's scratch memory. */
 #ifndef LEVIN_KERNELS_CUDA_LIBRARY_CUH
 #define LEVIN_KERNELS_CUDA_LIBRARY_CUH
 
@@ -13,8 +13,8 @@ bool lvnc_uses_libraries(void);
 /* A library that supports the problem failed: no other algorithm may compute it instead. */
 lvn_status lvnc_library_failed(const lvn_kernel_args *args, const char *library, const char *why,
                                bool memory);
-/* LEVIN_CUDA_DEBUG=1: to stderr goes what a library refuses, and why, once per problem; when a
- * device closes, how often the host waited until it had nothing left to do. */
+/* LEVIN_CUDA_DEBUG=1: to stderr goes what a library refuses, and why, once per problem; which cuFFT
+ * is loaded; when a device closes, how often the host waited until it had nothing left to do. */
 bool lvnc_debugs(void);
 /* Whether f32 products may round their factors to TF32 (10 bits of fraction). */
 bool lvnc_allows_tf32(void);
@@ -22,7 +22,8 @@ void lvnc_allow_tf32(bool allowed);
 
 enum {
     LVNC_CUBLAS = 0, /* index into lvnc_device.library */
-    LVNC_CUDNN = 1
+    LVNC_CUDNN = 1,
+    LVNC_CUFFT = 2 /* made with the first transform */
 };
 
 /* When a device is opened, before its free memory is counted. *version: of the library, 0 on the
