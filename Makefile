@@ -12,7 +12,7 @@ help: ## this list
 build:
 	@tools/build default $(JOBS)
 
-cuda: ## build with the CUDA backend; without nvcc fetch it from the Python index first (2 GB)
+cuda: ## build with the CUDA backend; without nvcc fetch it from the Python index first (2.4 GB)
 	@tools/build-cuda $(JOBS)
 
 deps: ## install the Debian packages that are missing (prints the list first)
