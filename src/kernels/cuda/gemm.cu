@@ -135,6 +135,10 @@ static pieces cut(const lvnc_product *p, lvnc_scratch *s)
 
 size_t lvnc_product_bytes(const lvnc_product *p)
 {
+    const size_t odd = lvnc_odd_product_bytes(p);
+    if (odd > 0) {
+        return odd;
+    }
     lvnc_scratch none = {NULL, 0};
     (void)cut(p, &none);
     return none.used;
@@ -187,6 +191,9 @@ lvn_status lvnc_product_run(const lvn_kernel_args *args, const lvnc_product *p, 
     if (p->batches * p->m * p->n == 0) {
         return LVN_OK;
     }
+    if (lvnc_odd_product_bytes(p) > 0) {
+        return lvnc_odd_product_run(args, p, a, b, bias, y, scratch);
+    }
     const pieces at = cut(p, &scratch);
     const bool library = lvnc_uses_libraries() && p->k > 0;
     const bool wide_bias = casts_bias(p) && library;
@@ -213,28 +220,41 @@ lvn_status lvnc_product_run(const lvn_kernel_args *args, const lvnc_product *p, 
 
 /* ---- casts ---- */
 
-enum { CAST_AT_ONCE = 4, CAST_BLOCK = 256 * CAST_AT_ONCE };
+enum { CAST_AT_ONCE = 4, CAST_TURNS = 4, CAST_BLOCK = 256 * CAST_AT_ONCE * CAST_TURNS };
 
-/* The first `blocks` blocks are array 0's. */
+/* The first `blocks` blocks are array 0's. A thread has its loads on the way together. */
 template <typename From, typename To>
 static __global__ void cast_two(lvnc_casts c, int64_t blocks, bool whole)
 {
     const int which = blockIdx.x < blocks ? 0 : 1;
     const int64_t block = which == 0 ? blockIdx.x : blockIdx.x - blocks, n = c.n[which],
                   first = block * CAST_BLOCK + (int)threadIdx.x * CAST_AT_ONCE;
-    const From *from = static_cast<const From *>(c.from[which]) + first;
-    To *to = static_cast<To *>(c.to[which]) + first;
-    if (whole && first + CAST_AT_ONCE <= n) {
-        const auto x = load<From, CAST_AT_ONCE>(from);
-        pack<To, CAST_AT_ONCE> y;
-        for (int i = 0; i < CAST_AT_ONCE; i++) {
-            y.v[i] = from_float<To>(to_float(x.v[i]));
+    const From *from = static_cast<const From *>(c.from[which]);
+    To *to = static_cast<To *>(c.to[which]);
+    if (whole && (block + 1) * CAST_BLOCK <= n) {
+        pack<From, CAST_AT_ONCE> x[CAST_TURNS];
+        UNROLL
+        for (int t = 0; t < CAST_TURNS; t++) {
+            x[t] = load<From, CAST_AT_ONCE>(from + first + t * 256 * CAST_AT_ONCE);
         }
-        store<To, CAST_AT_ONCE>(to, y);
+        UNROLL
+        for (int t = 0; t < CAST_TURNS; t++) {
+            pack<To, CAST_AT_ONCE> y;
+            UNROLL
+            for (int i = 0; i < CAST_AT_ONCE; i++) {
+                y.v[i] = from_float<To>(to_float(x[t].v[i]));
+            }
+            store<To, CAST_AT_ONCE>(to + first + t * 256 * CAST_AT_ONCE, y);
+        }
         return;
     }
-    for (int i = 0; i < CAST_AT_ONCE && first + i < n; i++) {
-        to[i] = from_float<To>(to_float(from[i]));
+    for (int t = 0; t < CAST_TURNS; t++) {
+        for (int i = 0; i < CAST_AT_ONCE; i++) {
+            const int64_t at = first + t * 256 * CAST_AT_ONCE + i;
+            if (at < n) {
+                to[at] = from_float<To>(to_float(from[at]));
+            }
+        }
     }
 }
 

@@ -244,6 +244,11 @@ size_t lvnc_product_bytes(const lvnc_product *p);
 lvn_status lvnc_product_run(const lvn_kernel_args *args, const lvnc_product *p, const void *a,
                             const void *b, const void *bias, void *y, lvnc_scratch scratch);
 
+/* product_odd.cu. Of 0 bytes: not such a product. */
+size_t lvnc_odd_product_bytes(const lvnc_product *p);
+lvn_status lvnc_odd_product_run(const lvn_kernel_args *args, const lvnc_product *p, const void *a,
+                                const void *b, const void *bias, void *y, lvnc_scratch scratch);
+
 /* cublas.cu. False: the library refuses the problem, the caller computes; else *status. a and b
  * have one type, bias that of y. */
 enum { LVNC_CUBLAS_BYTES = 32 << 20 };
