@@ -77,7 +77,7 @@ struct plan {
 /* Adds the descriptors of the operations of a problem; returns its graph. */
 typedef descriptor (*graph_of)(builder *b, const target &to, const void *problem);
 
-/* False: there is no such engine, *status says why. Then nothing is left in p. */
+/* False: there is no such engine, *status gives the reason. Then nothing is left in p. */
 bool search(const target &to, graph_of graph, const void *problem, const request &r, plan *p,
             cudnnStatus_t *status);
 
@@ -88,7 +88,7 @@ static inline bool is_memory(cudnnStatus_t s)
            s == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
 }
 
-/* To stderr if LEVIN_CUDA_DEBUG=1. True: it was said. */
+/* To stderr if LEVIN_CUDA_DEBUG=1. True: it was reported. */
 bool report_refusal(const char *what, cudnnStatus_t status);
 
 /* ---- the library's state on a device ---- */

@@ -3,8 +3,8 @@
  * max + log sum e^(s - max),   y = soft-max(s) v, and for the gradient, with p = e^(s - log-sum),
  *     dv = p^T dy,   ds = p (dy v^T - dy . y) scale,   dk = ds^T q,   dq = ds k.
  * The gradient of the queries is a product of its own: then ds lies in memory in 16 bits, and its
- * sums have one order. Engines that add to dq as they go have another order in each run, and do
- * not say so in their notes. */
+ * sums have one order. Engines that add to dq as they go have another order in each run,
+ * which their notes do not mention. */
 #ifndef LEVIN_CUDA_ON_HOST
 
 #include "cudnn.cuh"
