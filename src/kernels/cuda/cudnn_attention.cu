@@ -68,7 +68,8 @@ struct attention_scratch {
     size_t library_bytes;
 };
 
-/* A gradient that is not wanted has to be computed all the same, so that the others keep their bits.
+/* A gradient that is not wanted has to be computed all the same, so that the others keep their
+ * bits.
  */
 static head_view wanted_or_piece(const attention_heads &h, const head_view &v, int positions,
                                  int width, lvnc_scratch *s)
