@@ -111,6 +111,7 @@ void lvni_trainer_graph_give_up(lvni_trainer_engine *e, const char *reason)
     snprintf(g->reason, sizeof g->reason, "%.*s", (int)sizeof g->reason - 1, reason);
     drop(g);
     g->given_up = true;
+    g->status = LVN_ERR_UNSUPPORTED;
     if (g->mode == LVNI_GRAPH_AUTO) {
         lvni_log_line(LVNI_LOG_DETAIL, "cuda_graph=auto: steps are not captured: %s", g->reason);
     }
@@ -118,7 +119,7 @@ void lvni_trainer_graph_give_up(lvni_trainer_engine *e, const char *reason)
 
 static lvn_status fail_given_up(const lvni_trainer_engine *e)
 {
-    LVN_FAIL(LVN_ERR_UNSUPPORTED, "cuda_graph=on: a step cannot be captured: %s; use auto or off",
+    LVN_FAIL(e->graph->status, "cuda_graph=on: a step cannot be captured: %s; use auto or off",
              e->graph->reason);
 }
 
@@ -270,7 +271,11 @@ static lvn_status replay(lvni_trainer_engine *e, lvni_trainer_step_record *r, bo
 /* With the thread's error. */
 static lvn_status submit_uncaptured(lvni_trainer_engine *e, lvni_trainer_step_record *r)
 {
+    const lvn_status s = lvn_last_error()->code;
     lvni_trainer_graph_give_up(e, lvn_last_error()->message);
+    if (s == LVN_ERR_DEVICE_MEMORY) { /* smaller batches have room: `levin tune` runs them */
+        e->graph->status = s;
+    }
     lvn_clear_error();
     LVN_TRY(take_back(e, r));
     return e->graph->mode == LVNI_GRAPH_ON ? fail_given_up(e) : lvni_trainer_submit_step(e, r);

@@ -28,6 +28,7 @@ struct lvni_trainer_graph {
     bool reported;    /* that one was */
     bool stale;       /* `fixed` goes when the step is submitted */
     char reason[256]; /* why not */
+    lvn_status status; /* of cuda_graph=on then */
 
     /* what the captured step left on the host */
     lvni_trainer_step_record record;

@@ -63,6 +63,19 @@ class Tune(Case):
                 env=env,
             )
 
+    def test_a_step_that_must_be_captured(self):
+        """One that has no room for it runs out of memory, as any other; the answer is captured."""
+        env = self.sim("24MiB", 1)
+        found = self.tune("classify", *SIM, "cuda_graph=on", env=env)
+        self.check(found)
+        size = found["batch_size_per_device"]
+        self.levin(
+            ["train", "classify", *SIM, f"batch_size_per_device={size}", "cuda_graph=on"]
+            + ["quiet=true", "max_epochs=-1", "max_steps=60", f"out={self.dir}/run"],
+            OK,
+            env=env,
+        )
+
     def test_answer_moves_where_the_estimate_does(self):
         exact = ["classify", *SIM, "devices=1", "tune.margin=0", "micro_batches=1"]
         found = self.tune(*exact, "tune.max_size=16", env=self.sim("32MiB", 1))
