@@ -85,7 +85,7 @@ def main():
     step = [options.gpu_step, *options.run.split("/"), options.device, "off"]
     counters = ["--metrics", f"{TIME},{BYTES}", "--csv", "--page", "raw", "--clock-control", "none"]
     done = subprocess.run(
-        [options.ncu, *counters, *step], input="3\n", capture_output=True, text=True
+        [options.ncu, *counters, *step], input="2\n", capture_output=True, text=True
     )
     if options.csv:
         Path(options.csv).write_text(done.stdout)

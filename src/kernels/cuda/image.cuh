@@ -18,11 +18,12 @@ struct item_place {
     int n, h, w, c;
 };
 
-static inline pixels make_pixels(const lvn_tensor *t, int channels)
+/* An item of `tall` x `wide` pixels, of which those beyond the image's border are not there. */
+static inline pixels make_pixels(const lvn_tensor *t, int channels, int tall = 1, int wide = 1)
 {
     pixels p;
-    p.h = (int)lvn_size(t, 1);
-    p.w = (int)lvn_size(t, 2);
+    p.h = ((int)lvn_size(t, 1) + tall - 1) / tall;
+    p.w = ((int)lvn_size(t, 2) + wide - 1) / wide;
     p.c = (int)(lvn_size(t, 3) / channels);
     p.by_h = make_divisor(p.h > 0 ? p.h : 1);
     p.by_w = make_divisor(p.w > 0 ? p.w : 1);

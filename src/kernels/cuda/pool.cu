@@ -12,10 +12,10 @@ struct pool_shape {
 };
 
 static pool_shape describe(const lvn_pool_attr &a, const lvn_tensor *large, const lvn_tensor *small,
-                           const lvn_tensor *result, int channels)
+                           const pixels &items)
 {
     pool_shape s;
-    s.items = make_pixels(result, channels);
+    s.items = items;
     s.large_h = (int)lvn_size(large, 1);
     s.large_w = (int)lvn_size(large, 2);
     s.small_h = (int)lvn_size(small, 1);
@@ -72,7 +72,23 @@ static __global__ void max_pool(const pack<T, N> *x, pack<T, N> *y, pack<uint8_t
 
 /* ---- gradient ---- */
 
-/* N channels of one pixel: row + padding - kernel < window * stride <= row + padding. */
+enum { SIDE = 2 /* of the pixels of a thread: neighbours are in the same windows */ };
+
+/* Windows over pixels [first, last] along an axis: row + padding - kernel < window * stride <= row
+ * + padding. */
+struct window_range {
+    int first, last;
+};
+__device__ __forceinline__ window_range windows_over(int first, int last, int kernel, int stride,
+                                                     int padding, int windows)
+{
+    window_range r;
+    r.first = max(first + padding - kernel + stride, 0) / stride;
+    r.last = min((last + padding) / stride, windows - 1);
+    return r;
+}
+
+/* N channels of SIDE x SIDE pixels; each adds up its windows in their order. */
 template <typename T, int N>
 static __global__ void max_pool_grad(const pack<T, N> *dy, const pack<uint8_t, N> *place,
                                      pack<T, N> *dx, pool_shape s, unsigned n)
@@ -82,32 +98,44 @@ static __global__ void max_pool_grad(const pack<T, N> *dy, const pack<uint8_t, N
         return;
     }
     const item_place at = place_of(item, s.items);
-    const int down = at.h + s.padding_h, right = at.w + s.padding_w;
-    const int first_row = max(down - s.kernel_h + s.stride_h, 0) / s.stride_h,
-              first_column = max(right - s.kernel_w + s.stride_w, 0) / s.stride_w,
-              last_row = min(down / s.stride_h, s.small_h - 1),
-              last_column = min(right / s.stride_w, s.small_w - 1);
+    const int top = at.h * SIDE, left = at.w * SIDE;
+    const window_range rows = windows_over(top, min(top + SIDE, s.large_h) - 1, s.kernel_h,
+                                           s.stride_h, s.padding_h, s.small_h),
+                       columns = windows_over(left, min(left + SIDE, s.large_w) - 1, s.kernel_w,
+                                              s.stride_w, s.padding_w, s.small_w);
     const int64_t image = (int64_t)at.n * s.small_h * s.small_w;
-    float sum[N];
-    for (int i = 0; i < N; i++) {
-        sum[i] = 0.0f;
-    }
-    for (int row = first_row; row <= last_row; row++) {
-        for (int column = first_column; column <= last_column; column++) {
+    float sum[SIDE][SIDE][N] = {};
+    for (int row = rows.first; row <= rows.last; row++) {
+        for (int column = columns.first; column <= columns.last; column++) {
             const int64_t e = (image + (int64_t)row * s.small_w + column) * s.c + at.c;
             const pack<uint8_t, N> chosen = place[e];
             const pack<T, N> sent = dy[e];
-            const int tap = (down - row * s.stride_h) * s.kernel_w + right - column * s.stride_w;
-            for (int i = 0; i < N; i++) {
-                sum[i] += chosen.v[i] == tap ? to_float(sent.v[i]) : 0.0f;
+            const int down = top + s.padding_h - row * s.stride_h,
+                      right = left + s.padding_w - column * s.stride_w;
+            UNROLL
+            for (int p = 0; p < SIDE * SIDE; p++) {
+                const int y = down + p / SIDE, x = right + p % SIDE;
+                const bool inside = y >= 0 && y < s.kernel_h && x >= 0 && x < s.kernel_w;
+                const int tap = inside ? y * s.kernel_w + x : -1;
+                UNROLL
+                for (int i = 0; i < N; i++) {
+                    sum[p / SIDE][p % SIDE][i] += chosen.v[i] == tap ? to_float(sent.v[i]) : 0.0f;
+                }
             }
         }
     }
-    pack<T, N> result;
-    for (int i = 0; i < N; i++) {
-        result.v[i] = from_float<T>(sum[i]);
+    UNROLL
+    for (int p = 0; p < SIDE * SIDE; p++) {
+        const int y = top + p / SIDE, x = left + p % SIDE;
+        pack<T, N> result;
+        UNROLL
+        for (int i = 0; i < N; i++) {
+            result.v[i] = from_float<T>(sum[p / SIDE][p % SIDE][i]);
+        }
+        if (y < s.large_h && x < s.large_w) {
+            dx[(((int64_t)at.n * s.large_h + y) * s.large_w + x) * s.c + at.c] = result;
+        }
     }
-    dx[item] = result;
 }
 
 /* ---- launching ---- */
@@ -115,15 +143,17 @@ static __global__ void max_pool_grad(const pack<T, N> *dy, const pack<uint8_t, N
 template <typename T, int N> static lvn_status pool_packs(const lvn_kernel_args *args, bool forward)
 {
     const lvn_tensor *in0 = args->in[0], *result = args->out[0];
-    const pool_shape s = forward ? describe(attr_of<lvn_pool_attr>(args), in0, result, result, N)
-                                 : describe(attr_of<lvn_pool_attr>(args), result, in0, result, N);
+    const lvn_pool_attr &a = attr_of<lvn_pool_attr>(args);
+    const pool_shape s = forward ? describe(a, in0, result, make_pixels(result, N))
+                                 : describe(a, result, in0, make_pixels(result, N, SIDE, SIDE));
     const int64_t large = (int64_t)s.large_h * s.large_w * s.c,
-                  small = (int64_t)s.small_h * s.small_w * s.c, all = lvn_size(in0, 0);
+                  small = (int64_t)s.small_h * s.small_w * s.c, all = lvn_size(in0, 0),
+                  each = (int64_t)s.items.h * s.items.w * s.items.c;
     typedef pack<T, N> values;
     typedef pack<uint8_t, N> places;
     for (int64_t n = 0; n < all; n += s.items.images) {
         const int64_t images = all - n < s.items.images ? all - n : s.items.images,
-                      items = images * (forward ? small : large);
+                      items = images * each;
         const unsigned blocks = blocks_for(items, 256);
         if (forward) {
             places *place = args->out[1] == NULL ? NULL : out<places>(args, 1) + n * small;
