@@ -67,6 +67,7 @@ def last_step(all_launches):
 def short(name):
     name = re.sub(r"^void ", "", name)
     name = re.sub(r"\(anonymous namespace\)::|<unnamed>::", "", name)
+    name = re.sub(r"\((int|bool|unsigned int|long)\)", "", name)  # of template arguments
     return name.split("(")[0][:72]
 
 

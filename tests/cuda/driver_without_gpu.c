@@ -3,7 +3,7 @@
  * given (test_cudnn_plans.cu); what it looks for is what the list has. */
 #include <stddef.h>
 
-enum { SUCCESS = 0, NO_DEVICE = 100 };
+enum { SUCCESS = 0, OUT_OF_MEMORY = 2, NO_DEVICE = 100 };
 
 #define WORKS(name) int name(void);
 #define FAILS(name) WORKS(name)
@@ -24,21 +24,48 @@ enum { SUCCESS = 0, NO_DEVICE = 100 };
 #include "driver_without_gpu.def"
 
 static char program; /* whose address stands for all of them */
+static int fails_in;
 
+void driver_without_gpu_fails_at(int k);
 int cuLibraryLoadData(void **library);
 int cuLibraryGetKernel(void **kernel, void *library, const char *name);
 int cuKernelGetFunction(void **function, void *kernel);
+int cuModuleLoadData(void **module);
+int cuModuleGetFunction(void **function, void *module, const char *name);
+
+/* The k-th program that is loaded from here on finds no memory. */
+void driver_without_gpu_fails_at(int k)
+{
+    fails_in = k;
+}
+
+static int load(void **to)
+{
+    *to = &program;
+    return fails_in > 0 && --fails_in == 0 ? OUT_OF_MEMORY : SUCCESS;
+}
 
 int cuLibraryLoadData(void **library)
 {
-    *library = &program;
-    return SUCCESS;
+    return load(library);
+}
+
+int cuModuleLoadData(void **module)
+{
+    return load(module);
 }
 
 int cuLibraryGetKernel(void **kernel, void *library, const char *name)
 {
     (void)library, (void)name;
     *kernel = &program;
+    return SUCCESS;
+}
+
+int cuModuleGetFunction(void **function, void *module, const char *name)
+{
+    (void)module, (void)name;
+    *function = &program;
     return SUCCESS;
 }
 

@@ -109,15 +109,18 @@ class Kernels(unittest.TestCase):
             self.assertRegex(done.stdout, r"(?m)^fft +passed ", done.stderr)
             refused = f"cuFFT refuses a plan, the own kernel computes: {why}; 3 x (1, 211), "
             self.assertEqual(done.stderr.count(refused), 1, done.stderr)
-        done = self.check_fft(CUDA_ON_HOST_CUFFT="/dev/null")
+        done = self.check_fft(CUDA_ON_HOST_CUFFT="libcufft_nowhere.so")
         self.assertRegex(done.stdout, r"(?m)^fft +passed ", done.stderr)
-        self.assertIn("no cuFFT, own kernels transform: /dev/null: ", done.stderr)
+        self.assertIn("no cuFFT, own kernels transform: libcufft_nowhere.so: ", done.stderr)
 
     def test_fft_that_cufft_fails_in(self):
         for how, why in (("memory", "CUFFT_ALLOC_FAILED"), ("run", "CUFFT_EXEC_FAILED")):
             done = self.check_fft(CUFFT_ON_HOST_FAIL=how)
             self.assertNotEqual(done.returncode, OK)
             self.assertIn(f"cudahost:0: fft: cuFFT: {why}", done.stdout + done.stderr)
+        done = self.check_fft(CUDA_ON_HOST_CUFFT="/dev/null")  # there, and no library
+        self.assertNotEqual(done.returncode, OK)
+        self.assertIn("LEVIN_CUDA_LIBRARIES=off computes without", done.stdout + done.stderr)
 
 
 def add_checks():

@@ -5,10 +5,22 @@
  * compute is for tests/gpu. */
 #include "cudnn.cuh"
 
+#include <stdio.h>
+
+#if CUDNN_VERSION < 91100
+
+int main(void)
+{
+    printf("skipped: cuDNN %d makes no plans from properties of a device (from 9.11 on)\n",
+           (int)CUDNN_VERSION);
+    return 77;
+}
+
+#else
+
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 extern "C" {
 #include <setjmp.h>
 
@@ -22,24 +34,30 @@ static const char properties[] =
     "\"maxSharedMemoryPerBlockOptin\": %d, \"totalGlobalMem\": 85017755648, "
     "\"maxGridSize\": [2147483647, 65535, 65535], \"maxBlockSize\": [1024, 1024, 64], "
     "\"regsPerBlock\": 65536, \"smClockRateKHz\": 1980000, \"memClockRateKHz\": 2619000, "
-    "\"l2CacheSize\": 52428800, \"warpSize\": 32, \"maxSharedMemoryPerBlock\": 49152, "
+    "\"l2CacheSize\": 52428800, \"warpSize\": 32, \"memoryBusWidth\": 5120, "
+    "\"maxSharedMemoryPerBlock\": 49152, "
     "\"reservedSharedMemoryPerBlock\": 1024, \"maxRegistersPerSM\": 65536, \"pciDeviceId\": 0, "
     "\"maxCtasPerSM\": 32, \"maxThreadsPerBlock\": 1024, \"maxThreadsPerSM\": 2048, "
     "\"isTccDriver\": 0, \"supportCoopLaunch\": 1, \"oversizedSharedMemoryPerBlock\": 0}";
 
-static dnn::target describe(int capability)
+/* False: the library wants to know more about a device than is written here. */
+static bool describe(int capability, dnn::target *to)
 {
     char text[2048];
     const int n =
         snprintf(text, sizeof text, properties, capability, capability == 800 ? 166912 : 232448);
-    dnn::target to = {};
+    *to = dnn::target();
     assert_int_equal(
-        cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &to.properties), 0);
-    assert_int_equal(cudnnBackendSetAttribute(to.properties,
-                                              CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
-                                              CUDNN_TYPE_CHAR, n, text),
-                     0);
-    assert_int_equal(cudnnBackendFinalize(to.properties), 0);
+        cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &to->properties), 0);
+    return cudnnBackendSetAttribute(to->properties, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
+                                    CUDNN_TYPE_CHAR, n, text) == CUDNN_STATUS_SUCCESS &&
+           cudnnBackendFinalize(to->properties) == CUDNN_STATUS_SUCCESS;
+}
+
+static dnn::target described(int capability)
+{
+    dnn::target to;
+    assert_true(describe(capability, &to));
     return to;
 }
 
@@ -67,6 +85,7 @@ static attention_heads heads_with(int64_t samples, int64_t heads, int queries, i
     h.d = d;
     h.e = e;
     h.causal = causal;
+    h.scale = 0.125f;
     h.q = h.dq = view_of(queries, heads, d, parts);
     h.k = h.dk = view_of(keys, heads, d, parts);
     h.v = h.dv = view_of(keys, heads, e, parts);
@@ -92,7 +111,7 @@ static void expect_attention(const dnn::target &to, const attention_heads &h)
 static void attention_of_hopper_has_plans(void **state)
 {
     (void)state;
-    const dnn::target to = describe(900);
+    const dnn::target to = described(900);
     expect_attention(to, heads_with(8, 12, 1024, 1024, 64, 64, true, true)); /* GPT-2 */
     expect_attention(to, heads_with(8, 12, 1024, 1024, 64, 64, false, false));
     expect_attention(to, heads_with(2, 3, 128, 384, 32, 72, false, false));
@@ -104,7 +123,7 @@ static void attention_of_hopper_has_plans(void **state)
 static void other_problems_are_not_taken(void **state)
 {
     (void)state;
-    const dnn::target to = describe(900);
+    const dnn::target to = described(900);
     const attention_heads heads[] = {
         heads_with(2, 3, 197, 197, 64, 64, false, true), /* a tile that is not full */
         heads_with(2, 3, 128, 128, 20, 20, false, true), /* features that 8 does not divide */
@@ -117,11 +136,32 @@ static void other_problems_are_not_taken(void **state)
         cudnnStatus_t why;
         assert_false(dnn::has_attention(to, h, LVN_BF16, true, &why));
     }
+    attention_heads negative = heads_with(2, 3, 128, 128, 64, 64, true, true);
+    negative.scale = -negative.scale;
+    assert_int_equal(lvnc_cudnn_attention_bytes(negative, LVN_BF16, false), 0);
     const attention_heads longest = heads_with(1, 12, 8192, 8192, 64, 64, true, true);
     assert_int_equal(lvnc_cudnn_attention_bytes(longest, LVN_BF16, true),
                      0); /* a table too large */
     assert_true(lvnc_cudnn_attention_bytes(longest, LVN_BF16, false) > 0);
     assert_int_equal(lvnc_cudnn_attention_bytes(longest, LVN_F32, false), 0);
+}
+
+/* The driver fails to load the k-th program from here on, as where there is no memory. */
+extern "C" void driver_without_gpu_fails_at(int k);
+
+/* No other engine is taken then: its bits would differ. */
+static void failures_choose_no_other_engine(void **state)
+{
+    (void)state;
+    const dnn::target to = described(900);
+    const attention_heads h = heads_with(2, 3, 128, 128, 64, 64, true, true);
+    for (int gradient = 0; gradient < 2; gradient++) {
+        cudnnStatus_t why = CUDNN_STATUS_SUCCESS;
+        driver_without_gpu_fails_at(1);
+        assert_false(dnn::has_attention(to, h, LVN_BF16, gradient != 0, &why));
+        assert_true(dnn::is_failure(why));
+        assert_true(dnn::has_attention(to, h, LVN_BF16, gradient != 0, &why));
+    }
 }
 
 /* ---- convolutions ---- */
@@ -159,7 +199,7 @@ static void convolutions_of_resnet_have_plans(void **state)
     (void)state;
     static const int capabilities[] = {800, 900, 1000};
     for (int capability : capabilities) {
-        const dnn::target to = describe(capability);
+        const dnn::target to = described(capability);
         for (int type = 0; type < 2; type++) {
             const lvn_dtype t = type == 0 ? LVN_BF16 : LVN_F32;
             expect_conv(to, 56, 64, 64, 3, 1, t);
@@ -171,15 +211,19 @@ static void convolutions_of_resnet_have_plans(void **state)
 
 int main(void)
 {
-    if (cudnnGetVersion() < 91100) {
-        printf("skipped: cuDNN %zu makes no plans from properties of a device (from 9.11 on)\n",
+    dnn::target to;
+    if (cudnnGetVersion() < 91100 || !describe(900, &to)) {
+        printf("skipped: cuDNN %zu makes no plans from what this test knows of a device\n",
                cudnnGetVersion());
         return 77;
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_of_hopper_has_plans),
         cmocka_unit_test(other_problems_are_not_taken),
+        cmocka_unit_test(failures_choose_no_other_engine),
         cmocka_unit_test(convolutions_of_resnet_have_plans),
     };
     return cmocka_run_group_tests_name("cudnn_plans", tests, NULL, NULL);
 }
+
+#endif

@@ -23,10 +23,31 @@ bool report_refusal(const char *what, cudnnStatus_t status)
     if (lvnc_debugs()) {
         char text[512] = "";
         cudnnGetLastErrorString(text, sizeof text);
-        fprintf(stderr, "levin cuda: cuDNN refuses %s, the own kernel computes: %s: %s\n", what,
+        fprintf(stderr, "levin cuda: cuDNN refuses %s, levin computes without it: %s: %s\n", what,
                 cudnnGetErrorString(status), text);
     }
     return lvnc_debugs();
+}
+
+/* What the driver cannot load has no status of its own; there is too little memory then. */
+static bool lacks_memory(cudnnStatus_t status)
+{
+    const size_t enough = (size_t)128 << 20;
+    size_t available = 0, all = 0;
+    return status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+           status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED ||
+           (cudaMemGetInfo(&available, &all) == cudaSuccess && available < enough);
+}
+
+lvn_status fail(const lvn_kernel_args *args, cudnnStatus_t status)
+{
+    char text[512] = "", why[640];
+    cudnnGetLastErrorString(text, sizeof text);
+    const bool memory = lacks_memory(status);
+    snprintf(why, sizeof why, "%s: %s%s", cudnnGetErrorString(status), text,
+             memory ? "; smaller batches leave it more memory" : "");
+    (void)cudaGetLastError();
+    return lvnc_library_failed(args, "cuDNN", why, memory);
 }
 
 /* ---- descriptors ---- */
@@ -108,9 +129,9 @@ descriptor add_graph(builder *b, const target &to, const descriptor *operations,
 
 /* ---- which engine ---- */
 
-/* Bit i: note i of the engine of a choice. ~0: not known. */
-static uint32_t notes_of(descriptor choice, cudnnBackendAttributeName_t name,
-                         cudnnBackendAttributeType_t type)
+/* Bit i: note i of the engine of a choice. */
+static cudnnStatus_t notes_of(descriptor choice, cudnnBackendAttributeName_t name,
+                              cudnnBackendAttributeType_t type, uint32_t *all)
 {
     enum { MOST = 32 };
     static_assert(sizeof(cudnnBackendNumericalNote_t) == sizeof(int32_t) &&
@@ -118,38 +139,40 @@ static uint32_t notes_of(descriptor choice, cudnnBackendAttributeName_t name,
                   "notes are read as numbers");
     int32_t note[MOST];
     int64_t n = 0;
-    uint32_t all = 0;
+    *all = 0;
     descriptor engine = NULL;
-    if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine) !=
-        CUDNN_STATUS_SUCCESS) {
-        return ~0u;
+    cudnnStatus_t s = cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine);
+    if (s != CUDNN_STATUS_SUCCESS) {
+        return s;
     }
     const int64_t most = type == CUDNN_TYPE_NUMERICAL_NOTE
                              ? (int64_t)CUDNN_NUMERICAL_NOTE_TYPE_COUNT
                              : (int64_t)CUDNN_BEHAVIOR_NOTE_TYPE_COUNT;
-    if (cudnnBackendGetAttribute(choice, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                 1, &n, &engine) != CUDNN_STATUS_SUCCESS ||
-        cudnnBackendGetAttribute(engine, name, type, most, &n, note) != CUDNN_STATUS_SUCCESS) {
-        all = ~0u;
+    s = cudnnBackendGetAttribute(choice, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                 1, &n, &engine);
+    if (s == CUDNN_STATUS_SUCCESS) {
+        s = cudnnBackendGetAttribute(engine, name, type, most, &n, note);
     }
-    for (int64_t i = 0; i < n && i < most && all != ~0u; i++) {
-        all |= note[i] >= 0 && note[i] < 31 ? 1u << note[i] : 0u;
+    for (int64_t i = 0; i < n && i < most && s == CUDNN_STATUS_SUCCESS; i++) {
+        *all |= note[i] >= 0 && note[i] < 31 ? 1u << note[i] : 0u;
     }
     (void)cudnnBackendDestroyDescriptor(engine);
-    return all;
+    return s;
 }
 
-static bool is_wanted(descriptor choice, const request &r)
+/* *status: a failure, or as it was. An engine whose notes the library does not give is not wanted.
+ */
+static bool is_wanted(descriptor choice, const request &r, cudnnStatus_t *status)
 {
-    const uint32_t notes =
-        notes_of(choice, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE);
-    if ((notes & r.refused) != 0) {
-        return false;
+    uint32_t notes = 0, behavior = 0;
+    cudnnStatus_t s =
+        notes_of(choice, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, &notes);
+    if (s == CUDNN_STATUS_SUCCESS && !r.compiles) {
+        s = notes_of(choice, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE, &behavior);
     }
-    const uint32_t behavior =
-        r.compiles ? 0
-                   : notes_of(choice, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE);
-    return (behavior & 1u << CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) == 0;
+    *status = is_failure(s) ? s : *status;
+    return s == CUDNN_STATUS_SUCCESS && (notes & r.refused) == 0 &&
+           (behavior & 1u << CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) == 0;
 }
 
 #if CUDNN_VERSION >= 90800
@@ -159,8 +182,9 @@ static bool is_wanted(descriptor choice, const request &r)
     ((cudnnBackendAttributeName_t)-1) /* unknown to it: tests need a newer one */
 #endif
 
-/* The plan of a choice; NULL: it does not run, or needs too much scratch memory. */
-static descriptor plan_choice(const target &to, descriptor choice, size_t limit,
+/* The plan of a choice; NULL: it does not run, or not with such scratch memory; or *status is a
+ * failure. */
+static descriptor plan_choice(const target &to, descriptor choice, const request &r,
                               cudnnStatus_t *status)
 {
     builder b = {};
@@ -177,10 +201,11 @@ static descriptor plan_choice(const target &to, descriptor choice, size_t limit,
         b.status = cudnnBackendGetAttribute(p, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
                                             CUDNN_TYPE_INT64, 1, &n, &bytes);
     }
-    if (b.status == CUDNN_STATUS_SUCCESS && bytes >= 0 && (uint64_t)bytes <= limit) {
+    if (b.status == CUDNN_STATUS_SUCCESS && bytes >= 0 && (uint64_t)bytes <= r.bytes &&
+        (uint64_t)bytes >= r.least) {
         return p;
     }
-    *status = is_memory(b.status) ? b.status : *status;
+    *status = is_failure(b.status) ? b.status : *status;
     end(&b);
     return NULL;
 }
@@ -205,11 +230,12 @@ static int find_choices(builder *b, const target &to, descriptor graph, cudnnBac
     }
     n = b->status != CUDNN_STATUS_SUCCESS ? 0 : n < MOST_CHOICES ? n : (int64_t)MOST_CHOICES;
     int made = 0;
-    while (made < n && cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
-                                                    &choices[made]) == CUDNN_STATUS_SUCCESS) {
-        made++;
+    while (made < n && b->status == CUDNN_STATUS_SUCCESS) {
+        b->status =
+            cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &choices[made]);
+        made += b->status == CUDNN_STATUS_SUCCESS ? 1 : 0;
     }
-    if (made > 0) {
+    if (made > 0 && b->status == CUDNN_STATUS_SUCCESS) {
         b->status = cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,
                                              CUDNN_TYPE_BACKEND_DESCRIPTOR, made, &got, choices);
     }
@@ -227,8 +253,9 @@ static descriptor choose(builder *b, const target &to, descriptor graph,
     descriptor choices[MOST_CHOICES], chosen = NULL;
     const int n = find_choices(b, to, graph, mode, choices);
     for (int i = 0; i < n; i++) {
-        if (chosen == NULL && b->status == CUDNN_STATUS_SUCCESS && is_wanted(choices[i], r)) {
-            chosen = plan_choice(to, choices[i], r.bytes, &b->status);
+        if (chosen == NULL && b->status == CUDNN_STATUS_SUCCESS &&
+            is_wanted(choices[i], r, &b->status)) {
+            chosen = plan_choice(to, choices[i], r, &b->status);
             if (chosen != NULL) {
                 b->made[b->n++] = choices[i];
                 b->made[b->n++] = chosen;
@@ -256,7 +283,7 @@ bool search(const target &to, graph_of graph, const void *problem, const request
         }
         *status = p->of.status == CUDNN_STATUS_SUCCESS ? *status : p->of.status;
         end(&p->of);
-        if (is_memory(*status)) {
+        if (is_failure(*status)) {
             return false;
         }
     }
@@ -277,7 +304,7 @@ bool submit(state *s, plan *p, int n, const int64_t *names, const void *const *a
         b.status = cudnnBackendExecute(s->to.handle, p->run, pack);
     }
     *status = b.status;
-    if (b.status != CUDNN_STATUS_SUCCESS && !is_memory(b.status)) {
+    if (b.status != CUDNN_STATUS_SUCCESS && !is_failure(b.status)) {
         p->refused = true;
         (void)cudaGetLastError();
     }
@@ -304,13 +331,15 @@ static void end_state(void *library)
     free(s);
 }
 
-state *enter(const lvn_kernel_args *args)
+state *enter(const lvn_kernel_args *args, cudnnStatus_t *status)
 {
     cudaStream_t stream = lvnc_enter(args->stream);
     state *s = static_cast<state *>(lvnc_device_of(args->stream)->library[LVNC_CUDNN]);
     pthread_mutex_lock(&s->lock);
-    if (s->stream != stream && cudnnSetStream(s->to.handle, stream) != CUDNN_STATUS_SUCCESS) {
+    *status = s->stream == stream ? CUDNN_STATUS_SUCCESS : cudnnSetStream(s->to.handle, stream);
+    if (*status != CUDNN_STATUS_SUCCESS) {
         pthread_mutex_unlock(&s->lock);
+        *status = is_failure(*status) ? *status : CUDNN_STATUS_EXECUTION_FAILED;
         return NULL;
     }
     s->stream = stream;

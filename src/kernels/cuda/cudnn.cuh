@@ -64,8 +64,8 @@ descriptor add_graph(builder *b, const target &to, const descriptor *operations,
 /* Of an engine. Bit i of `refused`: it may not have numerical note i. */
 struct request {
     uint32_t refused;
-    bool compiles; /* it may be compiled now */
-    size_t bytes;  /* scratch memory */
+    bool compiles;       /* it may be compiled now */
+    size_t bytes, least; /* scratch memory: at most, and at least */
 };
 
 struct plan {
@@ -77,16 +77,27 @@ struct plan {
 /* Adds the descriptors of the operations of a problem; returns its graph. */
 typedef descriptor (*graph_of)(builder *b, const target &to, const void *problem);
 
-/* False: there is no such engine, *status gives the reason. Then nothing is left in p. */
+/* False: there is no such engine, *status gives the reason; or it is_failure(). Then nothing is
+ * left in p. */
 bool search(const target &to, graph_of graph, const void *problem, const request &r, plan *p,
             cudnnStatus_t *status);
 
-/* Of memory. The next choice, or the own kernel, would have other bits than a run with more. */
-static inline bool is_memory(cudnnStatus_t s)
+/* Not of the problem, but of this moment: memory, the driver. Another engine, or another way to
+ * compute, would have other bits than a run in which it does not happen. */
+static inline bool is_failure(cudnnStatus_t s)
 {
-    return s == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
-           s == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
+    switch (CUDNN_STATUS_CATEGORY((int)s)) {
+    case CUDNN_STATUS_SUCCESS:
+    case CUDNN_STATUS_NOT_SUPPORTED:
+    case CUDNN_STATUS_BAD_PARAM: return false;
+    case CUDNN_STATUS_INTERNAL_ERROR:
+        return s == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+               s == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
+    default: return true;
+    }
 }
+/* The error of a failure. */
+lvn_status fail(const lvn_kernel_args *args, cudnnStatus_t status);
 
 /* To stderr if LEVIN_CUDA_DEBUG=1. True: it was reported. */
 bool report_refusal(const char *what, cudnnStatus_t status);
@@ -143,11 +154,11 @@ struct state {
     lvnc_plans<attention_problem, plan> attentions;
 };
 
-/* With the lock from here on; NULL: the library refuses the stream. */
-state *enter(const lvn_kernel_args *args);
+/* With the lock from here on; NULL: *status is a failure. */
+state *enter(const lvn_kernel_args *args, cudnnStatus_t *status);
 void leave(state *s);
 
-/* With the lock. Not done: refused, unless *memory. */
+/* With the lock. False: refused, or *status is a failure. */
 bool submit(state *s, plan *p, int n, const int64_t *names, const void *const *at, void *workspace,
             cudnnStatus_t *status);
 

@@ -22,7 +22,6 @@ bool lvnc_cudnn_attention(const lvn_kernel_args *args, const attention_heads &h,
 
 #include "cudnn.cuh"
 
-#include <float.h>
 #include <stdio.h>
 
 namespace dnn
@@ -33,12 +32,15 @@ namespace dnn
  * rows whose log-sum is negative), and other GPUs than Hopper's other engines, of which it is not
  * known that their sums have one order. */
 enum { POSITIONS = 128, WIDEST = 128, CAPABILITY = 9, MOST_SLOPES = 256 << 20, SPARE = 1 << 20 };
+enum { OLDEST = 91200 /* version whose engines were looked at */ };
 
+/* A scale below 0: the engines take the maximum of the products before they are scaled. */
 static bool is_taken(const attention_heads &h, lvn_dtype type)
 {
-    return type != LVN_F32 && h.samples > 0 && h.heads > 0 && h.queries > 0 && h.keys > 0 &&
-           h.d > 0 && h.e > 0 && h.queries % POSITIONS == 0 && h.keys % POSITIONS == 0 &&
-           h.d % 8 == 0 && h.e % 8 == 0 && h.d <= WIDEST && h.e <= WIDEST;
+    return h.scale > 0.0f && type != LVN_F32 && h.samples > 0 && h.heads > 0 && h.queries > 0 &&
+           h.keys > 0 && h.d > 0 && h.e > 0 && h.queries % POSITIONS == 0 &&
+           h.keys % POSITIONS == 0 && h.d % 8 == 0 && h.e % 8 == 0 && h.d <= WIDEST &&
+           h.e <= WIDEST;
 }
 
 /* Of one sample: the table ds in 16 bits. */
@@ -65,8 +67,13 @@ struct attention_scratch {
     attention_heads h; /* with all of dq, dk, dv */
     float *means;
     void *library;
-    size_t library_bytes;
 };
+
+/* For so many samples. */
+static size_t library_bytes(const attention_heads &h, bool gradient, int64_t samples)
+{
+    return (gradient ? (size_t)samples * slopes_bytes(h) : 0) + SPARE;
+}
 
 /* A gradient that is not wanted has to be computed all the same, so that the others keep their
  * bits.
@@ -94,10 +101,9 @@ static attention_scratch cut(const attention_heads &h, bool gradient, lvnc_scrat
         at.h.dk = wanted_or_piece(h, h.dk, h.keys, h.d, s);
         at.h.dv = wanted_or_piece(h, h.dv, h.keys, h.e, s);
     }
-    at.library_bytes = (gradient ? (size_t)n * slopes_bytes(h) : 0) + SPARE;
     at.means = static_cast<float *>(
         lvnc_piece(s, gradient ? (size_t)(n * h.heads * h.queries) * sizeof(float) : 0));
-    at.library = lvnc_piece(s, at.library_bytes);
+    at.library = lvnc_piece(s, library_bytes(h, gradient, n));
     return at;
 }
 
@@ -143,13 +149,15 @@ static void print(const attention_problem &a)
             a.d, a.e, a.causal ? "features, causal" : "features");
 }
 
-static bool search_attention(const target &to, const attention_problem &a, size_t bytes, plan *p,
-                             cudnnStatus_t *status)
+/* An engine that gets by without the table of slopes adds to dq in an order that changes. */
+static bool search_attention(const target &to, const attention_heads &h, const attention_problem &a,
+                             plan *p, cudnnStatus_t *status)
 {
     request r;
     r.refused = 1u << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
     r.compiles = true; /* all of them are */
-    r.bytes = bytes;
+    r.bytes = library_bytes(h, a.gradient != 0, a.samples);
+    r.least = r.bytes - SPARE;
     return search(to, add_attention_graph, &a, r, p, status);
 }
 
@@ -159,25 +167,24 @@ bool has_attention(const target &to, const attention_heads &h, lvn_dtype type, b
     if (lvnc_cudnn_attention_bytes(h, type, gradient) == 0) {
         return false;
     }
-    lvnc_scratch none = {NULL, 0};
     const attention_problem a = problem_of(h, type, gradient, samples_at_a_time(h, gradient));
     plan p = {};
-    const bool found = search_attention(to, a, cut(h, gradient, &none).library_bytes, &p, why);
+    const bool found = search_attention(to, h, a, &p, why);
     end(&p.of);
     return found;
 }
 
-/* NULL: the library refuses the problem, or, with *memory, has no memory for it. */
-static plan *plan_attention(state *s, const attention_problem &a, size_t bytes, bool *memory)
+/* NULL: the library refuses the problem, or *status is a failure. */
+static plan *plan_attention(state *s, const attention_heads &h, const attention_problem &a,
+                            cudnnStatus_t *status)
 {
     plan *p = s->attentions.get(a);
-    *memory = p == NULL;
-    if (p != NULL && !p->tried) {
-        cudnnStatus_t status;
-        p->refused = !search_attention(s->to, a, bytes, p, &status);
-        *memory = p->refused && is_memory(status);
-        p->tried = !*memory;
-        if (p->refused && !*memory && report_refusal("a plan", status)) {
+    if (p == NULL) {
+        *status = CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
+    } else if (!p->tried) {
+        p->refused = !search_attention(s->to, h, a, p, status);
+        p->tried = !p->refused || !is_failure(*status);
+        if (p->refused && p->tried && report_refusal("a plan", *status)) {
             print(a);
         }
     }
@@ -196,9 +203,6 @@ static bool run_samples(state *s, plan *p, const attention_scratch &scratch, boo
 {
     const attention_heads &h = scratch.h;
     float scale = h.scale, one = 1.0f, hidden = -INFINITY;
-    if (cudnnGetVersion() < 91000) { /* whose tables of maxima begin with a finite number */
-        hidden = -FLT_MAX;
-    }
     int64_t names[NAMES];
     const void *at[NAMES];
     int n = 0;
@@ -237,24 +241,35 @@ static bool is_aligned(const attention_heads &h, bool gradient)
     return lvnc_alignment(h.log_sums) == 16;
 }
 
-/* False: refused before anything ran, or *memory. */
+/* False: refused before anything ran, or *status is a failure. */
+static bool run_turns(state *s, const attention_scratch &scratch, lvn_dtype type, bool gradient,
+                      cudnnStatus_t *status)
+{
+    const attention_heads &h = scratch.h;
+    const int64_t n = samples_at_a_time(h, gradient), rest = h.samples % n;
+    const attention_problem all = problem_of(h, type, gradient, n),
+                            last = problem_of(h, type, gradient, rest == 0 ? n : rest);
+    plan *const of_all = plan_attention(s, h, all, status), *const of_last =
+                                                                of_all == NULL
+                                                                    ? NULL
+                                                                    : plan_attention(s, h, last,
+                                                                                     status);
+    bool done = of_last != NULL;
+    for (int64_t first = 0; first < h.samples && done; first += n) {
+        plan *const p = h.samples - first < n ? of_last : of_all;
+        done = run_samples(s, p, scratch, gradient, first, status);
+        if (!done && !is_failure(*status) && report_refusal("to run", *status)) {
+            print(all);
+        }
+    }
+    return done;
+}
+
 static bool run_attention(const lvn_kernel_args *args, const attention_scratch &scratch,
                           lvn_dtype type, bool gradient, cudnnStatus_t *status)
 {
-    const attention_heads &h = scratch.h;
-    const int64_t n = samples_at_a_time(h, gradient);
-    state *s = enter(args);
-    bool done = s != NULL, memory = false;
-    for (int64_t first = 0; first < h.samples && done; first += n) {
-        const int64_t left = h.samples - first;
-        const attention_problem a = problem_of(h, type, gradient, left < n ? left : n);
-        plan *p = plan_attention(s, a, scratch.library_bytes, &memory);
-        *status = memory ? CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED : *status;
-        done = p != NULL && run_samples(s, p, scratch, gradient, first, status);
-        if (p != NULL && !done && !is_memory(*status) && report_refusal("to run", *status)) {
-            print(a);
-        }
-    }
+    state *s = enter(args, status);
+    const bool done = s != NULL && run_turns(s, scratch, type, gradient, status);
     if (s != NULL) {
         leave(s);
     }
@@ -276,21 +291,23 @@ bool lvnc_cudnn_attention(const lvn_kernel_args *args, const attention_heads &h,
                           bool gradient, lvn_status *status)
 {
     if (!lvnc_uses_libraries() || lvnc_cudnn_attention_bytes(h, type, gradient) == 0 ||
-        lvnc_device_of(args->stream)->major != dnn::CAPABILITY) {
+        lvnc_device_of(args->stream)->major != dnn::CAPABILITY || cudnnGetVersion() < dnn::OLDEST) {
         return false;
     }
     lvnc_scratch scratch = lvnc_scratch_of(args);
     const dnn::attention_scratch at = dnn::cut(h, gradient, &scratch);
-    if (!dnn::is_aligned(at.h, gradient)) {
-        return false;
+    if (!dnn::is_aligned(at.h, gradient)) { /* bits never follow from an address */
+        *status = lvn_error_set(LVN_ERR_INTERNAL, __FILE__, __LINE__,
+                                "%s: a tensor begins within 16 bytes", args->op->name);
+        return true;
     }
     cudnnStatus_t e = CUDNN_STATUS_SUCCESS;
     if (dnn::run_attention(args, at, type, gradient, &e)) {
         *status = lvnc_submitted(args->stream, args->op->name, cudaSuccess);
         return true;
     }
-    if (dnn::is_memory(e)) {
-        *status = lvnc_library_failed(args, "cuDNN", "there is no memory for it", true);
+    if (dnn::is_failure(e)) {
+        *status = dnn::fail(args, e);
         return true;
     }
     return false;

@@ -108,13 +108,14 @@ static request request_of(const lvnc_conv &c, bool strict)
     r.refused |= strict ? 1u << CUDNN_NUMERICAL_NOTE_WINOGRAD : 0u;
     r.compiles = !strict;
     r.bytes = lvnc_cudnn_bytes(c);
+    r.least = 0;
     return r;
 }
 
 static bool search_conv(const target &to, const conv_problem &q, plan *p, cudnnStatus_t *status)
 {
     return search(to, add_conv_graph, &q, request_of(q.c, true), p, status) ||
-           (!is_memory(*status) &&
+           (!is_failure(*status) &&
             search(to, add_conv_graph, &q, request_of(q.c, false), p, status));
 }
 
@@ -130,40 +131,35 @@ bool has_conv(const target &to, const lvnc_conv &c, cudnnStatus_t *why)
     return found;
 }
 
-/* NULL: the library refuses the problem, or, with *memory, has no memory for it. */
-static plan *plan_conv(state *s, const conv_problem &q, bool *memory)
+/* NULL: the library refuses the problem, or *status is a failure. */
+static plan *plan_conv(state *s, const conv_problem &q, cudnnStatus_t *status)
 {
     plan *p = s->convs.get(q);
-    *memory = p == NULL;
-    if (p != NULL && !p->tried) {
-        cudnnStatus_t status;
-        p->refused = !search_conv(s->to, q, p, &status);
-        *memory = p->refused && is_memory(status);
-        p->tried = !*memory;
-        if (p->refused && !*memory && report_refusal("a plan", status)) {
+    if (p == NULL) {
+        *status = CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
+    } else if (!p->tried) {
+        p->refused = !search_conv(s->to, q, p, status);
+        p->tried = !p->refused || !is_failure(*status);
+        if (p->refused && p->tried && report_refusal("a plan", *status)) {
             lvnc_conv_print(q.c);
         }
     }
     return p == NULL || p->refused ? NULL : p;
 }
 
-/* False: refused, unless *memory. */
+/* False: refused, or *status is a failure. */
 static bool run_conv(const lvn_kernel_args *args, const conv_problem &q, const void *const at[3],
-                     void *workspace, bool *memory)
+                     void *workspace, cudnnStatus_t *status)
 {
     static const int64_t names[3] = {'x', 'w', 'y'};
-    state *s = enter(args);
+    state *s = enter(args, status);
     if (s == NULL) {
         return false;
     }
-    cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
-    plan *p = plan_conv(s, q, memory);
-    const bool done = p != NULL && submit(s, p, 3, names, at, workspace, &status);
-    if (p != NULL && !done) {
-        *memory = is_memory(status);
-        if (!*memory && report_refusal("to run", status)) {
-            lvnc_conv_print(q.c);
-        }
+    plan *p = plan_conv(s, q, status);
+    const bool done = p != NULL && submit(s, p, 3, names, at, workspace, status);
+    if (p != NULL && !done && !is_failure(*status) && report_refusal("to run", *status)) {
+        lvnc_conv_print(q.c);
     }
     leave(s);
     return done;
@@ -185,11 +181,11 @@ bool lvnc_cudnn_conv(const lvn_kernel_args *args, const lvnc_conv &c, const void
     q.align_w = lvnc_alignment(weights);
     q.align_y = lvnc_alignment(y);
     q.tf32 = lvnc_allows_tf32();
-    bool memory = false;
+    cudnnStatus_t e = CUDNN_STATUS_SUCCESS;
     const void *const at[3] = {x, weights, y};
-    const bool done = dnn::run_conv(args, q, at, workspace, &memory);
-    if (memory) {
-        *status = lvnc_library_failed(args, "cuDNN", "there is no memory for it", true);
+    const bool done = dnn::run_conv(args, q, at, workspace, &e);
+    if (!done && dnn::is_failure(e)) {
+        *status = dnn::fail(args, e);
         return true;
     }
     if (!done) {

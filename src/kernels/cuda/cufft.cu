@@ -84,29 +84,44 @@ bool find_all(void *from, functions *f)
            find(from, "cufftExecC2C", &f->execute);
 }
 
-/* From the folders of this file's RUNPATH, or where the loader looks; never closed. */
-const functions *load(void)
+enum presence { ABSENT, THERE, BROKEN };
+
+struct library {
+    presence is;
+    functions call;
+    char why[256]; /* BROKEN */
+};
+
+/* From the folders of this file's RUNPATH, or where the loader looks; never closed. A library that
+ * is there and cannot be loaded is an error: own kernels would have other bits than a run, or
+ * another rank, in which it can. */
+library load(void)
 {
-    static functions f;
+    library l = {};
     const char *name = library_name();
     void *from = name == NULL ? NULL : dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    const bool found = from != NULL && find_all(from, &f);
-    if (name != NULL && !found && lvnc_debugs()) {
+    if (from != NULL && find_all(from, &l.call)) {
+        l.is = THERE;
+    } else if (name != NULL) {
         const char *why = dlerror();
-        fprintf(stderr, "levin cuda: no cuFFT, own kernels transform: %s\n",
-                why == NULL ? name : why);
+        snprintf(l.why, sizeof l.why, "%s", why == NULL ? name : why);
+        l.is = strncmp(l.why, name, strlen(name)) == 0 && strstr(l.why, "No such file") != NULL
+                   ? ABSENT
+                   : BROKEN;
     }
     int version = 0;
-    if (found && lvnc_debugs() && f.version(&version) == CUFFT_SUCCESS) {
+    if (lvnc_debugs() && l.is == THERE && l.call.version(&version) == CUFFT_SUCCESS) {
         fprintf(stderr, "levin cuda: cuFFT %d transforms\n", version);
+    } else if (lvnc_debugs() && name != NULL) {
+        fprintf(stderr, "levin cuda: no cuFFT, own kernels transform: %s\n", l.why);
     }
-    return found ? &f : NULL;
+    return l;
 }
 
-const functions *library(void)
+const library &the_library(void)
 {
-    static const functions *const f = load();
-    return f;
+    static const library l = load();
+    return l;
 }
 
 const char *name_of(cufftResult e)
@@ -349,10 +364,17 @@ bool lvnc_cufft_transform(const lvn_kernel_args *args, const lvnc_fft &f, void *
                           lvn_status *status)
 {
     const size_t most = lvnc_cufft_bytes(f);
-    const functions *cufft = most == 0 ? NULL : library();
-    if (cufft == NULL) {
+    if (most == 0 || the_library().is == ABSENT) {
         return false;
     }
+    if (the_library().is == BROKEN) {
+        char why[400];
+        snprintf(why, sizeof why, "%s; LEVIN_CUDA_LIBRARIES=off computes without libraries",
+                 the_library().why);
+        *status = lvnc_library_failed(args, "cuFFT", why, false);
+        return true;
+    }
+    const functions *cufft = &the_library().call;
     (void)lvnc_enter(args->stream); /* plans belong to the device of the thread */
     state *s = state_of(lvnc_device_of(args->stream));
     if (s == NULL) {

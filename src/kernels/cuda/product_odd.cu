@@ -1,5 +1,5 @@
 /* Products of 16-bit matrices whose rows do not begin at multiples of 16 bytes, as the logits of a
- * vocabulary of 50257 words: libraries have slow kernels alone for them (a third of the speed on an
+ * vocabulary of 50257 words: libraries have only slow kernels for them (a third of the speed on an
  * H200). The one matrix with such rows, of samples, is copied to or from rows that do, some samples
  * at a time. With O the odd width of a row and I the width of the others, multiples of 8 both but
  * O:
@@ -17,15 +17,14 @@ enum {
 #ifdef LEVIN_CUDA_ON_HOST
     LEAST_WORK = 1 << 12,
     LEAST_O = 16,
-    MOST_COPY = 1 << 12,
+    MOST_COPY = 1 << 14,
     WHOLE_ROWS = 8,
 #else
     LEAST_WORK = 1 << 24,
     LEAST_O = 512,
     MOST_COPY = 256 << 20, /* bytes */
-    WHOLE_ROWS = 64,
+    WHOLE_ROWS = 64,       /* samples at a time; with fewer in all, copies cost more than they save */
 #endif
-    MOST_WHOLE = 1 << 30 /* of a product whose y cannot take sums of parts */
 };
 
 struct odd_plan {
@@ -65,14 +64,15 @@ static odd_plan plan_of(const lvnc_product *p)
     plan.samples = plan.kind == A_TURNED ? p->k : p->m;
     plan.odd = plan.kind == A_TURNED ? p->m : plan.kind == Y ? p->n : p->k;
     plan.pitch = up_to(plan.odd, WIDTH);
-    if (plan.kind == A_TURNED && p->y_type != LVN_F32) {
-        plan.rows = plan.samples;
-        plan.kind = plan.samples * plan.pitch * 2 > MOST_WHOLE ? NONE : plan.kind;
+    const int64_t most = MOST_COPY / (plan.pitch * 2) / WHOLE_ROWS * WHOLE_ROWS,
+                  turns = most == 0 ? 0 : (plan.samples + most - 1) / most;
+    const bool one_turn = plan.kind == A_TURNED && p->y_type != LVN_F32; /* its sums would round */
+    if (plan.samples < WHOLE_ROWS || turns == 0 || (one_turn && turns > 1)) {
+        plan.kind = NONE;
         return plan;
     }
-    const int64_t most = up_to(MOST_COPY / (plan.pitch * 2) + 1, WHOLE_ROWS),
-                  turns = (plan.samples + most - 1) / most;
-    plan.rows = up_to((plan.samples + turns - 1) / turns, WHOLE_ROWS);
+    const int64_t each = up_to((plan.samples + turns - 1) / turns, WHOLE_ROWS);
+    plan.rows = each < plan.samples ? each : plan.samples;
     return plan;
 }
 
