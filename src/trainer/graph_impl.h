@@ -21,13 +21,13 @@ struct lvni_trainer_graph {
     int watched; /* steps in a row */
     int others;  /* steps in a row with other batches */
     int64_t replays;
-    int64_t until;    /* a later step trains other parameters */
-    bool loaded;      /* batches are in `place` */
-    bool captured;    /* the device has a step */
-    bool given_up;    /* no step is captured any more */
-    bool reported;    /* that one was */
-    bool stale;       /* `fixed` goes when the step is submitted */
-    char reason[256]; /* why not */
+    int64_t until;     /* a later step trains other parameters */
+    bool loaded;       /* batches are in `place` */
+    bool captured;     /* the device has a step */
+    bool given_up;     /* no step is captured any more */
+    bool reported;     /* that one was */
+    bool stale;        /* `fixed` goes when the step is submitted */
+    char reason[256];  /* why not */
     lvn_status status; /* of cuda_graph=on then */
 
     /* what the captured step left on the host */

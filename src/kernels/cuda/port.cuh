@@ -75,7 +75,14 @@ static inline uint16_t lvnc_float_to_f16(float x)
     const uint32_t rounded = most + 0xfffu + (most >> 13 & 1);
     return (uint16_t)(sign | ((rounded >> 13) - (112u << 10)));
 }
+static inline uint16_t lvnc_float_to_bf16(float x)
+{
+    uint32_t bits;
+    __builtin_memcpy(&bits, &x, sizeof bits);
+    return (uint16_t)(x != x ? 0x7fffu : (bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+}
 #else
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 __device__ __forceinline__ float lvnc_f16_to_float(uint16_t h)
 {
@@ -84,6 +91,10 @@ __device__ __forceinline__ float lvnc_f16_to_float(uint16_t h)
 __device__ __forceinline__ uint16_t lvnc_float_to_f16(float x)
 {
     return __half_as_ushort(__float2half_rn(x));
+}
+__device__ __forceinline__ uint16_t lvnc_float_to_bf16(float x)
+{
+    return __bfloat16_as_ushort(__float2bfloat16_rn(x));
 }
 #endif
 
@@ -111,10 +122,8 @@ template <> struct lvnc_rounded<float> {
 template <> struct lvnc_rounded<bf16> {
     __device__ static __forceinline__ bf16 of(float x)
     {
-        const uint32_t bits = __float_as_uint(x);
         bf16 y;
-        y.bits =
-            (uint16_t)(x != x ? bits >> 16 | 0x40u : (bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+        y.bits = lvnc_float_to_bf16(x);
         return y;
     }
 };
