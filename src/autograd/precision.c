@@ -47,8 +47,8 @@ static bool several_float_types(lvn_tensor *const *in, int n)
     return false;
 }
 
-/* The type that input t takes; its own when the table asks for nothing. */
-static lvn_dtype type_for(unsigned flags, const lvn_tensor *t, bool mixed)
+/* The type that input i, t, takes; its own when the table asks for nothing. */
+static lvn_dtype type_for(unsigned flags, int i, const lvn_tensor *t, bool mixed)
 {
     const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     const bool low = lvni_tensor_is_low(t->dtype), full = t->dtype == LVN_F32;
@@ -56,7 +56,8 @@ static lvn_dtype type_for(unsigned flags, const lvn_tensor *t, bool mixed)
         return ctx->low == LVN_BF16 && t->param >= 0 && (flags & LVNI_PARAMS) != 0 ? t->dtype
                                                                                    : ctx->low;
     }
-    if ((flags & LVNI_FULL) != 0 && low) {
+    const unsigned beside = flags / LVNI_BESIDE;
+    if ((flags & LVNI_FULL) != 0 && low && (beside == 0 || (beside >> i & 1u) != 0)) {
         return LVN_F32;
     }
     return (flags & LVNI_WIDEST) != 0 && low && mixed ? LVN_F32 : t->dtype;
@@ -89,7 +90,7 @@ bool lvni_autograd_op_begin(lvni_kernels_op op, lvn_tensor **in, int n, unsigned
     const bool mixed = several_float_types(in, n);
     for (int i = 0; i < n; i++) {
         if (in[i] != NULL) {
-            in[i] = lvni_autograd_cast(in[i], type_for(flags, in[i], mixed));
+            in[i] = lvni_autograd_cast(in[i], type_for(flags, i, in[i], mixed));
             if (in[i] == NULL) {
                 return false;
             }

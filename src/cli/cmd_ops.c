@@ -84,10 +84,11 @@ static const char *letters(int kind, const lvni_kernels_op_info *op, char text[T
 /* In which type an op runs under bf16-mixed and 16-mixed. */
 static const char *mixed(const lvni_kernels_op_info *op)
 {
-    return (op->flags & LVNI_LOW) != 0      ? "low"
-           : (op->flags & LVNI_FULL) != 0   ? "f32"
-           : (op->flags & LVNI_WIDEST) != 0 ? "widest"
-                                            : "given";
+    const bool beside = (unsigned)op->flags / LVNI_BESIDE != 0; /* the other inputs stay */
+    return (op->flags & LVNI_LOW) != 0               ? "low"
+           : (op->flags & LVNI_FULL) != 0 && !beside ? "f32"
+           : (op->flags & LVNI_WIDEST) != 0          ? "widest"
+                                                     : "given";
 }
 
 /* "2", or "2-3" when some may be left out. */

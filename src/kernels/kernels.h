@@ -28,7 +28,7 @@ enum {
         4, /* bits depend on fields of the pins (core/pins.def) that the backend reads */
     /* Types. What public ops do with their inputs before the kernel (lvni_autograd_op_begin): */
     LVNI_LOW = 8,   /* f32 becomes the type of the precision (bf16-mixed, 16-mixed) */
-    LVNI_FULL = 16, /* bf16 and f16 become f32 */
+    LVNI_FULL = 16, /* bf16 and f16 become f32; with LVNI_BESIDE in the inputs of its mask only */
     /* inputs of different float types become f32; without any of these an op runs in the type it is
      * given */
     LVNI_WIDEST = 32,
@@ -42,7 +42,8 @@ enum {
     /* Called in a dry run the cpu kernel reports its scratch memory, and touches nothing: its loops
      * are lvni_cpu_par's and oneDNN's, or it returns as soon as it has that memory. */
     LVNI_DRY = 8192,
-    /* with LVNI_BF16, times a mask of inputs: those (vectors, statistics) it takes in f32 only */
+    /* times a mask of inputs: those (vectors, statistics) are f32 beside bf16 and f16, and a kernel
+     * that takes these takes those in f32 only */
     LVNI_BESIDE = 1 << 16,
     LVNI_OPTIONAL_TWO = 4096, /* the last two inputs may be NULL (gamma and beta) */
     LVNI_SEVERAL = 512, /* inputs after the first may be NULL: the op takes as many as are given */

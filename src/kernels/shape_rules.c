@@ -11,8 +11,12 @@ static bool is_float(lvn_dtype dtype)
 lvn_status lvni_kernels_rule_float_params(const char *op, const lvn_kernel_args *a, unsigned data,
                                           unsigned params)
 {
-    const lvn_tensor *first = NULL;
     int first_i = 0;
+    while (first_i < LVN_KERNEL_INPUTS - 1 &&
+           ((data & (1u << first_i)) == 0 || a->in[first_i] == NULL)) {
+        first_i++;
+    }
+    const lvn_tensor *first = a->in[first_i];
     for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
         const lvn_tensor *t = a->in[i];
         if (((data | params) & (1u << i)) == 0 || t == NULL) {
@@ -27,10 +31,6 @@ lvn_status lvni_kernels_rule_float_params(const char *op, const lvn_kernel_args 
         if (first != NULL && t->dtype != first->dtype && !beside) {
             LVN_FAIL(LVN_ERR_DTYPE, "%s: input %d is %s but input %d is %s; convert one of them",
                      op, first_i, lvn_dtype_name(first->dtype), i, lvn_dtype_name(t->dtype));
-        }
-        if (first == NULL) {
-            first = t;
-            first_i = i;
         }
     }
     return LVN_OK;

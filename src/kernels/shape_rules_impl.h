@@ -10,14 +10,14 @@
 
 /* Inputs of mask (bit i: input i; NULLs are skipped) have one float type. */
 lvn_status lvni_kernels_rule_float(const char *op, const lvn_kernel_args *a, unsigned mask);
-/* The same; those of `params` (weights, statistics; behind the first of `data`) may be f32 beside
- * bf16 or f16. */
+/* The same; those of `params` (weights, statistics) may be f32 beside bf16 or f16 in `data`. */
 lvn_status lvni_kernels_rule_float_params(const char *op, const lvn_kernel_args *a, unsigned data,
                                           unsigned params);
-/* The type of a weight's gradient that is summed over `dy`: f32 where dy is bf16 or f16. */
-static inline lvn_dtype lvni_kernels_rule_weight_dtype(const lvn_tensor *dy)
+/* The type of what is summed over `t` (a weight's gradient over dy, a loss over logits): f32 where
+ * t is bf16 or f16. */
+static inline lvn_dtype lvni_kernels_rule_weight_dtype(const lvn_tensor *t)
 {
-    return lvni_tensor_is_low(dy->dtype) ? LVN_F32 : dy->dtype;
+    return lvni_tensor_is_low(t->dtype) ? LVN_F32 : t->dtype;
 }
 lvn_status lvni_kernels_rule_dtype(const char *op, const char *what, const lvn_tensor *t,
                                    lvn_dtype dtype);

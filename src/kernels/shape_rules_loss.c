@@ -69,12 +69,13 @@ lvn_status lvni_kernels_shape_cross_entropy(const lvn_kernel_args *args,
 {
     static const char op[] = "cross_entropy";
     const lvn_tensor *logits = args->in[0];
-    LVN_TRY(lvni_kernels_rule_float(op, args, 13));
+    LVN_TRY(lvni_kernels_rule_float_params(op, args, 1, 12));
     LVN_TRY(labelled_rows(op, logits, args->in[1]));
     LVN_TRY(class_and_row_weights(op, args, 2, logits, args->in[1]));
     LVN_TRY(class_attribute(op, args->attr));
-    out[0] = lvni_kernels_rule_make(logits->dtype, 0, NULL);
-    out[1] = lvni_kernels_rule_make(logits->dtype, 2, (const int64_t[]){lvn_numel(args->in[1]), 2});
+    const lvn_dtype of_sums = lvni_kernels_rule_weight_dtype(logits);
+    out[0] = lvni_kernels_rule_make(of_sums, 0, NULL);
+    out[1] = lvni_kernels_rule_make(of_sums, 2, (const int64_t[]){lvn_numel(args->in[1]), 2});
     return LVN_OK;
 }
 
@@ -83,7 +84,7 @@ lvn_status lvni_kernels_shape_cross_entropy_grad(const lvn_kernel_args *args,
 {
     static const char op[] = "cross_entropy_grad";
     const lvn_tensor *logits = args->in[1], *kept = args->in[2];
-    LVN_TRY(lvni_kernels_rule_float(op, args, 55));
+    LVN_TRY(lvni_kernels_rule_float_params(op, args, 2, 53));
     LVN_TRY(need_number(op, args->in[0]));
     LVN_TRY(labelled_rows(op, logits, args->in[3]));
     LVN_TRY(class_and_row_weights(op, args, 4, logits, args->in[3]));
@@ -125,7 +126,7 @@ lvn_status lvni_kernels_shape_accuracy(const lvn_kernel_args *args,
 {
     LVN_TRY(lvni_kernels_rule_float("accuracy", args, 1));
     LVN_TRY(labelled_rows("accuracy", args->in[0], args->in[1]));
-    out[0] = lvni_kernels_rule_make(args->in[0]->dtype, 0, NULL);
+    out[0] = lvni_kernels_rule_make(lvni_kernels_rule_weight_dtype(args->in[0]), 0, NULL);
     return LVN_OK;
 }
 

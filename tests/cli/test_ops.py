@@ -50,7 +50,11 @@ class Ops(unittest.TestCase):
                 (
                     "low"
                     if "LOW" in flags
-                    else "f32" if "FULL" in flags else "widest" if "WIDEST" in flags else "given"
+                    else (
+                        "f32"
+                        if "FULL" in flags and "BESIDE" not in flags
+                        else "widest" if "WIDEST" in flags else "given"
+                    )
                 ),
             )
             self.assertEqual(arguments[7] == "yes", name in SECOND)

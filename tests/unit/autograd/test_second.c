@@ -363,6 +363,42 @@ static void a_learned_slope_beside_16_bits(void **state)
     lvn_release(slope);
 }
 
+/* Logits in 16 bits: the loss is f32, and all bits are those of logits that were cast before. */
+static void cross_entropy_of_16_bits(void **state)
+{
+    (void)state;
+    const dims a = S(5, 4), b = S(4, 7), classes = S(7);
+    int64_t label[5] = {6, 0, 3, 1, 2};
+    lvn_tensor *x = make_leaf(LVN_F32, 1, &a, NORMAL), *w = make_leaf(LVN_F32, 2, &b, NORMAL);
+    lvn_tensor *labels = lvn_tensor_wrap(label, LVN_I64, 1, (const int64_t[]){5});
+    lvn_tensor *of_class = make_leaf(LVN_F32, 3, &classes, POSITIVE);
+    for (int k = 0; k < 4; k++) {
+        const lvn_dtype low = k < 2 ? LVN_BF16 : LVN_F16;
+        lvni_tensor_ctx_get()->low = low;
+        assert_int_equal(lvn_scope_open(), LVN_OK);
+        const lvn_class_loss_options o = {.struct_size = sizeof o,
+                                          .class_weight = k % 2 == 0 ? NULL : lvn_detach(of_class),
+                                          .label_smoothing = k % 2 == 0 ? 0.0 : 0.1};
+        lvn_tensor *y = lvn_matmul(x, w), *wide = lvn_cast(y, LVN_F32);
+        assert_int_equal(lvn_tensor_dtype(y), low);
+        lvn_tensor *loss = lvn_cross_entropy_with(y, labels, &o),
+                   *cast = lvn_cross_entropy_with(wide, labels, &o);
+        assert_int_equal(lvn_tensor_dtype(loss), LVN_F32);
+        assert_true(lvn_item(loss) == lvn_item(cast));
+        lvn_tensor *dx = lvn_grad(loss, x), *want = lvn_grad(cast, x);
+        for (int64_t e = 0; e < lvn_numel(dx); e++) {
+            assert_true(element(dx, e) == element(want, e));
+        }
+        assert_true(lvn_item(lvn_accuracy(y, labels)) == lvn_item(lvn_accuracy(wide, labels)));
+        assert_int_equal(lvn_scope_close(), LVN_OK);
+    }
+    lvni_tensor_ctx_get()->low = LVN_F32;
+    lvn_release(x);
+    lvn_release(w);
+    lvn_release(labels);
+    lvn_release(of_class);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -373,6 +409,7 @@ int main(void)
         cmocka_unit_test(own_ops),
         cmocka_unit_test(casts),
         cmocka_unit_test(mixed_precision_chooses_types),
+        cmocka_unit_test(cross_entropy_of_16_bits),
         cmocka_unit_test(a_learned_slope_beside_16_bits),
         cmocka_unit_test(bad_rules_are_reported),
         cmocka_unit_test(edges),
