@@ -1,7 +1,7 @@
-/* Losses over classes and accuracy. Cross entropy reads the logits once (twice with smoothing) and
- * keeps a maximum and a log-sum per row; the gradient reads them again. Losses and weights of rows
- * are f64: a partial sum per block, then one block adds those. A label out of range is raised; its
- * row counts for nothing. */
+/* Losses over classes. Cross entropy reads the logits once (twice with smoothing), in
+ * any float type, and keeps a maximum and a log-sum per row; the gradient reads them again. Losses
+ * and weights of rows are f64: a partial sum per block, then one block adds those. A label out of
+ * range is raised; its row counts for nothing. */
 #include "teams.cuh"
 
 /* launch() and others are instantiated with these types. */
@@ -144,53 +144,62 @@ __device__ static inline double factor_of(const double *part, int parts, bool su
 /* ---- cross entropy ---- */
 
 /* The largest logit of a row, and the sum of e^(x - it): a long row is read once (Milakov &
- * Gimelshein 2018, "Online normalizer calculation for softmax"). */
-template <bool BLOCK>
-__device__ __forceinline__ void log_sum_parts(const team<BLOCK> &t, const float *x, int64_t k,
+ * Gimelshein 2018, "Online normalizer calculation for softmax"). NaN, which fmaxf() drops, is
+ * looked for where the sum has it. */
+template <typename T>
+__device__ __forceinline__ void log_sum_parts(const team<true> &t, const long_row<T> &row,
+                                              float *top_out, float *sum_out)
+{
+    typedef long_row<T> R;
+    const int64_t edge = row.edge(t.lane);
+    const float last = edge < 0 ? -INFINITY : to_float(row.x[edge]);
+    float top = -INFINITY, sum = 0.0f;
+    row.in_packs(t.lane, [&](int64_t, const typename R::packed *ahead, int n) {
+        float most = top;
+        UNROLL
+        for (int j = 0; j < R::AHEAD * R::N; j++) { /* a pack again changes nothing */
+            most = fmaxf(most, to_float(ahead[j / R::N].v[j % R::N]));
+        }
+        const float from = most == -INFINITY ? 0.0f : most;
+        sum = most == top ? sum : sum * expf(top - most);
+        top = most;
+        UNROLL
+        for (int j = 0; j < R::AHEAD; j++) {
+            float part = 0.0f;
+            UNROLL
+            for (int e = 0; j < n && e < R::N; e++) {
+                part += expf(to_float(ahead[j].v[e]) - from);
+            }
+            sum += part;
+        }
+    });
+    const float own = top;
+    top = t.max(fmaxf(top, last));
+    sum = own == top ? sum : sum * expf(own - top);
+    sum = t.sum(last == -INFINITY ? sum : sum + expf(last - top));
+    if (sum != sum) { /* of the whole team */
+        each_of_row(t, row, [&](int64_t, float x) { top = larger(top, x); });
+        top = t.max(top);
+    }
+    *top_out = top;
+    *sum_out = sum + (top - top); /* NaN unless it is finite, as the short way has it */
+}
+template <typename T>
+__device__ __forceinline__ void log_sum_parts(const team<false> &t, const long_row<T> &row,
                                               float *top_out, float *sum_out)
 {
     float top = -INFINITY, sum = 0.0f;
-    if (BLOCK) {
-        enum { AHEAD = 4 };
-        for (int64_t i = t.lane; i < k; i += AHEAD * TEAM_THREADS) {
-            float v[AHEAD], most = top;
-            UNROLL
-            for (int j = 0; j < AHEAD; j++) {
-                v[j] = i + j * TEAM_THREADS < k ? x[i + j * TEAM_THREADS] : -INFINITY;
-                most = larger(most, v[j]);
-            }
-            if (most == -INFINITY) {
-                continue;
-            }
-            sum = most == top ? sum : sum * expf(top - most);
-            top = most;
-            UNROLL
-            for (int j = 0; j < AHEAD; j++) {
-                sum += expf(v[j] - top);
-            }
-        }
-        const float own = top;
-        top = t.max(top);
-        sum = t.sum(own == -INFINITY ? 0.0f : sum * expf(own - top));
-        sum += top - top; /* NaN unless it is finite, as the short way has it */
-    } else {
-        for (int64_t i = t.lane; i < k; i += t.lanes) {
-            top = larger(top, x[i]);
-        }
-        top = t.max(top);
-        for (int64_t i = t.lane; i < k; i += t.lanes) {
-            sum += expf(x[i] - top);
-        }
-        sum = t.sum(sum);
-    }
+    each_of_row(t, row, [&](int64_t, float x) { top = larger(top, x); });
+    top = t.max(top);
+    each_of_row(t, row, [&](int64_t, float x) { sum += expf(x - top); });
     *top_out = top;
-    *sum_out = sum;
+    *sum_out = t.sum(sum);
 }
 
 /* row weight ((1 - s) w_label (-log p_label) + s / K sum_k w_k (-log p_k)) */
-template <bool BLOCK>
+template <bool BLOCK, typename T>
 static __global__ void __launch_bounds__(TEAM_THREADS)
-    cross_entropy(team_grid g, class_rows c, const float *logits, double smoothing, float *kept,
+    cross_entropy(team_grid g, class_rows c, const T *logits, double smoothing, float *kept,
                   double2 *part)
 {
     const team<BLOCK> t(g);
@@ -198,16 +207,14 @@ static __global__ void __launch_bounds__(TEAM_THREADS)
     int64_t row = t.first;
     for (int i = 0; i < t.turns; i++, row += t.step) {
         const bool mine = row < t.end;
-        const float *x = logits + (mine ? row * g.k : 0);
-        float top, sum;
-        log_sum_parts<BLOCK>(t, x, mine ? g.k : 0, &top, &sum);
+        const long_row<T> x(logits, mine ? row * g.k : 0, mine ? g.k : 0);
+        float top, sum, all = 0.0f;
+        log_sum_parts(t, x, &top, &sum);
         const float log_sum = logf(sum);
-        float all = 0.0f;
         if (smoothing > 0.0) {
-            for (int64_t k = t.lane; mine && k < g.k; k += t.lanes) {
-                const float term = log_sum - (x[k] - top);
-                all += c.of_class == NULL ? term : term * c.of_class[k];
-            }
+            each_of_row(t, x, [&](int64_t k, float v) {
+                all += (log_sum - (v - top)) * (c.of_class == NULL ? 1.0f : c.of_class[k]);
+            });
             all = t.sum(all);
         }
         if (!mine || t.lane != 0) {
@@ -218,9 +225,9 @@ static __global__ void __launch_bounds__(TEAM_THREADS)
         const double weight = c.weight(row);
         if (weight != 0.0) {
             const double of_label = c.of_label(row);
-            losses += weight *
-                      ((1.0 - smoothing) * of_label * (double)(log_sum - (x[c.label[row]] - top)) +
-                       smoothing / (double)g.k * (double)all);
+            const float at_label = log_sum - (to_float(x.x[c.label[row]]) - top);
+            losses += weight * ((1.0 - smoothing) * of_label * (double)at_label +
+                                smoothing / (double)g.k * (double)all);
             weights += weight * of_label;
         }
     }
@@ -232,59 +239,132 @@ static size_t parts_workspace(const lvn_kernel_args *args)
     return team_blocks(grid_of(args->in[0])) * sizeof(double2);
 }
 
-static lvn_status run_cross_entropy(const lvn_kernel_args *args)
+template <typename T> static lvn_status cross_entropy_of(const lvn_kernel_args *args)
 {
     const team_grid g = grid_of(args->in[0]);
     const double smoothing = attr_of<lvn_class_loss_attr>(args).smoothing;
-    LVN_TRY(LAUNCH_TEAMS(args, cross_entropy, g, rows_of(args, 0, 1), in<float>(args, 0), smoothing,
-                         out<float>(args, 1), static_cast<double2 *>(args->workspace)));
+    LVN_TRY(LAUNCH_TEAMS_OF(T, args, cross_entropy, g, rows_of(args, 0, 1), in<T>(args, 0),
+                            smoothing, out<float>(args, 1),
+                            static_cast<double2 *>(args->workspace)));
     return launch_finish(args, team_blocks(g));
 }
-
-/* With p the probabilities: dx = factor row ((1 - s) w_label (p - [label]) + s / K (sum w p - w))
- */
-template <bool BLOCK>
-static __global__ void __launch_bounds__(TEAM_THREADS)
-    cross_entropy_grad(team_grid g, class_rows c, const float *logits, const float *kept,
-                       lvn_class_loss_attr attr, const float *dloss, const double *part, int parts,
-                       float *dlogits)
+static lvn_status run_cross_entropy(const lvn_kernel_args *args)
 {
+    WITH_FLOAT(lvn_tensor_dtype(args->in[0]), T, return cross_entropy_of<T>(args));
+}
+
+/* The gradient of a row. With p the probabilities: dx = factor row ((1 - s) w_label (p - [label])
+ * + s / K (sum w p - w)) = a p - b w - [label] at_label */
+struct row_slopes {
+    float top, log_sum, a, b, at_label;
+    int64_t label;
+    const float *of_class;
+    bool counts; /* else all are 0 */
+
+    /* Of the elements from k on, n of them. */
+    template <typename T, int N>
+    __device__ __forceinline__ pack<T, N> of(const pack<T, N> &x, int64_t k) const
+    {
+        float d[N];
+        UNROLL
+        for (int e = 0; e < N; e++) {
+            d[e] = expf((to_float(x.v[e]) - top) - log_sum) * a;
+        }
+        if (b != 0.0f) {
+            UNROLL
+            for (int e = 0; e < N; e++) {
+                d[e] -= b * (of_class == NULL ? 1.0f : of_class[k + e]);
+            }
+        }
+        if (k <= label && label < k + N) {
+            UNROLL
+            for (int e = 0; e < N; e++) {
+                d[e] = k + e == label ? d[e] - at_label : d[e];
+            }
+        }
+        pack<T, N> dx;
+        UNROLL
+        for (int e = 0; e < N; e++) {
+            dx.v[e] = from_float<T>(counts ? d[e] : 0.0f);
+        }
+        return dx;
+    }
+    template <typename T> __device__ __forceinline__ void at(const T *x, int64_t k, T *dx) const
+    {
+        store<T, 1>(dx + k, of(load<T, 1>(x + k), k));
+    }
+};
+
+__device__ static inline row_slopes slopes_of(const class_rows &c, int64_t row, const float *kept,
+                                              double smoothing, double factor, double all)
+{
+    row_slopes s = {};
+    const double weight = c.weight(row);
+    s.counts = weight != 0.0;
+    s.label = -1;
+    if (s.counts) {
+        const double hard = weight * factor * (1.0 - smoothing) * c.of_label(row),
+                     soft = weight * factor * smoothing / (double)c.k;
+        s.top = kept[2 * row];
+        s.log_sum = kept[2 * row + 1];
+        s.a = (float)(hard + soft * all);
+        s.b = (float)soft;
+        s.at_label = (float)hard;
+        s.label = c.label[row];
+        s.of_class = c.of_class;
+    }
+    return s;
+}
+
+template <bool BLOCK, typename T>
+static __global__ void __launch_bounds__(TEAM_THREADS)
+    cross_entropy_grad(team_grid g, class_rows c, const T *logits, const float *kept,
+                       lvn_class_loss_attr attr, const float *dloss, const double *part, int parts,
+                       T *dlogits)
+{
+    typedef long_row<T> R;
     const double factor = factor_of(part, parts, attr.sum, dloss),
                  all = c.of_class == NULL ? (double)g.k : part[parts];
     const team<BLOCK> t(g);
     for (int64_t row = t.first; row < t.end; row += t.step) {
-        const float *x = logits + row * g.k, top = kept[2 * row], log_sum = kept[2 * row + 1];
-        float *dx = dlogits + row * g.k;
-        const double weight = c.weight(row);
-        if (weight == 0.0) {
+        const row_slopes slopes = slopes_of(c, row, kept, attr.smoothing, factor, all);
+        const R x(logits, row * g.k, g.k);
+        T *dx = dlogits + row * g.k;
+        if constexpr (BLOCK) {
+            const int64_t edge = x.edge(t.lane);
+            if (edge >= 0) {
+                slopes.at(x.x, edge, dx);
+            }
+            x.in_packs(t.lane, [&](int64_t p, const typename R::packed *ahead, int n) {
+                UNROLL
+                for (int j = 0; j < R::AHEAD; j++) {
+                    const int64_t k = x.first_of(p + j * TEAM_THREADS);
+                    if (j < n) {
+                        store(dx + k, slopes.of(ahead[j], k));
+                    }
+                }
+            });
+        } else {
             for (int64_t k = t.lane; k < g.k; k += t.lanes) {
-                dx[k] = 0.0f;
+                slopes.at(x.x, k, dx);
             }
-            continue;
-        }
-        const double hard = weight * factor * (1.0 - attr.smoothing) * c.of_label(row),
-                     soft = weight * factor * attr.smoothing / (double)g.k;
-        const float a = (float)(hard + soft * all), b = (float)soft, at_label = (float)hard;
-        const int64_t label = c.label[row];
-        for (int64_t k = t.lane; k < g.k; k += t.lanes) {
-            float d = expf((x[k] - top) - log_sum) * a;
-            if (b != 0.0f) {
-                d -= b * (c.of_class == NULL ? 1.0f : c.of_class[k]);
-            }
-            dx[k] = k == label ? d - at_label : d;
         }
     }
 }
 
-static lvn_status run_cross_entropy_grad(const lvn_kernel_args *args)
+template <typename T> static lvn_status cross_entropy_grad_of(const lvn_kernel_args *args)
 {
     const team_grid g = grid_of(args->in[1]);
     const class_rows c = rows_of(args, 1, 3);
     LVN_TRY(launch_weights(args, c));
-    return LAUNCH_TEAMS(args, cross_entropy_grad, g, c, in<float>(args, 1), in<float>(args, 2),
-                        attr_of<lvn_class_loss_attr>(args), in<float>(args, 0),
-                        static_cast<const double *>(args->workspace), weight_parts(c.rows),
-                        out<float>(args, 0));
+    return LAUNCH_TEAMS_OF(T, args, cross_entropy_grad, g, c, in<T>(args, 1), in<float>(args, 2),
+                           attr_of<lvn_class_loss_attr>(args), in<float>(args, 0),
+                           static_cast<const double *>(args->workspace), weight_parts(c.rows),
+                           out<T>(args, 0));
+}
+static lvn_status run_cross_entropy_grad(const lvn_kernel_args *args)
+{
+    WITH_FLOAT(lvn_tensor_dtype(args->in[1]), T, return cross_entropy_grad_of<T>(args));
 }
 
 /* ---- negative log likelihood ---- */
@@ -345,107 +425,14 @@ static lvn_status run_nll_grad(const lvn_kernel_args *args)
                   out<float>(args, 0));
 }
 
-/* ---- accuracy ---- */
-
-/* Whether (b, j) comes before (a, i) as first maximum; NaN is the greatest. */
-__device__ __forceinline__ bool comes_first(float b, int64_t j, float a, int64_t i)
-{
-    const bool a_nan = a != a, b_nan = b != b;
-    return b > a || (b_nan && !a_nan) || ((b == a || (a_nan && b_nan)) && j < i);
-}
-
-/* Of lanes [0, lanes): the first maximum, in all of them. */
-__device__ __forceinline__ void first_max(float &top, int64_t &at, int lanes)
-{
-    for (int apart = lanes / 2; apart > 0; apart /= 2) {
-        const float other = __shfl_xor_sync(0xffffffffu, top, apart);
-        const int64_t place = __shfl_xor_sync(0xffffffffu, at, apart);
-        if (comes_first(other, place, top, at)) {
-            top = other;
-            at = place;
-        }
-    }
-}
-
-template <bool BLOCK>
-static __global__ void __launch_bounds__(TEAM_THREADS)
-    accuracy(team_grid g, const float *logits, const int64_t *labels, lvnc_alarm alarm,
-             int64_t *part)
-{
-    SHARED(float, tops, TEAM_THREADS / 32);
-    SHARED(int64_t, places, TEAM_THREADS / 32);
-    const team<BLOCK> t(g);
-    int64_t right = 0, row = t.first;
-    for (int i = 0; i < t.turns; i++, row += t.step) {
-        const bool mine = row < t.end;
-        const float *x = logits + (mine ? row * g.k : 0);
-        float top = -INFINITY;
-        int64_t at = g.k; /* of no element: any comes first */
-        for (int64_t k = t.lane; mine && k < g.k; k += t.lanes) {
-            if (comes_first(x[k], k, top, at)) {
-                top = x[k];
-                at = k;
-            }
-        }
-        first_max(top, at, BLOCK ? 32 : t.lanes);
-        if (BLOCK) {
-            if ((t.lane & 31) == 0) {
-                tops[t.lane >> 5] = top;
-                places[t.lane >> 5] = at;
-            }
-            __syncthreads();
-            for (int w = 0; w < TEAM_THREADS / 32; w++) {
-                if (comes_first(tops[w], places[w], top, at)) {
-                    top = tops[w];
-                    at = places[w];
-                }
-            }
-            __syncthreads();
-        }
-        if (mine && t.lane == 0) {
-            const int64_t label = labels[row];
-            right += label == at ? 1 : 0;
-            if (label < 0 || label >= g.k) {
-                raise(alarm, LVNC_FAULT_LABEL, label, g.k, row);
-            }
-        }
-    }
-    right = block_sum(right);
-    if (threadIdx.x == 0) {
-        part[blockIdx.x] = right;
-    }
-}
-
-static __global__ void finish_accuracy(const int64_t *part, int64_t n, int64_t rows, float *share)
-{
-    int64_t right = 0;
-    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
-        right += part[i];
-    }
-    right = block_sum(right);
-    if (threadIdx.x == 0) {
-        *share = (float)((double)right / (double)rows);
-    }
-}
-
-static lvn_status run_accuracy(const lvn_kernel_args *args)
-{
-    const team_grid g = grid_of(args->in[0]);
-    int64_t *part = static_cast<int64_t *>(args->workspace);
-    LVN_TRY(LAUNCH_TEAMS(args, accuracy, g, in<float>(args, 0), in<int64_t>(args, 1),
-                         lvnc_alarm_of(args), part));
-    return launch(args->stream, "accuracy", finish_accuracy, 1, FINISH_THREADS, 0, part,
-                  team_blocks(g), g.rows, out<float>(args, 0));
-}
-
 } // namespace
 
 static const lvn_backend_kernel kernels[] = {
-    {"cross_entropy", run_cross_entropy, F32, 0, parts_workspace},
-    {"cross_entropy_grad", run_cross_entropy_grad, F32, 0, weights_workspace},
+    {"cross_entropy", run_cross_entropy, FLOATS, 1u << 2 | 1u << 3, parts_workspace},
+    {"cross_entropy_grad", run_cross_entropy_grad, FLOATS, 1u << 0 | 1u << 2 | 1u << 4 | 1u << 5,
+     weights_workspace},
     {"nll", run_nll, F32, 0, nll_workspace},
     {"nll_grad", run_nll_grad, F32, 0, weights_workspace},
-    {"accuracy", run_accuracy, F32, 0, parts_workspace},
 };
 extern const kernel_rows rows_loss;
 const kernel_rows rows_loss = ROWS(kernels);

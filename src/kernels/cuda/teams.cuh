@@ -1,5 +1,5 @@
 /* Rows that a team of threads takes together: 1 to 32 lanes of a warp for short rows, a block for
- * long ones. Sums and maxima over the team have a fixed tree. */
+ * long ones. Sums and maxima over the team have a fixed tree. Long rows in 16-byte accesses. */
 #ifndef LEVIN_KERNELS_CUDA_TEAMS_CUH
 #define LEVIN_KERNELS_CUDA_TEAMS_CUH
 
@@ -92,11 +92,90 @@ template <bool BLOCK> struct team {
     }
 };
 
-/* team_kernel<true or false>, as the rows need it. */
+/* ---- long rows ---- */
+
+/* k elements from element `start` of a tensor on. A block takes them in packs of 16 bytes, which
+ * begin at the first element that lies at a multiple of 16 bytes, and each of the few in front of
+ * the packs and behind them by a thread of its own. Tensors begin at multiples of 16 bytes: what a
+ * thread takes, and in which order, follows from start and k. */
+template <typename T> struct long_row {
+    enum { N = 16 / sizeof(T), AHEAD = 4 }; /* AHEAD: packs that a thread waits for at a time */
+    typedef pack<T, N> packed;
+    const T *x; /* the first element */
+    int64_t k, head, packs;
+
+    __device__ __forceinline__ long_row(const T *tensor, int64_t start, int64_t elements)
+    {
+        x = tensor + start;
+        k = elements;
+        head = (N - start % N) % N;
+        head = head < k ? head : k;
+        packs = (k - head) / N;
+    }
+    /* The element outside of the packs that is the lane's; -1: none. */
+    __device__ __forceinline__ int64_t edge(int lane) const
+    {
+        return lane < head ? lane : lane < k - packs * N ? lane + packs * N : -1;
+    }
+    __device__ __forceinline__ int64_t first_of(int64_t p) const /* element of pack p */
+    {
+        return head + p * N;
+    }
+    /* take(p, x, n) for all packs of the lane: n packs from p on, TEAM_THREADS apart. All AHEAD
+     * are loaded, the last one again where there are fewer: loads behind branches would wait for
+     * each other. */
+    template <typename F> __device__ __forceinline__ void in_packs(int lane, const F &take) const
+    {
+        for (int64_t p = lane; p < packs; p += AHEAD * TEAM_THREADS) {
+            packed ahead[AHEAD];
+            int n = 0;
+            UNROLL
+            for (int j = 0; j < AHEAD; j++) {
+                const int64_t next = p + j * TEAM_THREADS;
+                n += next < packs ? 1 : 0;
+                ahead[j] = load<T, N>(x + first_of(next < packs ? next : packs - 1));
+            }
+            take(p, ahead, n);
+        }
+    }
+};
+
+/* take(i, x[i]) for all elements i of the team's row that are this thread's. */
+template <bool BLOCK, typename T, typename F>
+__device__ __forceinline__ void each_of_row(const team<BLOCK> &t, const long_row<T> &row,
+                                            const F &take)
+{
+    if constexpr (BLOCK) {
+        const int64_t edge = row.edge(t.lane);
+        if (edge >= 0) {
+            take(edge, to_float(row.x[edge]));
+        }
+        row.in_packs(t.lane, [&](int64_t p, const typename long_row<T>::packed *ahead, int n) {
+            UNROLL
+            for (int j = 0; j < long_row<T>::AHEAD; j++) {
+                UNROLL
+                for (int e = 0; j < n && e < long_row<T>::N; e++) {
+                    take(row.first_of(p + j * TEAM_THREADS) + e, to_float(ahead[j].v[e]));
+                }
+            }
+        });
+    } else {
+        for (int64_t i = t.lane; i < row.k; i += t.lanes) {
+            take(i, to_float(row.x[i]));
+        }
+    }
+}
+
+/* team_kernel<true or false>, as the rows need it; of elements of type T. */
 #define LAUNCH_TEAMS(args, kernel, g, ...)                                                         \
     ((g).lanes == TEAM_THREADS ? launch((args)->stream, (args)->op->name, kernel<true>,            \
                                         team_blocks(g), TEAM_THREADS, 0, g, __VA_ARGS__)           \
                                : launch((args)->stream, (args)->op->name, kernel<false>,           \
+                                        team_blocks(g), TEAM_THREADS, 0, g, __VA_ARGS__))
+#define LAUNCH_TEAMS_OF(T, args, kernel, g, ...)                                                   \
+    ((g).lanes == TEAM_THREADS ? launch((args)->stream, (args)->op->name, kernel<true, T>,         \
+                                        team_blocks(g), TEAM_THREADS, 0, g, __VA_ARGS__)           \
+                               : launch((args)->stream, (args)->op->name, kernel<false, T>,        \
                                         team_blocks(g), TEAM_THREADS, 0, g, __VA_ARGS__))
 
 #endif
