@@ -2,7 +2,7 @@
 """levin's training step on a GPU against PyTorch's, eager and compiled, in turns within one run.
 
 usage: gpu_duel.py GPU_STEP [NET/PRECISION/BATCH/SIZE ...] [--device cuda:0] [--turns 5]
-                   [--seconds 1.0] [--no-compile]
+                   [--seconds 1.0] [--sides "levin,no graph,eager,compiled"]
        GPU_STEP: build/bench/gpu_step; its backend lies in build, or in LEVIN_BACKEND_PATH
 
 Each program warms up, then they take turns of about --seconds; printed are medians, the spread and
@@ -51,13 +51,14 @@ def duel(run, options):
     net, precision, batch, size = run.split("/")
     arguments = [net, precision, batch, size]
     script = [sys.executable, str(HERE / "gpu_step.py"), *arguments]
-    sides = [
-        Side("levin", [options.gpu_step, *arguments, options.device, "on"]),
-        Side("no graph", [options.gpu_step, *arguments, options.device, "off"]),
-        Side("eager", [*script, "eager"]),
-    ]
-    if not options.no_compile:
-        sides.append(Side("compiled", [*script, "compiled"]))
+    step = [options.gpu_step, *arguments, options.device]
+    commands = {
+        "levin": [*step, "on"],
+        "no graph": [*step, "off"],
+        "eager": [*script, "eager"],
+        "compiled": [*script, "compiled"],
+    }
+    sides = [Side(name, commands[name]) for name in options.sides.split(",")]
     print(f"{net} {precision} batch {batch}, {size}: {[' '.join(s.ready) for s in sides]}")
     sides = [s for s in sides if s.ready[:1] == ["ready"]]
     for side in list(sides):
@@ -92,7 +93,7 @@ def main():
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--no-compile", action="store_true")
+    parser.add_argument("--sides", default="levin,no graph,eager,compiled")
     parser.add_argument("runs", nargs="*", default=RUNS)
     options = parser.parse_intermixed_args()
     beside = Path(options.gpu_step).resolve().parent.parent  # the build folder
