@@ -22,7 +22,7 @@
  *     Flat buffers may begin at any float, scratch memory as `take` gives it or at a multiple
  * of 64.
  *   - What a backend chooses by measuring, and results depend on, it records for the run with
- *     lvn_pin_record (levin/pins.h).
+ *     lvn_autotune_record or lvn_pin_record (levin/pins.h).
  *   - "In stream order": after everything submitted to that stream before.
  *   - What an argument points to in host memory (arguments of kernels, tensors, attributes,
  *     settings, decisions) is read before the call returns; only memory of host_take is read and

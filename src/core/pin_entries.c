@@ -4,6 +4,7 @@
 #include "core/pins.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,6 +16,8 @@ typedef struct entry {
 struct lvni_core_pin_entries {
     pthread_mutex_t lock; /* a leaf lock */
     entry *first;
+    uint64_t list;
+    _Atomic uint64_t n;
     lvni_core_pin_agree agree;
     void *user;
 };
@@ -25,8 +28,20 @@ lvn_status lvni_core_pin_entries_create(lvni_core_pin_entries **out)
     if (*out == NULL) {
         return LVN_ERR_MEMORY;
     }
+    static _Atomic uint64_t lists;
+    (*out)->list = atomic_fetch_add(&lists, 1) + 1;
     pthread_mutex_init(&(*out)->lock, NULL);
     return LVN_OK;
+}
+
+uint64_t lvni_core_pin_entries_list(const lvni_core_pin_entries *e)
+{
+    return e->list;
+}
+
+uint64_t lvni_core_pin_entries_version(lvni_core_pin_entries *e)
+{
+    return e->list << 32 | (atomic_load_explicit(&e->n, memory_order_acquire) & UINT32_MAX);
 }
 
 void lvni_core_pin_entries_destroy(lvni_core_pin_entries *e)
@@ -99,6 +114,7 @@ static const char *keep(lvni_core_pin_entries *e, const char *key, const char *v
             snprintf(at->value, LVNI_PIN_TEXT, "%s", value);
             at->next = *place;
             *place = at;
+            atomic_fetch_add_explicit(&e->n, 1, memory_order_release);
         }
     }
     pthread_mutex_unlock(&e->lock);

@@ -62,6 +62,9 @@ typedef lvn_status (*lvni_core_pin_agree)(void *user, const char *key, const cha
 
 lvn_status lvni_core_pin_entries_create(lvni_core_pin_entries **out);
 void lvni_core_pin_entries_destroy(lvni_core_pin_entries *entries);
+/* Changes with each entry, and no two lists of the process have one alike; _list: of the list. */
+uint64_t lvni_core_pin_entries_version(lvni_core_pin_entries *entries);
+uint64_t lvni_core_pin_entries_list(const lvni_core_pin_entries *entries); /* from 1 */
 /* Before the first record. Without it the entries are this process's. */
 void lvni_core_pin_entries_agree_by(lvni_core_pin_entries *entries, lvni_core_pin_agree agree,
                                     void *user);

@@ -37,6 +37,16 @@ struct lvni_tensor_state;
 
 typedef struct lvni_tensor_cache lvni_tensor_cache;
 
+/* Choices of autotune (levin/pins.h; tuning.c). */
+typedef struct lvni_tensor_tuning {
+    bool measures;
+    int measured, others; /* problems, and those whose choice is not the first */
+    /* what was found out, as long as these two are the same */
+    uint64_t version;
+    const struct lvni_tensor_device *device;
+    uint64_t run;
+} lvni_tensor_tuning;
+
 typedef struct lvni_tensor_ctx {
     /* OpenMP threads for kernels whose bits do not depend on it (cores of the lane) */
     int team;
@@ -56,6 +66,7 @@ typedef struct lvni_tensor_ctx {
     const struct lvni_tensor_group *group; /* of the current micro-batch; NULL: it is alone */
     const char *module_path;               /* of the innermost running module; "" outside */
     struct lvni_kernels_watch *watch;      /* kernels/watch.h, of this thread's ops; NULL: none */
+    lvni_tensor_tuning tuning;
 } lvni_tensor_ctx;
 
 /* The calling thread's context; never NULL once the thread made one, NULL with an error when memory

@@ -8,7 +8,8 @@
  *   device_alloc.c   the caching allocator over a device's addresses
  *   device_capture.c captured work: its memory, and what cannot be captured
  *   device_memory.c  copies and zeros between any two places; flat buffers; levin/device.h
- *   device_stream.c  the streams of contexts, and what failed in them */
+ *   device_stream.c  the streams of contexts, and what failed in them
+ *   tuning.c         choices that backends measure for a run */
 #ifndef LEVIN_TENSOR_DEVICE_H
 #define LEVIN_TENSOR_DEVICE_H
 
@@ -51,6 +52,16 @@ static inline lvni_tensor_device *lvni_tensor_device_of(const void *address)
 }
 /* The calling thread's context computes on a dry device. */
 bool lvni_tensor_device_dry_run(void);
+
+/* ---- choices of autotune (tuning.c) ---- */
+
+/* What a run's choices for devices of this kind were measured on; NULL: it has none. */
+const char *lvni_tensor_tuning_of(lvni_core_pin_entries *entries, const lvni_tensor_device *device);
+/* They are those of another model or library. */
+bool lvni_tensor_tuning_foreign(lvni_core_pin_entries *entries, const lvni_tensor_device *device);
+/* From here on the run has choices of this device's. */
+lvn_status lvni_tensor_tuning_begin(lvni_core_pin_entries *entries,
+                                    const lvni_tensor_device *device);
 
 /* ---- memory ---- */
 

@@ -275,6 +275,13 @@ static lvn_status pins(const void *argument)
         if (s == LVN_OK && lvn_pin_get("sweep.choice") != counts) {
             s = LVN_ERR_INTERNAL;
         }
+        /* of devices, and before a run's first step */
+        int choice = 1;
+        if (s == LVN_OK && (lvn_autotune_now().run != 0 || lvn_autotune_now().measures ||
+                            lvn_autotune_choice("sweep", 5) != 0 ||
+                            lvn_autotune_record("sweep", 5, &choice) != LVN_ERR_INVALID)) {
+            s = LVN_ERR_INTERNAL;
+        }
         ctx->pins.entries = NULL;
     }
     lvni_core_pin_entries_destroy(run);
@@ -342,7 +349,7 @@ static const scenario rows[] = {
      .before = make_inputs,
      .after = drop_inputs},
     {.calls = "eigh svd", .run = factors},
-    {.calls = "pin_get pin_record", .run = pins},
+    {.calls = "pin_get pin_record autotune_now autotune_choice autotune_record", .run = pins},
     {.calls = "to_dlpack to_dlpack_old from_dlpack from_dlpack_old", .run = exchange},
     {.calls = "apply", .run = own_op, .before = make_inputs, .after = drop_inputs},
 };
