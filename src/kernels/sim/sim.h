@@ -6,7 +6,9 @@
  * LEVIN_SIM_DEVICES and LEVIN_SIM_MEMORY set how many and how large. LEVIN_SIM_KERNEL_US makes
  * every kernel take at least that long (a list: one number for each device, the last for all that
  * follow), LEVIN_SIM_COPY_GBPS limits the speed of copies: for measuring whether the host keeps a
- * device busy.
+ * device busy. LEVIN_SIM_QUICKEST gives gradients of weights two candidates, of which 1 adds with
+ * another virtual team (core/pins.def) and so has other bits, and is the one that a measurement
+ * finds the quickest (autotune=true): a stand-in for a library with several algorithms.
  *
  *   sim_device.c   memory, opening, the message when the host touches a device
  *   sim_engine.c   engines: what runs commands, and submitting them
@@ -105,6 +107,7 @@ struct lvni_sim_device {
     _Atomic bool given_out;
     uint64_t kernel_ns;    /* latency of a kernel */
     double copy_ns_a_byte; /* 0: as fast as it goes */
+    int quickest;          /* candidate; -1: there is one alone */
     lvni_sim_engine engine[LVN_STREAM_KINDS];
     _Atomic uint64_t drained, throttled;
 };

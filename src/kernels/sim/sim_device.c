@@ -18,6 +18,7 @@ static struct {
     size_t bytes[LVNI_SIM_DEVICES];
     uint64_t kernel_ns[LVNI_SIM_DEVICES];
     double copy_ns_a_byte;
+    int quickest;
 } environment;
 /* by index; read without the lock by commands of other devices */
 static _Atomic(lvni_sim_device *) device_at[LVNI_SIM_DEVICES];
@@ -157,6 +158,17 @@ static lvn_status read_kernel_us(void)
     return LVN_OK;
 }
 
+static lvn_status read_quickest(void)
+{
+    static const char name[] = "LEVIN_SIM_QUICKEST";
+    const char *text = getenv(name);
+    if (text != NULL && strcmp(text, "0") != 0 && strcmp(text, "1") != 0) {
+        LVN_FAIL(LVN_ERR_USAGE, "%s=%s: give the number of a candidate, 0 or 1", name, text);
+    }
+    environment.quickest = text == NULL ? -1 : text[0] - '0';
+    return LVN_OK;
+}
+
 /* With the lock held; the environment is read once. */
 static lvn_status read_environment(void)
 {
@@ -179,6 +191,7 @@ static lvn_status read_environment(void)
     }
     LVN_TRY(memory == NULL ? LVN_OK : read_sizes(memory));
     LVN_TRY(read_kernel_us());
+    LVN_TRY(read_quickest());
     LVN_TRY(read_number("LEVIN_SIM_COPY_GBPS", 1e6, &copy_gbps));
     environment.copy_ns_a_byte = copy_gbps > 0.0 ? 1.0 / copy_gbps : 0.0;
     environment.read = true;
@@ -239,6 +252,7 @@ static lvn_status open_one(lvni_sim_device *d)
     LVN_TRY(read_environment());
     d->kernel_ns = environment.kernel_ns[d->index];
     d->copy_ns_a_byte = environment.copy_ns_a_byte;
+    d->quickest = environment.quickest;
     LVN_TRY(map_twice(d, environment.bytes[d->index]));
     LVN_TRY(lvni_sim_engines_start(d));
     static bool first = true;
