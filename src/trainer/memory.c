@@ -20,12 +20,9 @@
  * and two in the epoch's last one, of the training set; a stream changes from one to another at a
  * micro-batch of its own. */
 enum { MOST_SIZES = 4 + 2 * LVN_MAX_STREAMS };
-typedef struct lane_samples {
-    int64_t n, stream[LVN_MAX_STREAMS];
-} lane_samples;
 typedef struct sizes {
     int n_train, n_val;
-    lane_samples train[MOST_SIZES], val[MOST_SIZES];
+    lvni_trainer_samples train[MOST_SIZES], val[MOST_SIZES];
 } sizes;
 
 typedef struct dry_lane {
@@ -38,87 +35,6 @@ typedef struct dry_lane {
     uint64_t set, least;           /* bytes of a gradient set; in use at once, without it */
     double flops;                  /* of the newest batch */
 } dry_lane;
-
-/* They are filled with zeros, and what the machine has not must not be filled: the system would
- * kill the plan itself. */
-static lvn_status check_batch(const lvn_field *field, int n, int64_t size)
-{
-    double bytes = 0.0;
-    const uint64_t has = lvni_core_machine_memory("");
-    for (int i = 0; i < n; i++) {
-        double values = (double)size;
-        for (int k = 0; k < field[i].ndim; k++) {
-            values *= (double)field[i].shape[k];
-        }
-        bytes += values * (double)lvn_dtype_size(field[i].dtype);
-    }
-    if (bytes > (double)has) {
-        char samples[LVNI_BYTES_TEXT], there[LVNI_BYTES_TEXT];
-        LVN_FAIL(
-            LVN_ERR_DEVICE_MEMORY, "the samples alone are %s, and %s are available here",
-            lvni_core_bytes_text(bytes < 0x1p63 ? (uint64_t)bytes : (uint64_t)1 << 63, samples),
-            lvni_core_bytes_text(has, there));
-    }
-    return LVN_OK;
-}
-
-/* Zeros in host memory, shaped as the loader's batches. */
-static lvn_status make_batch(const lvn_dataset *dataset, int64_t n_samples, lvn_batch *b,
-                             int64_t *sample)
-{
-    lvn_field field[LVN_MAX_FIELDS];
-    const int n = dataset->cls->fields(dataset, field);
-    LVN_TRY(check_batch(field, n, n_samples));
-    *b = (lvn_batch){.size = n_samples, .n_fields = n_samples > 0 ? n : 0, .sample = sample};
-    for (int i = 0; i < b->n_fields; i++) {
-        int64_t shape[LVN_MAX_NDIM] = {n_samples};
-        memcpy(shape + 1, field[i].shape, (size_t)field[i].ndim * sizeof *shape);
-        b->field[i] = lvn_tensor_create(field[i].dtype, field[i].ndim + 1, shape);
-        if (b->field[i] == NULL) {
-            return lvn_last_error()->code;
-        }
-    }
-    b->image = b->field[0];
-    b->label = b->field[1];
-    return LVN_OK;
-}
-
-static lvn_status make_batches(const lvni_trainer_options *o, bool training, const lane_samples *z,
-                               lvni_data_loader_batch *b, int64_t *sample)
-{
-    *b = (lvni_data_loader_batch){.planned = z->n};
-    LVN_TRY(make_batch(training ? o->train : o->val, z->n, &b->batch, sample));
-    if (!training) {
-        return LVN_OK;
-    }
-    b->batch.streams = &b->streams;
-    for (int i = 0; i < o->plan.n_streams; i++) {
-        b->streams.name[i] = o->stream[i].name;
-        b->streams.n = i + 1;
-        LVN_TRY(make_batch(o->stream[i].dataset, z->stream[i], &b->streams.batch[i], sample));
-    }
-    return LVN_OK;
-}
-
-void lvni_trainer_zeros_free(lvni_trainer_zeros *z)
-{
-    lvni_trainer_device_batch_free(&z->batch);
-    lvni_core_free(z->sample);
-}
-
-lvn_status lvni_trainer_zeros_create(const lvni_trainer_options *o, lvni_trainer_zeros *out)
-{
-    lane_samples z = {.n = lvni_plan_largest_micro_batch(&o->plan)};
-    int64_t most = z.n;
-    for (int i = 0; i < o->plan.n_streams; i++) {
-        z.stream[i] = lvni_plan_stream_largest(&o->plan, i);
-        most = z.stream[i] > most ? z.stream[i] : most;
-    }
-    *out = (lvni_trainer_zeros){0};
-    out->sample = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)most, sizeof *out->sample);
-    return out->sample == NULL ? LVN_ERR_MEMORY
-                               : make_batches(o, true, &z, &out->batch, out->sample);
-}
 
 /* Forward and backward of a micro-batch, phase after phase; there: the same where lanes compute.
  * The gradient set has addresses alone, and is not the lane's. */
@@ -210,36 +126,25 @@ static lvn_status copy_and_validate_dry(const dry_lane *lane, const lvni_data_lo
     return s;
 }
 
-static int64_t most_samples(const lane_samples *z)
-{
-    int64_t n = z->n;
-    for (int i = 0; i < LVN_MAX_STREAMS; i++) {
-        n = z->stream[i] > n ? z->stream[i] : n;
-    }
-    return n;
-}
-
 /* The batch is made and freed in the caller's context: the loader has its own. */
-static lvn_status run_dry(dry_lane *lane, const lane_samples *z, bool training)
+static lvn_status run_dry(dry_lane *lane, const lvni_trainer_samples *z, bool training)
 {
-    lvni_data_loader_batch batch = {0};
-    int64_t *sample = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)most_samples(z), sizeof *sample);
-    lvn_status s =
-        sample == NULL ? LVN_ERR_MEMORY : make_batches(lane->o, training, z, &batch, sample);
+    lvni_trainer_zeros zeros;
+    const lvni_data_loader_batch *batch = &zeros.batch;
+    lvn_status s = lvni_trainer_zeros_make(lane->o, training, z, &zeros);
     if (s == LVN_OK) {
         lvni_tensor_ctx *mine = lvni_tensor_ctx_get();
         lvni_tensor_ctx_set(lane->ctx);
         const double before = lvni_kernels_dry_flops();
         if (mine->device == NULL) {
-            s = training ? train_dry(lane, &batch, &batch) : validate_dry(lane, &batch, &batch);
+            s = training ? train_dry(lane, batch, batch) : validate_dry(lane, batch, batch);
         } else {
-            s = training ? copy_and_train_dry(lane, &batch) : copy_and_validate_dry(lane, &batch);
+            s = training ? copy_and_train_dry(lane, batch) : copy_and_validate_dry(lane, batch);
         }
         lane->flops = lvni_kernels_dry_flops() - before;
         lvni_tensor_ctx_set(mine);
     }
-    lvni_trainer_device_batch_free(&batch);
-    lvni_core_free(sample);
+    lvni_trainer_zeros_free(&zeros);
     return s;
 }
 
@@ -332,7 +237,7 @@ static lvn_status measure_lane(const lvni_trainer_options *o, const sizes *z,
     return s;
 }
 
-static void add_size(const lane_samples *z, lane_samples list[MOST_SIZES], int *n)
+static void add_size(const lvni_trainer_samples *z, lvni_trainer_samples list[MOST_SIZES], int *n)
 {
     for (int i = 0; i < *n; i++) {
         if (memcmp(&list[i], z, sizeof *z) == 0) {
@@ -346,7 +251,7 @@ static void add_size(const lane_samples *z, lane_samples list[MOST_SIZES], int *
 
 static void add_micro_batch(const lvni_plan *p, int64_t step, int micro_batch, sizes *z)
 {
-    lane_samples one = {.n = lvni_plan_micro_batch(p, step, micro_batch).count};
+    lvni_trainer_samples one = {.n = lvni_plan_micro_batch(p, step, micro_batch).count};
     for (int i = 0; i < p->n_streams; i++) {
         one.stream[i] = lvni_plan_stream_micro_batch(p, i, step, step, micro_batch).count;
     }
@@ -357,6 +262,24 @@ static void add_micro_batch(const lvni_plan *p, int64_t step, int micro_batch, s
 static bool ends_epoch(const lvni_trainer_options *o)
 {
     return o->max_steps < 0 || o->max_steps >= o->plan.steps_per_epoch;
+}
+
+lvn_status lvni_trainer_zeros_each(const lvni_trainer_options *o, lvni_trainer_zeros_use use,
+                                   void *user)
+{
+    sizes z = {0};
+    lvn_status s = LVN_OK;
+    for (int i = 0; i < o->plan.micro_batches; i++) {
+        add_micro_batch(&o->plan, 0, i, &z);
+        add_micro_batch(&o->plan, o->plan.steps_per_epoch - 1, i, &z);
+    }
+    for (int i = 0; i < z.n_train && s == LVN_OK; i++) {
+        lvni_trainer_zeros zeros;
+        s = lvni_trainer_zeros_make(o, true, &z.train[i], &zeros);
+        s = s == LVN_OK ? use(user, &zeros.batch) : s;
+        lvni_trainer_zeros_free(&zeros);
+    }
+    return s;
 }
 
 /* Micro-batches and chunks are dealt to the lanes in turn (waves.c, evaluate.c). */
@@ -380,7 +303,7 @@ static sizes sizes_of(const lvni_trainer_options *o, int lane)
     const lvni_plan_range own =
         n > 0 ? lvni_plan_eval_chunks_of(p, n, p->rank) : (lvni_plan_range){0};
     for (int64_t i = lane; i < own.count; i += p->lanes) {
-        const lane_samples one = {.n = lvni_plan_eval_chunk(p, n, own.start + i).count};
+        const lvni_trainer_samples one = {.n = lvni_plan_eval_chunk(p, n, own.start + i).count};
         add_size(&one, z.val, &z.n_val);
     }
     return z;

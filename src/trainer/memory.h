@@ -39,17 +39,33 @@ typedef struct lvni_trainer_memory_need {
     bool lacks_kernels;
 } lvni_trainer_memory_need;
 
-/* The largest micro-batch of a step, of zeros in host memory. To be freed in every case, by the
- * thread that made it. */
+/* Zeros in host memory, shaped as a batch of the loader. To be freed in every case, by the thread
+ * that made it. zeros.c */
 typedef struct lvni_trainer_zeros {
     lvni_data_loader_batch batch;
     int64_t *sample;
 } lvni_trainer_zeros;
+typedef struct lvni_trainer_samples {
+    int64_t n, stream[LVN_MAX_STREAMS];
+} lvni_trainer_samples;
+lvn_status lvni_trainer_zeros_make(const lvni_trainer_options *options, bool training,
+                                   const lvni_trainer_samples *samples, lvni_trainer_zeros *out);
+/* The largest micro-batch of a step. */
 lvn_status lvni_trainer_zeros_create(const lvni_trainer_options *options, lvni_trainer_zeros *out);
 void lvni_trainer_zeros_free(lvni_trainer_zeros *zeros);
+/* Calls `use` with each size of micro-batch that a step has, on any rank, also of steps that come
+ * only when the run is resumed with another end. memory.c */
+typedef lvn_status (*lvni_trainer_zeros_use)(void *user, const lvni_data_loader_batch *batch);
+lvn_status lvni_trainer_zeros_each(const lvni_trainer_options *options, lvni_trainer_zeros_use use,
+                                   void *user);
 /* How long forward and backward of it take where this rank computes, with all of its cores; after
  * lvni_trainer_predict_memory, and not of coupled micro-batches. speed.c */
 lvn_status lvni_trainer_measure_micro_batch(const lvni_trainer_options *options, double *seconds);
+/* autotune=true: forward and backward of each size, once, while the backend measures its candidates
+ * for each problem and records them in the plan's pinned choices (levin/pins.h). On a device.
+ * *problems: measured; *others: computed with another candidate than the first. speed.c */
+lvn_status lvni_trainer_measure_choices(const lvni_trainer_options *options, int *problems,
+                                        int *others);
 
 /* The model exists, nothing else has to. Runs the module's steps on zeros, without kernels. */
 lvn_status lvni_trainer_predict_memory(const lvni_trainer_options *options,

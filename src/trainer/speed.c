@@ -1,5 +1,6 @@
-/* How fast a rank is (memory.h): a micro-batch of zeros, forward and backward, a few times, in a
- * context of its own. Nothing of the run depends on what it computes. */
+/* How fast a rank is, and which algorithms are the quickest there (memory.h): micro-batches of
+ * zeros, forward and backward, in a context of its own. Nothing of the run but the choices depends
+ * on what it computes. */
 #include "core/alloc.h"
 #include "core/machine.h"
 #include "tensor/ctx.h"
@@ -16,6 +17,8 @@ typedef struct measured {
     const lvni_data_loader_batch *batch, *there;
     lvni_trainer_scaler scaler;
     lvni_nn_set *set;
+    lvni_tensor_ctx *ctx, *before;
+    unsigned fp;
 } measured;
 
 static lvn_status run_once(const measured *m, double *seconds)
@@ -39,10 +42,9 @@ static lvn_status run_once(const measured *m, double *seconds)
 }
 
 /* The shortest: what else the machine does only makes it longer. */
-static lvn_status run_some(measured *m, double *seconds)
+static lvn_status run_some(const measured *m, double *seconds)
 {
     double all = 0.0, first, one;
-    LVN_TRY(lvni_nn_set_create(m->o->model, &m->set));
     LVN_TRY(run_once(m, &first));
     for (int i = 0; i < MOST_TIMES && (i < LEAST_TIMES || all < ENOUGH_S); i++) {
         LVN_TRY(run_once(m, &one));
@@ -53,19 +55,20 @@ static lvn_status run_some(measured *m, double *seconds)
 }
 
 /* In the context that computes. */
-static lvn_status run_there(measured *m, double *seconds)
+static lvn_status run_there(measured *m, lvn_status (*run)(const measured *, double *),
+                            double *seconds)
 {
-    lvni_tensor_device *device = lvni_tensor_ctx_get()->device;
+    lvni_tensor_device *device = m->ctx->device;
     if (device == NULL) {
         m->there = m->batch;
-        return run_some(m, seconds);
+        return run(m, seconds);
     }
     lvni_tensor_copies *copies;
     lvni_data_loader_batch copy = {0};
     LVN_TRY(lvni_tensor_copies_create(device, &copies));
     lvn_status s = lvni_trainer_device_batch_begin(m->batch, copies, &copy);
     m->there = &copy;
-    s = s == LVN_OK ? run_some(m, seconds) : s;
+    s = s == LVN_OK ? run(m, seconds) : s;
     (void)lvni_tensor_device_sync();
     lvni_trainer_device_batch_free(&copy);
     lvni_tensor_copies_destroy(copies);
@@ -73,31 +76,97 @@ static lvn_status run_there(measured *m, double *seconds)
     return s;
 }
 
+/* ---- the context ---- */
+
+static lvn_status begin(measured *m, const lvni_core_pins *pins)
+{
+    m->before = lvni_tensor_ctx_get();
+    lvni_trainer_scaler_init(&m->scaler, m->o->precision);
+    m->ctx = m->before == NULL ? NULL : lvni_tensor_ctx_create(m->o->plan.cores, pins);
+    if (m->ctx == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    m->ctx->device = m->before->device;
+    m->ctx->low = lvni_trainer_precision_low(m->o->precision);
+    return LVN_OK;
+}
+
+static void enter(measured *m)
+{
+    m->fp = lvni_tensor_fp_enter(LVNI_FP_FLUSH);
+    lvni_tensor_ctx_set(m->ctx);
+}
+
+static lvn_status leave(const measured *m, lvn_status s)
+{
+    if (s == LVN_OK && lvni_tensor_device_failed()) {
+        s = lvni_tensor_device_take_error();
+    }
+    lvni_tensor_ctx_set(m->before);
+    lvni_tensor_fp_leave(m->fp);
+    return s;
+}
+
+static void end(const measured *m)
+{
+    if (m->set != NULL) {
+        lvni_tensor_ctx_set(m->ctx);
+        lvni_nn_set_destroy(m->set);
+        lvni_tensor_ctx_set(m->before);
+    }
+    lvni_tensor_ctx_destroy(m->ctx);
+}
+
+/* ---- speed ---- */
+
 lvn_status lvni_trainer_measure_micro_batch(const lvni_trainer_options *o, double *seconds)
 {
     lvni_trainer_zeros zeros;
     measured m = {.o = o, .batch = &zeros.batch};
-    lvni_tensor_ctx *mine = lvni_tensor_ctx_get();
     lvni_core_pins pins = o->plan.pins;
     pins.entries = NULL; /* what backends choose here does not count */
-    lvni_trainer_scaler_init(&m.scaler, o->precision);
-    lvni_tensor_ctx *ctx = lvni_tensor_ctx_create(o->plan.cores, &pins);
     lvn_status s = lvni_trainer_zeros_create(o, &zeros);
-    s = ctx == NULL ? LVN_ERR_MEMORY : s;
+    s = s == LVN_OK ? begin(&m, &pins) : s;
     if (s == LVN_OK) {
-        const unsigned before = lvni_tensor_fp_enter(LVNI_FP_FLUSH);
-        ctx->device = mine->device;
-        ctx->low = lvni_trainer_precision_low(o->precision);
-        lvni_tensor_ctx_set(ctx);
-        s = run_there(&m, seconds);
-        lvni_nn_set_destroy(m.set);
-        if (s == LVN_OK && lvni_tensor_device_failed()) {
-            s = lvni_tensor_device_take_error();
-        }
-        lvni_tensor_ctx_set(mine);
-        lvni_tensor_fp_leave(before);
+        enter(&m);
+        s = lvni_nn_set_create(o->model, &m.set);
+        s = leave(&m, s == LVN_OK ? run_there(&m, run_some, seconds) : s);
     }
     lvni_trainer_zeros_free(&zeros);
-    lvni_tensor_ctx_destroy(ctx);
+    end(&m);
+    return s;
+}
+
+/* ---- choices ---- */
+
+static lvn_status measure_size(void *user, const lvni_data_loader_batch *batch)
+{
+    measured *m = user;
+    double seconds;
+    m->batch = batch;
+    enter(m);
+    lvn_status s = m->set == NULL ? lvni_nn_set_create(m->o->model, &m->set) : LVN_OK;
+    return leave(m, s == LVN_OK ? run_there(m, run_once, &seconds) : s);
+}
+
+lvn_status lvni_trainer_measure_choices(const lvni_trainer_options *o, int *problems, int *others)
+{
+    measured m = {.o = o};
+    lvni_trainer_dry_group *group = NULL;
+    *problems = *others = 0;
+    lvn_status s = begin(&m, &o->plan.pins);
+    if (s == LVN_OK && o->plan.coupled) { /* the others of its group have zeros */
+        s = lvni_trainer_dry_group_create(o->plan.group, &group);
+    }
+    if (s == LVN_OK) {
+        m.ctx->group = group == NULL ? NULL : lvni_trainer_dry_group_get(group);
+        m.ctx->tuning.measures = true;
+        s = lvni_trainer_zeros_each(o, measure_size, &m);
+        m.ctx->group = NULL;
+        *problems = m.ctx->tuning.measured;
+        *others = m.ctx->tuning.others;
+    }
+    end(&m);
+    lvni_trainer_dry_group_destroy(group);
     return s;
 }
