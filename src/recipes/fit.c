@@ -479,9 +479,11 @@ static lvn_status run_rank(lvni_recipes_fit_run *r)
     LVN_TRY(leads(r) ? lead(r) : follow(r));
     LVN_TRY(leads(r) && r->rank.world > 1 ? report_followers(r) : LVN_OK);
     LVN_TRY(weigh(r));
+    LVN_TRY(lvni_recipes_fit_autotune(r));
     LVN_TRY(make_trainer(r));
     LVN_TRY(r->rank.world > 1 ? lvni_recipes_fit_compare_runs(r) : LVN_OK);
     LVN_TRY(r->saved != NULL ? resume(r) : LVN_OK);
+    lvni_recipes_fit_check_choices(r);
     if (r->dir != NULL && !lvni_trainer_finished(r->trainer)) {
         /* only now: keys that do not fit, or train nothing, must not spoil the run that is there */
         LVN_TRY(lvni_recipes_run_dir_write_config(r->dir, c));

@@ -69,6 +69,14 @@ lvn_status lvni_recipes_fit_balance(lvni_recipes_fit_run *run);
 /* Once there are trainers: LVN_ERR_USAGE where a rank sees other data. */
 lvn_status lvni_recipes_fit_compare_runs(const lvni_recipes_fit_run *run);
 
+/* ---- fit_tuning.c: autotune=true ---- */
+
+/* Before there is a trainer, a collective: where the run has no choices yet, rank 0 measures them
+ * for all. */
+lvn_status lvni_recipes_fit_autotune(lvni_recipes_fit_run *run);
+/* Once a checkpoint is restored: warns of choices that were made elsewhere and do not count. */
+void lvni_recipes_fit_check_choices(const lvni_recipes_fit_run *run);
+
 /* ---- export.c, of recipes with a model card ---- */
 
 /* The card, for checkpoints. */

@@ -123,6 +123,12 @@ static const lvni_core_option batch_rows[] = {
      .check = check_pins,
      .help = "Choices that backends made by measuring, as backend.name=value; pins the bits of a "
              "run."},
+    {.name = "autotune",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "false",
+     .help = "Before the first step rank 0 measures which of a GPU's algorithms are the quickest "
+             "for each product and convolution of a step; all ranks compute with these, and "
+             "resumed runs (pins). Without it: the first of the library's heuristic."},
     {.name = "bucket_bytes",
      .type = LVNI_OPT_INT,
      .unit = "bytes",

@@ -148,6 +148,7 @@ train_rows = {
     "group": row("2", rest=CNN + " sync_batchnorm=true"),
     "wgrad_threads": row("1", "stdout", first="2"),
     "pins": row("[cpu.conv=1]", "stdout"),
+    "autotune": Elsewhere("test_autotune.py", "autotune=true"),
     "bucket_bytes": row("16384", "stdout", "devices=2 accelerator=cpu verbose=true"),
     "sharded_stage": Elsewhere("test_sharded.py", "sharded_stage=1"),
     "transport": row("net", "stdout", "devices=2 accelerator=cpu verbose=true"),

@@ -1,0 +1,151 @@
+/* autotune=true: rank 0 measures which algorithms are the quickest before there is a trainer, and
+ * all ranks compute with its choices (fit_impl.h). A run that has choices, such as a resumed one,
+ * measures nothing. Called by fit.c. */
+#include "recipes/fit_impl.h"
+
+#include "core/alloc.h"
+#include "core/machine.h"
+#include "log/run_log.h"
+#include "recipes/options.h"
+#include "tensor/device.h"
+#include "trainer/identity.h"
+#include "trainer/memory.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static lvni_tensor_device *device_of(const lvni_recipes_fit_run *r)
+{
+    return lvni_tensor_device_of(r->model->weights);
+}
+
+/* Also in the checkpoint, whose choices the run has once it is restored. */
+static bool has_choices(const lvni_recipes_fit_run *r)
+{
+    lvni_core_pin_entries *saved;
+    if (lvni_tensor_tuning_of(r->rank.pins, device_of(r)) != NULL) {
+        return true;
+    }
+    if (r->saved == NULL || lvni_core_pin_entries_create(&saved) != LVN_OK) {
+        return false;
+    }
+    const char *text = lvni_ckpt_st_meta_get(r->saved->file, LVNI_IDENTITY_PINS);
+    char entry[2 * LVNI_PIN_TEXT];
+    while (text != NULL && lvni_core_pin_entries_next(&text, entry)) {
+        if (lvni_core_pin_entries_read(saved, entry) != LVN_OK) {
+            lvn_clear_error(); /* the restore refuses it */
+        }
+    }
+    const bool has = lvni_tensor_tuning_of(saved, device_of(r)) != NULL;
+    lvni_core_pin_entries_destroy(saved);
+    return has;
+}
+
+/* What cannot be measured is computed as without autotune, by this run and those that resume it. */
+static lvn_status measure(lvni_recipes_fit_run *r)
+{
+    lvni_trainer_options o;
+    int problems, others;
+    const uint64_t begin = lvni_core_now_ns();
+    LVN_TRY(lvni_recipes_fit_options(r, &o));
+    LVN_TRY(lvni_tensor_tuning_begin(r->rank.pins, device_of(r)));
+    const lvn_status s = lvni_trainer_measure_choices(&o, &problems, &others);
+    lvni_core_str_clear(&r->json);
+    lvni_core_str_clear(&r->card);
+    if (s != LVN_OK) {
+        lvni_log_line(LVNI_LOG_WARNING,
+                      "autotune=true: a micro-batch of zeros cannot be measured, and what was not "
+                      "measured by then has the first algorithm: %s",
+                      lvn_last_error()->message);
+        lvn_clear_error();
+    }
+    lvni_log_line(LVNI_LOG_INFO,
+                  problems == 0 ? "autotune=true has no effect: %s has one algorithm for each "
+                                  "problem of this run"
+                                : "autotune=true: on %s, %d problem%s measured in %.1f s, %d with "
+                                  "another algorithm than the first",
+                  lvni_tensor_device_name(device_of(r)), problems,
+                  lvni_core_plural(problems, "", "s"), lvni_core_seconds_since(begin), others);
+    return LVN_OK;
+}
+
+/* Checkpoints of this start, and config.yaml, have them from the beginning. */
+static lvn_status keep(const lvni_recipes_fit_run *r, const char *text)
+{
+    lvni_core_str list = {0};
+    lvni_core_str_append(&list, "[");
+    for (const char *at = text; *at != '\0'; at++) {
+        lvni_core_str_append_n(&list, *at == ' ' ? "," : at, 1);
+    }
+    lvni_core_str_append(&list, "]");
+    lvn_status s = lvni_core_str_status(&list);
+    s = s == LVN_OK ? lvni_core_config_set(r->request->config, "pins", lvni_core_str_text(&list),
+                                           "measured at start")
+                    : s;
+    lvni_core_str_free(&list);
+    return s;
+}
+
+/* text: those of rank 0 alone at first. */
+static lvn_status share(const lvni_recipes_fit_run *r, lvni_core_str *text)
+{
+    uint64_t n = text->len;
+    LVN_TRY(lvni_dist_comm_broadcast(r->rank.comm, &n, sizeof n, 0));
+    char *all = n == 0 ? NULL : lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)n + 1, 1);
+    if (n == 0 || all == NULL) {
+        return n == 0 ? LVN_OK : LVN_ERR_MEMORY;
+    }
+    memcpy(all, lvni_core_str_text(text), r->rank.rank == 0 ? (size_t)n : 0);
+    lvn_status s = lvni_dist_comm_broadcast(r->rank.comm, all, (size_t)n, 0);
+    const char *at = all;
+    char entry[2 * LVNI_PIN_TEXT];
+    while (s == LVN_OK && lvni_core_pin_entries_next(&at, entry)) {
+        s = lvni_core_pin_entries_read(r->rank.pins, entry);
+    }
+    lvni_core_free(all);
+    return s;
+}
+
+static lvn_status measure_and_print(lvni_recipes_fit_run *r, lvni_core_str *text)
+{
+    if (has_choices(r)) {
+        return LVN_OK;
+    }
+    LVN_TRY(measure(r));
+    lvni_core_pin_entries_print(r->rank.pins, " ", text);
+    LVN_TRY(lvni_core_str_status(text));
+    return keep(r, lvni_core_str_text(text));
+}
+
+lvn_status lvni_recipes_fit_autotune(lvni_recipes_fit_run *r)
+{
+    if (!lvni_core_config_bool(r->request->config, "autotune") || r->request->tunes) {
+        return LVN_OK;
+    }
+    if (device_of(r) == NULL) {
+        if (r->rank.rank == 0) {
+            lvni_log_line(LVNI_LOG_INFO, "autotune=true has no effect on the CPU");
+        }
+        return LVN_OK;
+    }
+    lvni_core_str text = {0};
+    /* until all wait, others read the configuration */
+    lvn_status s = r->rank.world > 1 ? lvni_dist_comm_barrier(r->rank.comm) : LVN_OK;
+    s = s == LVN_OK && r->rank.rank == 0 ? measure_and_print(r, &text) : s;
+    s = s == LVN_OK && r->rank.world > 1 ? share(r, &text) : s;
+    lvni_core_str_free(&text);
+    return s;
+}
+
+void lvni_recipes_fit_check_choices(const lvni_recipes_fit_run *r)
+{
+    lvni_core_pin_entries *pins = r->rank.pins;
+    if (r->rank.rank == 0 && lvni_tensor_tuning_foreign(pins, device_of(r))) {
+        lvni_log_line(LVNI_LOG_WARNING,
+                      "reproducibility off: the choices of autotune are those of %s, and %s is %s: "
+                      "each problem is computed with its first algorithm",
+                      lvni_tensor_tuning_of(pins, device_of(r)),
+                      lvni_tensor_device_name(device_of(r)),
+                      lvni_tensor_device_info(device_of(r))->fingerprint);
+    }
+}
