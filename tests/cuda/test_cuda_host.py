@@ -151,6 +151,10 @@ class Case(unittest.TestCase):
         lines = Path(self.cwd, out, "metrics.jsonl").read_text().splitlines()
         return [row[name] for row in map(json.loads, lines) if name in row]
 
+    def state(self, out):
+        """Without metadata, unlike `weights`: they have the choices of the run."""
+        return self.levin("ckpt", "hash", out)
+
     def weights(self, out):
         (path,) = Path(self.cwd, out, "exported_models").glob("*last.safetensors")
         return hashlib.sha256(path.read_bytes()).hexdigest()
@@ -219,6 +223,26 @@ class Training(Case):
             with self.subTest(out):
                 self.train(out, *ADAMW, *arguments)
                 self.assertEqual(self.weights(out), self.weights("one"))
+
+    def test_autotune(self):
+        """What is given the choices of a run has its bits; on the host there is one algorithm.
+        tests/gpu/run prints the choices."""
+        reported = self.train("tuned", *ADAMW, "autotune=true", "quiet=false")
+        config = (self.cwd / "tuned" / "config.yaml").read_text()
+        (pins,) = re.findall(r"^pins: (\[.*\])$", config, re.M)
+        pins = "pins=" + pins.replace('"', "").replace(" ", "")
+        (line,) = re.findall(r"autotune=true.*", reported)
+        print(line, pins, sep="\n", file=sys.stderr)
+        if ON_HOST:
+            self.assertIn("has no effect", line)
+            self.train("plain", *ADAMW)
+            self.assertEqual(self.state("tuned"), self.state("plain"))
+        ranks = ["devices=2"] if ON_HOST else ["devices=[0,0]", "allow_shared_device=true"]
+        self.train("given", *ADAMW, pins, *ranks)
+        self.train("half", *ADAMW, pins, "autotune=true", "max_steps=2")
+        self.levin("train", "classify", "out=half", "resume=true", "max_steps=4", "quiet=true")
+        for out in ("given", "half"):
+            self.assertEqual(self.state(out), self.state("tuned"), out)
 
     def test_the_host_waits_for_no_step(self):
         """As often in twelve steps of an epoch as in six: a step's numbers are read when the next

@@ -1,7 +1,7 @@
 /* Products by cuBLASLt. It knows matrices by columns: a row-major (r, c) matrix is its (c, r) one,
  * so y = a b is asked for as y^T = b^T a^T. A plan per problem holds the descriptions and the
- * algorithm that the library's heuristic puts first; no search, so the choice is the same in every
- * run. */
+ * algorithm that the library's heuristic puts first, so that the choice is the same in every run;
+ * and, of runs that measured (autotune=true), those behind it. */
 #include "gemm.cuh"
 
 #ifdef LEVIN_CUDA_ON_HOST
@@ -28,6 +28,8 @@ bool lvnc_cublas_product(const lvn_kernel_args *args, const lvnc_product *p, con
 
 namespace
 {
+const char LIBRARY[] = "cublas"; /* in the run's choices */
+
 struct problem {
     int64_t batches, m, n, k;
     lvnc_layout a, b, y;
@@ -40,7 +42,10 @@ struct plan {
     bool tried, refused;
     cublasLtMatmulDesc_t product;
     cublasLtMatrixLayout_t a, b, y;
-    cublasLtMatmulAlgo_t algo;
+    int n; /* candidates that are known */
+    bool runs[LVNC_CANDIDATES];
+    cublasLtMatmulAlgo_t algo[LVNC_CANDIDATES];
+    lvnc_choice choice;
 };
 
 struct state {
@@ -171,24 +176,37 @@ cublasStatus_t set_preferences(const problem &q, cublasLtMatmulPreference_t to)
     return prefer(to, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, (uint32_t)q.align_y);
 }
 
-cublasStatus_t choose(cublasLtHandle_t handle, const problem &q, plan *p)
+/* Candidates from number `from` on, of the n that are asked for. */
+cublasStatus_t find(cublasLtHandle_t handle, const problem &q, plan *p, int from, int n)
 {
     cublasLtMatmulPreference_t preference;
     LT_TRY(cublasLtMatmulPreferenceCreate(&preference));
-    cublasLtMatmulHeuristicResult_t best;
-    memset(&best, 0, sizeof best);
-    int n = 0;
+    cublasLtMatmulHeuristicResult_t found[LVNC_CANDIDATES];
+    memset(found, 0, sizeof found);
+    int got = 0;
     cublasStatus_t s = set_preferences(q, preference);
     if (s == CUBLAS_STATUS_SUCCESS) {
         s = cublasLtMatmulAlgoGetHeuristic(handle, p->product, p->b, p->a, p->y, p->y, preference,
-                                           1, &best, &n);
+                                           n, found, &got);
     }
     (void)cublasLtMatmulPreferenceDestroy(preference);
     if (s == CUBLAS_STATUS_SUCCESS) {
-        s = n < 1 ? CUBLAS_STATUS_NOT_SUPPORTED : best.state;
+        s = got <= from ? CUBLAS_STATUS_NOT_SUPPORTED : found[from].state;
     }
-    p->algo = best.algo;
+    for (int i = from; i < got && i < n; i++) {
+        p->algo[i] = found[i].algo;
+        p->runs[i] = found[i].state == CUBLAS_STATUS_SUCCESS;
+        p->n = i + 1;
+    }
     return s;
+}
+
+/* The first is that of a run that asks for one alone, whatever the others are. */
+cublasStatus_t find_others(cublasLtHandle_t handle, const problem &q, plan *p)
+{
+    const cublasStatus_t s =
+        p->n > 1 ? CUBLAS_STATUS_SUCCESS : find(handle, q, p, 1, LVNC_CANDIDATES);
+    return is_refusal(s) ? CUBLAS_STATUS_SUCCESS : s;
 }
 
 /* NULL: the library refuses the problem, or *status is an error. */
@@ -198,7 +216,7 @@ plan *plan_of(state *s, const problem &q, const void *bias, cublasStatus_t *stat
     *status = p == NULL ? CUBLAS_STATUS_ALLOC_FAILED : CUBLAS_STATUS_SUCCESS;
     if (p != NULL && !p->tried) {
         cublasStatus_t e = describe_product(q, p, bias);
-        e = e == CUBLAS_STATUS_SUCCESS ? choose(s->handle, q, p) : e;
+        e = e == CUBLAS_STATUS_SUCCESS ? find(s->handle, q, p, 0, 1) : e;
         p->refused = is_refusal(e);
         p->tried = e == CUBLAS_STATUS_SUCCESS || p->refused;
         if (p->refused) {
@@ -213,25 +231,78 @@ plan *plan_of(state *s, const problem &q, const void *bias, cublasStatus_t *stat
     return p == NULL || p->refused ? NULL : p;
 }
 
-/* With the lock. CUBLAS_STATUS_NOT_SUPPORTED: the library refuses the problem. */
-cublasStatus_t submit(state *s, const problem &q, const void *a, const void *b, const void *bias,
-                      void *y, void *workspace, cudaStream_t stream)
+/* What a product is computed with. */
+struct call {
+    const lvn_kernel_args *args;
+    state *s;
+    const problem *q;
+    plan *p;
+    const void *a, *b, *bias;
+    void *y, *workspace;
+    cudaStream_t stream;
+};
+
+cublasStatus_t run(const call &c, int candidate)
+{
+    const float one = 1.0f, kept = c.q->adds != 0 ? 1.0f : 0.0f; /* of y */
+    const plan &p = *c.p;
+    if (c.q->bias != 0) {
+        LT_TRY(set(p.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, c.bias));
+    }
+    return cublasLtMatmul(c.s->handle, p.product, &one, c.b, p.b, c.a, p.a, &kept, c.y, p.y, c.y,
+                          p.y, &p.algo[candidate], c.workspace, LVNC_CUBLAS_BYTES, c.stream);
+}
+
+bool try_candidate(void *user, int i)
+{
+    const call &c = *static_cast<const call *>(user);
+    return c.p->runs[i] && run(c, i) == CUBLAS_STATUS_SUCCESS;
+}
+
+lvn_status fail(const lvn_kernel_args *args, cublasStatus_t e)
+{
+    return lvnc_library_failed(args, "cuBLASLt", cublasLtGetStatusString(e),
+                               e == CUBLAS_STATUS_ALLOC_FAILED);
+}
+
+/* One that adds to y would add as often as it is measured. */
+lvn_status choose(call *c, const lvn_autotune &now)
+{
+    plan *p = c->p;
+    const uint64_t hash = lvnc_problem_hash(c->q, sizeof *c->q);
+    const bool measures = c->q->adds == 0 && lvnc_measures(c->stream, now);
+    int candidate = now.measures ? 0 : lvn_autotune_choice(LIBRARY, hash);
+    if (measures || candidate > 0) {
+        const cublasStatus_t e = find_others(c->s->handle, *c->q, p);
+        LVN_TRY(e == CUBLAS_STATUS_SUCCESS ? LVN_OK : fail(c->args, e));
+    }
+    if (measures) {
+        candidate = lvnc_quickest(c->stream, p->n, try_candidate, c, LIBRARY, hash);
+        LVN_TRY(lvn_autotune_record(LIBRARY, hash, &candidate));
+    }
+    p->choice.candidate = candidate < p->n && p->runs[candidate] ? candidate : 0;
+    p->choice.run = now.run;
+    return LVN_OK;
+}
+
+/* With the lock. CUBLAS_STATUS_NOT_SUPPORTED: the library refuses the problem. *status: an
+ * error of the run's choices. */
+cublasStatus_t submit(call *c, lvn_status *status)
 {
     cublasStatus_t e;
-    plan *p = plan_of(s, q, bias, &e);
-    if (p == NULL) {
+    c->p = plan_of(c->s, *c->q, c->bias, &e);
+    *status = LVN_OK;
+    if (c->p == NULL) {
         return e == CUBLAS_STATUS_SUCCESS ? CUBLAS_STATUS_NOT_SUPPORTED : e;
     }
-    const float one = 1.0f, kept = q.adds != 0 ? 1.0f : 0.0f; /* of y */
-    e = q.bias == 0 ? CUBLAS_STATUS_SUCCESS
-                    : set(p->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
-    if (e == CUBLAS_STATUS_SUCCESS) {
-        e = cublasLtMatmul(s->handle, p->product, &one, b, p->b, a, p->a, &kept, y, p->y, y, p->y,
-                           &p->algo, workspace, LVNC_CUBLAS_BYTES, stream);
+    const lvn_autotune now = lvn_autotune_now();
+    if (now.run != c->p->choice.run) {
+        *status = choose(c, now);
     }
+    e = *status == LVN_OK ? run(*c, c->p->choice.candidate) : CUBLAS_STATUS_SUCCESS;
     if (is_refusal(e)) {
-        p->refused = true;
-        report_refusal(q, "to start a product", e);
+        c->p->refused = true;
+        report_refusal(*c->q, "to start a product", e);
         e = CUBLAS_STATUS_NOT_SUPPORTED;
     }
     return e;
@@ -283,16 +354,18 @@ bool lvnc_cublas_product(const lvn_kernel_args *args, const lvnc_product *p, con
     q.align_y = lvnc_alignment(y);
     q.align_bias = lvnc_alignment(bias);
     q.tf32 = lvnc_allows_tf32();
+    call c = {args, s, &q, NULL, a, b, bias, y, workspace, stream};
+    lvn_status chosen;
     pthread_mutex_lock(&s->lock);
-    const cublasStatus_t e = submit(s, q, a, b, bias, y, workspace, stream);
+    const cublasStatus_t e = submit(&c, &chosen);
     pthread_mutex_unlock(&s->lock);
     if (e == CUBLAS_STATUS_NOT_SUPPORTED) {
         return false;
     }
-    *status = e == CUBLAS_STATUS_SUCCESS
+    *status = chosen != LVN_OK ? chosen
+              : e == CUBLAS_STATUS_SUCCESS
                   ? lvnc_submitted(args->stream, args->op->name, cudaSuccess)
-                  : lvnc_library_failed(args, "cuBLASLt", cublasLtGetStatusString(e),
-                                        e == CUBLAS_STATUS_ALLOC_FAILED);
+                  : fail(args, e);
     return true;
 }
 

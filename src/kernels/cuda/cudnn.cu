@@ -210,11 +210,9 @@ static descriptor plan_choice(const target &to, descriptor choice, const request
     return NULL;
 }
 
-enum { MOST_CHOICES = 128 };
-
 /* The choices of one heuristic, in its order; returns how many. The caller destroys them. */
 static int find_choices(builder *b, const target &to, descriptor graph, cudnnBackendHeurMode_t mode,
-                        descriptor choices[MOST_CHOICES])
+                        descriptor choices[HEURISTIC_CHOICES])
 {
     descriptor heuristic = make(b, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
     int64_t n = 0, got = 0;
@@ -228,7 +226,9 @@ static int find_choices(builder *b, const target &to, descriptor graph, cudnnBac
         b->status = cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,
                                              CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &n, NULL);
     }
-    n = b->status != CUDNN_STATUS_SUCCESS ? 0 : n < MOST_CHOICES ? n : (int64_t)MOST_CHOICES;
+    n = b->status != CUDNN_STATUS_SUCCESS ? 0
+        : n < HEURISTIC_CHOICES           ? n
+                                          : (int64_t)HEURISTIC_CHOICES;
     int made = 0;
     while (made < n && b->status == CUDNN_STATUS_SUCCESS) {
         b->status =
@@ -246,19 +246,20 @@ static int find_choices(builder *b, const target &to, descriptor graph, cudnnBac
     return made;
 }
 
-/* The plan of the first choice that is wanted. Both join b. */
+/* The plan of the first choice that is wanted, or of number `only` if it is. Both join b. */
 static descriptor choose(builder *b, const target &to, descriptor graph,
-                         cudnnBackendHeurMode_t mode, const request &r)
+                         cudnnBackendHeurMode_t mode, const request &r, int only, int *at)
 {
-    descriptor choices[MOST_CHOICES], chosen = NULL;
+    descriptor choices[HEURISTIC_CHOICES], chosen = NULL;
     const int n = find_choices(b, to, graph, mode, choices);
     for (int i = 0; i < n; i++) {
-        if (chosen == NULL && b->status == CUDNN_STATUS_SUCCESS &&
+        if (chosen == NULL && b->status == CUDNN_STATUS_SUCCESS && (only < 0 || only == i) &&
             is_wanted(choices[i], r, &b->status)) {
             chosen = plan_choice(to, choices[i], r, &b->status);
             if (chosen != NULL) {
                 b->made[b->n++] = choices[i];
                 b->made[b->n++] = chosen;
+                *at = i;
                 continue;
             }
         }
@@ -269,26 +270,72 @@ static descriptor choose(builder *b, const target &to, descriptor graph,
 
 /* ---- plans ---- */
 
+static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
+enum { MODES = 2 };
+
+/* Of one heuristic. False: there is none, and nothing is left; *status where it is a failure. */
+static bool search_mode(const target &to, graph_of graph, const void *problem, const request &r,
+                        int mode, int only, plan *p, cudnnStatus_t *status)
+{
+    int at = 0;
+    p->of = builder();
+    descriptor g = graph(&p->of, to, problem);
+    p->run = p->of.n > MOST_MADE - 3 ? NULL : choose(&p->of, to, g, modes[mode], r, only, &at);
+    p->at = mode * HEURISTIC_CHOICES + at;
+    if (p->run == NULL) {
+        *status = p->of.status == CUDNN_STATUS_SUCCESS ? *status : p->of.status;
+        end(&p->of);
+    }
+    return p->run != NULL;
+}
+
 bool search(const target &to, graph_of graph, const void *problem, const request &r, plan *p,
             cudnnStatus_t *status)
 {
-    static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
     *status = CUDNN_STATUS_NOT_SUPPORTED;
-    for (cudnnBackendHeurMode_t mode : modes) {
-        p->of = builder();
-        descriptor g = graph(&p->of, to, problem);
-        p->run = p->of.n > MOST_MADE - 3 ? NULL : choose(&p->of, to, g, mode, r);
-        if (p->run != NULL) {
+    for (int mode = 0; mode < MODES; mode++) {
+        if (search_mode(to, graph, problem, r, mode, -1, p, status)) {
             return true;
         }
-        *status = p->of.status == CUDNN_STATUS_SUCCESS ? *status : p->of.status;
-        end(&p->of);
         if (is_failure(*status)) {
             return false;
         }
     }
     (void)cudaGetLastError();
     return false;
+}
+
+bool search_at(const target &to, graph_of graph, const void *problem, const request &r, int at,
+               plan *p, cudnnStatus_t *status)
+{
+    *status = CUDNN_STATUS_NOT_SUPPORTED;
+    const bool found = at >= 0 && at < MODES * HEURISTIC_CHOICES &&
+                       search_mode(to, graph, problem, r, at / HEURISTIC_CHOICES,
+                                   at % HEURISTIC_CHOICES, p, status);
+    if (!found) {
+        (void)cudaGetLastError();
+    }
+    return found;
+}
+
+int list_from(const target &to, graph_of graph, const void *problem, const request &r,
+              const plan &p, int at[HEURISTIC_CHOICES], cudnnStatus_t *status)
+{
+    const int mode = p.at / HEURISTIC_CHOICES, first = p.at % HEURISTIC_CHOICES;
+    descriptor choices[HEURISTIC_CHOICES];
+    builder b = {};
+    int listed = 0;
+    descriptor g = graph(&b, to, problem);
+    const int n = find_choices(&b, to, g, modes[mode], choices);
+    for (int i = 0; i < n; i++) {
+        if (i >= first && b.status == CUDNN_STATUS_SUCCESS && is_wanted(choices[i], r, &b.status)) {
+            at[listed++] = mode * HEURISTIC_CHOICES + i;
+        }
+        (void)cudnnBackendDestroyDescriptor(choices[i]);
+    }
+    *status = b.status;
+    end(&b);
+    return listed;
 }
 
 bool submit(state *s, plan *p, int n, const int64_t *names, const void *const *at, void *workspace,

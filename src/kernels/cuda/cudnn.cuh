@@ -5,7 +5,8 @@
  *   cudnn_attention.cu   attention; its graph: cudnn_attention_graph.cu
  *
  * A plan per problem holds the first of the library's engines, in the order of its heuristic, that
- * gives the same bits in every run and gets by with the scratch memory; no search, no measuring. */
+ * gives the same bits in every run and gets by with the scratch memory; of convolutions of a run
+ * that measured (autotune=true), the quickest of the first few. */
 #ifndef LEVIN_KERNELS_CUDA_CUDNN_CUH
 #define LEVIN_KERNELS_CUDA_CUDNN_CUH
 
@@ -70,8 +71,11 @@ struct request {
 
 struct plan {
     bool tried, refused;
+    bool loose; /* of convolutions: no choice was wanted at first, and more are allowed */
+    int at;     /* which choice it is of: those of the first heuristic, then those of the second */
     builder of;
     descriptor run;
+    lvnc_choice choice; /* of a run: whether this plan, or another one, computes its problem */
 };
 
 /* Adds the descriptors of the operations of a problem; returns its graph. */
@@ -81,6 +85,14 @@ typedef descriptor (*graph_of)(builder *b, const target &to, const void *problem
  * left in p. */
 bool search(const target &to, graph_of graph, const void *problem, const request &r, plan *p,
             cudnnStatus_t *status);
+/* The same of one choice (plan.at), and of no other. */
+bool search_at(const target &to, graph_of graph, const void *problem, const request &r, int at,
+               plan *p, cudnnStatus_t *status);
+/* The wanted choices of the heuristic of p, from that of p on; returns how many, up to a failure.
+ */
+enum { HEURISTIC_CHOICES = 128 };
+int list_from(const target &to, graph_of graph, const void *problem, const request &r,
+              const plan &p, int at[HEURISTIC_CHOICES], cudnnStatus_t *status);
 
 /* Not of the problem, but of this moment: memory, the driver. Another engine, or another way to
  * compute, would have other bits than a run in which it does not happen. */
@@ -109,6 +121,8 @@ struct conv_problem {
     lvnc_conv c;
     int align_x, align_w, align_y; /* bytes */
     int tf32;
+    int candidate; /* 0: the first; else 1 and, of loose requests, 2 x HEURISTIC_CHOICES, + plan.at
+                    */
 };
 
 /* A view of (samples, heads, positions, features): elements between neighbours. */
@@ -168,6 +182,9 @@ bool submit(state *s, plan *p, int n, const int64_t *names, const void *const *a
 bool has_attention(const target &to, const attention_heads &h, lvn_dtype type, bool gradient,
                    cudnnStatus_t *why);
 bool has_conv(const target &to, const lvnc_conv &c, cudnnStatus_t *why);
+/* How many candidates have plans, the first included; 0: one of them has none by its number, or
+ * another one. */
+int count_conv_candidates(const target &to, const lvnc_conv &c);
 } // namespace dnn
 
 #endif

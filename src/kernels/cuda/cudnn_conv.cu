@@ -112,22 +112,67 @@ static request request_of(const lvnc_conv &c, bool strict)
     return r;
 }
 
-static bool search_conv(const target &to, const conv_problem &q, plan *p, cudnnStatus_t *status)
+/* ---- plans ---- */
+
+/* Candidates of strict requests have numbers from 1 on, of others from LOOSE + 1 on. */
+enum { LOOSE = 2 * HEURISTIC_CHOICES };
+
+static int number_of(int at, bool loose)
 {
-    return search(to, add_conv_graph, &q, request_of(q.c, true), p, status) ||
-           (!is_failure(*status) &&
-            search(to, add_conv_graph, &q, request_of(q.c, false), p, status));
+    return 1 + (loose ? (int)LOOSE : 0) + at;
 }
 
-bool has_conv(const target &to, const lvnc_conv &c, cudnnStatus_t *why)
+static bool search_conv(const target &to, const conv_problem &q, plan *p, cudnnStatus_t *status)
+{
+    if (q.candidate > 0) {
+        const int at = q.candidate - 1;
+        p->loose = at >= LOOSE;
+        return search_at(to, add_conv_graph, &q, request_of(q.c, !p->loose), at % LOOSE, p, status);
+    }
+    p->loose = !search(to, add_conv_graph, &q, request_of(q.c, true), p, status);
+    return !p->loose || (!is_failure(*status) &&
+                         search(to, add_conv_graph, &q, request_of(q.c, false), p, status));
+}
+
+static conv_problem problem_of(const lvnc_conv &c)
 {
     conv_problem q;
     memset(&q, 0, sizeof q);
     q.c = c;
     q.align_x = q.align_w = q.align_y = 16;
+    return q;
+}
+
+bool has_conv(const target &to, const lvnc_conv &c, cudnnStatus_t *why)
+{
+    const conv_problem q = problem_of(c);
     plan p = {};
     const bool found = search_conv(to, q, &p, why);
     end(&p.of);
+    return found;
+}
+
+int count_conv_candidates(const target &to, const lvnc_conv &c)
+{
+    conv_problem q = problem_of(c);
+    plan first = {};
+    cudnnStatus_t status;
+    int at[HEURISTIC_CHOICES], found = 0;
+    if (!search_conv(to, q, &first, &status)) {
+        return 0;
+    }
+    int n = list_from(to, add_conv_graph, &q, request_of(c, !first.loose), first, at, &status);
+    for (int i = 0; i < n; i++) {
+        plan p = {};
+        q.candidate = number_of(at[i], first.loose);
+        const bool has = search_conv(to, q, &p, &status);
+        end(&p.of);
+        if (has ? p.at != at[i] : i == 0) {
+            n = found = 0;
+        }
+        found += has;
+    }
+    end(&first.of);
     return found;
 }
 
@@ -147,21 +192,119 @@ static plan *plan_conv(state *s, const conv_problem &q, cudnnStatus_t *status)
     return p == NULL || p->refused ? NULL : p;
 }
 
-/* False: refused, or *status is a failure. */
-static bool run_conv(const lvn_kernel_args *args, const conv_problem &q, const void *const at[3],
-                     void *workspace, cudnnStatus_t *status)
+/* ---- which one ---- */
+
+/* What a convolution is computed with. */
+struct conv_call {
+    const lvn_kernel_args *args;
+    state *s;
+    conv_problem q; /* of the first candidate */
+    const void *at[3];
+    void *workspace;
+    /* while it is measured */
+    int n, number[LVNC_CANDIDATES];
+    plan *candidate[LVNC_CANDIDATES];
+};
+
+static bool run_plan(const conv_call &c, plan *p, cudnnStatus_t *status)
 {
     static const int64_t names[3] = {'x', 'w', 'y'};
-    state *s = enter(args, status);
-    if (s == NULL) {
+    return submit(c.s, p, 3, names, c.at, c.workspace, status);
+}
+
+static bool try_candidate(void *user, int i)
+{
+    const conv_call &c = *static_cast<const conv_call *>(user);
+    cudnnStatus_t status;
+    return !c.candidate[i]->refused && run_plan(c, c.candidate[i], &status);
+}
+
+/* The first, and those behind it. False: *status is a failure. */
+static bool list_candidates(conv_call *c, plan *first, cudnnStatus_t *status)
+{
+    int at[HEURISTIC_CHOICES];
+    const int n = list_from(c->s->to, add_conv_graph, &c->q, request_of(c->q.c, !first->loose),
+                            *first, at, status);
+    c->candidate[0] = first;
+    c->number[0] = 0;
+    c->n = 1;
+    for (int i = 0; i < n && c->n < (int)LVNC_CANDIDATES && !is_failure(*status); i++) {
+        conv_problem q = c->q;
+        q.candidate = number_of(at[i], first->loose);
+        plan *p = at[i] == first->at ? NULL : plan_conv(c->s, q, status);
+        if (p != NULL) {
+            c->candidate[c->n] = p;
+            c->number[c->n++] = q.candidate;
+        }
+    }
+    return !is_failure(*status);
+}
+
+/* The plans of those that were not taken are made again if another run asks for them. */
+static void forget_others(const conv_call &c, int taken)
+{
+    for (int i = 1; i < c.n; i++) {
+        if (i != taken) {
+            end(&c.candidate[i]->of);
+            *c.candidate[i] = plan();
+        }
+    }
+}
+
+static lvn_status choose(conv_call *c, plan *first)
+{
+    static const char library[] = "cudnn"; /* in the run's choices */
+    const lvn_autotune now = lvn_autotune_now();
+    if (first->choice.run == now.run) {
+        return LVN_OK;
+    }
+    const uint64_t hash = lvnc_problem_hash(&c->q, sizeof c->q);
+    int number = now.measures ? 0 : lvn_autotune_choice(library, hash);
+    if (lvnc_measures(c->s->stream, now)) {
+        cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+        if (!list_candidates(c, first, &status)) {
+            return fail(c->args, status);
+        }
+        const int taken = lvnc_quickest(c->s->stream, c->n, try_candidate, c, library, hash);
+        number = c->number[taken];
+        forget_others(*c, taken);
+        LVN_TRY(lvn_autotune_record(library, hash, &number));
+    }
+    first->choice.candidate = number;
+    first->choice.run = now.run;
+    return LVN_OK;
+}
+
+/* NULL: as plan_conv, or *chosen is an error. */
+static plan *chosen_plan(conv_call *c, cudnnStatus_t *status, lvn_status *chosen)
+{
+    plan *first = plan_conv(c->s, c->q, status);
+    *chosen = first != NULL ? choose(c, first) : LVN_OK;
+    if (first == NULL || first->refused || *chosen != LVN_OK) {
+        return NULL;
+    }
+    if (first->choice.candidate == 0) {
+        return first;
+    }
+    conv_problem q = c->q;
+    q.candidate = first->choice.candidate;
+    plan *p = plan_conv(c->s, q, status);
+    return p != NULL || is_failure(*status) ? p : first;
+}
+
+/* False: refused, or *status is a failure, or *chosen an error. */
+static bool run_conv(conv_call *c, cudnnStatus_t *status, lvn_status *chosen)
+{
+    c->s = enter(c->args, status);
+    if (c->s == NULL) {
         return false;
     }
-    plan *p = plan_conv(s, q, status);
-    const bool done = p != NULL && submit(s, p, 3, names, at, workspace, status);
+    plan *p = chosen_plan(c, status, chosen);
+    const bool done = p != NULL && run_plan(*c, p, status);
     if (p != NULL && !done && !is_failure(*status) && report_refusal("to run", *status)) {
-        lvnc_conv_print(q.c);
+        lvnc_conv_print(c->q.c);
     }
-    leave(s);
+    leave(c->s);
     return done;
 }
 } // namespace dnn
@@ -174,18 +317,23 @@ bool lvnc_cudnn_conv(const lvn_kernel_args *args, const lvnc_conv &c, const void
     }
     const bool casts = c.kind == LVNC_CONV_W && c.result_type != c.type;
     const void *weights = casts ? narrow : w; /* no engine writes f32 beside 16-bit images */
-    dnn::conv_problem q;
-    memset(&q, 0, sizeof q);
-    q.c = c;
-    q.align_x = lvnc_alignment(x);
-    q.align_w = lvnc_alignment(weights);
-    q.align_y = lvnc_alignment(y);
-    q.tf32 = lvnc_allows_tf32();
+    dnn::conv_call call;
+    memset(&call, 0, sizeof call);
+    call.args = args;
+    call.q.c = c;
+    call.q.align_x = lvnc_alignment(x);
+    call.q.align_w = lvnc_alignment(weights);
+    call.q.align_y = lvnc_alignment(y);
+    call.q.tf32 = lvnc_allows_tf32();
+    call.at[0] = x;
+    call.at[1] = weights;
+    call.at[2] = y;
+    call.workspace = workspace;
     cudnnStatus_t e = CUDNN_STATUS_SUCCESS;
-    const void *const at[3] = {x, weights, y};
-    const bool done = dnn::run_conv(args, q, at, workspace, &e);
-    if (!done && dnn::is_failure(e)) {
-        *status = dnn::fail(args, e);
+    lvn_status chosen = LVN_OK;
+    const bool done = dnn::run_conv(&call, &e, &chosen);
+    if (!done && (chosen != LVN_OK || dnn::is_failure(e))) {
+        *status = chosen != LVN_OK ? chosen : dnn::fail(args, e);
         return true;
     }
     if (!done) {

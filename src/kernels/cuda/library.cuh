@@ -5,6 +5,7 @@
 
 #include "device.cuh"
 
+#include <levin/pins.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,8 +14,9 @@ bool lvnc_uses_libraries(void);
 /* A library that supports the problem failed: no other algorithm may compute it instead. */
 lvn_status lvnc_library_failed(const lvn_kernel_args *args, const char *library, const char *why,
                                bool memory);
-/* LEVIN_CUDA_DEBUG=1: to stderr goes what a library refuses, and why, once per problem; which cuFFT
- * is loaded; when a device closes, how often the host waited until it had nothing left to do. */
+/* LEVIN_CUDA_DEBUG=1: to stderr goes what a library refuses, and why, once per problem; how long
+ * candidates took that were measured; which cuFFT is loaded; when a device closes, how often the
+ * host waited until it had nothing left to do. */
 bool lvnc_debugs(void);
 /* Whether f32 products may round their factors to TF32 (10 bits of fraction). */
 bool lvnc_allows_tf32(void);
@@ -114,6 +116,36 @@ template <typename Key, typename Plan> struct lvnc_plans {
         }
     }
 };
+
+/* ---- candidates (levin/pins.h: autotune=true; candidates.cu) ---- */
+
+enum { LVNC_CANDIDATES = 8 };
+
+/* The candidate that computes a plan's problem, as far as the run with this number knows. */
+struct lvnc_choice {
+    uint64_t run;
+    int candidate;
+};
+
+/* Of a key whose gaps are zeros (FNV-1a). */
+static inline uint64_t lvnc_problem_hash(const void *key, size_t bytes)
+{
+    const unsigned char *byte = static_cast<const unsigned char *>(key);
+    uint64_t h = 14695981039346656037u;
+    for (size_t i = 0; i < bytes; i++) {
+        h = (h ^ byte[i]) * 1099511628211u;
+    }
+    return h;
+}
+
+/* Submits what candidate i computes; it may be called often. False: it does not run. */
+typedef bool (*lvnc_candidate)(void *user, int i);
+/* Whether to measure now; not while the stream is captured. */
+bool lvnc_measures(cudaStream_t stream, const lvn_autotune &now);
+/* The quickest of n by the device's clock, of about equally quick ones the first; 0 where none
+ * runs. Waits for the stream. what, problem: for LEVIN_CUDA_DEBUG=1. */
+int lvnc_quickest(cudaStream_t stream, int n, lvnc_candidate submit, void *user, const char *what,
+                  uint64_t problem);
 
 /* The largest power of two, up to 16, that divides an address. */
 static inline int lvnc_alignment(const void *p)
