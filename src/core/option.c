@@ -11,7 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { TEXT_MAX = 65536, ITEMS_MAX = 4096 };
+enum { TEXT_MAX = 1 << 18, ITEMS_MAX = 4096 };
 
 static const char *const type_names[] = {
     [LVNI_OPT_BOOL] = "true or false",

@@ -52,20 +52,29 @@ static lvn_status measure(lvni_recipes_fit_run *r)
     const lvn_status s = lvni_trainer_measure_choices(&o, &problems, &others);
     lvni_core_str_clear(&r->json);
     lvni_core_str_clear(&r->card);
-    if (s != LVN_OK) {
+    if (s == LVN_ERR_DEVICE_MEMORY || s == LVN_ERR_MEMORY) {
         lvni_log_line(LVNI_LOG_WARNING,
-                      "autotune=true: a micro-batch of zeros cannot be measured, and what was not "
-                      "measured by then has the first algorithm: %s",
+                      "autotune=true: there is no memory to measure a micro-batch of zeros; what "
+                      "was not measured by then has the first algorithm, in this run and those "
+                      "that resume it; more micro_batches need less: %s",
                       lvn_last_error()->message);
         lvn_clear_error();
+        return LVN_OK;
     }
-    lvni_log_line(LVNI_LOG_INFO,
-                  problems == 0 ? "autotune=true has no effect: %s has one algorithm for each "
-                                  "problem of this run"
-                                : "autotune=true: on %s, %d problem%s measured in %.1f s, %d with "
-                                  "another algorithm than the first",
-                  lvni_tensor_device_name(device_of(r)), problems,
-                  lvni_core_plural(problems, "", "s"), lvni_core_seconds_since(begin), others);
+    LVN_TRY(s);
+    if (problems == 0) {
+        lvni_log_line(LVNI_LOG_INFO,
+                      "autotune=true has no effect: %s has one algorithm for each problem of this "
+                      "run",
+                      lvni_tensor_device_name(device_of(r)));
+        return LVN_OK;
+    }
+    lvni_log_line(
+        LVNI_LOG_INFO,
+        "autotune=true: on %s, %d problem%s measured in %.1f s, %d with another algorithm "
+        "than the first; the same bits elsewhere: with the pins of config.yaml, too",
+        lvni_tensor_device_name(device_of(r)), problems, lvni_core_plural(problems, "", "s"),
+        lvni_core_seconds_since(begin), others);
     return LVN_OK;
 }
 
@@ -109,6 +118,9 @@ static lvn_status share(const lvni_recipes_fit_run *r, lvni_core_str *text)
 static lvn_status measure_and_print(lvni_recipes_fit_run *r, lvni_core_str *text)
 {
     if (has_choices(r)) {
+        lvni_log_line(LVNI_LOG_INFO, "autotune=true: the %s has choices, so nothing is measured%s",
+                      r->saved != NULL ? "run" : "configuration",
+                      r->saved != NULL ? "" : "; pins=null measures again");
         return LVN_OK;
     }
     LVN_TRY(measure(r));

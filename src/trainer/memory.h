@@ -54,7 +54,8 @@ lvn_status lvni_trainer_zeros_make(const lvni_trainer_options *options, bool tra
 lvn_status lvni_trainer_zeros_create(const lvni_trainer_options *options, lvni_trainer_zeros *out);
 void lvni_trainer_zeros_free(lvni_trainer_zeros *zeros);
 /* Calls `use` with each size of micro-batch that a step has, on any rank, also of steps that come
- * only when the run is resumed with another end. memory.c */
+ * only when the run is resumed with another end; of those with most accumulation where that
+ * changes by the epoch. memory.c */
 typedef lvn_status (*lvni_trainer_zeros_use)(void *user, const lvni_data_loader_batch *batch);
 lvn_status lvni_trainer_zeros_each(const lvni_trainer_options *options, lvni_trainer_zeros_use use,
                                    void *user);

@@ -124,7 +124,7 @@ class Autotune(RankCase):
             resumed, reported = self.resume(f"{i}", *more, "max_steps=8", env=FIRST)
             self.assertEqual(resumed, whole, more)
             self.assertEqual(pins, self.saved(f"{self.dir}/whole"))
-            self.assertNotIn("measured", reported)
+            self.assertNotIn("problems measured", reported)
             self.assertEqual(self.saved(f"{self.dir}/{i}"), pins)
             self.assertEqual(self.config(f"{self.dir}/{i}"), pins)
         # its choices, given to a first start
@@ -147,7 +147,7 @@ class Autotune(RankCase):
         origin = self.saved(f"{self.dir}/one").split()[0]
         one, reported = self.run_as("none", "devices=1", "autotune=true", f"pins=[{origin}]")
         self.assertEqual(one, plain)
-        self.assertNotIn("measured", reported)
+        self.assertNotIn("problems measured", reported)
 
     def test_given_choices_stay(self):
         """Those without what they were measured on, of a run that measures."""
@@ -174,7 +174,7 @@ class Autotune(RankCase):
             "sim:0 is sim, "
         )
         self.assertEqual(reported.count(line), 1, reported)
-        self.assertNotIn("measured", reported)
+        self.assertNotIn("problems measured", reported)
         self.assertEqual(there, self.hash_of("plain", "devices=1"))
         self.assertEqual(self.saved(f"{self.dir}/there"), pins)
 

@@ -265,6 +265,15 @@ lvn_status fail(const lvn_kernel_args *args, cublasStatus_t e)
                                e == CUBLAS_STATUS_ALLOC_FAILED);
 }
 
+/* Another algorithm would have other bits than the ranks and the runs that have this one. */
+lvn_status fail_chosen(const lvn_kernel_args *args)
+{
+    return lvnc_library_failed(args, "cuBLASLt",
+                               "the algorithm that the run's pins name for it does not run; "
+                               "pins=null measures again",
+                               false);
+}
+
 /* One that adds to y would add as often as it is measured. */
 lvn_status choose(call *c, const lvn_autotune &now)
 {
@@ -280,7 +289,10 @@ lvn_status choose(call *c, const lvn_autotune &now)
         candidate = lvnc_quickest(c->stream, p->n, try_candidate, c, LIBRARY, hash);
         LVN_TRY(lvn_autotune_record(LIBRARY, hash, &candidate));
     }
-    p->choice.candidate = candidate < p->n && p->runs[candidate] ? candidate : 0;
+    if (candidate > 0 && (candidate >= p->n || !p->runs[candidate])) {
+        return fail_chosen(c->args);
+    }
+    p->choice.candidate = candidate;
     p->choice.run = now.run;
     return LVN_OK;
 }
@@ -300,6 +312,10 @@ cublasStatus_t submit(call *c, lvn_status *status)
         *status = choose(c, now);
     }
     e = *status == LVN_OK ? run(*c, c->p->choice.candidate) : CUBLAS_STATUS_SUCCESS;
+    if (is_refusal(e) && c->p->choice.candidate > 0) {
+        *status = fail_chosen(c->args);
+        return CUBLAS_STATUS_SUCCESS;
+    }
     if (is_refusal(e)) {
         c->p->refused = true;
         report_refusal(*c->q, "to start a product", e);

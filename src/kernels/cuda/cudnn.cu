@@ -351,10 +351,17 @@ bool submit(state *s, plan *p, int n, const int64_t *names, const void *const *a
         b.status = cudnnBackendExecute(s->to.handle, p->run, pack);
     }
     *status = b.status;
-    if (b.status != CUDNN_STATUS_SUCCESS && !is_failure(b.status)) {
-        p->refused = true;
+    const bool done = b.status == CUDNN_STATUS_SUCCESS;
+    const int category = CUDNN_STATUS_CATEGORY((int)b.status);
+    const bool refusal =
+        !p->ran && (category == CUDNN_STATUS_NOT_SUPPORTED || category == CUDNN_STATUS_BAD_PARAM);
+    if (!done && !refusal && !is_failure(b.status)) {
+        *status = CUDNN_STATUS_EXECUTION_FAILED; /* a plan that runs is no matter of the problem */
+    }
+    if (!done) {
         (void)cudaGetLastError();
     }
+    p->ran = p->ran || done;
     end(&b);
     return *status == CUDNN_STATUS_SUCCESS;
 }

@@ -70,7 +70,7 @@ struct request {
 };
 
 struct plan {
-    bool tried, refused;
+    bool tried, refused, ran;
     bool loose; /* of convolutions: no choice was wanted at first, and more are allowed */
     int at;     /* which choice it is of: those of the first heuristic, then those of the second */
     builder of;
@@ -172,7 +172,7 @@ struct state {
 state *enter(const lvn_kernel_args *args, cudnnStatus_t *status);
 void leave(state *s);
 
-/* With the lock. False: refused, or *status is a failure. */
+/* With the lock. False: it does not run, which the caller keeps in p, or *status is a failure. */
 bool submit(state *s, plan *p, int n, const int64_t *names, const void *const *at, void *workspace,
             cudnnStatus_t *status);
 

@@ -258,8 +258,11 @@ static bool run_turns(state *s, const attention_scratch &scratch, lvn_dtype type
     for (int64_t first = 0; first < h.samples && done; first += n) {
         plan *const p = h.samples - first < n ? of_last : of_all;
         done = run_samples(s, p, scratch, gradient, first, status);
-        if (!done && !is_failure(*status) && report_refusal("to run", *status)) {
-            print(all);
+        if (!done && !is_failure(*status)) {
+            p->refused = true;
+            if (report_refusal("to run", *status)) {
+                print(all);
+            }
         }
     }
     return done;

@@ -275,21 +275,30 @@ static lvn_status choose(conv_call *c, plan *first)
     return LVN_OK;
 }
 
+/* Another engine would have other bits than the ranks and the runs that have this one. */
+static lvn_status fail_chosen(const conv_call &c)
+{
+    return lvnc_library_failed(c.args, "cuDNN",
+                               "the engine that the run's pins name for it does not run; pins=null "
+                               "measures again",
+                               false);
+}
+
 /* NULL: as plan_conv, or *chosen is an error. */
 static plan *chosen_plan(conv_call *c, cudnnStatus_t *status, lvn_status *chosen)
 {
     plan *first = plan_conv(c->s, c->q, status);
     *chosen = first != NULL ? choose(c, first) : LVN_OK;
-    if (first == NULL || first->refused || *chosen != LVN_OK) {
-        return NULL;
-    }
-    if (first->choice.candidate == 0) {
-        return first;
+    if (first == NULL || *chosen != LVN_OK || first->choice.candidate == 0) {
+        return *chosen == LVN_OK ? first : NULL;
     }
     conv_problem q = c->q;
     q.candidate = first->choice.candidate;
     plan *p = plan_conv(c->s, q, status);
-    return p != NULL || is_failure(*status) ? p : first;
+    if (p == NULL && !is_failure(*status)) {
+        *chosen = fail_chosen(*c);
+    }
+    return p;
 }
 
 /* False: refused, or *status is a failure, or *chosen an error. */
@@ -301,8 +310,13 @@ static bool run_conv(conv_call *c, cudnnStatus_t *status, lvn_status *chosen)
     }
     plan *p = chosen_plan(c, status, chosen);
     const bool done = p != NULL && run_plan(*c, p, status);
-    if (p != NULL && !done && !is_failure(*status) && report_refusal("to run", *status)) {
-        lvnc_conv_print(c->q.c);
+    if (p != NULL && !done && !is_failure(*status)) {
+        p->refused = true;
+        if (report_refusal("to run", *status)) {
+            lvnc_conv_print(c->q.c);
+        }
+        plan *first = c->s->convs.get(c->q);
+        *chosen = p == first ? LVN_OK : fail_chosen(*c);
     }
     leave(c->s);
     return done;

@@ -425,10 +425,10 @@ static void yaml_has_limits(void **state)
     assert_message(lvni_core_config_load_yaml(config, LVNI_LAYER_FILE, "c.yml", text, 10008),
                    "c.yml:1:8201: the list has more than 4096 elements");
     memcpy(text, "title: ", 7);
-    memset(text + 7, 'a', 70000);
-    assert_int_equal(lvni_core_config_load_yaml(config, LVNI_LAYER_FILE, "c.yml", text, 70007),
+    memset(text + 7, 'a', 270000);
+    assert_int_equal(lvni_core_config_load_yaml(config, LVNI_LAYER_FILE, "c.yml", text, 270007),
                      LVN_ERR_USAGE);
-    assert_non_null(strstr(lvn_last_error()->message, "longer than 65536 bytes"));
+    assert_non_null(strstr(lvn_last_error()->message, "longer than 262144 bytes"));
     memset(text, '[', 100000);
     assert_int_equal(lvni_core_config_load_yaml(config, LVNI_LAYER_FILE, "c.yml", text, 100000),
                      LVN_ERR_USAGE);
