@@ -356,7 +356,7 @@ bool submit(state *s, plan *p, int n, const int64_t *names, const void *const *a
     const bool refusal =
         !p->ran && (category == CUDNN_STATUS_NOT_SUPPORTED || category == CUDNN_STATUS_BAD_PARAM);
     if (!done && !refusal && !is_failure(b.status)) {
-        *status = CUDNN_STATUS_EXECUTION_FAILED; /* a plan that runs is no matter of the problem */
+        *status = CUDNN_STATUS_EXECUTION_FAILED; /* a plan that has run is supported */
     }
     if (!done) {
         (void)cudaGetLastError();
