@@ -61,6 +61,8 @@ def duel(run, options):
     sides = [Side(name, commands[name]) for name in options.sides.split(",")]
     print(f"{net} {precision} batch {batch}, {size}: {[' '.join(s.ready) for s in sides]}")
     sides = [s for s in sides if s.ready[:1] == ["ready"]]
+    if not sides:
+        raise SystemExit(f"{run}: none of the programs starts; what they printed is above")
     for side in list(sides):
         for n in (3, 12):
             once = side.steps(n)
@@ -88,7 +90,9 @@ def duel(run, options):
 
 
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("gpu_step")
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--turns", type=int, default=5)

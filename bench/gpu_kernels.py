@@ -15,6 +15,7 @@ import collections
 import csv
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -72,7 +73,9 @@ def short(name):
 
 
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("gpu_step")
     parser.add_argument("run")
     parser.add_argument("--device", default="cuda:0")
@@ -80,6 +83,8 @@ def main():
     parser.add_argument("--csv", default="")
     parser.add_argument("--ncu", default="ncu")
     options = parser.parse_args()
+    if shutil.which(options.ncu) is None:
+        raise SystemExit(f"there is no {options.ncu} here: --ncu names Nsight Compute")
     beside = Path(options.gpu_step).resolve().parent.parent  # the build folder
     os.environ.setdefault("LEVIN_BACKEND_PATH", str(beside))
     rate = copy_rate()

@@ -195,6 +195,12 @@ void lvni_recipes_report_changes(const lvni_core_config *config, const char *jso
         if (value != NULL && !is_same(old, value)) {
             report_change(row->name, old, value);
         }
+        if (value != NULL && !is_same(old, value) && strcmp(row->name, "pins") == 0 &&
+            lvni_core_config_layer(config, key) == LVNI_LAYER_ARGUMENTS) {
+            lvni_log_line(LVNI_LOG_WARNING,
+                          "pins= is not taken: a resumed run computes with what is recorded in its "
+                          "checkpoint");
+        }
     }
     json_t *value;
     json_object_foreach(is, key, value)
