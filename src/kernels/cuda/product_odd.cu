@@ -23,7 +23,7 @@ enum {
     LEAST_WORK = 1 << 24,
     LEAST_O = 512,
     MOST_COPY = 256 << 20, /* bytes */
-    WHOLE_ROWS = 64,       /* samples at a time; with fewer in all, copies cost more than they save */
+    WHOLE_ROWS = 64,       /* samples at a time; fewer in all are not worth copies */
 #endif
 };
 
