@@ -43,6 +43,24 @@ def copy_rate():
     return 2 * 4 * a.numel() / sorted(times)[len(times) // 2]
 
 
+def product_rate(side=8192):
+    """Operations per second of a large product of bf16 matrices; None without torch."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    a, b = (torch.randn(side, side, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    times = []
+    for _ in range(12):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        a @ b
+        end.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(end) * 1e-3)
+    return 2 * side**3 / sorted(times)[len(times) // 2]
+
+
 def launches(text):
     """(name, seconds, bytes) of each kernel, in order, from ncu's CSV."""
     lines = text.splitlines()
@@ -87,7 +105,7 @@ def main():
         raise SystemExit(f"there is no {options.ncu} here: --ncu names Nsight Compute")
     beside = Path(options.gpu_step).resolve().parent.parent  # the build folder
     os.environ.setdefault("LEVIN_BACKEND_PATH", str(beside))
-    rate = copy_rate()
+    rate, products = copy_rate(), product_rate()
     step = [options.gpu_step, *options.run.split("/"), options.device, "off"]
     counters = ["--metrics", f"{TIME},{BYTES}", "--csv", "--page", "raw", "--clock-control", "none"]
     done = subprocess.run(
@@ -106,6 +124,8 @@ def main():
     print(f"{options.run}: {len(step)} launches, {total * 1e3:.2f} ms of kernels")
     if rate:
         print(f"copy: {rate / 1e12:.2f} TB/s, read and written")
+    if products:
+        print(f"product of 8192 x 8192 bf16 matrices: {products / 1e12:.0f} TFLOP/s")
     for name, (n, seconds, moved) in sorted(sums.items(), key=lambda s: -s[1][1])[: options.rows]:
         share = f"{moved / seconds / rate:5.2f}" if rate and seconds else "    -"
         print(
