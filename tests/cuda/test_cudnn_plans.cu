@@ -164,6 +164,19 @@ static void failures_choose_no_other_engine(void **state)
     }
 }
 
+/* Without NVRTC its engines go without an error, so they are a matter of the device's fingerprint.
+ */
+static void attention_needs_nvrtc(void **state)
+{
+    (void)state;
+    cudnnStatus_t why = CUDNN_STATUS_SUCCESS;
+    const bool there = dnn::has_attention(
+        described(900), heads_with(2, 3, 128, 128, 64, 64, true, true), LVN_BF16, false, &why);
+    print_message("NVRTC %d\n", lvnc_nvrtc_version());
+    assert_int_equal(there, lvnc_nvrtc_version() > 0);
+    assert_true(there || !dnn::is_failure(why));
+}
+
 /* ---- convolutions ---- */
 
 static void expect_conv(const dnn::target &to, int side, int i, int o, int kernel, int stride,
@@ -213,8 +226,10 @@ static void convolutions_of_resnet_have_plans(void **state)
     }
 }
 
-int main(void)
+/* usage: test_cudnn_plans [without-nvrtc], where the loader finds an empty one */
+int main(int n, char **argument)
 {
+    const bool without_nvrtc = n > 1 && strcmp(argument[1], "without-nvrtc") == 0;
     dnn::target to;
     if (cudnnGetVersion() < 91100 || !describe(900, &to)) {
         printf("skipped: cuDNN %zu makes no plans from what this test knows of a device\n",
@@ -225,8 +240,14 @@ int main(void)
         cmocka_unit_test(attention_of_hopper_has_plans),
         cmocka_unit_test(other_problems_are_not_taken),
         cmocka_unit_test(failures_choose_no_other_engine),
+        cmocka_unit_test(attention_needs_nvrtc),
         cmocka_unit_test(convolutions_of_resnet_have_plans),
     };
+    const struct CMUnitTest without[] = {cmocka_unit_test(attention_needs_nvrtc)};
+    if (without_nvrtc) {
+        return lvnc_nvrtc_version() != 0 ||
+               cmocka_run_group_tests_name("cudnn_plans without NVRTC", without, NULL, NULL) != 0;
+    }
     return cmocka_run_group_tests_name("cudnn_plans", tests, NULL, NULL);
 }
 

@@ -3,6 +3,11 @@
 
 #include "library.cuh"
 
+int lvnc_nvrtc_version(void)
+{
+    return 0;
+}
+
 lvn_status lvnc_cudnn_open(lvnc_device *d, size_t *version)
 {
     (void)d;
@@ -14,6 +19,7 @@ lvn_status lvnc_cudnn_open(lvnc_device *d, size_t *version)
 
 #include "cudnn.cuh"
 
+#include <dlfcn.h>
 #include <stdio.h>
 
 namespace dnn
@@ -405,6 +411,34 @@ void leave(state *s)
     pthread_mutex_unlock(&s->lock);
 }
 } // namespace dnn
+
+/* By the name that cuDNN loads it by, from the folders of this file's RUNPATH or where the loader
+ * looks; never closed. */
+static int load_nvrtc(void)
+{
+    char name[32];
+    int major = 0, minor = 0;
+    snprintf(name, sizeof name, "libnvrtc.so.%d", (int)(cudnnGetCudartVersion() / 1000));
+    void *library = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
+    const auto version = reinterpret_cast<int (*)(int *, int *)>(
+        library == NULL ? NULL : dlsym(library, "nvrtcVersion"));
+    if (version == NULL || version(&major, &minor) != 0) {
+        const char *why = dlerror();
+        if (lvnc_debugs()) {
+            fprintf(stderr,
+                    "levin cuda: no NVRTC, own kernels and cuBLASLt compute attention: %s\n",
+                    why == NULL ? name : why);
+        }
+        return 0;
+    }
+    return 1000 * major + 10 * minor;
+}
+
+int lvnc_nvrtc_version(void)
+{
+    static const int version = load_nvrtc();
+    return version;
+}
 
 lvn_status lvnc_cudnn_open(lvnc_device *d, size_t *version)
 {

@@ -1,10 +1,15 @@
-/* Transforms by cuFFT, which is loaded with the first one: the library has some 300 MB, and most
- * runs transform nothing. A plan per problem, whose work area is levin's scratch memory; which
- * algorithm it has is decided by the library from the sizes, without measuring. Scale and centering
- * are one own kernel in front of it. */
+/* Transforms by cuFFT, which may be absent; it is loaded when a device is opened (3 ms), since its
+ * version belongs to the device's fingerprint. A plan per problem, whose work area is levin's
+ * scratch memory; which algorithm it has is decided by the library from the sizes, without
+ * measuring. Scale and centering are one own kernel in front of it. */
 #include "fft.cuh"
 
 #if !__has_include(<cufft.h>)
+
+int lvnc_cufft_version(void)
+{
+    return 0;
+}
 
 size_t lvnc_cufft_bytes(const lvnc_fft &f)
 {
@@ -88,6 +93,7 @@ enum presence { ABSENT, THERE, BROKEN };
 
 struct library {
     presence is;
+    int version; /* THERE, else 0 */
     functions call;
     char why[256]; /* BROKEN */
 };
@@ -109,9 +115,11 @@ library load(void)
                    ? ABSENT
                    : BROKEN;
     }
-    int version = 0;
-    if (lvnc_debugs() && l.is == THERE && l.call.version(&version) == CUFFT_SUCCESS) {
-        fprintf(stderr, "levin cuda: cuFFT %d transforms\n", version);
+    if (l.is == THERE && l.call.version(&l.version) != CUFFT_SUCCESS) {
+        l.version = 0;
+    }
+    if (lvnc_debugs() && l.is == THERE) {
+        fprintf(stderr, "levin cuda: cuFFT %d transforms\n", l.version);
     } else if (lvnc_debugs() && name != NULL) {
         fprintf(stderr, "levin cuda: no cuFFT, own kernels transform: %s\n", l.why);
     }
@@ -343,6 +351,11 @@ bool is_smooth(int64_t n)
     return n == 1;
 }
 } // namespace
+
+int lvnc_cufft_version(void)
+{
+    return the_library().version;
+}
 
 /* cuFFT's documentation: powers of two take little, large primes up to eight times as much. The
  * latter may get so much only where it is little beside a model; what wants more is refused. */

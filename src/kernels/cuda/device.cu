@@ -107,19 +107,24 @@ static lvn_status check_code(const lvnc_device *d, const char *name)
     return LVN_OK;
 }
 
-/* Both libraries choose their algorithms by model, multiprocessors and version. */
+/* text: what the bits come from. The libraries choose their algorithms by model, multiprocessors
+ * and version; where cuFFT or NVRTC is absent, other kernels compute. */
 static lvn_status open_libraries(lvnc_device *d, const cudaDeviceProp *p, char *text, size_t size)
 {
     int runtime = 0;
     size_t blas = 0, dnn = 0;
     (void)cudaRuntimeGetVersion(&runtime);
-    if (lvnc_uses_libraries()) {
-        LVN_TRY(lvnc_cublas_open(d, &blas));
-        LVN_TRY(lvnc_cudnn_open(d, &dnn));
+    int used = snprintf(text, size, "%.80s (%d), CUDA %d.%d", p->name, p->multiProcessorCount,
+                        runtime / 1000, runtime % 1000 / 10);
+    if (!lvnc_uses_libraries()) {
+        snprintf(text + used, size - (size_t)used, ", own kernels");
+        return LVN_OK;
     }
-    snprintf(text, size, "%.80s (%d), CUDA %d.%d, cuBLASLt %zu, cuDNN %zu%s", p->name,
-             p->multiProcessorCount, runtime / 1000, runtime % 1000 / 10, blas, dnn,
-             lvnc_uses_libraries() ? "" : ", own kernels");
+    const int nvrtc = lvnc_nvrtc_version(); /* before cuDNN, which then finds it loaded */
+    LVN_TRY(lvnc_cublas_open(d, &blas));
+    LVN_TRY(lvnc_cudnn_open(d, &dnn));
+    snprintf(text + used, size - (size_t)used, ", cuBLASLt %zu, cuDNN %zu, cuFFT %d, NVRTC %d",
+             blas, dnn, lvnc_cufft_version(), nvrtc);
     return LVN_OK;
 }
 

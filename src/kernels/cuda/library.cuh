@@ -32,6 +32,10 @@ enum {
  * host. The library cannot start: LVN_ERR_RESOURCE. */
 lvn_status lvnc_cublas_open(lvnc_device *d, size_t *version);
 lvn_status lvnc_cudnn_open(lvnc_device *d, size_t *version);
+/* The version of a library that may be absent, as it numbers itself; 0: own kernels compute in its
+ * place. NVRTC compiles cuDNN's attention, which cuDNN leaves out without it. */
+int lvnc_cufft_version(void);
+int lvnc_nvrtc_version(void);
 
 /* ---- scratch memory ---- */
 
