@@ -1,15 +1,12 @@
 /* Counter-based random numbers (rng.h). */
 #include "core/rng.h"
 
+#include "core/hash.h"
 #include "core/math.h"
 
 uint64_t lvni_core_rng_purpose(const char *name)
 {
-    uint64_t h = 0xcbf29ce484222325u;
-    for (const unsigned char *p = (const unsigned char *)name; *p != 0; p++) {
-        h = (h ^ *p) * 0x100000001b3u;
-    }
-    return h;
+    return lvni_core_hash_text(LVNI_CORE_HASH, name);
 }
 
 lvni_core_rng_key lvni_core_rng_make_key(uint64_t seed, uint64_t purpose)

@@ -3,6 +3,7 @@
 #include "launch/launch_impl.h"
 
 #include "core/alloc.h"
+#include "core/hash.h"
 #include "core/machine.h"
 #include "launch/env_vars.h"
 #include "launch/launch_machine.h"
@@ -310,12 +311,10 @@ static lvn_status lay_nodes(lvni_launch_run *r)
 
 /* ---- names ---- */
 
-static uint64_t hash_text(uint64_t h, const char *text) /* FNV-1a */
+/* The end counts too: "a" "b" is not "ab". */
+static uint64_t hash_argument(uint64_t h, const char *text)
 {
-    for (const char *p = text; *p != '\0'; p++) {
-        h = (h ^ (unsigned char)*p) * 1099511628211u;
-    }
-    return (h ^ 0xff) * 1099511628211u; /* the end counts too: "a" "b" is not "ab" */
+    return lvni_core_hash(lvni_core_hash_text(h, text), "\xff", 1);
 }
 
 lvn_status lvni_launch_name_run(lvni_launch_run *r)
@@ -332,11 +331,11 @@ lvn_status lvni_launch_name_run(lvni_launch_run *r)
         snprintf(r->run_id, sizeof r->run_id, "%s", o->run_id);
         return LVN_OK;
     }
-    uint64_t id = 14695981039346656037u;
+    uint64_t id = LVNI_CORE_HASH;
     if (r->nodes > 1) {
-        id = hash_text(hash_text(id, r->master_addr), o->master_port);
+        id = hash_argument(hash_argument(id, r->master_addr), o->master_port);
         for (int i = 0; i < o->n_program; i++) {
-            id = hash_text(id, o->program[i]);
+            id = hash_argument(id, o->program[i]);
         }
     } else if (getrandom(&id, sizeof id, 0) != (ssize_t)sizeof id) {
         LVN_FAIL(LVN_ERR_INTERNAL,

@@ -1,6 +1,7 @@
 /* Choices that backends of devices measure for a run (levin/pins.h, autotune=true). They are
  * entries of its pinned choices: KIND.autotune is what they were measured on, and
  * KIND.LIBRARY-PROBLEM the candidate that computes a problem, unless it is the first. */
+#include "core/hash.h"
 #include "core/str.h"
 #include "tensor/ctx.h"
 #include "tensor/device.h"
@@ -17,23 +18,22 @@ static void print_key(const lvni_tensor_device *d, char key[LVNI_PIN_TEXT])
     snprintf(key, LVNI_PIN_TEXT, "%.64s.autotune", lvni_tensor_device_backend(d)->name);
 }
 
-/* The fingerprint in the letters of a pinned choice, and a hash of all of it (FNV-1a). */
+/* The fingerprint in the letters of a pinned choice, and a hash of all of it. */
 static void print_origin(const lvni_tensor_device *d, char value[LVNI_PIN_TEXT])
 {
     enum { HASH = 9 };
     const char *text = lvni_tensor_device_info(d)->fingerprint;
-    uint32_t hash = 2166136261u;
+    const uint64_t hash = lvni_core_hash_text(LVNI_CORE_HASH, text);
     size_t n = 0;
     for (const char *at = text; *at != '\0'; at++) {
         const bool letter = (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') ||
                             (*at >= '0' && *at <= '9') || *at == '.';
-        hash = (hash ^ (unsigned char)*at) * 16777619u;
         if (n < LVNI_PIN_TEXT - 1 - HASH && (letter || (n > 0 && value[n - 1] != '_'))) {
             value[n++] = *at;
             value[n - 1] = letter ? *at : '_';
         }
     }
-    snprintf(value + n, LVNI_PIN_TEXT - n, "-%08x", (unsigned)hash);
+    snprintf(value + n, LVNI_PIN_TEXT - n, "-%08x", (unsigned)(hash ^ hash >> 32));
 }
 
 const char *lvni_tensor_tuning_of(lvni_core_pin_entries *entries, const lvni_tensor_device *d)

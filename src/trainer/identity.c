@@ -2,6 +2,7 @@
  * restored. */
 #include "trainer/identity.h"
 
+#include "core/hash.h"
 #include "core/machine.h"
 #include "core/str.h"
 #include "data/dataset.h"
@@ -57,16 +58,6 @@ typedef struct parts {
     part at[N_PARTS];
 } parts;
 
-/* FNV-1a */
-static uint64_t hash(uint64_t h, const void *bytes, size_t n)
-{
-    const unsigned char *p = bytes;
-    for (size_t i = 0; i < n; i++) {
-        h = (h ^ p[i]) * UINT64_C(0x100000001b3);
-    }
-    return h;
-}
-
 static const char *order_name(lvn_order order)
 {
     return order == LVN_ORDER_SEQUENCE      ? "sequence"
@@ -77,11 +68,12 @@ static const char *order_name(lvn_order order)
 uint64_t lvni_trainer_identity_of_data(const lvn_dataset *d)
 {
     const int64_t n = d->cls->length(d);
-    uint64_t h = hash(UINT64_C(0xcbf29ce484222325), &n, sizeof n);
+    uint64_t h = lvni_core_hash(LVNI_CORE_HASH, &n, sizeof n);
     for (int64_t i = 0; i < n; i++) {
         const int64_t sample = lvni_data_dataset_index(d, i);
         const char *name = d->cls->sample_name == NULL ? NULL : d->cls->sample_name(d, sample);
-        h = name == NULL ? hash(h, &sample, sizeof sample) : hash(h, name, strlen(name) + 1);
+        h = name == NULL ? lvni_core_hash(h, &sample, sizeof sample)
+                         : lvni_core_hash(h, name, strlen(name) + 1);
     }
     return h;
 }
@@ -146,8 +138,8 @@ static void add_factors(const lvni_plan *plan, parts *all)
         snprintf(p->value, VALUE, "%s", plan->n_factors > 0 ? lvni_core_str_text(&text) : "none");
     } else {
         snprintf(p->value, VALUE, "hash-%016llx",
-                 (unsigned long long)hash(UINT64_C(0xcbf29ce484222325), lvni_core_str_text(&text),
-                                          text.len));
+                 (unsigned long long)lvni_core_hash(LVNI_CORE_HASH, lvni_core_str_text(&text),
+                                                    text.len));
     }
     lvni_core_str_free(&text);
 }

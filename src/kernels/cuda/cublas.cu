@@ -265,15 +265,6 @@ lvn_status fail(const lvn_kernel_args *args, cublasStatus_t e)
                                e == CUBLAS_STATUS_ALLOC_FAILED);
 }
 
-/* Another algorithm would have other bits than the ranks and the runs that have this one. */
-lvn_status fail_chosen(const lvn_kernel_args *args)
-{
-    return lvnc_library_failed(args, "cuBLASLt",
-                               "the algorithm that the run's pins name for it does not run; "
-                               "pins=null measures again",
-                               false);
-}
-
 /* One that adds to y would add as often as it is measured. */
 lvn_status choose(call *c, const lvn_autotune &now)
 {
@@ -290,7 +281,7 @@ lvn_status choose(call *c, const lvn_autotune &now)
         LVN_TRY(lvn_autotune_record(LIBRARY, hash, &candidate));
     }
     if (candidate > 0 && (candidate >= p->n || !p->runs[candidate])) {
-        return fail_chosen(c->args);
+        return lvnc_chosen_failed(c->args, "cuBLASLt");
     }
     p->choice.candidate = candidate;
     p->choice.run = now.run;
@@ -313,7 +304,7 @@ cublasStatus_t submit(call *c, lvn_status *status)
     }
     e = *status == LVN_OK ? run(*c, c->p->choice.candidate) : CUBLAS_STATUS_SUCCESS;
     if (is_refusal(e) && c->p->choice.candidate > 0) {
-        *status = fail_chosen(c->args);
+        *status = lvnc_chosen_failed(c->args, "cuBLASLt");
         return CUBLAS_STATUS_SUCCESS;
     }
     if (is_refusal(e)) {

@@ -275,15 +275,6 @@ static lvn_status choose(conv_call *c, plan *first)
     return LVN_OK;
 }
 
-/* Another engine would have other bits than the ranks and the runs that have this one. */
-static lvn_status fail_chosen(const conv_call &c)
-{
-    return lvnc_library_failed(c.args, "cuDNN",
-                               "the engine that the run's pins name for it does not run; pins=null "
-                               "measures again",
-                               false);
-}
-
 /* NULL: as plan_conv, or *chosen is an error. */
 static plan *chosen_plan(conv_call *c, cudnnStatus_t *status, lvn_status *chosen)
 {
@@ -296,7 +287,7 @@ static plan *chosen_plan(conv_call *c, cudnnStatus_t *status, lvn_status *chosen
     q.candidate = first->choice.candidate;
     plan *p = plan_conv(c->s, q, status);
     if (p == NULL && !is_failure(*status)) {
-        *chosen = fail_chosen(*c);
+        *chosen = lvnc_chosen_failed(c->args, "cuDNN");
     }
     return p;
 }
@@ -316,7 +307,7 @@ static bool run_conv(conv_call *c, cudnnStatus_t *status, lvn_status *chosen)
             lvnc_conv_print(c->q.c);
         }
         plan *first = c->s->convs.get(c->q);
-        *chosen = p == first ? LVN_OK : fail_chosen(*c);
+        *chosen = p == first ? LVN_OK : lvnc_chosen_failed(c->args, "cuDNN");
     }
     leave(c->s);
     return done;

@@ -40,6 +40,14 @@ lvn_status lvnc_library_failed(const lvn_kernel_args *args, const char *library,
              lvnc_device_of(args->stream)->index, args->op->name, library, why);
 }
 
+lvn_status lvnc_chosen_failed(const lvn_kernel_args *args, const char *library)
+{
+    return lvnc_library_failed(args, library,
+                               "the algorithm that the run's pins name for it does not run; "
+                               "pins=null measures again",
+                               false);
+}
+
 bool lvnc_debugs(void)
 {
     static const bool on = is_set("LEVIN_CUDA_DEBUG", "1");

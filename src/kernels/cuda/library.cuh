@@ -14,6 +14,9 @@ bool lvnc_uses_libraries(void);
 /* A library that supports the problem failed: no other algorithm may compute it instead. */
 lvn_status lvnc_library_failed(const lvn_kernel_args *args, const char *library, const char *why,
                                bool memory);
+/* The candidate that is recorded for the run does not run, and any other would have other bits than
+ * the ranks and runs that have this one. */
+lvn_status lvnc_chosen_failed(const lvn_kernel_args *args, const char *library);
 /* LEVIN_CUDA_DEBUG=1: to stderr goes what a library refuses, and why, once per problem; how long
  * candidates took that were measured; which cuFFT is loaded; when a device closes, how often the
  * host waited until it had nothing left to do. */
@@ -68,6 +71,17 @@ static inline void *lvnc_piece(lvnc_scratch *s, size_t bytes)
 
 /* ---- plans ---- */
 
+/* Of a key whose gaps are zeros (FNV-1a). */
+static inline uint64_t lvnc_problem_hash(const void *key, size_t bytes)
+{
+    const unsigned char *byte = static_cast<const unsigned char *>(key);
+    uint64_t h = 14695981039346656037u;
+    for (size_t i = 0; i < bytes; i++) {
+        h = (h ^ byte[i]) * 1099511628211u;
+    }
+    return h;
+}
+
 /* By the bytes of a Key, whose gaps are zeros. A plan stays where it is until all go. The caller
  * holds a lock. */
 template <typename Key, typename Plan> struct lvnc_plans {
@@ -79,20 +93,10 @@ template <typename Key, typename Plan> struct lvnc_plans {
     enum { BUCKETS = 256 };
     node *bucket[BUCKETS];
 
-    static unsigned hash(const Key &key) /* FNV-1a */
-    {
-        const unsigned char *byte = reinterpret_cast<const unsigned char *>(&key);
-        uint32_t h = 2166136261u;
-        for (size_t i = 0; i < sizeof key; i++) {
-            h = (h ^ byte[i]) * 16777619u;
-        }
-        return (h ^ h >> 16) % BUCKETS;
-    }
-
     /* The key's plan; a new one is all zeros. NULL: no memory. */
     Plan *get(const Key &key)
     {
-        node **first = &bucket[hash(key)];
+        node **first = &bucket[lvnc_problem_hash(&key, sizeof key) % BUCKETS];
         for (node *n = *first; n != NULL; n = n->next) {
             if (memcmp(&n->key, &key, sizeof key) == 0) {
                 return &n->plan;
@@ -130,17 +134,6 @@ struct lvnc_choice {
     uint64_t run;
     int candidate;
 };
-
-/* Of a key whose gaps are zeros (FNV-1a). */
-static inline uint64_t lvnc_problem_hash(const void *key, size_t bytes)
-{
-    const unsigned char *byte = static_cast<const unsigned char *>(key);
-    uint64_t h = 14695981039346656037u;
-    for (size_t i = 0; i < bytes; i++) {
-        h = (h ^ byte[i]) * 1099511628211u;
-    }
-    return h;
-}
 
 /* Submits what candidate i computes; it may be called often. False: it does not run. */
 typedef bool (*lvnc_candidate)(void *user, int i);

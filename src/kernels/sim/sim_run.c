@@ -2,6 +2,7 @@
  * The command carries headers of its own with the addresses that the device may touch, so no caller
  * has to hold the tensors: memory that is released meanwhile goes only to commands that come
  * later. */
+#include "core/hash.h"
 #include "kernels/kernels_decl.h"
 #include "kernels/sim/sim.h"
 
@@ -58,23 +59,15 @@ static void fill_header(lvn_tensor *header, const lvn_tensor *t)
 
 /* ---- candidates (LEVIN_SIM_QUICKEST) ---- */
 
-static uint64_t hash(uint64_t h, const void *bytes, size_t n) /* FNV-1a */
-{
-    for (const unsigned char *at = bytes; n > 0; n--) {
-        h = (h ^ *at++) * 1099511628211u;
-    }
-    return h;
-}
-
 /* Types and shapes. */
 static uint64_t problem_of(const call *c)
 {
-    uint64_t h = hash(14695981039346656037u, c->op->name, strlen(c->op->name));
+    uint64_t h = lvni_core_hash_text(LVNI_CORE_HASH, c->op->name);
     for (int i = 0; i < MOST; i++) {
         const lvn_tensor *t = &c->header[i];
-        h = hash(h, &c->given[i], sizeof c->given[i]);
-        h = hash(h, &t->dtype, sizeof t->dtype);
-        h = hash(h, t->shape, (size_t)t->ndim * sizeof *t->shape);
+        h = lvni_core_hash(h, &c->given[i], sizeof c->given[i]);
+        h = lvni_core_hash(h, &t->dtype, sizeof t->dtype);
+        h = lvni_core_hash(h, t->shape, (size_t)t->ndim * sizeof *t->shape);
     }
     return h;
 }
