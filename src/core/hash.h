@@ -1,6 +1,5 @@
 /* Hashes of bytes: FNV-1a with 64 bits (Fowler, Noll and Vo; the FNV draft of the IETF,
- * draft-eastlake-fnv). For tables and for names of things that are equal; whoever chooses the bytes
- * can make two hashes equal. */
+ * draft-eastlake-fnv). For tables and for names of equal things, not against forgery. */
 #ifndef LEVIN_CORE_HASH_H
 #define LEVIN_CORE_HASH_H
 

@@ -166,18 +166,35 @@ void lvni_plan_describe_work(const lvni_plan *p, lvni_core_str *out)
     append_work(p, out);
 }
 
+enum { MOST_ENTRIES = 4 }; /* in a line; autotune records some for each layer */
+
+static void append_entries(lvni_core_pin_entries *entries, lvni_core_str *out)
+{
+    lvni_core_str pins = {0};
+    char entry[2 * LVNI_PIN_TEXT];
+    int n = 0;
+    lvni_core_pin_entries_print(entries, " ", &pins);
+    const char *at = lvni_core_str_text(&pins);
+    while (lvni_core_pin_entries_next(&at, entry)) {
+        n++;
+    }
+    if (n > MOST_ENTRIES) {
+        lvni_core_str_printf(out, " and the %d pins of config.yaml", n);
+    }
+    at = lvni_core_str_text(&pins);
+    for (int i = 0; n <= MOST_ENTRIES && lvni_core_pin_entries_next(&at, entry); i++) {
+        lvni_core_str_printf(out, "%s%s%s", i == 0 ? " pins=[" : ",", entry, i + 1 == n ? "]" : "");
+    }
+    lvni_core_str_free(&pins);
+}
+
 void lvni_plan_describe_pin(const lvni_plan *p, lvni_core_str *out)
 {
     lvni_core_str_printf(out, "the same bits elsewhere: micro_batches=%d", p->micro_batches);
     lvni_core_pins_print(&p->pins, out);
     lvni_core_str_printf(out, " group=%d eval_batch_size=%lld", p->group,
                          (long long)p->eval_batch_size);
-    lvni_core_str pins = {0};
-    lvni_core_pin_entries_print(p->pins.entries, ",", &pins);
-    if (pins.len > 0) {
-        lvni_core_str_printf(out, " pins=[%s]", lvni_core_str_text(&pins));
-    }
-    lvni_core_str_free(&pins);
+    append_entries(p->pins.entries, out);
 }
 
 lvn_status lvni_plan_print(const lvni_plan *p, FILE *file)

@@ -581,14 +581,15 @@ lvn_status lvni_recipes_fit_plan(const lvni_recipes_fit_request *request)
     lvni_recipes_fit_run r = {.request = request};
     lvni_log_set_quiet(lvni_core_config_bool(request->config, "quiet"));
     lvn_status s = lvni_recipes_ranks_estimate(request->config, &r.rank);
-    if (s == LVN_OK) {
-        s = prepare(&r);
-    }
+    s = s == LVN_OK ? lvni_core_pin_entries_create(&r.rank.pins) : s;
+    s = s == LVN_OK ? prepare(&r) : s;
     if (s == LVN_OK) {
         s = lvni_recipes_fit_print_plan(&r);
         warn_scarce(&r);
     }
+    lvni_core_pin_entries *pins = r.rank.pins;
     run_free(&r);
+    lvni_core_pin_entries_destroy(pins);
     lvn_device_use(before);
     return s;
 }

@@ -81,6 +81,16 @@ class Autotune(RankCase):
             # the first is what is computed without an entry
             self.assertNotIn("product", self.saved(f"{self.dir}/same"))
 
+    def test_plan_names_what_pins_the_bits(self):
+        arguments = ["plan", "train", "classify", *RUN, "autotune=true"]
+        before = self.levin(arguments, OK, env=OTHER)[0]
+        self.assertIn("eval_batch_size=8\nautotune=true: the run measures algorithms", before)
+        self.run_as("one", "devices=1", "autotune=true")
+        n = self.config(f"{self.dir}/one").count("=")
+        arguments = ["plan", "train", "classify", f"config={self.dir}/one/config.yaml"]
+        after = self.levin(arguments, OK, env=OTHER)[0]
+        self.assertIn(f"eval_batch_size=8 and the {n} pins of config.yaml\nthe run:", after)
+
     def test_every_layout_has_the_choices_of_rank_0(self):
         one = self.hash_of("one", "devices=1", "autotune=true")
         pins = self.saved(f"{self.dir}/one")
