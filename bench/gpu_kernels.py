@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The kernels of one training step on a GPU: how often each runs, its time, the bytes it moves, and
-their share of what the device copies at most, measured in the same run.
+their share of what the device copies at most; of convolutions and products together, operations per
+second as a share of a large product's. Both are measured in the same run.
 
 usage: gpu_kernels.py GPU_STEP NET/PRECISION/BATCH/SIZE [--device cuda:0] [--rows 30]
                       [--csv FILE] [--ncu ncu]
@@ -20,6 +21,8 @@ import subprocess
 from pathlib import Path
 
 TIME, BYTES = "gpu__time_duration.sum", "dram__bytes.sum"
+# kernels of cuBLASLt and cuDNN that multiply matrices, by what the libraries call them
+PRODUCTS = re.compile(r"gemm|nvjet|cutlass|xmma|[fd]prop|grad_?w|[dw]grad|implicit|sdpa|sm\d\d_")
 UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "nsecond": 1e-9, "usecond": 1e-6}
 UNITS |= {"byte": 1, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9, "msecond": 1e-3, "second": 1.0}
 
@@ -83,6 +86,12 @@ def last_step(all_launches):
     return all_launches
 
 
+def flops(text):
+    """Of the products of a step, as gpu_step counts them; 0: not known."""
+    found = re.search(r"^ready \S+ (\d+)$", text, re.M)
+    return float(found[1]) if found else 0.0
+
+
 def short(name):
     name = re.sub(r"^void ", "", name)
     name = re.sub(r"\(anonymous namespace\)::|<unnamed>::", "", name)
@@ -126,6 +135,14 @@ def main():
         print(f"copy: {rate / 1e12:.2f} TB/s, read and written")
     if products:
         print(f"product of 8192 x 8192 bf16 matrices: {products / 1e12:.0f} TFLOP/s")
+    work = flops(done.stdout)
+    own = [seconds for name, seconds, _ in step if PRODUCTS.search(name)]
+    if work and own:
+        share = f", {work / sum(own) / products:.2f} of that" if products else ""
+        print(
+            f"products and attention: {len(own)} launches, {sum(own) * 1e3:.2f} ms for"
+            f" {work / 1e12:.2f} TFLOP, {work / sum(own) / 1e12:.0f} TFLOP/s{share}"
+        )
     for name, (n, seconds, moved) in sorted(sums.items(), key=lambda s: -s[1][1])[: options.rows]:
         share = f"{moved / seconds / rate:5.2f}" if rate and seconds else "    -"
         print(

@@ -1,7 +1,8 @@
 /* levin's side of gpu_duel.py: training steps of a network on a device, submitted one ahead as the
  * training loop does. For every number n on a line of its input it runs n steps and answers with
  * one line: seconds per step, seconds of this thread per step, bytes of the device at their peak,
- * the last loss. Before that it answers "ready" and the device.
+ * the last loss. Before that it answers "ready", the device, and the floating-point operations of
+ * the products of a step, forward and backward.
  *
  * usage: gpu_step resnet18|resnet50 PRECISION BATCH SIDE DEVICE [auto|on|off]
  *        gpu_step gpt2 PRECISION BATCH TOKENS DEVICE [auto|on|off]     as cuda_graph= */
@@ -11,6 +12,7 @@
 #include "core/machine.h"
 #include "tensor/ctx.h"
 #include "tensor/device.h"
+#include "trainer/memory.h"
 #include "trainer/trainer.h"
 
 #include <levin/device.h>
@@ -66,6 +68,7 @@ typedef struct run {
     texts texts;
     lvni_nn_model *model;
     lvni_trainer *trainer;
+    double flops; /* of a step's products */
 } run;
 
 static lvn_status open_net(run *r, lvn_dataset **data)
@@ -110,7 +113,10 @@ static lvn_status open_trainer(run *r)
                                     .lanes = 1,
                                     .cores = bench_cores(),
                                     .pins.wgrad_threads = 1};
+    lvni_trainer_memory_need need = {0};
     LVN_TRY(lvni_plan_make(&plan, &o.plan));
+    LVN_TRY(lvni_trainer_predict_memory(&o, &need));
+    r->flops = need.sample_flops * (double)r->batch;
     LVN_TRY(lvni_trainer_create(&o, &r->trainer));
     const lvni_data_loader_options loader = {.dataset = data,
                                              .plan = &o.plan,
@@ -174,7 +180,7 @@ static lvn_status run_all(run *r, const char *name)
     LVN_TRY(lvn_device_find(name, &device));
     LVN_TRY(lvn_device_use(device));
     LVN_TRY(open_trainer(r));
-    printf("ready %s\n", name);
+    printf("ready %s %.0f\n", name, r->flops);
     fflush(stdout);
     return answer(r);
 }
