@@ -37,7 +37,7 @@ struct uint3 {
 };
 struct dim3 {
     unsigned x, y, z;
-    dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_)
+    constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_)
     {
     }
 };
@@ -65,9 +65,12 @@ static inline float4 make_float4(float x, float y, float z, float w)
 struct cuda_on_host_place { /* of the coroutine that runs */
     uint3 thread, block;
     dim3 block_dim, grid_dim;
-    int number; /* in the block */
+    int number;     /* in the block */
+    uint32_t epoch; /* counts blocks that have run */
+    /* how many barriers of the block, and __syncwarp of the thread, it is behind, plus 1 */
+    uint32_t barrier, warp;
 };
-extern thread_local cuda_on_host_place cuda_on_host_now;
+extern __thread cuda_on_host_place cuda_on_host_now;
 
 #define threadIdx (cuda_on_host_now.thread)
 #define blockIdx (cuda_on_host_now.block)
@@ -287,12 +290,50 @@ template <typename T> static inline T max(T a, T b)
 /* Who accessed an element last: barrier counts and threads, in the shadow of a block's memory. */
 struct cuda_on_host_shadow {
     uint32_t epoch;                   /* of the launch's block; what is older counts for nothing */
-    uint32_t written, read;           /* number of the block's barrier after which it was, plus 1 */
-    uint32_t written_warp, read_warp; /* the same of the writer's, a reader's warp barrier */
-    int16_t writer, reader;           /* thread; reader -2: several */
+    uint32_t written, read;           /* as cuda_on_host_place.barrier then */
+    uint32_t written_warp, read_warp; /* as .warp of the writer, a reader */
+    int16_t writer, reader;           /* thread; -1: none; reader -2: several */
 };
-void cuda_on_host_check_read(cuda_on_host_shadow *s, const char *name, int64_t index);
-void cuda_on_host_check_write(cuda_on_host_shadow *s, const char *name, int64_t index);
+[[noreturn]] void cuda_on_host_race(bool writes, const cuda_on_host_shadow *s, const char *name,
+                                    int64_t index);
+/* Whether nothing orders access `then` by thread `who` before the running thread's access now. */
+static inline bool cuda_on_host_races(uint32_t then, uint32_t warp_then, int who)
+{
+    const cuda_on_host_place &now = cuda_on_host_now;
+    return then == now.barrier && who != now.number &&
+           (who < 0 || who / 32 != now.number / 32 || warp_then == now.warp);
+}
+static inline void cuda_on_host_check_epoch(cuda_on_host_shadow *s)
+{
+    if (s->epoch != cuda_on_host_now.epoch) {
+        *s = cuda_on_host_shadow{cuda_on_host_now.epoch, 0, 0, 0, 0, -1, -1};
+    }
+}
+static inline void cuda_on_host_check_read(cuda_on_host_shadow *s, const char *name, int64_t index)
+{
+    const cuda_on_host_place &now = cuda_on_host_now;
+    cuda_on_host_check_epoch(s);
+    if (cuda_on_host_races(s->written, s->written_warp, s->writer)) {
+        cuda_on_host_race(false, s, name, index);
+    }
+    const bool others = s->read == now.barrier && s->reader != now.number && s->reader != -1;
+    const bool far = others && (s->reader < 0 || s->reader / 32 != now.number / 32);
+    s->reader = (int16_t)(far ? -2 : now.number);
+    s->read = now.barrier;
+    s->read_warp = now.warp;
+}
+static inline void cuda_on_host_check_write(cuda_on_host_shadow *s, const char *name, int64_t index)
+{
+    const cuda_on_host_place &now = cuda_on_host_now;
+    cuda_on_host_check_epoch(s);
+    if (cuda_on_host_races(s->written, s->written_warp, s->writer) ||
+        cuda_on_host_races(s->read, s->read_warp, s->reader)) {
+        cuda_on_host_race(true, s, name, index);
+    }
+    s->writer = (int16_t)now.number;
+    s->written = now.barrier;
+    s->written_warp = now.warp;
+}
 [[noreturn]] void cuda_on_host_outside(const char *name, int64_t index, int64_t size);
 
 /* What SHARED(type, name, n)[i] gives. */
