@@ -95,6 +95,8 @@ static void a_stream_that_is_cleared_clears_itself_alone(void **state)
     raise_label();
     zero(other, 0);
     assert_label(backend->stream_wait(stream[0]));
+    assert_label(
+        backend->stream_wait(other)); /* all that depends on the error, before it is cleared */
     assert_int_equal(backend->stream_wait(idle), LVN_OK);
     backend->stream_clear(idle);
     assert_label(lvn_device_wait());
