@@ -3,7 +3,6 @@ the CPU does with one result on any layout, and what a driver can do wrong is a 
 
 usage: test_cuda_host.py LEVIN BACKEND_DIR [Kernels | Training | Failures, or names of tests]
 BACKEND_DIR: folder of levin_backend_cudahost.so
-LEVIN_TEST_SLOW=1: the ops with the most or the longest cases, too (.ci/run does it)
 LEVIN_TEST_ACCELERATOR=cuda: Training on a real GPU, whose ranks share one (tests/gpu/run)
 """
 
@@ -43,9 +42,6 @@ FLAT = (
     "record apply_record append number seed decide finish"
 ).split()
 WITHOUT_KERNEL = set()
-SLOW = (
-    "conv_transpose2d conv2d_grad_input conv2d_grad_weight resample2d fft linear_grad_input"
-).split()
 
 
 def levin(*arguments, cwd=None, **environment):
@@ -79,8 +75,6 @@ class Kernels(unittest.TestCase):
         self.assertEqual({op for op, there in OPS.items() if not there}, WITHOUT_KERNEL)
 
     def check(self, name):
-        if name in SLOW and not os.environ.get("LEVIN_TEST_SLOW"):
-            self.skipTest("LEVIN_TEST_SLOW=1 is not set")
         done = levin("ops", "check", f"accelerator={ACCELERATOR}", name)
         self.assertRegex(
             done.stdout, rf"(?m)^{re.escape(name)} +passed ", f"{done.stdout}{done.stderr}"
@@ -90,8 +84,6 @@ class Kernels(unittest.TestCase):
 
     def check_fft(self, **environment):
         """By the stand-in for cuFFT (cufft_on_host.cpp)."""
-        if not os.environ.get("LEVIN_TEST_SLOW"):
-            self.skipTest("LEVIN_TEST_SLOW=1 is not set")
         environment = {"CUDA_ON_HOST_CUFFT": f"{BACKENDS}/libcufft_on_host.so", **environment}
         check = ["ops", "check", f"accelerator={ACCELERATOR}", "fft"]
         return levin(*check, LEVIN_CUDA_DEBUG=1, **environment)
