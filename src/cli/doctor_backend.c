@@ -1,4 +1,5 @@
-/* levin doctor: can levin_backend_cuda.so be loaded, and does it find devices. */
+/* levin doctor: can levin_backend_cuda.so be loaded, does it find devices and open them, and with
+ * which libraries does it compute there. */
 #include "cli/doctor.h"
 #include "tensor/backend.h"
 
@@ -81,6 +82,53 @@ static void explain_count(lvni_cli_doctor *d, lvn_status s)
     }
 }
 
+/* Libraries that a run does without, by what a device's fingerprint has in their place. */
+static const struct absence {
+    const char *finding, *name, *package, *then;
+} absences[] = {
+    {"NVRTC 0", "NVRTC", "cuda-nvrtc-NN-N, or pip's nvidia-cuda-nvrtc",
+     "attention on Hopper is slower"},
+    {"cuFFT 0", "cuFFT", "libcufft-NN-N, or pip's nvidia-cufft", "Fourier transforms are slower"},
+};
+
+static void report_libraries(lvni_cli_doctor *d, int index, const char *fingerprint)
+{
+    const struct absence *absent = NULL;
+    for (size_t i = 0; i < sizeof absences / sizeof *absences && absent == NULL; i++) {
+        const char *at = strstr(fingerprint, absences[i].finding);
+        const char after = at == NULL ? '0' : at[strlen(absences[i].finding)];
+        absent = after == ',' || after == '\0' ? &absences[i] : NULL;
+    }
+    lvni_cli_doctor_add(d, absent != NULL ? LVNI_LEVEL_WARN : LVNI_LEVEL_OK, "libraries",
+                        "cuda:%d: %s", index, fingerprint);
+    if (absent != NULL) {
+        lvni_cli_doctor_fix(d,
+                            "%s was not found: %s; install package %s, or put its folder into "
+                            "LD_LIBRARY_PATH",
+                            absent->name, absent->then, absent->package);
+    }
+}
+
+/* Each is opened and closed again. One that computes as the one before it has no line. */
+static void open_devices(lvni_cli_doctor *d, const lvn_backend *b, int n)
+{
+    char before[sizeof((lvn_device_info *)0)->fingerprint] = "";
+    for (int i = 0; i < n; i++) {
+        lvn_device_info info = {0};
+        void *device = NULL;
+        if (b->open(i, &device, &info) != LVN_OK) {
+            lvni_cli_doctor_add(d, LVNI_LEVEL_FAIL, "libraries", "%s", lvn_last_error()->message);
+            lvni_cli_doctor_fix(d, "what the sentence names");
+            continue;
+        }
+        b->close(device);
+        if (strcmp(info.fingerprint, before) != 0) {
+            report_libraries(d, i, info.fingerprint);
+        }
+        snprintf(before, sizeof before, "%s", info.fingerprint);
+    }
+}
+
 void lvni_cli_doctor_backend(lvni_cli_doctor *d)
 {
     int kind, n = 0;
@@ -97,6 +145,7 @@ void lvni_cli_doctor_backend(lvni_cli_doctor *d)
             d->n_usable = n;
             lvni_cli_doctor_add(d, LVNI_LEVEL_OK, "backend cuda", "usable, %d device%s", n,
                                 lvni_core_plural(n, "", "s"));
+            open_devices(d, lvni_tensor_backend_get(kind), n);
         }
     }
     lvn_clear_error();

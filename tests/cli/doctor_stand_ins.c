@@ -177,16 +177,35 @@ static lvn_status count(int *n)
     return LVN_OK;
 }
 
+static lvn_status open_device(int index, void **device, lvn_device_info *info)
+{
+    const char *libraries = getenv("STAND_IN_LIBRARIES");
+    if (number("STAND_IN_CLOSED", -1) == index) {
+        LVN_FAIL(LVN_ERR_RESOURCE, "cuda:%d: cuDNN does not start: no reason", index);
+    }
+    *device = info;
+    snprintf(info->fingerprint, sizeof info->fingerprint, "Stand-in, %s",
+             libraries == NULL ? "cuFFT 12000, NVRTC 13000" : libraries);
+    return LVN_OK;
+}
+
+static void close_device(void *device)
+{
+    (void)device;
+}
+
 LVN_API const lvn_backend *lvn_backend_table(void);
 const lvn_backend *lvn_backend_table(void)
 {
     static lvn_backend table;
-    memset(&table, 1, sizeof table); /* all functions are there, and only count is called */
+    memset(&table, 1, sizeof table); /* all functions are there, and only these are called */
     table.version = LVN_BACKEND_VERSION;
     table.table_size = sizeof table;
     table.name = "cuda";
     table.on_host = false;
     table.count = count;
+    table.open = open_device;
+    table.close = close_device;
     table.kernels = NULL;
     table.n_kernels = 0;
     return &table;

@@ -316,6 +316,7 @@ class Doctor(unittest.TestCase):
             "GPU-0b1b2b3b-4b5b-6b7b-8b9b-abbbcbdbebfb, memory 80.00 GiB, free 80.00 GiB (100 %)",
             "ok peers: each of the 2 GPUs reaches the others' memory: 0:-y 1:y-",
             "ok backend cuda: usable, 2 devices",
+            "ok libraries: cuda:0: Stand-in, cuFFT 12000, NVRTC 13000",
             "ok visible: CUDA_VISIBLE_DEVICES=0,1 shows the 2 GPUs above",
         )
         self.assertIn(
@@ -388,6 +389,28 @@ class Doctor(unittest.TestCase):
         self.check(
             self.doctor(backend="needy", LD_LIBRARY_PATH=found),
             "ok backend cuda: usable, 2 devices",
+        )
+
+    def test_libraries_of_devices(self):
+        reported = self.doctor(backend="backend")
+        self.assertEqual(reported.count("libraries: "), 1)  # the devices are alike
+        reported = self.doctor(backend="backend", STAND_IN_LIBRARIES="cuFFT 12000, NVRTC 0")
+        self.check(
+            reported,
+            "warn libraries: cuda:0: Stand-in, cuFFT 12000, NVRTC 0",
+            "    fix: NVRTC was not found: attention on Hopper is slower; install package "
+            "cuda-nvrtc-NN-N, or pip's nvidia-cuda-nvrtc, or put its folder into LD_LIBRARY_PATH",
+        )
+        self.check(
+            self.doctor(backend="backend", STAND_IN_LIBRARIES="cuFFT 0, NVRTC 13000"),
+            "    fix: cuFFT was not found: Fourier transforms are slower; install package "
+            "libcufft-NN-N, or pip's nvidia-cufft, or put its folder into LD_LIBRARY_PATH",
+        )
+        reported = self.doctor(status=FAILURE, backend="backend", STAND_IN_CLOSED="1")
+        self.check(
+            reported,
+            "ok libraries: cuda:0: Stand-in, cuFFT 12000, NVRTC 13000",
+            "FAIL libraries: cuda:1: cuDNN does not start: no reason",
         )
 
     # ---- variables ----
