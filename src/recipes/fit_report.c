@@ -103,6 +103,7 @@ static lvn_status predict_lanes(lvni_recipes_fit_run *r, lvni_trainer_memory_nee
     *need = (lvni_trainer_memory_need){0};
     LVN_TRY(lvni_recipes_fit_options(r, &o));
     o.out = r->request->tunes ? "" : o.out; /* the run that follows saves */
+    LVN_TRY(lvni_trainer_check(&o));        /* before there is a run directory, and in a plan */
     *predicted = lvni_trainer_predict_memory(&o, need);
     lvni_core_str_clear(&r->json); /* the configuration may still change */
     lvni_core_str_clear(&r->card);

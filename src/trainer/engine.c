@@ -52,21 +52,26 @@ lvn_status lvni_trainer_parameters(const lvni_nn_model *m, const lvni_optim_rule
 }
 
 /* 16-mixed judges whole steps, and a device's loss is read after the update. */
-static lvn_status check_bad_batch(const lvni_trainer_engine *e)
+static lvn_status check_bad_batch(const lvni_trainer_engine_options *o)
 {
-    if (e->o.on_bad_batch == LVNI_BAD_BATCH_STOP ||
-        (!e->scaler.on && !lvni_trainer_late_possible())) {
+    if (o->on_bad_batch == LVNI_BAD_BATCH_STOP ||
+        (o->precision != LVNI_PRECISION_16_MIXED && !lvni_trainer_late_possible())) {
         return LVN_OK;
     }
     LVN_FAIL(LVN_ERR_USAGE,
              "on_bad_batch=%s works on the CPU with a precision other than 16-mixed "
              "alone: leave it out",
-             e->o.on_bad_batch == LVNI_BAD_BATCH_SKIP ? "skip" : "zero");
+             o->on_bad_batch == LVNI_BAD_BATCH_SKIP ? "skip" : "zero");
+}
+
+lvn_status lvni_trainer_engine_check(const lvni_trainer_engine_options *o)
+{
+    LVN_TRY(check_bad_batch(o));
+    return lvni_trainer_graph_check(o);
 }
 
 static lvn_status make_gradient_sync(lvni_trainer_engine *e)
 {
-    LVN_TRY(check_bad_batch(e));
     const lvni_plan *plan = &e->o.plan;
     const int64_t most = lvni_plan_most_micro_batches(plan); /* of a rank */
     if (lvni_trainer_late_possible()) {
@@ -239,6 +244,7 @@ lvn_status lvni_trainer_engine_create(const lvni_trainer_engine_options *options
                                       lvni_trainer_engine **out)
 {
     *out = NULL;
+    LVN_TRY(lvni_trainer_engine_check(options));
     lvni_trainer_engine *e = LVNI_NEW(LVNI_TAG_TRAINER, lvni_trainer_engine);
     if (e == NULL) {
         return LVN_ERR_MEMORY;

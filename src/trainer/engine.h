@@ -146,6 +146,9 @@ typedef struct lvni_trainer_engine {
 /* LVN_ERR_UNSUPPORTED: what sharded_stage and the place of the weights do not do together. */
 lvn_status lvni_trainer_sharded_check(int stage, bool on_device);
 
+/* LVN_ERR_USAGE: options that do not go together with where the calling thread computes. */
+lvn_status lvni_trainer_engine_check(const lvni_trainer_engine_options *options);
+
 /* The calling thread's context gets the teams of the plan: merges and updates run on it. */
 lvn_status lvni_trainer_engine_create(const lvni_trainer_engine_options *options,
                                       lvni_trainer_engine **out);

@@ -4,6 +4,7 @@
 
 #include "core/alloc.h"
 #include "log/run_log.h"
+#include "trainer/phases.h"
 #include "trainer/profile.h"
 #include "trainer/trainer.h"
 
@@ -24,13 +25,13 @@ lvni_trainer_graph_mode lvni_trainer_graph_mode_of(const char *name)
 /* ---- creation ---- */
 
 /* NULL: steps can be captured, as far as the options decide. */
-static const char *refusal(const lvni_trainer_engine *e)
+static const char *refusal(const lvni_trainer_engine_options *o)
 {
-    const lvni_plan *plan = &e->o.plan;
-    if (e->late == NULL) {
+    const lvni_plan *plan = &o->plan;
+    if (!lvni_trainer_late_possible()) {
         return "this rank computes on the CPU";
     }
-    if (lvni_tensor_device_backend(e->late->device)->capture_begin == NULL) {
+    if (lvni_tensor_device_backend(lvni_tensor_ctx_get()->device)->capture_begin == NULL) {
         return "the backend of the device does not capture";
     }
     if (plan->devices > 1) {
@@ -39,15 +40,25 @@ static const char *refusal(const lvni_trainer_engine *e)
     if (plan->coupled) {
         return "micro-batches wait for each other on the host (sync_batchnorm)";
     }
-    for (int i = 0; i < e->n_phases; i++) {
-        if (e->o.phase[i].every > 1) {
+    for (int i = 0; i < lvni_trainer_phases_count(o->model); i++) {
+        if (o->phase[i].every > 1) {
             return "not every step has the same phases (every)";
         }
     }
     if (plan->micro_batch_end - plan->micro_batch_begin > lvni_data_loader_copied(plan)) {
         return "a step has more micro-batches than the device gets ahead of time";
     }
-    return e->o.detect_anomaly ? "detect_anomaly looks at every op" : NULL;
+    return o->detect_anomaly ? "detect_anomaly looks at every op" : NULL;
+}
+
+lvn_status lvni_trainer_graph_check(const lvni_trainer_engine_options *o)
+{
+    const char *reason = o->graph == LVNI_GRAPH_ON ? refusal(o) : NULL;
+    if (reason != NULL) {
+        LVN_FAIL(LVN_ERR_USAGE, "cuda_graph=on: a step cannot be captured: %s; use auto or off",
+                 reason);
+    }
+    return LVN_OK;
 }
 
 static lvn_status make(const lvni_trainer_engine *e, lvni_trainer_graph *g)
@@ -66,13 +77,9 @@ static lvn_status make(const lvni_trainer_engine *e, lvni_trainer_graph *g)
 lvn_status lvni_trainer_graph_create(lvni_trainer_engine *e, lvni_trainer_graph **out)
 {
     *out = NULL;
-    const char *reason = refusal(e);
+    const char *reason = refusal(&e->o);
     if (e->o.graph == LVNI_GRAPH_OFF) {
         return LVN_OK;
-    }
-    if (reason != NULL && e->o.graph == LVNI_GRAPH_ON) {
-        LVN_FAIL(LVN_ERR_USAGE, "cuda_graph=on: a step cannot be captured: %s; use auto or off",
-                 reason);
     }
     if (reason != NULL) {
         if (e->late != NULL && e->o.plan.rank == 0) {

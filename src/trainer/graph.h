@@ -13,6 +13,7 @@
 #include "data/loader.h"
 
 struct lvni_trainer_engine;
+struct lvni_trainer_engine_options;
 struct lvni_trainer_step_record;
 
 typedef enum lvni_trainer_graph_mode {
@@ -25,6 +26,8 @@ typedef struct lvni_trainer_graph lvni_trainer_graph;
 
 /* Of "off", "auto", "on". */
 lvni_trainer_graph_mode lvni_trainer_graph_mode_of(const char *name);
+/* LVN_ERR_USAGE: LVNI_GRAPH_ON where it is known before that it does not work. */
+lvn_status lvni_trainer_graph_check(const struct lvni_trainer_engine_options *options);
 /* When everything else of the engine is there. *out NULL: steps are not captured. */
 lvn_status lvni_trainer_graph_create(struct lvni_trainer_engine *engine, lvni_trainer_graph **out);
 void lvni_trainer_graph_destroy(lvni_trainer_graph *graph); /* waits; NULL is fine */

@@ -8,29 +8,34 @@
 #include <math.h>
 #include <string.h>
 
-static lvn_status make_engine(lvni_trainer *t)
+static void engine_options(const lvni_trainer_options *o, lvni_trainer_engine_options *out)
 {
-    const lvni_trainer_options *o = &t->o;
-    lvni_trainer_engine_options engine = {.model = o->model,
-                                          .plan = o->plan,
-                                          .optim = o->optim,
-                                          .rules = o->rules,
-                                          .schedule = o->schedule,
-                                          .plateau = o->plateau,
-                                          .weight_decay = o->weight_decay,
-                                          .ema = o->ema,
-                                          .precision = o->precision,
-                                          .gradient_clip_val = o->gradient_clip_val,
-                                          .detect_anomaly = o->detect_anomaly,
-                                          .on_bad_batch = o->on_bad_batch,
-                                          .seed = o->seed,
-                                          .graph = o->graph,
-                                          .comm = o->comm,
-                                          .bucket_bytes = o->bucket_bytes,
-                                          .sharded_stage = o->sharded_stage,
-                                          .signal_in_message = o->control == NULL};
-    memcpy(engine.phase, o->phase, sizeof engine.phase);
-    return lvni_trainer_engine_create(&engine, &t->engine);
+    *out = (lvni_trainer_engine_options){.model = o->model,
+                                         .plan = o->plan,
+                                         .optim = o->optim,
+                                         .rules = o->rules,
+                                         .schedule = o->schedule,
+                                         .plateau = o->plateau,
+                                         .weight_decay = o->weight_decay,
+                                         .ema = o->ema,
+                                         .precision = o->precision,
+                                         .gradient_clip_val = o->gradient_clip_val,
+                                         .detect_anomaly = o->detect_anomaly,
+                                         .on_bad_batch = o->on_bad_batch,
+                                         .seed = o->seed,
+                                         .graph = o->graph,
+                                         .comm = o->comm,
+                                         .bucket_bytes = o->bucket_bytes,
+                                         .sharded_stage = o->sharded_stage,
+                                         .signal_in_message = o->control == NULL};
+    memcpy(out->phase, o->phase, sizeof out->phase);
+}
+
+lvn_status lvni_trainer_check(const lvni_trainer_options *options)
+{
+    lvni_trainer_engine_options engine;
+    engine_options(options, &engine);
+    return lvni_trainer_engine_check(&engine);
 }
 
 lvn_status lvni_trainer_create(const lvni_trainer_options *options, lvni_trainer **out)
@@ -51,7 +56,9 @@ lvn_status lvni_trainer_create(const lvni_trainer_options *options, lvni_trainer
     for (int i = 0; i < options->plan.n_streams; i++) {
         t->keeper.stream_identity[i] = lvni_trainer_identity_of_data(options->stream[i].dataset);
     }
-    const lvn_status s = make_engine(t);
+    lvni_trainer_engine_options engine;
+    engine_options(options, &engine);
+    const lvn_status s = lvni_trainer_engine_create(&engine, &t->engine);
     if (s != LVN_OK) {
         lvni_trainer_destroy(t);
         return s;

@@ -192,6 +192,9 @@ typedef struct lvni_trainer {
     lvni_trainer_keeper keeper;
 } lvni_trainer;
 
+/* Whether where it computes and these options go together (cuda_graph=on, on_bad_batch), before
+ * anything is made: LVN_ERR_USAGE. A trainer's creation asks, too. */
+lvn_status lvni_trainer_check(const lvni_trainer_options *options);
 /* trainer.c, state.c, loop.c */
 lvn_status lvni_trainer_create(const lvni_trainer_options *options, lvni_trainer **out);
 void lvni_trainer_destroy(lvni_trainer *trainer);
