@@ -179,7 +179,7 @@ static void append_entries(lvni_core_pin_entries *entries, lvni_core_str *out)
         n++;
     }
     if (n > MOST_ENTRIES) {
-        lvni_core_str_printf(out, " and the %d pins of config.yaml", n);
+        lvni_core_str_printf(out, " and %d pins", n);
     }
     at = lvni_core_str_text(&pins);
     for (int i = 0; n <= MOST_ENTRIES && lvni_core_pin_entries_next(&at, entry); i++) {

@@ -585,6 +585,7 @@ lvn_status lvni_recipes_fit_plan(const lvni_recipes_fit_request *request)
     s = s == LVN_OK ? prepare(&r) : s;
     if (s == LVN_OK) {
         s = lvni_recipes_fit_print_plan(&r);
+        lvni_recipes_fit_check_choices(&r);
         warn_scarce(&r);
     }
     lvni_core_pin_entries *pins = r.rank.pins;

@@ -74,7 +74,10 @@ lvn_status lvni_recipes_fit_compare_runs(const lvni_recipes_fit_run *run);
 /* Before there is a trainer, a collective: where the run has no choices yet, rank 0 measures them
  * for all. */
 lvn_status lvni_recipes_fit_autotune(lvni_recipes_fit_run *run);
-/* Once a checkpoint is restored: warns of choices that were made elsewhere and do not count. */
+/* In a plan: whether the run would measure. */
+void lvni_recipes_fit_print_tuning(const lvni_recipes_fit_run *run);
+/* In a plan, or once a checkpoint is restored: warns of choices that were made elsewhere and do not
+ * count. */
 void lvni_recipes_fit_check_choices(const lvni_recipes_fit_run *run);
 
 /* ---- export.c, of recipes with a model card ---- */

@@ -417,17 +417,6 @@ static void print_accelerator(void)
     lvni_core_str_free(&device);
 }
 
-/* A plan computes nothing. */
-static void print_autotune(const lvni_recipes_fit_run *r)
-{
-    size_t recorded = 0;
-    (void)lvni_core_config_str_list(r->request->config, "pins", &recorded);
-    if (lvni_core_config_bool(r->request->config, "autotune") && recorded == 0) {
-        printf("autotune=true: the run measures algorithms before its first step, and records "
-               "its choices as pins, which count, too\n");
-    }
-}
-
 lvn_status lvni_recipes_fit_print_plan(const lvni_recipes_fit_run *r)
 {
     const lvni_recipes_fit_request *q = r->request;
@@ -438,7 +427,7 @@ lvn_status lvni_recipes_fit_print_plan(const lvni_recipes_fit_run *r)
         lvni_core_print(stdout, "%s\n", q->ignored);
     }
     const lvn_status s = lvni_plan_print(&r->plan, stdout);
-    print_autotune(r);
+    lvni_recipes_fit_print_tuning(r);
     print_length(r);
     if (r->rank.world > 1) {
         lvni_core_print(stdout, "%s\n", r->rank.transport.line);

@@ -149,10 +149,47 @@ lvn_status lvni_recipes_fit_autotune(lvni_recipes_fit_run *r)
     return s;
 }
 
+void lvni_recipes_fit_print_tuning(const lvni_recipes_fit_run *r)
+{
+    if (lvni_core_config_bool(r->request->config, "autotune") && device_of(r) != NULL &&
+        !has_choices(r)) {
+        printf("autotune=true: the run measures algorithms before its first step and records them "
+               "as pins; reproducing it needs these pins\n");
+    }
+}
+
+/* What an entry of any backend's choices says that they were measured on; false: there is none. */
+static bool find_origin(lvni_core_pin_entries *pins, char origin[2 * LVNI_PIN_TEXT])
+{
+    static const char key[] = ".autotune=";
+    lvni_core_str list = {0};
+    char entry[2 * LVNI_PIN_TEXT];
+    bool found = false;
+    lvni_core_pin_entries_print(pins, " ", &list);
+    const char *at = lvni_core_str_text(&list);
+    while (!found && lvni_core_pin_entries_next(&at, entry)) {
+        const char *value = strstr(entry, key);
+        found = value != NULL;
+        snprintf(origin, 2 * LVNI_PIN_TEXT, "%s", found ? value + sizeof key - 1 : "");
+    }
+    lvni_core_str_free(&list);
+    return found;
+}
+
 void lvni_recipes_fit_check_choices(const lvni_recipes_fit_run *r)
 {
     lvni_core_pin_entries *pins = r->rank.pins;
-    if (r->rank.rank == 0 && lvni_tensor_tuning_foreign(pins, device_of(r))) {
+    char origin[2 * LVNI_PIN_TEXT];
+    if (r->rank.rank > 0) {
+        return;
+    }
+    if (device_of(r) == NULL && find_origin(pins, origin)) {
+        lvni_log_line(LVNI_LOG_WARNING,
+                      "reproducibility off: the choices of autotune are those of %s, and this run "
+                      "computes on the CPU, without them",
+                      origin);
+    }
+    if (lvni_tensor_tuning_foreign(pins, device_of(r))) {
         lvni_log_line(LVNI_LOG_WARNING,
                       "reproducibility off: the choices of autotune are those of %s, and %s is %s: "
                       "each problem is computed with its first algorithm",

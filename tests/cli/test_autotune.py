@@ -84,12 +84,20 @@ class Autotune(RankCase):
     def test_plan_names_what_pins_the_bits(self):
         arguments = ["plan", "train", "classify", *RUN, "autotune=true"]
         before = self.levin(arguments, OK, env=OTHER)[0]
-        self.assertIn("eval_batch_size=8\nautotune=true: the run measures algorithms", before)
+        measures = "\nautotune=true: the run measures algorithms before its first step"
+        self.assertIn(f"eval_batch_size=8{measures}", before)
+        self.assertIn(measures, self.levin([*arguments, "pins=[a.b=1]"], OK, env=OTHER)[0])
+        self.assertNotIn(measures, self.levin([*arguments, "accelerator=cpu"], OK)[0])
         self.run_as("one", "devices=1", "autotune=true")
         n = self.config(f"{self.dir}/one").count("=")
         arguments = ["plan", "train", "classify", f"config={self.dir}/one/config.yaml"]
         after = self.levin(arguments, OK, env=OTHER)[0]
-        self.assertIn(f"eval_batch_size=8 and the {n} pins of config.yaml\nthe run:", after)
+        self.assertIn(f"eval_batch_size=8 and {n} pins\nthe run:", after)
+        for command in (["plan", "train"], ["train"]):
+            elsewhere = [*command, "classify", f"config={self.dir}/one/config.yaml"]
+            elsewhere += ["accelerator=cpu", f"out={self.dir}/cpu"]
+            said = self.levin(elsewhere, OK)[1]
+            self.assertRegex(said, "the choices of autotune are those of sim_.*, and this run comp")
 
     def test_every_layout_has_the_choices_of_rank_0(self):
         one = self.hash_of("one", "devices=1", "autotune=true")

@@ -15,7 +15,7 @@ __thread cuda_on_host_place cuda_on_host_now = {};
 namespace
 {
 
-enum { STACK = 128 << 10, WARP = 32, MOST_THREADS = 1024, DYNAMIC = 228 << 10 };
+enum { PAGE = 4096, STACK = 136 << 10, WARP = 32, MOST_THREADS = 1024, DYNAMIC = 228 << 10 };
 
 /* ---- switching between stacks (x86-64, System V): registers that a callee keeps ---- */
 
@@ -121,7 +121,7 @@ void make_coroutines(int n)
     while ((int)here->all.size() < n) {
         void *p = mmap(nullptr, STACK, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (p == MAP_FAILED) {
+        if (p == MAP_FAILED || mprotect(p, PAGE, PROT_NONE) != 0) { /* an overflow ends there */
             fprintf(stderr, "no memory for the threads of a block");
             fail();
         }
@@ -215,19 +215,39 @@ int in_order(int i, int n, uint64_t order)
     return order % 3 == 0 ? i : order % 3 == 1 ? n - 1 - i : ((i * 77 + 13) & (n - 1));
 }
 
-/* Until all of its threads have ended or wait for other warps. */
-void run_warp(int first, uint64_t order)
+/* Its threads go on until they wait for others. False: for other warps, or they have ended. */
+bool run_warp(int first, uint64_t order)
 {
     const int lanes = here->n - first < WARP ? here->n - first : (int)WARP;
     coroutine *warp = &here->all[(size_t)first];
-    do {
-        for (int k = 0; k < WARP; k++) {
-            const int i = in_order(k, WARP, order);
-            if (i < lanes && warp[i].is == RUNS) {
-                go_on(first + i);
+    for (int k = 0; k < WARP; k++) {
+        const int i = in_order(k, WARP, order);
+        if (i < lanes && warp[i].is == RUNS) {
+            go_on(first + i);
+        }
+    }
+    return release_warp(warp, lanes);
+}
+
+/* To the block's next barrier: warp after warp, or, in other launches, in turns from one warp
+ * operation to the next, so that what warps leave in global memory for themselves is disturbed. */
+void run_warps(uint64_t order)
+{
+    enum { MOST_WARPS = MOST_THREADS / WARP };
+    const bool in_turns = order / 3 % 2 == 1;
+    bool any = true;
+    while (any) {
+        any = false;
+        for (int w = 0; w < MOST_WARPS; w++) {
+            const int first = WARP * in_order(w, MOST_WARPS, order);
+            bool goes_on = first < here->n;
+            while (goes_on) {
+                goes_on = run_warp(first, order);
+                any = any || goes_on;
+                goes_on = goes_on && !in_turns;
             }
         }
-    } while (release_warp(warp, lanes));
+    }
 }
 
 int count(state is)
@@ -241,20 +261,13 @@ int count(state is)
 
 void run_block(void)
 {
-    enum { MOST_WARPS = MOST_THREADS / WARP };
     cuda_on_host_now.epoch++;
     cuda_on_host_now.barrier = 1;
     for (int i = 0; i < here->n; i++) {
         begin(i);
     }
     for (;;) {
-        const uint64_t order = here->launches + cuda_on_host_now.barrier;
-        for (int w = 0; w < MOST_WARPS; w++) {
-            const int first = WARP * in_order(w, MOST_WARPS, order);
-            if (first < here->n) {
-                run_warp(first, order);
-            }
-        }
+        run_warps(here->launches + cuda_on_host_now.barrier);
         const int ended = count(ENDED);
         if (ended == here->n) {
             return;
@@ -331,6 +344,12 @@ void cuda_on_host_barrier(void)
 
 void cuda_on_host_warp_barrier(unsigned mask)
 {
+    const int lanes = here->n - (cuda_on_host_now.number & ~(WARP - 1));
+    const unsigned there = lanes >= WARP ? ~0u : (1u << lanes) - 1;
+    if ((mask & there) != there) { /* checks count the barriers of whole warps */
+        fprintf(stderr, "__syncwarp of a part of a warp (mask %x)", mask);
+        fail();
+    }
     operate_as(SYNC, mask, 0, 0);
 }
 
@@ -348,16 +367,14 @@ unsigned cuda_on_host_ballot(unsigned mask, bool mine)
     return (unsigned)operate_as(BALLOT, mask, mine, 0);
 }
 
-void cuda_on_host_race(bool writes, const cuda_on_host_shadow *s, const char *name, int64_t index)
+void cuda_on_host_race(const char *what, const char *name, int64_t index, int who)
 {
-    if (writes) {
-        fprintf(stderr, "%s[%lld] is written while thread %d accessed it since the last barrier",
-                name, (long long)index,
-                s->written == cuda_on_host_now.barrier ? s->writer : s->reader);
-    } else {
-        fprintf(stderr, "%s[%lld] is read while thread %d has written it since the last barrier",
-                name, (long long)index, s->writer);
+    char thread[32] = "other threads";
+    if (who >= 0) {
+        snprintf(thread, sizeof thread, "thread %d", who);
     }
+    fprintf(stderr, "%s[%lld] is %s by %s since the last barrier", name, (long long)index, what,
+            thread);
     fail();
 }
 

@@ -5,11 +5,12 @@
  *   - races in SHARED memory: an element that one thread writes and another one reads or writes
  *     with no barrier between them (__syncwarp orders threads of one warp);
  *   - a barrier that some threads of a block, or a shuffle that some lanes of a warp, do not reach;
+ *     __syncwarp of a part of a warp is refused;
  *   - an index outside of SHARED memory.
  *
- * Each is printed with the kernel's name, and the process aborts. The order in which threads and
- * blocks run changes from launch to launch (forward, backward, shuffled), so that a race in global
- * memory shows as other bits. */
+ * Each is printed with the kernel's name, and the process aborts. The order in which threads,
+ * warps and blocks run changes from launch to launch (forward, backward, mixed; warp after warp, or
+ * in turns), so that a race in global memory shows as other bits. */
 #ifndef LEVIN_TESTS_CUDA_ON_HOST_H
 #define LEVIN_TESTS_CUDA_ON_HOST_H
 
@@ -294,8 +295,8 @@ struct cuda_on_host_shadow {
     uint32_t written_warp, read_warp; /* as .warp of the writer, a reader */
     int16_t writer, reader;           /* thread; -1: none; reader -2: several */
 };
-[[noreturn]] void cuda_on_host_race(bool writes, const cuda_on_host_shadow *s, const char *name,
-                                    int64_t index);
+/* what: "read, but was written"; who: thread, -2: several */
+[[noreturn]] void cuda_on_host_race(const char *what, const char *name, int64_t index, int who);
 /* Whether nothing orders access `then` by thread `who` before the running thread's access now. */
 static inline bool cuda_on_host_races(uint32_t then, uint32_t warp_then, int who)
 {
@@ -314,7 +315,7 @@ static inline void cuda_on_host_check_read(cuda_on_host_shadow *s, const char *n
     const cuda_on_host_place &now = cuda_on_host_now;
     cuda_on_host_check_epoch(s);
     if (cuda_on_host_races(s->written, s->written_warp, s->writer)) {
-        cuda_on_host_race(false, s, name, index);
+        cuda_on_host_race("read, but was written", name, index, s->writer);
     }
     const bool others = s->read == now.barrier && s->reader != now.number && s->reader != -1;
     const bool far = others && (s->reader < 0 || s->reader / 32 != now.number / 32);
@@ -326,9 +327,11 @@ static inline void cuda_on_host_check_write(cuda_on_host_shadow *s, const char *
 {
     const cuda_on_host_place &now = cuda_on_host_now;
     cuda_on_host_check_epoch(s);
-    if (cuda_on_host_races(s->written, s->written_warp, s->writer) ||
-        cuda_on_host_races(s->read, s->read_warp, s->reader)) {
-        cuda_on_host_race(true, s, name, index);
+    if (cuda_on_host_races(s->written, s->written_warp, s->writer)) {
+        cuda_on_host_race("written, but was written", name, index, s->writer);
+    }
+    if (cuda_on_host_races(s->read, s->read_warp, s->reader)) {
+        cuda_on_host_race("written, but was read", name, index, s->reader);
     }
     s->writer = (int16_t)now.number;
     s->written = now.barrier;

@@ -20,8 +20,9 @@ static void expect(bool holds, const char *what)
     }
 }
 
-/* What a process writes to stderr that launches it with so many threads; "" when it ends well. */
-static std::string mistake_of(int threads, const std::function<void()> &kernel)
+/* What a process writes to stderr that launches it with so many threads; "" when it ends well.
+ * order: launches before it, on which the order of its threads depends. */
+static std::string mistake_of(int threads, int order, const std::function<void()> &kernel)
 {
     int ends[2];
     std::string text;
@@ -35,6 +36,9 @@ static std::string mistake_of(int threads, const std::function<void()> &kernel)
         const struct rlimit none = {0, 0};
         setrlimit(RLIMIT_CORE, &none);
         dup2(ends[1], STDERR_FILENO);
+        for (int i = 0; i < order; i++) {
+            cuda_on_host_launch("before", dim3(1), dim3(1), 0, [] {});
+        }
         cuda_on_host_launch("tested", dim3(1), dim3((unsigned)threads), 0, kernel);
         _exit(0);
     }
@@ -54,10 +58,12 @@ static std::string mistake_of(int threads, const std::function<void()> &kernel)
 
 static void expect_mistake(int threads, const char *sentence, const std::function<void()> &kernel)
 {
-    const std::string found = mistake_of(threads, kernel);
-    if (sentence[0] == '\0' ? found != "" : found.find(sentence) == std::string::npos) {
-        printf("expected \"%s\", found \"%s\"\n", sentence, found.c_str());
-        failures++;
+    for (int order = 0; order < 6; order++) {
+        const std::string found = mistake_of(threads, order, kernel);
+        if (sentence[0] == '\0' ? found != "" : found.find(sentence) == std::string::npos) {
+            printf("order %d: expected \"%s\", found \"%s\"\n", order, sentence, found.c_str());
+            failures++;
+        }
     }
 }
 
@@ -121,11 +127,26 @@ static void test_orders(void)
     expect(blocks, "orders of blocks");
 }
 
+/* Warps that overwrite each other's number in global memory between two warp operations. */
+static void test_races_in_global_memory(void)
+{
+    int wrong = 0, number = 0;
+    for (int k = 0; k < 6; k++) {
+        cuda_on_host_launch("global", dim3(1), dim3(64), 0, [&] {
+            const int warp = (int)threadIdx.x / 32;
+            number = warp;
+            __syncwarp();
+            wrong += number != warp;
+        });
+    }
+    expect(wrong > 0, "races in global memory");
+}
+
 /* ---- mistakes ---- */
 
 static void test_races(void)
 {
-    expect_mistake(64, "while thread", [] {
+    expect_mistake(64, ", but was ", [] {
         SHARED(int, x, 64);
         x[threadIdx.x] = 1;
         (void)(int)x[(threadIdx.x + 32) % 64];
@@ -136,22 +157,23 @@ static void test_races(void)
         __syncthreads();
         (void)(int)x[(threadIdx.x + 32) % 64];
     });
-    expect_mistake(64, "x[0] is written while thread", [] {
+    expect_mistake(64, "x[0] is written, but was written by thread", [] {
         SHARED(int, x, 64);
         x[0] = (int)threadIdx.x;
     });
-    expect_mistake(64, "while thread", [] {
+    expect_mistake(64, ", but was ", [] {
         SHARED(int, x, 64);
         x[threadIdx.x] = 1;
         __syncthreads();
         const int other = x[(threadIdx.x + 1) % 64];
         x[threadIdx.x] = other; /* which another one may not have read yet */
     });
-    expect_mistake(64, "while thread", [] { /* a warp's barrier does not order two warps */
-                                            SHARED(int, x, 64);
-                                            x[threadIdx.x] = 1;
-                                            __syncwarp();
-                                            (void)(int)x[(threadIdx.x + 32) % 64];
+    /* a warp's barrier does not order two warps */
+    expect_mistake(64, ", but was ", [] {
+                                          SHARED(int, x, 64);
+                                          x[threadIdx.x] = 1;
+                                          __syncwarp();
+                                          (void)(int)x[(threadIdx.x + 32) % 64];
     });
 }
 
@@ -163,11 +185,12 @@ static void test_races_of_a_warp(void)
         __syncwarp();
         (void)(int)x[threadIdx.x ^ 1];
     });
-    expect_mistake(32, "while thread", [] { /* a shuffle orders no memory */
-                                            SHARED(int, x, 32);
-                                            x[threadIdx.x] = 1;
-                                            (void)__shfl_xor_sync(~0u, 1, 1);
-                                            (void)(int)x[threadIdx.x ^ 1];
+    /* a shuffle orders no memory */
+    expect_mistake(32, ", but was ", [] {
+                                          SHARED(int, x, 32);
+                                          x[threadIdx.x] = 1;
+                                          (void)__shfl_xor_sync(~0u, 1, 1);
+                                          (void)(int)x[threadIdx.x ^ 1];
     });
 }
 
@@ -183,7 +206,8 @@ static void test_what_does_not_come(void)
             (void)__shfl_xor_sync(~0u, 1, 1);
         }
     });
-    expect_mistake(32, "wait at a barrier or in a shuffle", [] { /* not the same operation */
+    /* not the same operation */
+    expect_mistake(32, "wait at a barrier or in a shuffle", [] {
                                                                  if (threadIdx.x < 16) {
                                                                      (void)__shfl_xor_sync(~0u, 1,
                                                                                            1);
@@ -191,10 +215,17 @@ static void test_what_does_not_come(void)
                                                                      __syncwarp();
                                                                  }
     });
-    expect_mistake(32, "wait at a barrier or in a shuffle", [] { /* not in its own mask */
+    /* not in its own mask */
+    expect_mistake(32, "wait at a barrier or in a shuffle", [] {
                                                                  if (threadIdx.x < 16) {
-                                                                     __syncwarp(0xffff0000u);
+                                                                     (void)__shfl_sync(0xffff0000u,
+                                                                                       1, 20);
                                                                  }
+    });
+    expect_mistake(32, "__syncwarp of a part of a warp", [] {
+        if (threadIdx.x < 16) {
+            __syncwarp(0xffffu);
+        }
     });
     expect_mistake(32, "a shuffle from lane 20, which does not take part", [] {
         if (threadIdx.x < 16) {
@@ -214,6 +245,7 @@ int main(void)
     test_values();
     test_parts_of_a_warp();
     test_orders();
+    test_races_in_global_memory();
     test_races();
     test_races_of_a_warp();
     test_what_does_not_come();

@@ -412,14 +412,52 @@ void leave(state *s)
 }
 } // namespace dnn
 
-/* By the name that cuDNN loads it by, from the folders of this file's RUNPATH or where the loader
- * looks; never closed. */
+/* The list of folders in `folders`, or NULL. */
+static void *load_from_list(const char *folders, const char *name)
+{
+    void *library = NULL;
+    while (folders != NULL && *folders != '\0' && library == NULL) {
+        char path[4096];
+        const size_t n = strcspn(folders, ":");
+        const int all = snprintf(path, sizeof path, "%.*s/%s", (int)n, folders, name);
+        if (n > 0 && all < (int)sizeof path) {
+            library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+        }
+        folders += n + (folders[n] == ':' ? 1 : 0);
+    }
+    return library;
+}
+
+/* Beside cuDNN, or where the wheels of the Python index have it: the folders of its RUNPATH. */
+static void *load_beside_cudnn(const char *name)
+{
+    static const char *const places[] = {".", "../../cublas/lib", "../../cuda_nvrtc/lib",
+                                         "../../cu13/lib"};
+    Dl_info cudnn;
+    void *library = NULL;
+    if (dladdr(reinterpret_cast<void *>(cudnnGetVersion), &cudnn) == 0 ||
+        strrchr(cudnn.dli_fname, '/') == NULL) {
+        return NULL;
+    }
+    const int n = (int)(strrchr(cudnn.dli_fname, '/') - cudnn.dli_fname);
+    for (size_t i = 0; i < sizeof places / sizeof *places && library == NULL; i++) {
+        char path[4096];
+        snprintf(path, sizeof path, "%.*s/%s/%s", n, cudnn.dli_fname, places[i], name);
+        library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+    }
+    return library;
+}
+
+/* Where cuDNN would look, in that order, so that the one which it finds loaded later is the one
+ * that it would have taken; then in the folders of this file's RUNPATH. Never closed. */
 static int load_nvrtc(void)
 {
     char name[32];
     int major = 0, minor = 0;
     snprintf(name, sizeof name, "libnvrtc.so.%d", (int)(cudnnGetCudartVersion() / 1000));
-    void *library = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
+    void *library = load_from_list(getenv("LD_LIBRARY_PATH"), name);
+    library = library == NULL ? load_beside_cudnn(name) : library;
+    library = library == NULL ? dlopen(name, RTLD_LAZY | RTLD_LOCAL) : library;
     const auto version = reinterpret_cast<int (*)(int *, int *)>(
         library == NULL ? NULL : dlsym(library, "nvrtcVersion"));
     if (version == NULL || version(&major, &minor) != 0) {

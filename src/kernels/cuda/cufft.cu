@@ -116,7 +116,8 @@ library load(void)
                    : BROKEN;
     }
     if (l.is == THERE && l.call.version(&l.version) != CUFFT_SUCCESS) {
-        l.version = 0;
+        l.is = BROKEN;
+        snprintf(l.why, sizeof l.why, "%s does not name its version", name);
     }
     if (lvnc_debugs() && l.is == THERE) {
         fprintf(stderr, "levin cuda: cuFFT %d transforms\n", l.version);
@@ -354,7 +355,7 @@ bool is_smooth(int64_t n)
 
 int lvnc_cufft_version(void)
 {
-    return the_library().version;
+    return the_library().is == BROKEN ? -1 : the_library().version;
 }
 
 /* cuFFT's documentation: powers of two take little, large primes up to eight times as much. The

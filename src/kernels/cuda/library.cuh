@@ -36,7 +36,8 @@ enum {
 lvn_status lvnc_cublas_open(lvnc_device *d, size_t *version);
 lvn_status lvnc_cudnn_open(lvnc_device *d, size_t *version);
 /* The version of a library that may be absent, as it numbers itself; 0: own kernels compute in its
- * place. NVRTC compiles cuDNN's attention, which cuDNN leaves out without it. */
+ * place. -1: it is there and does not load, which the first transform reports. NVRTC compiles
+ * cuDNN's attention, which cuDNN leaves out without it. */
 int lvnc_cufft_version(void);
 int lvnc_nvrtc_version(void);
 
