@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The kernels of one training step on a GPU: how often each runs, its time, the bytes it moves, and
-their share of what the device copies at most; of convolutions and products together, operations per
-second as a share of a large product's. Both are measured in the same run.
+their share of what the device copies at most; of convolutions, products and attention by NVIDIA's
+libraries, operations per second as a share of a large product's. Copy and product are measured
+before, without the counters, and several times on end; kernels here begin with empty caches.
 
 usage: gpu_kernels.py GPU_STEP NET/PRECISION/BATCH/SIZE [--device cuda:0] [--rows 30]
                       [--csv FILE] [--ncu ncu]
@@ -46,13 +47,15 @@ def copy_rate():
     return 2 * 4 * a.numel() / sorted(times)[len(times) // 2]
 
 
-def product_rate(side=8192):
-    """Operations per second of a large product of bf16 matrices; None without torch."""
+def product_rate(precision, side=8192):
+    """Operations per second of a large product in the type of a run; None without torch."""
     try:
         import torch
     except ImportError:
         return None
-    a, b = (torch.randn(side, side, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    types = {"bf16": torch.bfloat16, "16": torch.float16}
+    dtype = types.get(precision.split("-")[0], torch.float32)
+    a, b = (torch.randn(side, side, device="cuda", dtype=dtype) for _ in range(2))
     times = []
     for _ in range(12):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -114,7 +117,7 @@ def main():
         raise SystemExit(f"there is no {options.ncu} here: --ncu names Nsight Compute")
     beside = Path(options.gpu_step).resolve().parent.parent  # the build folder
     os.environ.setdefault("LEVIN_BACKEND_PATH", str(beside))
-    rate, products = copy_rate(), product_rate()
+    rate, products = copy_rate(), product_rate(options.run.split("/")[1])
     step = [options.gpu_step, *options.run.split("/"), options.device, "off"]
     counters = ["--metrics", f"{TIME},{BYTES}", "--csv", "--page", "raw", "--clock-control", "none"]
     done = subprocess.run(
@@ -134,14 +137,15 @@ def main():
     if rate:
         print(f"copy: {rate / 1e12:.2f} TB/s, read and written")
     if products:
-        print(f"product of 8192 x 8192 bf16 matrices: {products / 1e12:.0f} TFLOP/s")
+        print(f"product of two 8192 x 8192 matrices: {products / 1e12:.0f} TFLOP/s")
     work = flops(done.stdout)
-    own = [seconds for name, seconds, _ in step if PRODUCTS.search(name)]
-    if work and own:
-        share = f", {work / sum(own) / products:.2f} of that" if products else ""
+    libraries = [seconds for name, seconds, _ in step if PRODUCTS.search(name)]
+    if work and libraries:
+        rest = f", {work / sum(libraries) / products:.2f} of that" if products else ""
         print(
-            f"products and attention: {len(own)} launches, {sum(own) * 1e3:.2f} ms for"
-            f" {work / 1e12:.2f} TFLOP, {work / sum(own) / 1e12:.0f} TFLOP/s{share}"
+            f"{len(libraries)} launches of libraries' products, {sum(libraries) * 1e3:.2f} ms; if"
+            f" they are all of the step's {work / 1e12:.2f} TFLOP (own kernels are below):"
+            f" {work / sum(libraries) / 1e12:.0f} TFLOP/s{rest}"
         )
     for name, (n, seconds, moved) in sorted(sums.items(), key=lambda s: -s[1][1])[: options.rows]:
         share = f"{moved / seconds / rate:5.2f}" if rate and seconds else "    -"

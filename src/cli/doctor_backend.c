@@ -7,7 +7,7 @@
 #include <string.h>
 
 static const char NAME[] = "cuda";
-#define BUILD "`make` builds it where nvcc is, `make cuda` fetches nvcc first"
+#define BUILD "`make LEVIN_CUDA=on` builds it where nvcc is, `make cuda` fetches nvcc first"
 #define AFTER_DRIVER "the driver comes first: what its line names"
 
 /* Libraries that the backend needs, by the beginning of their names, with where they come from. */

@@ -244,7 +244,8 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
     HINT("precision=bfloat16|precision=bf16_mixed|precision=mixed_bfloat16",
          "use {precision}=bf16-mixed"),
     HINT("precision=fp32|precision=float32|precision=float|precision=single|"
-         "precision=full|precision=tf32", "use {precision}=32-true"),
+         "precision=full", "use {precision}=32-true"),
+    HINT("precision=tf32", "use {precision}=32-true tf32=true"),
     HINT("precision=64|precision=64-true|precision=double|precision=float64|"
          "precision=transformer-engine|precision=transformer-engine-float16|"
          "precision=fp8|precision=8",

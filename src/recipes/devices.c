@@ -123,7 +123,8 @@ static lvn_status find_gpu(void)
     if (s == LVN_ERR_NOT_FOUND) {
         LVN_FAIL(LVN_ERR_RESOURCE,
                  "this levin was built without its GPU backend (levin_backend_" GPU_BACKEND
-                 ".so): `make` builds it where nvcc is, `make cuda` fetches nvcc first, `levin "
+                 ".so): `make LEVIN_CUDA=on` builds it where nvcc is, `make cuda` fetches nvcc "
+                 "first, `levin "
                  "doctor` prints what is missing");
     }
     LVN_TRY(s);

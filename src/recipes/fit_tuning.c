@@ -158,7 +158,7 @@ void lvni_recipes_fit_print_tuning(const lvni_recipes_fit_run *r)
     }
 }
 
-/* What an entry of any backend's choices says that they were measured on; false: there is none. */
+/* What any backend's choices were measured on, by their entry; false: there are none. */
 static bool find_origin(lvni_core_pin_entries *pins, char origin[2 * LVNI_PIN_TEXT])
 {
     static const char key[] = ".autotune=";

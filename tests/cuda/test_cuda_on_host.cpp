@@ -170,10 +170,10 @@ static void test_races(void)
     });
     /* a warp's barrier does not order two warps */
     expect_mistake(64, ", but was ", [] {
-                                          SHARED(int, x, 64);
-                                          x[threadIdx.x] = 1;
-                                          __syncwarp();
-                                          (void)(int)x[(threadIdx.x + 32) % 64];
+        SHARED(int, x, 64);
+        x[threadIdx.x] = 1;
+        __syncwarp();
+        (void)(int)x[(threadIdx.x + 32) % 64];
     });
 }
 
@@ -187,10 +187,10 @@ static void test_races_of_a_warp(void)
     });
     /* a shuffle orders no memory */
     expect_mistake(32, ", but was ", [] {
-                                          SHARED(int, x, 32);
-                                          x[threadIdx.x] = 1;
-                                          (void)__shfl_xor_sync(~0u, 1, 1);
-                                          (void)(int)x[threadIdx.x ^ 1];
+        SHARED(int, x, 32);
+        x[threadIdx.x] = 1;
+        (void)__shfl_xor_sync(~0u, 1, 1);
+        (void)(int)x[threadIdx.x ^ 1];
     });
 }
 
@@ -208,19 +208,17 @@ static void test_what_does_not_come(void)
     });
     /* not the same operation */
     expect_mistake(32, "wait at a barrier or in a shuffle", [] {
-                                                                 if (threadIdx.x < 16) {
-                                                                     (void)__shfl_xor_sync(~0u, 1,
-                                                                                           1);
-                                                                 } else {
-                                                                     __syncwarp();
-                                                                 }
+        if (threadIdx.x < 16) {
+            (void)__shfl_xor_sync(~0u, 1, 1);
+        } else {
+            __syncwarp();
+        }
     });
     /* not in its own mask */
     expect_mistake(32, "wait at a barrier or in a shuffle", [] {
-                                                                 if (threadIdx.x < 16) {
-                                                                     (void)__shfl_sync(0xffff0000u,
-                                                                                       1, 20);
-                                                                 }
+        if (threadIdx.x < 16) {
+            (void)__shfl_sync(0xffff0000u, 1, 20);
+        }
     });
     expect_mistake(32, "__syncwarp of a part of a warp", [] {
         if (threadIdx.x < 16) {
