@@ -96,8 +96,8 @@ class Autotune(RankCase):
         for command in (["plan", "train"], ["train"]):
             elsewhere = [*command, "classify", f"config={self.dir}/one/config.yaml"]
             elsewhere += ["accelerator=cpu", f"out={self.dir}/cpu"]
-            reported = self.levin(elsewhere, OK)[1]
-            self.assertRegex(reported, "the choices of autotune are those of sim_.*, and this run comp")
+            warned = self.levin(elsewhere, OK)[1]
+            self.assertRegex(warned, "choices of autotune are those of sim_.*, and this run comp")
 
     def test_every_layout_has_the_choices_of_rank_0(self):
         one = self.hash_of("one", "devices=1", "autotune=true")

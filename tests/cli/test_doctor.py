@@ -126,8 +126,8 @@ class Doctor(unittest.TestCase):
         self.assertRegex(reported, r"(?m)^ok cpu: .+, \d+ of \d+ CPUs usable, kernels: .*oneDNN")
         self.assertRegex(
             reported,
-            r"(?m)^ok backend cuda: .*no levin_backend_cuda\.so .*; `make LEVIN_CUDA=on` builds it where nvcc "
-            "is, `make cuda` fetches nvcc first$",
+            r"(?m)^ok backend cuda: .*no levin_backend_cuda\.so .*; `make LEVIN_CUDA=on` builds it "
+            "where nvcc is, `make cuda` fetches nvcc first$",
         )
         self.assertRegex(reported, r"(?m)^ok files: \d+ open files a process, up to ")
         self.assertNotIn("FAIL", reported)
@@ -368,8 +368,8 @@ class Doctor(unittest.TestCase):
         reported = self.doctor(status=FAILURE)
         why = re.search(r"(?m)^FAIL backend cuda: (.*no levin_backend_cuda\.so .*)$", reported)[1]
         self.assertIn(
-            "    fix: `make LEVIN_CUDA=on` builds it where nvcc is, `make cuda` fetches nvcc first; or "
-            "LEVIN_BACKEND_PATH=FOLDER, where",
+            "    fix: `make LEVIN_CUDA=on` builds it where nvcc is, `make cuda` fetches nvcc "
+            "first; or LEVIN_BACKEND_PATH=FOLDER, where",
             reported,
         )
         self.assertEqual(
