@@ -249,6 +249,17 @@ class Sim(Case):
             )
             self.assertIn("cuda_graph=on: a step cannot be captured", stderr)
             self.assertIn(expected, stderr)
+            # what is known before leaves no directory; mixup shows in a step
+            self.assertEqual(os.path.exists(f"{self.dir}/{out}"), out == "mixed")
+
+    def test_a_plan_refuses_what_a_run_would(self):
+        plan = ["plan", "train", "classify", "data=builtin:shapes", "accelerator=sim"]
+        for option, expected in (
+            ("cuda_graph=on", "a step cannot be captured: several ranks exchange gradients"),
+            ("on_bad_batch=skip", "on_bad_batch=skip works on the CPU"),
+        ):
+            _, stderr = self.levin([*plan, "devices=2", option], USAGE, env=SIM)
+            self.assertIn(expected, stderr)
 
     # ---- from one to the other ----
 
