@@ -2,7 +2,7 @@
 """levin's training step on a GPU against PyTorch's, eager and compiled, in turns within one run.
 
 usage: gpu_duel.py GPU_STEP [NET/PRECISION/BATCH/SIZE ...] [--device cuda:0] [--turns 5]
-                   [--seconds 1.0] [--sides "levin,no graph,eager,compiled"]
+                   [--seconds 1.0] [--sides "levin,no graph,eager,compiled"] (and "graphs")
        GPU_STEP: build/bench/gpu_step; its backend lies in build, or in LEVIN_BACKEND_PATH
 
 Each program warms up, then they take turns of about --seconds; printed are medians, the spread and
@@ -57,6 +57,7 @@ def duel(run, options):
         "no graph": [*step, "off"],
         "eager": [*script, "eager"],
         "compiled": [*script, "compiled"],
+        "graphs": [*script, "graphs"],  # compiled with CUDA graphs
     }
     sides = [Side(name, commands[name]) for name in options.sides.split(",")]
     print(f"{net} {precision} batch {batch}, {size}: {[' '.join(s.ready) for s in sides]}")

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""PyTorch's side of gpu_duel.py: training steps of a network on a GPU, eager or compiled.
+"""PyTorch's side of gpu_duel.py: training steps of a network on a GPU, eager, compiled, or compiled
+with CUDA graphs (mode="reduce-overhead").
 
-usage: gpu_step.py NET PRECISION BATCH SIZE eager|compiled. The protocol is gpu_step.c's. Batches
-are random numbers that stay on the GPU; images channels_last, SGD and AdamW fused.
+usage: gpu_step.py NET PRECISION BATCH SIZE eager|compiled|graphs. The protocol is gpu_step.c's.
+Batches are random numbers that stay on the GPU; images channels_last, SGD and AdamW fused.
 """
 
 import sys
@@ -71,10 +72,13 @@ def main():
         label = torch.arange(batch, device="cuda") % 1000
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, fused=True)
     model.train()
-    run = torch.compile(model) if way == "compiled" else model
+    mode = {"compiled": "default", "graphs": "reduce-overhead"}.get(way)
+    run = torch.compile(model, mode=mode) if mode else model
     low = precision == "bf16-mixed"
 
     def step():
+        if way == "graphs":
+            torch.compiler.cudagraph_mark_step_begin()
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast("cuda", dtype=torch.bfloat16, enabled=low):
             y = run(x)
