@@ -105,7 +105,7 @@ class Ops(unittest.TestCase):
             self.skipTest("a build with the CUDA backend")
         for name in ("gpu", "gpu:1"):
             reported = levin("ops", "check", f"accelerator={name}", status=69)
-            self.assertIn("built without its GPU backend (levin_backend_cuda.so): `make`", reported)
+            self.assertIn("without its GPU backend (levin_backend_cuda.so): `make LEVIN", reported)
 
     def test_the_overview_names_it(self):
         self.assertIn("levin ops [NAME]", levin("help"))
