@@ -107,14 +107,6 @@ static void on_wake(uv_async_t *async)
     }
 }
 
-static void *serve(void *arg)
-{
-    lvni_control_store *store = arg;
-    lvni_core_thread_name("store", -1);
-    uv_run(&store->loop, UV_RUN_DEFAULT); /* until end_all has closed everything */
-    return NULL;
-}
-
 /* Often enough for the shortest of its times. */
 static uint64_t tick_ms(const lvni_control_store_options *o)
 {
@@ -128,8 +120,8 @@ static uint64_t tick_ms(const lvni_control_store_options *o)
     return least < 0.005 ? 5 : (uint64_t)(least * 1e3);
 }
 
-/* *fd is -1 from where the listener owns it. What is made is closed by close_loop. */
-static int make_handles(lvni_control_store *store, int *fd)
+/* store->fd is -1 from where the listener owns it. What is made is closed by close_loop. */
+static int make_handles(lvni_control_store *store)
 {
     uv_timer_init(&store->loop, &store->tick);
     uv_timer_init(&store->loop, &store->settle);
@@ -137,11 +129,11 @@ static int make_handles(lvni_control_store *store, int *fd)
     uv_tcp_init(&store->loop, &store->listener);
     store->tick.data = store->settle.data = store->accepts.data = store->listener.data =
         store->wake.data = store;
-    int error = uv_tcp_open(&store->listener, *fd);
+    int error = uv_tcp_open(&store->listener, store->fd);
     if (error != 0) {
         return error;
     }
-    *fd = -1;
+    store->fd = -1;
     const uint64_t ms = tick_ms(&store->o);
     error = uv_listen((uv_stream_t *)&store->listener, SOMAXCONN, lvni_control_store_on_connection);
     if (error == 0) {
@@ -165,18 +157,52 @@ static void close_loop(lvni_control_store *store)
     uv_loop_close(&store->loop);
 }
 
-static lvn_status start(lvni_control_store *store, int *fd)
+/* How the start went, for the thread that waits in start: 0, or an error of libuv. */
+static void report_start(lvni_control_store *store, int error)
 {
+    pthread_mutex_lock(&store->lock);
+    store->start_error = error;
+    store->started = true;
+    pthread_cond_broadcast(&store->changed);
+    pthread_mutex_unlock(&store->lock);
+}
+
+/* The loop begins and ends in this thread: from version 1.45 on libuv has an io_uring for it, and
+ * its end interrupts, without a signal, system calls of every thread that has touched it (a receive
+ * with a time-out ends with EINTR). No other thread of the program does. */
+static void *serve(void *arg)
+{
+    lvni_control_store *store = arg;
+    lvni_core_thread_name("store", -1);
     int error = uv_loop_init(&store->loop);
     if (error != 0) {
-        LVN_FAIL(LVN_ERR_IO, "the store's event loop cannot be made: %s", uv_strerror(error));
+        report_start(store, error);
+        return NULL;
     }
-    error = make_handles(store, fd);
+    error = make_handles(store);
+    report_start(store, error);
     if (error == 0) {
-        error = -lvni_core_thread_start(&store->thread, serve, store);
+        uv_run(&store->loop, UV_RUN_DEFAULT); /* until end_all has closed everything */
+    }
+    close_loop(store);
+    return NULL;
+}
+
+static lvn_status start(lvni_control_store *store)
+{
+    int error = -lvni_core_thread_start(&store->thread, serve, store);
+    if (error == 0) {
+        pthread_mutex_lock(&store->lock);
+        while (!store->started) {
+            pthread_cond_wait(&store->changed, &store->lock);
+        }
+        error = store->start_error;
+        pthread_mutex_unlock(&store->lock);
+        if (error != 0) {
+            pthread_join(store->thread, NULL);
+        }
     }
     if (error != 0) {
-        close_loop(store);
         LVN_FAIL(error == UV_ENOMEM ? LVN_ERR_MEMORY : LVN_ERR_IO,
                  "the store cannot be started: %s", uv_strerror(error));
     }
@@ -273,7 +299,9 @@ static lvn_status create(const lvni_control_store_options *o, int *fd, lvni_cont
         status = write_file(store, *fd);
     }
     if (status == LVN_OK) {
-        status = start(store, fd);
+        store->fd = *fd;
+        status = start(store);
+        *fd = store->fd;
     }
     if (status != LVN_OK) {
         free_store(store);
@@ -329,6 +357,5 @@ void lvni_control_store_destroy(lvni_control_store *store)
     pthread_mutex_unlock(&store->lock);
     uv_async_send(&store->wake);
     pthread_join(store->thread, NULL);
-    uv_loop_close(&store->loop);
     free_store(store);
 }

@@ -139,9 +139,13 @@ struct lvni_control_store {
     lvni_control_pending_get *gets;
     lvni_control_pending_gather *gathers;
 
+    int fd; /* to listen on, until the listener owns it; then -1 */
+
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int connected; /* ranks */
+    bool started;
+    int start_error; /* of libuv, once started */
+    int connected;   /* ranks */
     bool ending;
 };
 
