@@ -1,4 +1,4 @@
-/* oneDNN 2.6 behind onednn_api.h. Primitives are made here and nowhere else; onednn_plan.c
+/* oneDNN behind onednn_api.h. Primitives are made here and nowhere else; onednn_plan.c
  * describes them, onednn_run.c runs them. */
 #include "kernels/cpu/onednn_plan.h"
 
@@ -138,7 +138,7 @@ struct lvni_cpu_stats lvni_cpu_dnn_stats(void)
 
 /* ---- primitives ---- */
 
-static lvn_status add_arg(lvni_cpu_dnn_prim *p, int *at, int id, const dnnl_memory_desc_t *desc)
+static lvn_status add_arg(lvni_cpu_dnn_prim *p, int *at, int id, lvni_cpu_dnn_desc_view desc)
 {
     dnnl_engine_t e;
     LVN_TRY(lvni_cpu_dnn_engine(&e));
@@ -147,24 +147,21 @@ static lvn_status add_arg(lvni_cpu_dnn_prim *p, int *at, int id, const dnnl_memo
     return LVN_OK;
 }
 
-/* Adds a layout to a hash. Only the fields that define a blocked layout count: the rest of the
- * struct may hold anything. */
-static uint64_t add_layout(uint64_t h, const dnnl_memory_desc_t *d)
+static uint64_t add_layout(uint64_t h, const lvni_cpu_dnn_layout *d)
 {
-    const dnnl_blocking_desc_t *b = &d->format_desc.blocking;
     uint64_t words[5 * DNNL_MAX_NDIMS + 3];
     size_t n = 0;
     words[n++] = (uint64_t)d->ndims;
-    words[n++] = (uint64_t)d->data_type;
-    words[n++] = (uint64_t)b->inner_nblks;
+    words[n++] = (uint64_t)d->type;
+    words[n++] = (uint64_t)d->inner_nblks;
     for (int i = 0; i < d->ndims; i++) {
         words[n++] = (uint64_t)d->dims[i];
         words[n++] = (uint64_t)d->padded_dims[i];
-        words[n++] = (uint64_t)b->strides[i];
+        words[n++] = (uint64_t)d->strides[i];
     }
-    for (int i = 0; i < b->inner_nblks; i++) {
-        words[n++] = (uint64_t)b->inner_blks[i];
-        words[n++] = (uint64_t)b->inner_idxs[i];
+    for (int i = 0; i < d->inner_nblks; i++) {
+        words[n++] = (uint64_t)d->inner_blks[i];
+        words[n++] = (uint64_t)d->inner_idxs[i];
     }
     for (size_t i = 0; i < n; i++) {
         h = (h ^ words[i]) * 1099511628211u;
@@ -176,19 +173,19 @@ static uint64_t add_layout(uint64_t h, const dnnl_memory_desc_t *d)
 /* Names the copy of weights that lie as `plain` in the layout `chosen`. Both count: the two
  * products of a square matrix, with it and with its transpose, choose the same layout for different
  * numbers. */
-static uint64_t format_of(const dnnl_memory_desc_t *plain, const dnnl_memory_desc_t *chosen)
+static uint64_t format_of(lvni_cpu_dnn_desc_view plain, lvni_cpu_dnn_desc_view chosen)
 {
-    if (chosen->format_kind != dnnl_blocked || chosen->extra.flags != 0 ||
-        plain->format_kind != dnnl_blocked) {
+    lvni_cpu_dnn_layout from, to;
+    if (!lvni_cpu_dnn_layout_of(plain, &from) || !lvni_cpu_dnn_layout_of(chosen, &to)) {
         return 0;
     }
-    const uint64_t h = add_layout(add_layout(14695981039346656037u, plain), chosen);
+    const uint64_t h = add_layout(add_layout(14695981039346656037u, &from), &to);
     return h == 0 ? 1 : h;
 }
 
 /* The carrier between the plain and the chosen layout, in the direction the op needs. */
-static lvn_status make_reorder(lvni_cpu_dnn_prim *p, const dnnl_memory_desc_t *from,
-                               const dnnl_memory_desc_t *to)
+static lvn_status make_reorder(lvni_cpu_dnn_prim *p, lvni_cpu_dnn_desc_view from,
+                               lvni_cpu_dnn_desc_view to)
 {
     dnnl_engine_t e;
     dnnl_primitive_attr_t attr;
@@ -198,12 +195,13 @@ static lvn_status make_reorder(lvni_cpu_dnn_prim *p, const dnnl_memory_desc_t *f
     dnnl_status_t s = dnnl_reorder_primitive_desc_create(&pd, from, e, to, e, attr);
     dnnl_primitive_attr_destroy(attr);
     LVNI_DNN(s, "reorder weights");
-    const dnnl_memory_desc_t *pad = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    lvni_cpu_dnn_desc_view pad = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     p->reorder_scratch_bytes = pad == NULL ? 0 : dnnl_memory_desc_get_size(pad);
     s = dnnl_primitive_create(&p->reorder, pd);
-    const dnnl_memory_desc_t *descs[3] = {from, to, pad};
+    const lvni_cpu_dnn_desc_view descs[3] = {from, to, pad};
     const int ids[3] = {DNNL_ARG_FROM, DNNL_ARG_TO, DNNL_ARG_SCRATCHPAD};
-    for (int i = 0; i < 3 && s == dnnl_success; i++) {
+    const int n = p->reorder_scratch_bytes > 0 ? 3 : 2;
+    for (int i = 0; i < n && s == dnnl_success; i++) {
         p->reorder_args[i].arg = ids[i];
         s = dnnl_memory_create(&p->reorder_args[i].memory, descs[i], e, DNNL_MEMORY_NONE);
     }
@@ -217,10 +215,10 @@ typedef struct arg_query {
     int index;          /* which of several (weights: 1 is the bias) */
 } arg_query;
 
-/* The primitive of `pd` and its memories. `plain` (or NULL): the master layout of argument
+/* The primitive of `pd` and its memories. `plain`: the master layout of argument
  * LVNI_DNN_WEIGHTS. */
 static lvn_status fill(lvni_cpu_dnn_prim *p, dnnl_primitive_desc_t pd, int n_args,
-                       const arg_query *args, const dnnl_memory_desc_t *plain, bool gradient)
+                       const arg_query *args, lvni_cpu_dnn_desc_view plain, bool gradient)
 {
     LVNI_DNN(dnnl_primitive_create(&p->primitive, pd), "make a primitive");
     int at = 0;
@@ -229,21 +227,19 @@ static lvn_status fill(lvni_cpu_dnn_prim *p, dnnl_primitive_desc_t pd, int n_arg
                         dnnl_primitive_desc_query_md(pd, args[i].query, args[i].index)));
     }
     p->n_args = n_args;
-    const dnnl_memory_desc_t *pad = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    lvni_cpu_dnn_desc_view pad = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     p->scratch_bytes = pad == NULL ? 0 : dnnl_memory_desc_get_size(pad);
     if (p->scratch_bytes > 0) {
         LVN_TRY(add_arg(p, &at, DNNL_ARG_SCRATCHPAD, pad));
     }
-    if (plain != NULL) {
-        const dnnl_memory_desc_t *chosen =
-            dnnl_primitive_desc_query_md(pd, args[LVNI_DNN_WEIGHTS].query, 0);
-        if (!dnnl_memory_desc_equal(plain, chosen)) {
-            p->chosen_bytes = dnnl_memory_desc_get_size(chosen);
-            p->format = format_of(plain, chosen);
-            LVN_TRY(gradient ? make_reorder(p, chosen, plain) : make_reorder(p, plain, chosen));
-        }
+    lvni_cpu_dnn_desc_view chosen =
+        dnnl_primitive_desc_query_md(pd, args[LVNI_DNN_WEIGHTS].query, 0);
+    if (dnnl_memory_desc_equal(plain, chosen)) {
+        return LVN_OK;
     }
-    return LVN_OK;
+    p->chosen_bytes = dnnl_memory_desc_get_size(chosen);
+    p->format = format_of(plain, chosen);
+    return gradient ? make_reorder(p, chosen, plain) : make_reorder(p, plain, chosen);
 }
 
 static const arg_query work_args[][LVNI_DNN_MAX_ARGS] = {
@@ -265,16 +261,17 @@ static const arg_query work_args[][LVNI_DNN_MAX_ARGS] = {
 
 lvn_status lvni_cpu_dnn_create(const lvni_cpu_dnn_work *work, lvni_cpu_dnn_prim *out)
 {
-    dnnl_memory_desc_t plain;
+    lvni_cpu_dnn_desc plain = NULL;
     dnnl_primitive_desc_t pd = NULL;
     lvni_cpu_dnn_prim p = {0};
     LVN_TRY(lvni_cpu_dnn_plan(work, &pd, &plain));
     const bool gradient = work->op == LVNI_DNN_CONV_GRAD_WEIGHT;
     lvn_status s = count_or_refuse(work, lvni_cpu_dnn_pd_name(pd));
     if (s == LVN_OK) {
-        s = fill(&p, pd, work->bias != 0 ? 4 : 3, work_args[work->op], &plain, gradient);
+        s = fill(&p, pd, work->bias != 0 ? 4 : 3, work_args[work->op], plain, gradient);
     }
     dnnl_primitive_desc_destroy(pd);
+    lvni_cpu_dnn_desc_destroy(plain);
     if (s != LVN_OK) {
         lvni_cpu_dnn_prim_destroy(&p);
         return s;

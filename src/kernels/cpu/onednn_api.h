@@ -1,6 +1,6 @@
 /* The one door to oneDNN: descriptors, primitives, memories, execution. Nothing else includes
- * dnnl.h, so that a change of its interface (version 3 has no operation descriptors) stays in
- * onednn_api.c, onednn_run.c and onednn_plan.c. Used by the onednn_* files and omp_start.c.
+ * dnnl.h, and what its versions call otherwise is in onednn_version.c alone. Used by the onednn_*
+ * files and omp_start.c.
  *
  * A primitive belongs to one context (its memories are set per call) and to one team: the team it
  * was created with is the team it runs with (omp_team.h). Weights of convolutions have the layout

@@ -9,32 +9,56 @@ static dnnl_data_type_t type_of(int64_t low)
     return low != 0 ? dnnl_bf16 : dnnl_f32;
 }
 
-static lvn_status image_desc(dnnl_memory_desc_t *d, int64_t n, int64_t h, int64_t w, int64_t c,
+static lvn_status image_desc(lvni_cpu_dnn_desc *d, int64_t n, int64_t h, int64_t w, int64_t c,
                              int64_t low)
 {
     const dnnl_dims_t dims = {n, c, h, w};
-    LVNI_DNN(dnnl_memory_desc_init_by_tag(d, 4, dims, type_of(low), dnnl_nhwc),
-             "describe an image");
+    LVNI_DNN(lvni_cpu_dnn_desc_tagged(d, 4, dims, type_of(low), dnnl_nhwc), "describe an image");
     return LVN_OK;
 }
 
-/* The plain master copy (O, KH, KW, I / groups) and the same shape in a layout of oneDNN's
- * choice. */
-static lvn_status weight_descs(const lvni_cpu_dnn_conv_shape *s, dnnl_data_type_t plain_type,
-                               dnnl_data_type_t type, dnnl_memory_desc_t *plain,
-                               dnnl_memory_desc_t *any)
+typedef struct conv_descs {
+    lvni_cpu_dnn_desc x, y, bias;
+    lvni_cpu_dnn_desc plain, any;          /* the weights as they come; in a layout of its choice */
+    lvni_cpu_dnn_desc any_low;             /* NULL; of a gradient: what the forward hint has */
+    dnnl_dims_t stride, padding, dilation; /* dilation as oneDNN counts: 0 is dense */
+} conv_descs;
+
+static void destroy_descs(conv_descs *d)
 {
+    lvni_cpu_dnn_desc *all[] = {&d->x, &d->y, &d->bias, &d->plain, &d->any, &d->any_low};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        lvni_cpu_dnn_desc_destroy(*all[i]);
+        *all[i] = NULL;
+    }
+}
+
+/* The plain master copy (O, KH, KW, I / groups) and the same shape in a layout of oneDNN's choice.
+ * Sums of gradients stay f32, whatever the weights of the forward convolution are. */
+static lvn_status weight_descs(const lvni_cpu_dnn_work *work, conv_descs *all)
+{
+    const lvni_cpu_dnn_conv_shape *s = &work->shape.conv;
+    const bool gradient = work->op == LVNI_DNN_CONV_GRAD_WEIGHT;
+    const dnnl_data_type_t type = type_of(work->low);
     const int64_t g = s->groups, i = s->ic / g, o = s->oc / g, row = s->kw * i, out = s->kh * row;
     const dnnl_dims_t dims = {g, o, i, s->kh, s->kw};
     const dnnl_dims_t strides = {o * out, out, 1, row, i};
     const int lead = g == 1 ? 1 : 0; /* without groups the first axis is absent */
+    const int n = 5 - lead;
     dnnl_dims_t d = {0}, st = {0};
-    memcpy(d, dims + lead, (size_t)(5 - lead) * sizeof *d);
-    memcpy(st, strides + lead, (size_t)(5 - lead) * sizeof *st);
-    LVNI_DNN(dnnl_memory_desc_init_by_strides(plain, 5 - lead, d, plain_type, st),
+    memcpy(d, dims + lead, (size_t)n * sizeof *d);
+    memcpy(st, strides + lead, (size_t)n * sizeof *st);
+    LVNI_DNN(lvni_cpu_dnn_desc_strided(
+                 &all->plain, n, d,
+                 gradient ? dnnl_f32 : type_of(work->low != 0 && work->wide_w == 0), st),
              "describe weights");
-    LVNI_DNN(dnnl_memory_desc_init_by_tag(any, 5 - lead, d, type, dnnl_format_tag_any),
-             "describe weights");
+    LVNI_DNN(
+        lvni_cpu_dnn_desc_tagged(&all->any, n, d, gradient ? dnnl_f32 : type, dnnl_format_tag_any),
+        "describe weights");
+    if (gradient && type != dnnl_f32) {
+        LVNI_DNN(lvni_cpu_dnn_desc_tagged(&all->any_low, n, d, type, dnnl_format_tag_any),
+                 "describe weights");
+    }
     return LVN_OK;
 }
 
@@ -53,18 +77,6 @@ lvn_status lvni_cpu_dnn_make_attr(dnnl_primitive_attr_t *attr)
     return lvni_cpu_dnn_check(s, "set attributes", __LINE__);
 }
 
-static lvn_status make_pd(dnnl_primitive_desc_t *pd, const_dnnl_op_desc_t desc,
-                          const_dnnl_primitive_desc_t hint, const char *what)
-{
-    dnnl_engine_t e;
-    dnnl_primitive_attr_t attr;
-    LVN_TRY(lvni_cpu_dnn_engine(&e));
-    LVN_TRY(lvni_cpu_dnn_make_attr(&attr));
-    const dnnl_status_t s = dnnl_primitive_desc_create(pd, desc, attr, e, hint);
-    dnnl_primitive_attr_destroy(attr);
-    return lvni_cpu_dnn_check(s, what, __LINE__);
-}
-
 const char *lvni_cpu_dnn_pd_name(const_dnnl_primitive_desc_t pd)
 {
     const char *name = NULL;
@@ -75,128 +87,145 @@ const char *lvni_cpu_dnn_pd_name(const_dnnl_primitive_desc_t pd)
     return name;
 }
 
-typedef struct conv_descs {
-    dnnl_memory_desc_t x, y, bias, plain, any, dw;
-    dnnl_dims_t stride, padding, dilation; /* dilation as oneDNN counts: 0 is dense */
-} conv_descs;
-
 static lvn_status describe_conv(const lvni_cpu_dnn_work *work, conv_descs *d)
 {
     const lvni_cpu_dnn_conv_shape *s = &work->shape.conv;
-    const bool gradient = work->op == LVNI_DNN_CONV_GRAD_WEIGHT;
-    memset(d, 0, sizeof *d);
     const dnnl_dims_t oc = {s->oc};
-    LVN_TRY(image_desc(&d->x, s->n, s->ih, s->iw, s->ic, work->low));
-    LVN_TRY(image_desc(&d->y, s->n, s->oh, s->ow, s->oc, work->low));
-    LVN_TRY(weight_descs(s, gradient ? dnnl_f32 : type_of(work->low != 0 && work->wide_w == 0),
-                         type_of(work->low), &d->plain, &d->any));
-    d->dw = d->any; /* sums stay f32 */
-    d->dw.data_type = gradient ? dnnl_f32 : d->any.data_type;
-    LVNI_DNN(dnnl_memory_desc_init_by_tag(&d->bias, 1, oc, dnnl_f32, dnnl_a), "describe a bias");
     for (int i = 0; i < 2; i++) {
         d->stride[i] = s->stride[i];
         d->padding[i] = s->padding[i];
         d->dilation[i] = s->dilation[i] - 1;
     }
+    LVN_TRY(image_desc(&d->x, s->n, s->ih, s->iw, s->ic, work->low));
+    LVN_TRY(image_desc(&d->y, s->n, s->oh, s->ow, s->oc, work->low));
+    LVN_TRY(weight_descs(work, d));
+    LVNI_DNN(lvni_cpu_dnn_desc_tagged(&d->bias, 1, oc, dnnl_f32, dnnl_a), "describe a bias");
     return LVN_OK;
 }
 
 /* Training and evaluation use the same primitive: forward_training, which is also the hint the
  * gradients need. */
-static lvn_status forward_pd(const conv_descs *d, bool bias, dnnl_primitive_desc_t *pd)
+static lvn_status conv_pd(const lvni_cpu_dnn_work *work, const conv_descs *d, dnnl_engine_t engine,
+                          dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *pd)
 {
-    dnnl_convolution_desc_t c;
-    LVNI_DNN(dnnl_dilated_convolution_forward_desc_init(
-                 &c, dnnl_forward_training, dnnl_convolution_direct, &d->x, &d->any,
-                 bias ? &d->bias : NULL, &d->y, d->stride, d->dilation, d->padding, d->padding),
-             "describe a convolution");
-    return make_pd(pd, &c, NULL, "plan a convolution");
-}
-
-static lvn_status conv_pd(lvni_cpu_dnn_op op, const conv_descs *d, bool bias,
-                          dnnl_primitive_desc_t *pd)
-{
-    dnnl_convolution_desc_t c;
-    dnnl_primitive_desc_t hint;
-    if (op == LVNI_DNN_CONV_FORWARD) {
-        return forward_pd(d, bias, pd);
+    lvni_cpu_dnn_conv c = {.x = d->x,
+                           .w = d->any,
+                           .y = d->y,
+                           .bias = work->bias != 0 ? d->bias : NULL,
+                           .stride = d->stride,
+                           .dilation = d->dilation,
+                           .padding = d->padding};
+    if (work->op == LVNI_DNN_CONV_FORWARD) {
+        LVNI_DNN(lvni_cpu_dnn_conv_pd(pd, LVNI_DNN_CONV_FORWARD, &c, engine, attr, NULL),
+                 "plan a convolution");
+        return LVN_OK;
     }
-    if (op == LVNI_DNN_CONV_GRAD_INPUT) {
-        LVNI_DNN(dnnl_dilated_convolution_backward_data_desc_init(
-                     &c, dnnl_convolution_direct, &d->x, &d->any, &d->y, d->stride, d->dilation,
-                     d->padding, d->padding),
-                 "describe the input gradient of a convolution");
-    } else {
-        LVNI_DNN(dnnl_dilated_convolution_backward_weights_desc_init(
-                     &c, dnnl_convolution_direct, &d->x, &d->dw, NULL, &d->y, d->stride,
-                     d->dilation, d->padding, d->padding),
-                 "describe the weight gradient of a convolution");
-    }
-    LVN_TRY(forward_pd(d, false, &hint));
-    const lvn_status s = make_pd(pd, &c, hint, "plan the gradient of a convolution");
+    dnnl_primitive_desc_t hint = NULL;
+    lvni_cpu_dnn_conv forward = c;
+    forward.bias = NULL;
+    forward.w = d->any_low != NULL ? d->any_low : d->any;
+    LVNI_DNN(lvni_cpu_dnn_conv_pd(&hint, LVNI_DNN_CONV_FORWARD, &forward, engine, attr, NULL),
+             "plan a convolution");
+    const dnnl_status_t s =
+        lvni_cpu_dnn_conv_pd(pd, (lvni_cpu_dnn_op)work->op, &c, engine, attr, hint);
     dnnl_primitive_desc_destroy(hint);
-    return s;
+    return lvni_cpu_dnn_check(s, "plan the gradient of a convolution", __LINE__);
 }
 
 /* Row-major matrices (rows, columns), or the transposes of some that lie in memory as (columns,
- * rows). */
-static lvn_status matrix_desc(dnnl_memory_desc_t *d, int64_t batch, int64_t rows, int64_t columns,
-                              bool trans, int64_t low)
+ * rows); oneDNN's choice of a layout where `any`. */
+static lvn_status matrix_desc(lvni_cpu_dnn_desc *d, int64_t batch, int64_t rows, int64_t columns,
+                              bool trans, bool any, int64_t low)
 {
-    if (batch > 1) {
-        const dnnl_dims_t dims = {batch, rows, columns};
-        LVNI_DNN(
-            dnnl_memory_desc_init_by_tag(d, 3, dims, type_of(low), trans ? dnnl_acb : dnnl_abc),
-            "describe matrices");
-        return LVN_OK;
+    const dnnl_dims_t many = {batch, rows, columns}, one = {rows, columns};
+    dnnl_format_tag_t tag = batch > 1 ? dnnl_abc : dnnl_ab;
+    if (any) {
+        tag = dnnl_format_tag_any;
+    } else if (trans) {
+        tag = batch > 1 ? dnnl_acb : dnnl_ba;
     }
-    const dnnl_dims_t dims = {rows, columns};
-    LVNI_DNN(dnnl_memory_desc_init_by_tag(d, 2, dims, type_of(low), trans ? dnnl_ba : dnnl_ab),
-             "describe a matrix");
+    LVNI_DNN(
+        lvni_cpu_dnn_desc_tagged(d, batch > 1 ? 3 : 2, batch > 1 ? many : one, type_of(low), tag),
+        "describe a matrix");
     return LVN_OK;
 }
 
-/* *plain: b as it comes. With wide_w it is carried to bf16 and a layout of oneDNN's choice. */
-static lvn_status matmul_pd(const lvni_cpu_dnn_work *w, dnnl_memory_desc_t *plain,
-                            dnnl_primitive_desc_t *pd)
+typedef struct product_descs {
+    lvni_cpu_dnn_desc a, b, y, row;
+    lvni_cpu_dnn_desc any; /* NULL; with wide_w: b carried to bf16 and a layout of its choice */
+} product_descs;
+
+static lvn_status describe_product(const lvni_cpu_dnn_work *w, product_descs *d)
 {
     const lvni_cpu_dnn_matmul_shape *s = &w->shape.matmul;
-    dnnl_memory_desc_t a, b, y, row;
-    dnnl_matmul_desc_t desc;
-    LVN_TRY(matrix_desc(&a, s->batch, s->m, s->k, s->trans_a != 0, w->low));
-    LVN_TRY(
-        matrix_desc(plain, s->batch, s->k, s->n, s->trans_b != 0, w->low != 0 && w->wide_w == 0));
-    LVN_TRY(matrix_desc(&y, s->batch, s->m, s->n, false, w->low != 0 && w->wide_y == 0));
-    LVN_TRY(matrix_desc(&row, 1, 1, s->n, false, 0));
-    b = *plain;
-    if (w->wide_w != 0) {
-        LVNI_DNN(dnnl_memory_desc_init_by_tag(&b, plain->ndims, plain->dims, dnnl_bf16,
-                                              dnnl_format_tag_any),
-                 "describe a matrix");
-    }
-    LVNI_DNN(dnnl_matmul_desc_init(&desc, &a, &b, w->bias != 0 ? &row : NULL, &y),
-             "describe a matrix product");
-    return make_pd(pd, &desc, NULL, "plan a matrix product");
+    const bool low = w->low != 0;
+    LVN_TRY(matrix_desc(&d->a, s->batch, s->m, s->k, s->trans_a != 0, false, w->low));
+    LVN_TRY(matrix_desc(&d->b, s->batch, s->k, s->n, s->trans_b != 0, false, low && !w->wide_w));
+    LVN_TRY(matrix_desc(&d->y, s->batch, s->m, s->n, false, false, low && !w->wide_y));
+    LVN_TRY(matrix_desc(&d->row, 1, 1, s->n, false, false, 0));
+    return w->wide_w == 0 ? LVN_OK : matrix_desc(&d->any, s->batch, s->k, s->n, false, true, 1);
 }
 
-/* *d is filled for convolutions; of it d->plain for matrix products, too. */
-lvn_status lvni_cpu_dnn_plan(const lvni_cpu_dnn_work *work, dnnl_primitive_desc_t *pd,
-                             dnnl_memory_desc_t *plain)
+static lvn_status plan_conv(const lvni_cpu_dnn_work *work, dnnl_engine_t engine,
+                            dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *pd,
+                            lvni_cpu_dnn_desc *plain)
 {
-    if (work->op == LVNI_DNN_MATMUL) {
-        return matmul_pd(work, plain, pd);
-    }
     conv_descs d;
-    LVN_TRY(describe_conv(work, &d));
-    *plain = d.plain;
-    return conv_pd((lvni_cpu_dnn_op)work->op, &d, work->bias != 0, pd);
+    memset(&d, 0, sizeof d);
+    lvn_status s = describe_conv(work, &d);
+    if (s == LVN_OK) {
+        s = conv_pd(work, &d, engine, attr, pd);
+    }
+    if (s == LVN_OK && plain != NULL) {
+        *plain = d.plain;
+        d.plain = NULL;
+    }
+    destroy_descs(&d);
+    return s;
+}
+
+static lvn_status plan_product(const lvni_cpu_dnn_work *work, dnnl_engine_t engine,
+                               dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *pd,
+                               lvni_cpu_dnn_desc *plain)
+{
+    product_descs d = {NULL};
+    lvn_status s = describe_product(work, &d);
+    if (s == LVN_OK) {
+        const lvni_cpu_dnn_product p = {.a = d.a,
+                                        .b = d.any != NULL ? d.any : d.b,
+                                        .y = d.y,
+                                        .bias = work->bias != 0 ? d.row : NULL};
+        s = lvni_cpu_dnn_check(lvni_cpu_dnn_product_pd(pd, &p, engine, attr),
+                               "plan a matrix product", __LINE__);
+    }
+    if (s == LVN_OK && plain != NULL) {
+        *plain = d.b;
+        d.b = NULL;
+    }
+    lvni_cpu_dnn_desc *all[] = {&d.a, &d.b, &d.y, &d.row, &d.any};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        lvni_cpu_dnn_desc_destroy(*all[i]);
+    }
+    return s;
+}
+
+lvn_status lvni_cpu_dnn_plan(const lvni_cpu_dnn_work *work, dnnl_primitive_desc_t *pd,
+                             lvni_cpu_dnn_desc *plain)
+{
+    dnnl_engine_t engine;
+    dnnl_primitive_attr_t attr;
+    LVN_TRY(lvni_cpu_dnn_engine(&engine));
+    LVN_TRY(lvni_cpu_dnn_make_attr(&attr));
+    const lvn_status s = work->op == LVNI_DNN_MATMUL ? plan_product(work, engine, attr, pd, plain)
+                                                     : plan_conv(work, engine, attr, pd, plain);
+    dnnl_primitive_attr_destroy(attr);
+    return s;
 }
 
 lvn_status lvni_cpu_dnn_implementation(const lvni_cpu_dnn_work *work, char name[64])
 {
-    dnnl_memory_desc_t plain;
     dnnl_primitive_desc_t pd = NULL;
-    LVN_TRY(lvni_cpu_dnn_plan(work, &pd, &plain));
+    LVN_TRY(lvni_cpu_dnn_plan(work, &pd, NULL));
     snprintf(name, 64, "%s", lvni_cpu_dnn_pd_name(pd));
     dnnl_primitive_desc_destroy(pd);
     return LVN_OK;

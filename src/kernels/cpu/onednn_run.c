@@ -52,7 +52,7 @@ static lvn_status run_on_copies(lvni_cpu_dnn_prim *p, dnnl_stream_t stream, cons
     size_t bytes[LVNI_DNN_MAX_ARGS] = {0};
     lvn_status s = LVN_OK;
     for (int i = 0; i < p->n_args && s == LVN_OK; i++) {
-        const dnnl_memory_desc_t *desc = NULL;
+        lvni_cpu_dnn_desc_view desc = NULL;
         aligned[i] = data[i];
         if ((uintptr_t)data[i] % 16 != 0) {
             s = lvni_cpu_dnn_check(dnnl_memory_get_memory_desc(p->args[i].memory, &desc),

@@ -1,0 +1,176 @@
+/* The calls that oneDNN 2 and 3 have under other names or in other forms (onednn_version.h). */
+#include "kernels/cpu/onednn_version.h"
+
+#include <string.h>
+
+#if DNNL_VERSION_MAJOR >= 3
+
+dnnl_status_t lvni_cpu_dnn_desc_tagged(lvni_cpu_dnn_desc *out, int ndims, const dnnl_dims_t dims,
+                                       dnnl_data_type_t type, dnnl_format_tag_t tag)
+{
+    return dnnl_memory_desc_create_with_tag(out, ndims, dims, type, tag);
+}
+
+dnnl_status_t lvni_cpu_dnn_desc_strided(lvni_cpu_dnn_desc *out, int ndims, const dnnl_dims_t dims,
+                                        dnnl_data_type_t type, const dnnl_dims_t strides)
+{
+    return dnnl_memory_desc_create_with_strides(out, ndims, dims, type, strides);
+}
+
+void lvni_cpu_dnn_desc_destroy(lvni_cpu_dnn_desc d)
+{
+    if (d != NULL) {
+        dnnl_memory_desc_destroy(d);
+    }
+}
+
+/* A layout's numbers are the library's; an answer of none leaves them 0. */
+static bool copy_dims(lvni_cpu_dnn_desc_view d, dnnl_query_t what, int n, dnnl_dims_t out)
+{
+    dnnl_dims_t *there = NULL;
+    if (n == 0) {
+        return true;
+    }
+    if (dnnl_memory_desc_query(d, what, &there) != dnnl_success || there == NULL) {
+        return false;
+    }
+    memcpy(out, *there, (size_t)n * sizeof *out);
+    return true;
+}
+
+/* Compensation beside the numbers exists for int8 alone, which levin does not use. */
+bool lvni_cpu_dnn_layout_of(lvni_cpu_dnn_desc_view d, lvni_cpu_dnn_layout *out)
+{
+    dnnl_format_kind_t kind = dnnl_format_kind_undef;
+    memset(out, 0, sizeof *out);
+    return dnnl_memory_desc_query(d, dnnl_query_format_kind, &kind) == dnnl_success &&
+           kind == dnnl_blocked &&
+           dnnl_memory_desc_query(d, dnnl_query_ndims_s32, &out->ndims) == dnnl_success &&
+           dnnl_memory_desc_query(d, dnnl_query_data_type, &out->type) == dnnl_success &&
+           dnnl_memory_desc_query(d, dnnl_query_inner_nblks_s32, &out->inner_nblks) ==
+               dnnl_success &&
+           copy_dims(d, dnnl_query_dims, out->ndims, out->dims) &&
+           copy_dims(d, dnnl_query_padded_dims, out->ndims, out->padded_dims) &&
+           copy_dims(d, dnnl_query_strides, out->ndims, out->strides) &&
+           copy_dims(d, dnnl_query_inner_blks, out->inner_nblks, out->inner_blks) &&
+           copy_dims(d, dnnl_query_inner_idxs, out->inner_nblks, out->inner_idxs);
+}
+
+dnnl_status_t lvni_cpu_dnn_conv_pd(dnnl_primitive_desc_t *pd, lvni_cpu_dnn_op op,
+                                   const lvni_cpu_dnn_conv *c, dnnl_engine_t engine,
+                                   const_dnnl_primitive_attr_t attr,
+                                   const_dnnl_primitive_desc_t hint)
+{
+    const dnnl_alg_kind_t direct = dnnl_convolution_direct;
+    switch (op) {
+    case LVNI_DNN_CONV_FORWARD:
+        return dnnl_convolution_forward_primitive_desc_create(
+            pd, engine, dnnl_forward_training, direct, c->x, c->w, c->bias, c->y, c->stride,
+            c->dilation, c->padding, c->padding, attr);
+    case LVNI_DNN_CONV_GRAD_INPUT:
+        return dnnl_convolution_backward_data_primitive_desc_create(
+            pd, engine, direct, c->x, c->w, c->y, c->stride, c->dilation, c->padding, c->padding,
+            hint, attr);
+    case LVNI_DNN_CONV_GRAD_WEIGHT:
+        return dnnl_convolution_backward_weights_primitive_desc_create(
+            pd, engine, direct, c->x, c->w, NULL, c->y, c->stride, c->dilation, c->padding,
+            c->padding, hint, attr);
+    case LVNI_DNN_MATMUL: break;
+    }
+    return dnnl_invalid_arguments;
+}
+
+dnnl_status_t lvni_cpu_dnn_product_pd(dnnl_primitive_desc_t *pd, const lvni_cpu_dnn_product *p,
+                                      dnnl_engine_t engine, const_dnnl_primitive_attr_t attr)
+{
+    return dnnl_matmul_primitive_desc_create(pd, engine, p->a, p->b, p->bias, p->y, attr);
+}
+
+#else
+
+dnnl_status_t lvni_cpu_dnn_desc_tagged(lvni_cpu_dnn_desc *out, int ndims, const dnnl_dims_t dims,
+                                       dnnl_data_type_t type, dnnl_format_tag_t tag)
+{
+    lvni_cpu_dnn_desc d = LVNI_NEW(LVNI_TAG_KERNEL, dnnl_memory_desc_t);
+    if (d == NULL) {
+        return dnnl_out_of_memory;
+    }
+    const dnnl_status_t s = dnnl_memory_desc_init_by_tag(d, ndims, dims, type, tag);
+    if (s != dnnl_success) {
+        lvni_core_free(d);
+        return s;
+    }
+    *out = d;
+    return s;
+}
+
+dnnl_status_t lvni_cpu_dnn_desc_strided(lvni_cpu_dnn_desc *out, int ndims, const dnnl_dims_t dims,
+                                        dnnl_data_type_t type, const dnnl_dims_t strides)
+{
+    lvni_cpu_dnn_desc d = LVNI_NEW(LVNI_TAG_KERNEL, dnnl_memory_desc_t);
+    if (d == NULL) {
+        return dnnl_out_of_memory;
+    }
+    const dnnl_status_t s = dnnl_memory_desc_init_by_strides(d, ndims, dims, type, strides);
+    if (s != dnnl_success) {
+        lvni_core_free(d);
+        return s;
+    }
+    *out = d;
+    return s;
+}
+
+void lvni_cpu_dnn_desc_destroy(lvni_cpu_dnn_desc d)
+{
+    lvni_core_free(d);
+}
+
+bool lvni_cpu_dnn_layout_of(lvni_cpu_dnn_desc_view d, lvni_cpu_dnn_layout *out)
+{
+    const dnnl_blocking_desc_t *b = &d->format_desc.blocking;
+    if (d->format_kind != dnnl_blocked || d->extra.flags != 0) {
+        return false;
+    }
+    memset(out, 0, sizeof *out);
+    out->ndims = d->ndims;
+    out->type = d->data_type;
+    out->inner_nblks = b->inner_nblks;
+    memcpy(out->dims, d->dims, sizeof out->dims);
+    memcpy(out->padded_dims, d->padded_dims, sizeof out->padded_dims);
+    memcpy(out->strides, b->strides, sizeof out->strides);
+    memcpy(out->inner_blks, b->inner_blks, sizeof out->inner_blks);
+    memcpy(out->inner_idxs, b->inner_idxs, sizeof out->inner_idxs);
+    return true;
+}
+
+dnnl_status_t lvni_cpu_dnn_conv_pd(dnnl_primitive_desc_t *pd, lvni_cpu_dnn_op op,
+                                   const lvni_cpu_dnn_conv *c, dnnl_engine_t engine,
+                                   const_dnnl_primitive_attr_t attr,
+                                   const_dnnl_primitive_desc_t hint)
+{
+    const dnnl_alg_kind_t direct = dnnl_convolution_direct;
+    dnnl_convolution_desc_t d;
+    dnnl_status_t s = dnnl_invalid_arguments;
+    if (op == LVNI_DNN_CONV_FORWARD) {
+        s = dnnl_dilated_convolution_forward_desc_init(&d, dnnl_forward_training, direct, c->x,
+                                                       c->w, c->bias, c->y, c->stride, c->dilation,
+                                                       c->padding, c->padding);
+    } else if (op == LVNI_DNN_CONV_GRAD_INPUT) {
+        s = dnnl_dilated_convolution_backward_data_desc_init(
+            &d, direct, c->x, c->w, c->y, c->stride, c->dilation, c->padding, c->padding);
+    } else if (op == LVNI_DNN_CONV_GRAD_WEIGHT) {
+        s = dnnl_dilated_convolution_backward_weights_desc_init(
+            &d, direct, c->x, c->w, NULL, c->y, c->stride, c->dilation, c->padding, c->padding);
+    }
+    return s == dnnl_success ? dnnl_primitive_desc_create(pd, &d, attr, engine, hint) : s;
+}
+
+dnnl_status_t lvni_cpu_dnn_product_pd(dnnl_primitive_desc_t *pd, const lvni_cpu_dnn_product *p,
+                                      dnnl_engine_t engine, const_dnnl_primitive_attr_t attr)
+{
+    dnnl_matmul_desc_t d;
+    const dnnl_status_t s = dnnl_matmul_desc_init(&d, p->a, p->b, p->bias, p->y);
+    return s == dnnl_success ? dnnl_primitive_desc_create(pd, &d, attr, engine, NULL) : s;
+}
+
+#endif
