@@ -57,7 +57,7 @@ static lvn_status add_part(lvni_trainer_message *m, const lvni_trainer_message_p
     const size_t bytes = (size_t)part->n_metrics * sizeof *metric;
     LVN_TRY(lvni_trainer_message_room(&m->data, m->size, &m->capacity, sizeof *part + bytes));
     memcpy(m->data + m->size, part, sizeof *part);
-    if (bytes > 0) {
+    if (metric != NULL) {
         memcpy(m->data + m->size + sizeof *part, metric, bytes);
     }
     m->size += sizeof *part + bytes;

@@ -213,14 +213,17 @@ static inline float __int_as_float(int bits)
 {
     return __uint_as_float((uint32_t)bits);
 }
-static inline float rsqrtf(float x)
+/* glibc 2.42 has functions of these names. */
+static inline float host_rsqrtf(float x)
 {
     return 1.0f / sqrtf(x);
 }
-static inline double rsqrt(double x)
+static inline double host_rsqrt(double x)
 {
     return 1.0 / sqrt(x);
 }
+#define rsqrtf(x) host_rsqrtf(x)
+#define rsqrt(x) host_rsqrt(x)
 static inline float normcdff(float x)
 {
     return (float)(0.5 * erfc((double)x * -0.70710678118654752440));

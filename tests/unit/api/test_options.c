@@ -347,7 +347,7 @@ static int start(void **state)
     return x == NULL || labels == NULL ? -1 : 0;
 }
 
-static int stop(void **state)
+static int end(void **state)
 {
     (void)state;
     lvn_release(x);
@@ -362,5 +362,5 @@ int main(void)
         cmocka_unit_test(every_call_with_options_is_here),
         cmocka_unit_test(unknown_values_of_enums_are_errors),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, start, end);
 }

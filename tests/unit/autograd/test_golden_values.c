@@ -287,7 +287,7 @@ static void attention_drops_keys(void **state)
         assert_true(element(y, e) == 0.0 || fabs(element(y, e) - 1.0 / (0.75 * N)) < 1e-6);
         assert_true(fabs(element(all, e) - 1.0 / N) < 1e-6);
     }
-    assert_in_range(dropped, 100, 190); /* 144 of 576 are expected, and 10 more or less usual */
+    assert_int_in_range(dropped, 100, 190); /* 144 of 576 are expected, and 10 more or less usual */
     lvni_tensor_ctx_get()->at = (lvni_tensor_position){0};
     end();
 }

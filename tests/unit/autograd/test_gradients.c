@@ -196,7 +196,7 @@ static void dropout_drops(void **state)
     for (int64_t e = 0; e < 30; e++) {
         zeros += element(lvn_gradient(x), e) == 0.0;
     }
-    assert_in_range(zeros, 5, 20);
+    assert_int_in_range(zeros, 5, 20);
     lvn_release(x);
 }
 

@@ -59,7 +59,7 @@ void images_write_labels(const char *path, int n, const int64_t *labels)
 {
     enum { HEADER = 128, MOST = 16 };
     uint8_t file[HEADER + MOST * sizeof *labels] = "\x93NUMPY\x01";
-    assert_in_range(n, 1, MOST);
+    assert_int_in_range(n, 1, MOST);
     file[8] = HEADER - 10;
     memset(file + 10, ' ', HEADER - 11);
     file[10 + snprintf((char *)file + 10, HEADER - 10,

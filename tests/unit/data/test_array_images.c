@@ -87,7 +87,7 @@ static void mnist_folder_has_its_two_parts_and_its_pixels(void **state)
         for (int k = 0; k < H * H * 3; k++) {
             /* between the two columns of the centre: half a grey level more, rounded up or down */
             const int x = k / 3 % H, y = k / 3 / H, want = cases[i].first + y * W + x;
-            assert_in_range(rgb[k], want, want + 1);
+            assert_int_in_range(rgb[k], want, want + 1);
         }
     }
     lvn_dataset_destroy(d);

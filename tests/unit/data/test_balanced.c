@@ -122,7 +122,7 @@ static void classes_are_drawn_equally_often(void **state)
     assert_int_equal(of_class[3], 0);
     for (int k = 0; k < CLASSES; k++) {
         if (k != 3) {
-            assert_in_range(of_class[k], 9650, 10350); /* 10000, four deviations of 87 */
+            assert_int_in_range(of_class[k], 9650, 10350); /* 10000, four deviations of 87 */
         }
     }
     for (int64_t i = 0; i < N;
@@ -221,7 +221,7 @@ static void repeats_have_random_numbers_of_their_own(void **state)
         different += again ? 0 : 1;
         values[n++] = s.value[i];
     }
-    assert_in_range(n, 180, 320);
+    assert_int_in_range(n, 180, 320);
     assert_true(different >= n - 1); /* 24 bits: two may agree by chance */
 }
 

@@ -167,7 +167,7 @@ static void print_colours_become_rgb(void **state)
         return;
     }
     for (int i = 0; i < 8 * 8 * 3; i++) {
-        assert_in_range(image.rgb[i], 30, 34);
+        assert_int_in_range(image.rgb[i], 30, 34);
     }
     tjFree(jpeg);
     tjDestroy(handle);
@@ -225,7 +225,7 @@ static void orientation_is_read_in_both_byte_orders_and_never_out_of_bounds(void
                 memcpy(wrong, jpeg, n);
                 wrong[at] = 0xFF;
                 const int found = lvni_data_exif_orientation(wrong, n);
-                assert_in_range(found, 1, 8);
+                assert_int_in_range(found, 1, 8);
                 free(wrong);
             }
             free(jpeg);

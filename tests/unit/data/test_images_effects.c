@@ -118,10 +118,10 @@ static void effects_come_as_often_as_asked_and_by_their_own_draws(void **state)
                                                                4294967296.0 * 1.9)) < 1e-12);
         assert_true(blurred == (a.blur_sigma > 0.0));
     }
-    assert_in_range(colour, 1530, 1670);
-    assert_in_range(grey, 340, 460);
-    assert_in_range(blur, 910, 1090);
-    assert_in_range(solarize, 150, 250);
+    assert_int_in_range(colour, 1530, 1670);
+    assert_int_in_range(grey, 340, 460);
+    assert_int_in_range(blur, 910, 1090);
+    assert_int_in_range(solarize, 150, 250);
     const lvni_data_augment same = drawn(&t, 5); /* what was there before is drawn as before */
     assert_memory_equal(&same.box, &plain.box, sizeof plain.box);
     assert_true(same.hflip == plain.hflip);

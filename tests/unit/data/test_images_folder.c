@@ -363,7 +363,7 @@ static void the_clothing_photos_all_decode(void **state)
     int64_t *train, *val, n_train, n_val;
     assert_int_equal(lvni_data_split_dataset(d, 0.2, 1, &train, &n_train, &val, &n_val), LVN_OK);
     assert_int_equal(n_train + n_val, 341);
-    assert_in_range(n_val, 64, 73);
+    assert_int_in_range(n_val, 64, 73);
     lvni_core_free(train), lvni_core_free(val);
     free(image);
     lvn_dataset_destroy(d);

@@ -174,7 +174,7 @@ static void every_option_changes_the_images(void **state)
         const sample a = read_at(all[0], &own), b = read_at(half, &own);
         changed += !same(a.view[0], b.view[0]);
     }
-    assert_in_range(changed, 70, 130);
+    assert_int_in_range(changed, 70, 130);
     lvn_dataset_destroy(half);
     for (int i = 0; i < ALL; i++) {
         lvn_dataset_destroy(all[i]);
@@ -199,7 +199,7 @@ static void check_parts(const char *path, int64_t total, int64_t to_validate)
         assert_int_equal(part[p]->n_classes, part[0]->n_classes);
         for (int64_t i = 0; i < part[p]->cls->length(part[p]); i++, n++) {
             const int64_t at = lvni_data_dataset_index(part[p], i);
-            assert_in_range(at, 0, total - 1);
+            assert_int_in_range(at, 0, total - 1);
             assert_false(seen[at]);
             seen[at] = true;
         }

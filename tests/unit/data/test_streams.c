@@ -321,7 +321,7 @@ static void in_sequence_and_with_replacement(void **state)
     }
     assert_true(twice > 50);
     for (int i = 0; i < 7; i++) { /* 34 expected, s = 5.4 */
-        assert_in_range(drawn[i], 15, 55);
+        assert_int_in_range(drawn[i], 15, 55);
     }
     same_for_any_layout(&s, &a, &b);
 }

@@ -199,7 +199,7 @@ static void running_out_of_memory_is_an_error(void **state)
             break;
         }
     }
-    assert_in_range(failures, 4, 40);
+    assert_int_in_range(failures, 4, 40);
     conv_data_free(&d);
 }
 

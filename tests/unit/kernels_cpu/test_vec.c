@@ -174,7 +174,7 @@ static void dropout_is_the_stream_of_core(void **state)
         assert_true(at(args.out[0], e) == (keep ? 4.0 : 0.0)); /* 3 / 0.75 */
         kept += keep ? 1 : 0;
     }
-    assert_in_range(kept, 690, 810); /* 751 expected, deviation 13.7 */
+    assert_int_in_range(kept, 690, 810); /* 751 expected, deviation 13.7 */
     vec_release(&args);
 }
 

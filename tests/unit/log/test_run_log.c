@@ -208,7 +208,7 @@ static void lines_of_threads_do_not_mix(void **state)
         char expected[96];
         at = after_time(at);
         const int id = at[15] - '0'; /* behind "[DEBUG] thread " */
-        assert_in_range(id, 0, THREADS - 1);
+        assert_int_in_range(id, 0, THREADS - 1);
         snprintf(expected, sizeof expected,
                  "[DEBUG] thread %d line %d abcdefghijklmnopqrstuvwxyz\n", id, next[id]++);
         assert_memory_equal(at, expected, strlen(expected));

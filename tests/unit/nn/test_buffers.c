@@ -293,7 +293,7 @@ static void dropout_follows_from_the_position(void **state)
         assert_true(first[i] == (lvni_core_rng_uniform(&rng, (uint64_t)i) >= 0.5f ? 2.0f : 0.0f));
         kept += first[i] > 0.0f;
     }
-    assert_in_range(kept, 430, 570);
+    assert_int_in_range(kept, 430, 570);
     drop(n->drop, at, 1, other);
     assert_memory_equal(first, other, sizeof first);
     const lvni_tensor_position elsewhere[] = {

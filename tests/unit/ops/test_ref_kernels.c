@@ -65,7 +65,7 @@ static void dropout_keeps_what_the_stream_gives(void **state)
         assert_true(v == (keep ? 2.0 * (e + 1) : 0.0));
         n_kept += keep;
     }
-    assert_in_range(n_kept, 440, 560); /* 500 +- 3.8 standard deviations */
+    assert_int_in_range(n_kept, 440, 560); /* 500 +- 3.8 standard deviations */
     attr.p = 0.0;
     EXPECT(REF(dropout, &attr, F64(DIMS(3), 1, 2, 3)).out[0], EXACT, DIMS(3), 1, 2, 3);
 }

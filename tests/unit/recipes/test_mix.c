@@ -69,7 +69,7 @@ static void both_kinds_take_turns_by_chance(void **state)
     for (uint32_t i = 0; i < 1000; i++) {
         cut += lvni_recipes_mix_draw_one(&m, 5, i, 3, 8, 8).cut;
     }
-    assert_in_range(cut, 440, 560);
+    assert_int_in_range(cut, 440, 560);
 }
 
 static void draws_depend_on_seed_step_and_micro_batch_alone(void **state)
@@ -84,7 +84,7 @@ static void draws_depend_on_seed_step_and_micro_batch_alone(void **state)
     int64_t partner[17], seen[17] = {0};
     lvni_recipes_mix_partners(1, 2, 3, 17, partner);
     for (int i = 0; i < 17; i++) {
-        assert_in_range(partner[i], 0, 16);
+        assert_int_in_range(partner[i], 0, 16);
         seen[partner[i]]++;
     }
     for (int i = 0; i < 17; i++) {

@@ -128,7 +128,7 @@ static int read_seen(char value[64], int *lines)
         }
         assert_string_equal(one, value);
         if (n == 0 || (pid != pids[0] && (n == 1 || pid != pids[1]))) {
-            assert_in_range(n, 0, 1);
+            assert_int_in_range(n, 0, 1);
             pids[n++] = pid;
         }
         (*lines)++;

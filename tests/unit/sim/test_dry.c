@@ -126,8 +126,8 @@ static void size_classes_waste_little(void **state)
     assert_int_equal(got, 256);
     for (size_t bytes = 257; bytes <= LVNI_SIZE_LIMIT; bytes += bytes / 97 + 1) {
         const int k = lvni_tensor_size_class(bytes, &got);
-        assert_in_range(got, bytes, bytes + bytes / (bytes > (size_t)1 << 20 ? 16 : 4));
-        assert_in_range(k, last, last + 1); /* none is left out */
+        assert_int_in_range(got, bytes, bytes + bytes / (bytes > (size_t)1 << 20 ? 16 : 4));
+        assert_int_in_range(k, last, last + 1); /* none is left out */
         assert_int_equal(lvni_tensor_size_class(got, &again), k);
         assert_int_equal(again, got);
         last = k;
@@ -158,7 +158,7 @@ static void a_dry_device_counts_as_the_cache_does(void **state)
         }
         const lvni_tensor_device_stats s = lvni_tensor_device_get_stats(device);
         /* open_dry's own */
-        assert_in_range(s.held, lvni_tensor_cache_bytes(cache),
+        assert_int_in_range(s.held, lvni_tensor_cache_bytes(cache),
                         lvni_tensor_cache_bytes(cache) + 256);
         assert_int_equal(s.in_use, 0);
     }

@@ -66,7 +66,7 @@ static lvni_optim *make_optim(const lvni_nn_model *m, lvni_optim_kind kind)
 {
     lvni_optim_parameter p[256] = {{0}};
     lvni_optim *optim;
-    assert_in_range(m->n_parameters, 1, 256);
+    assert_int_in_range(m->n_parameters, 1, 256);
     for (int i = 0; i < m->n_parameters; i++) {
         m->parameters[i].tensor->requires_grad = true;
         p[i] = (lvni_optim_parameter){.begin = m->offset[i],
@@ -195,7 +195,7 @@ static void buffers_take_values_of_the_host(void **state)
     const lvn_buffer *buffer = m->buffers[0];
     const int64_t n = buffer->numel;
     float record[64];
-    assert_in_range(n, 1, 63);
+    assert_int_in_range(n, 1, 63);
     lvn_tensor *value = lvn_tensor_create(LVN_F32, LVN_SHAPE(n));
     for (int64_t i = 0; i < n; i++) {
         LVNI_F32(value)[i] = (float)i;

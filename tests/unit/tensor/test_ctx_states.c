@@ -20,7 +20,7 @@ static _Thread_local char happened[LOG];
 static void note(char what)
 {
     const size_t n = strlen(happened);
-    assert_in_range(n, 0, LOG - 2);
+    assert_int_in_range(n, 0, LOG - 2);
     happened[n] = what;
 }
 

@@ -195,7 +195,7 @@ static void overflows_are_those_of_a_run_that_reads_at_once(void **state)
         run_on(LVN_SIM(0), &data, &s, scales[i], STEPS, &there);
         assert_same_run(&here, &there);
         assert_int_equal(here.n, STEPS);
-        assert_in_range(count_skipped(&here), least[i], most[i]);
+        assert_int_in_range(count_skipped(&here), least[i], most[i]);
         assert_true(i < 2 || here.scaler.scale == 0x1p7);
         assert_true(here.updates[0] == STEPS - count_skipped(&here));
         assert_true(here.scaler.skipped == count_skipped(&here));
@@ -277,7 +277,7 @@ static void parameters_have_counts_of_their_own(void **state)
     run_on(LVN_CPU, &data, &s, 1024.0, STEPS, &here);
     run_on(LVN_SIM(0), &data, &s, 1024.0, STEPS, &there);
     assert_same_run(&here, &there);
-    assert_in_range(count_skipped(&here), 5, STEPS - 20);
+    assert_int_in_range(count_skipped(&here), 5, STEPS - 20);
 }
 
 /* ---- the end of a run, and the beginning ---- */
@@ -378,7 +378,7 @@ static void the_host_waits_for_nothing_new(void **state)
                 LVN_OK);
         }
     }
-    assert_in_range(result.scaler.skipped, 1, 20);
+    assert_int_in_range(result.scaler.skipped, 1, 20);
     assert_int_equal(lvni_sim_get_counters(0).drained, before.drained);
     bench_close(&b);
     assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);

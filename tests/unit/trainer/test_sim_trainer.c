@@ -288,7 +288,7 @@ static void check_estimate(int lanes, int index, lvni_optim_kind kind)
     if (lanes == 1) {
         assert_int_equal(need.device, stats.peak);
     } else {
-        assert_in_range(stats.peak, need.device_fixed, need.device);
+        assert_int_in_range(stats.peak, need.device_fixed, need.device);
     }
     bench_close(&b);
     assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
