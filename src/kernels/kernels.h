@@ -153,6 +153,9 @@ void lvni_cpu_clean_environment(char **argv);
 lvn_status lvni_cpu_start(void);
 /* "avx512 v4, oneDNN 2.6.3" for the banner and the fingerprint. */
 const char *lvni_cpu_describe(void);
+/* One sentence when this version of oneDNN was not measured for what depends on the number of
+ * threads (then nothing is taken for independent of it), else NULL. */
+const char *lvni_cpu_unmeasured(void);
 /* What the bits of the calling context's ops come from: the fingerprint of its device, or the
  * above, also for sim, which has the bits of cpu. Valid as long as the device is open. */
 const char *lvni_kernels_describe(void);

@@ -343,6 +343,9 @@ static void print_device(const lvni_recipes_fit_run *r)
     lvni_log_line(device.len > 0 ? LVNI_LOG_DETAIL : LVNI_LOG_INFO, "device cpu: %d core%s", cores,
                   lvni_core_plural(cores, "", "s"));
     print_lines(LVNI_LOG_INFO, &device);
+    if (lvni_kernels_are_of_cpu() && lvni_cpu_unmeasured() != NULL) {
+        lvni_log_line(LVNI_LOG_WARNING, "%s", lvni_cpu_unmeasured());
+    }
     if (lvni_recipes_gpu_refused()[0] != '\0') {
         lvni_log_line(LVNI_LOG_WARNING, "there is a GPU, but it cannot be used: %s",
                       lvni_recipes_gpu_refused());

@@ -69,7 +69,7 @@ typedef struct lvni_cpu_dnn_work {
 } lvni_cpu_dnn_work;
 
 /* The name of the implementation that the current OpenMP setting of the thread gets. */
-lvn_status lvni_cpu_dnn_implementation(const lvni_cpu_dnn_work *work, char name[64]);
+lvn_status lvni_cpu_dnn_implementation(const lvni_cpu_dnn_work *work, char name[128]);
 /* Make a primitive with the current OpenMP setting. *out is untouched on failure.
  * LVN_ERR_UNSUPPORTED: oneDNN has only its reference implementation. */
 lvn_status lvni_cpu_dnn_create(const lvni_cpu_dnn_work *work, lvni_cpu_dnn_prim *out);

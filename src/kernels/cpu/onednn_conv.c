@@ -2,10 +2,10 @@
  * the op table. Shapes on which a matrix product is quicker than oneDNN's convolution take that way
  * (conv_product.c).
  *
- * Forward and input gradient have the same bits for every team and run with the lane's (as products
- * in bf16 with wgrad_threads); the weight gradient adds over the team and always runs with
- * wgrad_threads (onednn_table.c chooses; tests/unit/kernels_cpu/test_onednn_reproducibility.c
- * watches both). */
+ * Forward and input gradient run with the lane's team where their bits do not depend on it, else
+ * with wgrad_threads (onednn_table.c chooses, onednn_version.c knows which); the weight gradient
+ * adds over the team and always runs with wgrad_threads
+ * (tests/unit/kernels_cpu/test_onednn_reproducibility.c and test_onednn_teams.c watch). */
 #include "kernels/cpu/conv_product.h"
 #include "kernels/cpu/omp_team.h"
 #include "kernels/cpu/onednn_weights.h"

@@ -2,9 +2,9 @@
  * the op table.
  *
  * A product whose first factor is transposed in memory adds over the team and belongs to the
- * reducing class: it always runs with wgrad_threads. All others have the same bits for every team
- * of the lane (onednn_table.c chooses; tests/unit/kernels_cpu/test_onednn_reproducibility.c
- * watches). */
+ * reducing class: it always runs with wgrad_threads. All others run with the team of the lane where
+ * their bits do not depend on it (onednn_table.c chooses, onednn_version.c knows which;
+ * tests/unit/kernels_cpu/test_onednn_reproducibility.c and test_onednn_teams.c watch). */
 #include "core/math.h"
 #include "kernels/cpu/omp_team.h"
 #include "kernels/cpu/onednn_weights.h"

@@ -222,11 +222,11 @@ lvn_status lvni_cpu_dnn_plan(const lvni_cpu_dnn_work *work, dnnl_primitive_desc_
     return s;
 }
 
-lvn_status lvni_cpu_dnn_implementation(const lvni_cpu_dnn_work *work, char name[64])
+lvn_status lvni_cpu_dnn_implementation(const lvni_cpu_dnn_work *work, char name[128])
 {
     dnnl_primitive_desc_t pd = NULL;
     LVN_TRY(lvni_cpu_dnn_plan(work, &pd, NULL));
-    snprintf(name, 64, "%s", lvni_cpu_dnn_pd_name(pd));
+    snprintf(name, 128, "%s", lvni_cpu_dnn_pd_name(pd));
     dnnl_primitive_desc_destroy(pd);
     return LVN_OK;
 }

@@ -2,6 +2,7 @@
 #include "kernels/cpu/onednn_table.h"
 
 #include "kernels/cpu/omp_team.h"
+#include "kernels/cpu/onednn_version.h"
 #include "tensor/ctx.h"
 
 #include <string.h>
@@ -59,7 +60,7 @@ static size_t bucket_of(const lvni_cpu_dnn_key *key)
     return (size_t)(h % BUCKETS);
 }
 
-static lvn_status implementation(const lvni_cpu_dnn_key *key, int64_t team, char name[64])
+static lvn_status implementation(const lvni_cpu_dnn_key *key, int64_t team, char name[128])
 {
     const int before = lvni_cpu_omp_enter((int)team);
     const lvn_status s = lvni_cpu_dnn_implementation(&key->work, name);
@@ -67,21 +68,22 @@ static lvn_status implementation(const lvni_cpu_dnn_key *key, int64_t team, char
     return s;
 }
 
-/* The AVX-512 implementations do not see the team (outside the reducing class;
- * test_onednn_reproducibility.c). Those for older instruction sets do, for some shapes. And oneDNN
- * may choose another implementation for another team: the answer must be the same for every
- * key->team, so it is compared with what the fixed team gets. Products in bf16 split long sums over
- * the team (AMX: 32 x 256 x 3072 with b transposed), so they always have the fixed one. */
+/* The lane's team where the bits are those of the fixed one: oneDNN may choose another
+ * implementation for another team, so it must be the same for both and known not to depend on it
+ * (onednn_version.c; tests/unit/kernels_cpu/test_onednn_teams.c keeps watch). */
 static lvn_status choose_team(const lvni_cpu_dnn_key *key, int *team)
 {
-    char lane[64], fixed[64];
+    char lane[128], fixed[128];
     *team = (int)key->fixed_team;
-    if (key->team == key->fixed_team || (key->work.low != 0 && key->work.op == LVNI_DNN_MATMUL)) {
+    if (key->team == key->fixed_team) {
+        return LVN_OK;
+    }
+    LVN_TRY(implementation(key, key->fixed_team, fixed));
+    if (!lvni_cpu_dnn_same_for_every_team(&key->work, fixed)) {
         return LVN_OK;
     }
     LVN_TRY(implementation(key, key->team, lane));
-    LVN_TRY(implementation(key, key->fixed_team, fixed));
-    if (strstr(lane, "avx512") != NULL && strcmp(lane, fixed) == 0) {
+    if (strcmp(lane, fixed) == 0) {
         *team = (int)key->team;
     }
     return LVN_OK;

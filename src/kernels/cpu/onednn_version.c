@@ -1,6 +1,11 @@
-/* The calls that oneDNN 2 and 3 have under other names or in other forms (onednn_version.h). */
+/* The calls that oneDNN 2 and 3 have under other names or in other forms, and what was measured of
+ * each version (onednn_version.h). */
 #include "kernels/cpu/onednn_version.h"
 
+#include "kernels/kernels.h"
+
+#include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #if DNNL_VERSION_MAJOR >= 3
@@ -174,3 +179,81 @@ dnnl_status_t lvni_cpu_dnn_product_pd(dnnl_primitive_desc_t *pd, const lvni_cpu_
 }
 
 #endif
+
+/* ---- teams ---- */
+
+/* The versions of which was measured what depends on the team: 600 to 1,500 drawn convolutions and
+ * products each with teams of 1, 2, 3, 4, 8 and 16 (test_onednn_teams --survey), and the shapes of
+ * the model zoo. */
+static const struct {
+    int major, minor;
+} measured[] = {{2, 6}, {3, 2}, {3, 7}, {3, 12}};
+
+static bool is_measured(const dnnl_version_t *v)
+{
+    for (size_t i = 0; i < sizeof measured / sizeof *measured; i++) {
+        if (measured[i].major == v->major && measured[i].minor == v->minor) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Implementations without a shape that depends on the team. Of the others:
+ * brgconv, brg_conv_fwd, brg_conv_bwd, brgconv_strided (windows of more than a pixel) cut rows of
+ * pixels by the team, and a block at the border of the image adds in another order: 3 to 12 % of
+ * shapes, even kernels and strides foremost ({1, 17, 33, 1024, 3, 7, 2, 3, 1, 1}); what is below
+ * AVX-512 and gemm, too. */
+static const char *const same[] = {"jit", "brgconv_1x1:", "brdgmm_dw:"};
+
+static bool same_convolution(const char *name)
+{
+    if (strstr(name, "avx512") == NULL && strstr(name, "avx10_1_512") == NULL) {
+        return false;
+    }
+    /* a gradient of the input as a forward convolution: "brg_conv_bwd:avx512_core+brgconv_1x1:..."
+     */
+    const char *plus = strchr(name, '+');
+    const char *does = plus == NULL ? name : plus + 1;
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        if (strncmp(does, same[i], strlen(same[i])) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Long sums of few results are split over the team: in bf16 always (AMX: 8 x 512 x 3072), in f32
+ * from version 3 on (1 x 256 x 3072). */
+static bool same_product(const dnnl_version_t *v, const lvni_cpu_dnn_work *work, const char *name)
+{
+    return v->major == 2 && work->low == 0 && strstr(name, "avx512") != NULL;
+}
+
+bool lvni_cpu_dnn_same_for_every_team(const lvni_cpu_dnn_work *work, const char *implementation)
+{
+    const dnnl_version_t *v = dnnl_version();
+    if (!is_measured(v)) {
+        return false;
+    }
+    return work->op == LVNI_DNN_MATMUL ? same_product(v, work, implementation)
+                                       : same_convolution(implementation);
+}
+
+const char *lvni_cpu_unmeasured(void)
+{
+    static char text[200]; /* the same for every writer */
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    const dnnl_version_t *v = dnnl_version();
+    if (is_measured(v)) {
+        return NULL;
+    }
+    pthread_mutex_lock(&lock);
+    snprintf(
+        text, sizeof text,
+        "oneDNN %d.%d.%d is a version that levin was not measured with: all its operations run "
+        "with wgrad_threads threads, whatever the number of cores",
+        v->major, v->minor, v->patch);
+    pthread_mutex_unlock(&lock);
+    return text;
+}

@@ -1,6 +1,7 @@
 /* What differs between the versions of oneDNN, and nothing else: memory descriptors are structs in
- * version 2 and handles in version 3, which has no operation descriptors either. What is above this
- * file is written once. Only onednn_plan.c and onednn_api.c include it. */
+ * version 2 and handles in version 3, which has no operation descriptors either; and which
+ * implementations give the same bits with every team. What is above this file is written once, and
+ * only the onednn_* files include it. */
 #ifndef LEVIN_KERNELS_CPU_ONEDNN_VERSION_H
 #define LEVIN_KERNELS_CPU_ONEDNN_VERSION_H
 
@@ -49,5 +50,12 @@ typedef struct lvni_cpu_dnn_product {
 } lvni_cpu_dnn_product;
 dnnl_status_t lvni_cpu_dnn_product_pd(dnnl_primitive_desc_t *pd, const lvni_cpu_dnn_product *p,
                                       dnnl_engine_t engine, const_dnnl_primitive_attr_t attr);
+
+/* ---- teams ---- */
+
+/* Does this implementation give the same bits whatever number of threads it runs with? As measured
+ * with the library's version (the table is in onednn_version.c); false for versions that were not
+ * measured. */
+bool lvni_cpu_dnn_same_for_every_team(const lvni_cpu_dnn_work *work, const char *implementation);
 
 #endif

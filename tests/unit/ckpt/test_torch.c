@@ -187,7 +187,7 @@ static void tensors_beyond_their_storage_are_refused(void **state)
     (void)state;
     /* shape (3, 4) with strides (4, 1), as in the file: K3 K4 TUPLE2 BINPUT x K4 K1 */
     static const struct {
-        char from[4], to[4];
+        char from[5], to[5]; /* 4 bytes and the text's own end */
         const char *reports;
     } lies[] = {
         {"K\3K\4", "K\4K\4", "reaches beyond its storage '0' of 48 bytes"},

@@ -211,7 +211,7 @@ static void a_run_that_was_stopped_as_a_whole_goes_on(void **state)
     (void)state;
     static const int any = 0;
     int fd = -1, port = 0, joined[2], go[2], status[2] = {-1, -1};
-    char bytes[2] = "go";
+    char bytes[] = {'g', 'o'};
     pid_t pid[2];
     assert_int_equal(pipe(joined), 0);
     assert_int_equal(pipe(go), 0);

@@ -185,7 +185,7 @@ static void threads_take_the_signals_of_their_own_instructions_alone(void **stat
 static void the_host_has_a_name_that_fits(void **state)
 {
     (void)state;
-    char whole[256], cut[2] = "xy";
+    char whole[256], cut[2] = {'x', 'y'};
     lvni_core_host_name(whole, sizeof whole);
     lvni_core_host_name(cut, sizeof cut);
     assert_true(whole[0] != '\0');

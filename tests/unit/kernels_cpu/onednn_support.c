@@ -113,6 +113,18 @@ lvn_status run_grad_input(conv_data *d, int team)
     return with_teams(lvni_cpu_conv2d_grad_input, &args, team, 1);
 }
 
+lvn_status run_forward_fixed(conv_data *d, int team, int wgrad_threads)
+{
+    const lvn_kernel_args args = {.in = {d->x, d->w, d->b}, .out = {d->y}, .attr = &d->attr};
+    return with_teams(lvni_cpu_conv2d, &args, team, wgrad_threads);
+}
+
+lvn_status run_grad_input_fixed(conv_data *d, int team, int wgrad_threads)
+{
+    const lvn_kernel_args args = {.in = {d->dy, d->w}, .out = {d->dx}, .attr = &d->attr};
+    return with_teams(lvni_cpu_conv2d_grad_input, &args, team, wgrad_threads);
+}
+
 lvn_status run_grad_weight(conv_data *d, int team, int wgrad_threads)
 {
     const lvn_kernel_args args = {.in = {d->dy, d->x}, .out = {d->dw, d->db}, .attr = &d->attr};

@@ -32,6 +32,8 @@ uint64_t hash_of(const lvn_tensor *t);
 /* Run in the calling thread's context with these teams (and put the old ones back). */
 lvn_status run_forward(conv_data *d, int team, bool bias);
 lvn_status run_grad_input(conv_data *d, int team);
+lvn_status run_forward_fixed(conv_data *d, int team, int wgrad_threads);
+lvn_status run_grad_input_fixed(conv_data *d, int team, int wgrad_threads);
 lvn_status run_grad_weight(conv_data *d, int team, int wgrad_threads);
 lvn_status run_matmul(lvn_tensor *a, lvn_tensor *b, lvn_tensor *y, bool trans_a, bool trans_b,
                       int team, int wgrad_threads);

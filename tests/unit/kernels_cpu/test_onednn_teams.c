@@ -1,0 +1,368 @@
+/* Which implementations of oneDNN give other bits with another team, over drawn shapes. As a test:
+ * for LEVIN_TEST_SECONDS (4) with the seed LEVIN_TEST_SEED (another each day), that no op does so
+ * in the way levin runs it.
+ *
+ * test_onednn_teams --survey SECONDS [SEED]: what oneDNN does when it is left alone, one line per
+ * operation and implementation: from it the table in onednn_version.c is written (run it for every
+ * new version, and for LEVIN_CPU_ISA=v3). */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "core/machine.h"
+#include "kernels/cpu/omp_team.h"
+#include "kernels/cpu/onednn_weights.h"
+#include "onednn_support.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const int teams[] = {1, 2, 3, 4, 8, 16};
+enum { TEAMS = sizeof teams / sizeof *teams, MOST_PRODUCTS = 40000000 };
+
+static uint64_t drawn;
+
+/* 0 .. n - 1 */
+static int draw(int n)
+{
+    drawn = drawn * 6364136223846793005u + 1442695040888963407u;
+    return (int)((drawn >> 33) % (uint64_t)n);
+}
+
+static int channels(void)
+{
+    static const int usual[] = {3, 16, 32, 48, 64, 96, 128, 256, 512, 1024};
+    return draw(3) == 0 ? 1 + draw(67) : usual[draw(10)];
+}
+
+static conv_case draw_conv(void)
+{
+    for (;;) {
+        static const int kernels[] = {1, 1, 2, 3, 3, 3, 4, 5, 7};
+        conv_case c = {.n = 1 + draw(8),
+                       .h = 1 + draw(draw(3) == 0 ? 64 : 20),
+                       .w = 1 + draw(draw(3) == 0 ? 64 : 20),
+                       .i = channels(),
+                       .o = channels(),
+                       .k = kernels[draw(9)],
+                       .stride = 1 + draw(5) / 3,
+                       .dilation = 1 + draw(6) / 5,
+                       .groups = 1};
+        c.padding = draw(4) == 0 ? 0 : c.k / 2 * c.dilation;
+        const bool usual = draw(3) == 0; /* most layers of most networks */
+        if (usual) {
+            c.k = 3 + 2 * (draw(4) / 2 * draw(3));
+            c.padding = c.k / 2;
+            c.dilation = 1;
+        }
+        if (!usual && draw(8) == 0) {
+            c.groups = draw(2) == 0 ? c.i : 1 + draw(8);
+            c.i = c.groups == c.i ? c.i : c.groups * (1 + c.i / c.groups);
+            c.o = c.groups * (1 + c.o / c.groups / 2);
+        }
+        const int reach = c.dilation * (c.k - 1) + 1;
+        const double work =
+            (double)c.n * c.h * c.w / (c.stride * c.stride) * c.o * c.i / c.groups * c.k * c.k;
+        if (reach <= c.h + 2 * c.padding && reach <= c.w + 2 * c.padding && work < MOST_PRODUCTS) {
+            return c;
+        }
+    }
+}
+
+static void print_conv(const conv_case *c, char *text, size_t size)
+{
+    snprintf(text, size, "{%d, %d, %d, %d, %d, %d, %d, %d, %d, %d}", c->n, c->h, c->w, c->i, c->o,
+             c->k, c->stride, c->padding, c->dilation, c->groups);
+}
+
+typedef struct product_case {
+    int64_t m, n, k;
+    bool trans_a, trans_b;
+} product_case;
+
+static product_case draw_product(void)
+{
+    for (;;) {
+        static const int usual[] = {10, 64, 128, 256, 512, 768, 1000, 2048, 3072};
+        int64_t s[3];
+        for (int i = 0; i < 3; i++) {
+            s[i] = i == 0 && draw(3) == 0 ? 1 + draw(8)
+                   : draw(2) == 0         ? 1 + draw(i == 0 ? 300 : 67)
+                                          : usual[draw(9)];
+        }
+        if (s[0] * s[1] * s[2] < MOST_PRODUCTS) {
+            return (product_case){s[0], s[1], s[2], draw(3) == 0, draw(2) == 0};
+        }
+    }
+}
+
+static void print_product(const product_case *p, char *text, size_t size)
+{
+    snprintf(text, size, "(%d, %d, %d)%s%s", (int)p->m, (int)p->n, (int)p->k,
+             p->trans_a ? " a transposed" : "", p->trans_b ? " b transposed" : "");
+}
+
+/* ---- as levin runs them ---- */
+
+static void check_conv(const conv_case *c)
+{
+    conv_data d = conv_data_make(c);
+    const int fixed = 1 + draw(2);
+    uint64_t y = 0, dx = 0;
+    for (int t = 0; t < TEAMS; t++) {
+        fill(d.y, 99);
+        fill(d.dx, 99);
+        const lvn_status forward = run_forward_fixed(&d, teams[t], fixed);
+        const lvn_status back = run_grad_input_fixed(&d, teams[t], fixed);
+        assert_true(forward == LVN_OK || forward == LVN_ERR_UNSUPPORTED);
+        assert_true(back == LVN_OK || back == LVN_ERR_UNSUPPORTED);
+        if (t == 0) {
+            y = hash_of(d.y);
+            dx = hash_of(d.dx);
+        } else if (y != hash_of(d.y) || dx != hash_of(d.dx)) {
+            char text[96];
+            print_conv(c, text, sizeof text);
+            fail_msg("the %s of %s in %s has other bits with %d threads than with 1",
+                     y != hash_of(d.y) ? "forward convolution" : "input gradient", text,
+                     support_type == LVN_F32 ? "f32" : "bf16", teams[t]);
+        }
+    }
+    conv_data_free(&d);
+}
+
+static void check_product(const product_case *p)
+{
+    const int64_t as[] = {p->trans_a ? p->k : p->m, p->trans_a ? p->m : p->k},
+                  bs[] = {p->trans_b ? p->n : p->k, p->trans_b ? p->k : p->n}, ys[] = {p->m, p->n};
+    lvn_tensor *a = filled(1, 2, as), *b = filled(2, 2, bs), *y = filled(3, 2, ys);
+    const int fixed = 1 + draw(2);
+    uint64_t first = 0;
+    for (int t = 0; t < TEAMS; t++) {
+        assert_int_equal(run_matmul(a, b, y, p->trans_a, p->trans_b, teams[t], fixed), LVN_OK);
+        first = t == 0 ? hash_of(y) : first;
+        if (first != hash_of(y)) {
+            char text[96];
+            print_product(p, text, sizeof text);
+            fail_msg("the product %s in %s has other bits with %d threads than with 1", text,
+                     support_type == LVN_F32 ? "f32" : "bf16", teams[t]);
+        }
+    }
+    lvn_release(a);
+    lvn_release(b);
+    lvn_release(y);
+}
+
+static double seconds_of_test(void)
+{
+    const char *given = getenv("LEVIN_TEST_SECONDS");
+    return given == NULL ? 4 : strtod(given, NULL);
+}
+
+static void bits_do_not_depend_on_the_team(void **state)
+{
+    (void)state;
+    const char *given = getenv("LEVIN_TEST_SEED");
+    const uint64_t seed = given != NULL ? strtoull(given, NULL, 10) : (uint64_t)time(NULL) / 86400;
+    const uint64_t end = lvni_core_now_ns() + (uint64_t)(seconds_of_test() * 1e9);
+    int n = 0;
+    print_message("LEVIN_TEST_SEED=%llu\n", (unsigned long long)seed);
+    drawn = seed;
+    while (lvni_core_now_ns() < end) {
+        support_type = lvni_cpu_has_bf16() && draw(2) == 0 ? LVN_BF16 : LVN_F32;
+        const conv_case c = draw_conv();
+        const product_case p = draw_product();
+        check_conv(&c);
+        check_product(&p);
+        n++;
+    }
+    print_message("%d convolutions and products\n", n);
+    assert_true(n > 0);
+}
+
+/* ---- as oneDNN runs them ---- */
+
+typedef struct finding {
+    char name[160];
+    int shapes, depend;
+    int others;   /* of which another team has another implementation */
+    int unstable; /* that give other bits when run again */
+    char example[96];
+} finding;
+
+static finding findings[128];
+static int n_findings;
+
+static void note(const char *name, bool depends, bool other, bool unstable, const char *shape)
+{
+    int k = 0;
+    while (k < n_findings && strcmp(findings[k].name, name) != 0) {
+        k++;
+    }
+    if (k == (int)(sizeof findings / sizeof *findings)) {
+        return;
+    }
+    finding *f = &findings[k];
+    if (k == n_findings) {
+        n_findings++;
+        snprintf(f->name, sizeof f->name, "%s", name);
+    }
+    if (depends && f->depend == 0) {
+        snprintf(f->example, sizeof f->example, "%s", shape);
+    }
+    f->shapes++;
+    f->depend += depends;
+    f->others += other;
+    f->unstable += unstable;
+    if (depends && getenv("LEVIN_TEST_ALL") != NULL) {
+        printf("%s %s\n", name, shape);
+    }
+}
+
+/* Runs `work` with each team; data[1] is filled here. */
+static void survey_work(const lvni_cpu_dnn_work *work, const char *op, const char *shape,
+                        const void **data, const lvn_tensor *w, lvn_tensor *out)
+{
+    char first[128] = "", name[128], text[160];
+    uint64_t hash = 0;
+    bool depends = false, other = false, unstable = false;
+    for (int t = 0; t < TEAMS; t++) {
+        lvni_cpu_dnn_prim prim;
+        lvni_cpu_dnn_found f = {.prim = &prim, .team = teams[t]};
+        const int before = lvni_cpu_omp_enter(teams[t]);
+        bool ran = lvni_cpu_dnn_stream(&f.stream) == LVN_OK &&
+                   lvni_cpu_dnn_implementation(work, name) == LVN_OK &&
+                   lvni_cpu_dnn_create(work, &prim) == LVN_OK;
+        if (ran) {
+            ran = out == w ? lvni_cpu_dnn_run_to_weights(&f, data, out->data) == LVN_OK
+                           : lvni_cpu_dnn_run_with_weights(&f, data, w) == LVN_OK;
+            const uint64_t once = hash_of(out);
+            fill(out, 98);
+            ran = ran && (out == w ? lvni_cpu_dnn_run_to_weights(&f, data, out->data) == LVN_OK
+                                   : lvni_cpu_dnn_run_with_weights(&f, data, w) == LVN_OK);
+            unstable = unstable || once != hash_of(out);
+            lvni_cpu_dnn_prim_destroy(&prim);
+        }
+        lvni_cpu_omp_leave(before);
+        if (!ran) {
+            return;
+        }
+        if (t == 0) {
+            snprintf(first, sizeof first, "%s", name);
+            hash = hash_of(out);
+        } else if (strcmp(first, name) != 0) {
+            other = true;
+        } else {
+            depends = depends || hash != hash_of(out);
+        }
+    }
+    snprintf(text, sizeof text, "%-17s %-4s %s", op, work->low != 0 ? "bf16" : "f32", first);
+    note(text, depends, other, unstable, shape);
+}
+
+static void survey_conv(const conv_case *c)
+{
+    conv_data d = conv_data_make(c);
+    char text[96];
+    print_conv(c, text, sizeof text);
+    lvni_cpu_dnn_work work;
+    memset(&work, 0, sizeof work);
+    work.low = support_type == LVN_BF16;
+    work.shape.conv = (lvni_cpu_dnn_conv_shape){.n = c->n,
+                                                .ih = c->h,
+                                                .iw = c->w,
+                                                .ic = c->i,
+                                                .oh = d.y->shape[1],
+                                                .ow = d.y->shape[2],
+                                                .oc = c->o,
+                                                .kh = c->k,
+                                                .kw = c->k,
+                                                .stride = {c->stride, c->stride},
+                                                .padding = {c->padding, c->padding},
+                                                .dilation = {c->dilation, c->dilation},
+                                                .groups = c->groups};
+    const void *weight[LVNI_DNN_MAX_ARGS] = {d.x->data, NULL, d.dy->data};
+    work.op = LVNI_DNN_CONV_GRAD_WEIGHT;
+    survey_work(&work, "conv_grad_weight", text, weight, d.dw, d.dw);
+    work.wide_w = work.low;
+    work.op = LVNI_DNN_CONV_GRAD_INPUT;
+    const void *input[LVNI_DNN_MAX_ARGS] = {d.dy->data, NULL, d.dx->data};
+    survey_work(&work, "conv_grad_input", text, input, d.w, d.dx);
+    work.op = LVNI_DNN_CONV_FORWARD;
+    const void *forward[LVNI_DNN_MAX_ARGS] = {d.x->data, NULL, d.y->data};
+    survey_work(&work, "conv_forward", text, forward, d.w, d.y);
+    conv_data_free(&d);
+}
+
+static void survey_product(const product_case *p)
+{
+    const int64_t as[] = {p->trans_a ? p->k : p->m, p->trans_a ? p->m : p->k},
+                  bs[] = {p->trans_b ? p->n : p->k, p->trans_b ? p->k : p->n}, ys[] = {p->m, p->n};
+    lvn_tensor *a = filled(1, 2, as), *b = filled(2, 2, bs), *y = filled(3, 2, ys);
+    char text[96];
+    print_product(p, text, sizeof text);
+    lvni_cpu_dnn_work work;
+    memset(&work, 0, sizeof work);
+    work.op = LVNI_DNN_MATMUL;
+    work.low = support_type == LVN_BF16;
+    work.shape.matmul = (lvni_cpu_dnn_matmul_shape){
+        .batch = 1, .m = p->m, .n = p->n, .k = p->k, .trans_a = p->trans_a, .trans_b = p->trans_b};
+    const void *data[LVNI_DNN_MAX_ARGS] = {a->data, NULL, y->data};
+    survey_work(&work, p->trans_a ? "product, a trans." : "product", text, data, b, y);
+    lvn_release(a);
+    lvn_release(b);
+    lvn_release(y);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const finding *)a)->name, ((const finding *)b)->name);
+}
+
+static int survey(double seconds, uint64_t seed)
+{
+    if (lvni_cpu_start() != LVN_OK) {
+        fprintf(stderr, "%s\n", lvn_last_error()->message);
+        return 77;
+    }
+    printf("%s\n", lvni_cpu_describe());
+    drawn = seed;
+    const uint64_t end = lvni_core_now_ns() + (uint64_t)(seconds * 1e9);
+    while (lvni_core_now_ns() < end) {
+        support_type = lvni_cpu_has_bf16() && draw(2) == 0 ? LVN_BF16 : LVN_F32;
+        const conv_case c = draw_conv();
+        const product_case p = draw_product();
+        survey_conv(&c);
+        survey_product(&p);
+    }
+    qsort(findings, (size_t)n_findings, sizeof *findings, by_name);
+    for (int k = 0; k < n_findings; k++) {
+        const finding *f = &findings[k];
+        printf("%-98s %5d shapes, %4d depend, %3d others, %3d unstable  %s\n", f->name, f->shapes,
+               f->depend, f->others, f->unstable, f->example);
+    }
+    return 0;
+}
+
+static int start(void **state)
+{
+    (void)state;
+    const lvn_status s = lvni_cpu_start();
+    print_message("%s\n", s == LVN_OK ? lvni_cpu_describe() : lvn_last_error()->message);
+    if (s == LVN_ERR_USAGE) {
+        exit(77); /* skipped: this machine lacks the instruction set asked for */
+    }
+    return s == LVN_OK ? 0 : -1;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 2 && strcmp(argv[1], "--survey") == 0) {
+        return survey(strtod(argv[2], NULL), argc > 3 ? strtoull(argv[3], NULL, 10) : 1);
+    }
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bits_do_not_depend_on_the_team)};
+    return cmocka_run_group_tests(tests, start, NULL);
+}
