@@ -1,6 +1,6 @@
 # Flags of every levin target, and the two functions the folders use.
 
-# The warnings were chosen for compilers of today: a newer one finds more, and that is no reason for a user not to have levin.
+# The warnings were chosen for the compilers that levin is developed with: newer ones find more, and must not stop a user.
 option(LEVIN_WERROR "warnings are errors (.ci/run)" OFF)
 set(LEVIN_WARNINGS -Wall -Wextra -Wshadow)
 if(LEVIN_WERROR)
