@@ -179,7 +179,7 @@ LVN_ON_DEVICE double lvn_step_weight(const lvn_step_decision *d)
 LVN_ON_DEVICE void lvn_step_fail(lvn_step_block *block, const lvn_step_decision *d,
                                  lvn_step_failure what, double value, int64_t micro_batch)
 {
-    block->failed = what;
+    block->failed = (int32_t)what;
     block->failed_value = value;
     block->failed_micro_batch = micro_batch;
     block->failed_step = block->given.step;
