@@ -14,13 +14,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The folder of levin/levin.h: beside the program where it is installed, else where it was built.
- */
+/* The folder of levin/levin.h: where the program is installed, or a link that lies in build
+ * folders. */
 static bool find_headers(char out[PATH_MAX])
 {
     char program[PATH_MAX], header[PATH_MAX + 32];
     const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
-    static const char *const from_program[] = {"/../include", "/../../include"};
+    static const char *const from_program[] = {"/../include", "/../../include", "/include"};
     if (n <= 0) {
         return false;
     }
@@ -83,8 +83,8 @@ int lvni_cli_cmd_cc(int n, const char *const *args)
     }
     char headers[PATH_MAX];
     if (!find_headers(headers)) {
-        fputs("error: levin's headers lie neither in ../include of this program nor in the source "
-              "folder that it was built in: install it with make install\n",
+        fputs("error: levin's headers lie neither in ../include of this program nor beside it: "
+              "install it with make install\n",
               stderr);
         return LVNI_EXIT_FAILURE;
     }

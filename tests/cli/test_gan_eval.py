@@ -104,7 +104,13 @@ class Predict(unittest.TestCase):
         levin(*use, *chunks, "output=chunks")
         levin(*use, *chunks, "devices=2", "output=chunks2")
         self.assertEqual(arrays("chunks"), arrays("chunks2"))
-        self.assertEqual(arrays("chunks"), arrays("one"))  # the noise is of the measurement
+        # The noise is of the measurement, so chunks of another size give the same samples; oneDNN 3
+        # adds in another order for another number of images.
+        for name in arrays("one"):
+            shape, have = read_npy(path(f"chunks/{name}"))
+            self.assertEqual(shape, read_npy(path(f"one/{name}"))[0])
+            for a, b in zip(have, read_npy(path(f"one/{name}"))[1]):
+                self.assertAlmostEqual(a, b, delta=1e-4)
 
     def test_without_samples(self):
         levin("predict", "model=run", "num_samples=2", "keep_samples=false", "output=none")

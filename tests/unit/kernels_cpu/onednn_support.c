@@ -2,7 +2,9 @@
 #include "onednn_support.h"
 
 #include "core/math.h"
+#include "kernels/cpu/scratch.h"
 
+#include <math.h>
 #include <string.h>
 
 static uint64_t mix(uint64_t x)
@@ -72,6 +74,92 @@ void conv_data_free(conv_data *d)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         lvn_release(all[i]);
     }
+}
+
+void fill_bytes(lvn_tensor *t, int byte)
+{
+    memset(t->data, byte, (size_t)lvn_numel(t) * lvn_dtype_size(t->dtype));
+}
+
+void spoil_scratch(size_t bytes, bool with_nan)
+{
+    for (int slot = 0; slot < LVNI_SCRATCH_SLOTS; slot++) {
+        float *p = lvni_cpu_scratch((lvni_cpu_scratch_slot)slot, bytes);
+        for (size_t i = 0; p != NULL && i < bytes / sizeof *p; i++) {
+            p[i] = with_nan ? NAN : 1e30f;
+        }
+    }
+}
+
+static double number(const lvn_tensor *t, int64_t i)
+{
+    switch (t->dtype) {
+    case LVN_BF16: return (double)lvni_core_bf16_to_f32(((const uint16_t *)t->data)[i]);
+    case LVN_F64: return ((const double *)t->data)[i];
+    default: return (double)LVNI_CF32(t)[i];
+    }
+}
+
+static lvn_tensor *in_double(const lvn_tensor *t)
+{
+    lvn_tensor *d = lvn_tensor_create(LVN_F64, t->ndim, t->shape);
+    for (int64_t i = 0; d != NULL && i < lvn_numel(t); i++) {
+        ((double *)d->data)[i] = number(t, i);
+    }
+    return d;
+}
+
+/* terms: that make one number; their products are below 1, and about a third. */
+static double worst(const lvn_tensor *have, const lvn_tensor *want, double terms, bool low)
+{
+    double most = 0;
+    for (int64_t i = 0; i < lvn_numel(have); i++) {
+        const double allowed = (low ? 0.005 : 2e-6) * (1 + sqrt(terms) + fabs(number(want, i)));
+        const double error = fabs(number(have, i) - number(want, i)) / allowed;
+        most = error <= most ? most : error < 1e30 ? error : 1e30; /* NaN, too */
+    }
+    return most;
+}
+
+double error_of(const conv_data *d, const lvn_tensor *which)
+{
+    lvn_tensor *x = in_double(d->x), *w = in_double(d->w), *dy = in_double(d->dy),
+               *out = in_double(which);
+    lvn_kernel_args args = {.in = {x, w}, .out = {out}, .attr = &d->attr};
+    lvn_kernel reference = lvni_ref_conv2d;
+    double terms = (double)(d->w->shape[1] * d->w->shape[2] * d->w->shape[3]);
+    if (which == d->dx) {
+        reference = lvni_ref_conv2d_grad_input;
+        args.in[0] = dy;
+        terms = terms / (double)d->w->shape[3] * (double)d->w->shape[0];
+    } else if (which == d->dw) {
+        reference = lvni_ref_conv2d_grad_weight;
+        args.in[0] = dy;
+        args.in[1] = x;
+        terms = (double)lvn_numel(d->dy) / (double)d->w->shape[0];
+    }
+    const double error =
+        reference(&args) == LVN_OK ? worst(which, out, terms, d->x->dtype == LVN_BF16) : 1e30;
+    lvn_release(x);
+    lvn_release(w);
+    lvn_release(dy);
+    lvn_release(out);
+    return error;
+}
+
+double error_of_product(const lvn_tensor *a, const lvn_tensor *b, const lvn_tensor *y, bool trans_a,
+                        bool trans_b)
+{
+    const lvn_matmul_attr attr = {.trans_a = trans_a, .trans_b = trans_b};
+    lvn_tensor *p = in_double(a), *q = in_double(b), *out = in_double(y);
+    const lvn_kernel_args args = {.in = {p, q}, .out = {out}, .attr = &attr};
+    const double terms = (double)a->shape[trans_a ? 0 : 1];
+    const double error =
+        lvni_ref_matmul(&args) == LVN_OK ? worst(y, out, terms, a->dtype == LVN_BF16) : 1e30;
+    lvn_release(p);
+    lvn_release(q);
+    lvn_release(out);
+    return error;
 }
 
 uint64_t hash_of(const lvn_tensor *t)

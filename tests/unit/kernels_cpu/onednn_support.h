@@ -26,6 +26,17 @@ void fill(lvn_tensor *t, uint64_t seed);
 conv_data conv_data_make(const conv_case *c);
 void conv_data_free(conv_data *d);
 
+/* Every byte of t is `byte`: 0xff makes NaNs of all types. */
+void fill_bytes(lvn_tensor *t, int byte);
+/* Whatever oneDNN and own kernels find in scratch memory that they did not write, in the first
+ * `bytes` of it: NaN, or numbers about 1e30. */
+void spoil_scratch(size_t bytes, bool with_nan);
+/* The largest difference of y, dx or dw from the reference in double precision, as a part of what
+ * rounding explains; NaN counts as 1e30. `which`: one of the tensors of d. */
+double error_of(const conv_data *d, const lvn_tensor *which);
+double error_of_product(const lvn_tensor *a, const lvn_tensor *b, const lvn_tensor *y, bool trans_a,
+                        bool trans_b);
+
 /* 64 bits of the contents. */
 uint64_t hash_of(const lvn_tensor *t);
 

@@ -29,7 +29,7 @@ class CheckHeaders(unittest.TestCase):
     def test_a_missing_include_is_found(self):
         status, out = check(GUARDED.format("int64_t lvn_size(void);"))
         self.assertEqual(status, 1)
-        self.assertIn("levin/x.h: does not compile alone as C11\n", out)
+        self.assertIn("levin/x.h: does not compile alone as C11 (cc)\n", out)
 
     def test_a_missing_guard_is_found(self):
         self.assertEqual(check("struct lvn_x { int a; };\n")[0], 1)
