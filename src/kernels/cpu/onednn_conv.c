@@ -1,12 +1,14 @@
 /* Convolutions on oneDNN: forward, gradient of the input, gradient of the weights. Called through
  * the op table. Shapes on which a matrix product is quicker than oneDNN's convolution take that way
- * (conv_product.c).
+ * (conv_product.c), and in bf16 those of which oneDNN's kernels are wrong are computed in f32
+ * (conv_wide.c).
  *
  * Forward and input gradient run with the lane's team where their bits do not depend on it, else
  * with wgrad_threads (onednn_table.c chooses, onednn_version.c knows which); the weight gradient
  * adds over the team and always runs with wgrad_threads
  * (tests/unit/kernels_cpu/test_onednn_reproducibility.c and test_onednn_teams.c watch). */
 #include "kernels/cpu/conv_product.h"
+#include "kernels/cpu/conv_wide.h"
 #include "kernels/cpu/omp_team.h"
 #include "kernels/cpu/onednn_weights.h"
 #include "kernels/cpu/par.h"
@@ -22,13 +24,17 @@ typedef struct conv_call {
     const void *data[LVNI_DNN_MAX_ARGS];
 } conv_call;
 
-static lvn_status run(conv_call *call)
+/* `kernel` with `args` is what called. */
+static lvn_status run(conv_call *call, lvn_kernel kernel, const lvn_kernel_args *args)
 {
     lvni_cpu_dnn_found f = {0};
     const bool gradient = call->key.work.op == LVNI_DNN_CONV_GRAD_WEIGHT;
     lvn_status s = lvni_cpu_dnn_lookup(&call->key, &f);
     if (s != LVN_OK || f.prim == NULL) {
         return s;
+    }
+    if (f.wrong) {
+        return lvni_cpu_conv_wide(kernel, args);
     }
     const int before = lvni_cpu_omp_enter(f.team);
     s = gradient ? lvni_cpu_dnn_run_to_weights(&f, call->data, call->dw)
@@ -93,7 +99,7 @@ lvn_status lvni_cpu_conv2d(const lvn_kernel_args *args)
     call.data[0] = x->data;
     call.data[2] = y->data;
     LVN_TRY(lvni_cpu_dnn_bias(b, &call.data[3]));
-    return run(&call);
+    return run(&call, lvni_cpu_conv2d, args);
 }
 
 lvn_status lvni_cpu_conv2d_grad_input(const lvn_kernel_args *args)
@@ -117,7 +123,7 @@ lvn_status lvni_cpu_conv2d_grad_input(const lvn_kernel_args *args)
     call.key.work.wide_w = dy->dtype != w->dtype;
     call.data[0] = dy->data;
     call.data[2] = dx->data;
-    return run(&call);
+    return run(&call, lvni_cpu_conv2d_grad_input, args);
 }
 
 static lvn_status weight_gradient(const lvn_kernel_args *args, lvn_tensor *dw)
@@ -139,7 +145,7 @@ static lvn_status weight_gradient(const lvn_kernel_args *args, lvn_tensor *dw)
     call.dw = dw->data;
     call.data[0] = x->data;
     call.data[2] = dy->data;
-    return run(&call);
+    return run(&call, lvni_cpu_conv2d_grad_weight, args);
 }
 
 lvn_status lvni_cpu_conv2d_grad_weight(const lvn_kernel_args *args)

@@ -13,7 +13,8 @@ typedef struct entry {
     struct entry *next;
     lvni_cpu_dnn_key key;
     lvni_cpu_dnn_prim prim;
-    int team; /* to create and run with */
+    int team;   /* to create and run with */
+    bool wrong; /* there is no primitive */
 } entry;
 
 typedef struct table {
@@ -71,15 +72,11 @@ static lvn_status implementation(const lvni_cpu_dnn_key *key, int64_t team, char
 /* The lane's team where the bits are those of the fixed one: oneDNN may choose another
  * implementation for another team, so it must be the same for both and known not to depend on it
  * (onednn_version.c; tests/unit/kernels_cpu/test_onednn_teams.c keeps watch). */
-static lvn_status choose_team(const lvni_cpu_dnn_key *key, int *team)
+static lvn_status choose_team(const lvni_cpu_dnn_key *key, const char *fixed, int *team)
 {
-    char lane[128], fixed[128];
+    char lane[128];
     *team = (int)key->fixed_team;
-    if (key->team == key->fixed_team) {
-        return LVN_OK;
-    }
-    LVN_TRY(implementation(key, key->fixed_team, fixed));
-    if (!lvni_cpu_dnn_same_for_every_team(&key->work, fixed)) {
+    if (key->team == key->fixed_team || !lvni_cpu_dnn_same_for_every_team(&key->work, fixed)) {
         return LVN_OK;
     }
     LVN_TRY(implementation(key, key->team, lane));
@@ -92,13 +89,23 @@ static lvn_status choose_team(const lvni_cpu_dnn_key *key, int *team)
 static lvn_status make(const lvni_cpu_dnn_key *key, entry **out)
 {
     int team = 1;
-    LVN_TRY(choose_team(key, &team));
+    char fixed[128] = "";
+    /* else its name decides nothing, and a start has no time to lose */
+    if (key->team != key->fixed_team || (key->work.low != 0 && key->work.op != LVNI_DNN_MATMUL)) {
+        LVN_TRY(implementation(key, key->fixed_team, fixed));
+    }
+    LVN_TRY(choose_team(key, fixed, &team));
     entry *e = LVNI_NEW(LVNI_TAG_KERNEL, entry);
     if (e == NULL) {
         return lvn_last_error()->code;
     }
     e->key = *key;
     e->team = team;
+    e->wrong = lvni_cpu_dnn_is_wrong(&key->work, fixed);
+    if (e->wrong) {
+        *out = e;
+        return LVN_OK;
+    }
     const int before = lvni_cpu_omp_enter(team);
     const lvn_status s = lvni_cpu_dnn_create(&key->work, &e->prim);
     lvni_cpu_omp_leave(before);
@@ -139,6 +146,7 @@ lvn_status lvni_cpu_dnn_lookup(const lvni_cpu_dnn_key *key, lvni_cpu_dnn_found *
         *head = e;
         t->count++;
     }
-    *found = (lvni_cpu_dnn_found){.prim = &e->prim, .stream = t->stream, .team = e->team};
+    *found = (lvni_cpu_dnn_found){
+        .prim = &e->prim, .stream = t->stream, .team = e->team, .wrong = e->wrong};
     return LVN_OK;
 }

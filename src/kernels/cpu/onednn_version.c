@@ -257,3 +257,42 @@ const char *lvni_cpu_unmeasured(void)
     pthread_mutex_unlock(&lock);
     return text;
 }
+
+/* ---- wrong results ---- */
+
+/* With strides or dilation (2.6 to 3.12): kernels read scratch memory that they have not written,
+ * or leave results unwritten, so that old contents enter, NaN included. Weight gradients, dilation:
+ * x (2, 13, 38, 41), w (18, 3, 3, 41), padding and dilation 2. The same of jit_bf16 with results of
+ * 29 or more columns, or of one column and a stride. AMX, narrow results: x (3, 31, 1, 53), w (16,
+ * 7, 7, 53), stride 2, padding 3 (weight gradient); x (8, 61, 7, 53), w (21, 2, 2, 53), stride 3
+ * (forward). */
+enum { NARROW = 16 };
+
+static bool reads_old_memory(const lvni_cpu_dnn_work *work, const char *name)
+{
+    const lvni_cpu_dnn_conv_shape *s = &work->shape.conv;
+    const bool weights = work->op == LVNI_DNN_CONV_GRAD_WEIGHT;
+    const bool strides = s->stride[0] > 1 || s->stride[1] > 1;
+    const bool dilated = s->dilation[0] > 1 || s->dilation[1] > 1;
+    if (weights && (dilated || (strides && strncmp(name, "jit_bf16:", 9) == 0))) {
+        return true;
+    }
+    return (strides || dilated) && strstr(name, "amx") != NULL && s->kh * s->kw > 1 &&
+           s->ow < NARROW;
+}
+
+/* Windows of one pixel and an odd number of outputs (2.6): wrong at some numbers of pixels,
+ * x (1, 12, 5, 1), w (1, 1, 1, 1). */
+static bool loses_outputs(const lvni_cpu_dnn_conv_shape *s)
+{
+    return dnnl_version()->major == 2 && s->kh * s->kw == 1 && s->oc / s->groups % 2 == 1;
+}
+
+bool lvni_cpu_dnn_is_wrong(const lvni_cpu_dnn_work *work, const char *implementation)
+{
+    if (work->low == 0 || work->op == LVNI_DNN_MATMUL) {
+        return false;
+    }
+    return work->op == LVNI_DNN_CONV_GRAD_INPUT ? loses_outputs(&work->shape.conv)
+                                                : reads_old_memory(work, implementation);
+}

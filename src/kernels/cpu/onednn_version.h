@@ -58,4 +58,10 @@ dnnl_status_t lvni_cpu_dnn_product_pd(dnnl_primitive_desc_t *pd, const lvni_cpu_
  * measured. */
 bool lvni_cpu_dnn_same_for_every_team(const lvni_cpu_dnn_work *work, const char *implementation);
 
+/* ---- wrong results ---- */
+
+/* Does this implementation give wrong numbers for this work, as found by comparing drawn shapes
+ * with the reference (test_onednn_teams)? Convolutions in bf16 alone. */
+bool lvni_cpu_dnn_is_wrong(const lvni_cpu_dnn_work *work, const char *implementation);
+
 #endif

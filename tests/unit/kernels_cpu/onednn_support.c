@@ -83,11 +83,9 @@ void fill_bytes(lvn_tensor *t, int byte)
 
 void spoil_scratch(size_t bytes, bool with_nan)
 {
-    for (int slot = 0; slot < LVNI_SCRATCH_SLOTS; slot++) {
-        float *p = lvni_cpu_scratch((lvni_cpu_scratch_slot)slot, bytes);
-        for (size_t i = 0; p != NULL && i < bytes / sizeof *p; i++) {
-            p[i] = with_nan ? NAN : 1e30f;
-        }
+    float *p = lvni_cpu_scratch(LVNI_SCRATCH_DNNL, bytes);
+    for (size_t i = 0; p != NULL && i < bytes / sizeof *p; i++) {
+        p[i] = with_nan ? NAN : 1e30f;
     }
 }
 
@@ -203,7 +201,7 @@ lvn_status run_grad_input(conv_data *d, int team)
 
 lvn_status run_forward_fixed(conv_data *d, int team, int wgrad_threads)
 {
-    const lvn_kernel_args args = {.in = {d->x, d->w, d->b}, .out = {d->y}, .attr = &d->attr};
+    const lvn_kernel_args args = {.in = {d->x, d->w}, .out = {d->y}, .attr = &d->attr};
     return with_teams(lvni_cpu_conv2d, &args, team, wgrad_threads);
 }
 

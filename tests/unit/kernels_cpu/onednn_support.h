@@ -28,8 +28,8 @@ void conv_data_free(conv_data *d);
 
 /* Every byte of t is `byte`: 0xff makes NaNs of all types. */
 void fill_bytes(lvn_tensor *t, int byte);
-/* Whatever oneDNN and own kernels find in scratch memory that they did not write, in the first
- * `bytes` of it: NaN, or numbers about 1e30. */
+/* What oneDNN finds in scratch memory that it has not written: NaN, or 1e30, in the first `bytes`
+ * of it. */
 void spoil_scratch(size_t bytes, bool with_nan);
 /* The largest difference of y, dx or dw from the reference in double precision, as a part of what
  * rounding explains; NaN counts as 1e30. `which`: one of the tensors of d. */
