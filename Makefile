@@ -4,7 +4,14 @@ JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
 SOAK_MINUTES ?= 30
-all: build ## build build/levin (installs nothing)
+# BUILD_DIR=DIR builds there; the scripts read it from the environment. These know ./build alone:
+ifneq ($(BUILD_DIR),)
+ifneq ($(filter bench clean cuda fuzz lint,$(MAKECMDGOALS)),)
+$(error BUILD_DIR=$(BUILD_DIR) is for build, check, test, demo, asan, tsan, soak and install; \
+make $(filter bench clean cuda fuzz lint,$(MAKECMDGOALS)) uses ./build: leave it out)
+endif
+endif
+all: build ## build build/levin (installs nothing); BUILD_DIR=DIR: build DIR/levin
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,7 +76,7 @@ fmt: lint-deps ## clang-format all C files that git knows
 	@git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' | xargs -r clang-format -i
 
 install: build ## install below PREFIX (/usr/local); DESTDIR goes in front of it
-	@DESTDIR='$(DESTDIR)' tools/install build '$(PREFIX)'
+	@DESTDIR='$(DESTDIR)' tools/install '$(or $(BUILD_DIR),build)' '$(PREFIX)'
 
 uninstall: ## remove what the last `make install` put there
 	@DESTDIR='$(DESTDIR)' tools/install --uninstall '$(PREFIX)'

@@ -1,9 +1,20 @@
 """A small model of a terminal: what stands on the screen after the bytes that a program has written
-to it, also when its window changes its width."""
+to it, also when its window changes its width. The terminal itself, where the machine has them."""
 
+import os
 import re
+import unittest
 
 CONTROL = re.compile(rb"\x1b\[([0-9;?]*)([A-Za-z])")
+
+
+def open_terminal():
+    """Both ends of a pseudo terminal, that of the reader first; a test without one skips. What
+    programs do there depends on TERM, too, which the test sets for them."""
+    try:
+        return os.openpty()
+    except OSError as error:
+        raise unittest.SkipTest(f"needs a pseudo terminal (/dev/pts): {error}") from error
 
 
 class Screen:

@@ -50,11 +50,11 @@ class Install(unittest.TestCase):
         reported = run(SOURCE / "tools/install", BUILD, PREFIX, env=self.environment)
         self.assertIn(f"files below {self.root}", reported)
         shutil.copy(self.root / "share/doc/levin/examples/01_tensors/tensors.c", self.cwd)
-        self.library = dict(
-            os.environ,
-            LD_LIBRARY_PATH=str(self.root / "lib"),
-            PKG_CONFIG_PATH=str(self.root / "lib/pkgconfig"),
-        )
+        self.library = dict(os.environ)
+        # In front of what levin itself may need (tools/install-deps --prefix).
+        for name, folder in (("LD_LIBRARY_PATH", "lib"), ("PKG_CONFIG_PATH", "lib/pkgconfig")):
+            known = [str(self.root / folder), *os.environ.get(name, "").split(":")]
+            self.library[name] = ":".join(filter(None, known))
 
     def pkg_config(self, *arguments):
         return run("pkg-config", *arguments, env=self.library).split()

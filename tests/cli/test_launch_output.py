@@ -15,6 +15,7 @@ import termios
 import time
 
 from launch_case import Case, CLEAN, main, WAIT_S
+from screen import open_terminal
 
 
 class Output(Case):
@@ -150,15 +151,16 @@ class Output(Case):
     def test_a_terminal_for_rank_0(self):
         """With --pty rank 0 writes to a terminal where the launcher does, of the same size;
         unfinished lines show at once."""
-        master, slave = os.openpty()
+        master, slave = open_terminal()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 77, 0, 0))
         program = (
             "import os, time; n = [fd for fd in (1, 2) if os.isatty(fd)]; "
             "print(n, n and os.get_terminal_size(1), end='', flush=True); time.sleep(60)"
         )
         arguments = self.command("-n", "2", "--pty", program=[sys.executable, "-c", program])
+        env = {**CLEAN, "TERM": "xterm"}
         with subprocess.Popen(
-            arguments, cwd=self.dir, env=CLEAN, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave
+            arguments, cwd=self.dir, env=env, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave
         ) as p:
             os.close(slave)
             seen, start = b"", time.monotonic()

@@ -3,6 +3,7 @@
 usage: test_launch_torch.py LEVIN [test names]
 """
 
+import shutil
 import subprocess
 
 from launch_case import Case, CLEAN, main
@@ -13,7 +14,8 @@ class Torch(Case):
         """torch.distributed as under torchrun, two launches at once."""
         python = "/usr/bin/python3"
         if (
-            subprocess.run(
+            not shutil.which(python)
+            or subprocess.run(
                 [python, "-c", "import torch.distributed as d; assert d.is_gloo_available()"],
                 capture_output=True,
                 check=False,

@@ -451,10 +451,10 @@ print(json.dumps(found))
 def with_tensorboard():
     """A Python that has TensorBoard; None: there is none."""
     for python in (os.environ.get("LEVIN_TEST_TENSORBOARD"), sys.executable, "/usr/bin/python3"):
-        if python and 0 == subprocess.call(
-            [python, "-c", "import tensorboard"], stderr=subprocess.DEVNULL
-        ):
-            return python
+        if python and shutil.which(python):
+            command = [python, "-c", "import tensorboard"]
+            if subprocess.call(command, stderr=subprocess.DEVNULL) == 0:
+                return python
     return None
 
 

@@ -8,6 +8,7 @@ import struct
 import subprocess
 
 from bad_support import Case, LEVIN, main, OK, read, USAGE, write
+from screen import open_terminal
 
 WAIT_S = 60
 
@@ -169,7 +170,7 @@ class Outputs(Case):
             self.assertNotIn("standard output", reported)
 
     def test_no_bytes_for_a_terminal(self):
-        leader, follower = os.openpty()
+        leader, follower = open_terminal()
         try:
             _, reported = self.raw(
                 "export", f"model={self.model}", "output=-", code=USAGE, stdout=follower

@@ -18,6 +18,7 @@ import time
 from bad_support import Case, FAILURE, LEVIN, main, OK, read, REQUEUE, SIGINT, USAGE, WAIT_S, write
 from rank_case import TRAIN_SHAPES
 from rank_processes import drop_identity, rank_pid
+from screen import open_terminal
 
 RESOURCE = 69
 drop_identity()
@@ -478,7 +479,7 @@ class Terminal(Case):
     def test_progress(self):
         """Rank 0 shows its line in place, as one process does; the log has what stands there in the
         end."""
-        master, slave = os.openpty()
+        master, slave = open_terminal()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 100, 0, 0))
         arguments = [
             LEVIN,
@@ -488,7 +489,10 @@ class Terminal(Case):
             "devices=2",
             f"out={self.out}",
         ]
-        with subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave) as p:
+        env = {**os.environ, "TERM": "xterm"}
+        with subprocess.Popen(
+            arguments, env=env, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave
+        ) as p:
             os.close(slave)
             seen, start = b"", time.monotonic()
             while True:

@@ -374,7 +374,7 @@ class Torch(Case):
 
     @classmethod
     def setUpClass(cls):
-        for python in (sys.executable, "/usr/bin/python3"):
+        for python in filter(shutil.which, (sys.executable, "/usr/bin/python3")):
             if (
                 subprocess.run(
                     [python, "-c", "import torch, torchvision"], capture_output=True

@@ -145,12 +145,12 @@ static void a_terminal_has_one_line_as_wide_as_it_is(void **state)
 {
     (void)state;
     const int master = posix_openpt(O_RDWR | O_NOCTTY);
-    if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) {
-        print_message("skipped: no pseudo-terminals here\n");
+    const bool there = master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0;
+    const int fd = there ? open(ptsname(master), O_RDWR | O_NOCTTY) : -1;
+    if (fd < 0) {
+        print_message("skipped: needs a pseudo terminal (/dev/pts)\n");
         skip();
     }
-    const int fd = open(ptsname(master), O_RDWR | O_NOCTTY);
-    assert_true(fd >= 0);
     const struct winsize size = {.ws_row = 25, .ws_col = 46};
     assert_int_equal(ioctl(fd, TIOCSWINSZ, &size), 0);
     lvni_log_progress p;

@@ -1,0 +1,138 @@
+"""tools/build and tools/run-tests in other folders than ./build, in a tree that cannot be written,
+and in a tree that was copied or moved after it was built; on a project without code."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parents[3]
+# What the presets give a test that runs: labels choose it, its environment has this.
+CMAKE = """cmake_minimum_required(VERSION 3.25)
+project(levin LANGUAGES NONE)
+add_custom_target(program ALL COMMAND ${CMAKE_COMMAND} -E touch ${CMAKE_BINARY_DIR}/levin)
+enable_testing()
+add_test(NAME fast_one COMMAND true)
+add_test(NAME with_lsan COMMAND sh lsan.sh)
+set_tests_properties(fast_one PROPERTIES LABELS "fast;tsan")
+set_tests_properties(with_lsan PROPERTIES WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+"""
+LSAN = """file=${LSAN_OPTIONS#suppressions=}
+test -f "${file%%:*}"
+"""
+
+
+class BuildFolders(unittest.TestCase):
+    def setUp(self):
+        self.dir = Path(tempfile.mkdtemp(prefix="levin-folders-"))
+        self.addCleanup(shutil.rmtree, self.dir)
+        self.tree = self.dir / "tree"
+        (self.tree / "tools").mkdir(parents=True)
+        for name in ("build", "run-tests", "lsan.supp"):
+            shutil.copy(SOURCE / "tools" / name, self.tree / "tools")
+        for name in ("CMakePresets.json", "Makefile"):
+            shutil.copy(SOURCE / name, self.tree)
+        (self.tree / "CMakeLists.txt").write_text(CMAKE)
+        (self.tree / "lsan.sh").write_text(LSAN)
+
+    def run_in(self, tree, *command, code=0, **env):
+        """Standard output and standard error."""
+        own = {k: v for k, v in os.environ.items() if not k.startswith(("LEVIN_", "MAKE", "LSAN_"))}
+        done = subprocess.run(
+            command,
+            cwd=tree,
+            env={**own, "BUILD_DIR": "", **env},
+            capture_output=True,
+            text=True,
+        )
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stdout, done.stderr
+
+    def build(self, tree, preset="default", code=0, **env):
+        return self.run_in(tree, "tools/build", preset, "1", code=code, **env)
+
+    def test_another_folder(self):
+        for given, seen in ((str(self.dir / "out"), self.dir / "out"), ("../b/", self.dir / "b")):
+            self.build(self.tree, BUILD_DIR=given)
+            self.assertTrue((seen / "levin").is_file())
+            self.build(self.tree, "asan", BUILD_DIR=given)
+            asan = Path(f"{seen}-asan")
+            self.assertIn("LEVIN_SANITIZE", (asan / "CMakeCache.txt").read_text())
+            out, _ = self.run_in(self.tree, "tools/run-tests", "fast", "1", BUILD_DIR=given)
+            self.assertIn("tests (fast): good=1 bad=0 skipped=0", out.splitlines()[-1])
+            out, _ = self.run_in(self.tree, "tools/run-tests", "asan", "1", BUILD_DIR=given)
+            self.assertIn("tests (asan): good=2 bad=0 skipped=0", out.splitlines()[-1])
+            self.assertIn(str(asan), out)
+        self.assertEqual(list(self.tree.glob("build*")), [])
+
+    def test_the_usual_folder(self):
+        self.build(self.tree, "asan")
+        out, _ = self.run_in(self.tree, "tools/run-tests", "asan", "1")
+        self.assertIn("tests (asan): good=2 bad=0 skipped=0", out.splitlines()[-1])
+        self.assertTrue((self.tree / "build-asan/levin").is_file())
+
+    def test_a_folder_that_cannot_be_written(self):
+        (self.tree / "build").touch()  # cannot become a folder, for root neither
+        for folder, env in (("build", {}), ("/proc/levin", {"BUILD_DIR": "/proc/levin"})):
+            self.assertEqual(
+                self.build(self.tree, code=1, **env),
+                (
+                    "",
+                    f"levin cannot be built in {folder}: the folder cannot be written; build in "
+                    "another one: make BUILD_DIR=/tmp/levin\n",
+                ),
+            )
+
+    def test_a_first_configuration_that_failed(self):
+        """Nothing of it is kept, such as flags; of a later one everything is."""
+        lists = self.tree / "CMakeLists.txt"
+        for kept in (False, True):
+            lists.write_text(CMAKE + 'message(FATAL_ERROR "a library is missing")\n')
+            (self.tree / "CMakePresets.json").touch()
+            _, error = self.build(self.tree, code=1)
+            self.assertIn("a library is missing", error)
+            self.assertIn("; without root, tools/install-deps --prefix DIR does\n", error)
+            self.assertEqual((self.tree / "build/CMakeCache.txt").exists(), kept)
+            lists.write_text(CMAKE)
+            self.build(self.tree)
+
+    def test_names_that_are_refused(self):
+        for name in ("a b", "~/levin", 'a"b', "a|b"):
+            _, error = self.build(self.tree, code=1, BUILD_DIR=name)
+            self.assertRegex(error, rf"^BUILD_DIR=.*: no name with a space .*\n$")
+        self.assertEqual(len(os.listdir(self.tree)), 5)
+
+    def test_a_copied_tree(self):
+        """The copy, and a tree that was moved, are configured again, once."""
+        self.build(self.tree)
+        copy, moved = self.dir / "copy", self.dir / "moved"
+        shutil.copytree(self.tree, copy, symlinks=True)
+        self.tree.rename(moved)
+        for tree in (copy, moved):
+            (tree / "build/levin").unlink()
+            out, _ = self.build(tree)
+            self.assertIn(
+                f"build was configured as {self.tree}/build for the tree {self.tree}: "
+                f"configuring it from scratch for {tree}\n",
+                out,
+            )
+            self.assertTrue((tree / "build/levin").is_file())
+            self.assertNotIn("from scratch", self.build(tree)[0])
+
+    def test_a_moved_build_folder(self):
+        self.build(self.tree, BUILD_DIR=str(self.dir / "a"))
+        (self.dir / "a").rename(self.dir / "b")
+        out, _ = self.build(self.tree, BUILD_DIR=str(self.dir / "b"))
+        self.assertIn(f"{self.dir}/b was configured as {self.dir}/a for the tree", out)
+
+    def test_what_knows_the_usual_folder_alone(self):
+        for target in ("bench", "clean", "cuda", "fuzz", "lint"):
+            _, error = self.run_in(self.tree, "make", target, code=2, BUILD_DIR=f"{self.dir}/out")
+            self.assertIn(f"make {target} uses ./build: leave it out", error)
+        self.assertFalse((self.dir / "out").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
