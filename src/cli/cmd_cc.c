@@ -20,7 +20,7 @@ static bool find_headers(char out[PATH_MAX])
 {
     char program[PATH_MAX], header[PATH_MAX + 32];
     const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
-    static const char *const from_program[] = {"/../include", "/../../include", "/include"};
+    static const char *const from_program[] = {"/include", "/../include", "/../../include"};
     if (n <= 0) {
         return false;
     }

@@ -44,9 +44,8 @@ static void check_cpu(lvni_cli_doctor *d)
     if (lvni_cpu_unmeasured() != NULL) {
         lvni_cli_doctor_add(d, LVNI_LEVEL_WARN, "cpu", "%s", lvni_cpu_unmeasured());
         lvni_cli_doctor_fix(d,
-                            "results are right; where wgrad_threads is below the number of cores "
-                            "training is slower than with a measured version (2.6, 3.2, 3.7, "
-                            "3.12)");
+                            "install a measured version, or keep wgrad_threads near the number of "
+                            "cores");
     }
     const char *isa = getenv("LEVIN_CPU_ISA");
     if (isa != NULL && *isa != '\0') {

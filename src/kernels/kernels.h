@@ -138,7 +138,7 @@ lvni_cpu_need lvni_cpu_get_need(void);
 /* Which implementation oneDNN chose, for tests of reproducibility. */
 typedef struct lvni_cpu_stats {
     uint64_t primitives_created;
-    uint64_t slow_primitives; /* implementation name starts with "ref": refused */
+    uint64_t slow_primitives; /* the implementation's name begins with "ref": not used */
     char last_slow[128];
 } lvni_cpu_stats;
 lvni_cpu_stats lvni_cpu_get_stats(void);

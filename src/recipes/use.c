@@ -120,8 +120,12 @@ static lvn_status make_plan(const lvni_recipes_use *u, const lvni_recipes_rank *
     const int64_t chunks = u->output != NULL ? lvni_plan_eval_turns_of(out, n, rank->rank).count
                                              : lvni_plan_eval_chunks_of(out, n, rank->rank).count,
                   most = chunks > 1 ? chunks : 1;
-    const int lanes =
-        lvni_core_config_is_set(c, "lanes") ? (int)lvni_core_config_int(c, "lanes") : rank->cores;
+    /* what runs with wgrad_threads threads does so in each lane */
+    const int fixed = u->exported->card.pins.wgrad_threads,
+              fit = rank->cores / (fixed > 1 ? fixed : 1),
+              lanes = lvni_core_config_is_set(c, "lanes") ? (int)lvni_core_config_int(c, "lanes")
+                      : fit > 1                           ? fit
+                                                          : 1;
     out->lanes = lanes > most ? (int)most : lanes;
     return LVN_OK;
 }

@@ -109,7 +109,9 @@ class Predict(unittest.TestCase):
         for name in arrays("one"):
             shape, have = read_npy(path(f"chunks/{name}"))
             self.assertEqual(shape, read_npy(path(f"one/{name}"))[0])
-            for a, b in zip(have, read_npy(path(f"one/{name}"))[1]):
+            want = read_npy(path(f"one/{name}"))[1]
+            self.assertEqual(len(have), len(want))
+            for a, b in zip(have, want):
                 self.assertAlmostEqual(a, b, delta=1e-4)
 
     def test_without_samples(self):

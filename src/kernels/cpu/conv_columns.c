@@ -25,6 +25,19 @@ static void cut_run(const cut_job *j, const char *row, int64_t left, char *to)
     memset(to + last * j->pixel, 0, (size_t)((kw - last) * j->pixel));
 }
 
+/* The same with holes between the pixels. */
+static void cut_dilated(const cut_job *j, const char *row, int64_t left, char *to)
+{
+    for (int64_t k = 0; k < j->c->kw; k++, to += j->pixel) {
+        const int64_t iw = left + k * j->c->attr->dilation[1];
+        if (iw < 0 || iw >= j->c->w) {
+            memset(to, 0, (size_t)j->pixel);
+        } else {
+            memcpy(to, row + iw * j->pixel, (size_t)j->pixel);
+        }
+    }
+}
+
 /* An item is one row of windows. */
 static void cut_range(const void *job, int64_t begin, int64_t end)
 {
@@ -40,8 +53,9 @@ static void cut_range(const void *job, int64_t begin, int64_t end)
                 if (ih < 0 || ih >= c->h) {
                     memset(to, 0, (size_t)run);
                 } else {
-                    cut_run(j, j->x + (r / c->oh * c->h + ih) * c->w * j->pixel,
-                            ow * a->stride[1] - a->padding[1], to);
+                    (a->dilation[1] == 1 ? cut_run : cut_dilated)(
+                        j, j->x + (r / c->oh * c->h + ih) * c->w * j->pixel,
+                        ow * a->stride[1] - a->padding[1], to);
                 }
             }
         }
@@ -63,6 +77,23 @@ typedef struct add_job {
     uint16_t *rounded; /* NULL: the sums are the result */
 } add_job;
 
+/* Adds one row of a kernel's windows at `x`: as runs of pixels, or pixel by pixel. */
+static void add_row(const add_job *j, const float *x, float *sums)
+{
+    const lvni_cpu_conv_columns *c = j->c;
+    lvni_cpu_windows windows = j->windows;
+    windows.x = x;
+    if (c->attr->dilation[1] == 1) {
+        lvni_cpu_isa()->add_windows(&windows, c->w, sums);
+        return;
+    }
+    windows.kernel = 1;
+    for (int64_t k = 0; k < c->kw; k++, windows.x += c->c) {
+        windows.padding = c->attr->padding[1] - k * c->attr->dilation[1];
+        lvni_cpu_isa()->add_windows(&windows, c->w, sums);
+    }
+}
+
 /* An item is one row of an image: zero, then the windows of every row of the kernel that reaches
  * it, from the top. */
 static void add_range(const void *job, int64_t begin, int64_t end)
@@ -80,9 +111,7 @@ static void add_range(const void *job, int64_t begin, int64_t end)
             if (above < 0 || above % a->stride[0] != 0 || oh >= c->oh) {
                 continue;
             }
-            lvni_cpu_windows windows = j->windows;
-            windows.x = j->columns + (r / c->h * c->oh + oh) * line + kh * c->kw * c->c;
-            lvni_cpu_isa()->add_windows(&windows, c->w, sums);
+            add_row(j, j->columns + (r / c->h * c->oh + oh) * line + kh * c->kw * c->c, sums);
         }
         if (j->rounded != NULL) {
             lvni_cpu_isa()->to_bf16(sums, j->rounded + r * row, row);

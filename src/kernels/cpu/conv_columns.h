@@ -8,8 +8,8 @@
 #include "kernels/kernels.h"
 
 typedef struct lvni_cpu_conv_columns {
-    const lvn_conv_attr *attr; /* dilation[1] == 1 */
-    int64_t h, w, c;           /* of an image */
+    const lvn_conv_attr *attr;
+    int64_t h, w, c; /* of an image */
     int64_t oh, ow, kh, kw;
 } lvni_cpu_conv_columns;
 

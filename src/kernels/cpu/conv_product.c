@@ -3,8 +3,10 @@
 #include "kernels/cpu/conv_product.h"
 
 #include "kernels/cpu/conv_columns.h"
+#include "kernels/cpu/isa.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/kernels_decl.h"
+#include "tensor/device.h"
 
 /* Elements of columns at a time: as many images as fit, at least one. Fixed: results depend on it,
  * since it cuts the product. Few channels, whose sums are short, stay in the caches of a few cores.
@@ -206,23 +208,60 @@ lvn_status lvni_cpu_conv_product_grad_input(const lvni_cpu_conv_call *c)
     return LVN_OK;
 }
 
+/* dw of the images from `first` on; columns: room for their windows, unless the images are that. */
+static lvn_status grad_weight_block(const lvni_cpu_conv_call *c, int64_t first, int64_t images,
+                                    void *columns, lvn_tensor *dw)
+{
+    const int64_t rows = images * windows_of(c), o = c->y->shape[3];
+    const lvni_cpu_conv_columns shape = columns_of(c);
+    void *x = at(c->x, first * shape.h * shape.w * shape.c);
+    if (!is_view(c)) {
+        lvni_cpu_conv_columns_cut(&shape, x, columns, images, (int64_t)lvn_dtype_size(c->x->dtype));
+    }
+    const lvn_tensor dy = matrix(at(c->y, first * windows_of(c) * o), c->y->dtype, rows, o),
+                     cut = matrix(is_view(c) ? x : columns, c->x->dtype, rows, width_of(c));
+    return lvni_cpu_matmul(&(lvn_kernel_args){
+        .in = {&dy, &cut}, .out = {dw}, .attr = &(lvn_matmul_attr){.trans_a = true}});
+}
+
 lvn_status lvni_cpu_conv_product_grad_weight(const lvni_cpu_conv_call *c)
 {
-    const int64_t rows = c->y->shape[0] * windows_of(c);
-    void *columns = c->x->data;
+    const int64_t images = c->y->shape[0];
+    void *columns = NULL;
     if (!is_view(c)) {
-        columns = lvni_cpu_scratch(LVNI_SCRATCH_COLUMNS,
-                                   (size_t)(rows * width_of(c)) * lvn_dtype_size(c->x->dtype));
+        columns =
+            lvni_cpu_scratch(LVNI_SCRATCH_COLUMNS, (size_t)(images * windows_of(c) * width_of(c)) *
+                                                       lvn_dtype_size(c->x->dtype));
         if (columns == NULL) {
             return lvn_last_error()->code;
         }
-        const lvni_cpu_conv_columns shape = columns_of(c);
-        lvni_cpu_conv_columns_cut(&shape, c->x->data, columns, c->y->shape[0],
-                                  (int64_t)lvn_dtype_size(c->x->dtype));
     }
-    const lvn_tensor dy = matrix(c->y->data, c->y->dtype, rows, c->y->shape[3]),
-                     x = matrix(columns, c->x->dtype, rows, width_of(c));
     lvn_tensor dw = weight_matrix(c);
-    return lvni_cpu_matmul(&(lvn_kernel_args){
-        .in = {&dy, &x}, .out = {&dw}, .attr = &(lvn_matmul_attr){.trans_a = true}});
+    return grad_weight_block(c, 0, images, columns, &dw);
+}
+
+/* Part sums of blocks of images are added in their order. */
+lvn_status lvni_cpu_conv_product_grad_weight_in_blocks(const lvni_cpu_conv_call *c)
+{
+    const int64_t block = block_of(c), images = c->y->shape[0], cut = windows_of(c) * width_of(c),
+                  weights = lvn_numel(c->w);
+    if (block >= images) {
+        return lvni_cpu_conv_product_grad_weight(c);
+    }
+    float *columns =
+        lvni_cpu_scratch(LVNI_SCRATCH_COLUMNS, (size_t)(block * cut + weights) * sizeof *columns);
+    if (columns == NULL) {
+        return lvn_last_error()->code;
+    }
+    lvn_tensor dw = weight_matrix(c), part = dw;
+    part.data = columns + block * cut;
+    for (int64_t first = 0; first < images; first += block) {
+        const int64_t left = images - first;
+        LVN_TRY(grad_weight_block(c, first, left < block ? left : block, columns,
+                                  first == 0 ? &dw : &part));
+        if (first > 0 && !lvni_tensor_device_dry_run()) {
+            lvni_cpu_isa()->accumulate(c->w->data, part.data, weights);
+        }
+    }
+    return LVN_OK;
 }

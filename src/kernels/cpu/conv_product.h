@@ -27,5 +27,7 @@ bool lvni_cpu_conv_product_grad_weight_pays(const lvni_cpu_conv_call *c);
 lvn_status lvni_cpu_conv_product_forward(const lvni_cpu_conv_call *c);
 lvn_status lvni_cpu_conv_product_grad_input(const lvni_cpu_conv_call *c);
 lvn_status lvni_cpu_conv_product_grad_weight(const lvni_cpu_conv_call *c);
+/* The same with a bound on its memory, and other bits; all in f32. */
+lvn_status lvni_cpu_conv_product_grad_weight_in_blocks(const lvni_cpu_conv_call *c);
 
 #endif

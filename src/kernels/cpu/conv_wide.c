@@ -32,27 +32,55 @@ static lvn_status cast(const lvn_tensor *from, lvn_tensor *to)
     return lvni_cpu_cast(&(lvn_kernel_args){.in = {from}, .out = {to}});
 }
 
-lvn_status lvni_cpu_conv_wide(lvn_kernel kernel, const lvn_kernel_args *args)
+/* Weights that come in f32 beside bf16 images are rounded to bf16, as the kernels for bf16 do. */
+static bool is_rounded(const lvn_kernel_args *args, int i)
 {
-    lvn_kernel_args copy = *args;
-    lvn_tensor wide[MOST];
+    return i == 1 && is_low(args->in[0]) && args->in[1]->dtype == LVN_F32;
+}
+
+/* Room for f32 copies: of all that is bf16, and of weights, these with their bf16 form behind. */
+static size_t room_bytes(const lvn_kernel_args *args)
+{
     size_t bytes = 0;
     for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
-        bytes += is_low(args->in[i]) ? wide_bytes(args->in[i]) : 0;
+        bytes += is_low(args->in[i])   ? wide_bytes(args->in[i])
+                 : is_rounded(args, i) ? 2 * wide_bytes(args->in[i])
+                                       : 0;
     }
     for (int i = 0; i < LVN_KERNEL_OUTPUTS; i++) {
         bytes += is_low(args->out[i]) ? wide_bytes(args->out[i]) : 0;
     }
-    char *room = lvni_cpu_scratch(LVNI_SCRATCH_WIDE, bytes);
+    return bytes;
+}
+
+/* Input i in f32 at *room, which moves on. */
+static lvn_status widen(const lvn_kernel_args *args, int i, char **room, lvn_tensor *wide)
+{
+    const lvn_tensor *from = args->in[i];
+    *wide = wide_form(from, *room);
+    *room += wide_bytes(from);
+    if (is_low(from)) {
+        return cast(from, wide);
+    }
+    lvn_tensor low = wide_form(from, *room);
+    low.dtype = LVN_BF16;
+    *room += wide_bytes(from);
+    LVN_TRY(cast(from, &low));
+    return cast(&low, wide);
+}
+
+lvn_status lvni_cpu_conv_wide(lvn_kernel kernel, const lvn_kernel_args *args)
+{
+    lvn_kernel_args copy = *args;
+    lvn_tensor wide[MOST];
+    char *room = lvni_cpu_scratch(LVNI_SCRATCH_WIDE, room_bytes(args));
     if (room == NULL) {
         return lvn_last_error()->code;
     }
     for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
-        if (is_low(args->in[i])) {
-            wide[i] = wide_form(args->in[i], room);
-            room += wide_bytes(args->in[i]);
+        if (is_low(args->in[i]) || is_rounded(args, i)) {
+            LVN_TRY(widen(args, i, &room, &wide[i]));
             copy.in[i] = &wide[i];
-            LVN_TRY(cast(args->in[i], &wide[i]));
         }
     }
     for (int i = 0; i < LVN_KERNEL_OUTPUTS; i++) {

@@ -5,7 +5,8 @@
 
 #include "kernels/kernels.h"
 
-/* Run `kernel` with f32 copies of all bf16 tensors of `args`; its results are rounded to bf16 where
+/* Run `kernel` with f32 copies of all bf16 tensors of `args` (in[0] is one; in[1] may be weights in
+ * f32, which are rounded to bf16); its results are rounded to bf16 where
  * they were asked for in it. */
 lvn_status lvni_cpu_conv_wide(lvn_kernel kernel, const lvn_kernel_args *args);
 

@@ -80,50 +80,29 @@ lvn_status lvni_cpu_dnn_sgemm(const lvni_cpu_dnn_matmul_shape *s, const float *a
     return LVN_OK;
 }
 
-static void describe_work(const lvni_cpu_dnn_work *w, char *text, size_t size)
-{
-    static const char *const names[] = {"conv2d", "conv2d_grad_input", "conv2d_grad_weight",
-                                        "matmul"};
-    const lvni_cpu_dnn_matmul_shape *m = &w->shape.matmul;
-    const lvni_cpu_dnn_conv_shape *c = &w->shape.conv;
-    if (w->op == LVNI_DNN_MATMUL) {
-        snprintf(text, size, "matmul of (%lld, %lld)%s and (%lld, %lld)%s, %lld times",
-                 (long long)m->m, (long long)m->k, m->trans_a != 0 ? " transposed" : "",
-                 (long long)m->k, (long long)m->n, m->trans_b != 0 ? " transposed" : "",
-                 (long long)m->batch);
-        return;
-    }
-    snprintf(text, size,
-             "%s of x (%lld, %lld, %lld, %lld), w (%lld, %lld, %lld, %lld), stride %lld %lld, "
-             "padding %lld %lld, "
-             "dilation %lld %lld, groups %lld",
-             names[w->op], (long long)c->n, (long long)c->ih, (long long)c->iw, (long long)c->ic,
-             (long long)c->oc, (long long)c->kh, (long long)c->kw, (long long)(c->ic / c->groups),
-             (long long)c->stride[0], (long long)c->stride[1], (long long)c->padding[0],
-             (long long)c->padding[1], (long long)c->dilation[0], (long long)c->dilation[1],
-             (long long)c->groups);
-}
-
-/* A reference implementation can be thousands of times slower: better no run than one that seems to
+/* A reference implementation can be thousands of times slower. Of a convolution it is not made:
+ * there is another way (conv_groups.c). A product has none: better no run than one that seems to
  * hang. */
-static lvn_status count_or_refuse(const lvni_cpu_dnn_work *work, const char *name)
+static lvn_status count(const lvni_cpu_dnn_work *work, const char *name, bool *slow)
 {
-    const bool slow = strncmp(name, "ref", 3) == 0;
+    *slow = strncmp(name, "ref", 3) == 0;
     pthread_mutex_lock(&lock);
-    stats.primitives_created += slow ? 0 : 1;
-    if (slow) {
+    stats.primitives_created += *slow ? 0 : 1;
+    if (*slow) {
         stats.slow_primitives++;
         snprintf(stats.last_slow, sizeof stats.last_slow, "%s", name);
     }
     pthread_mutex_unlock(&lock);
-    if (slow) {
-        char text[320];
-        describe_work(work, text, sizeof text);
-        LVN_FAIL(LVN_ERR_UNSUPPORTED,
-                 "%s: oneDNN has only its slow reference implementation (%s) for this shape on "
-                 "this CPU (%s); "
-                 "change the layer's shape",
-                 text, name, lvni_cpu_dnn_describe());
+    if (*slow && work->op == LVNI_DNN_MATMUL) {
+        const lvni_cpu_dnn_matmul_shape *m = &work->shape.matmul;
+        LVN_FAIL(
+            LVN_ERR_UNSUPPORTED,
+            "matmul of (%lld, %lld)%s and (%lld, %lld)%s, %lld times: oneDNN has only its slow "
+            "reference implementation (%s) for this shape on this CPU (%s); change the layer's "
+            "shape",
+            (long long)m->m, (long long)m->k, m->trans_a != 0 ? " transposed" : "", (long long)m->k,
+            (long long)m->n, m->trans_b != 0 ? " transposed" : "", (long long)m->batch, name,
+            lvni_cpu_dnn_describe());
     }
     return LVN_OK;
 }
@@ -266,8 +245,9 @@ lvn_status lvni_cpu_dnn_create(const lvni_cpu_dnn_work *work, lvni_cpu_dnn_prim 
     lvni_cpu_dnn_prim p = {0};
     LVN_TRY(lvni_cpu_dnn_plan(work, &pd, &plain));
     const bool gradient = work->op == LVNI_DNN_CONV_GRAD_WEIGHT;
-    lvn_status s = count_or_refuse(work, lvni_cpu_dnn_pd_name(pd));
-    if (s == LVN_OK) {
+    bool slow = false;
+    lvn_status s = count(work, lvni_cpu_dnn_pd_name(pd), &slow);
+    if (s == LVN_OK && !slow) {
         s = fill(&p, pd, work->bias != 0 ? 4 : 3, work_args[work->op], plain, gradient);
     }
     dnnl_primitive_desc_destroy(pd);

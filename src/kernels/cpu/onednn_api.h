@@ -70,8 +70,9 @@ typedef struct lvni_cpu_dnn_work {
 
 /* The name of the implementation that the current OpenMP setting of the thread gets. */
 lvn_status lvni_cpu_dnn_implementation(const lvni_cpu_dnn_work *work, char name[128]);
-/* Make a primitive with the current OpenMP setting. *out is untouched on failure.
- * LVN_ERR_UNSUPPORTED: oneDNN has only its reference implementation. */
+/* Make a primitive with the current OpenMP setting. *out is untouched on failure. Where oneDNN has
+ * only its reference implementation: of a convolution none is made (NULL), for a product
+ * LVN_ERR_UNSUPPORTED. */
 lvn_status lvni_cpu_dnn_create(const lvni_cpu_dnn_work *work, lvni_cpu_dnn_prim *out);
 void lvni_cpu_dnn_prim_destroy(lvni_cpu_dnn_prim *p);
 

@@ -1,12 +1,13 @@
 /* Convolutions on oneDNN: forward, gradient of the input, gradient of the weights. Called through
  * the op table. Shapes on which a matrix product is quicker than oneDNN's convolution take that way
- * (conv_product.c), and in bf16 those of which oneDNN's kernels are wrong are computed in f32
- * (conv_wide.c).
+ * (conv_product.c), and so do those of which oneDNN has only its reference implementation
+ * (conv_groups.c); in bf16 those of which its kernels are wrong are computed in f32 (conv_wide.c).
  *
  * Forward and input gradient run with the lane's team where their bits do not depend on it, else
  * with wgrad_threads (onednn_table.c chooses, onednn_version.c knows which); the weight gradient
  * adds over the team and always runs with wgrad_threads
  * (tests/unit/kernels_cpu/test_onednn_reproducibility.c and test_onednn_teams.c watch). */
+#include "kernels/cpu/conv_groups.h"
 #include "kernels/cpu/conv_product.h"
 #include "kernels/cpu/conv_wide.h"
 #include "kernels/cpu/omp_team.h"
@@ -18,23 +19,27 @@
 
 typedef struct conv_call {
     lvni_cpu_dnn_key key;
+    lvn_kernel kernel; /* that was called, with these: for other ways */
+    const lvn_kernel_args *args;
+    lvn_status (*by_products)(const lvni_cpu_conv_call *c);
+    const lvni_cpu_conv_call *product;
     const lvn_tensor *w; /* forward and input gradient: the plain weights */
     void *dw;            /* weight gradient: where its plain form goes */
     /* in the order of lvni_cpu_dnn_op; the weights' place is filled here */
     const void *data[LVNI_DNN_MAX_ARGS];
 } conv_call;
 
-/* `kernel` with `args` is what called. */
-static lvn_status run(conv_call *call, lvn_kernel kernel, const lvn_kernel_args *args)
+static lvn_status run(conv_call *call)
 {
     lvni_cpu_dnn_found f = {0};
     const bool gradient = call->key.work.op == LVNI_DNN_CONV_GRAD_WEIGHT;
     lvn_status s = lvni_cpu_dnn_lookup(&call->key, &f);
-    if (s != LVN_OK || f.prim == NULL) {
+    if (s != LVN_OK) {
         return s;
     }
-    if (f.wrong) {
-        return lvni_cpu_conv_wide(kernel, args);
+    if (f.refused) {
+        return call->key.work.low != 0 ? lvni_cpu_conv_wide(call->kernel, call->args)
+                                       : call->by_products(call->product);
     }
     const int before = lvni_cpu_omp_enter(f.team);
     s = gradient ? lvni_cpu_dnn_run_to_weights(&f, call->data, call->dw)
@@ -99,7 +104,11 @@ lvn_status lvni_cpu_conv2d(const lvn_kernel_args *args)
     call.data[0] = x->data;
     call.data[2] = y->data;
     LVN_TRY(lvni_cpu_dnn_bias(b, &call.data[3]));
-    return run(&call, lvni_cpu_conv2d, args);
+    call.kernel = lvni_cpu_conv2d;
+    call.args = args;
+    call.by_products = lvni_cpu_conv_groups_forward;
+    call.product = &product;
+    return run(&call);
 }
 
 lvn_status lvni_cpu_conv2d_grad_input(const lvn_kernel_args *args)
@@ -123,7 +132,11 @@ lvn_status lvni_cpu_conv2d_grad_input(const lvn_kernel_args *args)
     call.key.work.wide_w = dy->dtype != w->dtype;
     call.data[0] = dy->data;
     call.data[2] = dx->data;
-    return run(&call, lvni_cpu_conv2d_grad_input, args);
+    call.kernel = lvni_cpu_conv2d_grad_input;
+    call.args = args;
+    call.by_products = lvni_cpu_conv_groups_grad_input;
+    call.product = &product;
+    return run(&call);
 }
 
 static lvn_status weight_gradient(const lvn_kernel_args *args, lvn_tensor *dw)
@@ -145,7 +158,11 @@ static lvn_status weight_gradient(const lvn_kernel_args *args, lvn_tensor *dw)
     call.dw = dw->data;
     call.data[0] = x->data;
     call.data[2] = dy->data;
-    return run(&call, lvni_cpu_conv2d_grad_weight, args);
+    call.kernel = lvni_cpu_conv2d_grad_weight;
+    call.args = args;
+    call.by_products = lvni_cpu_conv_groups_grad_weight;
+    call.product = &product;
+    return run(&call);
 }
 
 lvn_status lvni_cpu_conv2d_grad_weight(const lvn_kernel_args *args)

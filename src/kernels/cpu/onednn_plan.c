@@ -13,8 +13,7 @@ static lvn_status image_desc(lvni_cpu_dnn_desc *d, int64_t n, int64_t h, int64_t
                              int64_t low)
 {
     const dnnl_dims_t dims = {n, c, h, w};
-    LVNI_DNN(lvni_cpu_dnn_desc_tagged(d, 4, dims, type_of(low), dnnl_nhwc), "describe an image");
-    return LVN_OK;
+    return lvni_cpu_dnn_desc_tagged(d, 4, dims, type_of(low), dnnl_nhwc);
 }
 
 typedef struct conv_descs {
@@ -48,16 +47,12 @@ static lvn_status weight_descs(const lvni_cpu_dnn_work *work, conv_descs *all)
     dnnl_dims_t d = {0}, st = {0};
     memcpy(d, dims + lead, (size_t)n * sizeof *d);
     memcpy(st, strides + lead, (size_t)n * sizeof *st);
-    LVNI_DNN(lvni_cpu_dnn_desc_strided(
-                 &all->plain, n, d,
-                 gradient ? dnnl_f32 : type_of(work->low != 0 && work->wide_w == 0), st),
-             "describe weights");
-    LVNI_DNN(
-        lvni_cpu_dnn_desc_tagged(&all->any, n, d, gradient ? dnnl_f32 : type, dnnl_format_tag_any),
-        "describe weights");
+    LVN_TRY(lvni_cpu_dnn_desc_strided(
+        &all->plain, n, d, gradient ? dnnl_f32 : type_of(work->low != 0 && work->wide_w == 0), st));
+    LVN_TRY(
+        lvni_cpu_dnn_desc_tagged(&all->any, n, d, gradient ? dnnl_f32 : type, dnnl_format_tag_any));
     if (gradient && type != dnnl_f32) {
-        LVNI_DNN(lvni_cpu_dnn_desc_tagged(&all->any_low, n, d, type, dnnl_format_tag_any),
-                 "describe weights");
+        LVN_TRY(lvni_cpu_dnn_desc_tagged(&all->any_low, n, d, type, dnnl_format_tag_any));
     }
     return LVN_OK;
 }
@@ -99,7 +94,7 @@ static lvn_status describe_conv(const lvni_cpu_dnn_work *work, conv_descs *d)
     LVN_TRY(image_desc(&d->x, s->n, s->ih, s->iw, s->ic, work->low));
     LVN_TRY(image_desc(&d->y, s->n, s->oh, s->ow, s->oc, work->low));
     LVN_TRY(weight_descs(work, d));
-    LVNI_DNN(lvni_cpu_dnn_desc_tagged(&d->bias, 1, oc, dnnl_f32, dnnl_a), "describe a bias");
+    LVN_TRY(lvni_cpu_dnn_desc_tagged(&d->bias, 1, oc, dnnl_f32, dnnl_a));
     return LVN_OK;
 }
 
@@ -144,10 +139,8 @@ static lvn_status matrix_desc(lvni_cpu_dnn_desc *d, int64_t batch, int64_t rows,
     } else if (trans) {
         tag = batch > 1 ? dnnl_acb : dnnl_ba;
     }
-    LVNI_DNN(
-        lvni_cpu_dnn_desc_tagged(d, batch > 1 ? 3 : 2, batch > 1 ? many : one, type_of(low), tag),
-        "describe a matrix");
-    return LVN_OK;
+    return lvni_cpu_dnn_desc_tagged(d, batch > 1 ? 3 : 2, batch > 1 ? many : one, type_of(low),
+                                    tag);
 }
 
 typedef struct product_descs {

@@ -13,8 +13,8 @@ typedef struct entry {
     struct entry *next;
     lvni_cpu_dnn_key key;
     lvni_cpu_dnn_prim prim;
-    int team;   /* to create and run with */
-    bool wrong; /* there is no primitive */
+    int team;     /* to create and run with */
+    bool refused; /* there is no primitive */
 } entry;
 
 typedef struct table {
@@ -101,8 +101,8 @@ static lvn_status make(const lvni_cpu_dnn_key *key, entry **out)
     }
     e->key = *key;
     e->team = team;
-    e->wrong = lvni_cpu_dnn_is_wrong(&key->work, fixed);
-    if (e->wrong) {
+    e->refused = lvni_cpu_dnn_is_wrong(&key->work, fixed);
+    if (e->refused) {
         *out = e;
         return LVN_OK;
     }
@@ -113,6 +113,7 @@ static lvn_status make(const lvni_cpu_dnn_key *key, entry **out)
         lvni_core_free(e);
         return s;
     }
+    e->refused = e->prim.primitive == NULL;
     *out = e;
     return LVN_OK;
 }
@@ -147,6 +148,6 @@ lvn_status lvni_cpu_dnn_lookup(const lvni_cpu_dnn_key *key, lvni_cpu_dnn_found *
         t->count++;
     }
     *found = (lvni_cpu_dnn_found){
-        .prim = &e->prim, .stream = t->stream, .team = e->team, .wrong = e->wrong};
+        .prim = &e->prim, .stream = t->stream, .team = e->team, .refused = e->refused};
     return LVN_OK;
 }

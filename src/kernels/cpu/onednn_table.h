@@ -21,7 +21,9 @@ typedef struct lvni_cpu_dnn_found {
     lvni_cpu_dnn_prim *prim;
     dnnl_stream_t stream;
     int team;
-    bool wrong; /* oneDNN's implementation is known to be: there is no prim, go another way */
+    /* oneDNN's implementation is known to be wrong, or thousands of times too slow: there is no
+     * prim, go another way */
+    bool refused;
 } lvni_cpu_dnn_found;
 
 lvn_status lvni_cpu_dnn_lookup(const lvni_cpu_dnn_key *key, lvni_cpu_dnn_found *found);

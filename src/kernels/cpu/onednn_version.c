@@ -1,6 +1,6 @@
 /* The calls that oneDNN 2 and 3 have under other names or in other forms, and what was measured of
  * each version (onednn_version.h). */
-#include "kernels/cpu/onednn_version.h"
+#include "kernels/cpu/onednn_plan.h"
 
 #include "kernels/kernels.h"
 
@@ -10,16 +10,19 @@
 
 #if DNNL_VERSION_MAJOR >= 3
 
-dnnl_status_t lvni_cpu_dnn_desc_tagged(lvni_cpu_dnn_desc *out, int ndims, const dnnl_dims_t dims,
-                                       dnnl_data_type_t type, dnnl_format_tag_t tag)
+lvn_status lvni_cpu_dnn_desc_tagged(lvni_cpu_dnn_desc *out, int ndims, const dnnl_dims_t dims,
+                                    dnnl_data_type_t type, dnnl_format_tag_t tag)
 {
-    return dnnl_memory_desc_create_with_tag(out, ndims, dims, type, tag);
+    LVNI_DNN(dnnl_memory_desc_create_with_tag(out, ndims, dims, type, tag), "describe a tensor");
+    return LVN_OK;
 }
 
-dnnl_status_t lvni_cpu_dnn_desc_strided(lvni_cpu_dnn_desc *out, int ndims, const dnnl_dims_t dims,
-                                        dnnl_data_type_t type, const dnnl_dims_t strides)
+lvn_status lvni_cpu_dnn_desc_strided(lvni_cpu_dnn_desc *out, int ndims, const dnnl_dims_t dims,
+                                     dnnl_data_type_t type, const dnnl_dims_t strides)
 {
-    return dnnl_memory_desc_create_with_strides(out, ndims, dims, type, strides);
+    LVNI_DNN(dnnl_memory_desc_create_with_strides(out, ndims, dims, type, strides),
+             "describe a tensor");
+    return LVN_OK;
 }
 
 void lvni_cpu_dnn_desc_destroy(lvni_cpu_dnn_desc d)
@@ -93,36 +96,31 @@ dnnl_status_t lvni_cpu_dnn_product_pd(dnnl_primitive_desc_t *pd, const lvni_cpu_
 
 #else
 
-dnnl_status_t lvni_cpu_dnn_desc_tagged(lvni_cpu_dnn_desc *out, int ndims, const dnnl_dims_t dims,
-                                       dnnl_data_type_t type, dnnl_format_tag_t tag)
+static lvn_status copy_of(const dnnl_memory_desc_t *d, lvni_cpu_dnn_desc *out)
 {
-    lvni_cpu_dnn_desc d = LVNI_NEW(LVNI_TAG_KERNEL, dnnl_memory_desc_t);
-    if (d == NULL) {
-        return dnnl_out_of_memory;
+    lvni_cpu_dnn_desc copy = LVNI_NEW(LVNI_TAG_KERNEL, dnnl_memory_desc_t);
+    if (copy == NULL) {
+        return lvn_last_error()->code;
     }
-    const dnnl_status_t s = dnnl_memory_desc_init_by_tag(d, ndims, dims, type, tag);
-    if (s != dnnl_success) {
-        lvni_core_free(d);
-        return s;
-    }
-    *out = d;
-    return s;
+    *copy = *d;
+    *out = copy;
+    return LVN_OK;
 }
 
-dnnl_status_t lvni_cpu_dnn_desc_strided(lvni_cpu_dnn_desc *out, int ndims, const dnnl_dims_t dims,
-                                        dnnl_data_type_t type, const dnnl_dims_t strides)
+lvn_status lvni_cpu_dnn_desc_tagged(lvni_cpu_dnn_desc *out, int ndims, const dnnl_dims_t dims,
+                                    dnnl_data_type_t type, dnnl_format_tag_t tag)
 {
-    lvni_cpu_dnn_desc d = LVNI_NEW(LVNI_TAG_KERNEL, dnnl_memory_desc_t);
-    if (d == NULL) {
-        return dnnl_out_of_memory;
-    }
-    const dnnl_status_t s = dnnl_memory_desc_init_by_strides(d, ndims, dims, type, strides);
-    if (s != dnnl_success) {
-        lvni_core_free(d);
-        return s;
-    }
-    *out = d;
-    return s;
+    dnnl_memory_desc_t d;
+    LVNI_DNN(dnnl_memory_desc_init_by_tag(&d, ndims, dims, type, tag), "describe a tensor");
+    return copy_of(&d, out);
+}
+
+lvn_status lvni_cpu_dnn_desc_strided(lvni_cpu_dnn_desc *out, int ndims, const dnnl_dims_t dims,
+                                     dnnl_data_type_t type, const dnnl_dims_t strides)
+{
+    dnnl_memory_desc_t d;
+    LVNI_DNN(dnnl_memory_desc_init_by_strides(&d, ndims, dims, type, strides), "describe a tensor");
+    return copy_of(&d, out);
 }
 
 void lvni_cpu_dnn_desc_destroy(lvni_cpu_dnn_desc d)
@@ -182,7 +180,7 @@ dnnl_status_t lvni_cpu_dnn_product_pd(dnnl_primitive_desc_t *pd, const lvni_cpu_
 
 /* ---- teams ---- */
 
-/* The versions of which was measured what depends on the team: 600 to 1,500 drawn convolutions and
+/* The versions of which was measured what depends on the team: 300 to 1,500 drawn convolutions and
  * products each with teams of 1, 2, 3, 4, 8 and 16 (test_onednn_teams --survey), and the shapes of
  * the model zoo. */
 static const struct {
@@ -242,30 +240,37 @@ bool lvni_cpu_dnn_same_for_every_team(const lvni_cpu_dnn_work *work, const char 
 
 const char *lvni_cpu_unmeasured(void)
 {
-    static char text[200]; /* the same for every writer */
+    static char text[240]; /* the same for every writer */
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     const dnnl_version_t *v = dnnl_version();
     if (is_measured(v)) {
         return NULL;
     }
     pthread_mutex_lock(&lock);
-    snprintf(
-        text, sizeof text,
-        "oneDNN %d.%d.%d is a version that levin was not measured with: all its operations run "
-        "with wgrad_threads threads, whatever the number of cores",
-        v->major, v->minor, v->patch);
+    if (text[0] == '\0') {
+        int n = snprintf(text, sizeof text,
+                         "oneDNN %d.%d.%d is a version that levin was not measured with: all its "
+                         "operations run with wgrad_threads threads, whatever the number of cores; "
+                         "measured:",
+                         v->major, v->minor, v->patch);
+        for (size_t i = 0; i < sizeof measured / sizeof *measured && n < (int)sizeof text; i++) {
+            n += snprintf(text + n, sizeof text - (size_t)n, "%s %d.%d", i > 0 ? "," : "",
+                          measured[i].major, measured[i].minor);
+        }
+    }
     pthread_mutex_unlock(&lock);
     return text;
 }
 
 /* ---- wrong results ---- */
 
-/* With strides or dilation (2.6 to 3.12): kernels read scratch memory that they have not written,
- * or leave results unwritten, so that old contents enter, NaN included. Weight gradients, dilation:
- * x (2, 13, 38, 41), w (18, 3, 3, 41), padding and dilation 2. The same of jit_bf16 with results of
- * 29 or more columns, or of one column and a stride. AMX, narrow results: x (3, 31, 1, 53), w (16,
- * 7, 7, 53), stride 2, padding 3 (weight gradient); x (8, 61, 7, 53), w (21, 2, 2, 53), stride 3
- * (forward). */
+/* With strides or dilation (2.6 to 3.12) kernels read scratch memory that they have not written, or
+ * leave results unwritten, so that old contents enter, NaN included:
+ *   weight gradients with dilation, x (2, 13, 38, 41), w (18, 3, 3, 41), padding and dilation 2;
+ *   those of jit_bf16 with strides, of which results of one column are wrong;
+ *   AMX, windows of more than a pixel and narrow results: x (3, 31, 1, 53), w (16, 7, 7, 53),
+ * stride 2, padding 3 (weight gradient); x (8, 61, 7, 53), w (21, 2, 2, 53), stride 3 (forward). A
+ * version that was not measured is not trusted with any. */
 enum { NARROW = 16 };
 
 static bool reads_old_memory(const lvni_cpu_dnn_work *work, const char *name)
@@ -274,11 +279,14 @@ static bool reads_old_memory(const lvni_cpu_dnn_work *work, const char *name)
     const bool weights = work->op == LVNI_DNN_CONV_GRAD_WEIGHT;
     const bool strides = s->stride[0] > 1 || s->stride[1] > 1;
     const bool dilated = s->dilation[0] > 1 || s->dilation[1] > 1;
-    if (weights && (dilated || (strides && strncmp(name, "jit_bf16:", 9) == 0))) {
+    if (!strides && !dilated) {
+        return false;
+    }
+    if (!is_measured(dnnl_version()) || (weights && dilated) ||
+        (weights && strncmp(name, "jit_bf16:", 9) == 0)) {
         return true;
     }
-    return (strides || dilated) && strstr(name, "amx") != NULL && s->kh * s->kw > 1 &&
-           s->ow < NARROW;
+    return strstr(name, "amx") != NULL && s->kh * s->kw > 1 && s->ow < NARROW;
 }
 
 /* Windows of one pixel and an odd number of outputs (2.6): wrong at some numbers of pixels,

@@ -17,10 +17,10 @@ typedef const dnnl_memory_desc_t *lvni_cpu_dnn_desc_view;
 
 /* dims, strides: of all DNNL_MAX_NDIMS numbers the first ndims count. *out is untouched on
  * failure. */
-dnnl_status_t lvni_cpu_dnn_desc_tagged(lvni_cpu_dnn_desc *out, int ndims, const dnnl_dims_t dims,
-                                       dnnl_data_type_t type, dnnl_format_tag_t tag);
-dnnl_status_t lvni_cpu_dnn_desc_strided(lvni_cpu_dnn_desc *out, int ndims, const dnnl_dims_t dims,
-                                        dnnl_data_type_t type, const dnnl_dims_t strides);
+lvn_status lvni_cpu_dnn_desc_tagged(lvni_cpu_dnn_desc *out, int ndims, const dnnl_dims_t dims,
+                                    dnnl_data_type_t type, dnnl_format_tag_t tag);
+lvn_status lvni_cpu_dnn_desc_strided(lvni_cpu_dnn_desc *out, int ndims, const dnnl_dims_t dims,
+                                     dnnl_data_type_t type, const dnnl_dims_t strides);
 void lvni_cpu_dnn_desc_destroy(lvni_cpu_dnn_desc d); /* takes NULL */
 
 /* How numbers lie in memory, in blocks. */

@@ -138,7 +138,7 @@ static void what_they_send_takes_little_memory(void **state)
         200); /* the memory has its bound at any time: this gives the store the time to break it */
     assert_int_equal(closed_of(fds, N), 0);
     assert_int_in_range((int64_t)lvni_core_alloc_get_stats(LVNI_TAG_CONTROL).live_bytes - before, 1,
-                    N * 4096);
+                        N * 4096);
     for (int i = 0; i < N; i++) {
         (void)!send(fds[i], bytes, BYTES, MSG_NOSIGNAL | MSG_DONTWAIT);
     }

@@ -159,7 +159,7 @@ static void a_dry_device_counts_as_the_cache_does(void **state)
         const lvni_tensor_device_stats s = lvni_tensor_device_get_stats(device);
         /* open_dry's own */
         assert_int_in_range(s.held, lvni_tensor_cache_bytes(cache),
-                        lvni_tensor_cache_bytes(cache) + 256);
+                            lvni_tensor_cache_bytes(cache) + 256);
         assert_int_equal(s.in_use, 0);
     }
     lvni_tensor_cache_destroy(cache);

@@ -224,7 +224,7 @@ static void a_step_sends_buckets_and_one_message(void **state)
     assert_int_equal(m[0].status, LVN_OK);
     const uint64_t sent = m[0].sent + m[1].sent, buckets = MANY * 2 * (uint64_t)m[0].set_bytes;
     assert_int_in_range(sent, buckets + 1,
-                    buckets + MANY * 2 * (uint64_t)lvni_trainer_message_limit(1));
+                        buckets + MANY * 2 * (uint64_t)lvni_trainer_message_limit(1));
 }
 
 /* Rank 0 names what the first step gave no gradient, once. */
