@@ -61,7 +61,7 @@ bool lvni_cpu_dnn_same_for_every_team(const lvni_cpu_dnn_work *work, const char 
 /* ---- wrong results ---- */
 
 /* Does this implementation give wrong numbers for this work, as found by comparing drawn shapes
- * with the reference (test_onednn_teams)? Convolutions in bf16 alone. */
+ * with the reference (test_onednn_teams)? Some convolutions, most of them in bf16. */
 bool lvni_cpu_dnn_is_wrong(const lvni_cpu_dnn_work *work, const char *implementation);
 
 #endif
