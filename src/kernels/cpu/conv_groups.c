@@ -36,7 +36,7 @@ static void move(const lvn_tensor *all, const lvn_tensor *own, int64_t group, bo
                           .n = n,
                           .first = group * n,
                           .back = back};
-    lvni_cpu_par(lvn_numel(own) / n, 64, n, move_range, &job);
+    lvni_cpu_par(own->shape[0] * own->shape[1] * own->shape[2], 64, n, move_range, &job);
 }
 
 static lvn_tensor part_of(const lvn_tensor *t, int axis, int64_t groups, void *data)

@@ -40,54 +40,73 @@ static int channels(void)
     return draw(3) == 0 ? 1 + draw(67) : usual[draw(10)];
 }
 
+static conv_case any_conv(void)
+{
+    static const int kernels[] = {1, 1, 2, 3, 3, 3, 4, 5, 7};
+    conv_case c = {.n = 1 + draw(8),
+                   .h = 1 + draw(draw(3) == 0 ? 64 : 20),
+                   .w = 1 + draw(narrow         ? 10
+                                 : draw(3) == 0 ? 64
+                                                : 20),
+                   .i = channels(),
+                   .o = channels(),
+                   .k = kernels[draw(9)],
+                   .stride = narrow ? 1 + draw(3) : 1 + draw(5) / 3,
+                   .dilation = 1 + draw(6) / 5,
+                   .groups = 1};
+    c.padding = draw(4) == 0 ? 0 : c.k / 2 * c.dilation;
+    if (draw(8) == 0) {
+        c.groups = draw(2) == 0 ? c.i : 1 + draw(8);
+        c.i = c.groups == c.i ? c.i : c.groups * (1 + c.i / c.groups);
+        c.o = c.groups * (1 + c.o / c.groups / 2);
+    }
+    return c;
+}
+
+/* Most layers of most networks. */
+static conv_case usual_conv(void)
+{
+    conv_case c = any_conv();
+    c.k = 3 + 2 * (draw(4) / 2 * draw(3));
+    c.padding = c.k / 2;
+    c.dilation = 1;
+    return c;
+}
+
+static conv_case pixels_of_odd_channels(void)
+{
+    return (conv_case){.n = 1 + draw(2),
+                       .h = 1 + draw(draw(2) == 0 ? 12 : 300),
+                       .w = 1 + draw(draw(2) == 0 ? 12 : 300),
+                       .i = 1 + draw(20),
+                       .o = 1 + draw(20),
+                       .k = 1,
+                       .stride = 1 + draw(3) / 2,
+                       .dilation = 1,
+                       .groups = 1};
+}
+
+static conv_case dilated_of_odd_channels(void)
+{
+    static const int odd[] = {20, 24, 33, 40};
+    conv_case c = any_conv();
+    c.i = draw(2) == 0 ? odd[draw(4)] : 1 + draw(67);
+    c.groups = draw(2) == 0 ? c.i : 1;
+    c.o = c.groups * (1 + draw(40 / c.groups + 2));
+    c.dilation = 1 + draw(3);
+    c.w = 1 + draw(64);
+    c.padding = c.k / 2 * c.dilation;
+    return c;
+}
+
 static conv_case draw_conv(void)
 {
     for (;;) {
-        static const int kernels[] = {1, 1, 2, 3, 3, 3, 4, 5, 7};
-        conv_case c = {.n = 1 + draw(8),
-                       .h = 1 + draw(draw(3) == 0 ? 64 : 20),
-                       .w = 1 + draw(draw(3) == 0 ? 64 : 20),
-                       .i = channels(),
-                       .o = channels(),
-                       .k = kernels[draw(9)],
-                       .stride = 1 + draw(5) / 3,
-                       .dilation = 1 + draw(6) / 5,
-                       .groups = 1};
-        if (narrow) {
-            c.w = 1 + draw(10);
-            c.stride = 1 + draw(3);
-        }
-        c.padding = draw(4) == 0 ? 0 : c.k / 2 * c.dilation;
-        const bool usual = draw(3) == 0; /* most layers of most networks */
-        if (usual) {
-            c.k = 3 + 2 * (draw(4) / 2 * draw(3));
-            c.padding = c.k / 2;
-            c.dilation = 1;
-        }
-        if (!usual && draw(8) == 0) {
-            c.groups = draw(2) == 0 ? c.i : 1 + draw(8);
-            c.i = c.groups == c.i ? c.i : c.groups * (1 + c.i / c.groups);
-            c.o = c.groups * (1 + c.o / c.groups / 2);
-        }
-        if (narrow && draw(3) == 0) { /* pixels, by odd numbers of channels */
-            c = (conv_case){.n = 1 + draw(2),
-                            .h = 1 + draw(draw(2) == 0 ? 12 : 300),
-                            .w = 1 + draw(draw(2) == 0 ? 12 : 300),
-                            .i = 1 + draw(20),
-                            .o = 1 + draw(20),
-                            .k = 1,
-                            .stride = 1,
-                            .dilation = 1,
-                            .groups = 1};
-        } else if (narrow && draw(3) == 0) { /* dilated ones of odd groups */
-            static const int odd[] = {20, 24, 33, 40};
-            c.i = draw(2) == 0 ? odd[draw(4)] : c.i;
-            c.groups = draw(2) == 0 ? c.i : 1;
-            c.o = c.groups * (1 + draw(40 / c.groups + 2));
-            c.dilation = 1 + draw(3);
-            c.w = 1 + draw(64);
-            c.padding = c.k / 2 * c.dilation;
-        }
+        const int kind = draw(narrow ? 6 : 3);
+        const conv_case c = kind == 0   ? usual_conv()
+                            : kind == 3 ? pixels_of_odd_channels()
+                            : kind == 4 ? dilated_of_odd_channels()
+                                        : any_conv();
         const int reach = c.dilation * (c.k - 1) + 1;
         const double work =
             (double)c.n * c.h * c.w / (c.stride * c.stride) * c.o * c.i / c.groups * c.k * c.k;
