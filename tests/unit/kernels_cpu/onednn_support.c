@@ -112,7 +112,7 @@ static double worst(const lvn_tensor *have, const lvn_tensor *want, double terms
 {
     double most = 0;
     for (int64_t i = 0; i < lvn_numel(have); i++) {
-        const double allowed = (low ? 0.005 : 2e-6) * (1 + sqrt(terms) + fabs(number(want, i)));
+        const double allowed = (low ? 0.005 : 2e-5) * (1 + sqrt(terms) + fabs(number(want, i)));
         const double error = fabs(number(have, i) - number(want, i)) / allowed;
         most = error <= most ? most : error < 1e30 ? error : 1e30; /* NaN, too */
     }
