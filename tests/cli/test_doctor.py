@@ -42,6 +42,7 @@ class Doctor(unittest.TestCase):
         cls.compile("driver/libcuda.so.1", "-DDRIVER")
         cls.compile("old/libcuda.so.1", "-DDRIVER", "-DOLD")
         cls.compile("system.so", "-DSYSTEM")
+        cls.compile("dnnl.so", "-DDNNL")
         cls.compile("backend/levin_backend_cuda.so", "-DBACKEND")
         name = "libcudnn_none.so.9"  # which no machine has
         library = cls.compile(f"library/{name}", "-DLIBRARY", f"-Wl,-soname,{name}")
@@ -75,7 +76,7 @@ class Doctor(unittest.TestCase):
             self.put(f"dev/{name}")
         self.put("proc/driver/nvidia/version", MODULE)
 
-    def doctor(self, *arguments, status=OK, driver="driver", backend=None, preload=False, **more):
+    def doctor(self, *arguments, status=OK, driver="driver", backend=None, preload=None, **more):
         environment = clean_environment()
         environment["LEVIN_TEST_ROOT"] = str(self.root)
         if driver is not None:
@@ -83,7 +84,7 @@ class Doctor(unittest.TestCase):
         if backend is not None:
             environment["LEVIN_BACKEND_PATH"] = str(self.made / backend)
         if preload:
-            environment["LD_PRELOAD"] = str(self.made / "system.so")
+            environment["LD_PRELOAD"] = str(self.made / preload)
             environment["ASAN_OPTIONS"] = "verify_asan_link_order=0"
         environment.update(more)
         done = subprocess.run(
@@ -150,7 +151,7 @@ class Doctor(unittest.TestCase):
             busy.listen()
             port = str(busy.getsockname()[1])
             reported = self.doctor(
-                status=FAILURE, preload=True, MASTER_PORT=port, RANK="3", WORLD_SIZE="8"
+                status=FAILURE, preload="system.so", MASTER_PORT=port, RANK="3", WORLD_SIZE="8"
             )
         self.check(
             reported,
@@ -180,6 +181,28 @@ class Doctor(unittest.TestCase):
             reported, r"(?m)^warn cpu: .*usable, control group: time of 0\.5 CPUs, kernels"
         )
         self.assertIn("raise the limit (docker --cpus, Slurm --cpus-per-task), or start", reported)
+
+    def test_a_version_of_onednn_that_was_not_measured(self):
+        """Named by doctor, and once by a training."""
+        self.needs_no_driver()
+        line = "oneDNN 3.99.1 is a version"
+        reported = self.doctor(driver=None, preload="dnnl.so")
+        self.assertRegex(reported, rf"(?m)^warn cpu: {line}")
+        self.assertIn("    fix: install a measured version, or keep wgrad_threads near", reported)
+        environment = clean_environment()
+        environment["LD_PRELOAD"] = str(self.made / "dnnl.so")
+        environment["ASAN_OPTIONS"] = "verify_asan_link_order=0"
+        done = subprocess.run(
+            [self.levin, "train", "classify", "data=builtin:shapes", "model=mlp", "max_steps=1"]
+            + ["micro_batches=2", "devices=2", "limit_val_batches=1", f"out={self.root}/out"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        self.assertEqual(done.returncode, OK, done.stdout + done.stderr)
+        self.assertEqual((done.stdout + done.stderr).count(line), 1, done.stdout + done.stderr)
 
     # ---- the driver ----
 
@@ -259,7 +282,7 @@ class Doctor(unittest.TestCase):
         self.put_gpus()
 
         def none(status=FAILURE, **more):
-            return self.doctor(status=status, preload=True, STAND_IN_INIT="100", **more)
+            return self.doctor(status=status, preload="system.so", STAND_IN_INIT="100", **more)
 
         for value in ("", "-1", "NoDevFiles"):
             reported = none(status=OK, CUDA_VISIBLE_DEVICES=value)
@@ -291,7 +314,10 @@ class Doctor(unittest.TestCase):
         )
         self.assertIn("    fix: this user may not open /dev/nvidiactl: ls -l shows its", reported)
         reported = self.doctor(
-            status=FAILURE, preload=True, STAND_IN_INIT="999", STAND_IN_DENIED="/dev/nvidia-uvm"
+            status=FAILURE,
+            preload="system.so",
+            STAND_IN_INIT="999",
+            STAND_IN_DENIED="/dev/nvidia-uvm",
         )
         self.assertIn("    fix: this user may not open /dev/nvidia-uvm: ls -l shows its", reported)
         self.check(

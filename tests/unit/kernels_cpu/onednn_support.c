@@ -3,9 +3,23 @@
 
 #include "core/math.h"
 #include "kernels/cpu/scratch.h"
+#include "kernels/kernels.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+int start_kernels(void **state)
+{
+    (void)state;
+    const lvn_status s = lvni_cpu_start();
+    printf("%s\n", s == LVN_OK ? lvni_cpu_describe() : lvn_last_error()->message);
+    if (s == LVN_ERR_USAGE) {
+        exit(77);
+    }
+    return s == LVN_OK ? 0 : -1;
+}
 
 static uint64_t mix(uint64_t x)
 {

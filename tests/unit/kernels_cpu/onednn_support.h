@@ -4,6 +4,10 @@
 
 #include "kernels/kernels_decl.h"
 
+/* A group's setup: starts the CPU kernels and prints which. Exits with 77, a skip, on a machine
+ * without the instruction set asked for. */
+int start_kernels(void **state);
+
 /* A convolution as the tests write it: x (n, h, w, i), kernel k x k, o outputs. */
 typedef struct conv_case {
     int n, h, w, i, o, k, stride, padding, dilation, groups;

@@ -260,17 +260,6 @@ static void no_reference_implementation(void **state)
     }
 }
 
-static int start(void **state)
-{
-    (void)state;
-    const lvn_status s = lvni_cpu_start();
-    print_message("%s\n", s == LVN_OK ? lvni_cpu_describe() : lvn_last_error()->message);
-    if (s == LVN_ERR_USAGE) {
-        exit(77); /* skipped: this machine lacks the instruction set asked for */
-    }
-    return s == LVN_OK ? 0 : -1;
-}
-
 /* The same three with bf16 images and matrices, where the CPU has kernels for them. */
 static int bf16_begin(void **state)
 {
@@ -325,5 +314,5 @@ int main(void)
         cmocka_unit_test(no_reference_implementation),
         cmocka_unit_test(reference_implementations_are_not_used),
     };
-    return cmocka_run_group_tests(tests, start, NULL);
+    return cmocka_run_group_tests(tests, start_kernels, NULL);
 }

@@ -508,17 +508,6 @@ static int survey(double seconds, uint64_t seed)
     return 0;
 }
 
-static int start(void **state)
-{
-    (void)state;
-    const lvn_status s = lvni_cpu_start();
-    print_message("%s\n", s == LVN_OK ? lvni_cpu_describe() : lvn_last_error()->message);
-    if (s == LVN_ERR_USAGE) {
-        exit(77); /* skipped: this machine lacks the instruction set asked for */
-    }
-    return s == LVN_OK ? 0 : -1;
-}
-
 int main(int argc, char **argv)
 {
     if (argc > 2 && strcmp(argv[1], "--survey") == 0) {
@@ -527,5 +516,5 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {cmocka_unit_test(known_shapes_are_right),
                                        cmocka_unit_test(strided_pixels_have_one_result),
                                        cmocka_unit_test(bits_do_not_depend_on_the_team)};
-    return cmocka_run_group_tests(tests, start, NULL);
+    return cmocka_run_group_tests(tests, start_kernels, NULL);
 }
