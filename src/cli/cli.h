@@ -12,6 +12,8 @@ typedef struct lvni_cli_command {
     const char *name;
     /* the arguments after the name; returns an exit code */
     int (*run)(int n, const char *const *args);
+    /* how many of its arguments are its own, and not of a program that it starts; NULL: all */
+    int (*own_arguments)(int n, const char *const *args);
     /* uses the cpu backend: the environment must be clean */
     bool computes;
     /* takes the signals that ask for a checkpoint, from the first moment on */

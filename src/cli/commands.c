@@ -90,6 +90,7 @@ const lvni_cli_command lvni_cli_commands[] = {
              "there are, -0 ends each with a zero byte. Works without Slurm; see docs/launch.md."},
     {.name = "launch",
      .run = run_launch,
+     .own_arguments = lvni_launch_own_arguments,
      .use = {{"levin launch -n 4 -- PROGRAM [ARGS...]",
               "any program as several ranks, with torchrun's environment"}},
      .more = "Options are --key value or key=value; -n is --nproc, -q --quiet, -v --verbose. The "

@@ -77,7 +77,10 @@ static bool is_done_elsewhere(const char *name, int *code)
 
 static int run(const lvni_cli_command *c, int argc, char **argv)
 {
-    for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++) {
+    const int own = c->own_arguments != NULL
+                        ? 2 + c->own_arguments(argc - 2, (const char *const *)argv + 2)
+                        : argc;
+    for (int i = 2; i < own && strcmp(argv[i], "--") != 0; i++) {
         /* what follows is another program, with a help of its own */
         if (asks_for_help(argv[i])) {
             lvni_cli_command_print_help_of(c, argv[2]);

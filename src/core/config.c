@@ -136,6 +136,7 @@ void lvni_core_config_destroy(lvni_core_config *config)
         lvni_core_free(config->slots[i].spelled);
     }
     lvni_core_free(config->slots);
+    lvni_core_str_free(&config->notes);
     lvni_core_str_free(&config->mistakes);
     lvni_core_free(config);
 }
@@ -301,6 +302,19 @@ static lvn_status assign(lvni_core_config *config, const lvni_core_assignment *a
         return s;
     }
     return store(slot, a, &value);
+}
+
+void lvni_core_config_note(lvni_core_config *config, const lvni_core_assignment *a,
+                           const lvni_core_foreign *entry)
+{
+    lvni_core_str_printf(&config->notes, "note: %.80s has no effect: ", a->key);
+    lvni_core_foreign_print_hint(entry, &config->notes);
+    lvni_core_str_printf(&config->notes, "  (%s)\n", a->origin);
+}
+
+const char *lvni_core_config_notes(const lvni_core_config *config)
+{
+    return lvni_core_str_text(&config->notes);
 }
 
 void lvni_core_config_collect(lvni_core_config *config)

@@ -42,6 +42,13 @@ lvn_status lvni_core_config_load_job(lvni_core_config *config, const char *job);
  * --config FILE (YAML files, read before the other arguments count; needs a row "config"). */
 lvn_status lvni_core_config_load_arguments(lvni_core_config *config, int n,
                                            const char *const *args);
+/* "PET_MAX_STEPS=5" is max_steps=5, below files and arguments: as torchrun reads its options. An
+ * empty variable counts as unset, one without a row is ignored; of a key that gets a hint
+ * on the command line there is a note (lvni_core_config_notes). */
+lvn_status lvni_core_config_load_variables(lvni_core_config *config, const char *prefix,
+                                           char *const *environment);
+/* Lines "note: ..." about keys that were given and have no effect here; "": none. Borrowed. */
+const char *lvni_core_config_notes(const lvni_core_config *config);
 /* How many of the n arguments the option at args[0] takes (1 or 2); 0: this command has no such
  * key. *name: the row that it sets, NULL: none; *text: its value, NULL: none is given. Borrowed. */
 int lvni_core_config_arguments_of(const lvni_core_config *config, int n, const char *const *args,

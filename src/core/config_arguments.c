@@ -183,6 +183,47 @@ lvn_status lvni_core_config_load_arguments(lvni_core_config *config, int n, cons
     return load_all(config, LVNI_LAYER_ARGUMENTS, n, args, command_line);
 }
 
+/* One variable, behind the prefix. */
+static lvn_status load_variable(lvni_core_config *config, int source, const char *variable,
+                                size_t prefix)
+{
+    char name[KEY_MAX], key[KEY_MAX];
+    const size_t n = strcspn(variable, "=");
+    if (n <= prefix || n >= sizeof name || variable[n] == '\0' || variable[n + 1] == '\0') {
+        return LVN_OK;
+    }
+    snprintf(name, sizeof name, "%.*s", (int)n, variable);
+    for (size_t i = prefix; i <= n; i++) {
+        key[i - prefix] = (char)tolower((unsigned char)name[i]);
+    }
+    const lvni_core_assignment a = {.key = key,
+                                    .text = variable + n + 1,
+                                    .layer = LVNI_LAYER_JOB,
+                                    .source = source,
+                                    .origin = name};
+    const lvni_core_foreign *entry = lvni_core_config_foreign(config, key);
+    if (lvni_core_config_target(config, key) != NULL) {
+        return lvni_core_config_assign(config, &a);
+    }
+    if (entry != NULL) {
+        lvni_core_config_note(config, &(lvni_core_assignment){.key = name, .origin = "environment"},
+                              entry);
+    }
+    return lvni_core_str_status(&config->notes);
+}
+
+lvn_status lvni_core_config_load_variables(lvni_core_config *config, const char *prefix,
+                                           char *const *environment)
+{
+    const int source = ++config->sources;
+    for (char *const *e = environment; *e != NULL; e++) {
+        if (strncmp(*e, prefix, strlen(prefix)) == 0) {
+            LVN_TRY(load_variable(config, source, *e, strlen(prefix)));
+        }
+    }
+    return LVN_OK;
+}
+
 /* The end of the argument that begins at p: blanks inside quotes and brackets belong to it. */
 static char *argument_end(char *p)
 {

@@ -64,6 +64,7 @@ struct lvni_core_config {
     int sources;
     const char *help_command;
     bool collects;
+    lvni_core_str notes;    /* of keys without effect, a line each */
     lvni_core_str mistakes; /* messages of values that cannot be, a line each */
     int n_mistakes;
 };
@@ -87,6 +88,9 @@ lvni_core_slot *lvni_core_config_find(const lvni_core_config *config, const char
 lvni_core_slot *lvni_core_config_target(const lvni_core_config *config, const char *key);
 /* The foreign table's entry for a key that is not a row here; NULL: none for this command. */
 const lvni_core_foreign *lvni_core_config_foreign(const lvni_core_config *config, const char *key);
+/* A note: the key has no effect, with the entry's hint. */
+void lvni_core_config_note(lvni_core_config *config, const lvni_core_assignment *a,
+                           const lvni_core_foreign *entry);
 /* Does any key begin with "prefix."? */
 bool lvni_core_config_is_prefix(const lvni_core_config *config, const char *prefix);
 lvn_status lvni_core_config_unknown(const lvni_core_config *config, const char *key,

@@ -145,6 +145,8 @@ static lvn_status report_warnings(lvni_launch_run *r)
 {
     LVN_TRY(r->o.strict ? lvni_core_notices_refuse_warnings(&r->notices) : LVN_OK);
     if (!r->o.quiet) {
+        const char *notes = lvni_core_config_notes(r->o.config);
+        lvni_launch_sink_put(r->err, notes, strlen(notes));
         lvni_launch_sink_put(r->err, lvni_core_str_text(&r->notices.warnings),
                              r->notices.warnings.len);
     }
@@ -322,7 +324,7 @@ int lvni_launch(int n, const char *const *args, char *const *environment,
                          .feed = {.from = -1}};
     int code = LVNI_EXIT_OK;
     open_sinks(&r);
-    lvn_status s = lvni_launch_options_read(n, args, &r.o);
+    lvn_status s = lvni_launch_options_read(n, args, environment, &r.o);
     if (s == LVN_OK) {
         s = run(&r, &code);
     }

@@ -13,6 +13,9 @@ const lvni_core_option_table *lvni_launch_tables(size_t *n);
  * place. Which step it keeps, and the epoch in which that continues, from 0; false: none. */
 typedef bool (*lvni_launch_after_kill)(const char *run_dir, int64_t *step, int64_t *epoch);
 
+/* How many of the arguments after `levin launch` are its own: those behind are the program's. */
+int lvni_launch_own_arguments(int n, const char *const *args);
+
 /* args: those after `levin launch`. Returns the exit code of the command; all messages have been
  * printed. To be called in the main thread of a process without others. */
 int lvni_launch(int n, const char *const *args, char *const *environment,

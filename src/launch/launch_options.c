@@ -4,6 +4,7 @@
 #include "launch/launch_options.h"
 
 #include "core/alloc.h"
+#include "launch/env_vars.h"
 #include "launch/launch.h"
 
 #include <limits.h>
@@ -469,13 +470,41 @@ static void take_numbers(lvni_launch_options *o)
 
 /* ---- all of them ---- */
 
-lvn_status lvni_launch_options_read(int n, const char *const *args, lvni_launch_options *out)
+static lvn_status create_config(lvni_core_config **out)
 {
-    *out = (lvni_launch_options){0};
     size_t n_tables;
     const lvni_core_option_table *tables = lvni_launch_tables(&n_tables);
-    LVN_TRY(lvni_core_config_create(tables, n_tables, &out->config));
-    lvni_core_config_set_help(out->config, "levin help launch");
+    LVN_TRY(lvni_core_config_create(tables, n_tables, out));
+    lvni_core_config_set_help(*out, "levin help launch");
+    return LVN_OK;
+}
+
+int lvni_launch_own_arguments(int n, const char *const *args)
+{
+    lvni_core_config *config;
+    lvni_launch_program_place place = {.n_options = n};
+    if (create_config(&config) == LVN_OK) {
+        lvni_launch_program_find(config, n, args, &place);
+        lvni_core_config_destroy(config);
+    }
+    return place.n_options;
+}
+
+/* torchrun's PET_NNODES and others, as Kubeflow sets them. A command that became its own launcher
+ * has given all options, and they are not among them. */
+static lvn_status load_variables(lvni_core_config *config, char *const *environment)
+{
+    return lvni_launch_env_raw(environment, "LEVIN_HANDED_OVER") != NULL
+               ? LVN_OK
+               : lvni_core_config_load_variables(config, "PET_", environment);
+}
+
+lvn_status lvni_launch_options_read(int n, const char *const *args, char *const *environment,
+                                    lvni_launch_options *out)
+{
+    *out = (lvni_launch_options){0};
+    LVN_TRY(create_config(&out->config));
+    LVN_TRY(load_variables(out->config, environment));
     lvni_launch_program_place place;
     lvni_launch_program_find(out->config, n, args, &place);
     LVN_TRY(load(place.n_options, args, out));

@@ -73,9 +73,10 @@ typedef struct lvni_launch_options {
     lvni_launch_srun srun;
 } lvni_launch_options;
 
-/* args: those after `levin launch`; borrowed while *out lives. Mistakes are LVN_ERR_USAGE. *out is
- * to be freed in every case. */
-lvn_status lvni_launch_options_read(int n, const char *const *args, lvni_launch_options *out);
+/* args: those after `levin launch`; borrowed while *out lives, as the environment, in which PET_...
+ * are torchrun's options. Mistakes are LVN_ERR_USAGE. *out is to be freed in every case. */
+lvn_status lvni_launch_options_read(int n, const char *const *args, char *const *environment,
+                                    lvni_launch_options *out);
 void lvni_launch_options_free(lvni_launch_options *o);
 
 /* ---- patterns and lists of ranks (launch_values.c) ---- */

@@ -27,6 +27,7 @@ const char *lvni_launch_source_name(lvni_launch_source source)
 
 typedef struct launcher {
     const char *needs[NEEDS + 1]; /* all of them set: this is the one */
+    const char *mark;             /* not before Slurm's without this one, too; NULL: none */
     const char *rank, *world, *local_rank, *local_world;
     const char *node_rank[NAMES], *nnodes; /* NULL: found at the rendezvous */
     const char *restart, *run_id[NAMES];
@@ -37,6 +38,7 @@ typedef struct launcher {
 static const launcher launchers[] = {
     [LVNI_SOURCE_LEVIN] = {{"LEVIN_RANK", "LEVIN_WORLD_SIZE", "LEVIN_LOCAL_RANK",
                             "LEVIN_LOCAL_WORLD_SIZE"},
+                           NULL,
                            "LEVIN_RANK",
                            "LEVIN_WORLD_SIZE",
                            "LEVIN_LOCAL_RANK",
@@ -45,7 +47,8 @@ static const launcher launchers[] = {
                            "LEVIN_NNODES",
                            "LEVIN_RESTART_COUNT",
                            {"LEVIN_RUN_ID"}},
-    [LVNI_SOURCE_TORCHRUN] = {{"RANK", "WORLD_SIZE", "LOCAL_RANK"},
+    [LVNI_SOURCE_TORCHRUN] = {{"RANK", "WORLD_SIZE"},
+                              "LOCAL_RANK",
                               "RANK",
                               "WORLD_SIZE",
                               "LOCAL_RANK",
@@ -55,6 +58,7 @@ static const launcher launchers[] = {
                               "TORCHELASTIC_RESTART_COUNT",
                               {"LEVIN_RUN_ID", "TORCHELASTIC_RUN_ID"}},
     [LVNI_SOURCE_OMPI] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                          NULL,
                           "OMPI_COMM_WORLD_RANK",
                           "OMPI_COMM_WORLD_SIZE",
                           "OMPI_COMM_WORLD_LOCAL_RANK",
@@ -64,6 +68,7 @@ static const launcher launchers[] = {
                           NULL,
                           {"OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE"}},
     [LVNI_SOURCE_MVAPICH2] = {{"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},
+                              NULL,
                               "MV2_COMM_WORLD_RANK",
                               "MV2_COMM_WORLD_SIZE",
                               "MV2_COMM_WORLD_LOCAL_RANK",
@@ -73,6 +78,7 @@ static const launcher launchers[] = {
                               NULL,
                               {NULL}},
     [LVNI_SOURCE_PALS] = {{"PALS_RANKID", "PMI_SIZE"},
+                          NULL,
                           "PALS_RANKID",
                           "PMI_SIZE",
                           "PALS_LOCAL_RANKID",
@@ -82,6 +88,7 @@ static const launcher launchers[] = {
                           NULL,
                           {"PALS_APID"}},
     [LVNI_SOURCE_JSM] = {{"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"},
+                         NULL,
                          "JSM_NAMESPACE_RANK",
                          "JSM_NAMESPACE_SIZE",
                          "JSM_NAMESPACE_LOCAL_RANK",
@@ -91,6 +98,7 @@ static const launcher launchers[] = {
                          NULL,
                          {"LSB_JOBID"}},
     [LVNI_SOURCE_FLUX] = {{"FLUX_TASK_RANK", "FLUX_JOB_SIZE"},
+                          NULL,
                           "FLUX_TASK_RANK",
                           "FLUX_JOB_SIZE",
                           "FLUX_TASK_LOCAL_ID",
@@ -100,6 +108,7 @@ static const launcher launchers[] = {
                           NULL,
                           {"FLUX_JOB_ID"}},
     [LVNI_SOURCE_PMI] = {{"PMI_RANK", "PMI_SIZE"},
+                         NULL,
                          "PMI_RANK",
                          "PMI_SIZE",
                          "MPI_LOCALRANKID",
@@ -128,7 +137,9 @@ static bool all_set(char *const *env, const launcher *l)
 static lvni_launch_source match(char *const *env, lvni_launch_source last)
 {
     for (int s = 0; s < LAUNCHERS && s <= (int)last; s++) {
-        if (all_set(env, &launchers[s])) {
+        const char *mark = launchers[s].mark;
+        if (all_set(env, &launchers[s]) &&
+            (mark == NULL || lvni_launch_env_get(env, mark) != NULL)) {
             return (lvni_launch_source)s;
         }
     }
@@ -328,8 +339,16 @@ static lvn_status read_forced(const lvni_launch_rank_query *ask, lvni_launch_sou
     return s;
 }
 
+/* As Kubeflow's operators set them for one process per pod: which ranks share a node is found at
+ * the rendezvous. */
+static bool has_rank_and_size(char *const *env)
+{
+    const char *size = lvni_launch_env_get(env, "WORLD_SIZE");
+    return all_set(env, &launchers[LVNI_SOURCE_TORCHRUN]) && strcmp(size, "1") != 0;
+}
+
 /* The order of the sources; pmi before slurm, because MPI's daemons are themselves started by
- * srun. */
+ * srun. RANK and WORLD_SIZE alone come last: batch scripts export them, too. */
 static lvni_launch_source find_source(const lvni_launch_rank_query *ask,
                                       const lvni_launch_slurm_job *job)
 {
@@ -343,29 +362,43 @@ static lvni_launch_source find_source(const lvni_launch_rank_query *ask,
     if (job->job && !job->step && job->task && (job->tasks > 1 || job->nodes > 1)) {
         return LVNI_SOURCE_SLURM_BATCH;
     }
-    return LVNI_SOURCE_SINGLE;
+    return has_rank_and_size(ask->env) ? LVNI_SOURCE_TORCHRUN : LVNI_SOURCE_SINGLE;
 }
 
-/* RANK without the others: one of several processes that would each train alone. WORLD_SIZE without
- * the others is what batch scripts export. */
+/* RANK without WORLD_SIZE: one of several processes that would each train alone. WORLD_SIZE without
+ * RANK is what batch scripts export. */
 static lvn_status check_partial(const lvni_launch_rank_query *ask)
 {
-    static const char *const names[] = {"RANK", "WORLD_SIZE", "LOCAL_RANK"};
-    const char *size = lvni_launch_env_get(ask->env, "WORLD_SIZE");
-    if (lvni_launch_env_get(ask->env, "RANK") == NULL || (size != NULL && strcmp(size, "1") == 0)) {
+    if (lvni_launch_env_get(ask->env, "RANK") == NULL ||
+        lvni_launch_env_get(ask->env, "WORLD_SIZE") != NULL) {
         return LVN_OK;
     }
     const lvn_status s = lvni_core_notice_error(
-        ask->notices, 100,
-        "RANK is set, but not all of WORLD_SIZE and LOCAL_RANK: which rank is this?");
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        lvni_launch_env_found(ask->env, names[i], ask->notices);
-    }
+        ask->notices, 100, "RANK is set, but not WORLD_SIZE: of how many ranks is this one?");
+    lvni_launch_env_found(ask->env, "RANK", ask->notices);
+    lvni_launch_env_found(ask->env, "WORLD_SIZE", ask->notices);
     lvni_core_notice_fix(ask->notices,
-                         "set all three, or start the ranks with levin launch, torchrun "
-                         "or srun; for a process of its own unset RANK");
+                         "set both (and LOCAL_RANK), or start the ranks with levin launch, "
+                         "torchrun or srun; for a process of its own unset RANK");
     ask->notices->own = true;
     return s;
+}
+
+/* PET_NNODES and PET_NPROC_PER_NODE are options of torchrun and levin launch, and start nothing by
+ * themselves. */
+static void warn_of_torchrun(const lvni_launch_rank_query *ask)
+{
+    static const char *const names[] = {"PET_NNODES", "PET_NPROC_PER_NODE"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *value = lvni_launch_env_get(ask->env, names[i]);
+        if (value != NULL && *value >= '0' && *value <= '9' && strcmp(value, "1") != 0) {
+            lvni_core_notice_warn(ask->notices, 210,
+                                  "%s=%s, but alone: it is an option of torchrun and levin launch; "
+                                  "start the program by levin launch -- PROGRAM",
+                                  names[i], value);
+            return;
+        }
+    }
 }
 
 static void set_alone(const lvni_launch_rank_query *ask, lvni_launch_rank_info *info)
@@ -379,6 +412,8 @@ static void set_alone(const lvni_launch_rank_query *ask, lvni_launch_rank_info *
             ask->notices, 210,
             "inside an allocation of %d tasks, but alone; prefix with srun or use levin launch",
             job->tasks);
+    } else if (!ask->options->launcher) {
+        warn_of_torchrun(ask);
     }
 }
 

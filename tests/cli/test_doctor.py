@@ -156,7 +156,8 @@ class Doctor(unittest.TestCase):
         self.check(
             reported,
             f"warn ranks: RANK=3 WORLD_SIZE=8 MASTER_PORT={port} set without a launcher, maybe by "
-            "an earlier run",
+            "an earlier run; levin train would refuse them: E109: there may be several nodes, and "
+            "the address of the first is not given (source torchrun)",
             "    fix: unset RANK WORLD_SIZE MASTER_PORT (levin launch sets them for its ranks)",
             f"FAIL port: MASTER_PORT={port} is in use by process {os.getpid()} ({self.comm()})",
             "    fix: end that process, or unset MASTER_PORT: levin launch finds a free one",

@@ -410,8 +410,8 @@ class Resume(Ranks):
 
 
 class Started(Ranks):
-    def by_hand(self, ranks, arguments, name):
-        """As torchrun, or anything that sets its variables, would."""
+    def by_hand(self, ranks, arguments, name, local=True):
+        """As torchrun, or anything that sets its variables, would; Kubeflow sets no LOCAL_RANK."""
         import socket
 
         with socket.socket() as s:
@@ -424,11 +424,11 @@ class Started(Ranks):
                 **SIM,
                 RANK=str(rank),
                 WORLD_SIZE=str(ranks),
-                LOCAL_RANK=str(rank),
                 MASTER_ADDR="127.0.0.1",
                 MASTER_PORT=str(port),
                 LEVIN_TOKEN="one text of this test for all ranks",
             )
+            env.update({"LOCAL_RANK": str(rank)} if local else {})
             p = subprocess.Popen(
                 [LEVIN, "train", "classify", *arguments, f"out={self.dir}/{name}"],
                 stdout=subprocess.DEVNULL,
@@ -445,6 +445,8 @@ class Started(Ranks):
         self.run_on("one", *arguments)
         self.assertEqual(self.by_hand(3, arguments, "hand"), 3 * [("", OK)])
         self.same("hand", "one", "RANK, WORLD_SIZE, LOCAL_RANK set by hand")
+        self.assertEqual(self.by_hand(2, arguments, "pods", local=False), 2 * [("", OK)])
+        self.same("pods", "one", "RANK and WORLD_SIZE alone")
 
     def test_levin_launch(self):
         arguments = [*SHAPES, *NETWORK, *SIX, "max_steps=10"]

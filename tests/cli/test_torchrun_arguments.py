@@ -25,6 +25,7 @@ DROP = (
     "GROUP_",
     "LOCAL_",
     "PYTHON",
+    "PET_",
 )
 CLEAN = {
     k: v
@@ -100,6 +101,28 @@ class Torchrun(unittest.TestCase):
         for piece in expects:
             self.assertIn(piece, done.stderr)
         self.assertEqual(os.listdir(self.dir), before)
+
+    def test_help_behind_the_script_is_the_scripts(self):
+        for before in (["train.py"], ["-m", "train"], ["--no-python", "./run"]):
+            self.write("run", "#!/usr/bin/env python3\n" + SCRIPT, 0o755)
+            for flag in ("--help", "-h"):
+                (one,) = self.ranks("-n", "1", *before, flag)
+                self.assertEqual(one["argv"][1:], [flag])
+        done = self.run_launch("-n", "2", "--help")
+        self.assertIn("usage: levin launch", done.stdout)
+
+    def test_variables_of_torchrun(self):
+        """Each option is read from PET_..., too; arguments take precedence."""
+        env = {"PET_NPROC_PER_NODE": "2", "PET_ROLE": "w", "PET_MONITOR_INTERVAL": "5"}
+        two = self.ranks("train.py", env=env)
+        self.assertEqual([one["env"]["ROLE_NAME"] for one in two], ["w", "w"])
+        self.assertEqual(len(self.ranks("-n", "1", "train.py", env=env)), 1)
+        done = self.run_launch("train.py", env=env)
+        self.assertIn("note: PET_MONITOR_INTERVAL has no effect", done.stderr)
+        env.update(PET_NNODES="2", PET_NODE_RANK="1", PET_MASTER_ADDR="h", PET_MASTER_PORT="29777")
+        done = self.run_launch("--dry-run", "train.py", env=env)
+        for line in ("RANK=2", "RANK=3", "WORLD_SIZE=4", "MASTER_ADDR=h", "MASTER_PORT=29777"):
+            self.assertIn(f"  {line}\n", done.stdout)
 
     def test_a_script_and_its_environment(self):
         """Arguments are the script's from its name on; all that torchrun sets is there."""

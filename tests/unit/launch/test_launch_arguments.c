@@ -85,7 +85,9 @@ static void arguments_become_options(void **state)
         "--grace=2.5", "show=0", "-v",    "--no-prefix", "--stdin",   "all",
         "--",          "prog",   "-n",    "--",          "x"};
     lvni_launch_options o;
-    assert_int_equal(lvni_launch_options_read(sizeof words / sizeof *words, words, &o), LVN_OK);
+    char *const none[] = {NULL};
+    assert_int_equal(lvni_launch_options_read(sizeof words / sizeof *words, words, none, &o),
+                     LVN_OK);
     assert_string_equal(o.nproc, "4");
     assert_int_equal(o.n_env, 2);
     assert_string_equal(o.env[0], "A=1");
@@ -112,8 +114,69 @@ static void arguments_become_options(void **state)
         while (n < 4 && bad[i][n] != NULL) {
             n++;
         }
-        assert_int_equal(lvni_launch_options_read(n, bad[i], &o), LVN_ERR_USAGE);
+        assert_int_equal(lvni_launch_options_read(n, bad[i], none, &o), LVN_ERR_USAGE);
         lvni_launch_options_free(&o);
+    }
+}
+
+/* torchrun reads each option from PET_<OPTION>, too, below its arguments. */
+static void variables_become_options(void **state)
+{
+    (void)state;
+    char *const set[] = {(char[]){"PET_NPROC_PER_NODE=3"}, (char[]){"PET_NNODES=2"},
+                         (char[]){"PET_NODE_RANK=1"},      (char[]){"PET_MASTER_ADDR="},
+                         (char[]){"PET_STANDALONE=0"},     (char[]){"PET_RUN_PATH=0"},
+                         (char[]){"PET_FOOD=cat"},         (char[]){"PETS=9"},
+                         (char[]){"PET_MODULE=1"},         NULL};
+    static const char *const words[] = {"--node-rank", "0", "json.tool", "--nnodes=4"};
+    lvni_launch_options o;
+    assert_int_equal(lvni_launch_options_read(4, words, set, &o), LVN_OK);
+    assert_string_equal(o.nproc, "3");
+    assert_int_equal(o.nodes, 2);
+    assert_true(o.nodes_given);
+    assert_int_equal(o.node_rank, 0);
+    assert_null(o.master_addr);
+    assert_string_equal(o.program[2], "-m");
+    assert_string_equal(lvni_core_config_notes(o.config),
+                        "note: PET_RUN_PATH has no effect: the script is started by python3 -u; "
+                        "leave it out  (environment)\n");
+    lvni_launch_options_free(&o);
+    char *const bad[] = {(char[]){"PET_NNODES=1:4"}, NULL};
+    assert_int_equal(lvni_launch_options_read(4, words, bad, &o), LVN_ERR_USAGE);
+    assert_non_null(strstr(lvn_last_error()->message, "(PET_NNODES)"));
+    lvni_launch_options_free(&o);
+    /* a command that became its own launcher has given all options */
+    char *const own[] = {(char[]){"PET_NNODES=1:4"}, (char[]){"LEVIN_HANDED_OVER=1"}, NULL};
+    static const char *const plain[] = {"--", "x"};
+    assert_int_equal(lvni_launch_options_read(2, plain, own, &o), LVN_OK);
+    assert_int_equal(o.nodes, 1);
+    lvni_launch_options_free(&o);
+}
+
+/* What stands behind the script, `--help` too, is the script's. */
+static void arguments_of_the_program(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *args[6];
+        int own;
+    } rows[] = {
+        {{"--help"}, 1},
+        {{"-n", "2", "-h"}, 3},
+        {{"-n", "2", "train.py", "--help"}, 2},
+        {{"train.py", "-h"}, 0},
+        {{"-m", "json.tool", "--help"}, 1},
+        {{"-m", "-h", "json.tool"}, 2},
+        {{"--no-python", "ls", "--help"}, 1},
+        {{"-n", "2", "--", "ls", "--help"}, 2},
+        {{"--standalone", "./x", "--", "--help"}, 1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int n = 0;
+        while (n < 6 && rows[i].args[n] != NULL) {
+            n++;
+        }
+        assert_int_equal(lvni_launch_own_arguments(n, rows[i].args), rows[i].own);
     }
 }
 
@@ -271,6 +334,8 @@ int main(void)
         cmocka_unit_test(patterns_are_expanded),
         cmocka_unit_test(lists_of_ranks),
         cmocka_unit_test(arguments_become_options),
+        cmocka_unit_test(variables_become_options),
+        cmocka_unit_test(arguments_of_the_program),
         cmocka_unit_test(environments),
         cmocka_unit_test(memory_that_runs_out_is_reported),
         cmocka_unit_test(cores_are_dealt_out),

@@ -233,6 +233,15 @@ static void launchers(void **state)
         /* the launcher sets its own */
         ROW("RANK=1", "source=single", .options = {.launcher = true}),
         ROW(BLOCK "RANK=1", "source=slurm rank=2"),
+        /* as Kubeflow sets them, without LOCAL_RANK; a step's own numbers come first */
+        ROW("RANK=1 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=2000",
+            "source=torchrun rank=1 world=2 local_rank=unknown nnodes=unknown rdzv=tcp "
+            "master_addr=a master_port=2000"),
+        ROW("RANK=1 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=2000", "source=torchrun rank=1",
+            .options = {.source = "torchrun"}),
+        ROW(BLOCK "RANK=1 WORLD_SIZE=4", "source=slurm rank=2 world=4"),
+        ROW("PET_NNODES=2 PET_NPROC_PER_NODE=auto", "source=single", .warning = 210),
+        ROW("PET_NNODES=1 PET_NPROC_PER_NODE=auto", "source=single"),
         ROW("RANK=3 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 GROUP_RANK=1 GROUP_WORLD_SIZE=4 "
             "MASTER_ADDR=10.0.0.1 MASTER_PORT=29500",
             "source=torchrun rank=3 world=8 local_rank=1 local_world=2 node_rank=1 nnodes=4 "
@@ -417,11 +426,10 @@ static void mistakes(void **state)
                  "SLURM_PROCID is not set"}),
         {"RANK=1 LEVIN_ENV=slurm",
          100,
-         {"--env-source=torchrun", "WORLD_SIZE is not set", "LOCAL_RANK is not set"},
+         {"--env-source=torchrun", "WORLD_SIZE is not set"},
          .options = {.source = "torchrun"}},
-        MISTAKE("RANK=1", 100,
-                {"RANK=1", "WORLD_SIZE is not set", "LOCAL_RANK is not set", "unset RANK"}),
-        MISTAKE("RANK=1 WORLD_SIZE=2", 100, {"WORLD_SIZE=2", "LOCAL_RANK is not set"}),
+        MISTAKE("RANK=1", 100, {"RANK=1", "WORLD_SIZE is not set", "unset RANK"}),
+        MISTAKE("RANK=1 WORLD_SIZE=2", 109, {"source torchrun", "MASTER_ADDR is not set"}),
         MISTAKE("LEVIN_ENV=mpi", 100, {"LEVIN_ENV='mpi'", "auto, levin, torchrun, ompi"}),
         MISTAKE(ONE_TASK "LEVIN_INTERACTIVE=yes", 100, {"LEVIN_INTERACTIVE='yes'"}),
         {CYCLIC,
