@@ -26,6 +26,7 @@ typedef struct run {
     lvn_dataset *data;
     lvni_nn_model *model;
     lvni_trainer *trainer;
+    int wgrad_threads;
     bench_torch torch; /* the quickest variant */
     const char *variant;
 } run;
@@ -49,7 +50,7 @@ static lvn_status open_levin(const bench_duel *d, run *r)
                                     .batch_size = d->batch,
                                     .micro_batches = 1,
                                     .cores = bench_cores(),
-                                    .pins.wgrad_threads = bench_cores()};
+                                    .pins.wgrad_threads = r->wgrad_threads};
     LVN_TRY(lvni_plan_make(&plan, &o.plan));
     LVN_TRY(lvni_trainer_create(&o, &r->trainer));
     const lvni_data_loader_options loader = {
@@ -255,11 +256,12 @@ static lvn_status compare(const bench_duel *d, run *r, int turns, FILE *json, bo
     return profile(d, r);
 }
 
-static lvn_status run_duel(const bench_duel *d, int turns, FILE *json, bool *met)
+static lvn_status run_duel(const bench_duel *d, int turns, int wgrad_threads, FILE *json, bool *met)
 {
-    run r = {.model = NULL};
+    run r = {.wgrad_threads = wgrad_threads};
     bench_forget_peak();
-    printf("%s, %s, %s, %d threads\n", d->net, d->about, d->precision, bench_cores());
+    printf("%s, %s, %s, %d threads, wgrad_threads=%d\n", d->net, d->about, d->precision,
+           bench_cores(), wgrad_threads);
     lvn_status s = open_levin(d, &r);
     if (s == LVN_OK) {
         s = save_weights(d, &r);
@@ -281,6 +283,7 @@ int bench_duel_main(int argc, char **argv, const char *name, const bench_duel *d
 {
     lvni_cpu_clean_environment(argv);
     const int turns = argc > 3 ? atoi(argv[3]) : 5;
+    const int wgrad_threads = argc > 4 && atoi(argv[4]) > 0 ? atoi(argv[4]) : bench_cores();
     char path[64];
     snprintf(path, sizeof path, "out/bench/%s.json", name);
     mkdir("out", 0777);
@@ -300,7 +303,7 @@ int bench_duel_main(int argc, char **argv, const char *name, const bench_duel *d
     for (int i = 0; i < n && s == LVN_OK; i++) {
         if ((argc < 2 || strcmp(argv[1], duels[i].net) == 0) &&
             (argc < 3 || strcmp(argv[2], duels[i].precision) == 0)) {
-            s = run_duel(&duels[i], turns, json, &met);
+            s = run_duel(&duels[i], turns, wgrad_threads, json, &met);
         }
     }
     if (s != LVN_OK) {

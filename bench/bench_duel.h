@@ -37,7 +37,8 @@ struct bench_duel {
     void (*close)(lvn_dataset *data);
 };
 
-/* usage: PROGRAM [NET [PRECISION [TURNS]]]. Writes out/bench/NAME.json. The exit code: 1 when
+/* usage: PROGRAM [NET [PRECISION [TURNS [WGRAD_THREADS]]]]; wgrad_threads is the number of cores,
+ * unless a run that began with fewer is to be timed. Writes out/bench/NAME.json. Exit code 1:
  * losses differ or a line is missed, which is not judged when other programs used more than 5 % of
  * the cores meanwhile. */
 int bench_duel_main(int argc, char **argv, const char *name, const bench_duel *duels, int n);

@@ -1,7 +1,7 @@
 /* A training step of rcGAN, its critic's phase with the gradient penalty and its generator's with
  * two samples of each measurement, against PyTorch's in both of its layouts (bench_duel.h).
  *
- * usage: bench_gan_step [NET [PRECISION [TURNS]]], run by `make bench` */
+ * usage: bench_gan_step [NET [PRECISION [TURNS [WGRAD_THREADS]]]], run by `make bench` */
 #include "bench_duel.h"
 
 #include "core/alloc.h"

@@ -1,7 +1,7 @@
 /* A training step of GPT-2 124M (4 texts of 64 tokens, AdamW) against PyTorch's with both of its
  * ways of AdamW (bench_duel.h).
  *
- * usage: bench_gpt2_step [gpt2 [PRECISION [TURNS]]], run by `make bench` */
+ * usage: bench_gpt2_step [gpt2 [PRECISION [TURNS [WGRAD_THREADS]]]], run by `make bench` */
 #include "bench_duel.h"
 
 #include "nn/model.h"

@@ -1,7 +1,7 @@
 /* A training step of ResNet-50 (batch 16, 224 x 224) and ResNet-18 (batch 64, 64 x 64), sgd with
  * momentum, against PyTorch's in both of its layouts (bench_duel.h).
  *
- * usage: bench_resnet_step [NET [PRECISION [TURNS]]], run by `make bench` */
+ * usage: bench_resnet_step [NET [PRECISION [TURNS [WGRAD_THREADS]]]], run by `make bench` */
 #include "bench_duel.h"
 #include "bench_resnet.h"
 #include "bench_support.h"
