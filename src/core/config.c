@@ -344,6 +344,16 @@ static lvn_status collect(lvni_core_config *config, lvn_status status)
     return lvni_core_str_status(&config->mistakes);
 }
 
+int lvni_core_config_mistakes(const lvni_core_config *config)
+{
+    return config->n_mistakes;
+}
+
+lvn_status lvni_core_config_keep(lvni_core_config *config, lvn_status status)
+{
+    return config->collects ? collect(config, status) : status;
+}
+
 bool lvni_core_config_is_mistaken(const lvni_core_config *config, const char *name)
 {
     const lvni_core_slot *slot = lvni_core_config_find(config, name);

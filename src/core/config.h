@@ -75,6 +75,8 @@ lvn_status lvni_core_config_find_place(const lvni_core_config *config, const cha
                                        lvni_core_config_place *out);
 /* One mistake more, of a caller. */
 void lvni_core_config_add_mistake(lvni_core_config *config, const char *fmt, ...) LVN_PRINTF(2, 3);
+/* How many there are so far. */
+int lvni_core_config_mistakes(const lvni_core_config *config);
 /* Was the key given with a mistake, in its name or value? So that it is not called missing. */
 bool lvni_core_config_is_mistaken(const lvni_core_config *config, const char *name);
 /* What there is so far, with the checks of lvni_core_config_finish: LVN_ERR_USAGE with all mistakes

@@ -81,6 +81,8 @@ typedef struct lvni_core_assignment {
 } lvni_core_assignment;
 
 lvn_status lvni_core_config_assign(lvni_core_config *config, const lvni_core_assignment *a);
+/* LVN_ERR_USAGE becomes one of the mistakes where these are collected. */
+lvn_status lvni_core_config_keep(lvni_core_config *config, lvn_status status);
 /* The slot of a key or alias, or NULL. */
 lvni_core_slot *lvni_core_config_find(const lvni_core_config *config, const char *key);
 /* The slot that a user's key sets: of an alias, or of a foreign name, the row that it means. NULL:

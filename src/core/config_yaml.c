@@ -11,7 +11,7 @@
 #include <string.h>
 #include <yaml.h>
 
-enum { DEPTH_MAX = 16, KEY_MAX = 128, ITEMS_MAX = 4096, ORIGIN_MAX = 320 };
+enum { DEPTH_MAX = 16, KEY_MAX = 128, ITEMS_MAX = 4096, ORIGIN_MAX = 320, SHOWN_MAX = 8 };
 static const size_t FILE_MAX = (size_t)1 << 20;
 
 typedef struct reader {
@@ -242,6 +242,50 @@ static lvn_status add_key(reader *r, const yaml_event_t *event, lvni_core_str *k
 
 static lvn_status read_map(reader *r, int depth);
 
+/* The rest of a map whose name means nothing here. *keys: what its own keys are called here. */
+static lvn_status skip_map(reader *r, lvni_core_str *keys)
+{
+    bool is_key = true; /* the next scalar of the map itself */
+    int n = 0;
+    for (int depth = 1; depth > 0;) {
+        yaml_event_t event;
+        LVN_TRY(next_event(r, &event));
+        const bool opens = event.type == YAML_MAPPING_START_EVENT ||
+                           event.type == YAML_SEQUENCE_START_EVENT,
+                   closes = event.type == YAML_MAPPING_END_EVENT ||
+                            event.type == YAML_SEQUENCE_END_EVENT;
+        if (depth == 1 && is_key && event.type == YAML_SCALAR_EVENT && n < SHOWN_MAX) {
+            const lvni_core_option *row = lvni_core_config_row(r->config, scalar_text(&event));
+            if (row != NULL) {
+                lvni_core_str_printf(keys, "%s%s", n++ > 0 ? ", " : "", row->name);
+            }
+        }
+        depth += opens ? 1 : closes ? -1 : 0;
+        is_key = depth == 1 && (closes || !is_key);
+        yaml_event_delete(&event);
+    }
+    return lvni_core_str_status(keys);
+}
+
+/* A mistake beside others of the file, which is read to its end. */
+static lvn_status refuse_section(reader *r, const char *path, const char *origin)
+{
+    lvni_core_str keys = {0};
+    lvn_status status = skip_map(r, &keys);
+    if (status == LVN_OK && keys.len > 0) {
+        status = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
+                               "`%.80s` is not a section here: give its keys as %.300s  (%s)", path,
+                               lvni_core_str_text(&keys), origin);
+    } else if (status == LVN_OK && lvni_core_config_target(r->config, path) != NULL) {
+        status = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
+                               "%.80s: expected a value, not a map  (%s)", path, origin);
+    } else if (status == LVN_OK) {
+        status = lvni_core_config_unknown(r->config, path, origin);
+    }
+    lvni_core_str_free(&keys);
+    return r->layer == LVNI_LAYER_FILE ? lvni_core_config_keep(r->config, status) : status;
+}
+
 static lvn_status read_inner_map(reader *r, yaml_mark_t mark, int depth)
 {
     const char *path = lvni_core_str_text(&r->path);
@@ -257,10 +301,7 @@ static lvn_status read_inner_map(reader *r, yaml_mark_t mark, int depth)
     }
     char origin[ORIGIN_MAX];
     origin_of(r, mark, origin);
-    if (lvni_core_config_find(r->config, path) == NULL) {
-        return lvni_core_config_unknown(r->config, path, origin);
-    }
-    LVN_FAIL(LVN_ERR_USAGE, "%.80s: expected a value, not a map  (%s)", path, origin);
+    return refuse_section(r, path, origin);
 }
 
 /* The value behind a key; r->path is the whole key. */

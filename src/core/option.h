@@ -108,7 +108,7 @@ struct lvni_core_option {
     lvn_status (*check)(const lvni_core_option *row, const lvni_core_value *value,
                         const char *origin);
     /* This row is only another name of that one ("gpus" of "devices", "optim" of "optim.name"): all
-     * other fields except .help stay empty. */
+     * other fields except .help and LVNI_OPT_HIDDEN stay empty. */
     const char *alias_of;
 };
 

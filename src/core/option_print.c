@@ -171,7 +171,8 @@ static void print_aliases(const lvni_core_option_table *tables, size_t n_tables,
     for (size_t t = 0; t < n_tables; t++) {
         for (size_t i = 0; i < tables[t].n; i++) {
             const lvni_core_option *row = &tables[t].rows[i];
-            if (row->alias_of != NULL && strcmp(row->alias_of, name) == 0) {
+            if (row->alias_of != NULL && (row->flags & LVNI_OPT_HIDDEN) == 0 &&
+                strcmp(row->alias_of, name) == 0) {
                 fprintf(out, "%s%s", any ? ", " : "  Also: ", row->name);
                 any = true;
             }

@@ -139,12 +139,12 @@ static lvn_status open_training(const lvni_recipes_recipe *recipe,
                                             &o->card.settings.preview));
     o->card.settings.warned = &o->warned;
     LVN_TRY(lvni_recipes_gan_resolve_folders(c));
+    if (request->ranks == NULL || request->ranks->rank->rank == 0) {
+        report_notes(c); /* what a file was taken for explains errors of the data */
+    }
     LVN_TRY(open_data(c, o));
     describe(c, o);
     LVN_TRY(lvni_core_str_status(&o->note));
-    if (request->ranks == NULL || request->ranks->rank->rank == 0) {
-        report_notes(c);
-    }
     request->cls = &lvni_recipes_gan_class;
     request->arguments = &o->card.settings;
     request->train = o->train;
@@ -180,7 +180,6 @@ const lvni_recipes_recipe lvni_recipes_gan = {
     .model_keys = "gen_*, disc_*, the channels and im_size",
     .size_key = "im_size",
     .train_tables = lvni_recipes_gan_train_tables,
-    .check = lvni_recipes_gan_check,
     .open = open_training,
     .close = close_training,
     .card_key = LVNI_CARD,

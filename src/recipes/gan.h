@@ -46,8 +46,6 @@ lvn_status lvni_recipes_gan_check_data(const lvni_core_option *row, const lvni_c
                                        const char *origin);
 /* The row's: what files of the original mean here. */
 lvn_status lvni_recipes_gan_prepare(lvni_core_config *config);
-/* The row's: errors before ranks are started. */
-lvn_status lvni_recipes_gan_check(const lvni_core_config *config);
 /* After check. Resolved values are written back. */
 lvn_status lvni_recipes_gan_read_settings(lvni_core_config *config, lvni_recipes_gan_settings *out);
 void lvni_recipes_gan_data_options(const lvni_core_config *config, lvni_data_inverse_split split,
@@ -55,6 +53,10 @@ void lvni_recipes_gan_data_options(const lvni_core_config *config, lvni_data_inv
 
 /* ---- gan_original.c ---- */
 
+extern const lvni_core_option_table lvni_recipes_gan_original_options; /* its names of keys */
+/* Keys that only its files have: one of them makes a file without `recipe` one of these. The first
+ * ones; NULL: no more. */
+const char *lvni_recipes_gan_sign(int i);
 /* Is it a configuration of the original? For the error of another recipe. */
 bool lvni_recipes_gan_is_original(const char *path);
 /* Keys of the original's names for the run directory and betas. */
@@ -63,6 +65,8 @@ lvn_status lvni_recipes_gan_take_names(lvni_core_config *config);
 lvn_status lvni_recipes_gan_take_file(lvni_core_config *config);
 /* Keys of the configuration that do nothing, or not what they do in its file, a line each. */
 void lvni_recipes_gan_print_notes(const lvni_core_config *config, lvni_core_str *out);
+/* Of these, that about the sections of an older file. */
+void lvni_recipes_gan_print_sections(const lvni_core_config *config, lvni_core_str *out);
 /* Does the key stand in a file of the original? */
 bool lvni_recipes_gan_is_of_original(const lvni_core_config *config, const char *key);
 

@@ -16,13 +16,6 @@
 
 enum { SMALL = 128 }; /* pixels, below which the original's critic halves the image too often */
 
-/* Keys of the original's files that it never reads, or that hold here by themselves. */
-#define DEAD(key, text)                                                                            \
-    {                                                                                              \
-        .name = (key), .type = LVNI_OPT_STRING, .flags = LVNI_OPT_HIDDEN | LVNI_OPT_NOT_SAVED,     \
-        .help = (text)                                                                             \
-    }
-
 /* ---- the weight of the adversarial term by the epoch: "0:1e-2,5:1e-4" ---- */
 
 /* "0:1e-2", or in the original's form "[0,1e-2]"; NULL: neither. */
@@ -309,51 +302,23 @@ static const lvni_core_option gan_rows[] = {
     {.name = "gradient",
      .type = LVNI_OPT_BOOL,
      .fallback = "false",
-     .help = "radio: the generator with blocks of the telescope's physics (GriGAN), which comes "
-             "with a later version."},
-    {.name = "checkpoint_dir",
-     .type = LVNI_OPT_PATH,
-     .flags = LVNI_OPT_NOT_SAVED,
-     .help = "With exp_name the run directory, unless out is given."},
-    {.name = "exp_name",
-     .type = LVNI_OPT_STRING,
-     .flags = LVNI_OPT_NOT_SAVED,
-     .help = "The same: its name in checkpoint_dir."},
-    {.name = "beta_1",
-     .type = LVNI_OPT_FLOAT,
-     .range = LVNI_FROM_TO_BELOW(0, 1),
-     .flags = LVNI_OPT_NOT_SAVED,
-     .help = "With beta_2 the same as optim.betas."},
-    {.name = "beta_2",
-     .type = LVNI_OPT_FLOAT,
-     .range = LVNI_FROM_TO_BELOW(0, 1),
-     .flags = LVNI_OPT_NOT_SAVED,
-     .help = "With beta_1 the same as optim.betas."},
-    LVNI_OPTION_ALIAS("keep_checkpoints", "checkpoint.save_top_k"),
-    LVNI_OPTION_ALIAS("sanity_val_batches", "num_sanity_val_steps"),
-    DEAD("adv_weight", "adv_schedule has the weights of the adversarial term"),
-    DEAD("fig_path", "figures are written by levin eval"),
-    DEAD("save_path", "arrays are written by levin predict and levin eval"),
-    DEAD("num_z_test", "num_samples of levin predict and levin eval is that number"),
-    DEAD("num_of_top_slices", "the first 8 slices of a volume are taken, of test 6"),
-    DEAD("use_middle_slices", "the first 8 slices of a volume are taken, of test 6"),
-    DEAD("r", "acceleration is that number"),
-    DEAD("num_coils", "in_chans is twice their number"),
-    DEAD("real_data", "measurements are simulated from a truth; measured ones cannot be used yet"),
-    DEAD("randseed", "seed is that number"),
-    DEAD("n_percentiles", "levin eval has ten levels"),
+     .flags = LVNI_OPT_LATER,
+     .help = "radio: the generator with blocks of the telescope's physics (GriGAN).",
+     .later_note = "the generator with blocks of the telescope's physics, GriGAN, comes with a "
+                   "later version of levin; train without it"},
 };
 const lvni_core_option_table lvni_recipes_gan_options = LVNI_OPTION_TABLE("gan", gan_rows);
 
 const lvni_core_option_table *lvni_recipes_gan_train_tables(size_t *n)
 {
-    static lvni_core_option_table all[6];
+    static lvni_core_option_table all[7];
     all[0] = lvni_recipes_gan_options;
-    all[1] = lvni_recipes_run_options;
-    all[2] = lvni_recipes_batch_options;
-    all[3] = lvni_recipes_optim_table;
-    all[4] = lvni_recipes_loop_options;
-    all[5] = lvni_recipes_checkpoint_options;
+    all[1] = lvni_recipes_gan_original_options;
+    all[2] = lvni_recipes_run_options;
+    all[3] = lvni_recipes_batch_options;
+    all[4] = lvni_recipes_optim_table;
+    all[5] = lvni_recipes_loop_options;
+    all[6] = lvni_recipes_checkpoint_options;
     *n = sizeof all / sizeof *all;
     return all;
 }
@@ -444,6 +409,19 @@ static void check_sizes(lvni_core_config *c)
     }
 }
 
+/* Beside other mistakes: what became of keys that are not where they were. */
+static void report_sections(const lvni_core_config *c)
+{
+    lvni_core_str text = {0};
+    if (lvni_core_config_mistakes(c) > 0) {
+        lvni_recipes_gan_print_sections(c, &text);
+    }
+    if (text.len > 0) {
+        lvni_log_line(LVNI_LOG_INFO, "%s", lvni_core_str_text(&text));
+    }
+    lvni_core_str_free(&text);
+}
+
 lvn_status lvni_recipes_gan_prepare(lvni_core_config *c)
 {
     LVN_TRY(lvni_recipes_gan_take_names(c));
@@ -462,18 +440,7 @@ lvn_status lvni_recipes_gan_prepare(lvni_core_config *c)
         lvni_core_config_add_mistake(c, "`experience` is missing: mass_mapping, mri or radio");
     }
     check_sizes(c);
-    return LVN_OK;
-}
-
-lvn_status lvni_recipes_gan_check(const lvni_core_config *c)
-{
-    if (lvni_core_config_bool(c, "gradient")) {
-        LVN_FAIL(
-            LVN_ERR_USAGE,
-            "gradient=true (%s): the generator with blocks of the telescope's physics, GriGAN, "
-            "comes with a later version of levin; train without it",
-            lvni_core_config_origin(c, "gradient"));
-    }
+    report_sections(c);
     return LVN_OK;
 }
 

@@ -1,14 +1,119 @@
-/* Configurations of the original, rcGAN, in the recipe gan (gan.h): a file that has the key
- * `experience` and none of levin's `recipe` is taken as it is. */
+/* Configurations of the original, rcGAN, in the recipe gan (gan.h): a file that has keys of rcGAN
+ * alone and none of levin's `recipe` is taken as it is. Here are its keys that levin does not
+ * have, and what such a file means. */
 #include "recipes/gan.h"
 
 #include "core/str.h"
+#include "core/vfs.h"
 #include "recipes/options.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
-/* ---- its keys ---- */
+/* ---- keys ---- */
+
+/* Never read there, or of no use here. */
+#define DEAD(key, text)                                                                            \
+    {                                                                                              \
+        .name = (key), .type = LVNI_OPT_STRING, .flags = LVNI_OPT_HIDDEN | LVNI_OPT_NOT_SAVED,     \
+        .help = (text)                                                                             \
+    }
+/* Of a file with sections, as rcGAN had before it had Lightning; flat: the key in later ones. */
+#define SECTION(key, of, flat)                                                                     \
+    {                                                                                              \
+        .name = (key), .alias_of = (of), .flags = LVNI_OPT_HIDDEN, .help = (flat)                  \
+    }
+
+static const char maps_text[] = "coil maps are estimated with calib_width alone",
+                  tracker_text[] = "logger= has the trackers that there are";
+
+static const lvni_core_option original_rows[] = {
+    {.name = "checkpoint_dir",
+     .type = LVNI_OPT_PATH,
+     .flags = LVNI_OPT_NOT_SAVED,
+     .help = "With exp_name the run directory, unless out is given."},
+    {.name = "exp_name",
+     .type = LVNI_OPT_STRING,
+     .flags = LVNI_OPT_NOT_SAVED,
+     .help = "The same: its name in checkpoint_dir."},
+    {.name = "beta_1",
+     .type = LVNI_OPT_FLOAT,
+     .range = LVNI_FROM_TO_BELOW(0, 1),
+     .flags = LVNI_OPT_NOT_SAVED,
+     .help = "With beta_2 the same as optim.betas."},
+    {.name = "beta_2",
+     .type = LVNI_OPT_FLOAT,
+     .range = LVNI_FROM_TO_BELOW(0, 1),
+     .flags = LVNI_OPT_NOT_SAVED,
+     .help = "With beta_1 the same as optim.betas."},
+    LVNI_OPTION_ALIAS("keep_checkpoints", "checkpoint.save_top_k"),
+    LVNI_OPTION_ALIAS("sanity_val_batches", "num_sanity_val_steps"),
+    DEAD("adv_weight", "adv_schedule has the weights of the adversarial term"),
+    DEAD("fig_path", "figures are written by levin eval"),
+    DEAD("save_path", "arrays are written by levin predict and levin eval"),
+    DEAD("num_z_test", "num_samples of levin predict and levin eval is that number"),
+    DEAD("num_of_top_slices", "the first 8 slices of a volume are taken, of test 6"),
+    DEAD("use_middle_slices", "the first 8 slices of a volume are taken, of test 6"),
+    DEAD("r", "acceleration is that number"),
+    DEAD("num_coils", "in_chans is twice their number"),
+    DEAD("ks_input", "in_chans=4 is with the inversion by Kaiser and Squires"),
+    DEAD("real_data", "measurements are simulated from a truth; measured ones cannot be used yet"),
+    DEAD("randseed", "seed is that number"),
+    DEAD("n_percentiles", "levin eval has ten levels"),
+    DEAD("wandb_offline", tracker_text),
+    DEAD("wandb.offline", tracker_text),
+    DEAD("wandboffline", tracker_text),
+    DEAD("wandb_mode", tracker_text),
+    DEAD("path_to_train_val_dataset", "data_path is a folder with a file for each map"),
+    DEAD("path_to_std_noise", "cosmo_dir_path has the deviation of the noise"),
+    DEAD("path_to_noise", "cosmo_dir_path has the deviation of the noise"),
+    DEAD("path_to_mask", "cosmo_dir_path has the mask"),
+    DEAD("nimgs_train", "all maps of kappa_train are taken"),
+    DEAD("nimgs_val", "all maps of kappa_val are taken"),
+    DEAD("data_parallel", "devices is the number of GPUs"),
+    SECTION("data.path", "data", "data_path"),
+    SECTION("data.resolution", "im_size", "im_size"),
+    {.name = "data.channels",
+     .type = LVNI_OPT_INT,
+     .range = LVNI_BETWEEN(1, 4096),
+     .flags = LVNI_OPT_HIDDEN | LVNI_OPT_NOT_SAVED,
+     .help = "in_chans and out_chans"},
+    SECTION("data.num_coils", "num_coils", "num_coils"),
+    SECTION("data.num_of_top_slices", "num_of_top_slices", "num_of_top_slices"),
+    SECTION("sense.calib_width", "calib_width", "calib_width"),
+    DEAD("sense.device", maps_text),
+    DEAD("sense.crop", maps_text),
+    DEAD("sense.kernel_width", maps_text),
+    SECTION("optimizer.lr", "optim.lr", "lr"),
+    SECTION("optimizer.beta_1", "beta_1", "beta_1"),
+    SECTION("optimizer.beta_2", "beta_2", "beta_2"),
+    SECTION("train.batch_size", "batch_size", "batch_size (of all devices)"),
+    SECTION("train.n_epochs", "max_epochs", "num_epochs"),
+    SECTION("train.p", "num_z_train", "num_z_train"),
+    {.name = "train.adv_weight",
+     .type = LVNI_OPT_FLOAT,
+     .flags = LVNI_OPT_HIDDEN | LVNI_OPT_NOT_SAVED,
+     .help = "adv_schedule with adv_reduce=mean"},
+    DEAD("train.l1_weight", "it is 1"),
+    DEAD("train.num_iters_discriminator", "it is 1"),
+    SECTION("train.gp_weight", "gp_weight", "gp_weight"),
+    SECTION("train.drift_weight", "drift_weight", "drift_weight"),
+    SECTION("validate.p", "num_z_valid", "num_z_valid"),
+    SECTION("validate.mu_std", "std_mult_step", "std_mult_step"),
+    SECTION("validate.psnr_threshold", "psnr_gain_tol", "psnr_gain_tol"),
+    DEAD("validate.batch_size", "eval_batch_size is that number"),
+    DEAD("validate.cfid_p", "levin eval has CFID"),
+    SECTION("test.p", "num_z_test", "num_z_test"),
+    DEAD("test.batch_size", "eval_batch_size is that number"),
+    DEAD("test.cfid_p", "levin eval has CFID"),
+};
+const lvni_core_option_table lvni_recipes_gan_original_options =
+    LVNI_OPTION_TABLE("names of rcGAN", original_rows);
+enum { ROWS = sizeof original_rows / sizeof *original_rows };
+
+/* ---- its files ---- */
 
 /* The file of "FILE:12"; 0: another layer. */
 static size_t file_of(const lvni_core_config *c, const char *key, const char **name)
@@ -25,17 +130,162 @@ static bool stands_in(const lvni_core_config *c, const char *key, const char *fi
     return file_of(c, key, &name) == n && memcmp(name, file, n) == 0;
 }
 
+/* All its files have these two, and those of some branches no `experience`. */
+static const char *const signs[] = {"experience", "num_z_test", "adv_weight"};
+enum { SIGNS = sizeof signs / sizeof *signs };
+
+/* A file of the original among those given; 0: none. */
+static size_t original_file(const lvni_core_config *c, const char **file)
+{
+    for (int i = 0; i < SIGNS; i++) {
+        const size_t n = file_of(c, signs[i], file);
+        if (n > 0 && !stands_in(c, "recipe", *file, n)) {
+            return n;
+        }
+    }
+    return 0;
+}
+
 bool lvni_recipes_gan_is_of_original(const lvni_core_config *c, const char *key)
 {
     const char *file;
-    const size_t n = file_of(c, "experience", &file);
-    return n > 0 && !stands_in(c, "recipe", file, n) && stands_in(c, key, file, n);
+    const size_t n = original_file(c, &file);
+    return n > 0 && stands_in(c, key, file, n);
+}
+
+const char *lvni_recipes_gan_sign(int i)
+{
+    return i < SIGNS ? signs[i] : NULL;
+}
+
+bool lvni_recipes_gan_is_original(const char *path)
+{
+    size_t n;
+    const char *file;
+    lvni_core_config *c;
+    const lvni_core_option_table *tables = lvni_recipes_gan_train_tables(&n);
+    if (lvni_core_config_create(tables, n, &c) != LVN_OK) {
+        return false;
+    }
+    lvni_core_config_collect(c);
+    /* `experience` alone may be a key of anything */
+    const bool is = lvni_core_config_load_file(c, LVNI_LAYER_FILE, path) == LVN_OK &&
+                    original_file(c, &file) > 0 &&
+                    (lvni_core_config_layer(c, "num_z_train") == LVNI_LAYER_FILE ||
+                     lvni_core_config_layer(c, signs[1]) == LVNI_LAYER_FILE);
+    lvni_core_config_destroy(c);
+    lvn_clear_error();
+    return is;
+}
+
+/* ---- sections ---- */
+
+/* Was the row's value given by a key of a section? */
+static bool is_from_section(const lvni_core_config *c, const lvni_core_option *row)
+{
+    const char *name = row->alias_of != NULL ? row->alias_of : row->name;
+    return strchr(row->name, '.') != NULL && strncmp(row->name, "wandb", 5) != 0 &&
+           lvni_core_config_layer(c, name) == LVNI_LAYER_FILE &&
+           strcasecmp(lvni_core_config_spelled(c, name), row->name) == 0;
+}
+
+/* Of the row `name`; NULL: of any. */
+static bool has_section(const lvni_core_config *c, const char *name)
+{
+    for (int i = 0; i < ROWS; i++) {
+        const lvni_core_option *row = &original_rows[i];
+        const char *of = row->alias_of != NULL ? row->alias_of : row->name;
+        if ((name == NULL || strcmp(of, name) == 0) && is_from_section(c, row)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Is the key, or what it is an alias of, without effect? */
+static bool is_dead(const lvni_core_option *row)
+{
+    for (int i = 0; row->alias_of != NULL && i < ROWS; i++) {
+        if (strcmp(original_rows[i].name, row->alias_of) == 0) {
+            return is_dead(&original_rows[i]);
+        }
+    }
+    return row->type == LVNI_OPT_STRING && (row->flags & LVNI_OPT_HIDDEN) != 0 &&
+           row->alias_of == NULL;
+}
+
+/* One line for all of them. */
+void lvni_recipes_gan_print_sections(const lvni_core_config *c, lvni_core_str *out)
+{
+    const char *file = NULL;
+    lvni_core_str flat = {0}, dead = {0};
+    for (int i = 0; i < ROWS; i++) {
+        const lvni_core_option *row = &original_rows[i];
+        if (!is_from_section(c, row)) {
+            continue;
+        }
+        lvni_core_str *list = is_dead(row) ? &dead : &flat;
+        lvni_core_str_printf(list, "%s%s", list->len > 0 ? ", " : "", row->name);
+        if (list == &flat) {
+            lvni_core_str_printf(list, " is %s", row->help);
+        }
+        file = lvni_core_config_origin(c, row->alias_of != NULL ? row->alias_of : row->name);
+    }
+    if (file != NULL) {
+        const char *colon = strrchr(file, ':');
+        lvni_core_str_printf(out,
+                             "%snote: sections of an older rcGAN, whose keys are flat now: %s%s%s"
+                             "  (%.*s)",
+                             out->len > 0 ? "\n" : "", lvni_core_str_text(&flat),
+                             dead.len > 0 ? "; without effect: " : "",
+                             dead.len > 0 ? lvni_core_str_text(&dead) : "",
+                             (int)(colon != NULL ? colon - file : (ptrdiff_t)strlen(file)), file);
+    }
+    lvni_core_str_free(&flat);
+    lvni_core_str_free(&dead);
+}
+
+static bool is_given(const lvni_core_config *c, const char *key)
+{
+    return lvni_core_config_layer(c, key) >= LVNI_LAYER_FILE;
+}
+
+static lvn_status set_unless_given(lvni_core_config *c, const char *key, const char *text,
+                                   const char *origin)
+{
+    return is_given(c, key) || lvni_core_config_is_mistaken(c, key)
+               ? LVN_OK
+               : lvni_core_config_set(c, key, text, origin);
+}
+
+/* The weight was constant then, of the mean over the batch; and every fourth column was measured.
+ */
+static lvn_status take_sections(lvni_core_config *c)
+{
+    char text[48], origin[400];
+    if (lvni_core_config_is_set(c, "data.channels")) {
+        snprintf(text, sizeof text, "%lld", (long long)lvni_core_config_int(c, "data.channels"));
+        snprintf(origin, sizeof origin, "%s", lvni_core_config_origin(c, "data.channels"));
+        LVN_TRY(set_unless_given(c, "in_chans", text, origin));
+        LVN_TRY(set_unless_given(c, "out_chans", text, origin));
+    }
+    if (lvni_core_config_is_set(c, "train.adv_weight")) {
+        snprintf(text, sizeof text, "0:%.17g", lvni_core_config_float(c, "train.adv_weight"));
+        snprintf(origin, sizeof origin, "%s", lvni_core_config_origin(c, "train.adv_weight"));
+        LVN_TRY(set_unless_given(c, "adv_schedule", text, origin));
+        LVN_TRY(set_unless_given(c, "adv_reduce", "mean", origin));
+    }
+    return lvni_core_config_is_set(c, "num_coils")
+               ? set_unless_given(c, "acceleration", "4", "sections of rcGAN")
+               : LVN_OK;
 }
 
 /* ---- notes ---- */
 
 /* Where batch_size of a file of the original came from, and what it is behind that. */
 #define PER_DEVICE "batch_size of rcGAN, "
+#define BY_KEYS "keys of rcGAN, "
+#define DROPS "files of rcGAN, "
 
 static void print_per_device(const lvni_core_config *c, lvni_core_str *out)
 {
@@ -53,8 +303,8 @@ static void print_per_device(const lvni_core_config *c, lvni_core_str *out)
 static void print_batch_size(const lvni_core_config *c, lvni_core_str *out)
 {
     const char *file;
-    const size_t n = file_of(c, "experience", &file);
-    if (n == 0 || stands_in(c, "recipe", file, n) || !lvni_core_config_is_set(c, "batch_size") ||
+    const size_t n = original_file(c, &file);
+    if (n == 0 || !lvni_core_config_is_set(c, "batch_size") ||
         lvni_core_config_layer(c, "batch_size") != LVNI_LAYER_ARGUMENTS) {
         return;
     }
@@ -65,13 +315,34 @@ static void print_batch_size(const lvni_core_config *c, lvni_core_str *out)
                          size, size, (int)n, file);
 }
 
+/* What follows from the file being one of the original. */
+static void print_meaning(const lvni_core_config *c, lvni_core_str *out)
+{
+    const char *kind = lvni_core_config_origin(c, "experience"),
+               *drops = lvni_core_config_origin(c, "val_drop_last");
+    if (strncmp(kind, BY_KEYS, sizeof BY_KEYS - 1) == 0) {
+        lvni_core_str_printf(out, "%snote: experience is %s by the other keys  (%s)",
+                             out->len > 0 ? "\n" : "", lvni_core_config_str(c, "experience"),
+                             kind + sizeof BY_KEYS - 1);
+    }
+    if (strncmp(drops, DROPS, sizeof DROPS - 1) == 0) {
+        lvni_core_str_printf(out,
+                             "%snote: a last, short batch is left out in training and validation, "
+                             "as in rcGAN: drop_last and val_drop_last are true  (%s)",
+                             out->len > 0 ? "\n" : "", drops + sizeof DROPS - 1);
+    }
+}
+
 void lvni_recipes_gan_print_notes(const lvni_core_config *c, lvni_core_str *out)
 {
     print_per_device(c, out);
     print_batch_size(c, out);
-    for (size_t i = 0; i < lvni_recipes_gan_options.n; i++) {
-        const lvni_core_option *row = &lvni_recipes_gan_options.rows[i];
-        if ((row->flags & LVNI_OPT_HIDDEN) != 0 && lvni_core_config_is_set(c, row->name)) {
+    print_meaning(c, out);
+    lvni_recipes_gan_print_sections(c, out);
+    for (int i = 0; i < ROWS; i++) {
+        const lvni_core_option *row = &original_rows[i];
+        if (row->alias_of == NULL && is_dead(row) && lvni_core_config_is_set(c, row->name) &&
+            !has_section(c, row->name)) {
             lvni_core_str_printf(out, "%snote: %s has no effect: %s  (%s)",
                                  out->len > 0 ? "\n" : "", lvni_core_config_spelled(c, row->name),
                                  row->help, lvni_core_config_origin(c, row->name));
@@ -79,22 +350,7 @@ void lvni_recipes_gan_print_notes(const lvni_core_config *c, lvni_core_str *out)
     }
 }
 
-bool lvni_recipes_gan_is_original(const char *path)
-{
-    size_t n;
-    lvni_core_config *c;
-    const lvni_core_option_table *tables = lvni_recipes_gan_train_tables(&n);
-    if (lvni_core_config_create(tables, n, &c) != LVN_OK) {
-        return false;
-    }
-    lvni_core_config_collect(c);
-    const bool is = lvni_core_config_load_file(c, LVNI_LAYER_FILE, path) == LVN_OK &&
-                    lvni_core_config_layer(c, "experience") == LVNI_LAYER_FILE &&
-                    lvni_core_config_layer(c, "num_z_train") == LVNI_LAYER_FILE;
-    lvni_core_config_destroy(c);
-    lvn_clear_error();
-    return is;
-}
+/* ---- what a file means ---- */
 
 /* Whose default would quietly be another training. */
 static void require_keys(lvni_core_config *c, const char *file, size_t n)
@@ -103,10 +359,8 @@ static void require_keys(lvni_core_config *c, const char *file, size_t n)
                                          "optim.lr", "batch_size", "max_epochs"};
     static const char *const theirs[] = {"data_path", NULL, NULL, NULL, "lr", NULL, "num_epochs"};
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
-        const lvni_core_layer layer = lvni_core_config_layer(c, needed[i]);
         const bool size = strcmp(needed[i], "batch_size") == 0,
-                   given = lvni_core_config_is_mistaken(c, needed[i]) || layer == LVNI_LAYER_FILE ||
-                           layer == LVNI_LAYER_ARGUMENTS ||
+                   given = lvni_core_config_is_mistaken(c, needed[i]) || is_given(c, needed[i]) ||
                            (size && (lvni_core_config_is_set(c, "batch_size_per_device") ||
                                      lvni_core_config_is_mistaken(c, "batch_size_per_device")));
         if (!given) {
@@ -116,24 +370,109 @@ static void require_keys(lvni_core_config *c, const char *file, size_t n)
     }
 }
 
-lvn_status lvni_recipes_gan_take_file(lvni_core_config *c)
+static bool has_entry(const char *folder, const char *name)
+{
+    char path[4096];
+    const int n = snprintf(path, sizeof path, "%s/%s", folder, name);
+    return n > 0 && (size_t)n < sizeof path && lvni_core_path_exists(path);
+}
+
+static int chans(const lvni_core_config *c, const char *key)
+{
+    return lvni_core_config_is_set(c, key) ? (int)lvni_core_config_int(c, key) : 0;
+}
+
+/* What is in the folder of data shows which kind it is; else which keys there are, and then the
+ * channels. NULL: nothing does. */
+static const char *kind_of(const lvni_core_config *c)
+{
+    static const char mass[] = "mass_mapping", mri[] = "mri", radio[] = "radio";
+    static const struct {
+        const char *entry, *kind;
+    } folders[] = {{"kappa_train", mass}, {"multicoil_train", mri}, {"train/x.npy", radio}};
+    static const struct {
+        const char *key, *kind;
+    } keys[] = {{"sense_maps_path", mri},
+                {"calib_width", mri},
+                {"num_coils", mri},
+                {"r", mri},
+                {"num_of_top_slices", mri},
+                {"cosmo_dir_path", mass},
+                {"kappa_mean", mass},
+                {"kappa_std", mass},
+                {"ks_input", mass},
+                {"gradient", radio},
+                {"norm", radio}};
+    const char *data = lvni_core_config_str(c, "data");
+    for (size_t i = 0; data != NULL && i < sizeof folders / sizeof *folders; i++) {
+        if (has_entry(data, folders[i].entry)) {
+            return folders[i].kind;
+        }
+    }
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        if (lvni_core_config_layer(c, keys[i].key) == LVNI_LAYER_FILE) {
+            return keys[i].kind;
+        }
+    }
+    const int in = chans(c, "in_chans"), out = chans(c, "out_chans");
+    return (in == 2 && out == 2) || (in == 4 && (out == 1 || out == 2)) ? mass
+           : (in == 3 && out == 2) || (in == 2 && out == 1)             ? radio
+           : in == out && in > 4 && in % 2 == 0                         ? mri
+                                                                        : NULL;
+}
+
+static lvn_status take_kind(lvni_core_config *c, const char *file, size_t n)
+{
+    char origin[400];
+    const char *data = lvni_core_config_str(c, "data"),
+               *kind = data != NULL && strncmp(data, "builtin:", 8) == 0 ? NULL : kind_of(c);
+    snprintf(origin, sizeof origin, BY_KEYS "%.*s", (int)n, file);
+    return kind != NULL ? set_unless_given(c, "experience", kind, origin) : LVN_OK;
+}
+
+/* Data loaders of rcGAN leave out a last batch that is not whole, of each device. */
+static lvn_status take_drops(lvni_core_config *c, const char *file, size_t n)
+{
+    char origin[400];
+    snprintf(origin, sizeof origin, DROPS "%.*s", (int)n, file);
+    LVN_TRY(set_unless_given(c, "drop_last", "true", origin));
+    return set_unless_given(c, "val_drop_last", "true", origin);
+}
+
+/* The number of a device; of a file with sections it was of all. */
+static lvn_status take_batch_size(lvni_core_config *c, const char *file, size_t n)
 {
     char text[32], origin[400];
-    const char *file;
-    const size_t n = file_of(c, "experience", &file);
-    if (n == 0 || stands_in(c, "recipe", file, n)) {
-        return LVN_OK;
-    }
-    require_keys(c, file, n);
     if (!stands_in(c, "batch_size", file, n) || !lvni_core_config_is_set(c, "batch_size")) {
         return LVN_OK;
     }
     snprintf(text, sizeof text, "%lld", (long long)lvni_core_config_int(c, "batch_size"));
     snprintf(origin, sizeof origin, PER_DEVICE "%s", lvni_core_config_origin(c, "batch_size"));
+    if (has_section(c, "batch_size")) {
+        return set_unless_given(c, "eval_batch_size", text, origin);
+    }
     if (!lvni_core_config_is_set(c, "batch_size_per_device")) {
         LVN_TRY(lvni_core_config_set(c, "batch_size_per_device", text, origin));
     }
+    LVN_TRY(set_unless_given(c, "eval_batch_size", text, origin));
     return lvni_core_config_set(c, "batch_size", "auto", origin);
+}
+
+lvn_status lvni_recipes_gan_take_file(lvni_core_config *c)
+{
+    const char *named;
+    char file[400];
+    const size_t n = original_file(c, &named);
+    if (n == 0 || n >= sizeof file) {
+        return LVN_OK;
+    }
+    memcpy(file, named, n); /* values that are set below have other origins */
+    file[n] = '\0';
+    LVN_TRY(has_section(c, NULL) ? take_sections(c) : LVN_OK);
+    require_keys(c, file, n);
+    LVN_TRY(take_kind(c, file, n));
+    LVN_TRY(take_drops(c, file, n));
+    return take_batch_size(c, file, n);
 }
 
 static lvn_status take_out(lvni_core_config *c)
@@ -168,8 +507,18 @@ static lvn_status take_betas(lvni_core_config *c)
     return lvni_core_config_set(c, "optim.betas", text, "beta_1, beta_2");
 }
 
+/* The size of a batch that the recipe has by itself gives way to any other. */
+static lvn_status take_size(lvni_core_config *c)
+{
+    return lvni_core_config_layer(c, "batch_size") == LVNI_LAYER_JOB &&
+                   lvni_core_config_is_set(c, "batch_size_per_device")
+               ? lvni_core_config_set(c, "batch_size", "auto", "batch_size_per_device")
+               : LVN_OK;
+}
+
 lvn_status lvni_recipes_gan_take_names(lvni_core_config *c)
 {
     LVN_TRY(take_out(c));
+    LVN_TRY(take_size(c));
     return take_betas(c);
 }

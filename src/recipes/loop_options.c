@@ -141,6 +141,11 @@ static const lvni_core_option loop_rows[] = {
      .check = check_limit,
      .help = "Chunks of eval_batch_size that a validation measures, the first ones: so many, or "
              "this part; 0: no validation."},
+    {.name = "val_drop_last",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "false",
+     .help = "Leave out the last chunk of a validation where it is short of eval_batch_size, and "
+             "not the only one."},
     {.name = "overfit_batches",
      .type = LVNI_OPT_STRING,
      .fallback = "0",
@@ -307,6 +312,10 @@ static lvn_status read_validation(const lvni_core_config *c, lvni_trainer_option
                  "that works: %.3g, or a number of chunks",
                  limit.part, (long long)all, lvni_core_plural(all, "", "s"),
                  ceil(1e3 / (double)all) / 1e3);
+    }
+    const int64_t whole = n / o->plan.eval_batch_size;
+    if (lvni_core_config_bool(c, "val_drop_last") && whole > 0 && o->val_chunks > whole) {
+        o->val_chunks = whole;
     }
     o->val_chunks = o->val_chunks == all ? 0 : o->val_chunks;
     const double seconds = parse_duration(lvni_core_config_str(c, "val_check_interval"));

@@ -5,6 +5,7 @@
 #include "core/alloc.h"
 #include "core/str.h"
 #include "core/vfs.h"
+#include "recipes/gan.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -39,10 +40,24 @@ static lvn_status find(const edit *e, const char *key, lvni_core_config_place *o
                : LVN_OK;
 }
 
+/* Of a file of rcGAN, where batch_size counts per device. */
+static lvn_status is_original(const edit *e, bool *original)
+{
+    const char *sign;
+    lvni_core_config_place place = {0};
+    *original = false;
+    for (int i = 0; (sign = lvni_recipes_gan_sign(i)) != NULL && !*original; i++) {
+        LVN_TRY(find(e, sign, &place));
+        *original = place.found;
+    }
+    LVN_TRY(find(e, "recipe", &place));
+    *original = *original && !place.found;
+    return LVN_OK;
+}
+
 static lvn_status choose_key(edit *e, int64_t size, int world)
 {
     static const char own[] = "batch_size_per_device", shared[] = "batch_size";
-    lvni_core_config_place experience = {0}, recipe = {0};
     e->key = own;
     e->number = size;
     LVN_TRY(find(e, own, &e->place));
@@ -51,11 +66,10 @@ static lvn_status choose_key(edit *e, int64_t size, int world)
     }
     LVN_TRY(find(e, shared, &e->place));
     if (e->place.found) {
-        /* in a file of rcGAN it counts per device */
-        LVN_TRY(find(e, "experience", &experience));
-        LVN_TRY(find(e, "recipe", &recipe));
+        bool original;
+        LVN_TRY(is_original(e, &original));
         e->key = shared;
-        e->number = experience.found && !recipe.found ? size : size * world;
+        e->number = original ? size : size * world;
     }
     return LVN_OK;
 }

@@ -121,6 +121,7 @@ train_rows = {
     "strict": refusal("true", "devices=2"),
     "limit_train_batches": row("2"),
     "limit_val_batches": row("1", "metrics", "eval_batch_size=2"),
+    "val_drop_last": row("true", "metrics", "eval_batch_size=2"),
     "overfit_batches": row("1"),
     "fast_dev_run": row("true", "files metrics"),
     "detect_anomaly": row("true", "stderr", "optim=sgd optim.lr=1e38", fails=True),

@@ -147,6 +147,28 @@ class Keys(Case):
             write(f"{self.dir}/job.yaml", text.encode())
             self.plan([config], USAGE, [expects])
 
+    def test_sections_of_another_program(self):
+        """Each is one mistake with the keys of here, beside the file's others."""
+        write(
+            f"{self.dir}/job.yaml",
+            b"optimizer:\n  lr: 0.1\n  weight_decay: {a: [1, {b: 2}]}\n  own: 3\n"
+            b"seed: few\ntrainer: {max_epochs: 2, devices: 1}\nfoo:\n  bar: 1\n",
+        )
+        _, err = self.plan(
+            [f"config={self.dir}/job.yaml", "batchsz=3"],
+            USAGE,
+            [
+                "5 mistakes:\n",
+                "`optimizer` is not a section here: give its keys as optim.lr, "
+                f"optim.weight_decay  ({self.dir}/job.yaml:2)\n",
+                "seed `few`",
+                "`trainer` is not a section here: give its keys as max_epochs, devices  (",
+                "unknown key `foo`",
+                "batchsz",
+            ],
+        )
+        self.assertNotIn("did you mean `optimizer`", err)
+
     def test_patience_alone(self):
         self.plan(["patience=3"], USAGE, ["give early_stopping.monitor=val/loss as well"])
         self.plan(["patience=3", "early_stopping.monitor=val/loss"])

@@ -172,6 +172,8 @@ class Tune(Case):
             ("classify", shapes + "batch_size_per_device:\t7\n", "batch_size_per_device:\t1\n"),
             ("classify", shapes + "model: cnn", "model: cnn\nbatch_size_per_device: 1\n"),
             ("gan", map_of_rcgan + "batch_size: 9 #GPU", "batch_size: 1 #GPU"),
+            ("gan", map_of_rcgan.replace("experience: mass_mapping", "num_z_test: 32")
+             + "batch_size: 9 #GPU", "batch_size: 1 #GPU"),
             ("classify", shapes + '"batch_size": 7\n', '"batch_size": 2\n'),
             ("classify", shapes + "batch-size : 7\r\n", "batch-size : 2\r\n"),
             ("classify", shapes + "train_batch_size:\nseed: 1\n",
