@@ -41,20 +41,22 @@ typedef struct lvni_data_inverse_options {
     const char *path; /* a folder, or builtin:mass, builtin:mri, builtin:radio */
     lvni_data_inverse_split split;
     int im_size; /* N: images are N x N */
-    /* mass: 2 to 2 (shear to mass, normalised by the shear's statistics) or 4 to 1 (with the
-     * inversion by Kaiser and Squires; needs kappa_std). mri: twice the coils, both. radio: 3 to 2
-     * (complex) or 2 to 1. */
+    /* mass: 2 to 2 (shear to mass, normalised by the shear's statistics, or by constants), or by
+     * constants 4 to 1 and 4 to 2 (with the inversion by Kaiser and Squires). mri: twice the coils,
+     * both. radio: 3 to 2 (complex) or 2 to 1. */
     int in_chans, out_chans;
     uint64_t seed; /* of what is random but training noise */
     int64_t count; /* builtin: samples of the split; 0: 256 of train, 32 of val and test */
     /* mass: deviation of the noise per component of the shear; 0: builtin 0.0676, of a folder that
-     * of a galaxy survey with pixels of this size (lvni_data_inverse_mass_sigma). builtin:mri: per
+     * of a galaxy survey with pixels of this size (lvni_data_inverse_mass_sigma), and with 4 to 1
+     * channels over sqrt(2), as of both components together. builtin:mri: per
      * component of k-space; 0: 0.005. builtin:radio: of a pixel of the dirty image; 0: 0.01. */
     double sigma;
     const char *cosmo_dir; /* mass: a folder with cosmos_mask.npy, cosmos_std1.npy, cosmos_std2.npy,
                               in place of sigma; NULL: none */
     bool random_mask;      /* builtin:mass: holes, where y is 0 */
-    double kappa_mean, kappa_std; /* mass, 4 to 1; builtin: kappa_std 0 is that of the maps */
+    bool by_constants;     /* mass, 2 to 2; with 4 channels it is so always */
+    double kappa_mean, kappa_std; /* mass, by constants; builtin: kappa_std 0 is that of the maps */
     int acceleration;             /* mri: N / acceleration columns are measured; 0: 8 */
     int calib_width;              /* mri: side of the middle of k-space that maps are estimated
                                      from; 0: 16 */

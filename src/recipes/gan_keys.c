@@ -172,10 +172,17 @@ static const lvni_core_option gan_rows[] = {
      .fallback = "8",
      .range = LVNI_AT_LEAST(1),
      .help = "mri: of so many columns of k-space one is measured."},
+    {.name = "mass_norm",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "sample|constants",
+     .flags = LVNI_OPT_AUTO,
+     .help = "mass_mapping of 2 channels: a sample is normalised by its own statistics, or the "
+             "shear by constants and the map by kappa_mean and kappa_std, with kx along the "
+             "columns; auto: constants where one of these is given."},
     {.name = "kappa_mean",
      .type = LVNI_OPT_FLOAT,
      .fallback = "0",
-     .help = "mass_mapping of 4 channels: mean of the maps, which are normalised with it."},
+     .help = "mass_mapping by constants: mean of the maps, which are normalised with it."},
     {.name = "kappa_std",
      .type = LVNI_OPT_FLOAT,
      .range = LVNI_ABOVE(0),
@@ -370,6 +377,22 @@ static lvni_nn_rcgan_sizes sizes_of(const lvni_core_config *c)
                                  .unused = lvni_core_config_is_on(c, "unused_layers")};
 }
 
+/* Of a run or a model that was saved? */
+static bool is_saved(const lvni_core_config *c)
+{
+    return lvni_core_config_layer(c, "recipe") == LVNI_LAYER_SAVED;
+}
+
+/* What was saved before there was mass_norm is as it was. */
+static bool by_constants(const lvni_core_config *c, const lvni_nn_rcgan_sizes *s)
+{
+    if (s->in_chans == 4 || lvni_core_config_is_set(c, "mass_norm")) {
+        return s->in_chans == 4 || lvni_core_config_choice(c, "mass_norm") == 1;
+    }
+    return !is_saved(c) && (lvni_core_config_layer(c, "kappa_std") >= LVNI_LAYER_FILE ||
+                            lvni_core_config_layer(c, "kappa_mean") >= LVNI_LAYER_FILE);
+}
+
 /* What the data will ask of the keys, before there are ranks or files are looked at. */
 static void check_data(lvni_core_config *c)
 {
@@ -383,6 +406,10 @@ static void check_data(lvni_core_config *c)
     o.maps_path = lvni_recipes_gan_is_of_original(c, "sense_maps_path") ? NULL : o.maps_path;
     o.cosmo_dir = lvni_recipes_gan_is_of_original(c, "cosmo_dir_path") ? NULL : o.cosmo_dir;
     lvni_data_inverse_check(&o, &mistakes);
+    if (o.in_chans == 4 && lvni_core_config_choice(c, "mass_norm") == 0) {
+        lvni_core_config_add_mistake(c, "mass_norm=sample is for in_chans=2 out_chans=2  (%s)",
+                                     lvni_core_config_origin(c, "mass_norm"));
+    }
     for (int i = 0; i < mistakes.n; i++) {
         lvni_core_config_add_mistake(c, "%s  (%s)", mistakes.of[i].text,
                                      lvni_core_config_origin(c, mistakes.of[i].key));
@@ -455,6 +482,23 @@ static lvn_status resolve(lvni_core_config *c, const char *key, int value)
                : lvni_core_config_set(c, key, text, "resolved at start");
 }
 
+/* Before there was mass_norm the noise of 4 to 1 channels was sqrt(2) larger; a run that began so
+ * goes on with it. */
+static lvn_status resolve_mass(lvni_core_config *c, const lvni_nn_rcgan_sizes *s)
+{
+    char text[32];
+    if (lvni_core_config_is_set(c, "mass_norm")) {
+        return LVN_OK;
+    }
+    if (is_saved(c) && s->out_chans == 1 && !is_builtin(c) &&
+        !lvni_core_config_is_set(c, "data.sigma")) {
+        snprintf(text, sizeof text, "%.17g", lvni_data_inverse_mass_sigma(s->im_size));
+        LVN_TRY(lvni_core_config_set(c, "data.sigma", text, "as the run began"));
+    }
+    return lvni_core_config_set(c, "mass_norm", by_constants(c, s) ? "constants" : "sample",
+                                "resolved at start");
+}
+
 static lvn_status resolve_sizes(lvni_core_config *c, const lvni_nn_rcgan_sizes *s)
 {
     static const char *const experience[] = {"mass_mapping", "mri", "radio"};
@@ -462,6 +506,7 @@ static lvn_status resolve_sizes(lvni_core_config *c, const lvni_nn_rcgan_sizes *
     if (e < LVNI_INVERSE_MASS || e > LVNI_INVERSE_RADIO) { /* of a saved configuration, by hand */
         LVN_FAIL(LVN_ERR_USAGE, "`experience` is missing: mass_mapping, mri or radio");
     }
+    LVN_TRY(e == LVNI_INVERSE_MASS ? resolve_mass(c, s) : LVN_OK);
     LVN_TRY(resolve(c, "in_chans", s->in_chans));
     LVN_TRY(resolve(c, "out_chans", s->out_chans));
     LVN_TRY(resolve(c, "im_size", s->im_size));
@@ -515,6 +560,7 @@ void lvni_recipes_gan_data_options(const lvni_core_config *c, lvni_data_inverse_
                                                           : 0.0,
         .cosmo_dir = lvni_core_config_str(c, "cosmo_dir_path"),
         .random_mask = strcmp(lvni_core_config_str(c, "data.mask"), "random") == 0,
+        .by_constants = by_constants(c, &s),
         .kappa_mean = lvni_core_config_float(c, "kappa_mean"),
         .kappa_std =
             lvni_core_config_is_set(c, "kappa_std") ? lvni_core_config_float(c, "kappa_std") : 0.0,

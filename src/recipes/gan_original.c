@@ -245,6 +245,11 @@ void lvni_recipes_gan_print_sections(const lvni_core_config *c, lvni_core_str *o
     lvni_core_str_free(&dead);
 }
 
+static int chans(const lvni_core_config *c, const char *key)
+{
+    return lvni_core_config_is_set(c, key) ? (int)lvni_core_config_int(c, key) : 0;
+}
+
 static bool is_given(const lvni_core_config *c, const char *key)
 {
     return lvni_core_config_layer(c, key) >= LVNI_LAYER_FILE;
@@ -325,6 +330,14 @@ static void print_meaning(const lvni_core_config *c, lvni_core_str *out)
                              out->len > 0 ? "\n" : "", lvni_core_config_str(c, "experience"),
                              kind + sizeof BY_KEYS - 1);
     }
+    if (lvni_core_config_choice(c, "mass_norm") == 1 && chans(c, "in_chans") == 2 &&
+        lvni_core_config_layer(c, "mass_norm") == LVNI_LAYER_RESOLVED) {
+        lvni_core_str_printf(out,
+                             "%snote: kappa_mean and kappa_std: shear by constants and kx along "
+                             "the columns, as in the branch of rcGAN whose files have them: "
+                             "mass_norm is constants  (%s)",
+                             out->len > 0 ? "\n" : "", lvni_core_config_origin(c, "kappa_std"));
+    }
     if (strncmp(drops, DROPS, sizeof DROPS - 1) == 0) {
         lvni_core_str_printf(out,
                              "%snote: a last, short batch is left out in training and validation, "
@@ -377,11 +390,6 @@ static bool has_entry(const char *folder, const char *name)
     return n > 0 && (size_t)n < sizeof path && lvni_core_path_exists(path);
 }
 
-static int chans(const lvni_core_config *c, const char *key)
-{
-    return lvni_core_config_is_set(c, key) ? (int)lvni_core_config_int(c, key) : 0;
-}
-
 /* What is in the folder of data shows which kind it is; else which keys there are, and then the
  * channels. NULL: nothing does. */
 static const char *kind_of(const lvni_core_config *c)
@@ -419,6 +427,21 @@ static const char *kind_of(const lvni_core_config *c)
            : (in == 3 && out == 2) || (in == 2 && out == 1)             ? radio
            : in == out && in > 4 && in % 2 == 0                         ? mri
                                                                         : NULL;
+}
+
+/* Channels beside those that in_chans counts? */
+static void check_inversion(lvni_core_config *c)
+{
+    const char *text = lvni_core_config_str(c, "ks_input");
+    const bool off = text == NULL || strcasecmp(text, "false") == 0 ||
+                     strcasecmp(text, "no") == 0 || strcasecmp(text, "off") == 0 ||
+                     strcmp(text, "0") == 0;
+    if (!off && chans(c, "in_chans") == 2) {
+        lvni_core_config_add_mistake(c,
+                                     "ks_input %s with in_chans=2: the shear and its inversion by "
+                                     "Kaiser and Squires are 4 channels: give in_chans=4  (%s)",
+                                     text, lvni_core_config_origin(c, "ks_input"));
+    }
 }
 
 static lvn_status take_kind(lvni_core_config *c, const char *file, size_t n)
@@ -470,6 +493,7 @@ lvn_status lvni_recipes_gan_take_file(lvni_core_config *c)
     file[n] = '\0';
     LVN_TRY(has_section(c, NULL) ? take_sections(c) : LVN_OK);
     require_keys(c, file, n);
+    check_inversion(c);
     LVN_TRY(take_kind(c, file, n));
     LVN_TRY(take_drops(c, file, n));
     return take_batch_size(c, file, n);

@@ -336,6 +336,7 @@ gan_rows = {
     "calib_width": row("4", "metrics", COILS),
     "acceleration": row("4", rest="data=builtin:mri"),
     "norm": row("none", rest="data=builtin:radio in_chans=2 out_chans=1"),
+    "mass_norm": row("constants"),
     "kappa_mean": row("0.1", rest=ONE_CHANNEL),
     "kappa_std": row("0.1", rest=ONE_CHANNEL),
     "in_chans": refusal("3"),

@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-/* Mean and deviation of the magnitude of the shear in the layout of 4 to 1, those of the data set
- * that rcGAN was made for. */
+/* Mean and deviation of the magnitude of the shear where constants normalise it, those of the data
+ * set that rcGAN was made for. */
 static const lvni_inverse_scale magnitude_scale = {0.14049194898307577, 0.11606233247891737};
 /* Spectrum of the builtin maps: deviation of a pixel, scale and slope. */
 static const double prior_std = 0.03, prior_scale = 4.0, prior_slope = 3.0;
@@ -19,6 +19,11 @@ double lvni_data_inverse_mass_sigma(int im_size)
 {
     const double degrees = 5.0, galaxies = 30.0, pixel = 60.0 * degrees / im_size;
     return 0.37 / lvni_core_sqrt(pixel * pixel * galaxies);
+}
+
+static bool by_constants(const lvni_data_inverse_options *o)
+{
+    return o->in_chans == 4 || o->by_constants;
 }
 
 /* ---- operators ---- */
@@ -159,24 +164,34 @@ static void put(const lvni_inverse_mass *m, const lvni_data_complex *x, lvni_inv
     }
 }
 
-/* 2 to 2: all by the statistics of the shear, those of what is hidden included. */
-static lvn_status put_2(const lvni_inverse_mass *m, int64_t sample, const lvni_data_complex *kappa,
-                        const lvni_data_complex *gamma, void *const field[],
-                        lvni_inverse_scale *scale)
+/* Real part, and with two channels imaginary part. */
+static void put_truth(const lvni_inverse_mass *m, const lvni_data_complex *kappa,
+                      lvni_inverse_scale scale, float *x)
 {
+    for (size_t i = 0; i < m->n; i++) {
+        *x++ = lvni_inverse_scaled(kappa[i].re, scale);
+        if (m->b.o.out_chans == 2) {
+            *x++ = lvni_inverse_scaled(kappa[i].im, scale);
+        }
+    }
+}
+
+/* All by the statistics of the shear, those of what is hidden included. */
+static lvn_status put_by_sample(const lvni_inverse_mass *m, int64_t sample,
+                                const lvni_data_complex *work, void *const field[],
+                                lvni_inverse_scale *scale)
+{
+    const lvni_data_complex *kappa = work, *gamma = work + m->n;
     LVN_TRY(lvni_inverse_statistics(&m->b, sample, &gamma->re, 2 * m->n, scale));
     put(m, gamma, *scale, field[0]);
-    float *x = field[1];
-    for (size_t i = 0; i < m->n; i++) {
-        x[2 * i] = lvni_inverse_scaled(kappa[i].re, *scale);
-        x[2 * i + 1] = lvni_inverse_scaled(kappa[i].im, *scale);
-    }
+    put_truth(m, kappa, *scale, field[1]);
     return LVN_OK;
 }
 
-/* 4 to 1: the magnitude of the shear by constants, the inversion by its own statistics. */
-static lvn_status put_4(const lvni_inverse_mass *m, int64_t sample, lvni_data_complex *work,
-                        void *const field[], lvni_inverse_scale *scale)
+/* The magnitude of the shear and the mass by constants, the inversion by its own statistics. */
+static lvn_status put_by_constants(const lvni_inverse_mass *m, int64_t sample,
+                                   lvni_data_complex *work, void *const field[],
+                                   lvni_inverse_scale *scale)
 {
     static const lvni_inverse_scale as_it_is = {0.0, 1.0};
     const lvni_data_complex *kappa = work, *gamma = work + m->n;
@@ -189,15 +204,14 @@ static lvn_status put_4(const lvni_inverse_mass *m, int64_t sample, lvni_data_co
                               : (lvni_data_complex){new_size, 0.0};
     }
     put(m, other, as_it_is, field[0]);
-    memcpy(other, gamma, m->n * sizeof *other);
-    lvni_inverse_mass_invert(m, other, scratch);
-    LVN_TRY(lvni_inverse_statistics(&m->b, sample, &other->re, 2 * m->n, scale));
-    put(m, other, *scale, (float *)field[0] + 2);
-    *scale = (lvni_inverse_scale){m->b.o.kappa_mean, m->b.o.kappa_std};
-    float *x = field[1];
-    for (size_t i = 0; i < m->n; i++) {
-        x[i] = lvni_inverse_scaled(kappa[i].re, *scale);
+    if (m->b.o.in_chans == 4) {
+        memcpy(other, gamma, m->n * sizeof *other);
+        lvni_inverse_mass_invert(m, other, scratch);
+        LVN_TRY(lvni_inverse_statistics(&m->b, sample, &other->re, 2 * m->n, scale));
+        put(m, other, *scale, (float *)field[0] + 2);
     }
+    *scale = (lvni_inverse_scale){m->b.o.kappa_mean, m->b.o.kappa_std};
+    put_truth(m, kappa, *scale, field[1]);
     return LVN_OK;
 }
 
@@ -213,8 +227,8 @@ static lvn_status mass_get(const lvn_dataset *dataset, const lvn_sample_key *key
     lvni_inverse_scale scale = {0};
     lvn_status s = lvni_inverse_mass_measure(m, key, work, work + m->n, work + 3 * m->n);
     if (s == LVN_OK) {
-        s = m->b.o.in_chans == 2 ? put_2(m, key->sample, work, work + m->n, field, &scale)
-                                 : put_4(m, key->sample, work, field, &scale);
+        s = by_constants(&m->b.o) ? put_by_constants(m, key->sample, work, field, &scale)
+                                  : put_by_sample(m, key->sample, work, field, &scale);
     }
     lvni_core_free(work);
     LVN_TRY(s);
@@ -353,13 +367,14 @@ static lvn_status mass_init(lvni_inverse_mass *m, const lvni_data_inverse_option
     m->b.o.kappa_std = o->kappa_std > 0.0 ? o->kappa_std : prior_std;
     m->sigma = o->sigma > 0.0 ? o->sigma
                : builtin      ? builtin_sigma
-                              : lvni_data_inverse_mass_sigma(o->im_size);
+                              : lvni_data_inverse_mass_sigma(o->im_size) /
+                               lvni_core_sqrt(o->out_chans == 1 ? 2.0 : 1.0);
     LVN_TRY(builtin ? make_prior(m) : list_maps(m));
     m->kernel = lvni_core_alloc(LVNI_TAG_DATA, m->n * sizeof *m->kernel);
     if (m->kernel == NULL) {
         return LVN_ERR_MEMORY;
     }
-    lvni_inverse_mass_kernel(o->im_size, o->in_chans == 2, m->kernel);
+    lvni_inverse_mass_kernel(o->im_size, !by_constants(o), m->kernel);
     if (o->cosmo_dir != NULL) {
         LVN_TRY(read_plane(m, "cosmos_mask.npy", &m->mask));
         LVN_TRY(read_plane(m, "cosmos_std1.npy", &m->noise[0]));
@@ -371,7 +386,7 @@ static lvn_status mass_init(lvni_inverse_mass *m, const lvni_data_inverse_option
 void lvni_inverse_mass_check(const lvni_data_inverse_options *o, lvni_data_inverse_mistakes *out)
 {
     const bool two = o->in_chans == 2 && o->out_chans == 2,
-               four = o->in_chans == 4 && o->out_chans == 1;
+               four = o->in_chans == 4 && (o->out_chans == 1 || o->out_chans == 2);
     if (o->im_size % 2 != 0) {
         lvni_inverse_mistake(out, "im_size", "im_size=%d: maps of mass need an even number",
                              o->im_size);
@@ -379,15 +394,17 @@ void lvni_inverse_mass_check(const lvni_data_inverse_options *o, lvni_data_inver
     if (!two && !four) {
         lvni_inverse_mistake(
             out, "in_chans",
-            "in_chans=%d out_chans=%d: maps of mass have 2 and 2, or 4 and 1 channels", o->in_chans,
-            o->out_chans);
+            "in_chans=%d out_chans=%d: maps of mass have 2 and 2, 4 and 1, or 4 and 2 channels",
+            o->in_chans, o->out_chans);
     }
-    if (four && !lvni_inverse_builtin(o) && !(o->kappa_std > 0.0)) {
-        lvni_inverse_mistake(
-            out, "kappa_std",
-            "kappa_std=%g: in_chans=4 out_chans=1 needs kappa_mean and kappa_std, mean and "
-            "deviation of the training maps",
-            o->kappa_std);
+    if ((four || (two && o->by_constants)) && !lvni_inverse_builtin(o) && !(o->kappa_std > 0.0)) {
+        lvni_inverse_mistake(out, "kappa_std",
+                             "kappa_std=%g: %s needs kappa_mean and kappa_std, mean and deviation "
+                             "of the training maps",
+                             o->kappa_std,
+                             four ? o->out_chans == 1 ? "in_chans=4 out_chans=1"
+                                                      : "in_chans=4 out_chans=2"
+                                  : "mass_norm=constants");
     }
 }
 

@@ -33,8 +33,8 @@ void lvni_inverse_mass_shear(const lvni_inverse_mass *m, lvni_data_complex *x,
                              lvni_data_complex *scratch);
 void lvni_inverse_mass_invert(const lvni_inverse_mass *m, lvni_data_complex *x,
                               lvni_data_complex *scratch);
-/* (N, N), by frequency; rows_first: the first frequency runs along the rows, as in the layout of 2
- * to 2 channels, else along the columns, as in that of 4 to 1. */
+/* (N, N), by frequency; rows_first: the first frequency runs along the rows, as where samples are
+ * normalised by themselves, else along the columns, as where constants do that. */
 void lvni_inverse_mass_kernel(int n, bool rows_first, lvni_data_complex *out);
 
 #endif

@@ -182,6 +182,39 @@ static void four_channels_hold_shear_and_its_inversion(void **state)
     lvn_dataset_destroy(d);
 }
 
+/* The shear of both is that of the same kernel and noise. */
+static void constants_do_the_same_for_any_channels(void **state)
+{
+    (void)state;
+    lvni_data_inverse_options o[3] = {four(32), four(32), two(32)};
+    inverse_sample s[3];
+    lvn_dataset *d[3];
+    o[1].out_chans = 2;
+    o[2].by_constants = true;
+    for (int l = 0; l < 3; l++) {
+        o[l].kappa_mean = 0.001;
+        o[l].kappa_std = 0.02;
+        d[l] = inverse_open(&o[l]);
+        s[l] = inverse_sample_make(d[l]);
+        inverse_get(d[l], 2, 1, 4, true, &s[l]);
+        assert_true(s[l].field[2][0] == 0.001F && s[l].field[3][0] == 0.02F);
+    }
+    assert_memory_equal(s[0].field[0], s[1].field[0], s[0].size[0] * sizeof(float));
+    for (size_t i = 0; i < 32 * 32; i++) {
+        const float *const y[2] = {s[0].field[0] + 4 * i, s[2].field[0] + 2 * i};
+        assert_true(y[0][0] == y[1][0] && y[0][1] == y[1][1]);
+        for (int l = 1; l < 3; l++) {
+            assert_true(s[l].field[1][2 * i] == s[0].field[1][i]);
+            assert_true(s[l].field[1][2 * i + 1] == (float)(-0.001 / 0.02));
+        }
+    }
+    for (int l = 0; l < 3; l++) {
+        inverse_sample_free(&s[l]);
+        lvn_dataset_destroy(d[l]);
+    }
+    inverse_check_memory(&o[2]);
+}
+
 static void masked_pixels_are_0_in_the_measurement(void **state)
 {
     (void)state;
@@ -372,6 +405,8 @@ static void maps_of_a_folder_come_sorted_and_keep_their_names(void **state)
         assert_true(fabs(inverse_at(&s, 1, 2 * (size_t)i) * inverse_at(&s, 3, 0) +
                          inverse_at(&s, 2, 0) - slope(i / SIDE, i % SIDE)) < 1e-5);
     }
+    const double sigma = lvni_data_inverse_mass_sigma(SIDE);
+    assert_true(lvni_inverse_mass_of(d)->sigma == sigma);
     double k[SIDE * SIDE];
     const lvn_sample_key key = {1, 0, 0, true};
     assert_int_equal(lvni_data_inverse_posterior_mean(d, &key, k), LVN_ERR_UNSUPPORTED);
@@ -379,6 +414,17 @@ static void maps_of_a_folder_come_sorted_and_keep_their_names(void **state)
     inverse_sample_free(&s);
     lvn_dataset_destroy(d);
     inverse_check_memory(&o);
+    /* of a galaxy both components together have the deviation where there is one channel */
+    for (int out = 1; out <= 2; out++) {
+        o = four(SIDE);
+        o.path = folder;
+        o.kappa_std = 0.03;
+        o.out_chans = out;
+        d = inverse_open(&o);
+        assert_true(fabs(lvni_inverse_mass_of(d)->sigma - sigma / sqrt(3 - out)) < 1e-15);
+        lvn_dataset_destroy(d);
+    }
+    assert_true(fabs(lvni_data_inverse_mass_sigma(300) / sqrt(2.0) - 0.047767) < 1e-6);
     images_remove_folder(folder);
 }
 
@@ -439,7 +485,11 @@ static void what_does_not_fit_is_refused_before_any_work(void **state)
     assert_int_equal(inverse_refuses(&o, "im_size=4"), LVN_ERR_USAGE);
     o = four(SIDE);
     o.path = folder;
-    assert_int_equal(inverse_refuses(&o, "kappa_std=0"), LVN_ERR_USAGE);
+    assert_int_equal(inverse_refuses(&o, "kappa_std=0: in_chans=4 out_chans=1"), LVN_ERR_USAGE);
+    o = two(SIDE);
+    o.path = folder;
+    o.by_constants = true;
+    assert_int_equal(inverse_refuses(&o, "kappa_std=0: mass_norm=constants"), LVN_ERR_USAGE);
     o = two(SIDE);
     o.in_chans = 3;
     assert_int_equal(inverse_refuses(&o, "in_chans=3 out_chans=2"), LVN_ERR_USAGE);
@@ -500,6 +550,7 @@ int main(void)
         cmocka_unit_test(the_noise_of_a_survey_is_that_of_its_galaxies),
         cmocka_unit_test(two_channels_are_normalised_by_the_shear),
         cmocka_unit_test(four_channels_hold_shear_and_its_inversion),
+        cmocka_unit_test(constants_do_the_same_for_any_channels),
         cmocka_unit_test(masked_pixels_are_0_in_the_measurement),
         cmocka_unit_test(samples_depend_on_their_key_alone),
         cmocka_unit_test(samples_have_the_same_bits_everywhere),
