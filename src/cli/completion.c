@@ -61,8 +61,8 @@ static void print_topic(const char *name, const lvni_core_option_table *(*tables
             const lvni_core_option *row = &tables[t].rows[i];
             const bool alias = row->alias_of != NULL;
             const lvni_core_option *of = alias ? find_row(tables, n, row->alias_of) : row;
-            const unsigned flags = row->flags | (of != NULL ? of->flags : LVNI_OPT_HIDDEN);
-            if ((flags & (LVNI_OPT_HIDDEN | LVNI_OPT_LATER)) == 0) {
+            if (of != NULL &&
+                ((row->flags | of->flags) & (LVNI_OPT_HIDDEN | LVNI_OPT_LATER)) == 0) {
                 print_key(row->name, alias, of);
             }
         }

@@ -295,7 +295,7 @@ class Gan(unittest.TestCase):
 
     def test_keys_of_every_branch_are_notes(self):
         rows = {
-            "num_z_test": "32", "fig_path": "f", "save_path": "s", "ks_input": "yes",
+            "num_z_test": "32", "fig_path": "f", "save_path": "s", "ks_input": "False",
             "real_data": "False", "randseed": "123456", "n_percentiles": "10",
             "path_to_train_val_dataset": "x.hdf5", "path_to_std_noise": "a.pt",
             "path_to_noise": "b.pt", "path_to_mask": "c.pt", "nimgs_train": "70560",
