@@ -61,7 +61,10 @@ typedef struct lvni_data_inverse_options {
     int calib_width;              /* mri: side of the middle of k-space that maps are estimated
                                      from; 0: 16 */
     const char *maps_path;        /* mri: a folder of coil maps; NULL: they are estimated */
-    lvni_data_inverse_norm norm;  /* radio */
+    /* mri, not of test: of a folder the volumes that rcGAN takes: without the first one, more coils
+     * than channels / 2, and in val three tenths of them */
+    bool as_rcgan;
+    lvni_data_inverse_norm norm; /* radio */
 } lvni_data_inverse_options;
 
 /* What is wrong with the options themselves, whatever files there are. */

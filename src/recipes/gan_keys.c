@@ -161,6 +161,12 @@ static const lvni_core_option gan_rows[] = {
     {.name = "sense_maps_path",
      .type = LVNI_OPT_PATH,
      .help = "mri: folder of coil maps; unset: they are estimated."},
+    {.name = "volumes",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "all|rcgan",
+     .fallback = "all",
+     .help = "mri: volumes of a folder to train on and to validate with: all that fit, or those of "
+             "rcGAN: more coils than half the channels, without the first, of validation 30 %."},
     {.name = "calib_width",
      .type = LVNI_OPT_INT,
      .unit = "pixels",
@@ -567,5 +573,6 @@ void lvni_recipes_gan_data_options(const lvni_core_config *c, lvni_data_inverse_
         .acceleration = (int)lvni_core_config_int(c, "acceleration"),
         .calib_width = (int)lvni_core_config_int(c, "calib_width"),
         .maps_path = lvni_core_config_str(c, "sense_maps_path"),
+        .as_rcgan = lvni_core_config_choice(c, "volumes") == 1,
         .norm = (lvni_data_inverse_norm)lvni_core_config_choice(c, "norm")};
 }

@@ -338,6 +338,14 @@ static void print_meaning(const lvni_core_config *c, lvni_core_str *out)
                              "mass_norm is constants  (%s)",
                              out->len > 0 ? "\n" : "", lvni_core_config_origin(c, "kappa_std"));
     }
+    if (strncmp(lvni_core_config_origin(c, "volumes"), DROPS, sizeof DROPS - 1) == 0) {
+        lvni_core_str_printf(out,
+                             "%snote: volumes are those of rcGAN, which passes over the first file "
+                             "of a folder by accident and validates on 30 %% of the others: "
+                             "volumes is rcgan  (%s)",
+                             out->len > 0 ? "\n" : "",
+                             lvni_core_config_origin(c, "volumes") + sizeof DROPS - 1);
+    }
     if (strncmp(drops, DROPS, sizeof DROPS - 1) == 0) {
         lvni_core_str_printf(out,
                              "%snote: a last, short batch is left out in training and validation, "
@@ -459,6 +467,9 @@ static lvn_status take_drops(lvni_core_config *c, const char *file, size_t n)
     char origin[400];
     snprintf(origin, sizeof origin, DROPS "%.*s", (int)n, file);
     LVN_TRY(set_unless_given(c, "drop_last", "true", origin));
+    LVN_TRY(lvni_core_config_choice(c, "experience") == LVNI_INVERSE_MRI
+                ? set_unless_given(c, "volumes", "rcgan", origin)
+                : LVN_OK);
     return set_unless_given(c, "val_drop_last", "true", origin);
 }
 

@@ -333,6 +333,7 @@ gan_rows = {
     "data.mask": row("random"),
     "cosmo_dir_path": row("cosmos"),
     "sense_maps_path": refusal("cosmos", COILS),
+    "volumes": refusal("rcgan", COILS),
     "calib_width": row("4", "metrics", COILS),
     "acceleration": row("4", rest="data=builtin:mri"),
     "norm": row("none", rest="data=builtin:radio in_chans=2 out_chans=1"),

@@ -1,6 +1,6 @@
 /* The parts of the dataset of magnetic resonance images: volumes of a folder (mri_volumes.c), fewer
- * coils (mri_compress.c), phantoms (mri_phantom.c), samples of both (mri.c). Images of coils are
- * planes, (coils, N, N). */
+ * coils (mri_compress.c), which ones rcGAN takes (mri_draw.c), phantoms (mri_phantom.c), samples of
+ * both (mri.c). Images of coils are planes, (coils, N, N). */
 #ifndef LEVIN_DATA_INVERSE_MRI_H
 #define LEVIN_DATA_INVERSE_MRI_H
 
@@ -25,9 +25,13 @@ enum { LVNI_INVERSE_MAX_VOLUME_COILS = 64 };
 lvn_status lvni_inverse_mri_compress(const lvni_data_complex *x, int from, int to, size_t plane,
                                      lvni_data_complex *out);
 
+/* Which of n volumes rcGAN validates on, by its draw of them in byte order. */
+lvn_status lvni_inverse_mri_draw(int64_t n, bool *drawn);
+
 typedef struct lvni_inverse_volume {
     char *path, *maps;                /* maps: NULL, they are estimated */
     int slices, coils, rows, cols;    /* slices 0: left out */
+    bool in_draw;                     /* as_rcgan: one of those that it draws from */
     const lvni_data_fourier *fourier; /* (rows, cols) */
     bool hdf5;
 } lvni_inverse_volume;

@@ -86,12 +86,31 @@ static lvn_status check_maps(const lvni_data_inverse_options *o, const lvni_inve
     return LVN_OK;
 }
 
+static bool is_axt2(const char *acquisition)
+{
+    return acquisition[0] == '\0' || strcmp(acquisition, "AXT2") == 0;
+}
+
 /* fastMRI's folders hold other contrasts, too, and volumes of fewer coils and columns. */
 static bool left_out(const lvni_data_inverse_options *o, const lvni_data_array *a,
                      const char *acquisition)
 {
-    return (acquisition[0] != '\0' && strcmp(acquisition, "AXT2") != 0) || a->ndim != 4 ||
-           a->shape[1] < o->in_chans / 2 || a->shape[2] < o->im_size || a->shape[3] < o->im_size;
+    return !is_axt2(acquisition) || a->ndim != 4 || a->shape[1] < o->in_chans / 2 ||
+           a->shape[2] < o->im_size || a->shape[3] < o->im_size;
+}
+
+static bool is_as_rcgan(const lvni_data_inverse_options *o)
+{
+    return o->as_rcgan && o->split != LVNI_INVERSE_TEST;
+}
+
+/* Behind the draw it rejects some: as many coils as channels need, and in val as many columns as
+ * an image has, are too few. */
+static bool rejected(const lvni_data_inverse_options *o, const lvni_data_array *a)
+{
+    const int least = o->im_size + (o->split == LVNI_INVERSE_VAL ? 1 : 0);
+    return a->ndim != 4 || a->shape[1] <= o->in_chans / 2 || a->shape[2] < o->im_size ||
+           a->shape[3] < least;
 }
 
 /* A volume that is left out has no slices. */
@@ -110,6 +129,11 @@ static lvn_status look_at(const lvni_data_inverse_options *o, const char *folder
     LVN_TRY(v->hdf5 ? lvni_inverse_hdf5_peek(v->path, &a, acquisition)
                     : lvni_data_npy_peek(v->path, &a, &at));
     if (v->hdf5 && left_out(o, &a, acquisition)) {
+        v->in_draw = is_axt2(acquisition) && a.ndim == 4 && a.shape[1] >= o->in_chans / 2;
+        return LVN_OK;
+    }
+    v->in_draw = a.ndim == 4 && a.shape[1] >= o->in_chans / 2;
+    if (is_as_rcgan(o) && rejected(o, &a)) {
         return LVN_OK;
     }
     LVN_TRY(check_header(o, &a, v->path));
@@ -120,6 +144,31 @@ static lvn_status look_at(const lvni_data_inverse_options *o, const char *folder
     v->cols = (int)a.shape[3];
     LVN_TRY(v->maps != NULL ? check_maps(o, v) : LVN_OK);
     return transform_for(all, v);
+}
+
+/* The first file is passed over, and of those in the draw of val three tenths remain. */
+static lvn_status select_as_rcgan(const lvni_data_inverse_options *o, lvni_inverse_volumes *all)
+{
+    int64_t n = 0, at = 0;
+    all->volume[0].slices = 0;
+    if (o->split != LVNI_INVERSE_VAL) {
+        return LVN_OK;
+    }
+    bool *drawn = lvni_core_calloc(LVNI_TAG_DATA, (size_t)all->n, sizeof *drawn);
+    if (drawn == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    for (int64_t i = 1; i < all->n; i++) {
+        n += all->volume[i].in_draw;
+    }
+    const lvn_status s = lvni_inverse_mri_draw(n, drawn);
+    for (int64_t i = 1; s == LVN_OK && i < all->n; i++) {
+        if (all->volume[i].in_draw && !drawn[at++]) {
+            all->volume[i].slices = 0;
+        }
+    }
+    lvni_core_free(drawn);
+    return s;
 }
 
 static lvn_status look_at_all(const lvni_data_inverse_options *o, const char *folder,
@@ -135,7 +184,24 @@ static lvn_status look_at_all(const lvni_data_inverse_options *o, const char *fo
         out->n++; /* the failed one, too: it is freed with the others */
     }
     lvni_inverse_free_names(names, n);
-    return s;
+    return s == LVN_OK && is_as_rcgan(o) ? select_as_rcgan(o, out) : s;
+}
+
+static lvn_status refuse_empty(const lvni_data_inverse_options *o, const char *folder, int64_t n)
+{
+    const char *files = lvni_core_plural(n, "", "s");
+    if (is_as_rcgan(o)) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%s: of its %lld file%s volumes=rcgan takes none: the first one is passed over, "
+                 "others need more than %d coils and slices of %d x %d%s; volumes=all takes all "
+                 "that fit",
+                 folder, (long long)n, files, o->in_chans / 2, o->im_size, o->im_size,
+                 o->split == LVNI_INVERSE_VAL ? ", and three tenths of them are drawn" : "");
+    }
+    LVN_FAIL(LVN_ERR_USAGE,
+             "%s: none of its %lld HDF5 file%s has the acquisition AXT2, %d coils and slices of %d "
+             "x %d",
+             folder, (long long)n, files, o->in_chans / 2, o->im_size, o->im_size);
 }
 
 lvn_status lvni_inverse_volumes_open(const lvni_data_inverse_options *o, lvni_inverse_volumes *out)
@@ -144,12 +210,12 @@ lvn_status lvni_inverse_volumes_open(const lvni_data_inverse_options *o, lvni_in
     *out = (lvni_inverse_volumes){0};
     char *folder = lvni_inverse_path(o->path, folders[o->split]);
     lvn_status s = folder != NULL ? look_at_all(o, folder, out) : LVN_ERR_MEMORY;
-    if (s == LVN_OK && out->n_fouriers == 0) {
-        s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
-                          "%s: none of its %lld HDF5 file%s has the acquisition AXT2, %d coils and "
-                          "slices of %d x %d",
-                          folder, (long long)out->n, lvni_core_plural(out->n, "", "s"),
-                          o->in_chans / 2, o->im_size, o->im_size);
+    int64_t slices = 0;
+    for (int64_t i = 0; s == LVN_OK && i < out->n; i++) {
+        slices += out->volume[i].slices;
+    }
+    if (s == LVN_OK && slices == 0) {
+        s = refuse_empty(o, folder, out->n);
     }
     lvni_core_free(folder);
     if (s != LVN_OK) {

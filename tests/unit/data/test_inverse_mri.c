@@ -301,6 +301,74 @@ static void slices_are_cut_from_the_middle(void **state)
     images_remove_folder(folder);
 }
 
+/* Python's random.seed(1000) and random.shuffle, of lists of 3, 10 and 20, and round(0.3 n). */
+static void the_draw_of_volumes_is_that_of_rcgan(void **state)
+{
+    (void)state;
+    static const struct {
+        int n, drawn[6];
+    } want[] = {{3, {2}}, {10, {4, 5, 7}}, {20, {0, 1, 4, 10, 16, 17}}};
+    static const int number[][2] = {{0, 0}, {1, 0}, {5, 2}, {15, 4}, {25, 8}, {35, 10}};
+    bool drawn[64];
+    for (int k = 0; k < 3; k++) {
+        assert_int_equal(lvni_inverse_mri_draw(want[k].n, drawn), LVN_OK);
+        for (int i = 0, at = 0; i < want[k].n; i++) {
+            assert_int_equal(drawn[i], i == want[k].drawn[at]);
+            at += drawn[i] ? 1 : 0;
+        }
+    }
+    for (size_t k = 0; k < sizeof number / sizeof *number; k++) {
+        int sum = 0;
+        assert_int_equal(lvni_inverse_mri_draw(number[k][0], drawn), LVN_OK);
+        for (int i = 0; i < number[k][0]; i++) {
+            sum += drawn[i];
+        }
+        assert_int_equal(sum, number[k][1]);
+    }
+}
+
+static void volumes_of_rcgan_have_more_coils(void **state)
+{
+    (void)state;
+    const char *folder = images_temp_folder();
+    /* without a: b .. k are 10, of which f, g and i are drawn; f has too few coils */
+    for (char c = 'a'; c <= 'k'; c++) {
+        char name[32];
+        snprintf(name, sizeof name, "multicoil_val/%c.npy", c);
+        write_volume(images_path(folder, name), 1, c == 'f' ? 2 : 3);
+        snprintf(name, sizeof name, "multicoil_train/%c.npy", c);
+        if (c < 'd') {
+            write_volume(images_path(folder, name), 1, c == 'b' ? 2 : 3);
+        }
+    }
+    lvni_data_inverse_options o = phantoms(SIDE, 2);
+    o.path = folder;
+    static const struct {
+        lvni_data_inverse_split split;
+        bool as_rcgan;
+        int n;
+        const char *first;
+    } want[] = {{LVNI_INVERSE_VAL, false, 11, "a.npy slice 0"},
+                {LVNI_INVERSE_VAL, true, 2, "g.npy slice 0"},
+                {LVNI_INVERSE_TRAIN, false, 3, "a.npy slice 0"},
+                {LVNI_INVERSE_TRAIN, true, 1, "c.npy slice 0"}};
+    for (int k = 0; k < 4; k++) {
+        o.split = want[k].split;
+        o.as_rcgan = want[k].as_rcgan;
+        lvn_dataset *d = inverse_open(&o);
+        assert_int_equal(d->cls->length(d), want[k].n);
+        assert_string_equal(d->cls->sample_name(d, 0), want[k].first);
+        lvn_dataset_destroy(d);
+    }
+    o.split = LVNI_INVERSE_VAL;
+    inverse_check_memory(&o);
+    o = phantoms(SIDE, 3);
+    o.path = folder;
+    o.as_rcgan = true;
+    assert_int_equal(inverse_refuses(&o, "3 files volumes=rcgan takes none"), LVN_ERR_USAGE);
+    images_remove_folder(folder);
+}
+
 /* Three coils of rank two: two combinations hold all of the signal, the stronger one first. */
 static void more_coils_are_combined(void **state)
 {
@@ -422,6 +490,8 @@ int main(void)
         cmocka_unit_test(samples_depend_on_their_key_alone),
         cmocka_unit_test(samples_have_the_same_bits_everywhere),
         cmocka_unit_test(slices_are_cut_from_the_middle),
+        cmocka_unit_test(the_draw_of_volumes_is_that_of_rcgan),
+        cmocka_unit_test(volumes_of_rcgan_have_more_coils),
         cmocka_unit_test(more_coils_are_combined),
         cmocka_unit_test(maps_come_from_their_files),
         cmocka_unit_test(what_does_not_fit_is_refused_before_any_work),
