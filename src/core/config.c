@@ -344,11 +344,6 @@ static lvn_status collect(lvni_core_config *config, lvn_status status)
     return lvni_core_str_status(&config->mistakes);
 }
 
-int lvni_core_config_mistakes(const lvni_core_config *config)
-{
-    return config->n_mistakes;
-}
-
 lvn_status lvni_core_config_keep(lvni_core_config *config, lvn_status status)
 {
     return config->collects ? collect(config, status) : status;

@@ -143,6 +143,11 @@ const char *lvni_core_config_origin(const lvni_core_config *config, const char *
     return own_slot(config, name)->origin;
 }
 
+int lvni_core_config_mistakes(const lvni_core_config *config)
+{
+    return config->n_mistakes;
+}
+
 const char *lvni_core_config_spelled(const lvni_core_config *config, const char *name)
 {
     const lvni_core_slot *slot = own_slot(config, name);

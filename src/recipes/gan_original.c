@@ -467,9 +467,11 @@ static lvn_status take_drops(lvni_core_config *c, const char *file, size_t n)
     char origin[400];
     snprintf(origin, sizeof origin, DROPS "%.*s", (int)n, file);
     LVN_TRY(set_unless_given(c, "drop_last", "true", origin));
-    LVN_TRY(lvni_core_config_choice(c, "experience") == LVNI_INVERSE_MRI
-                ? set_unless_given(c, "volumes", "rcgan", origin)
-                : LVN_OK);
+    const char *data = lvni_core_config_str(c, "data");
+    if (lvni_core_config_choice(c, "experience") == LVNI_INVERSE_MRI && data != NULL &&
+        strncmp(data, "builtin:", 8) != 0) {
+        LVN_TRY(set_unless_given(c, "volumes", "rcgan", origin));
+    }
     return set_unless_given(c, "val_drop_last", "true", origin);
 }
 

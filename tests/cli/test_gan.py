@@ -233,6 +233,8 @@ class Gan(unittest.TestCase):
                 self.assertIn(f"experience is {kind} by the other keys  (f.yml)\n", shown)
                 self.assertIn("batch_size counts the samples of a device, as in rcGAN", shown)
                 self.assertIn("/share/gpu0/user/data/", done.stderr.splitlines()[-1])
+                volumes = "volumes is rcgan  (f.yml)" in shown
+                self.assertEqual(volumes, kind == "mri")
         # two channels to two may be either: what lies there decides
         text = (FILES / "mass_map_8.yml").read_text().replace("experience: mass_mapping\n", "")
         (self.cwd / "sky/train").mkdir(parents=True)
