@@ -284,6 +284,9 @@ static lvn_status judge(load *l)
  * follows becomes a copy of what was loaded. */
 static lvn_status take_buffer(load *l, const lvn_buffer *b)
 {
+    if (lvni_recipes_naming_lacks(l->naming, b->name)) {
+        return LVN_OK;
+    }
     if (b->rule == LVNI_RULE_MEAN || find(l, l->naming, l->prefix, b->name) != NULL) {
         return take(l, b->name, b->tensor, b->file.tensor != NULL ? &b->file : NULL);
     }

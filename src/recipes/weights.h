@@ -56,6 +56,7 @@ enum {
     LVNI_NAMING_OWN, /* torchvision's: those of the model */
     LVNI_NAMING_TIMM,
     LVNI_NAMING_OLD, /* torchvision's first files of vision transformers */
+    LVNI_NAMING_RCGAN,
     LVNI_NAMINGS,
     LVNI_WEIGHT_NAME = 320
 };
@@ -63,6 +64,10 @@ enum {
 const char *lvni_recipes_naming_label(int naming); /* "timm"; "" for OWN */
 /* The name of one of the model's tensors, or of what its name begins with up to a dot. */
 void lvni_recipes_naming_translate(int naming, const char *name, char out[LVNI_WEIGHT_NAME]);
+/* The same of rcGAN's: gan_names.c. */
+void lvni_recipes_gan_name(const char *name, char out[LVNI_WEIGHT_NAME]);
+/* Has no file with this naming the buffer? Numbers of a recipe keep what they begin with. */
+bool lvni_recipes_naming_lacks(int naming, const char *buffer);
 /* "squeeze and excitation" for a name that only networks with it have; NULL: none. */
 const char *lvni_recipes_naming_foreign(const char *name);
 

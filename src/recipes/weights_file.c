@@ -57,6 +57,7 @@ static const struct {
     [LVNI_NAMING_OWN] = {"", layer, none, none},
     [LVNI_NAMING_TIMM] = {"timm", "blocks.", timm_top, timm_layer},
     [LVNI_NAMING_OLD] = {"torchvision before 0.13", layer, none, old_layer},
+    [LVNI_NAMING_RCGAN] = {"rcGAN", layer, none, none},
 };
 
 const char *lvni_recipes_naming_label(int naming)
@@ -82,6 +83,10 @@ void lvni_recipes_naming_translate(int naming, const char *name, char out[LVNI_W
 {
     const char *rest, *begin;
     const size_t n = sizeof layer - 1;
+    if (naming == LVNI_NAMING_RCGAN) {
+        lvni_recipes_gan_name(name, out);
+        return;
+    }
     if (strncmp(name, layer, n) != 0) {
         begin = apply(namings[naming].top, name, &rest);
         snprintf(out, LVNI_WEIGHT_NAME, "%s%s", begin, rest);
@@ -95,6 +100,11 @@ void lvni_recipes_naming_translate(int naming, const char *name, char out[LVNI_W
     begin = apply(namings[naming].in_layer, name + n + digits + strlen(dot), &rest);
     snprintf(out, LVNI_WEIGHT_NAME, "%s%.*s%s%s%s", namings[naming].layer, (int)digits, name + n,
              dot, begin, rest);
+}
+
+bool lvni_recipes_naming_lacks(int naming, const char *buffer)
+{
+    return naming == LVNI_NAMING_RCGAN && strchr(buffer, '.') == NULL;
 }
 
 const char *lvni_recipes_naming_foreign(const char *name)

@@ -18,7 +18,7 @@ import time
 import unittest
 from pathlib import Path
 
-from weights_case import LEVIN, write_npy
+from weights_case import LEVIN, read_safetensors, write_npy, write_torch
 
 FILES = Path(__file__).parent / "rcgan"
 # three steps an epoch, the last of 5 samples in 3 micro-batches
@@ -514,6 +514,69 @@ class Gan(unittest.TestCase):
         text = self.levin("help", "checkpoint.save_top_k").stdout
         self.assertIn("levin help train.classify\n", text)
         self.assertIn("The same in: train.gan (default 20).\n", text)
+
+    def test_checkpoints_of_rcgan_are_weights(self):
+        """Keys of its networks' state_dict, with what it has beside the weights."""
+        small = [*SMALL[:3], "gen_channels=4", "disc_channels=4", "disc_stages=3", *SMALL[7:]]
+        use = ["train", "gan", *small, "max_steps=1", "limit_val_batches=0",
+               "checkpoint.monitor=train/g_loss", "checkpoint.mode=min"]
+        residual = {"skip": "conv_1x1", **{
+            f"unit{1 + i // 3}.{('conv', 'norm', 'act')[i % 3]}": f"conv_block.{i}"
+            for i in range(6)}}
+        names = {
+            "head1": "conv2.0", "head2": "conv2.1",
+            **{f"middle.{p}": f"conv.{i}" for i, p in enumerate(("conv", "norm", "act"))},
+            **{f"res_layer_1.unit.{p}": f"res_layer_1.{i}"
+               for i, p in enumerate(("conv", "norm", "act"))},
+        }
+        for i in range(5):
+            for ours, theirs in residual.items():
+                names[f"res_layer_1.res{i}.{ours}"] = f"res_layer_1.{3 + i}.{theirs}"
+        for i in range(4):
+            a, b = f"down_sample_layers.{i}", f"up_sample_layers.{3 - i}"
+            for ours, theirs in (
+                ("down%d.unit.conv", f"{a}.conv_1"), ("down%d.unit.norm", f"{a}.bn"),
+                ("down%d.norm", f"{a}.bn"), ("down%d.unit.act", f"{a}.activation"),
+                ("down%d.half", f"{a}.conv_3"), ("up%d.up.conv", f"{b}.conv_1"),
+                ("up%d.up.norm", f"{b}.bn"), ("up%d.up.act", f"{b}.activation"),
+                ("up%d.merge.conv", f"{b}.layers.0"), ("up%d.merge.norm", f"{b}.layers.1"),
+                ("up%d.merge.act", f"{b}.layers.2"),
+                *((f"down%d.res.{k}", f"{a}.res.{v}") for k, v in residual.items()),
+                *((f"up%d.res.{k}", f"{b}.layers.3.{v}") for k, v in residual.items()),
+            ):
+                names[ours % i] = theirs
+        names = {f"generator.{k}": f"generator.{v}" for k, v in names.items()}
+        names |= {"critic.input": "discriminator.initial_layers.0",
+                  "critic.output": "discriminator.dense.1"}
+        for i in range(3):
+            names[f"critic.stage{i + 1}"] = f"discriminator.encoder_layers.{i}.downsample.1"
+        for more in ([], ["alt_upsample=true", "unused_layers=true"]):
+            out = f"of{len(more)}"
+            self.levin(*use, *more, f"out={out}")
+            own = str(next((self.cwd / out / "exported_models").glob("*.safetensors")))
+            tensors, _ = read_safetensors(own)
+            theirs = {}
+            for name, tensor in tensors.items():
+                part, _, last = name.rpartition(".")
+                if part in names:
+                    theirs[f"{names[part]}.{last}"] = tensor
+                else:  # levin's own numbers
+                    self.assertIn(name, "std_mult is_good psnr_diff same validations".split())
+            bias = "generator.down_sample_layers.0.bn.bias"
+            if not more:  # rcGAN has layers that it never runs
+                theirs[bias] = tensors["generator.head1.bias"]
+            theirs["generator.conv.1.num_batches_tracked"] = ("I64", [], bytes(8))
+            write_torch(self.cwd / f"checkpoint-epoch={len(more)}.ckpt", theirs)
+            done = self.levin(*[a for a in use if a != "quiet=true"], *more, "seed=1",
+                              f"weights=checkpoint-epoch={len(more)}.ckpt", f"out={out}theirs")
+            self.assertIn("with the names of rcGAN", done.stdout)
+            self.assertEqual(done.stderr.count(bias), 0 if more else 1)
+            self.levin(*use, *more, "seed=1", f"weights={own}", f"out={out}own")
+            self.assertEqual(self.hash(f"{out}theirs"), self.hash(f"{out}own"))
+        del theirs["generator.conv2.1.bias"]
+        write_torch(self.cwd / "part.ckpt", theirs)
+        done = self.levin(*use, *more, "weights=part.ckpt", "out=part", code=1)
+        self.assertIn("1 missing: generator.conv2.1.bias (2)", done.stderr)
 
     # ---- what a step is ----
 
