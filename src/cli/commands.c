@@ -66,14 +66,15 @@ const lvni_cli_command lvni_cli_commands[] = {
      .computes = true,
      .use = {{"levin tune batch-size [RECIPE] [key=value ...]",
               "the largest batch_size_per_device that fits on every rank"},
-             {"levin tune lr [RECIPE] [key=value ...]",
-              "the learning rate at which the loss falls most steeply"}},
+             {"levin tune lr [RECIPE] [key=value ...]", "a learning rate at which the loss falls"}},
      .words = "batch-size lr",
      .more = "Takes all keys of the recipe's training (levin help train). batch-size starts it for "
              "two steps and a part of the validation at each size\n"
              "that should fit; the answer was run; nothing is written; exit code 69 when no size "
              "fits. lr makes steps with larger and larger rates,\n"
-             "and writes the losses (tune.csv) and their curve (tune.plot). See docs/tune.md.",
+             "and writes the losses (tune.csv) and their curve (tune.plot); exit code 69 without a "
+             "clear "
+             "descent. See docs/tune.md.",
      .tables = lvni_recipes_tune_own_tables},
     {.name = "slurm",
      .run = lvni_cli_cmd_slurm,

@@ -84,7 +84,9 @@ size_t lvni_log_progress_format(const lvni_log_progress_state *s, int width, cha
         l.limit = (size_t)width;
     }
     out[0] = '\0';
-    add_count(&l, "epoch", s->epoch + 1, s->max_epochs);
+    if (s->epoch >= 0) {
+        add_count(&l, "epoch", s->epoch + 1, s->max_epochs);
+    }
     add_count(&l, "step", s->step, s->steps);
     if (!isnan(s->loss)) {
         add(&l, "loss_step %.4f", s->loss);

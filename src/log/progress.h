@@ -9,7 +9,7 @@
 #define LVNI_PROGRESS_WAIT 0.1 /* a run that waits for data so much could be faster */
 
 typedef struct lvni_log_progress_state {
-    int64_t epoch;                            /* from 0; shown from 1 */
+    int64_t epoch;                            /* from 0; shown from 1; below 0: left out */
     int64_t max_epochs;                       /* 0: unknown */
     int64_t step, steps;                      /* done in this epoch, and of how many (0: unknown) */
     double loss, accuracy, samples_per_s, lr; /* NaN: left out */

@@ -20,8 +20,8 @@ typedef struct lvni_recipes_tune_command {
 
 /* The largest batch_size_per_device that fits on every rank. LVN_ERR_RESOURCE: none does. */
 lvn_status lvni_recipes_tune_batch_size(const lvni_recipes_tune_command *command);
-/* The learning rate at which the loss falls most steeply; writes tune.csv and tune.plot. Also on
- * ranks that another launcher has started. */
+/* A learning rate at which the loss falls; writes tune.csv and tune.plot. LVN_ERR_RESOURCE: no
+ * descent is clear. Also on ranks that another launcher has started. */
 lvn_status lvni_recipes_tune_lr(const lvni_recipes_tune_command *command);
 
 extern const lvni_core_option_table lvni_recipes_tune_size_options, lvni_recipes_tune_lr_options;

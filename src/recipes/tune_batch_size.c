@@ -6,6 +6,8 @@
 #include "core/option.h"
 #include "core/str.h"
 #include "launch/rank_info.h"
+#include "log/progress.h"
+#include "log/run_log.h"
 #include "recipes/options.h"
 #include "recipes/tune.h"
 
@@ -124,6 +126,22 @@ static const lvni_recipes_tune_trial *find_trial(const search *s, int64_t size, 
     return NULL;
 }
 
+/* On a terminal, while its processes run. */
+static lvn_status try_with_progress(const search *s, bool dry, lvni_recipes_tune_trial *t)
+{
+    char text[72];
+    const int fd = s->quiet ? -1 : lvni_log_progress_terminal();
+    if (fd < 0) {
+        return lvni_recipes_tune_try(s->command, dry, t);
+    }
+    snprintf(text, sizeof text, "trial %d: batch_size_per_device=%" PRId64 ": %s", s->n + 1,
+             t->size, dry ? "estimating" : "running");
+    lvni_log_status_line(fd, text);
+    const lvn_status status = lvni_recipes_tune_try(s->command, dry, t);
+    lvni_log_status_end();
+    return status;
+}
+
 /* *out lives as long as the search. */
 static lvn_status attempt(search *s, int64_t size, bool dry, const lvni_recipes_tune_trial **out)
 {
@@ -138,7 +156,7 @@ static lvn_status attempt(search *s, int64_t size, bool dry, const lvni_recipes_
     }
     lvni_recipes_tune_trial *t = &s->trial[s->n];
     t->size = size;
-    LVN_TRY(lvni_recipes_tune_try(s->command, dry, t));
+    LVN_TRY(try_with_progress(s, dry, t));
     s->n++;
     if (t->outcome == LVNI_TUNE_REFUSED && s->refused.size == 0) {
         s->refused = *t;

@@ -2,9 +2,12 @@
  * the real thing. All ranks see the same losses, and so end at the same step; rank 0 writes. */
 #include "core/alloc.h"
 #include "core/escape.h"
+#include "core/machine.h"
 #include "core/option.h"
+#include "core/signals.h"
 #include "core/str.h"
 #include "core/vfs.h"
+#include "log/progress.h"
 #include "log/run_log.h"
 #include "recipes/line_plot.h"
 #include "recipes/options.h"
@@ -13,6 +16,8 @@
 #include "recipes/tune.h"
 #include "trainer/engine.h"
 
+#include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -29,7 +34,7 @@ static lvn_status check_plot(const lvni_core_option *row, const lvni_core_value 
 static const lvni_core_option rows[] = {
     {.name = "tune.min_lr",
      .type = LVNI_OPT_FLOAT,
-     .fallback = "1e-8",
+     .fallback = "1e-6",
      .range = LVNI_ABOVE(0),
      .flags = LVNI_OPT_NOT_SAVED,
      .help = "Learning rate of the first step."},
@@ -42,10 +47,10 @@ static const lvni_core_option rows[] = {
     {.name = "tune.steps",
      .type = LVNI_OPT_INT,
      .unit = "steps",
-     .fallback = "100",
+     .fallback = "300",
      .range = LVNI_BETWEEN(LVNI_RANGE_LEAST, 1000000),
      .flags = LVNI_OPT_NOT_SAVED,
-     .help = "Steps between the two; the suggestion leaves out the first 10 and the last one."},
+     .help = "Steps from the one to the other; more of them see smaller falls of the loss."},
     {.name = "tune.scale",
      .type = LVNI_OPT_CHOICE,
      .choices = "exponential|linear",
@@ -58,7 +63,8 @@ static const lvni_core_option rows[] = {
      .range = LVNI_AT_LEAST(0),
      .flags = LVNI_OPT_NOT_SAVED,
      .help =
-         "Stop when the smoothed loss is more than so many times its least; 0: make all steps."},
+         "Stop when the mean of the last losses is more than so many times its least; 0: make all "
+         "steps."},
     {.name = "tune.csv",
      .type = LVNI_OPT_PATH,
      .fallback = "lr_find.csv",
@@ -75,6 +81,7 @@ const lvni_core_option_table lvni_recipes_tune_lr_options = LVNI_OPTION_TABLE("t
 
 typedef struct finder {
     const lvni_core_config *config;
+    bool quiet;                   /* given by the user; the training itself is quiet */
     lvni_recipes_range_test test; /* without points */
 } finder;
 
@@ -99,8 +106,43 @@ static lvn_status prepare(lvni_trainer *trainer)
     return LVN_OK;
 }
 
-static lvn_status run(lvni_trainer *trainer, lvni_recipes_range_test *test)
+/* All ranks know of the signal after the same step. There is no checkpoint, so nothing may promise
+ * one (exit code 85) or ask Slurm to begin again. */
+static lvn_status check_stop(const lvni_trainer *trainer, const lvni_recipes_range_test *test)
 {
+    const int number =
+        trainer->o.comm == NULL ? lvni_trainer_stop_signal() : trainer->keeper.signal;
+    if (number == 0) {
+        return LVN_OK;
+    }
+    LVN_FAIL(number == SIGUSR1 ? LVN_ERR_ABORTED : LVN_ERR_CANCELLED,
+             "%s after step %d of %d: there is no suggestion, and nothing was written",
+             lvni_core_signal_name(number), test->n, test->steps);
+}
+
+/* After a step, on rank 0. */
+static void show_progress(const finder *f, const lvni_recipes_range_test *test, uint64_t start_ns,
+                          lvni_log_progress *progress)
+{
+    const lvni_recipes_range_point *last = &test->point[test->n - 1];
+    const double now = lvni_core_seconds_since(start_ns);
+    const lvni_log_progress_state state = {.epoch = -1,
+                                           .step = test->n,
+                                           .steps = test->steps,
+                                           .loss = last->loss,
+                                           .accuracy = (double)NAN,
+                                           .samples_per_s = (double)NAN,
+                                           .lr = last->lr,
+                                           .left_s = now / test->n * (test->steps - test->n)};
+    lvni_log_set_quiet(f->quiet);
+    lvni_log_progress_update(progress, &state, now, true, false);
+    lvni_log_set_quiet(true);
+}
+
+static lvn_status make_steps(const finder *f, lvni_trainer *trainer, bool leads,
+                             lvni_log_progress *progress, lvni_recipes_range_test *test)
+{
+    const uint64_t start_ns = lvni_core_now_ns();
     bool more = true;
     while (more && test->n < test->steps) {
         lvni_trainer_step_result r;
@@ -113,8 +155,25 @@ static lvn_status run(lvni_trainer *trainer, lvni_recipes_range_test *test)
         }
         LVN_TRY(s);
         more = lvni_recipes_range_add(test, lvni_trainer_metric_mean(&r.metrics, "loss"));
+        if (leads) {
+            show_progress(f, test, start_ns, progress);
+        }
+        LVN_TRY(check_stop(trainer, test));
     }
     return LVN_OK;
+}
+
+static lvn_status run(const finder *f, lvni_trainer *trainer, bool leads,
+                      lvni_recipes_range_test *test)
+{
+    lvni_log_progress progress;
+    lvni_log_progress_init(
+        &progress, &(lvni_log_progress_options){.fd = f->quiet ? -1 : lvni_log_progress_terminal(),
+                                                .quiet = f->quiet,
+                                                .plain_interval_s = 30.0});
+    const lvn_status s = make_steps(f, trainer, leads, &progress, test);
+    lvni_log_progress_finish(&progress);
+    return s;
 }
 
 /* ---- the answer ---- */
@@ -173,30 +232,63 @@ static lvn_status write_plot(const char *path, const lvni_recipes_range_test *te
     return s;
 }
 
-static lvn_status answer(const finder *f, const lvni_recipes_range_test *test)
+/* Why there is no suggestion. */
+static lvn_status refuse(const lvni_recipes_range_test *test,
+                         const lvni_recipes_range_answer *found, const char *csv, const char *plot)
 {
-    const int best = lvni_recipes_range_suggest(test);
-    const char *csv = lvni_core_config_str(f->config, "tune.csv"),
-               *plot = lvni_core_config_str(f->config, "tune.plot");
-    LVN_TRY(write_csv(csv, test));
-    LVN_TRY(write_plot(plot, test, best));
-    if (best < 0) {
+    if (found == NULL) {
         LVN_FAIL(LVN_ERR_RESOURCE,
                  "%d step%s made, the loss being too large or not finite after, and a suggestion "
                  "needs %d: a smaller tune.max_lr, or more tune.steps (%s has the losses)",
                  test->n, lvni_core_plural(test->n, " was", "s were"), LVNI_RANGE_LEAST, csv);
     }
+    LVN_FAIL(
+        LVN_ERR_RESOURCE,
+        "no clear descent: the smoothed loss is at most %.1f standard errors below that of the "
+        "first steps, and %g are needed or it may be noise: more tune.steps (now %d), a "
+        "larger batch_size, or another range between tune.min_lr and tune.max_lr (%s and %s "
+        "have the curve)",
+        fmax(found->fall, 0.0), LVNI_RANGE_CLEAR, test->steps, csv, plot);
+}
+
+static void print_answer(const finder *f, const lvni_recipes_range_test *test,
+                         const lvni_recipes_range_answer *found, const char *csv, const char *plot)
+{
+    const lvni_recipes_range_point *p = test->point, *best = &p[found->suggested];
+    const bool early = test->n < test->steps;
     if (lvni_core_config_bool(f->config, "tune.json")) {
-        lvni_core_print(stdout, "{\"optim.lr\":%.9g,\"steps\":%d,\"stopped_early\":%s}\n",
-                        test->point[best].lr, test->n, test->n < test->steps ? "true" : "false");
-        return LVN_OK;
+        lvni_core_print(stdout, "{\"optim.lr\":%.9g,\"steps\":%d,\"stopped_early\":%s}\n", best->lr,
+                        test->n, early ? "true" : "false");
+        return;
     }
-    lvni_core_print(stdout,
-                    "optim.lr=%.3g: there the loss falls most steeply, from %g to %g over %d step%s"
-                    "%s; %s, %s\n",
-                    test->point[best].lr, test->min_lr, test->point[test->n - 1].lr, test->n,
-                    lvni_core_plural(test->n, "", "s"),
-                    test->n < test->steps ? " (then it rose, and the test ended)" : "", csv, plot);
+    lvni_core_print(
+        stdout,
+        "optim.lr=%.3g: the loss falls from %.4g at %.3g to %.4g at %.3g, and there to %.4g; %d "
+        "step%s from %g to %g%s; %s, %s\n",
+        best->lr, p[found->begin].smoothed, p[found->begin].lr, p[found->end].smoothed,
+        p[found->end].lr, best->smoothed, test->n, lvni_core_plural(test->n, "", "s"), test->min_lr,
+        p[test->n - 1].lr,
+        early         ? " (then it rose, and the test ended)"
+        : found->open ? " (where it still falls: a larger tune.max_lr may find more)"
+                      : "",
+        csv, plot);
+}
+
+static lvn_status answer(const finder *f, lvni_recipes_range_test *test)
+{
+    const char *csv = lvni_core_config_str(f->config, "tune.csv"),
+               *plot = lvni_core_config_str(f->config, "tune.plot");
+    const bool fits = lvni_recipes_range_fit(test);
+    lvni_recipes_range_answer found = {.suggested = -1};
+    if (fits) {
+        found = lvni_recipes_range_find(test);
+    }
+    LVN_TRY(write_csv(csv, test));
+    LVN_TRY(write_plot(plot, test, found.suggested));
+    if (found.suggested < 0) {
+        return refuse(test, fits ? &found : NULL, csv, plot);
+    }
+    print_answer(f, test, &found, csv, plot);
     return LVN_OK;
 }
 
@@ -212,7 +304,7 @@ static lvn_status drive(void *host, const lvni_recipes_ranks *ranks, const lvni_
     if (test.point == NULL) {
         return LVN_ERR_MEMORY;
     }
-    lvn_status s = run(trainer, &test);
+    lvn_status s = run(f, trainer, rank->rank == 0, &test);
     if (s == LVN_OK && rank->rank == 0) {
         s = answer(f, &test);
     }
@@ -264,6 +356,7 @@ lvn_status lvni_recipes_tune_lr(const lvni_recipes_tune_command *command)
                                      command->n - command->skip, command->args + command->skip,
                                      &c));
     f.config = c;
+    f.quiet = lvni_core_config_bool(c, "quiet");
     lvn_status s = read_test(c, &f.test);
     s = s == LVN_OK ? set_config(c, f.test.steps) : s;
     if (s == LVN_OK) {

@@ -52,7 +52,9 @@ static lvn_status advance(lvni_trainer *t, lvni_trainer_step_result *r)
     }
     LVN_TRY(lvni_trainer_loop_begin(t));
     LVN_TRY(lvni_trainer_loop_begin_step(t));
+    const int agreed = t->keeper.signal; /* over the control channel; else in the step's message */
     LVN_TRY(lvni_trainer_step(t, r));
+    t->keeper.signal = agreed != 0 ? agreed : t->keeper.signal;
     t->report.waited_ns = lvni_data_loader_get_stats(t->loader).wait_ns;
     lvni_trainer_loop_report_unreadable(t->loader);
     const bool done = lvni_trainer_loop_epoch_done(t);

@@ -8,35 +8,35 @@ import csv
 import json
 import math
 import os
+import re
+import signal
+import subprocess
 import tempfile
 
-from bad_support import Case, main, OK, USAGE
+import screen
+from bad_support import Case, FAILURE, LEVIN, main, OK, SIGINT, SIGTERM, USAGE, WAIT_S
 from small_png import read_colours, read_rows
 
 RESOURCE = 69
-RUN = ["classify", "data=builtin:shapes", "data.count=120", "image_size=16", "model=cnn"]
-RUN += ["batch_size=24", "micro_batches=2", "optim=sgd"]
+RUN = ["classify", "data=builtin:shapes", "data.count=120", "image_size=16", "model=mlp"]
+RUN += ["batch_size=24", "micro_batches=2", "optim=sgd", "tune.steps=200", "tune.min_lr=1e-5"]
+MARK = (0, 158, 115)  # of the suggestion, in the curve
 
 
-def smooth(losses):
-    average, out = 0.0, []
-    for i, loss in enumerate(losses):
-        average = 0.98 * average + 0.02 * loss
-        out.append(average / (1 - 0.98 ** (i + 1)))
+def smooth(losses, steps):
+    """At each point a weighted line through the neighbours: of the logarithm of loss + floor."""
+    beside, first = max(steps // 12, 8), losses[: max(steps // 8, 8)]
+    floor, out = 0.001 * sum(first) / len(first), []
+    for i in range(len(losses)):
+        near = range(max(i - beside, 0), min(i + beside + 1, len(losses)))
+        weight = [(1 - (abs(j - i) / (beside + 1)) ** 3) ** 3 for j in near]
+        value = [math.log(losses[j] + floor) for j in near]
+        middle = sum(w * j for w, j in zip(weight, near)) / sum(weight)
+        mean = sum(w * y for w, y in zip(weight, value)) / sum(weight)
+        slope = sum(w * (j - middle) * (y - mean) for w, j, y in zip(weight, near, value))
+        slope /= sum(w * (j - middle) ** 2 for w, j in zip(weight, near))
+        out.append(math.exp(mean + slope * (i - middle)) - floor)
     return out
-
-
-def suggest(lr, smoothed):
-    """The rate where the curve falls most steeply: numpy.gradient over log10(lr), written out."""
-    x, y = [math.log10(x) for x in lr[10:-1]], smoothed[10:-1]
-    slope = [(y[1] - y[0]) / (x[1] - x[0])]
-    for i in range(1, len(x) - 1):
-        a, b = x[i] - x[i - 1], x[i + 1] - x[i]
-        slope.append(
-            (a * a * y[i + 1] + (b * b - a * a) * y[i] - b * b * y[i - 1]) / (a * b * (a + b))
-        )
-    slope.append((y[-1] - y[-2]) / (x[-1] - x[-2]))
-    return lr[10 + slope.index(min(slope))]
 
 
 class TuneLr(Case):
@@ -46,63 +46,117 @@ class TuneLr(Case):
         with tempfile.TemporaryDirectory() as empty:
             os.chdir(empty)
             try:
-                out, _ = self.levin(
-                    ["tune", "lr", *RUN, "tune.json=true", *arguments], code, expects, env=env
-                )
+                line = ["tune", "lr", *RUN, "tune.json=true", *arguments]
+                out, _ = self.levin(line, code, expects, env=env)
                 if not os.path.exists("lr_find.csv"):
                     self.assertEqual(os.listdir("."), [])
                     return out, []
                 self.assertEqual(sorted(os.listdir(".")), ["lr_find.csv", "lr_find.png"])
                 with open("lr_find.csv", encoding="utf-8") as f:
                     rows = [tuple(map(float, row.values())) for row in csv.DictReader(f)]
-                self.assertEqual(read_rows("lr_find.png")[:2], (960, 600))
-                self.colours = read_colours("lr_find.png") if look else {}
+                if look:
+                    self.assertEqual(read_rows("lr_find.png")[:2], (960, 600))
+                    self.colours = read_colours("lr_find.png")
             finally:
                 os.chdir(before)
         return json.loads(out) if code == OK else out, rows
 
-    def check(self, found, rows):
-        lr, losses, smoothed = zip(*rows)
-        for mine, theirs in zip(smooth(losses), smoothed):
-            self.assertAlmostEqual(mine / theirs, 1, delta=1e-7)
-        self.assertAlmostEqual(found["optim.lr"] / suggest(lr, smoothed), 1, delta=1e-7)
-        self.assertEqual(found["steps"], len(rows))
+    def test_a_signal_ends_it_within_a_step(self):
+        for devices, strategy in ((1, "auto"), (2, "ddp"), (2, "dp")):
+            for number, code in ((signal.SIGINT, SIGINT), (signal.SIGTERM, SIGTERM)):
+                with self.subTest(devices=devices, strategy=strategy, number=number):
+                    self.stop(number, code, f"devices={devices}", f"strategy={strategy}")
+        self.stop(signal.SIGUSR1, FAILURE, "devices=1")  # 85 would promise a checkpoint
 
-    def test_the_suggestion_follows_from_the_losses(self):
-        found, rows = self.tune()
-        self.check(found, rows)
+    def stop(self, number, code, *how):
+        """In the middle, of which the progress line is the sign; nothing is written."""
+        with tempfile.TemporaryDirectory() as empty:
+            reader, writer = screen.open_terminal()
+            line = [LEVIN, "tune", "lr", *RUN, *how, "tune.steps=100000", "tune.min_lr=1e-9"]
+            run = subprocess.Popen(
+                [*line, "tune.max_lr=1e-8"],
+                cwd=empty,
+                env={**os.environ, "TERM": "xterm"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=writer,
+                start_new_session=True,
+            )
+            os.close(writer)
+            shown = b""
+            while not re.search(rb"step 1?\d\d/100000  loss_step [0-9.]+  lr 1e-09 ", shown):
+                shown += os.read(reader, 65536)
+            run.send_signal(number)
+            seen = int(re.findall(rb"step (\d+)/", shown)[-1])
+            try:
+                while piece := os.read(reader, 65536):
+                    shown += piece
+            except OSError:  # the terminal's other end is closed
+                pass
+            os.close(reader)
+            self.assertEqual(run.communicate(timeout=WAIT_S)[0], b"")
+            self.assertEqual(run.returncode, code, shown[-500:])
+            end = re.search(rb"after step (\d+) of 100000: there is no suggestion", shown)
+            self.assertIsNotNone(end, shown[-500:])
+            self.assertLess(int(end[1]) - seen, 2000)  # the line is drawn ten times a second
+            self.assertEqual(os.listdir(empty), [])
+
+    def check(self, found, rows, steps):
+        lr, losses, smoothed = zip(*rows)
+        for mine, theirs in zip(smooth(losses, steps), smoothed):
+            self.assertAlmostEqual(mine / theirs, 1, delta=1e-6)
+        self.assertEqual(found["steps"], len(rows))
+        at = min(range(len(lr)), key=lambda i: abs(lr[i] / found["optim.lr"] - 1))
+        self.assertAlmostEqual(lr[at] / found["optim.lr"], 1, delta=1e-7)
+        self.assertLess(at, smoothed.index(min(smoothed)))
+        self.assertLess(smoothed[at], 0.97 * smoothed[0])
+
+    def test_the_suggestion_lies_within_the_descent(self):
+        found, rows = self.tune("tune.max_lr=0.1")
+        self.check(found, rows, 200)
         self.assertFalse(found["stopped_early"])
         for i, (lr, _, _) in enumerate(rows):
-            self.assertAlmostEqual(
-                lr / (1e-8 if i == 0 else 1e-8 ** (1 - (i + 1) / 100)), 1, delta=1e-7
-            )
-        found, rows = self.tune("tune.scale=linear", "tune.min_lr=0.1", "tune.steps=20")
-        self.check(found, rows)
-        self.assertAlmostEqual(rows[4][0], 0.1 + 0.9 * 5 / 20)
+            self.assertAlmostEqual(lr / (1e-5 * 1e4 ** (i / 199)), 1, delta=1e-7)
+        _, rows = self.tune("tune.scale=linear", "tune.min_lr=0.1", "tune.steps=20", code=None)
+        self.assertAlmostEqual(rows[4][0], 0.1 + 0.9 * 4 / 19)
+
+    def test_noise_is_no_descent(self):
+        """At such rates nothing changes."""
+        out, rows = self.tune("tune.min_lr=1e-9", "tune.max_lr=1e-8", code=RESOURCE, look=True)
+        self.assertEqual((out, len(rows)), ("", 200))
+        self.assertNotIn(MARK, self.colours)
+        self.tune(
+            "tune.min_lr=1e-9",
+            "tune.max_lr=1e-8",
+            "tune.steps=13",
+            "devices=2",
+            code=RESOURCE,
+            expects=["no clear descent: ", "standard errors", "more tune.steps (now 13)"],
+        )
 
     def test_the_same_on_any_layout(self):
-        first = self.tune("tune.steps=30", "tune.min_lr=1e-4")
+        short = ["tune.steps=30", "tune.min_lr=1e-4"]
+        first = self.tune(*short, code=None)
         for how in (["devices=2"], ["devices=2", "strategy=sharded"], ["devices=2", "strategy=dp"]):
-            self.assertEqual(self.tune("tune.steps=30", "tune.min_lr=1e-4", *how), first, how)
+            self.assertEqual(self.tune(*short, *how, code=None), first, how)
 
     def test_the_curve(self):
-        losses, smoothed, mark = (0, 114, 178), (213, 94, 0), (0, 158, 115)
-        for scale in ("exponential", "linear"):
-            self.tune("tune.steps=13", f"tune.scale={scale}", look=True)
-            for colour in (losses, smoothed, mark):
+        losses, smoothed = (0, 114, 178), (213, 94, 0)
+        for how in (["tune.scale=exponential"], ["tune.scale=linear", "tune.max_lr=0.1"]):
+            self.tune(*how, look=True)
+            for colour in (losses, smoothed, MARK):
                 self.assertGreater(self.colours.get(colour, 0), 49)  # a dot, and its legend
-        self.tune(
-            "tune.max_lr=1e30", "tune.steps=20", "tune.stop_above=0", code=RESOURCE, look=True
-        )
-        self.assertNotIn(mark, self.colours)
 
     def test_it_ends_where_the_loss_rises(self):
         found, rows = self.tune("tune.max_lr=1e6")
-        self.check(found, rows)
+        self.check(found, rows, 200)
         self.assertTrue(found["stopped_early"])
-        smoothed = [row[2] for row in rows]
-        self.assertGreater(smoothed[-1], 4 * min(smoothed[:-1]))
-        self.assertLessEqual(smoothed[-2], 4 * min(smoothed[:-2]))
+        mean, means = 0.0, []
+        for i, row in enumerate(rows):
+            mean = 0.95 * mean + 0.05 * row[1]
+            means.append(mean / (1 - 0.95 ** (i + 1)))
+        self.assertGreater(means[-1], 4 * min(means[:-1]))
+        self.assertLessEqual(means[-2], 4 * min(means[:-2]))
 
     def test_a_loss_that_is_not_finite_ends_it_on_all_ranks(self):
         for devices in (1, 2):
@@ -116,7 +170,7 @@ class TuneLr(Case):
             )
 
     def test_what_moves_the_rate_by_itself_has_no_part(self):
-        first, rows = self.tune("tune.steps=20")
+        first, rows = self.tune("tune.steps=20", code=None)
         self.assertTrue(all(math.isfinite(loss) for _, loss, _ in rows))
         for how in (
             ["scheduler=cosine", "scheduler.warmup_steps=5"],
@@ -124,7 +178,7 @@ class TuneLr(Case):
             ["early_stopping.monitor=val/loss"],
             ["optim.lr=7", "max_epochs=1"],
         ):
-            self.assertEqual(self.tune("tune.steps=20", *how), (first, rows), how)
+            self.assertEqual(self.tune("tune.steps=20", *how, code=None), (first, rows), how)
 
     def test_a_failure_leaves_nothing(self):
         for devices in (1, 2):
@@ -134,7 +188,7 @@ class TuneLr(Case):
     def test_help(self):
         self.assertIn("levin tune lr [RECIPE]", self.levin(["help", "tune", "lr"], OK)[0])
         one = self.levin(["help", "tune", "lr", "tune.steps"], OK)[0]
-        self.assertIn("leaves out the first 10", one)
+        self.assertIn("see smaller falls", one)
         self.assertNotIn("tune.csv", one)
         self.levin(["help", "tune", "colour"], USAGE, ["unknown key `colour`"])
 
