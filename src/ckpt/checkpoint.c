@@ -244,11 +244,9 @@ static lvn_status copy_open_file(int fd, const char *from, const char *to)
 
 static lvn_status copy_file(const char *from, const char *to)
 {
-    const int fd = lvni_core_vfs_get()->open(from, O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0) {
-        LVN_FAIL(errno == ENOENT ? LVN_ERR_NOT_FOUND : LVN_ERR_IO, "cannot open \"%s\": %s", from,
-                 strerror(errno));
-    }
+    int fd;
+    uint64_t bytes;
+    LVN_TRY(lvni_core_regular_open(from, &fd, &bytes));
     const lvn_status status = copy_open_file(fd, from, to);
     lvni_core_vfs_get()->close(fd); /* opened for reading: nothing can be lost */
     return status;

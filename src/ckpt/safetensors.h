@@ -24,6 +24,12 @@ typedef struct lvni_ckpt_st_tensor {
     size_t bytes;     /* filled by the reader; the writer counts by itself */
 } lvni_ckpt_st_tensor;
 
+/* A tensor of a type or form that levin does not have, which is not read. */
+typedef struct lvni_ckpt_st_other {
+    const char *name;
+    char what[64]; /* "2 axes, type I8" */
+} lvni_ckpt_st_other;
+
 typedef struct lvni_ckpt_st_meta {
     const char *key, *value;
 } lvni_ckpt_st_meta;
@@ -48,8 +54,8 @@ enum {
 };
 
 /* Read a file into memory and check its form: sizes, ranges, overlaps, gaps. LVN_ERR_CORRUPT names
- * the tensor; LVN_ERR_UNSUPPORTED: a data type or a number of axes levin does not have;
- * LVN_ERR_NOT_FOUND, LVN_ERR_IO, LVN_ERR_MEMORY. */
+ * the tensor; LVN_ERR_NOT_FOUND, LVN_ERR_IO, LVN_ERR_MEMORY. Tensors of a data type or a number of
+ * axes that levin does not have are only listed. */
 lvn_status lvni_ckpt_st_open(const char *path, unsigned flags, lvni_ckpt_st_file **out);
 void lvni_ckpt_st_close(lvni_ckpt_st_file *file); /* NULL is fine; tensors and texts go with it */
 
@@ -57,6 +63,10 @@ int64_t lvni_ckpt_st_count(const lvni_ckpt_st_file *file);
 /* Tensors in the byte order of their names. Data of levin's files is aligned to the element; that
  * of others may not be. */
 const lvni_ckpt_st_tensor *lvni_ckpt_st_at(const lvni_ckpt_st_file *file, int64_t i);
+/* Tensors that were not read, in the byte order of their names. */
+int64_t lvni_ckpt_st_count_others(const lvni_ckpt_st_file *file);
+const lvni_ckpt_st_other *lvni_ckpt_st_other_at(const lvni_ckpt_st_file *file, int64_t i);
+const lvni_ckpt_st_other *lvni_ckpt_st_find_other(const lvni_ckpt_st_file *file, const char *name);
 /* NULL when there is none */
 const lvni_ckpt_st_tensor *lvni_ckpt_st_find(const lvni_ckpt_st_file *file, const char *name);
 /* NULL when there is none */

@@ -19,7 +19,8 @@ void lvni_ckpt_st_header_checksum(const lvni_ckpt_st_tensor *tensors, int64_t n_
                                   char hex[LVNI_ST_HEX]);
 
 void lvni_ckpt_st_sort_tensors(lvni_ckpt_st_tensor *tensors, int64_t n); /* by bytes of the name */
-void lvni_ckpt_st_sort_meta(lvni_ckpt_st_meta *meta, int64_t n);         /* by bytes of the key */
+void lvni_ckpt_st_sort_others(lvni_ckpt_st_other *others, int64_t n);
+void lvni_ckpt_st_sort_meta(lvni_ckpt_st_meta *meta, int64_t n); /* by bytes of the key */
 
 /* Bytes of a tensor of this shape; false when negative or too large for size_t. */
 bool lvni_ckpt_st_tensor_bytes(size_t element, int ndim, const int64_t *shape, size_t *bytes);
@@ -28,9 +29,24 @@ bool lvni_ckpt_st_tensor_bytes(size_t element, int ndim, const int64_t *shape, s
  * type or shape, no data. */
 lvn_status lvni_ckpt_st_check_tensor(const char *path, lvni_ckpt_st_tensor *t);
 
-/* An open file of what a reader of another format read: takes tensors, names (of the tensors) and
- * data, also on failure. LVN_ERR_CORRUPT: a name twice. */
-lvn_status lvni_ckpt_st_adopt(const char *path, lvni_ckpt_st_tensor *tensors, int64_t n_tensors,
-                              char *names, char *data, lvni_ckpt_st_file **out);
+/* What an open file holds; parts: open files whose names and data these are. */
+typedef struct lvni_ckpt_st_content {
+    lvni_ckpt_st_tensor *tensors;
+    lvni_ckpt_st_other *others;
+    int64_t n_tensors, n_others;
+    char *names, *data;
+    lvni_ckpt_st_file **parts;
+    int64_t n_parts;
+} lvni_ckpt_st_content;
+
+void lvni_ckpt_st_content_free(lvni_ckpt_st_content *content);
+/* An open file of what a reader of another format read: takes all of it, also on failure.
+ * LVN_ERR_CORRUPT: a name twice. */
+lvn_status lvni_ckpt_st_adopt(const char *path, lvni_ckpt_st_content *content,
+                              lvni_ckpt_st_file **out);
+
+/* sharded_read.c: all tensors of the files that an index lists, in memory together.
+ * LVN_ERR_CORRUPT: not such an index, or a tensor that it lists is not in its file. */
+lvn_status lvni_ckpt_sharded_open(const char *path, unsigned flags, lvni_ckpt_st_file **out);
 
 #endif

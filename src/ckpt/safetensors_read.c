@@ -9,21 +9,18 @@
 #include "core/vfs.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 struct lvni_ckpt_st_file {
     char *path;
-    json_t *root; /* owns all names and texts; NULL: */
-    char *names;  /* those of another format */
-    int64_t n_tensors, n_meta;
-    lvni_ckpt_st_tensor *tensors; /* by name */
-    lvni_ckpt_st_meta *meta;      /* by key */
-    json_t *checksums;            /* NULL: none stored */
+    json_t *root;                 /* owns all names and texts; NULL: the content does */
+    lvni_ckpt_st_content content; /* tensors and others by name */
+    int64_t n_meta;
+    lvni_ckpt_st_meta *meta; /* by key */
+    json_t *checksums;       /* NULL: none stored */
     bool header_ok;
-    char *data;
 };
 
 /* ---- the entries of the header ---- */
@@ -34,87 +31,70 @@ typedef struct range {
     const char *name;
 } range;
 
-/* Types of other programs: known, so that the message can distinguish damage from a type that
- * levin does not have. */
-static const struct {
-    const char *name;
-    size_t size;
-} foreign[] = {{"I8", 1},  {"I16", 2}, {"U16", 2},     {"U32", 4},
-               {"U64", 8}, {"C64", 8}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
-
-static lvn_status read_dtype(const lvni_ckpt_st_file *f, lvni_ckpt_st_tensor *t,
-                             const json_t *value, size_t *element)
+/* "F32": one of ours. */
+static bool find_dtype(const char *name, lvn_dtype *out)
 {
-    const char *name = json_string_value(value);
-    if (name == NULL) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s: tensor '%s' has no dtype", f->path, t->name);
-    }
     for (int i = 0; i < LVN_DTYPE_COUNT; i++) {
         if (strcmp(name, lvni_ckpt_st_dtype_names[i]) == 0) {
-            t->dtype = (lvn_dtype)i;
-            *element = lvn_dtype_size(t->dtype);
-            return LVN_OK;
+            *out = (lvn_dtype)i;
+            return true;
         }
     }
-    for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
-        if (strcmp(name, foreign[i].name) == 0) {
-            LVN_FAIL(
-                LVN_ERR_UNSUPPORTED,
-                "%s: tensor '%s' has data type %s; levin reads F32, F64, I64, I32, U8 and BOOL: "
-                "convert the file",
-                f->path, t->name, name);
-        }
-    }
-    LVN_FAIL(LVN_ERR_CORRUPT, "%s: tensor '%s' has the unknown data type '%s'", f->path, t->name,
-             name);
+    return false;
 }
 
-static lvn_status read_shape(const lvni_ckpt_st_file *f, lvni_ckpt_st_tensor *t,
-                             const json_t *value, size_t element)
+/* As those of the format look, new ones included: F8_E4M3. */
+static bool looks_like_dtype(const char *name)
+{
+    const size_t n = strlen(name);
+    return n > 0 && n <= 16 && strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == n;
+}
+
+static lvn_status check_shape(const lvni_ckpt_st_file *f, const char *name, const json_t *value)
 {
     if (!json_is_array(value)) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s: tensor '%s' has no shape", f->path, t->name);
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: tensor '%s' has no shape", f->path, name);
     }
-    const size_t ndim = json_array_size(value);
-    if (ndim > LVN_MAX_NDIM) {
-        LVN_FAIL(LVN_ERR_UNSUPPORTED, "%s: tensor '%s' has %zu axes; levin has up to %d", f->path,
-                 t->name, ndim, LVN_MAX_NDIM);
-    }
-    t->ndim = (int)ndim;
-    for (size_t i = 0; i < ndim; i++) {
+    for (size_t i = 0; i < json_array_size(value); i++) {
         const json_t *size = json_array_get(value, i);
         if (!json_is_integer(size) || json_integer_value(size) < 0) {
             LVN_FAIL(LVN_ERR_CORRUPT, "%s: axis %zu of tensor '%s' has no valid size", f->path, i,
-                     t->name);
+                     name);
         }
-        t->shape[i] = json_integer_value(size);
     }
-    if (!lvni_ckpt_st_tensor_bytes(element, t->ndim, t->shape, &t->bytes)) {
+    return LVN_OK;
+}
+
+/* Of a checked shape that has at most LVN_MAX_NDIM axes. */
+static lvn_status read_shape(const lvni_ckpt_st_file *f, lvni_ckpt_st_tensor *t,
+                             const json_t *value)
+{
+    t->ndim = (int)json_array_size(value);
+    for (int i = 0; i < t->ndim; i++) {
+        t->shape[i] = json_integer_value(json_array_get(value, (size_t)i));
+    }
+    if (!lvni_ckpt_st_tensor_bytes(lvn_dtype_size(t->dtype), t->ndim, t->shape, &t->bytes)) {
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: the shape of tensor '%s' is too large for any file", f->path,
                  t->name);
     }
     return LVN_OK;
 }
 
-static lvn_status read_range(const lvni_ckpt_st_file *f, const lvni_ckpt_st_tensor *t,
-                             const json_t *value, size_t data_bytes, range *r)
+static lvn_status read_range(const lvni_ckpt_st_file *f, const char *name, const json_t *value,
+                             size_t data_bytes, range *r)
 {
     const json_t *first = json_array_get(value, 0), *last = json_array_get(value, 1);
     if (json_array_size(value) != 2 || !json_is_integer(first) || !json_is_integer(last)) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s: tensor '%s' has no data_offsets", f->path, t->name);
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: tensor '%s' has no data_offsets", f->path, name);
     }
     const json_int_t begin = json_integer_value(first), end = json_integer_value(last);
     if (begin < 0 || end < begin || (uint64_t)end > data_bytes) {
         LVN_FAIL(
             LVN_ERR_CORRUPT,
             "%s: tensor '%s' lies at bytes %lld to %lld of %zu: the file is cut off or damaged",
-            f->path, t->name, (long long)begin, (long long)end, data_bytes);
+            f->path, name, (long long)begin, (long long)end, data_bytes);
     }
-    *r = (range){.begin = (size_t)begin, .end = (size_t)end, .name = t->name};
-    if (r->end - r->begin != t->bytes) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s: tensor '%s' has %zu bytes, but type and shape ask for %zu",
-                 f->path, t->name, r->end - r->begin, t->bytes);
-    }
+    *r = (range){.begin = (size_t)begin, .end = (size_t)end, .name = name};
     return LVN_OK;
 }
 
@@ -130,11 +110,12 @@ static int compare_ranges(const void *a, const void *b)
 /* The format wants every byte to belong to exactly one tensor. */
 static lvn_status check_cover(const lvni_ckpt_st_file *f, range *ranges, size_t data_bytes)
 {
+    const int64_t n = f->content.n_tensors + f->content.n_others;
     size_t at = 0;
-    if (f->n_tensors > 1) {
-        qsort(ranges, (size_t)f->n_tensors, sizeof *ranges, compare_ranges);
+    if (n > 1) {
+        qsort(ranges, (size_t)n, sizeof *ranges, compare_ranges);
     }
-    for (int64_t i = 0; i < f->n_tensors; i++) {
+    for (int64_t i = 0; i < n; i++) {
         if (ranges[i].begin < at) {
             LVN_FAIL(LVN_ERR_CORRUPT, "%s: tensors '%s' and '%s' overlap at byte %zu", f->path,
                      ranges[i - 1].name, ranges[i].name, ranges[i].begin);
@@ -157,6 +138,9 @@ static lvn_status check_cover(const lvni_ckpt_st_file *f, range *ranges, size_t 
 static lvn_status read_meta(lvni_ckpt_st_file *f)
 {
     json_t *map = json_object_get(f->root, "__metadata__");
+    if (json_is_null(map)) { /* as if there were none, which is how others read it */
+        map = NULL;
+    }
     if (map != NULL && !json_is_object(map)) {
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: __metadata__ is not an object", f->path);
     }
@@ -177,48 +161,90 @@ static lvn_status read_meta(lvni_ckpt_st_file *f)
     return LVN_OK;
 }
 
+/* Of a type or a number of axes that levin does not have. */
+static bool is_other(const json_t *value)
+{
+    const char *type = json_string_value(json_object_get(value, "dtype"));
+    lvn_dtype unused;
+    return type != NULL && (!find_dtype(type, &unused) ||
+                            json_array_size(json_object_get(value, "shape")) > LVN_MAX_NDIM);
+}
+
+/* One entry, into the tensors or the others; r: where it lies. */
+static lvn_status read_entry(lvni_ckpt_st_file *f, const char *name, const json_t *value,
+                             size_t data_bytes, range *r)
+{
+    const char *type = json_string_value(json_object_get(value, "dtype"));
+    const json_t *shape = json_object_get(value, "shape");
+    lvni_ckpt_st_tensor t = {.name = name};
+    if (type == NULL) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: tensor '%s' has no dtype", f->path, name);
+    }
+    if (!find_dtype(type, &t.dtype) && !looks_like_dtype(type)) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: tensor '%s' has the unknown data type '%s'", f->path, name,
+                 type);
+    }
+    LVN_TRY(check_shape(f, name, shape));
+    LVN_TRY(read_range(f, name, json_object_get(value, "data_offsets"), data_bytes, r));
+    if (is_other(value)) {
+        lvni_ckpt_st_other *other = &f->content.others[f->content.n_others++];
+        other->name = name;
+        snprintf(other->what, sizeof other->what, "%zu ax%s, type %s", json_array_size(shape),
+                 lvni_core_plural((int64_t)json_array_size(shape), "is", "es"), type);
+        return LVN_OK;
+    }
+    LVN_TRY(read_shape(f, &t, shape));
+    if (r->end - r->begin != t.bytes) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: tensor '%s' has %zu bytes, but type and shape ask for %zu",
+                 f->path, name, r->end - r->begin, t.bytes);
+    }
+    t.data = f->content.data == NULL ? NULL : f->content.data + r->begin;
+    f->content.tensors[f->content.n_tensors++] = t;
+    return LVN_OK;
+}
+
 static lvn_status read_entries(lvni_ckpt_st_file *f, range *ranges, size_t data_bytes)
 {
     const char *key;
     json_t *value;
     json_object_foreach(f->root, key, value)
     {
-        if (strcmp(key, "__metadata__") == 0) {
-            continue;
+        if (strcmp(key, "__metadata__") != 0) {
+            LVN_TRY(read_entry(f, key, value, data_bytes,
+                               &ranges[f->content.n_tensors + f->content.n_others]));
         }
-        lvni_ckpt_st_tensor *t = &f->tensors[f->n_tensors];
-        t->name = key;
-        size_t element = 0;
-        LVN_TRY(read_dtype(f, t, json_object_get(value, "dtype"), &element));
-        LVN_TRY(read_shape(f, t, json_object_get(value, "shape"), element));
-        LVN_TRY(read_range(f, t, json_object_get(value, "data_offsets"), data_bytes,
-                           &ranges[f->n_tensors]));
-        f->n_tensors++;
     }
     return LVN_OK;
 }
 
-/* f->tensors, sorted by name, with their places in f->data where there is one: its data_bytes bytes
- * are read later, and each belongs to exactly one tensor. */
+/* f->content.tensors and f->content.others, sorted by name, with their places in f->content.data
+ * where there is one: its data_bytes bytes are read later, and each belongs to exactly one tensor.
+ */
 static lvn_status read_tensors(lvni_ckpt_st_file *f, size_t data_bytes)
 {
-    const size_t most = json_object_size(f->root);
-    range *ranges = lvni_core_calloc(LVNI_TAG_CKPT, most, sizeof *ranges);
-    f->tensors = lvni_core_calloc(LVNI_TAG_CKPT, most, sizeof *f->tensors);
-    lvn_status status = ranges != NULL && f->tensors != NULL ? LVN_OK : LVN_ERR_MEMORY;
+    const size_t all = json_object_size(f->root);
+    size_t others = 0;
+    const char *key;
+    json_t *value;
+    json_object_foreach(f->root, key, value)
+    {
+        others += strcmp(key, "__metadata__") != 0 && is_other(value);
+    }
+    range *ranges = lvni_core_calloc(LVNI_TAG_CKPT, all, sizeof *ranges);
+    f->content.tensors = lvni_core_calloc(LVNI_TAG_CKPT, all - others, sizeof *f->content.tensors);
+    f->content.others = lvni_core_calloc(LVNI_TAG_CKPT, others, sizeof *f->content.others);
+    lvn_status status = ranges != NULL && f->content.tensors != NULL && f->content.others != NULL
+                            ? LVN_OK
+                            : LVN_ERR_MEMORY;
     if (status == LVN_OK) {
         status = read_entries(f, ranges, data_bytes);
-    }
-    if (status == LVN_OK && f->data != NULL) {
-        for (int64_t i = 0; i < f->n_tensors; i++) {
-            f->tensors[i].data = f->data + ranges[i].begin;
-        }
     }
     if (status == LVN_OK) {
         status = check_cover(f, ranges, data_bytes);
     }
     lvni_core_free(ranges);
-    lvni_ckpt_st_sort_tensors(f->tensors, f->n_tensors);
+    lvni_ckpt_st_sort_tensors(f->content.tensors, f->content.n_tensors);
+    lvni_ckpt_st_sort_others(f->content.others, f->content.n_others);
     return status;
 }
 
@@ -226,20 +252,13 @@ static lvn_status read_tensors(lvni_ckpt_st_file *f, size_t data_bytes)
 
 enum { LENGTH_BYTES = 8 };
 
-static lvn_status system_error(const char *path, const char *what)
-{
-    const int error = errno;
-    LVN_FAIL(error == ENOENT ? LVN_ERR_NOT_FOUND : LVN_ERR_IO, "%s: cannot %s: %s", path, what,
-             strerror(error));
-}
-
 static lvn_status read_exactly(int fd, const char *path, void *buffer, size_t bytes)
 {
     size_t done = 0;
     while (done < bytes) {
         const ssize_t n = lvni_core_vfs_get()->read(fd, (char *)buffer + done, bytes - done);
         if (n < 0 && errno != EINTR) {
-            return system_error(path, "read");
+            LVN_FAIL(LVN_ERR_IO, "%s: cannot read: %s", path, strerror(errno));
         }
         if (n == 0) {
             LVN_FAIL(LVN_ERR_CORRUPT, "%s: the file became shorter while it was read", path);
@@ -266,7 +285,8 @@ static lvn_status read_checksums(lvni_ckpt_st_file *f)
     }
     if (stored != NULL) {
         char hex[LVNI_ST_HEX];
-        lvni_ckpt_st_header_checksum(f->tensors, f->n_tensors, f->meta, f->n_meta, hex);
+        lvni_ckpt_st_header_checksum(f->content.tensors, f->content.n_tensors, f->meta, f->n_meta,
+                                     hex);
         f->header_ok = f->header_ok && strcmp(hex, stored) == 0;
     }
     return LVN_OK;
@@ -317,27 +337,21 @@ static lvn_status read_header(lvni_ckpt_st_file *f, int fd, size_t file_bytes, s
     return status;
 }
 
-static lvn_status read_file(lvni_ckpt_st_file *f, int fd, unsigned flags)
+static lvn_status read_file(lvni_ckpt_st_file *f, int fd, size_t file_bytes, unsigned flags)
 {
-    struct stat info;
-    if (fstat(fd, &info) != 0) {
-        return system_error(f->path, "look at");
-    }
-    if (!S_ISREG(info.st_mode)) {
-        LVN_FAIL(LVN_ERR_IO, "%s: cannot read: it is not a file", f->path);
-    }
     size_t data_bytes = 0;
-    LVN_TRY(read_header(f, fd, (size_t)info.st_size, &data_bytes));
+    LVN_TRY(read_header(f, fd, file_bytes, &data_bytes));
     LVN_TRY(read_meta(f));
     if ((flags & LVNI_ST_HEADER_ONLY) == 0) {
-        f->data = lvni_core_alloc(LVNI_TAG_CKPT, data_bytes);
-        if (f->data == NULL) {
+        f->content.data = lvni_core_alloc(LVNI_TAG_CKPT, data_bytes);
+        if (f->content.data == NULL) {
             return LVN_ERR_MEMORY;
         }
     }
     LVN_TRY(read_tensors(f, data_bytes));
     LVN_TRY(read_checksums(f));
-    return f->data == NULL ? LVN_OK : read_exactly(fd, f->path, f->data, data_bytes);
+    char *data = f->content.data;
+    return data == NULL ? LVN_OK : read_exactly(fd, f->path, data, data_bytes);
 }
 
 static lvn_status verify(const lvni_ckpt_st_file *f)
@@ -347,10 +361,10 @@ static lvn_status verify(const lvni_ckpt_st_file *f)
                  "%s: the header (names, types, shapes, metadata) does not match its checksum",
                  f->path);
     }
-    for (int64_t i = 0; f->data != NULL && i < f->n_tensors; i++) {
+    for (int64_t i = 0; f->content.data != NULL && i < f->content.n_tensors; i++) {
         if (!lvni_ckpt_st_tensor_ok(f, i)) {
             LVN_FAIL(LVN_ERR_CORRUPT, "%s: tensor '%s' does not match its checksum", f->path,
-                     f->tensors[i].name);
+                     f->content.tensors[i].name);
         }
     }
     return LVN_OK;
@@ -358,11 +372,10 @@ static lvn_status verify(const lvni_ckpt_st_file *f)
 
 static lvn_status open_and_read(lvni_ckpt_st_file *f, unsigned flags)
 {
-    const int fd = lvni_core_vfs_get()->open(f->path, O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0) {
-        return system_error(f->path, "open");
-    }
-    const lvn_status status = read_file(f, fd, flags);
+    int fd;
+    uint64_t bytes;
+    LVN_TRY(lvni_core_regular_open(f->path, &fd, &bytes));
+    const lvn_status status = read_file(f, fd, (size_t)bytes, flags);
     lvni_core_vfs_get()->close(fd); /* nothing was written: a failure loses nothing */
     LVN_TRY(status);
     return (flags & LVNI_ST_VERIFY) != 0 ? verify(f) : LVN_OK;
@@ -386,28 +399,34 @@ lvn_status lvni_ckpt_st_open(const char *path, unsigned flags, lvni_ckpt_st_file
     return LVN_OK;
 }
 
-lvn_status lvni_ckpt_st_adopt(const char *path, lvni_ckpt_st_tensor *tensors, int64_t n_tensors,
-                              char *names, char *data, lvni_ckpt_st_file **out)
+void lvni_ckpt_st_content_free(lvni_ckpt_st_content *c)
+{
+    for (int64_t i = 0; i < c->n_parts; i++) {
+        lvni_ckpt_st_close(c->parts[i]);
+    }
+    lvni_core_free(c->parts);
+    lvni_core_free(c->tensors);
+    lvni_core_free(c->others);
+    lvni_core_free(c->names);
+    lvni_core_free(c->data);
+}
+
+lvn_status lvni_ckpt_st_adopt(const char *path, lvni_ckpt_st_content *c, lvni_ckpt_st_file **out)
 {
     lvni_ckpt_st_file *f = LVNI_NEW(LVNI_TAG_CKPT, lvni_ckpt_st_file);
     if (f == NULL) {
-        lvni_core_free(tensors);
-        lvni_core_free(names);
-        lvni_core_free(data);
+        lvni_ckpt_st_content_free(c);
         return LVN_ERR_MEMORY;
     }
-    *f = (lvni_ckpt_st_file){.path = lvni_core_strdup(LVNI_TAG_CKPT, path),
-                             .tensors = tensors,
-                             .n_tensors = n_tensors,
-                             .names = names,
-                             .data = data,
-                             .header_ok = true};
+    *f = (lvni_ckpt_st_file){
+        .path = lvni_core_strdup(LVNI_TAG_CKPT, path), .content = *c, .header_ok = true};
     lvn_status status = f->path == NULL ? LVN_ERR_MEMORY : LVN_OK;
-    lvni_ckpt_st_sort_tensors(f->tensors, f->n_tensors);
-    for (int64_t i = 1; i < n_tensors && status == LVN_OK; i++) {
-        if (strcmp(tensors[i - 1].name, tensors[i].name) == 0) {
+    lvni_ckpt_st_sort_tensors(c->tensors, c->n_tensors);
+    lvni_ckpt_st_sort_others(c->others, c->n_others);
+    for (int64_t i = 1; i < c->n_tensors && status == LVN_OK; i++) {
+        if (strcmp(c->tensors[i - 1].name, c->tensors[i].name) == 0) {
             status = lvn_error_set(LVN_ERR_CORRUPT, __FILE__, __LINE__,
-                                   "%s: two tensors are called '%s'", path, tensors[i].name);
+                                   "%s: two tensors are called '%s'", path, c->tensors[i].name);
         }
     }
     if (status != LVN_OK) {
@@ -423,24 +442,22 @@ void lvni_ckpt_st_close(lvni_ckpt_st_file *f)
     if (f == NULL) {
         return;
     }
-    lvni_core_free(f->data);
+    lvni_ckpt_st_content_free(&f->content);
     json_decref(f->checksums);
-    lvni_core_free(f->tensors);
     lvni_core_free(f->meta);
     json_decref(f->root);
-    lvni_core_free(f->names);
     lvni_core_free(f->path);
     lvni_core_free(f);
 }
 
 int64_t lvni_ckpt_st_count(const lvni_ckpt_st_file *f)
 {
-    return f->n_tensors;
+    return f->content.n_tensors;
 }
 
 const lvni_ckpt_st_tensor *lvni_ckpt_st_at(const lvni_ckpt_st_file *f, int64_t i)
 {
-    return i >= 0 && i < f->n_tensors ? &f->tensors[i] : NULL;
+    return i >= 0 && i < f->content.n_tensors ? &f->content.tensors[i] : NULL;
 }
 
 static int compare_name(const void *name, const void *t)
@@ -450,9 +467,33 @@ static int compare_name(const void *name, const void *t)
 
 const lvni_ckpt_st_tensor *lvni_ckpt_st_find(const lvni_ckpt_st_file *f, const char *name)
 {
-    return f->n_tensors == 0
+    return f->content.n_tensors == 0
                ? NULL
-               : bsearch(name, f->tensors, (size_t)f->n_tensors, sizeof *f->tensors, compare_name);
+               : bsearch(name, f->content.tensors, (size_t)f->content.n_tensors,
+                         sizeof *f->content.tensors, compare_name);
+}
+
+int64_t lvni_ckpt_st_count_others(const lvni_ckpt_st_file *f)
+{
+    return f->content.n_others;
+}
+
+const lvni_ckpt_st_other *lvni_ckpt_st_other_at(const lvni_ckpt_st_file *f, int64_t i)
+{
+    return i >= 0 && i < f->content.n_others ? &f->content.others[i] : NULL;
+}
+
+static int compare_other(const void *name, const void *other)
+{
+    return strcmp(name, ((const lvni_ckpt_st_other *)other)->name);
+}
+
+const lvni_ckpt_st_other *lvni_ckpt_st_find_other(const lvni_ckpt_st_file *f, const char *name)
+{
+    const lvni_ckpt_st_content *c = &f->content;
+    return c->n_others == 0
+               ? NULL
+               : bsearch(name, c->others, (size_t)c->n_others, sizeof *c->others, compare_other);
 }
 
 const char *lvni_ckpt_st_meta_get(const lvni_ckpt_st_file *f, const char *key)
@@ -481,8 +522,9 @@ bool lvni_ckpt_st_tensor_ok(const lvni_ckpt_st_file *f, int64_t i)
         return true;
     }
     char hex[LVNI_ST_HEX];
-    lvni_ckpt_st_checksum(f->tensors[i].data, f->tensors[i].bytes, hex);
-    const char *stored = json_string_value(json_object_get(f->checksums, f->tensors[i].name));
+    lvni_ckpt_st_checksum(f->content.tensors[i].data, f->content.tensors[i].bytes, hex);
+    const char *stored =
+        json_string_value(json_object_get(f->checksums, f->content.tensors[i].name));
     return stored != NULL && strcmp(hex, stored) == 0;
 }
 

@@ -103,6 +103,18 @@ void lvni_ckpt_st_sort_tensors(lvni_ckpt_st_tensor *tensors, int64_t n)
     }
 }
 
+static int compare_others(const void *a, const void *b)
+{
+    return strcmp(((const lvni_ckpt_st_other *)a)->name, ((const lvni_ckpt_st_other *)b)->name);
+}
+
+void lvni_ckpt_st_sort_others(lvni_ckpt_st_other *others, int64_t n)
+{
+    if (n > 1) {
+        qsort(others, (size_t)n, sizeof *others, compare_others);
+    }
+}
+
 void lvni_ckpt_st_sort_meta(lvni_ckpt_st_meta *meta, int64_t n)
 {
     if (n > 1) {

@@ -7,17 +7,28 @@
 
 #include "ckpt/safetensors.h"
 
-/* The tensors of the state_dict at `path`: the dict of tensors under "state_dict",
- * "model_state_dict", "model" or "module", else the dict that was saved. Strided tensors are made
- * contiguous; tensors that share a storage share memory. No metadata. LVNI_ST_VERIFY compares the
- * CRC-32 of what is read, where one is stored. LVN_ERR_CORRUPT: not of this form;
- * LVN_ERR_UNSUPPORTED: a whole module, the format before PyTorch 1.6, a compressed archive, a data
- * type levin does not have; LVN_ERR_NOT_FOUND, LVN_ERR_IO, LVN_ERR_MEMORY. */
-lvn_status lvni_ckpt_torch_open(const char *path, unsigned flags, lvni_ckpt_st_file **out);
+/* The tensors of the state_dict at `path`. key NULL: the dict of tensors under "state_dict",
+ * "model_state_dict", "model" or "module", else the dict that was saved. Else the one under this
+ * key ("state_dict_ema"), under keys of nested dicts ("ema.model"), or what of a dict's names
+ * begins with what is left of it and a dot: *inner ("model" of "net.model"; NULL: nothing is left;
+ * all tensors of that dict are read). Points into key.
+ * Strided tensors are made contiguous; tensors that share a storage share memory. No metadata.
+ * Tensors that are sparse, quantised or of types that levin does not have are only listed.
+ * Memory is at most 128 times the file and 1 MiB, and the tensors at most 8 times the file.
+ * LVNI_ST_VERIFY compares the CRC-32 of what is read, where one is stored. LVN_ERR_CORRUPT: not of
+ * this form; LVN_ERR_UNSUPPORTED: a whole module, the format before PyTorch 1.6, a compressed
+ * archive, no such key; LVN_ERR_NOT_FOUND, LVN_ERR_IO, LVN_ERR_MEMORY. */
+lvn_status lvni_ckpt_torch_open(const char *path, unsigned flags, const char *key,
+                                const char **inner, lvni_ckpt_st_file **out);
 
-/* lvni_ckpt_torch_open for a file that begins as those of torch.save do, whatever its name, else
- * lvni_ckpt_st_open. */
-lvn_status lvni_ckpt_tensors_open(const char *path, unsigned flags, lvni_ckpt_st_file **out);
+/* lvni_ckpt_torch_open for a file that begins as those of torch.save do, whatever its name; for one
+ * whose name ends in .index.json, the files that it lists ("weight_map", as Hugging Face writes
+ * them for large models), which lie beside it; else lvni_ckpt_st_open, with *inner = key. */
+lvn_status lvni_ckpt_tensors_open(const char *path, unsigned flags, const char *key,
+                                  const char **inner, lvni_ckpt_st_file **out);
+
+/* The index of a model in several files, by its name. */
+bool lvni_ckpt_is_index(const char *path);
 
 /* A file that torch.load(path, weights_only=True) opens as an OrderedDict, as lvni_ckpt_st_save
  * writes: under a temporary name first. Each

@@ -1,48 +1,16 @@
 /* Parses the pickle of a file of torch.save (torch_impl.h): the instructions of protocols 1 to 5
- * that build values. Nothing is imported or called: of classes and functions only those are known
- * that describe tensors; what another would make is an object without content. The instructions:
- * the standard library's pickletools. */
-#include "ckpt/torch_impl.h"
+ * that build values. Nothing is imported or called (torch_calls.c). The instructions: the standard
+ * library's pickletools. */
+#include "ckpt/torch_pickle_impl.h"
 
 #include "core/alloc.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef lvni_ckpt_pickle_node node;
-
-typedef struct parser {
-    const char *path;
-    lvni_ckpt_pickle *p;
-    const unsigned char *begin, *at, *end;
-    uint32_t *stack;
-    size_t depth, stack_room;
-    uint32_t *memo; /* 0: none */
-    size_t n_memo, memo_room;
-    uint32_t n_memoized; /* for MEMOIZE, which numbers them itself */
-    bool stopped;
-} parser;
-
-/* What a class or function is. */
-enum { UNKNOWN, ORDERED_DICT, TENSOR, PARAMETER, SUBCLASS, STORAGE_TYPE };
-
-static const struct {
-    const char *name; /* module and name */
-    uint8_t known, dtype;
-} classes[] = {
-    {"collections\nOrderedDict", ORDERED_DICT, 0},
-    {"torch._utils\n_rebuild_tensor_v2", TENSOR, 0},
-    {"torch._utils\n_rebuild_parameter", PARAMETER, 0},
-    {"torch._utils\n_rebuild_parameter_with_state", PARAMETER, 0},
-    {"torch._tensor\n_rebuild_from_type_v2", SUBCLASS, 0},
-    {"torch\nFloatStorage", STORAGE_TYPE, LVN_F32},
-    {"torch\nDoubleStorage", STORAGE_TYPE, LVN_F64},
-    {"torch\nLongStorage", STORAGE_TYPE, LVN_I64},
-    {"torch\nIntStorage", STORAGE_TYPE, LVN_I32},
-    {"torch\nByteStorage", STORAGE_TYPE, LVN_U8},
-    {"torch\nBoolStorage", STORAGE_TYPE, LVN_BOOL},
-    {"torch\nBFloat16Storage", STORAGE_TYPE, LVN_BF16},
-    {"torch\nHalfStorage", STORAGE_TYPE, LVN_F16},
-};
+typedef lvni_ckpt_pickle_parser parser;
 
 /* ---- memory ---- */
 
@@ -62,7 +30,7 @@ static lvn_status grow(void **block, size_t *room, size_t need, size_t size)
     return LVN_OK;
 }
 
-static lvn_status damaged(const parser *v, const char *what)
+lvn_status lvni_ckpt_pickle_damaged(const parser *v, const char *what)
 {
     LVN_FAIL(LVN_ERR_CORRUPT, "%s: its pickle is damaged near byte %zu of %zu: %s", v->path,
              (size_t)(v->at - v->begin), (size_t)(v->end - v->begin), what);
@@ -83,7 +51,7 @@ static lvn_status add_node(parser *v, node n, uint32_t *out)
     return LVN_OK;
 }
 
-static lvn_status push(parser *v, uint32_t index)
+lvn_status lvni_ckpt_pickle_push(parser *v, uint32_t index)
 {
     void *stack = v->stack;
     LVN_TRY(grow(&stack, &v->stack_room, v->depth + 1, sizeof *v->stack));
@@ -92,20 +60,18 @@ static lvn_status push(parser *v, uint32_t index)
     return LVN_OK;
 }
 
-static lvn_status push_node(parser *v, node n)
+lvn_status lvni_ckpt_pickle_push_node(parser *v, node n)
 {
     uint32_t index;
     LVN_TRY(add_node(v, n, &index));
-    return push(v, index);
+    return lvni_ckpt_pickle_push(v, index);
 }
 
-enum { OTHER = 0, MARK = 1 }; /* nodes that need no others of their kind */
-
-static lvn_status pop(parser *v, uint32_t *out)
+lvn_status lvni_ckpt_pickle_pop(parser *v, uint32_t *out)
 {
-    *out = OTHER;
-    if (v->depth == 0 || v->stack[v->depth - 1] == MARK) {
-        return damaged(v, "an instruction needs an object that is not there");
+    *out = LVNI_PICKLE_AT_OTHER;
+    if (v->depth == 0 || v->stack[v->depth - 1] == LVNI_PICKLE_AT_MARK) {
+        return lvni_ckpt_pickle_damaged(v, "an instruction needs an object that is not there");
     }
     *out = v->stack[--v->depth];
     return LVN_OK;
@@ -115,12 +81,12 @@ static lvn_status pop(parser *v, uint32_t *out)
 static lvn_status find_mark(const parser *v, size_t *place)
 {
     for (size_t i = v->depth; i > 0; i--) {
-        if (v->stack[i - 1] == MARK) {
+        if (v->stack[i - 1] == LVNI_PICKLE_AT_MARK) {
             *place = i - 1;
             return LVN_OK;
         }
     }
-    return damaged(v, "an instruction needs a mark that is not there");
+    return lvni_ckpt_pickle_damaged(v, "an instruction needs a mark that is not there");
 }
 
 static lvn_status add_item(parser *v, uint32_t list, uint32_t item)
@@ -141,7 +107,7 @@ static lvn_status add_item(parser *v, uint32_t list, uint32_t item)
 }
 
 /* The first n items of a list, at most. */
-static uint32_t list_items(const parser *v, uint32_t list, uint32_t n, uint32_t *out)
+uint32_t lvni_ckpt_pickle_list_items(const parser *v, uint32_t list, uint32_t n, uint32_t *out)
 {
     const node *l = &v->p->nodes[list];
     uint32_t at = l->u.list.first, i = 0;
@@ -169,7 +135,7 @@ static lvn_status take_number(parser *v, size_t bytes, uint64_t *out)
     const unsigned char *at;
     *out = 0;
     if (!take(v, bytes, &at)) {
-        return damaged(v, "it ends within an instruction");
+        return lvni_ckpt_pickle_damaged(v, "it ends within an instruction");
     }
     for (size_t i = bytes; i > 0; i--) {
         *out = *out << 8 | at[i - 1];
@@ -183,7 +149,7 @@ static lvn_status take_text(parser *v, size_t bytes, const unsigned char **text,
     LVN_TRY(take_number(v, bytes, n));
     return *n <= (uint64_t)(v->end - v->at) && take(v, (size_t)*n, text)
                ? LVN_OK
-               : damaged(v, "a text is longer than what is left");
+               : lvni_ckpt_pickle_damaged(v, "a text is longer than what is left");
 }
 
 static lvn_status do_skip(parser *v, unsigned char op)
@@ -197,7 +163,39 @@ static lvn_status do_constant(parser *v, unsigned char op)
 {
     uint64_t unused;
     LVN_TRY(op == 'G' ? take_number(v, 8, &unused) : LVN_OK); /* BINFLOAT; None, True, False */
-    return push(v, op == '(' ? MARK : OTHER);
+    return lvni_ckpt_pickle_push(v, op == '('    ? LVNI_PICKLE_AT_MARK
+                                    : op == 0x88 ? LVNI_PICKLE_AT_TRUE
+                                                 : LVNI_PICKLE_AT_OTHER);
+}
+
+/* INT, LONG of protocol 1: a line of decimal digits, where 01 is True and 00 is False. */
+static lvn_status do_line(parser *v, unsigned char op)
+{
+    char digits[24] = {0};
+    const unsigned char *end = memchr(v->at, '\n', (size_t)(v->end - v->at));
+    if (end == NULL) {
+        return lvni_ckpt_pickle_damaged(v, "a number does not end");
+    }
+    const size_t n = (size_t)(end - v->at);
+    if (n >= sizeof digits) { /* more than 64 bits */
+        v->at = end + 1;
+        return lvni_ckpt_pickle_push(v, LVNI_PICKLE_AT_OTHER);
+    }
+    memcpy(digits, v->at, n);
+    v->at = end + 1;
+    if (op == 'I' && n == 2 && digits[0] == '0') {
+        return lvni_ckpt_pickle_push(v,
+                                     digits[1] == '1' ? LVNI_PICKLE_AT_TRUE : LVNI_PICKLE_AT_OTHER);
+    }
+    char *rest;
+    errno = 0;
+    const int64_t number = strtoll(digits, &rest, 10);
+    if (rest == digits || strcmp(rest, op == 'L' ? "L" : "") != 0) {
+        return lvni_ckpt_pickle_damaged(v, "a number with other characters");
+    }
+    return errno == ERANGE
+               ? lvni_ckpt_pickle_push(v, LVNI_PICKLE_AT_OTHER)
+               : lvni_ckpt_pickle_push_node(v, (node){.kind = LVNI_PICKLE_INT, .number = number});
 }
 
 static lvn_status do_number(parser *v, unsigned char op)
@@ -210,14 +208,14 @@ static lvn_status do_number(parser *v, unsigned char op)
         const unsigned char *unused;
         LVN_TRY(n <= (uint64_t)(v->end - v->at) && take(v, (size_t)n, &unused)
                     ? LVN_OK
-                    : damaged(v, "a number is longer than what is left"));
-        return push(v, OTHER);
+                    : lvni_ckpt_pickle_damaged(v, "a number is longer than what is left"));
+        return lvni_ckpt_pickle_push(v, LVNI_PICKLE_AT_OTHER);
     }
     LVN_TRY(take_number(v, (size_t)n, &raw));
     if (op != 'K' && op != 'M' && n > 0 && n < 8 && raw >> (8 * n - 1) != 0) {
         raw |= UINT64_MAX << (8 * n);
     }
-    return push_node(v, (node){.kind = LVNI_PICKLE_INT, .number = (int64_t)raw});
+    return lvni_ckpt_pickle_push_node(v, (node){.kind = LVNI_PICKLE_INT, .number = (int64_t)raw});
 }
 
 static lvn_status do_text(parser *v, unsigned char op)
@@ -228,7 +226,7 @@ static lvn_status do_text(parser *v, unsigned char op)
     const unsigned char *text = v->at;
     uint64_t n;
     LVN_TRY(take_text(v, length, &text, &n));
-    return push_node(
+    return lvni_ckpt_pickle_push_node(
         v, (node){.kind = LVNI_PICKLE_TEXT, .u.text = (const char *)text, .n = (uint32_t)n});
 }
 
@@ -239,18 +237,19 @@ static lvn_status do_pop(parser *v, unsigned char op)
         return find_mark(v, &v->depth);
     }
     if (op == '0') {
-        return v->depth > 0 ? (v->depth--, LVN_OK) : pop(v, &unused);
+        return v->depth > 0 ? (v->depth--, LVN_OK) : lvni_ckpt_pickle_pop(v, &unused);
     }
-    LVN_TRY(pop(v, &unused)); /* DUP */
-    LVN_TRY(push(v, unused));
-    return push(v, unused);
+    LVN_TRY(lvni_ckpt_pickle_pop(v, &unused)); /* DUP */
+    LVN_TRY(lvni_ckpt_pickle_push(v, unused));
+    return lvni_ckpt_pickle_push(v, unused);
 }
 
 static lvn_status do_empty(parser *v, unsigned char op)
 {
-    return push_node(v, (node){.kind = op == '}'    ? LVNI_PICKLE_DICT
-                                       : op == 0x8f ? LVNI_PICKLE_INSTANCE /* a set */
-                                                    : LVNI_PICKLE_LIST});
+    return lvni_ckpt_pickle_push_node(v,
+                                      (node){.kind = op == '}'    ? LVNI_PICKLE_DICT
+                                                     : op == 0x8f ? LVNI_PICKLE_INSTANCE /* a set */
+                                                                  : LVNI_PICKLE_LIST});
 }
 
 /* A list, tuple or dict of what is on the stack: behind the mark, or a number of objects. */
@@ -262,12 +261,12 @@ static lvn_status do_collect(parser *v, unsigned char op)
     if (!counted) {
         LVN_TRY(find_mark(v, &first));
     } else if (v->depth < (size_t)(op - 0x84)) {
-        return damaged(v, "a tuple needs objects that are not there");
+        return lvni_ckpt_pickle_damaged(v, "a tuple needs objects that are not there");
     } else {
         first = v->depth - (size_t)(op - 0x84);
     }
     if (op == 'd' && (v->depth - first - 1) % 2 != 0) {
-        return damaged(v, "a key without a value");
+        return lvni_ckpt_pickle_damaged(v, "a key without a value");
     }
     LVN_TRY(add_node(v,
                      (node){.kind = op == 'd'    ? LVNI_PICKLE_DICT
@@ -278,7 +277,7 @@ static lvn_status do_collect(parser *v, unsigned char op)
         LVN_TRY(add_item(v, list, v->stack[i]));
     }
     v->depth = first;
-    return push(v, list);
+    return lvni_ckpt_pickle_push(v, list);
 }
 
 /* Into the list, set or dict below: one item (or key and value), or all behind the mark. */
@@ -290,12 +289,13 @@ static lvn_status do_add(parser *v, unsigned char op)
     if (!one) {
         LVN_TRY(find_mark(v, &first));
     } else if (v->depth <= n) {
-        return damaged(v, "an item without a list");
+        return lvni_ckpt_pickle_damaged(v, "an item without a list");
     } else {
         first = v->depth - n;
     }
-    if (first == 0 || v->stack[first - 1] == MARK || (v->depth - first - !one) % n != 0) {
-        return damaged(v, "items that do not belong to a list or a dict");
+    if (first == 0 || v->stack[first - 1] == LVNI_PICKLE_AT_MARK ||
+        (v->depth - first - !one) % n != 0) {
+        return lvni_ckpt_pickle_damaged(v, "items that do not belong to a list or a dict");
     }
     const uint32_t to = v->stack[first - 1];
     const uint8_t wanted = pairs ? LVNI_PICKLE_DICT : LVNI_PICKLE_LIST;
@@ -314,7 +314,8 @@ static lvn_status do_put(parser *v, unsigned char op)
     }
     void *memo = v->memo;
     if (index > (uint64_t)(v->at - v->begin) || v->depth == 0) {
-        return damaged(v, "an object is kept under a number that is too large, or there is none");
+        return lvni_ckpt_pickle_damaged(
+            v, "an object is kept under a number that is too large, or there is none");
     }
     if (index >= v->n_memo) {
         LVN_TRY(grow(&memo, &v->memo_room, (size_t)index + 1, sizeof *v->memo));
@@ -331,181 +332,10 @@ static lvn_status do_get(parser *v, unsigned char op)
 {
     uint64_t index;
     LVN_TRY(take_number(v, op == 'h' ? 1 : 4, &index));
-    if (index >= v->n_memo || v->memo[index] == 0 || v->memo[index] == MARK + 1) {
-        return damaged(v, "an object is used that was not kept");
+    if (index >= v->n_memo || v->memo[index] == 0 || v->memo[index] == LVNI_PICKLE_AT_MARK + 1) {
+        return lvni_ckpt_pickle_damaged(v, "an object is used that was not kept");
     }
-    return push(v, v->memo[index] - 1);
-}
-
-/* ---- classes, and what they make ---- */
-
-static bool starts_with(const char *text, size_t n, const char *start)
-{
-    return n >= strlen(start) && memcmp(text, start, strlen(start)) == 0;
-}
-
-static bool ends_with(const char *text, size_t n, const char *end)
-{
-    return n >= strlen(end) && memcmp(text + n - strlen(end), end, strlen(end)) == 0;
-}
-
-/* text: module, a line feed, name. */
-static lvn_status push_class(parser *v, const char *text, size_t n)
-{
-    node c = {.kind = LVNI_PICKLE_CLASS, .u.text = text, .n = (uint32_t)n};
-    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
-        if (strlen(classes[i].name) == n && memcmp(classes[i].name, text, n) == 0) {
-            c.known = classes[i].known;
-            c.dtype = classes[i].dtype;
-        }
-    }
-    if (c.known == UNKNOWN && starts_with(text, n, "torch") && ends_with(text, n, "Storage")) {
-        c.known = STORAGE_TYPE;
-        c.dtype = LVNI_PICKLE_DTYPE_FOREIGN;
-    }
-    return push_node(v, c);
-}
-
-static lvn_status do_global(parser *v, unsigned char op)
-{
-    (void)op;
-    const char *text = (const char *)v->at;
-    const size_t left = (size_t)(v->end - v->at);
-    const char *name = memchr(text, '\n', left);
-    const char *end =
-        name == NULL ? NULL : memchr(name + 1, '\n', left - (size_t)(name + 1 - text));
-    if (end == NULL) {
-        return damaged(v, "the name of a class does not end");
-    }
-    v->at += end + 1 - text;
-    return push_class(v, text, (size_t)(end - text));
-}
-
-/* Module and name as two texts. As one they need memory of their own only where they are known. */
-static lvn_status do_stack_global(parser *v, unsigned char op)
-{
-    (void)op;
-    uint32_t name, module;
-    LVN_TRY(pop(v, &name));
-    LVN_TRY(pop(v, &module));
-    const node m = v->p->nodes[module], c = v->p->nodes[name];
-    if (m.kind != LVNI_PICKLE_TEXT || c.kind != LVNI_PICKLE_TEXT) {
-        return damaged(v, "the name of a class is not a text");
-    }
-    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
-        const char *known = classes[i].name;
-        const size_t n = strcspn(known, "\n");
-        if (m.n == n && memcmp(m.u.text, known, n) == 0 && c.n == strlen(known) - n - 1 &&
-            memcmp(c.u.text, known + n + 1, c.n) == 0) {
-            return push_class(v, known, strlen(known));
-        }
-    }
-    return push_class(v, c.u.text, c.n);
-}
-
-/* ('storage', type, key, device, elements) */
-static lvn_status do_persistent(parser *v, unsigned char op)
-{
-    (void)op;
-    uint32_t id, part[5];
-    LVN_TRY(pop(v, &id));
-    const uint32_t n = list_items(v, id, 5, part);
-    const node *nodes = v->p->nodes;
-    if (n < 5 || nodes[part[0]].kind != LVNI_PICKLE_TEXT || nodes[part[0]].n != 7 ||
-        memcmp(nodes[part[0]].u.text, "storage", 7) != 0 ||
-        nodes[part[1]].kind != LVNI_PICKLE_CLASS || nodes[part[1]].known != STORAGE_TYPE ||
-        nodes[part[2]].kind != LVNI_PICKLE_TEXT || nodes[part[4]].kind != LVNI_PICKLE_INT ||
-        nodes[part[4]].number < 0) {
-        return damaged(v, "a reference that is not one to a storage");
-    }
-    return push_node(v, (node){.kind = LVNI_PICKLE_STORAGE,
-                               .dtype = nodes[part[1]].dtype,
-                               .u.text = nodes[part[2]].u.text,
-                               .n = nodes[part[2]].n,
-                               .number = nodes[part[4]].number,
-                               .more = part[1]});
-}
-
-/* A longer list is refused by its number of axes, without a look at each of its items. */
-enum { MOST_AXES = 64 };
-
-static bool all_numbers(const parser *v, uint32_t list)
-{
-    const node *l = &v->p->nodes[list];
-    uint32_t at = l->u.list.first;
-    if (l->kind != LVNI_PICKLE_LIST) {
-        return false;
-    }
-    for (uint32_t i = 0; i < l->n && i < MOST_AXES; i++, at = v->p->items[at].next) {
-        if (v->p->nodes[v->p->items[at].node].kind != LVNI_PICKLE_INT) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* (storage, offset, shape, strides, ...) */
-static lvn_status push_tensor(parser *v, uint32_t arguments)
-{
-    uint32_t part[4];
-    const uint32_t n = list_items(v, arguments, 4, part);
-    const node *nodes = v->p->nodes;
-    if (n < 4 || nodes[part[0]].kind != LVNI_PICKLE_STORAGE ||
-        nodes[part[1]].kind != LVNI_PICKLE_INT || !all_numbers(v, part[2]) ||
-        !all_numbers(v, part[3]) || nodes[part[2]].n != nodes[part[3]].n) {
-        return damaged(v, "a tensor without storage, offset, shape or strides");
-    }
-    return push_node(v, (node){.kind = LVNI_PICKLE_TENSOR,
-                               .dtype = nodes[part[0]].dtype,
-                               .u.tensor = {.storage = part[0], .shape = part[2]},
-                               .number = nodes[part[1]].number,
-                               .more = part[3]});
-}
-
-/* What a call of `callee` would return. */
-static lvn_status push_result(parser *v, uint32_t callee, uint32_t arguments)
-{
-    uint32_t part[3];
-    for (int depth = 0; depth < 4; depth++) { /* (function, class, arguments of the function) */
-        if (v->p->nodes[callee].known != SUBCLASS || list_items(v, arguments, 3, part) < 3 ||
-            v->p->nodes[part[0]].kind != LVNI_PICKLE_CLASS) {
-            break;
-        }
-        callee = part[0];
-        arguments = part[2];
-    }
-    const node c = v->p->nodes[callee];
-    switch (c.known) {
-    case TENSOR: return push_tensor(v, arguments);
-    case PARAMETER:
-        if (list_items(v, arguments, 1, part) < 1) {
-            return damaged(v, "a parameter without a tensor");
-        }
-        return push(v, part[0]);
-    case ORDERED_DICT:
-        if (v->p->nodes[arguments].n == 0) {
-            return push_node(v, (node){.kind = LVNI_PICKLE_DICT});
-        }
-        break;
-    default: break;
-    }
-    return push_node(v, (node){.kind = LVNI_PICKLE_INSTANCE, .u.text = c.u.text, .n = c.n});
-}
-
-/* REDUCE, NEWOBJ, NEWOBJ_EX: a class or function and its arguments. */
-static lvn_status do_call(parser *v, unsigned char op)
-{
-    uint32_t callee, arguments, unused;
-    LVN_TRY(op == 0x92 ? pop(v, &unused) : LVN_OK); /* arguments with names */
-    LVN_TRY(pop(v, &arguments));
-    LVN_TRY(pop(v, &callee));
-    if (v->p->nodes[callee].kind != LVNI_PICKLE_CLASS) {
-        return push_node(v, (node){.kind = LVNI_PICKLE_INSTANCE, .u.text = ""});
-    }
-    if (v->p->nodes[arguments].kind != LVNI_PICKLE_LIST) {
-        return damaged(v, "a call whose arguments are not a tuple");
-    }
-    return push_result(v, callee, arguments);
+    return lvni_ckpt_pickle_push(v, v->memo[index] - 1);
 }
 
 /* The state of an object: attributes of a dict, of a module, all without a meaning here. */
@@ -513,33 +343,74 @@ static lvn_status do_build(parser *v, unsigned char op)
 {
     (void)op;
     uint32_t state, object;
-    LVN_TRY(pop(v, &state));
-    LVN_TRY(pop(v, &object));
-    return push(v, object);
+    LVN_TRY(lvni_ckpt_pickle_pop(v, &state));
+    LVN_TRY(lvni_ckpt_pickle_pop(v, &object));
+    return lvni_ckpt_pickle_push(v, object);
 }
 
 static lvn_status do_stop(parser *v, unsigned char op)
 {
     (void)op;
     v->stopped = true;
-    return pop(v, &v->p->top);
+    return lvni_ckpt_pickle_pop(v, &v->p->top);
 }
 
 static lvn_status (*const instructions[256])(parser *, unsigned char) = {
-    [0x80] = do_skip,     [0x95] = do_skip,    ['N'] = do_constant,      [0x88] = do_constant,
-    [0x89] = do_constant, ['G'] = do_constant, ['('] = do_constant,      ['J'] = do_number,
-    ['K'] = do_number,    ['M'] = do_number,   [0x8a] = do_number,       [0x8b] = do_number,
-    ['T'] = do_text,      ['U'] = do_text,     ['B'] = do_text,          ['C'] = do_text,
-    ['X'] = do_text,      [0x8c] = do_text,    [0x8d] = do_text,         [0x8e] = do_text,
-    [0x96] = do_text,     ['0'] = do_pop,      ['1'] = do_pop,           ['2'] = do_pop,
-    [']'] = do_empty,     [')'] = do_empty,    ['}'] = do_empty,         [0x8f] = do_empty,
-    ['l'] = do_collect,   ['t'] = do_collect,  ['d'] = do_collect,       [0x85] = do_collect,
-    [0x86] = do_collect,  [0x87] = do_collect, [0x91] = do_collect,      ['a'] = do_add,
-    ['e'] = do_add,       ['s'] = do_add,      ['u'] = do_add,           [0x90] = do_add,
-    ['q'] = do_put,       ['r'] = do_put,      [0x94] = do_put,          ['h'] = do_get,
-    ['j'] = do_get,       ['c'] = do_global,   [0x93] = do_stack_global, ['Q'] = do_persistent,
-    ['R'] = do_call,      [0x81] = do_call,    [0x92] = do_call,         ['b'] = do_build,
+    [0x80] = do_skip,
+    [0x95] = do_skip,
+    ['N'] = do_constant,
+    [0x88] = do_constant,
+    [0x89] = do_constant,
+    ['G'] = do_constant,
+    ['('] = do_constant,
+    ['J'] = do_number,
+    ['K'] = do_number,
+    ['M'] = do_number,
+    [0x8a] = do_number,
+    [0x8b] = do_number,
+    ['T'] = do_text,
+    ['U'] = do_text,
+    ['B'] = do_text,
+    ['C'] = do_text,
+    ['X'] = do_text,
+    [0x8c] = do_text,
+    [0x8d] = do_text,
+    [0x8e] = do_text,
+    [0x96] = do_text,
+    ['0'] = do_pop,
+    ['1'] = do_pop,
+    ['2'] = do_pop,
+    [']'] = do_empty,
+    [')'] = do_empty,
+    ['}'] = do_empty,
+    [0x8f] = do_empty,
+    ['l'] = do_collect,
+    ['t'] = do_collect,
+    ['d'] = do_collect,
+    [0x85] = do_collect,
+    [0x86] = do_collect,
+    [0x87] = do_collect,
+    [0x91] = do_collect,
+    ['a'] = do_add,
+    ['e'] = do_add,
+    ['s'] = do_add,
+    ['u'] = do_add,
+    [0x90] = do_add,
+    ['q'] = do_put,
+    ['r'] = do_put,
+    [0x94] = do_put,
+    ['h'] = do_get,
+    ['j'] = do_get,
+    ['c'] = lvni_ckpt_pickle_global,
+    [0x93] = lvni_ckpt_pickle_stack_global,
+    ['Q'] = lvni_ckpt_pickle_persistent,
+    ['R'] = lvni_ckpt_pickle_call,
+    [0x81] = lvni_ckpt_pickle_call,
+    [0x92] = lvni_ckpt_pickle_call,
+    ['b'] = do_build,
     ['.'] = do_stop,
+    ['I'] = do_line,
+    ['L'] = do_line,
 };
 
 static lvn_status run(parser *v)
@@ -547,9 +418,10 @@ static lvn_status run(parser *v)
     uint32_t index;
     LVN_TRY(add_node(v, (node){.kind = LVNI_PICKLE_OTHER}, &index));
     LVN_TRY(add_node(v, (node){.kind = LVNI_PICKLE_MARK}, &index));
+    LVN_TRY(add_node(v, (node){.kind = LVNI_PICKLE_OTHER}, &index));
     while (!v->stopped) {
         if (v->at == v->end) {
-            return damaged(v, "it does not end");
+            return lvni_ckpt_pickle_damaged(v, "it does not end");
         }
         const unsigned char op = *v->at++;
         if (instructions[op] == NULL) {

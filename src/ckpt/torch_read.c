@@ -8,9 +8,8 @@
 #include "core/vfs.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { ALIGN = 64, MOST_COPIES = 8 };
 
@@ -19,8 +18,8 @@ typedef struct source {
     lvni_ckpt_zip_entry *entry;
     size_t offset; /* bytes, in the entry */
     int64_t strides[LVN_MAX_NDIM];
-    bool contiguous;
-    size_t place; /* of the contiguous copy in the data */
+    bool contiguous, negated; /* negated: the elements are the negative of those in the entry */
+    size_t place;             /* of a copy in the data: of what is strided or negated */
 } source;
 
 typedef struct reader {
@@ -29,119 +28,20 @@ typedef struct reader {
     lvni_ckpt_zip zip;
     lvni_ckpt_pickle pickle;
     char *pickle_text;
+    size_t pickle_bytes;
     const char *folder; /* "archive/" of every entry, with its bytes */
     size_t folder_bytes;
     lvni_core_str storages; /* "archive/data/" */
     lvni_ckpt_st_tensor *tensors;
     source *sources;
-    int64_t n_tensors;
+    lvni_ckpt_st_other *others;
+    int64_t n_tensors, n_others;
     char *names, *data;
 } reader;
 
 static const lvni_ckpt_pickle_node *node_at(const reader *r, uint32_t index)
 {
     return &r->pickle.nodes[index];
-}
-
-static bool is_text(const lvni_ckpt_pickle_node *n, const char *text)
-{
-    return n->kind == LVNI_PICKLE_TEXT && n->n == strlen(text) &&
-           memcmp(n->u.text, text, n->n) == 0;
-}
-
-/* "ResNet" of "torchvision.models.resnet\nResNet", with its length. */
-static const char *class_name(const lvni_ckpt_pickle_node *n, int *bytes)
-{
-    const char *end = n->u.text + n->n, *at = end;
-    while (at > n->u.text && at[-1] != '\n') {
-        at--;
-    }
-    *bytes = end - at > 200 ? 200 : (int)(end - at);
-    return at;
-}
-
-/* Made by a function of PyTorch, as sparse, quantised and other tensors are. */
-static bool is_other_tensor(const lvni_ckpt_pickle_node *n)
-{
-    static const char start[] = "_rebuild_";
-    int bytes;
-    if (n->kind != LVNI_PICKLE_INSTANCE || n->n == 0) {
-        return false;
-    }
-    const char *name = class_name(n, &bytes);
-    return bytes >= (int)sizeof start && memcmp(name, start, sizeof start - 1) == 0;
-}
-
-/* ---- which dict ---- */
-
-/* The value under a key; without one, any tensor. NULL: there is none. */
-static const lvni_ckpt_pickle_node *look_up(const reader *r, const lvni_ckpt_pickle_node *dict,
-                                            const char *key)
-{
-    uint32_t at = dict->u.list.first;
-    for (uint32_t i = 0; dict->kind == LVNI_PICKLE_DICT && i + 1 < dict->n; i += 2) {
-        const lvni_ckpt_pickle_item *k = &r->pickle.items[at], *v = &r->pickle.items[k->next];
-        const lvni_ckpt_pickle_node *value = node_at(r, v->node);
-        if (key == NULL ? value->kind == LVNI_PICKLE_TENSOR || is_other_tensor(value)
-                        : is_text(node_at(r, k->node), key)) {
-            return value;
-        }
-        at = v->next;
-    }
-    return NULL;
-}
-
-static lvn_status no_state(const reader *r, const lvni_ckpt_pickle_node *top)
-{
-    lvni_core_str keys = {0};
-    int bytes;
-    if (top->kind == LVNI_PICKLE_INSTANCE) {
-        const char *name = class_name(top, &bytes);
-        LVN_FAIL(LVN_ERR_UNSUPPORTED,
-                 "%s holds a whole object of class %.*s, not its weights: save "
-                 "model.state_dict() instead",
-                 r->path, bytes, name);
-    }
-    uint32_t at = top->u.list.first;
-    for (uint32_t i = 0; top->kind == LVNI_PICKLE_DICT && i + 1 < top->n && i < 16; i += 2) {
-        const lvni_ckpt_pickle_item *k = &r->pickle.items[at];
-        const lvni_ckpt_pickle_node *key = node_at(r, k->node);
-        if (key->kind == LVNI_PICKLE_TEXT) {
-            lvni_core_str_printf(&keys, "%s%.*s", keys.len > 0 ? ", " : "",
-                                 key->n > 40 ? 40 : (int)key->n, key->u.text);
-        }
-        at = r->pickle.items[k->next].next;
-    }
-    const lvn_status s = lvni_core_str_status(&keys);
-    if (s == LVN_OK) {
-        (void)lvn_error_set(LVN_ERR_UNSUPPORTED, __FILE__, __LINE__,
-                            "%s has no state_dict: neither tensors by name nor any under "
-                            "state_dict, model_state_dict, model or module%s%s; save "
-                            "model.state_dict()",
-                            r->path, keys.len > 0 ? "; its keys are " : "",
-                            lvni_core_str_text(&keys));
-    }
-    lvni_core_str_free(&keys);
-    return s == LVN_OK ? LVN_ERR_UNSUPPORTED : s;
-}
-
-static lvn_status find_state(const reader *r, const lvni_ckpt_pickle_node **state)
-{
-    static const char *const under[] = {"state_dict", "model_state_dict", "model", "module"};
-    const lvni_ckpt_pickle_node *top = node_at(r, r->pickle.top), *whole = NULL;
-    for (size_t i = 0; i < sizeof under / sizeof *under; i++) {
-        const lvni_ckpt_pickle_node *inner = look_up(r, top, under[i]);
-        if (inner != NULL && look_up(r, inner, NULL) != NULL) {
-            *state = inner;
-            return LVN_OK;
-        }
-        whole = inner != NULL && inner->kind == LVNI_PICKLE_INSTANCE ? inner : whole;
-    }
-    if (whole == NULL && look_up(r, top, NULL) != NULL) {
-        *state = top;
-        return LVN_OK;
-    }
-    return no_state(r, whole != NULL ? whole : top);
 }
 
 /* ---- where its tensors are ---- */
@@ -161,21 +61,8 @@ static lvn_status read_form(const reader *r, const lvni_ckpt_pickle_node *n, lvn
 {
     const lvni_ckpt_pickle_node *shape = node_at(r, n->u.tensor.shape);
     const lvni_ckpt_pickle_node *strides = node_at(r, n->more);
-    if (n->dtype == LVNI_PICKLE_DTYPE_FOREIGN) {
-        int bytes;
-        const char *name = class_name(node_at(r, node_at(r, n->u.tensor.storage)->more), &bytes);
-        LVN_FAIL(LVN_ERR_UNSUPPORTED,
-                 "%s: tensor '%s' is of type %.*s; levin reads float, double, half, bfloat16, "
-                 "long, int, uint8 and bool: convert it",
-                 r->path, t->name, bytes, name);
-    }
-    if (shape->n > LVN_MAX_NDIM || shape->n != strides->n) {
-        LVN_FAIL(LVN_ERR_UNSUPPORTED,
-                 "%s: tensor '%s' has %u axes and %u strides; levin has up to "
-                 "%d axes",
-                 r->path, t->name, (unsigned)shape->n, (unsigned)strides->n, LVN_MAX_NDIM);
-    }
     t->dtype = (lvn_dtype)n->dtype;
+    s->negated = (n->known & LVNI_PICKLE_NEGATED) != 0;
     t->ndim = (int)shape->n;
     for (int i = 0; i < t->ndim; i++) {
         t->shape[i] = list_number(r, shape, i);
@@ -249,17 +136,53 @@ static lvn_status read_name(const reader *r, const lvni_ckpt_pickle_node *key, c
     return LVN_OK;
 }
 
-static lvn_status check_other(const reader *r, const char *name, const lvni_ckpt_pickle_node *value)
+/* A tensor of a type or form that levin does not have; what: which one. */
+static bool is_other(const reader *r, const lvni_ckpt_pickle_node *value, char what[64])
 {
-    if (is_other_tensor(value)) {
-        int bytes;
-        const char *function = class_name(value, &bytes);
-        LVN_FAIL(LVN_ERR_UNSUPPORTED,
-                 "%s: tensor '%s' is made by %.*s (sparse, quantised or of another type); levin "
-                 "reads plain tensors: convert it",
-                 r->path, name, bytes, function);
+    int bytes;
+    if (lvni_ckpt_torch_is_other(value)) {
+        const char *function = lvni_ckpt_torch_class(value, &bytes);
+        snprintf(what, 64, "made by %.*s", bytes, function);
+        return true;
     }
+    if (value->kind != LVNI_PICKLE_TENSOR) {
+        return false;
+    }
+    const unsigned axes = (unsigned)node_at(r, value->u.tensor.shape)->n;
+    if (value->dtype == LVNI_PICKLE_DTYPE_FOREIGN) {
+        const lvni_ckpt_pickle_node *type = node_at(r, node_at(r, value->u.tensor.storage)->more);
+        const char *name = lvni_ckpt_torch_class(type, &bytes);
+        snprintf(what, 64, "%u ax%s, %.*s", axes, lvni_core_plural(axes, "is", "es"), bytes, name);
+        return true;
+    }
+    snprintf(what, 64, "%u ax%s, type %s%s", axes, lvni_core_plural(axes, "is", "es"),
+             lvn_dtype_name((lvn_dtype)value->dtype),
+             axes > LVN_MAX_NDIM ? "" : ", with metadata that are not read");
+    const bool no_negative = value->dtype == LVN_BOOL && (value->known & LVNI_PICKLE_NEGATED) != 0;
+    return axes > LVN_MAX_NDIM || no_negative || (value->known & LVNI_PICKLE_UNKNOWN_FORM) != 0;
+}
+
+static lvn_status read_entry(reader *r, const lvni_ckpt_pickle_node *value, const char *name)
+{
+    char what[64];
+    if (is_other(r, value, what)) {
+        lvni_ckpt_st_other *other = &r->others[r->n_others++];
+        other->name = name;
+        memcpy(other->what, what, sizeof other->what);
+        return LVN_OK;
+    }
+    lvni_ckpt_st_tensor *t = &r->tensors[r->n_tensors];
+    source *s = &r->sources[r->n_tensors];
+    t->name = name;
+    LVN_TRY(read_form(r, value, t, s));
+    LVN_TRY(locate(r, value, t, s));
+    r->n_tensors++;
     return LVN_OK;
+}
+
+static bool is_tensor(const lvni_ckpt_pickle_node *n)
+{
+    return n->kind == LVNI_PICKLE_TENSOR || lvni_ckpt_torch_is_other(n);
 }
 
 static lvn_status read_entries(reader *r, const lvni_ckpt_pickle_node *state)
@@ -270,43 +193,56 @@ static lvn_status read_entries(reader *r, const lvni_ckpt_pickle_node *state)
         const lvni_ckpt_pickle_item *k = &r->pickle.items[at], *v = &r->pickle.items[k->next];
         const lvni_ckpt_pickle_node *key = node_at(r, k->node), *value = node_at(r, v->node);
         at = v->next;
-        if (key->kind != LVNI_PICKLE_TEXT) {
-            continue;
+        if (key->kind == LVNI_PICKLE_TEXT && is_tensor(value)) {
+            LVN_TRY(read_name(r, key, name));
+            LVN_TRY(read_entry(r, value, name));
+            name += key->n + 1;
         }
-        LVN_TRY(read_name(r, key, name));
-        if (value->kind != LVNI_PICKLE_TENSOR) {
-            LVN_TRY(check_other(r, name, value));
-            continue;
-        }
-        lvni_ckpt_st_tensor *t = &r->tensors[r->n_tensors];
-        source *s = &r->sources[r->n_tensors];
-        t->name = name;
-        LVN_TRY(read_form(r, value, t, s));
-        LVN_TRY(locate(r, value, t, s));
-        r->n_tensors++;
-        name += key->n + 1;
     }
     return LVN_OK;
 }
 
-enum { MOST_NAME = 1023 }; /* bytes: one text may be the name of many */
+enum { MOST_NAME = 1023 }; /* bytes: a damaged length is found, and messages stay short */
 
-static lvn_status read_state(reader *r, const lvni_ckpt_pickle_node *state)
+/* Bytes of all names, and how many tensors there are of either kind. */
+static lvn_status count_entries(const reader *r, const lvni_ckpt_pickle_node *state, size_t *bytes,
+                                size_t *tensors, size_t *others)
 {
-    size_t bytes = 1;
     uint32_t at = state->u.list.first;
-    for (uint32_t i = 0; i < state->n; i++, at = r->pickle.items[at].next) {
-        const lvni_ckpt_pickle_node *key = node_at(r, r->pickle.items[at].node);
-        if (i % 2 == 0 && key->kind == LVNI_PICKLE_TEXT && key->n > MOST_NAME) {
+    *bytes = *tensors = *others = 0;
+    for (uint32_t i = 0; i + 1 < state->n; i += 2) {
+        const lvni_ckpt_pickle_item *k = &r->pickle.items[at], *v = &r->pickle.items[k->next];
+        const lvni_ckpt_pickle_node *key = node_at(r, k->node), *value = node_at(r, v->node);
+        char what[64];
+        at = v->next;
+        if (key->kind != LVNI_PICKLE_TEXT || !is_tensor(value)) {
+            continue;
+        }
+        if (key->n > MOST_NAME) {
             LVN_FAIL(LVN_ERR_CORRUPT, "%s: the name of a tensor has %u bytes, at most %d", r->path,
                      (unsigned)key->n, (int)MOST_NAME);
         }
-        bytes += i % 2 == 0 && key->kind == LVNI_PICKLE_TEXT ? (size_t)key->n + 1 : 0;
+        *bytes += (size_t)key->n + 1;
+        const bool other = is_other(r, value, what);
+        *others += other;
+        *tensors += !other;
     }
-    r->names = lvni_core_alloc(LVNI_TAG_CKPT, bytes);
-    r->tensors = lvni_core_calloc(LVNI_TAG_CKPT, state->n / 2, sizeof *r->tensors);
-    r->sources = lvni_core_calloc(LVNI_TAG_CKPT, state->n / 2, sizeof *r->sources);
-    if (r->names == NULL || r->tensors == NULL || r->sources == NULL) {
+    return LVN_OK;
+}
+
+static lvn_status read_state(reader *r, const lvni_ckpt_pickle_node *state)
+{
+    size_t bytes, tensors, others;
+    LVN_TRY(count_entries(r, state, &bytes, &tensors, &others));
+    if (bytes > r->pickle_bytes) { /* a text may be used again, but not as another tensor's name */
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: its tensors have names of %zu bytes in a pickle of %zu",
+                 r->path, bytes, r->pickle_bytes);
+    }
+    r->names = lvni_core_alloc(LVNI_TAG_CKPT, bytes + 1);
+    r->tensors = lvni_core_calloc(LVNI_TAG_CKPT, tensors, sizeof *r->tensors);
+    r->sources = lvni_core_calloc(LVNI_TAG_CKPT, tensors, sizeof *r->sources);
+    r->others = lvni_core_calloc(LVNI_TAG_CKPT, others, sizeof *r->others);
+    if (r->names == NULL || r->tensors == NULL || r->sources == NULL || r->others == NULL) {
         return LVN_ERR_MEMORY;
     }
     return read_entries(r, state);
@@ -319,13 +255,26 @@ static size_t padded(size_t bytes)
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* Places for all storages in use and for contiguous copies. */
+static bool is_copied(const source *s)
+{
+    return !s->contiguous || s->negated;
+}
+
+/* Places for all storages in use and for copies. Many tensors may share a storage, and a view may
+ * be larger than it: what all of them would take is bounded by the file. */
 static lvn_status place(reader *r, size_t *all)
 {
-    uint64_t stored = 0, copied = 0;
+    uint64_t stored = 0, shown = 0;
     *all = 0;
     for (int64_t i = 0; i < r->n_tensors; i++) {
         source *s = &r->sources[i];
+        if (r->tensors[i].bytes > MOST_COPIES * r->zip.file_bytes - shown) {
+            LVN_FAIL(LVN_ERR_UNSUPPORTED,
+                     "%s: its tensors, views of the same storages, need more than %d times the "
+                     "file; save each with storage of its own: tensor.clone()",
+                     r->path, MOST_COPIES);
+        }
+        shown += r->tensors[i].bytes;
         if (s->entry != NULL && s->entry->place == 0) {
             if (s->entry->bytes > r->zip.file_bytes - stored) {
                 LVN_FAIL(LVN_ERR_CORRUPT, "%s: its storages are larger than the file", r->path);
@@ -334,14 +283,7 @@ static lvn_status place(reader *r, size_t *all)
             s->entry->place = *all + 1;
             *all += padded((size_t)s->entry->bytes);
         }
-        if (!s->contiguous) {
-            if (r->tensors[i].bytes > MOST_COPIES * r->zip.file_bytes - copied) {
-                LVN_FAIL(LVN_ERR_UNSUPPORTED,
-                         "%s: its views need more than %d times the file in memory; save tensors "
-                         "that are contiguous",
-                         r->path, MOST_COPIES);
-            }
-            copied += r->tensors[i].bytes;
+        if (is_copied(s)) {
             s->place = *all;
             *all += padded(r->tensors[i].bytes);
         }
@@ -367,6 +309,24 @@ static void copy_strided(const lvni_ckpt_st_tensor *t, const source *s, const ch
     }
 }
 
+/* The sign bit of floating-point numbers is the highest of their last byte; integers wrap. */
+static void negate(const lvni_ckpt_st_tensor *t, char *data)
+{
+    const size_t size = lvn_dtype_size(t->dtype);
+    const bool whole = t->dtype == LVN_I64 || t->dtype == LVN_I32 || t->dtype == LVN_U8;
+    for (size_t at = 0; at < t->bytes; at += size) {
+        unsigned carry = 1;
+        for (size_t k = 0; k < size && whole; k++) {
+            carry += (unsigned char)~data[at + k];
+            data[at + k] = (char)carry;
+            carry >>= 8;
+        }
+        if (!whole) {
+            data[at + size - 1] = (char)(data[at + size - 1] ^ 0x80);
+        }
+    }
+}
+
 static lvn_status read_data(reader *r)
 {
     size_t all;
@@ -388,9 +348,12 @@ static lvn_status read_data(reader *r)
     for (int64_t i = 0; i < r->n_tensors; i++) {
         const source *s = &r->sources[i];
         const char *from = s->entry == NULL ? r->data : r->data + (s->entry->place - 1) + s->offset;
-        r->tensors[i].data = s->contiguous ? from : r->data + s->place;
-        if (!s->contiguous) {
+        r->tensors[i].data = is_copied(s) ? r->data + s->place : from;
+        if (is_copied(s)) {
             copy_strided(&r->tensors[i], s, from, r->data + s->place);
+        }
+        if (s->negated) {
+            negate(&r->tensors[i], r->data + s->place);
         }
     }
     return LVN_OK;
@@ -426,6 +389,7 @@ static lvn_status read_pickle(reader *r)
     }
     r->folder = found->name;
     r->folder_bytes = found->name_bytes - n;
+    r->pickle_bytes = (size_t)found->bytes;
     r->pickle_text = lvni_core_alloc(LVNI_TAG_CKPT, (size_t)found->bytes);
     if (r->pickle_text == NULL) {
         return LVN_ERR_MEMORY;
@@ -452,7 +416,7 @@ static lvn_status check_byte_order(const reader *r)
     return LVN_OK;
 }
 
-static lvn_status read_archive(reader *r)
+static lvn_status read_archive(reader *r, const char *key, const char **inner)
 {
     const lvni_ckpt_pickle_node *state = NULL;
     LVN_TRY(read_pickle(r));
@@ -460,7 +424,7 @@ static lvn_status read_archive(reader *r)
     lvni_core_str_append_n(&r->storages, r->folder, r->folder_bytes);
     lvni_core_str_append(&r->storages, "data/");
     LVN_TRY(lvni_core_str_status(&r->storages));
-    LVN_TRY(find_state(r, &state));
+    LVN_TRY(lvni_ckpt_torch_state(r->path, &r->pickle, key, &state, inner));
     LVN_TRY(read_state(r, state));
     return read_data(r);
 }
@@ -484,25 +448,16 @@ static bool is_old(const char *start)
 
 static lvn_status open_file(const char *path, int *fd, uint64_t *bytes, char start[START_BYTES])
 {
-    struct stat info;
     memset(start, 0, START_BYTES);
-    *fd = lvni_core_vfs_get()->open(path, O_RDONLY | O_CLOEXEC, 0);
-    if (*fd < 0 || fstat(*fd, &info) != 0) {
-        const int error = errno;
-        LVN_FAIL(error == ENOENT ? LVN_ERR_NOT_FOUND : LVN_ERR_IO, "%s: cannot open: %s", path,
-                 strerror(error));
-    }
-    if (!S_ISREG(info.st_mode)) {
-        LVN_FAIL(LVN_ERR_IO, "%s: cannot read: it is not a file", path);
-    }
-    *bytes = (uint64_t)info.st_size;
+    LVN_TRY(lvni_core_regular_open(path, fd, bytes));
     if (lvni_core_vfs_get()->read(*fd, start, START_BYTES) < 0) {
         LVN_FAIL(LVN_ERR_IO, "%s: cannot read: %s", path, strerror(errno));
     }
     return LVN_OK;
 }
 
-static lvn_status read_file(reader *r, int fd, uint64_t bytes, const char *start)
+static lvn_status read_file(reader *r, int fd, uint64_t bytes, const char *start, const char *key,
+                            const char **inner)
 {
     if (is_old(start)) {
         LVN_FAIL(LVN_ERR_UNSUPPORTED,
@@ -515,30 +470,36 @@ static lvn_status read_file(reader *r, int fd, uint64_t bytes, const char *start
         LVN_FAIL(LVN_ERR_CORRUPT, "%s does not begin as a file of torch.save", r->path);
     }
     LVN_TRY(lvni_ckpt_zip_open(r->path, fd, bytes, &r->zip));
-    return read_archive(r);
+    return read_archive(r, key, inner);
 }
 
-lvn_status lvni_ckpt_torch_open(const char *path, unsigned flags, lvni_ckpt_st_file **out)
+lvn_status lvni_ckpt_torch_open(const char *path, unsigned flags, const char *key,
+                                const char **inner, lvni_ckpt_st_file **out)
 {
     *out = NULL;
+    *inner = NULL;
     LVN_ARG(path != NULL, "reading tensors needs a path");
     reader r = {.path = path, .flags = flags};
-    int fd;
+    int fd = -1;
     uint64_t bytes;
     char start[START_BYTES];
     lvn_status s = open_file(path, &fd, &bytes, start);
     if (s == LVN_OK) {
-        s = read_file(&r, fd, bytes, start);
+        s = read_file(&r, fd, bytes, start, key, inner);
     }
     if (fd >= 0) {
         lvni_core_vfs_get()->close(fd); /* nothing was written: a failure loses nothing */
     }
+    lvni_ckpt_st_content content = {.tensors = r.tensors,
+                                    .n_tensors = r.n_tensors,
+                                    .others = r.others,
+                                    .n_others = r.n_others,
+                                    .names = r.names,
+                                    .data = r.data};
     if (s == LVN_OK) {
-        s = lvni_ckpt_st_adopt(path, r.tensors, r.n_tensors, r.names, r.data, out);
+        s = lvni_ckpt_st_adopt(path, &content, out);
     } else {
-        lvni_core_free(r.tensors);
-        lvni_core_free(r.names);
-        lvni_core_free(r.data);
+        lvni_ckpt_st_content_free(&content);
     }
     lvni_core_free(r.sources);
     lvni_core_str_free(&r.storages);
@@ -548,17 +509,22 @@ lvn_status lvni_ckpt_torch_open(const char *path, unsigned flags, lvni_ckpt_st_f
     return s;
 }
 
-lvn_status lvni_ckpt_tensors_open(const char *path, unsigned flags, lvni_ckpt_st_file **out)
+lvn_status lvni_ckpt_tensors_open(const char *path, unsigned flags, const char *key,
+                                  const char **inner, lvni_ckpt_st_file **out)
 {
-    int fd;
+    int fd = -1;
     uint64_t bytes;
     char start[START_BYTES];
     *out = NULL;
+    *inner = key;
     const lvn_status s = open_file(path, &fd, &bytes, start);
     if (fd >= 0) {
         lvni_core_vfs_get()->close(fd);
     }
     LVN_TRY(s);
-    return is_zip(start) || is_old(start) ? lvni_ckpt_torch_open(path, flags, out)
-                                          : lvni_ckpt_st_open(path, flags, out);
+    if (is_zip(start) || is_old(start)) {
+        return lvni_ckpt_torch_open(path, flags, key, inner, out);
+    }
+    return lvni_ckpt_is_index(path) ? lvni_ckpt_sharded_open(path, flags, out)
+                                    : lvni_ckpt_st_open(path, flags, out);
 }

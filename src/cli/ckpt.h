@@ -10,7 +10,7 @@ typedef struct lvni_cli_ckpt_args {
     const char *const *paths;
     int n_paths;
     bool json;
-    const char *out; /* NULL: not given */
+    const char *out, *key; /* NULL: not given */
 } lvni_cli_ckpt_args;
 
 /* Each returns an exit code. */

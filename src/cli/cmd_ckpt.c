@@ -113,6 +113,7 @@ typedef struct row {
     int (*run)(const lvni_cli_ckpt_args *args);
     int least, most; /* paths; most 0: any number */
     bool json, out;  /* takes this key; out= must be given */
+    bool key;        /* takes weights.key= */
 } row;
 
 static const row rows[] = {
@@ -120,7 +121,7 @@ static const row rows[] = {
     {.name = "show", .run = lvni_cli_ckpt_show, .least = 1, .most = 1, .json = true},
     {.name = "diff", .run = lvni_cli_ckpt_diff, .least = 2, .most = 2, .json = true},
     {.name = "average", .run = lvni_cli_ckpt_average, .least = 2, .out = true},
-    {.name = "convert", .run = lvni_cli_ckpt_convert, .least = 2, .most = 2},
+    {.name = "convert", .run = lvni_cli_ckpt_convert, .least = 2, .most = 2, .key = true},
     {.name = "hash", .run = hash, .least = 1, .most = 1},
 };
 
@@ -169,6 +170,7 @@ static bool take(const row *r, const char *arg, const char **paths, lvni_cli_ckp
 {
     const char *json = r->json ? value_of(arg, "json") : NULL;
     const char *file = r->out ? value_of(arg, "out") : NULL;
+    const char *key = r->key ? value_of(arg, "weights.key") : NULL;
     if (json != NULL) {
         const int on = read_switch(json);
         out->json = on == 1;
@@ -179,6 +181,10 @@ static bool take(const row *r, const char *arg, const char **paths, lvni_cli_ckp
     }
     if (file != NULL) {
         out->out = file;
+        return true;
+    }
+    if (key != NULL && key[0] != '\0') {
+        out->key = key;
         return true;
     }
     /* A path may hold '=': behind a '/', or where such a file is there. */

@@ -108,8 +108,9 @@ const lvni_cli_command lvni_cli_commands[] = {
               "in which tensors two files or runs differ, and by how much"},
              {"levin ckpt average A B ... out=FILE",
               "the mean of the weights of files or runs, for weights= and model="},
-             {"levin ckpt convert IN OUT",
-              "weights of torch.save (.pt, .pth, .ckpt) as .safetensors, and others as .pt"},
+             {"levin ckpt convert IN OUT [weights.key=KEY]",
+              "weights of torch.save (.pt, .pth, .ckpt) or of several files with an index as "
+              ".safetensors, and others as .pt"},
              {"levin ckpt hash FILE or RUN",
               "hashes of weights and state in a checkpoint, or in a run's last one"}},
      .words = "average convert diff hash show verify",

@@ -1,7 +1,7 @@
 /* File functions over a replaceable table of system calls (vfs.h; the table itself and its faults:
- * vfs_table.c). Called by the checkpoint writer, the loggers, the configuration reader and
- * everything else that touches a file. */
-#include "core/vfs.h"
+ * vfs_table.c; reading: vfs_read.c). Called by the checkpoint writer, the loggers, the
+ * configuration reader and everything else that touches a file. */
+#include "core/vfs_impl.h"
 
 #include "core/alloc.h"
 #include "core/thread.h"
@@ -17,7 +17,7 @@
 
 /* ---- single calls, again when a signal came between ---- */
 
-static int call_open(const char *path, int flags)
+int lvni_core_call_open(const char *path, int flags)
 {
     int fd = -1;
     do {
@@ -35,7 +35,7 @@ static ssize_t call_write(int fd, const void *buf, size_t n)
     return done;
 }
 
-static ssize_t call_read(int fd, void *buf, size_t n)
+ssize_t lvni_core_call_read(int fd, void *buf, size_t n)
 {
     ssize_t done = -1;
     do {
@@ -71,13 +71,12 @@ static const char *advice(int error)
     }
 }
 
-#define FAIL_ERRNO(verb, path) return io_error(__LINE__, (verb), (path), errno)
-
-static lvn_status io_error(int line, const char *verb, const char *path, int error)
+lvn_status lvni_core_io_error(const char *file, int line, const char *verb, const char *path,
+                              int error)
 {
     char text[128];
     const char *why = strerror_r(error, text, sizeof text);
-    return lvn_error_set(error == ENOENT ? LVN_ERR_NOT_FOUND : LVN_ERR_IO, __FILE__, line,
+    return lvn_error_set(error == ENOENT ? LVN_ERR_NOT_FOUND : LVN_ERR_IO, file, line,
                          "cannot %s \"%s\": %s%s", verb, path, why, advice(error));
 }
 
@@ -91,7 +90,7 @@ static lvn_status write_all(int fd, const char *path, const char *data, size_t b
             errno = EIO;
         }
         if (n <= 0) {
-            FAIL_ERRNO("write", path);
+            LVNI_FAIL_ERRNO("write", path);
         }
         data += n;
         bytes -= (size_t)n;
@@ -144,7 +143,7 @@ static int open_nameless(const lvni_core_atomic_file *f)
         errno = EOPNOTSUPP;
         return -1;
     }
-    return call_open(f->dir, O_WRONLY | O_TMPFILE);
+    return lvni_core_call_open(f->dir, O_WRONLY | O_TMPFILE);
 }
 
 /* Where the file system knows none of these (NFS, older kernels): one that is ours for sure. */
@@ -153,7 +152,7 @@ static int open_named(lvni_core_atomic_file *f)
     int fd = -1;
     for (int i = 0; i < TEMP_NAMES; i++) {
         name_temp(f, i);
-        fd = call_open(f->temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
+        fd = lvni_core_call_open(f->temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
         if (fd >= 0 || errno != EEXIST) {
             break;
         }
@@ -173,15 +172,16 @@ static int open_temp(lvni_core_atomic_file *f)
 static lvn_status copy_to_named(lvni_core_atomic_file *f, const char *open_file)
 {
     char buffer[16 << 10];
-    const int in = call_open(open_file, O_RDONLY), out = in < 0 ? -1 : open_named(f);
+    const int in = lvni_core_call_open(open_file, O_RDONLY), out = in < 0 ? -1 : open_named(f);
     lvn_status status = LVN_OK;
     ssize_t n = out < 0 ? -1 : 1;
     while (status == LVN_OK && n > 0) {
-        n = call_read(in, buffer, sizeof buffer);
+        n = lvni_core_call_read(in, buffer, sizeof buffer);
         status = n > 0 ? write_all(out, f->path, buffer, (size_t)n) : LVN_OK;
     }
     if (status == LVN_OK && (n < 0 || call_fsync(out) != 0)) {
-        status = io_error(__LINE__, "copy the finished temporary file to", f->path, errno);
+        status = lvni_core_io_error(__FILE__, __LINE__, "copy the finished temporary file to",
+                                    f->path, errno);
     }
     if (in >= 0) {
         (void)lvni_core_vfs_get()->close(in); /* opened for reading: nothing can be lost */
@@ -249,7 +249,7 @@ lvn_status lvni_core_file_check(const char *path)
 static lvn_status open_output(lvni_core_atomic_file **out)
 {
     if (fflush(stdout) != 0) { /* what was printed before comes first */
-        FAIL_ERRNO("write", LVNI_STDOUT_PATH);
+        LVNI_FAIL_ERRNO("write", LVNI_STDOUT_PATH);
     }
     lvni_core_atomic_file *f = LVNI_NEW(LVNI_TAG_CORE, lvni_core_atomic_file);
     if (f == NULL) {
@@ -288,7 +288,7 @@ lvn_status lvni_core_atomic_open(const char *path, lvni_core_atomic_file **out)
     if (f->fd < 0) {
         const int error = errno;
         atomic_free(f);
-        return io_error(__LINE__, "create", path, error);
+        return lvni_core_io_error(__FILE__, __LINE__, "create", path, error);
     }
     *out = f;
     return LVN_OK;
@@ -304,9 +304,9 @@ lvn_status lvni_core_atomic_write(lvni_core_atomic_file *f, const void *data, si
 static lvn_status sync_directory(int dir_fd, const char *path)
 {
     if (call_fsync(dir_fd) != 0 && errno != EINVAL && errno != ENOTSUP) {
-        FAIL_ERRNO("make durable (the new content is in place, a power cut may lose it) the "
-                   "directory entry of",
-                   path);
+        LVNI_FAIL_ERRNO("make durable (the new content is in place, a power cut may lose it) the "
+                        "directory entry of",
+                        path);
     }
     return LVN_OK;
 }
@@ -316,20 +316,20 @@ static lvn_status sync_directory(int dir_fd, const char *path)
 static lvn_status commit_steps(lvni_core_atomic_file *f, int *dir_fd)
 {
     if (call_fsync(f->fd) != 0) {
-        FAIL_ERRNO("sync", f->path);
+        LVNI_FAIL_ERRNO("sync", f->path);
     }
-    *dir_fd = call_open(f->dir, O_RDONLY | O_DIRECTORY);
+    *dir_fd = lvni_core_call_open(f->dir, O_RDONLY | O_DIRECTORY);
     if (*dir_fd < 0) {
-        FAIL_ERRNO("open the directory", f->dir);
+        LVNI_FAIL_ERRNO("open the directory", f->dir);
     }
     LVN_TRY(give_name(f)); /* late: a kill between here and the rename leaves the name */
     const int fd = f->fd;
     f->fd = -1;
     if (lvni_core_vfs_get()->close(fd) != 0) {
-        FAIL_ERRNO("close", f->path);
+        LVNI_FAIL_ERRNO("close", f->path);
     }
     if (lvni_core_vfs_get()->rename(f->temp, f->path) != 0) {
-        FAIL_ERRNO("rename the finished temporary file to", f->path);
+        LVNI_FAIL_ERRNO("rename the finished temporary file to", f->path);
     }
     f->named = false; /* it is `path` now: nothing to unlink */
     return sync_directory(*dir_fd, f->path);
@@ -362,66 +362,6 @@ void lvni_core_atomic_abort(lvni_core_atomic_file *f)
 
 /* ---- whole files ---- */
 
-static size_t size_hint(int fd, size_t max_bytes)
-{
-    struct stat st;
-    const size_t hint = fstat(fd, &st) == 0 && st.st_size > 0 ? (size_t)st.st_size : 4096;
-    return hint < max_bytes ? hint : max_bytes;
-}
-
-/* Reads to the end, also of pipes and of files whose size is not known beforehand. */
-static lvn_status read_all(int fd, const char *path, size_t max_bytes, char **data, size_t *bytes)
-{
-    size_t room = size_hint(fd, max_bytes) + 1; /* one byte more: the end shows without growing */
-    size_t used = 0;
-    *data = lvni_core_alloc(LVNI_TAG_CORE, room + 1);
-    while (*data != NULL) {
-        const ssize_t n = call_read(fd, *data + used, room - used);
-        if (n < 0) {
-            FAIL_ERRNO("read", path);
-        }
-        used += (size_t)n;
-        if (used > max_bytes) {
-            LVN_FAIL(LVN_ERR_IO, "\"%s\" is larger than the %zu bytes that are read of such a file",
-                     path, max_bytes);
-        }
-        if (n == 0) {
-            (*data)[used] = '\0';
-            *bytes = used;
-            return LVN_OK;
-        }
-        if (used == room) {
-            room *= 2;
-            char *more = lvni_core_realloc(LVNI_TAG_CORE, *data, room + 1);
-            if (more == NULL) {
-                return LVN_ERR_MEMORY;
-            }
-            *data = more;
-        }
-    }
-    return LVN_ERR_MEMORY;
-}
-
-lvn_status lvni_core_file_read(const char *path, size_t max_bytes, char **data, size_t *bytes)
-{
-    *data = NULL;
-    *bytes = 0;
-    const int fd = call_open(path, O_RDONLY);
-    if (fd < 0) {
-        FAIL_ERRNO("open", path);
-    }
-    char *content = NULL;
-    const lvn_status status = read_all(fd, path, max_bytes, &content, bytes);
-    (void)lvni_core_vfs_get()->close(fd);
-    if (status != LVN_OK) {
-        lvni_core_free(content);
-        *bytes = 0;
-        return status;
-    }
-    *data = content;
-    return LVN_OK;
-}
-
 static lvn_status write_whole(const char *path, const void *data, size_t bytes, const mode_t *mode)
 {
     lvni_core_atomic_file *f = NULL;
@@ -430,7 +370,7 @@ static lvn_status write_whole(const char *path, const void *data, size_t bytes, 
         return status;
     }
     if (mode != NULL && fchmod(f->fd, *mode & 07777) != 0) {
-        status = io_error(__LINE__, "set the permissions of", path, errno);
+        status = lvni_core_io_error(__FILE__, __LINE__, "set the permissions of", path, errno);
     }
     status = status == LVN_OK ? lvni_core_atomic_write(f, data, bytes) : status;
     if (status != LVN_OK) {
@@ -454,7 +394,7 @@ lvn_status lvni_core_file_rewrite(const char *path, const void *data, size_t byt
 lvn_status lvni_core_file_remove(const char *path)
 {
     if (lvni_core_vfs_get()->unlink(path) != 0 && errno != ENOENT) {
-        FAIL_ERRNO("remove", path);
+        LVNI_FAIL_ERRNO("remove", path);
     }
     return LVN_OK;
 }
@@ -465,10 +405,10 @@ lvn_status lvni_core_folder_sync(const char *path)
     if (dir == NULL) {
         return LVN_ERR_MEMORY;
     }
-    const int fd = call_open(dir, O_RDONLY | O_DIRECTORY);
+    const int fd = lvni_core_call_open(dir, O_RDONLY | O_DIRECTORY);
     const int error = errno;
-    lvn_status s =
-        fd < 0 ? io_error(__LINE__, "open the directory", dir, error) : sync_directory(fd, path);
+    lvn_status s = fd < 0 ? lvni_core_io_error(__FILE__, __LINE__, "open the directory", dir, error)
+                          : sync_directory(fd, path);
     if (fd >= 0) {
         (void)lvni_core_vfs_get()->close(fd); /* opened for reading: nothing can be lost */
     }
@@ -493,8 +433,8 @@ static lvn_status make_one(const char *path)
     if (is_directory(path)) {
         return LVN_OK;
     }
-    return io_error(__LINE__, "make the directory", path,
-                    error == EEXIST ? ENOTDIR : error); /* a file has this name */
+    return lvni_core_io_error(__FILE__, __LINE__, "make the directory", path,
+                              error == EEXIST ? ENOTDIR : error); /* a file has this name */
 }
 
 lvn_status lvni_core_mkdirs(const char *path)
@@ -546,9 +486,9 @@ void lvni_core_path_absolute(const char *path, lvni_core_str *out)
 
 lvn_status lvni_core_append_open(const char *path, bool truncate, int *fd)
 {
-    *fd = call_open(path, O_WRONLY | O_CREAT | O_APPEND | (truncate ? O_TRUNC : 0));
+    *fd = lvni_core_call_open(path, O_WRONLY | O_CREAT | O_APPEND | (truncate ? O_TRUNC : 0));
     if (*fd < 0) {
-        FAIL_ERRNO("open for appending", path);
+        LVNI_FAIL_ERRNO("open for appending", path);
     }
     return LVN_OK;
 }

@@ -51,8 +51,14 @@ lvn_status lvni_core_atomic_write(lvni_core_atomic_file *f, const void *data,
 lvn_status lvni_core_atomic_commit(lvni_core_atomic_file *f); /* frees f in every case */
 void lvni_core_atomic_abort(lvni_core_atomic_file *f);        /* frees f; NULL is fine */
 
-/* Whole small files. *data is zero-terminated beyond its size, owned by the caller
- * (lvni_core_free). */
+/* Opens a file that holds data: weights, a checkpoint, images. A folder, a pipe and a device are
+ * refused at once: opening a pipe waits for its writer, and reading a device may never end. *fd -1:
+ * not open. LVN_ERR_NOT_FOUND, LVN_ERR_IO. */
+lvn_status lvni_core_regular_open(const char *path, int *fd, uint64_t *bytes);
+/* A whole one in memory, as lvni_core_file_read. */
+lvn_status lvni_core_regular_read(const char *path, size_t max_bytes, char **data, size_t *bytes);
+/* Whole small files, also from a pipe (configuration, variables of an environment). *data is
+ * zero-terminated beyond its size, owned by the caller (lvni_core_free). */
 lvn_status lvni_core_file_read(const char *path, size_t max_bytes, char **data, size_t *bytes);
 /* Can it be written? Before long work whose result goes there; nothing is left behind.
  * LVN_ERR_USAGE: a folder, device or pipe. */

@@ -399,7 +399,7 @@ lvn_status lvni_data_array_open(const char *path, lvni_data_array *out)
     *out = (lvni_data_array){0};
     char *bytes;
     size_t n;
-    LVN_TRY(lvni_core_file_read(path, (size_t)1 << 40, &bytes, &n));
+    LVN_TRY(lvni_core_regular_read(path, (size_t)1 << 40, &bytes, &n));
     lvn_status s =
         lvni_data_idx_is_gzip(bytes, n) ? lvni_data_idx_unpack(path, &bytes, &n) : LVN_OK;
     if (s == LVN_OK) {

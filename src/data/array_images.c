@@ -44,11 +44,14 @@ bool lvni_data_array_images_is_folder(const char *path)
 bool lvni_data_array_images_is_file(const char *path)
 {
     uint8_t b[8];
-    const int fd = lvni_core_vfs_get()->open(path, O_RDONLY | O_CLOEXEC, 0);
-    const ssize_t n = fd < 0 ? -1 : lvni_core_vfs_get()->read(fd, b, sizeof b);
-    if (fd >= 0) {
-        lvni_core_vfs_get()->close(fd);
+    int fd;
+    uint64_t size;
+    if (lvni_core_regular_open(path, &fd, &size) != LVN_OK) {
+        lvn_clear_error(); /* opening it as what it is reports why */
+        return false;
     }
+    const ssize_t n = lvni_core_vfs_get()->read(fd, b, sizeof b);
+    lvni_core_vfs_get()->close(fd);
     const size_t have = n < 0 ? 0 : (size_t)n;
     return lvni_data_npy_is(b, have) || lvni_data_idx_is_gzip(b, have) ||
            (have >= 4 && b[0] == 0 && b[1] == 0 && b[2] >= 8 && b[2] <= 14);

@@ -123,16 +123,17 @@ static lvn_status look_at(lvni_data_scratch *scratch, const char *path, lvni_dat
                           lvni_data_image_info *info)
 {
     struct stat st;
-    const int fd = lvni_core_vfs_get()->open(path, O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0 || fstat(fd, &st) != 0) {
-        const int reason = errno;
-        if (fd >= 0) {
-            lvni_core_vfs_get()->close(fd);
-        }
-        LVN_FAIL(LVN_ERR_IO, "%s: cannot open: %s", path, strerror(reason));
+    int fd;
+    uint64_t size;
+    LVN_TRY(lvni_core_regular_open(path, &fd, &size));
+    lvn_status s = LVN_OK;
+    if (fstat(fd, &st) != 0) {
+        s = lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__, "%s: cannot read: %s", path,
+                          strerror(errno));
+    } else {
+        take_stat(&st, out);
+        s = probe_open(scratch, fd, path, (size_t)size, info);
     }
-    take_stat(&st, out);
-    const lvn_status s = probe_open(scratch, fd, path, (size_t)st.st_size, info);
     lvni_core_vfs_get()->close(fd);
     return s;
 }

@@ -185,7 +185,7 @@ static bool is_whole(const char *text, size_t n, const char *version)
 {
     const char *last = n < 22 ? NULL : text + n - 21; /* "end ", 16 digits, '\n' */
     return last != NULL && strlen(text) == n && strncmp(text, version, strlen(version)) == 0 &&
-           strncmp(last, "end ", 4) == 0 &&
+           strncmp(last, "end ", 4) == 0 && last[20] == '\n' &&
            strtoull(last + 4, NULL, 16) == XXH3_64bits(text, n - 21);
 }
 
@@ -344,7 +344,7 @@ static lvn_status take_file(lvni_data_index *x, const char *root, int kind, lvni
     if (x->file == NULL || !lvni_core_path_exists(x->file)) {
         return LVN_OK;
     }
-    LVN_TRY(lvni_core_file_read(x->file, (size_t)1 << 36, &text, &n));
+    LVN_TRY(lvni_core_regular_read(x->file, (size_t)1 << 36, &text, &n));
     lvn_status s = check_whole(x->file, text, n);
     if (s == LVN_ERR_CORRUPT && (x->mode != LVNI_INDEX_FILE || is_whole(text, n, OLDER_LINE))) {
         /* written by levin alone: nothing else would be lost */

@@ -120,11 +120,9 @@ static lvn_status read_all(lvni_data_buffer *buffer, int fd, const char *path, s
 
 lvn_status lvni_data_read_file(lvni_data_scratch *scratch, const char *path, size_t *bytes)
 {
-    const int fd = lvni_core_vfs_get()->open(path, O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0) {
-        LVN_FAIL(errno == ENOENT || errno == ENOTDIR ? LVN_ERR_NOT_FOUND : LVN_ERR_IO,
-                 "%s: cannot open: %s", path, strerror(errno));
-    }
+    int fd;
+    uint64_t size;
+    LVN_TRY(lvni_core_regular_open(path, &fd, &size));
     const lvn_status status = read_all(&scratch->file, fd, path, bytes);
     lvni_core_vfs_get()->close(fd);
     return status;

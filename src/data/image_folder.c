@@ -241,8 +241,8 @@ static lvn_status scan_open(lvni_data_image_scan *scan, const char *folder,
         return scan_file(scan);
     }
     LVN_FAIL(LVN_ERR_USAGE,
-             "data=%s is a file; levin needs a folder with one sub-folder of images per class",
-             folder);
+             "data=%s is a %s; levin needs a folder with one sub-folder of images per class",
+             folder, S_ISREG(st.st_mode) ? "file" : "pipe or device");
 }
 
 lvn_status lvni_data_image_scan_open(const char *folder, lvni_data_scan_mode mode,

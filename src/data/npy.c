@@ -223,7 +223,7 @@ lvn_status lvni_data_npy_open(const char *path, lvni_data_array *out)
     *out = (lvni_data_array){0};
     char *bytes;
     size_t n;
-    LVN_TRY(lvni_core_file_read(path, (size_t)1 << 40, &bytes, &n));
+    LVN_TRY(lvni_core_regular_read(path, (size_t)1 << 40, &bytes, &n));
     const lvn_status s = lvni_data_npy_parse(bytes, n, path, out);
     if (s != LVN_OK) {
         lvni_core_free(bytes);
@@ -261,14 +261,10 @@ static lvn_status read_bytes(const part *p, void *out, size_t n, size_t *got)
     return LVN_OK;
 }
 
-static lvn_status part_header(part *p)
+static lvn_status part_header(part *p, size_t size)
 {
     enum { MOST = 16384 }; /* NumPy's are 128 bytes */
-    struct stat st;
     size_t got;
-    if (fstat(p->fd, &st) != 0) {
-        LVN_FAIL(LVN_ERR_IO, "cannot read %s: %s", p->path, strerror(errno));
-    }
     char *bytes = lvni_core_alloc(LVNI_TAG_DATA, MOST);
     if (bytes == NULL) {
         return LVN_ERR_MEMORY;
@@ -279,19 +275,15 @@ static lvn_status part_header(part *p)
     }
     lvni_core_free(bytes);
     LVN_TRY(s);
-    const size_t size = (size_t)st.st_size;
     return check_room(&p->array, p->path, size > p->data_at ? size - p->data_at : 0);
 }
 
 static lvn_status part_open(const char *path, part *out)
 {
     *out = (part){.path = path};
-    out->fd = lvni_core_vfs_get()->open(path, O_RDONLY | O_CLOEXEC, 0);
-    if (out->fd < 0) {
-        LVN_FAIL(errno == ENOENT ? LVN_ERR_NOT_FOUND : LVN_ERR_IO, "cannot open %s: %s", path,
-                 strerror(errno));
-    }
-    const lvn_status s = part_header(out);
+    uint64_t size;
+    LVN_TRY(lvni_core_regular_open(path, &out->fd, &size));
+    const lvn_status s = part_header(out, (size_t)size);
     if (s != LVN_OK) {
         lvni_core_vfs_get()->close(out->fd);
     }

@@ -98,15 +98,17 @@ static void report_unlike_training(const work *w, const lvni_recipes_exported *e
 
 static lvn_status open_model(const work *w, lvni_recipes_exported **out)
 {
-    const char *model = lvni_core_config_str(w->config, "model"),
-               *weights = lvni_core_config_str(w->config, "weights");
-    if (weights == NULL) {
+    const char *model = lvni_core_config_str(w->config, "model");
+    const lvni_recipes_weights_source from = {.path = lvni_core_config_str(w->config, "weights"),
+                                              .key =
+                                                  lvni_core_config_str(w->config, "weights.key")};
+    if (from.path == NULL) {
         const lvni_recipes_exported_place place = lvni_recipes_use_place(w->config);
         LVN_TRY(lvni_recipes_exported_open(&lvni_recipes_classify, &place, w->config, out));
         report_unlike_training(w, *out);
         return LVN_OK;
     }
-    return lvni_recipes_classifier_from_weights(model, weights, (int)w->array.shape[1], out);
+    return lvni_recipes_classifier_from_weights(model, &from, (int)w->array.shape[1], out);
 }
 
 /* One chunk, on the lane's thread. */

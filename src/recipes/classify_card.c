@@ -227,7 +227,8 @@ lvn_status lvni_recipes_classifier_card_read(lvni_recipes_exported *e, const jso
 
 /* ---- a network with weights of others ---- */
 
-static lvn_status build_for(const char *weights, lvni_recipes_exported *e, trained *t)
+static lvn_status build_for(const lvni_recipes_weights_source *from, lvni_recipes_exported *e,
+                            trained *t)
 {
     lvni_recipes_classifier_card *card = &t->card;
     const lvn_module_class *cls = e->cls = lvni_nn_zoo_find(e->card.model);
@@ -241,22 +242,23 @@ static lvn_status build_for(const char *weights, lvni_recipes_exported *e, train
     lvni_nn_model *probe;
     /* for the name of its last layer */
     LVN_TRY(lvni_nn_model_build_empty(cls, &t->arguments, &probe));
-    const lvn_status s = lvni_recipes_weights_classes(probe, weights, &card->n_classes);
+    const lvn_status s = lvni_recipes_weights_classes(probe, from, &card->n_classes);
     lvni_nn_model_destroy(probe);
     LVN_TRY(s);
     t->arguments.n_classes = card->n_classes;
     e->arguments = &t->arguments;
     LVN_TRY(lvni_nn_model_build_empty(cls, &t->arguments, &e->model));
     lvni_recipes_weights_report report;
-    const lvn_status loaded = lvni_recipes_model_load(e->model, weights, false, &report);
+    const lvn_status loaded = lvni_recipes_model_load(e->model, from, &report);
     if (loaded == LVN_OK) {
-        lvni_recipes_weights_report_log(&report, weights);
+        lvni_recipes_weights_report_log(&report, from->path);
     }
     lvni_recipes_weights_report_free(&report);
     return loaded;
 }
 
-lvn_status lvni_recipes_classifier_from_weights(const char *name, const char *weights,
+lvn_status lvni_recipes_classifier_from_weights(const char *name,
+                                                const lvni_recipes_weights_source *from,
                                                 int image_size, lvni_recipes_exported **out)
 {
     *out = NULL;
@@ -272,7 +274,7 @@ lvn_status lvni_recipes_classifier_from_weights(const char *name, const char *we
     *e = (lvni_recipes_exported){.recipe = &lvni_recipes_classify,
                                  .own = t,
                                  .card = {.model = t->name, .pins = lvni_core_pins_least()}};
-    const lvn_status s = t->name == NULL ? LVN_ERR_MEMORY : build_for(weights, e, t);
+    const lvn_status s = t->name == NULL ? LVN_ERR_MEMORY : build_for(from, e, t);
     if (s != LVN_OK) {
         lvni_recipes_exported_close(e);
         return s;

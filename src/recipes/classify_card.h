@@ -4,6 +4,7 @@
 
 #include "data/augment.h"
 #include "recipes/exported.h"
+#include "recipes/weights.h"
 
 /* Metadata of exported models and of checkpoints: the card of a classifier. */
 #define LVNI_CLASSIFIER_CARD "classifier"
@@ -41,9 +42,10 @@ lvn_status lvni_recipes_classifier_card_compare(const char *path, const json_t *
 
 /* Of an open model of classify. */
 const lvni_recipes_classifier_card *lvni_recipes_classifier_of(const lvni_recipes_exported *e);
-/* Network `name` of the zoo for images of this size, with as many classes as the file at
- * `weights` has (weights.h). Its card has no names of classes. */
-lvn_status lvni_recipes_classifier_from_weights(const char *name, const char *weights,
+/* Network `name` of the zoo for images of this size, with as many classes as the file of weights
+ * has. Its card has no names of classes. */
+lvn_status lvni_recipes_classifier_from_weights(const char *name,
+                                                const lvni_recipes_weights_source *from,
                                                 int image_size, lvni_recipes_exported **out);
 
 #endif

@@ -32,6 +32,7 @@ static const lvni_core_option predict_rows[] = {
      .type = LVNI_OPT_PATH,
      .help = "Of an array: weights with the names of torchvision or timm for the network that "
              "model= names (resnet18, ...)."},
+    LVNI_RECIPES_WEIGHTS_KEY_ROW,
     {.name = "output",
      .type = LVNI_OPT_PATH,
      .fallback = "predictions.csv",

@@ -233,7 +233,8 @@ static lvn_status load_without_average(const lvni_recipes_exported *e, lvni_nn_m
                           e->decay);
     }
     if (s == LVN_OK) {
-        s = lvni_recipes_model_load(model, lvni_core_str_text(&checkpoint), false, NULL);
+        const lvni_recipes_weights_source from = {.path = lvni_core_str_text(&checkpoint)};
+        s = lvni_recipes_model_load(model, &from, NULL);
     }
     lvni_core_str_free(&checkpoint);
     return s;

@@ -24,24 +24,25 @@
 
 lvn_status lvni_recipes_load_start(const lvni_core_config *c, lvni_nn_model *model)
 {
-    const char *path = lvni_core_config_str(c, "weights");
-    const bool reset_head = lvni_core_config_bool(c, "reset_head");
-    if (path == NULL) {
-        if (reset_head) {
-            LVN_FAIL(LVN_ERR_USAGE,
-                     "reset_head=true applies to the file of weights=, which is not given");
+    const lvni_recipes_weights_source from = {.path = lvni_core_config_str(c, "weights"),
+                                              .key = lvni_core_config_str(c, "weights.key"),
+                                              .reset_head = lvni_core_config_bool(c, "reset_head")};
+    if (from.path == NULL) {
+        if (from.reset_head || from.key != NULL) {
+            LVN_FAIL(LVN_ERR_USAGE, "%s applies to the file of weights=, which is not given",
+                     from.reset_head ? "reset_head=true" : "weights.key=");
         }
         return LVN_OK;
     }
     lvni_recipes_weights_report report;
-    lvn_status s = lvni_recipes_model_load(model, path, reset_head, &report);
+    lvn_status s = lvni_recipes_model_load(model, &from, &report);
     if (s == LVN_ERR_NOT_FOUND) {
         /* a usage error: another start would not find it either */
         s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "weights: %s",
                           lvn_last_error()->message);
     }
     if (s == LVN_OK) {
-        lvni_recipes_weights_report_log(&report, path);
+        lvni_recipes_weights_report_log(&report, from.path);
     }
     lvni_recipes_weights_report_free(&report);
     return s;
@@ -232,8 +233,8 @@ static bool repeats(const lvni_core_config *config, const char *key, const lvni_
 
 lvn_status lvni_recipes_check_start(const lvni_core_config *config, const lvni_ckpt *ckpt)
 {
-    static const char *const starts[] = {"weights", "reset_head"};
-    for (int i = 0; i < 2; i++) {
+    static const char *const starts[] = {"weights", "weights.key", "reset_head"};
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
         if (lvni_core_config_layer(config, starts[i]) == LVNI_LAYER_ARGUMENTS &&
             !repeats(config, starts[i], ckpt)) {
             LVN_FAIL(LVN_ERR_USAGE,

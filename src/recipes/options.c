@@ -118,7 +118,9 @@ static const lvni_core_option run_rows[] = {
      .type = LVNI_OPT_PATH,
      .help = "Start from the weights of a safetensors file or one of torch.save (.pt, .pth, .ckpt) "
              "with the names of torchvision or timm, an exported model, a checkpoint, a run "
-             "directory (its last checkpoint), or a folder with model.safetensors."},
+             "directory (its last checkpoint), or a folder with model.safetensors or an index of "
+             "several files."},
+    LVNI_RECIPES_WEIGHTS_KEY_ROW,
     {.name = "reset_head",
      .type = LVNI_OPT_BOOL,
      .fallback = "false",

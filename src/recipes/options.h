@@ -10,6 +10,15 @@
 #include "recipes/ranks.h"
 #include "trainer/trainer.h"
 
+/* weights.key of every command with weights=. */
+#define LVNI_RECIPES_WEIGHTS_KEY_ROW                                                               \
+    {                                                                                              \
+        .name = "weights.key", .type = LVNI_OPT_STRING,                                            \
+        .help = "Where in the file of weights= they are: a key of a dict (state_dict_ema, net), "  \
+                "keys of dicts within dicts (ema.model), or what their names begin with "          \
+                "(student.backbone)."                                                              \
+    }
+
 /* ---- options.c ---- */
 
 /* config out overwrite resume quiet weights seed ... */

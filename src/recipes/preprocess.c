@@ -1,6 +1,7 @@
 /* Preprocessing of images in evaluation (image_data.h). */
 #include "recipes/image_data.h"
 
+#include "ckpt/torch_file.h"
 #include "core/alloc.h"
 #include "core/json_read.h"
 #include "core/vfs.h"
@@ -145,7 +146,7 @@ static lvn_status read_beside(const char *file, lvni_recipes_preprocess *p)
     lvni_core_str_append(&path, "config.json");
     lvn_status s = lvni_core_str_status(&path);
     if (s == LVN_OK && lvni_core_path_exists(lvni_core_str_text(&path)) &&
-        lvni_core_file_read(lvni_core_str_text(&path), MOST, &text, &bytes) == LVN_OK) {
+        lvni_core_regular_read(lvni_core_str_text(&path), MOST, &text, &bytes) == LVN_OK) {
         json_t *j = lvni_core_json_try(text, LVNI_JSON_FILE);
         const json_t *cfg = json_object_get(j, "pretrained_cfg");
         s = cfg == NULL ? LVN_OK : read_timm(cfg, lvni_core_str_text(&path), p);
@@ -238,10 +239,15 @@ static void report(const lvni_core_config *c, bool photos, const lvni_recipes_pr
 static lvn_status ask_weights(const char *weights, lvni_recipes_preprocess *p)
 {
     char *path = NULL;
+    const char *inner;
     lvni_ckpt_st_file *file = NULL;
-    lvn_status s = LVN_OK;
-    if (lvni_recipes_weights_find(weights, &path) == LVN_OK &&
-        lvni_ckpt_st_open(path, LVNI_ST_HEADER_ONLY, &file) == LVN_OK) {
+    lvn_status s = LVN_OK, opened = lvni_recipes_weights_find(weights, &path);
+    if (opened == LVN_OK) {
+        opened = lvni_ckpt_is_index(path)
+                     ? lvni_ckpt_tensors_open(path, LVNI_ST_HEADER_ONLY, NULL, &inner, &file)
+                     : lvni_ckpt_st_open(path, LVNI_ST_HEADER_ONLY, &file);
+    }
+    if (opened == LVN_OK) {
         s = read_file(file, path, p);
     } else {
         lvn_clear_error();

@@ -46,7 +46,9 @@ enum { ROOTS = 64, ROOT = 64 };
 typedef struct load {
     const lvni_nn_model *model;
     const lvni_ckpt_st_file *file;
-    const char *path, *prefix;
+    const char *path;
+    lvni_recipes_names names_there;
+    char prefix[LVNI_WEIGHT_NAME];
     int naming; /* LVNI_NAMING_...: what the file calls the model's tensors */
     bool *used; /* (tensors of the file) the model has this one */
     int taken;
@@ -57,45 +59,30 @@ typedef struct load {
     char head[256];  /* "fc.": parameters under it are passed over; "" without reset_head */
     bool head_differs;
     float *memory, *here; /* one tensor in the order of the file, and in this model's */
-    names missing, different, unused, foreign;
+    names missing, different, unread, unused, foreign;
     const char *feature; /* of the other network, by a foreign tensor's name, or NULL */
 } load;
 
-static const lvni_ckpt_st_tensor *find(const load *l, int naming, const char *prefix,
-                                       const char *name)
+static const lvni_ckpt_st_tensor *find(const load *l, const char *name)
 {
-    char full[512], theirs[LVNI_WEIGHT_NAME];
-    lvni_recipes_naming_translate(naming, name, theirs);
-    snprintf(full, sizeof full, "%s%s", prefix, theirs);
-    return lvni_ckpt_st_find(l->file, full);
+    return lvni_recipes_names_find(&l->names_there, l->naming, l->prefix, name);
 }
 
-/* Prefix and names under which most parameters are found: of wrappers around a PyTorch model, and
- * of models inside of others. */
-static void choose_names(load *l)
+/* Prefix and names under which most parameters are found. inner: of a key, what names begin
+ * with. */
+static lvn_status choose_names(load *l, const char *inner)
 {
-    static const char *const prefixes[] = {
-        "",     "module.",          "model.",        "backbone.",      "_orig_mod.",
-        "net.", "model._orig_mod.", "model.module.", "net._orig_mod.", "net.module."};
-    int most = 0;
-    l->prefix = prefixes[0];
+    if (l->checkpoint && inner != NULL) {
+        LVN_FAIL(LVN_ERR_USAGE, "weights.key=%s: %s is a checkpoint of levin, which needs no key",
+                 inner, l->path);
+    }
+    LVN_TRY(lvni_recipes_names_make(l->file, l->path, inner, &l->names_there));
     if (l->checkpoint) {
-        l->prefix = l->average ? LVNI_CKPT_AVERAGE : LVNI_CKPT_MODEL;
-        return;
+        snprintf(l->prefix, sizeof l->prefix, "%s",
+                 l->average ? LVNI_CKPT_AVERAGE : LVNI_CKPT_MODEL);
+        return LVN_OK;
     }
-    for (int naming = 0; naming < LVNI_NAMINGS; naming++) {
-        for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
-            int n = 0;
-            for (int k = 0; k < l->model->n_parameters; k++) {
-                n += find(l, naming, prefixes[i], l->model->parameters[k].name) != NULL;
-            }
-            if (n > most) {
-                most = n;
-                l->prefix = prefixes[i];
-                l->naming = naming;
-            }
-        }
-    }
+    return lvni_recipes_names_choose(&l->names_there, l->model, l->path, &l->naming, l->prefix);
 }
 
 /* "fc." of "fc.bias": the layer made last. */
@@ -121,7 +108,7 @@ static bool same(const lvni_ckpt_st_tensor *e, int ndim, const int64_t *shape)
 /* One tensor; parameter NULL: it lies in the file as it does here. */
 static lvn_status take(load *l, const char *name, lvn_tensor *t, const lvni_nn_parameter *parameter)
 {
-    const lvni_ckpt_st_tensor *e = find(l, l->naming, l->prefix, name);
+    const lvni_ckpt_st_tensor *e = find(l, name);
     int64_t shape[LVN_MAX_NDIM];
     char mine[96], theirs[96], head[LVNI_WEIGHT_NAME];
     if (parameter != NULL && !l->checkpoint) {
@@ -130,6 +117,13 @@ static lvn_status take(load *l, const char *name, lvn_tensor *t, const lvni_nn_p
         memcpy(shape, t->shape, sizeof shape);
     }
     lvni_tensor_shape_string(t->ndim, shape, mine);
+    const lvni_ckpt_st_other *other =
+        e != NULL ? NULL
+                  : lvni_recipes_names_find_other(&l->names_there, l->naming, l->prefix, name);
+    if (other != NULL) {
+        add_name(&l->unread, "%s (%s)", other->name, other->what);
+        return LVN_OK;
+    }
     if (e == NULL) {
         lvni_recipes_naming_translate(l->naming, name, head);
         add_name(&l->missing, "%s %s", head, mine);
@@ -204,10 +198,11 @@ static bool is_foreign(const load *l, const char *name, const lvni_ckpt_st_tenso
     return lvni_recipes_naming_foreign(name) != NULL;
 }
 
-static void note_unused(load *l, const lvni_ckpt_st_tensor *e, bool inside)
+/* name: in the file, without what wrappers put there. */
+static void note_unused(load *l, const lvni_ckpt_st_tensor *e, const char *name, bool inside)
 {
     char shape[96];
-    const char *name = e->name + (inside ? strlen(l->prefix) : 0);
+    name += inside ? strlen(l->prefix) : 0;
     const bool foreign = inside && is_foreign(l, name, e);
     add_name(foreign ? &l->foreign : &l->unused, "%s %s", e->name,
              lvni_tensor_shape_string(e->ndim, e->shape, shape));
@@ -223,14 +218,19 @@ static void list_unused(load *l)
     char head[LVNI_WEIGHT_NAME];
     lvni_recipes_naming_translate(l->naming, l->head, head);
     find_roots(l);
-    for (int64_t i = 0; i < lvni_ckpt_st_count(l->file); i++) {
-        const lvni_ckpt_st_tensor *e = lvni_ckpt_st_at(l->file, i);
-        const bool inside = starts_with(e->name, l->prefix);
+    for (int64_t i = 0; i < l->names_there.n; i++) {
+        const lvni_recipes_name *name = &l->names_there.entries[i];
+        const lvni_ckpt_st_tensor *e = lvni_ckpt_st_at(l->file, name->tensor);
+        const bool inside = starts_with(name->plain, l->prefix);
         const bool fresh =
-            inside && head[0] != '\0' && starts_with(e->name + strlen(l->prefix), head);
-        if (!l->used[i] && !fresh && (inside || !l->checkpoint) &&
-            !ends_with(e->name, ".num_batches_tracked")) {
-            note_unused(l, e, inside);
+            inside && head[0] != '\0' && starts_with(name->plain + strlen(l->prefix), head);
+        if (e == NULL) {
+            const lvni_ckpt_st_other *other =
+                lvni_ckpt_st_other_at(l->file, name->tensor - lvni_ckpt_st_count(l->file));
+            add_name(&l->unused, "%s (%s)", other->name, other->what);
+        } else if (!l->used[name->tensor] && !fresh && (inside || !l->checkpoint) &&
+                   !ends_with(e->name, ".num_batches_tracked")) {
+            note_unused(l, e, name->plain, inside);
         }
     }
     end_names(&l->unused);
@@ -242,7 +242,8 @@ static lvn_status judge(load *l)
     lvni_core_str text = {0};
     end_names(&l->missing);
     end_names(&l->different);
-    if (l->missing.n + l->different.n + l->foreign.n == 0) {
+    end_names(&l->unread);
+    if (l->missing.n + l->different.n + l->unread.n + l->foreign.n == 0) {
         return LVN_OK;
     }
     lvni_core_str_printf(&text, "%s does not fit this model, %s:", l->path,
@@ -261,6 +262,11 @@ static lvn_status judge(load *l)
     if (l->different.n > 0) {
         lvni_core_str_printf(&text, " %d of another shape: %s;", l->different.n,
                              lvni_core_str_text(&l->different.text));
+    }
+    if (l->unread.n > 0) {
+        lvni_core_str_printf(
+            &text, " %d that levin does not read, convert %s to f32, f16 or bf16: %s;", l->unread.n,
+            lvni_core_plural(l->unread.n, "it", "them"), lvni_core_str_text(&l->unread.text));
     }
     if (l->unused.n > 0) {
         lvni_core_str_printf(&text, " %d in the file that it has no place for: %s;", l->unused.n,
@@ -287,13 +293,13 @@ static lvn_status take_buffer(load *l, const lvn_buffer *b)
     if (lvni_recipes_naming_lacks(l->naming, b->name)) {
         return LVN_OK;
     }
-    if (b->rule == LVNI_RULE_MEAN || find(l, l->naming, l->prefix, b->name) != NULL) {
+    if (b->rule == LVNI_RULE_MEAN || find(l, b->name) != NULL) {
         return take(l, b->name, b->tensor, b->file.tensor != NULL ? &b->file : NULL);
     }
     return b->rule == LVNI_RULE_FOLLOW ? lvni_nn_model_copy_leader(b, l->model->weights) : LVN_OK;
 }
 
-static lvn_status run(load *l, lvni_nn_model *m)
+static lvn_status run(load *l, lvni_nn_model *m, const char *inner)
 {
     int64_t largest = 1;
     for (int i = 0; i < m->n_parameters; i++) {
@@ -309,7 +315,7 @@ static lvn_status run(load *l, lvni_nn_model *m)
     if (l->memory == NULL || l->here == NULL || l->used == NULL) {
         return LVN_ERR_MEMORY;
     }
-    choose_names(l);
+    LVN_TRY(choose_names(l, inner));
     for (int i = 0; i < m->n_parameters; i++) {
         const lvni_nn_parameter *p = &m->parameters[i];
         if (l->head[0] == '\0' || !starts_with(p->name, l->head)) {
@@ -329,7 +335,7 @@ static lvn_status run(load *l, lvni_nn_model *m)
 static void fill_report(load *l, const lvni_nn_model *model, lvni_recipes_weights_report *report)
 {
     const size_t n = strlen(l->head);
-    report->prefix = l->checkpoint || l->prefix == NULL ? "" : l->prefix;
+    lvni_core_str_append(&report->prefix, l->checkpoint ? "" : l->prefix);
     report->naming = lvni_recipes_naming_label(l->naming);
     report->taken = l->taken;
     report->all = model->n_parameters + model->n_buffers;
@@ -338,47 +344,54 @@ static void fill_report(load *l, const lvni_nn_model *model, lvni_recipes_weight
     l->unused.text = (lvni_core_str){0};
 }
 
-static lvn_status load_from(lvni_nn_model *model, const lvni_ckpt_st_file *file, const char *path,
-                            bool reset_head, bool average, lvni_recipes_weights_report *report)
+static void load_free(load *l)
 {
-    load l = {.model = model,
-              .file = file,
-              .path = path,
-              .average = average,
-              .checkpoint = lvni_ckpt_st_meta_get(file, LVNI_CKPT_FORMAT) != NULL};
+    lvni_core_free(l->memory);
+    lvni_core_free(l->here);
+    lvni_core_free(l->used);
+    lvni_recipes_names_free(&l->names_there);
+    lvni_core_str_free(&l->missing.text);
+    lvni_core_str_free(&l->different.text);
+    lvni_core_str_free(&l->unread.text);
+    lvni_core_str_free(&l->unused.text);
+    lvni_core_str_free(&l->foreign.text);
+}
+
+static lvn_status load_from(lvni_nn_model *model, load *l, bool reset_head, const char *inner,
+                            lvni_recipes_weights_report *report)
+{
+    l->model = model;
+    l->checkpoint = lvni_ckpt_st_meta_get(l->file, LVNI_CKPT_FORMAT) != NULL;
     if (reset_head) {
-        head_of(model, l.head);
+        head_of(model, l->head);
     }
-    const lvn_status s = run(&l, model);
+    const lvn_status s = run(l, model, inner);
     if (report != NULL) {
-        fill_report(&l, model, report);
+        fill_report(l, model, report);
     }
-    lvni_core_free(l.memory);
-    lvni_core_free(l.here);
-    lvni_core_free(l.used);
-    lvni_core_str_free(&l.missing.text);
-    lvni_core_str_free(&l.different.text);
-    lvni_core_str_free(&l.unused.text);
-    lvni_core_str_free(&l.foreign.text);
+    load_free(l);
     return s;
 }
 
 lvn_status lvni_recipes_model_load_shown(lvni_nn_model *model, const lvni_ckpt_st_file *file,
                                          const char *path, bool average)
 {
-    return load_from(model, file, path, false, average, NULL);
+    load l = {.file = file, .path = path, .average = average};
+    return load_from(model, &l, false, NULL, NULL);
 }
 
-lvn_status lvni_recipes_model_load(lvni_nn_model *model, const char *path, bool reset_head,
+lvn_status lvni_recipes_model_load(lvni_nn_model *model, const lvni_recipes_weights_source *from,
                                    lvni_recipes_weights_report *report)
 {
     char *name;
+    const char *inner;
     lvni_ckpt_st_file *file;
     if (report != NULL) {
-        *report = (lvni_recipes_weights_report){.prefix = "", .naming = ""};
+        *report = (lvni_recipes_weights_report){.naming = ""};
     }
-    LVN_TRY(lvni_recipes_weights_open(path, model->root->cls->name, &name, &file));
-    const lvn_status s = load_from(model, file, name, reset_head, false, report);
+    LVN_TRY(lvni_recipes_weights_open(from, model->root->cls->name, &name, &inner, &file));
+    load l = {.file = file, .path = name};
+    const lvn_status s = load_from(model, &l, from->reset_head, inner, report);
     lvni_ckpt_st_close(file);
     if (report != NULL) {
         report->file = name;
@@ -388,28 +401,36 @@ lvn_status lvni_recipes_model_load(lvni_nn_model *model, const char *path, bool 
     return s;
 }
 
-lvn_status lvni_recipes_weights_classes(const lvni_nn_model *model, const char *path, int *n)
+/* Rows of the weight of the last layer. */
+static lvn_status count_classes(load *l, const char *inner, int *n)
+{
+    char weight[300];
+    head_of(l->model, l->head);
+    snprintf(weight, sizeof weight, "%sweight", l->head);
+    LVN_TRY(choose_names(l, inner));
+    const lvni_ckpt_st_tensor *e = find(l, weight);
+    if (e == NULL || e->ndim != 2 || e->shape[0] < 1 || e->shape[0] > 1000000) {
+        LVN_FAIL(LVN_ERR_MISMATCH,
+                 "%s has no %s (classes, features): it holds another network than model=%s",
+                 l->path, weight, l->model->root->cls->name);
+    }
+    *n = (int)e->shape[0];
+    return LVN_OK;
+}
+
+lvn_status lvni_recipes_weights_classes(const lvni_nn_model *model,
+                                        const lvni_recipes_weights_source *from, int *n)
 {
     char *name;
+    const char *inner;
     lvni_ckpt_st_file *file;
-    LVN_TRY(lvni_recipes_weights_open(path, model->root->cls->name, &name, &file));
+    LVN_TRY(lvni_recipes_weights_open(from, model->root->cls->name, &name, &inner, &file));
     load l = {.model = model,
               .file = file,
+              .path = name,
               .checkpoint = lvni_ckpt_st_meta_get(file, LVNI_CKPT_FORMAT) != NULL};
-    char weight[300];
-    head_of(model, l.head);
-    snprintf(weight, sizeof weight, "%sweight", l.head);
-    choose_names(&l);
-    const lvni_ckpt_st_tensor *e = find(&l, l.naming, l.prefix, weight);
-    lvn_status s = LVN_OK;
-    if (e == NULL || e->ndim != 2 || e->shape[0] < 1 || e->shape[0] > 1000000) {
-        s = lvn_error_set(
-            LVN_ERR_MISMATCH, __FILE__, __LINE__,
-            "%s has no %s (classes, features): it holds another network than model=%s", name,
-            weight, model->root->cls->name);
-    } else {
-        *n = (int)e->shape[0];
-    }
+    const lvn_status s = count_classes(&l, inner, n);
+    load_free(&l);
     lvni_ckpt_st_close(file);
     lvni_core_free(name);
     return s;
@@ -427,10 +448,10 @@ void lvni_recipes_weights_report_log(const lvni_recipes_weights_report *report, 
     if (report->naming[0] != '\0') {
         lvni_core_str_printf(&text, ", with the names of %s", report->naming);
     }
-    if (report->prefix[0] != '\0') {
+    if (report->prefix.len > 0) {
         lvni_core_str_printf(&text, "%s %s",
                              report->naming[0] != '\0' ? " behind" : ", with names that begin with",
-                             report->prefix);
+                             lvni_core_str_text(&report->prefix));
     }
     if (report->head.len > 0) {
         lvni_core_str_printf(&text, "; the last layer, %s, is drawn again (reset_head=true)",
@@ -448,6 +469,7 @@ void lvni_recipes_weights_report_log(const lvni_recipes_weights_report *report, 
 void lvni_recipes_weights_report_free(lvni_recipes_weights_report *report)
 {
     lvni_core_free(report->file);
+    lvni_core_str_free(&report->prefix);
     lvni_core_str_free(&report->head);
     lvni_core_str_free(&report->unused);
 }

@@ -9,10 +9,10 @@
 #include "nn/model.h"
 
 typedef struct lvni_recipes_weights_report {
-    char *file;         /* that was read */
-    const char *prefix; /* of the names in the file, "" for none; static */
-    const char *naming; /* "timm": whose names these are; "" for those of the model; static */
-    int taken, all;     /* tensors of the model: from the file, and in all */
+    char *file;           /* that was read */
+    lvni_core_str prefix; /* of the names in the file; empty: none */
+    const char *naming;   /* "timm": whose names these are; "" for those of the model; static */
+    int taken, all;       /* tensors of the model: from the file, and in all */
     /* name of the layer that keeps its fresh values; empty without reset_head */
     lvni_core_str head;
     /* tensors of the file that the model has no place for: "a (3, 4), b (2), and 7 more"; empty:
@@ -20,14 +20,19 @@ typedef struct lvni_recipes_weights_report {
     lvni_core_str unused;
 } lvni_recipes_weights_report;
 
-/* Set a model's parameters and buffers by name from the file at `path` (of a run directory: its
- * last checkpoint; of a folder with model.safetensors: this one). Numbers of f64, f16 and bf16 are
- * converted. Every name may begin with module., model., net., backbone. or _orig_mod. in the file,
- * or with two of them as model._orig_mod. reset_head: the model's last layer is left as it is,
- * whatever the file has for it. LVN_ERR_MISMATCH lists names and shapes that do not fit, or what
- * only another network has. report may be NULL; its texts are freed with
+typedef struct lvni_recipes_weights_source {
+    const char *path;
+    const char *key; /* where in it: a key of nested dicts or the front of names; NULL: not given */
+    bool reset_head; /* the model's last layer is left as it is, whatever the file has for it */
+} lvni_recipes_weights_source;
+
+/* Set a model's parameters and buffers by name from a file (of a run directory: its last
+ * checkpoint; of a folder: model.safetensors and what lvni_recipes_weights_find knows). Numbers of
+ * f64, f16 and bf16 are converted. The names may stand behind a prefix, of wrappers or of a larger
+ * model. LVN_ERR_MISMATCH lists names and shapes that do not fit, what only another network has, or
+ * prefixes that are equally good. report may be NULL; its texts are freed with
  * lvni_recipes_weights_report_free, also on failure. */
-lvn_status lvni_recipes_model_load(lvni_nn_model *model, const char *path, bool reset_head,
+lvn_status lvni_recipes_model_load(lvni_nn_model *model, const lvni_recipes_weights_source *from,
                                    lvni_recipes_weights_report *report);
 /* The same from an open file; path is for messages. average: of a checkpoint its averaged weights;
  * other files have one set. */
@@ -35,22 +40,25 @@ lvn_status lvni_recipes_model_load_shown(lvni_nn_model *model, const lvni_ckpt_s
                                          const char *path, bool average);
 /* How many outputs the model's last layer has in the file: rows of its weight. LVN_ERR_MISMATCH:
  * the file has no such layer. */
-lvn_status lvni_recipes_weights_classes(const lvni_nn_model *model, const char *path, int *n);
+lvn_status lvni_recipes_weights_classes(const lvni_nn_model *model,
+                                        const lvni_recipes_weights_source *from, int *n);
 /* One line that confirms it, and a warning about what was not used. path: as it was given. */
 void lvni_recipes_weights_report_log(const lvni_recipes_weights_report *report, const char *path);
 void lvni_recipes_weights_report_free(lvni_recipes_weights_report *report);
 
-/* path: a file, a run directory (its last checkpoint), or a folder with model.safetensors, as
- * Hugging Face keeps them. *name (lvni_core_free) is the caller's. */
+/* path: a file, a run directory (its last checkpoint), or a folder with model.safetensors or
+ * pytorch_model.bin, or with the index of several such files (.index.json), as Hugging Face keeps
+ * them. *name (lvni_core_free) is the caller's. */
 lvn_status lvni_recipes_weights_find(const char *path, char **name);
 
 /* ---- for weights.c ---- */
 
-/* The file of lvni_recipes_weights_find, opened: a config.json beside model.safetensors must not
- * name another network than `model`. *file (lvni_ckpt_st_close) is the caller's.
- * As lvni_ckpt_tensors_open; LVN_ERR_MISMATCH: of another network. */
-lvn_status lvni_recipes_weights_open(const char *path, const char *model, char **name,
-                                     lvni_ckpt_st_file **file);
+/* The file of lvni_recipes_weights_find, opened: a config.json beside it must not
+ * name another network than `model`. *inner: of the key, what names begin with (torch_file.h).
+ * *file (lvni_ckpt_st_close) is the caller's. As lvni_ckpt_tensors_open; LVN_ERR_MISMATCH: of
+ * another network. */
+lvn_status lvni_recipes_weights_open(const lvni_recipes_weights_source *from, const char *model,
+                                     char **name, const char **inner, lvni_ckpt_st_file **file);
 
 enum {
     LVNI_NAMING_OWN, /* torchvision's: those of the model */
@@ -70,5 +78,33 @@ void lvni_recipes_gan_name(const char *name, char out[LVNI_WEIGHT_NAME]);
 bool lvni_recipes_naming_lacks(int naming, const char *buffer);
 /* "squeeze and excitation" for a name that only networks with it have; NULL: none. */
 const char *lvni_recipes_naming_foreign(const char *name);
+
+/* One tensor of a file, read or other, without what wrappers put into its name. */
+typedef struct lvni_recipes_name {
+    const char *plain;
+    int64_t tensor; /* in the file; behind the last: one of its others */
+} lvni_recipes_name;
+
+typedef struct lvni_recipes_names {
+    const lvni_ckpt_st_file *file;
+    lvni_recipes_name *entries; /* by name */
+    int64_t n;
+    char *text;
+} lvni_recipes_names;
+
+/* under: only names that begin with it and a dot, and without that; NULL: all. Free in every case.
+ * LVN_ERR_MISMATCH: none begins so. */
+lvn_status lvni_recipes_names_make(const lvni_ckpt_st_file *file, const char *path,
+                                   const char *under, lvni_recipes_names *out);
+void lvni_recipes_names_free(lvni_recipes_names *names);
+/* The naming and the prefix under which most of the model's parameters are. LVN_ERR_MISMATCH: two
+ * prefixes are equally good, and what is there differs. */
+lvn_status lvni_recipes_names_choose(const lvni_recipes_names *names, const lvni_nn_model *model,
+                                     const char *path, int *naming, char prefix[LVNI_WEIGHT_NAME]);
+/* One of the model's tensors in the file, or one that was not read; NULL: there is none. */
+const lvni_ckpt_st_tensor *lvni_recipes_names_find(const lvni_recipes_names *names, int naming,
+                                                   const char *prefix, const char *name);
+const lvni_ckpt_st_other *lvni_recipes_names_find_other(const lvni_recipes_names *names, int naming,
+                                                        const char *prefix, const char *name);
 
 #endif

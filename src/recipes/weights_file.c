@@ -151,38 +151,53 @@ static bool is_network(const char *model, const char *architecture)
 
 /* ---- files ---- */
 
-static const char plain[] = "model.safetensors";
+/* What a folder of Hugging Face has, the best first. */
+static const char *const in_folder[] = {"model.safetensors", "model.safetensors.index.json",
+                                        "pytorch_model.bin", "pytorch_model.bin.index.json"};
+enum { IN_FOLDER = sizeof in_folder / sizeof *in_folder };
 
 lvn_status lvni_recipes_weights_find(const char *path, char **name)
 {
-    *name = lvni_recipes_path_join(path, plain);
-    if (*name == NULL) {
-        return LVN_ERR_MEMORY;
+    for (int i = 0; i < IN_FOLDER; i++) {
+        *name = lvni_recipes_path_join(path, in_folder[i]);
+        if (*name == NULL) {
+            return LVN_ERR_MEMORY;
+        }
+        if (lvni_core_path_exists(*name)) {
+            return LVN_OK;
+        }
+        lvni_core_free(*name);
+        *name = NULL;
     }
-    if (lvni_core_path_exists(*name)) {
-        return LVN_OK;
-    }
-    lvni_core_free(*name);
-    *name = NULL;
     return lvni_ckpt_file_of(path, name);
+}
+
+/* The bytes before the name in a path to one of these files; -1: to another. */
+static int folder_bytes(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash == NULL ? path : slash + 1;
+    for (int i = 0; i < IN_FOLDER; i++) {
+        if (strcmp(name, in_folder[i]) == 0) {
+            return (int)(name - path);
+        }
+    }
+    return -1;
 }
 
 /* By timm's configuration beside the file, where there is one; another file of that name is
  * ignored. */
 static lvn_status check_network(const char *name, const char *model)
 {
-    const size_t n = strlen(name), end = sizeof plain - 1;
-    if (n < end || strcmp(name + n - end, plain) != 0 || (n > end && name[n - end - 1] != '/')) {
-        return LVN_OK;
-    }
     char path[4096];
-    if (snprintf(path, sizeof path, "%.*sconfig.json", (int)(n - end), name) >= (int)sizeof path ||
+    const int n = folder_bytes(name);
+    if (n < 0 || snprintf(path, sizeof path, "%.*sconfig.json", n, name) >= (int)sizeof path ||
         !lvni_core_path_exists(path)) {
         return LVN_OK;
     }
     char *text;
     size_t bytes;
-    LVN_TRY(lvni_core_file_read(path, (size_t)1 << 20, &text, &bytes));
+    LVN_TRY(lvni_core_regular_read(path, (size_t)1 << 20, &text, &bytes));
     json_t *config = lvni_core_json_try(text, LVNI_JSON_FILE);
     const char *architecture = json_string_value(json_object_get(config, "architecture"));
     lvn_status s = LVN_OK;
@@ -197,13 +212,13 @@ static lvn_status check_network(const char *name, const char *model)
     return s;
 }
 
-lvn_status lvni_recipes_weights_open(const char *path, const char *model, char **name,
-                                     lvni_ckpt_st_file **file)
+lvn_status lvni_recipes_weights_open(const lvni_recipes_weights_source *from, const char *model,
+                                     char **name, const char **inner, lvni_ckpt_st_file **file)
 {
-    LVN_TRY(lvni_recipes_weights_find(path, name));
+    LVN_TRY(lvni_recipes_weights_find(from->path, name));
     lvn_status s = check_network(*name, model);
     if (s == LVN_OK) {
-        s = lvni_ckpt_tensors_open(*name, LVNI_ST_VERIFY, file);
+        s = lvni_ckpt_tensors_open(*name, LVNI_ST_VERIFY, from->key, inner, file);
     }
     if (s != LVN_OK) {
         lvni_core_free(*name);

@@ -84,6 +84,7 @@ train_rows = {
     "resume_epoch": Elsewhere("test_gan.py", "resume_epoch="),
     "recipe": refusal("pretrain"),
     "weights": row("model", instead=PHOTOS),
+    "weights.key": row("two", rest="weights=both.safetensors", first="one", instead=PHOTOS),
     "reset_head": row("true", rest="weights=model", instead=PHOTOS),
     "seed": row("1"),
     "max_epochs": row("1"),
@@ -293,6 +294,12 @@ predict_rows = {
     "data.classes": row("3", "stdout", "data=builtin:shapes data.count=30", first="2"),
     "weights": row(
         "second", "content", first="model", instead="predict model=mlp data=x.npy output=logits.npy"
+    ),
+    "weights.key": row(
+        "two",
+        "content",
+        first="one",
+        instead="predict model=mlp data=x.npy output=logits.npy weights=both.safetensors",
     ),
     "output": row("table.csv", "files", first="-"),
     "top_k": row("2", "stdout"),

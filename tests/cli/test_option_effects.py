@@ -75,6 +75,7 @@ class Fixtures:
         train = "model=mlp image_size=8 batch_size=6 max_epochs=3 optim.lr=0.003 num_workers=0"
         self.run(f"train classify data=photos {train} out=model ema.decay=0.5")
         self.run(f"train classify data=photos {train} out=second seed=1")
+        self.both({"one": "model", "two": "second"})
         self.run(f"train classify data=x.npy {train} out=of_array")
         self.maps()
         self.run(GAN.replace("out=run", "out=gan"))
@@ -88,6 +89,20 @@ class Fixtures:
         write(f"{folder}/speak.sh", b"echo out $HOME; echo err >&2\n")
         write(f"{folder}/fail.sh", b"echo 1 >&2; echo 2 >&2; exit 3\n")
         write(f"{folder}/last.sh", b"test $RANK = 0 || sleep 1\n")
+
+    def both(self, runs):
+        """The weights of two runs in one file, under two keys."""
+        head, data = {}, b""
+        for key, run in runs.items():
+            file = Path(f"{self.dir}/{run}/exported_models/exported_last.safetensors").read_bytes()
+            n = 8 + struct.unpack("<Q", file[:8])[0]
+            for name, entry in json.loads(file[8:n]).items():
+                if name != "__metadata__":
+                    offsets = [o + len(data) for o in entry["data_offsets"]]
+                    head[f"{key}.{name}"] = {**entry, "data_offsets": offsets}
+            data += file[n:]
+        text = json.dumps(head).encode()
+        write(f"{self.dir}/both.safetensors", struct.pack("<Q", len(text)) + text + data)
 
     def maps(self):
         """Maps of mass, the mask and the noise of a survey, and k-space of two coils."""

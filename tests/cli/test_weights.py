@@ -4,8 +4,10 @@ Python with torch is.
 usage: test_weights.py LEVIN [test names]
 """
 
+import json
 import math
 import os
+import random
 import shutil
 import struct
 import subprocess
@@ -13,6 +15,7 @@ import sys
 import unittest
 
 from weights_case import (
+    LEVIN,
     WAIT_S,
     read_safetensors,
     write_safetensors,
@@ -51,6 +54,114 @@ class Weights(Case):
             self.close(
                 self.logits("model=cnn", f"weights={self.changed(name, change)}"), want, tolerance
             )
+
+    def test_wrappers_in_any_order(self):
+        """torch.compile, DDP, FSDP, checkpointing, Lightning, timm, Hugging Face: the same logits.
+        What stands anywhere in names goes, and so does what all names have in front."""
+        want = self.logits(f"model={self.run_dir}")
+        in_front = ["module.", "model.", "net.", "network.", "timm_model.", "backbone."]
+        anywhere = ["_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module."]
+        draw = random.Random(1)
+        for number in range(6):
+            front = "".join(draw.choice(in_front + anywhere) for _ in range(number))
+            inside = "".join(draw.choice(anywhere) for _ in range(number % 3))
+
+            def rename(name):
+                module, dot, rest = name.partition(".")
+                return f"{front}{module}{dot}{inside}{rest}"
+
+            path = self.changed("front", lambda t: {rename(k): v for k, v in t.items()})
+            self.assertEqual(self.logits("model=cnn", f"weights={path}"), want, front)
+        # within a larger model, whatever it is called
+        path = self.changed(
+            "inner",
+            lambda t: {
+                **{f"detector.encoder_q.{k}": v for k, v in t.items()},
+                "detector.neck.weight": ("F32", [1, 2], bytes(8)),
+            },
+        )
+        self.assertEqual(self.logits("model=cnn", f"weights={path}"), want)
+
+    def test_key(self):
+        """Two sets in one file are not chosen from in silence; weights.key= chooses."""
+        want = self.logits(f"model={self.run_dir}")
+        zero = lambda t: {k: (d, s, bytes(len(b))) for k, (d, s, b) in t.items()}
+        under = lambda name, t: {f"{name}.{k}": v for k, v in t.items()}
+        path = self.changed("two", lambda t: {**under("student", zero(t)), **under("teacher", t)})
+        advice = ["under student. and under teacher.", "weights.key=teacher"]
+        self.logits("model=cnn", f"weights={path}", code=1, expects=advice)
+        key = "weights.key=teacher"
+        self.assertEqual(self.logits("model=cnn", f"weights={path}", key), want)
+        self.assertNotEqual(
+            self.logits("model=cnn", f"weights={path}", "weights.key=student"), want
+        )
+        expects = ["weights.key=pupil", "no name begins with pupil."]
+        self.logits("model=cnn", f"weights={path}", "weights.key=pupil", code=1, expects=expects)
+        equal = self.changed("equal", lambda t: {**under("a", t), **under("b", t)})
+        self.assertEqual(self.logits("model=cnn", f"weights={equal}"), want)
+        tensors, _ = read_safetensors(self.exported)
+        sets = {"state_dict": zero(tensors), "state_dict_ema": tensors, "net": tensors}
+        write_torch(f"{self.dir}/sets.pt", sets)
+        for key in ("state_dict_ema", "net"):
+            found = self.logits("model=cnn", f"weights={self.dir}/sets.pt", f"weights.key={key}")
+            self.assertEqual(found, want)
+        write_torch(f"{self.dir}/net.pt", {"net": tensors, "ema": {"model": tensors}})
+        train = ["train", "classify", *self.shapes(f"{self.dir}/keyed"), "model=cnn"]
+        at = f"weights={self.dir}/net.pt"
+        self.levin([*train, at], 1, ["weights.key=net or weights.key=ema.model takes the tensors"])
+        self.levin([*train, at, "weights.key=ema.model"], 0, ["17 of the model's 17 tensors"])
+        self.levin(
+            [*train, "overwrite=true", "weights.key=net"], 64, ["applies to the file of weights="]
+        )
+        out = f"{self.dir}/net.safetensors"
+        self.levin(["ckpt", "convert", f"{self.dir}/net.pt", out, "weights.key=net"])
+        self.assertEqual(read_safetensors(out)[0], tensors)
+        self.levin(["ckpt", "convert", path, out, "weights.key=teacher"])
+        self.assertEqual(read_safetensors(out)[0], tensors)
+
+    def test_tensors_of_other_types(self):
+        """Beside the model's they are listed; as one of the model's they are named."""
+        want = self.logits(f"model={self.run_dir}")
+        for kind, size in (("I8", 1), ("F8_E8M0", 1), ("C64", 8)):
+            path = self.changed("other", lambda t: {**t, "extra": (kind, [4], bytes(4 * size))})
+            expects = ["not used", f"extra (1 axis, type {kind})"]
+            found = self.logits("model=cnn", f"weights={path}", expects=expects)
+            self.assertEqual(found, want)
+        path = self.changed("model", lambda t: {**t, "conv1.weight": ("I8", [864], bytes(864))})
+        expects = ["that levin does not read", "conv1.weight (1 axis, type I8)"]
+        self.logits("model=cnn", f"weights={path}", code=1, expects=expects)
+
+    def test_several_files_with_an_index(self):
+        want = self.logits(f"model={self.run_dir}")
+        tensors, _ = read_safetensors(self.exported)
+        folder = f"{self.dir}/sharded"
+        os.mkdir(folder)
+        names = sorted(tensors)
+        files = {n: f"model-0000{1 + i % 3}-of-00003.safetensors" for i, n in enumerate(names)}
+        for file in set(files.values()):
+            part = {n: tensors[n] for n in names if files[n] == file}
+            write_safetensors(f"{folder}/{file}", part)
+
+        def index(weight_map, name="model.safetensors.index.json"):
+            with open(f"{folder}/{name}", "w") as f:
+                json.dump({"metadata": {"total_size": 1}, "weight_map": weight_map}, f)
+            return f"{folder}/{name}"
+
+        path = index(files)
+        for weights in (folder, path):
+            self.assertEqual(self.logits("model=cnn", f"weights={weights}"), want)
+        one = f"{self.dir}/one.safetensors"
+        self.levin(["ckpt", "convert", path, one])
+        self.assertEqual(read_safetensors(one)[0], tensors)
+        self.levin(["ckpt", "convert", folder, one], 64, [f"levin ckpt convert {path} {one}"])
+        for bad, expects in (
+            ({**files, "more.weight": files[names[0]]}, "tensor 'more.weight' is not in model-"),
+            ({**files, names[0]: "none.safetensors"}, f"{folder}/none.safetensors: cannot open"),
+            ({names[0]: "../run/a.safetensors"}, "not the name of a file beside it"),
+            ({}, "has no weight_map"),
+        ):
+            bad_index = index(bad, "bad.index.json")
+            self.logits("model=cnn", f"weights={bad_index}", code=1, expects=[expects])
 
     def test_what_does_not_fit_is_listed(self):
         def change(t):
@@ -274,6 +385,61 @@ class Weights(Case):
             self.logits(
                 "model=cnn", f"weights={self.dir}/w.pth", code=1, expects=["w.pth", expects]
             )
+
+
+class NoFiles(Case):
+    """Pipes, which wait for a writer when they are opened, and devices, which never end, are
+    refused wherever data, weights or a checkpoint are opened; a configuration may be a pipe."""
+
+    def test_refused_at_once(self):
+        folder = f"{self.dir}/special"
+        os.makedirs(f"{folder}/photos/a")
+        out = f"{folder}/y.npy"
+        for kind, make in (
+            ("pipe", os.mkfifo),
+            ("device", lambda path: os.symlink("/dev/zero", path)),
+        ):
+            expects = [f"cannot read: it is a {kind}, not a file"]
+            for ending in ("safetensors", "pt", "index.json"):
+                path = f"{folder}/{kind}.{ending}"
+                make(path)
+                for command in (
+                    ["train", "classify", *self.shapes(f"{folder}/o"), "model=cnn", "--weights"],
+                    ["predict", "model=cnn", f"data={self.x}", f"output={out}", "--weights"],
+                    ["ckpt", "show"],
+                    ["ckpt", "verify"],
+                    ["ckpt", "hash"],
+                ):
+                    self.levin([*command, path], 1, expects)
+                self.levin(["ckpt", "convert", path, f"{folder}/c.pt"], 1, expects)
+                if ending == "safetensors":
+                    export = ["export", f"model={path}", f"output={folder}/e.safetensors"]
+                    self.levin(export, 1, expects)
+            path = f"{folder}/{kind}.npy"
+            make(path)
+            data = [f"model={self.run_dir}", f"data={path}", f"output={out}"]
+            self.levin(["predict", *data], 1, expects)
+            path = f"{folder}/photos/a/{kind}.jpg"
+            make(path)
+            data = [f"model={self.run_dir}", f"data={path}", f"output={folder}/y.csv"]
+            self.levin(["predict", *data], 1, expects)
+        self.levin(["train", "classify", f"data={folder}/photos"], 64, ["ignored: 2 .jpg"])
+        resumed = f"{folder}/resumed"
+        shutil.copytree(self.run_dir, resumed)
+        os.remove(f"{resumed}/checkpoints/last.safetensors")
+        os.mkfifo(f"{resumed}/checkpoints/last.safetensors")
+        train = ["train", "classify", *self.shapes(resumed), "model=cnn", "resume=true"]
+        self.levin(train, 0, ["checkpoint passed over", "it is a pipe, not a file"])
+
+    def test_a_configuration_from_a_pipe(self):
+        path = f"{self.dir}/config"
+        os.mkfifo(path)
+        command = [LEVIN, "plan", "train", "classify", f"config={path}", "data=builtin:shapes"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as plan:
+            with open(path, "w") as f:
+                f.write("model: cnn\nbatch_size: 5\n")
+            self.assertIn("effective batch 5 ", plan.communicate(timeout=WAIT_S)[0])
+        self.assertEqual(plan.returncode, 0)
 
 
 class Export(Case):

@@ -48,25 +48,32 @@ def write_safetensors(path, tensors):
 
 def write_torch(path, tensors, prefix=""):
     """A file as torch.save writes it, as Lightning has it with a prefix; without PyTorch. tensors:
-    name -> (dtype, shape, bytes)."""
+    name -> (dtype, shape, bytes), or a dict of these."""
     types = {"F32": ("Float", 4), "F64": ("Double", 8), "I64": ("Long", 8)}
     text = lambda t: b"X" + struct.pack("<I", len(t)) + t.encode()
     number = lambda i: b"J" + struct.pack("<i", i)
     row = lambda numbers: b"(" + b"".join(map(number, numbers)) + b"t"
-    state = b"}("
-    for i, (name, (dtype, shape, _)) in enumerate(tensors.items()):
+    storages = []
+
+    def tensor(dtype, shape, content):
         kind, size = types[dtype]
         strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
-        state += text(prefix + name) + b"ctorch._utils\n_rebuild_tensor_v2\n(("
-        state += text("storage") + f"ctorch\n{kind}Storage\n".encode() + text(str(i))
-        state += text("cpu") + number(math.prod(shape)) + b"tQ" + number(0)
-        state += row(shape) + row(strides) + b"\x89}tR"
-    state += b"u"
+        storages.append(content)
+        state = b"ctorch._utils\n_rebuild_tensor_v2\n(("
+        state += text("storage") + f"ctorch\n{kind}Storage\n".encode()
+        state += text(str(len(storages) - 1)) + text("cpu") + number(math.prod(shape)) + b"tQ"
+        return state + number(0) + row(shape) + row(strides) + b"\x89}tR"
+
+    def entries(state):
+        value = lambda v: entries(v) if isinstance(v, dict) else tensor(*v)
+        return b"}(" + b"".join(text(prefix + k) + value(v) for k, v in state.items()) + b"u"
+
+    state = entries(tensors)
     if prefix:
         state = b"}(" + text("epoch") + number(1) + text("state_dict") + state + b"u"
     with zipfile.ZipFile(path, "w") as f:
         f.writestr("archive/data.pkl", b"\x80\x02" + state + b".")
-        for i, (_, _, content) in enumerate(tensors.values()):
+        for i, content in enumerate(storages):
             f.writestr(f"archive/data/{i}", content)
 
 

@@ -11,6 +11,11 @@
 static void look_at(const lvni_ckpt_st_file *file)
 {
     volatile uint8_t sum = 0;
+    for (int64_t i = 0; i < lvni_ckpt_st_count_others(file); i++) {
+        const lvni_ckpt_st_other *t = lvni_ckpt_st_other_at(file, i);
+        CHECK(lvni_ckpt_st_find_other(file, t->name) == t && t->what[0] != '\0');
+        CHECK(lvni_ckpt_st_find(file, t->name) == NULL);
+    }
     for (int64_t i = 0; i < lvni_ckpt_st_count(file); i++) {
         const lvni_ckpt_st_tensor *t = lvni_ckpt_st_at(file, i);
         CHECK(lvni_ckpt_st_find(file, t->name) == t);

@@ -13,6 +13,10 @@
 static void look_at(const lvni_ckpt_st_file *file)
 {
     volatile uint8_t sum = 0;
+    for (int64_t i = 0; i < lvni_ckpt_st_count_others(file); i++) {
+        const lvni_ckpt_st_other *t = lvni_ckpt_st_other_at(file, i);
+        CHECK(t->name[0] != '\0' && lvni_ckpt_st_find_other(file, t->name) != NULL);
+    }
     for (int64_t i = 0; i < lvni_ckpt_st_count(file); i++) {
         const lvni_ckpt_st_tensor *t = lvni_ckpt_st_at(file, i);
         CHECK(lvni_ckpt_st_find(file, t->name) == t);
@@ -36,9 +40,11 @@ static void open_archive(const uint8_t *data, size_t size)
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     CHECK(fd >= 0 && write(fd, data, size) == (ssize_t)size);
     static const unsigned how[] = {0, LVNI_ST_VERIFY, LVNI_ST_HEADER_ONLY};
+    static const char *const keys[] = {NULL, NULL, "ema.model"};
     for (int i = 0; i < 3; i++) {
         lvni_ckpt_st_file *file = NULL;
-        const lvn_status status = lvni_ckpt_torch_open(path, how[i], &file);
+        const char *inner;
+        const lvn_status status = lvni_ckpt_torch_open(path, how[i], keys[i], &inner, &file);
         CHECK_REPORTED(status);
         CHECK(status == LVN_OK || status == LVN_ERR_CORRUPT || status == LVN_ERR_UNSUPPORTED);
         if (status == LVN_OK && how[i] != LVNI_ST_HEADER_ONLY) {
@@ -51,6 +57,7 @@ static void open_archive(const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    static size_t largest;
     const uint64_t live = lvni_core_alloc_get_total().live_bytes;
     open_archive(data, size);
     lvni_ckpt_pickle pickle;
@@ -59,6 +66,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     CHECK(status == LVN_OK || status == LVN_ERR_CORRUPT || status == LVN_ERR_UNSUPPORTED);
     CHECK(status != LVN_OK || pickle.top < pickle.n_nodes);
     lvni_ckpt_pickle_free(&pickle);
+    largest = size > largest ? size : largest; /* what is in memory is bounded by the file */
+    CHECK(lvni_core_alloc_get_total().peak_bytes <= ((uint64_t)1 << 20) + 128 * largest);
     CHECK(lvni_core_alloc_get_total().live_bytes == live);
     return 0;
 }

@@ -31,6 +31,19 @@ def put(name, what, **options):
     torch.save(what, OUT / name, **options)
 
 
+def craft(name, state, storage):
+    """An archive with a pickle that torch.save would not write: a dict with this text between its
+    brackets. Memo 1 is a tensor (storage,) of bytes, memo 2 a long text."""
+    tensor = b"ctorch._utils\n_rebuild_tensor_v2\n((X\x07\0\0\0storagectorch\nByteStorage\n"
+    tensor += b"X\x01\0\0\0" + b"0X\x03\0\0\0cpuJ" + len(storage).to_bytes(4, "little")
+    tensor += b"tQK\0J" + len(storage).to_bytes(4, "little") + b"\x85K\x01\x85\x89}tRq\x01"
+    long_text = b"X" + (1000).to_bytes(4, "little") + b"n" * 1000 + b"q\x02"
+    with zipfile.ZipFile(OUT / name, "w") as archive:
+        pickled = b"\x80\x02" + tensor + b"0" + long_text + b"0}(" + state + b"u."
+        archive.writestr(zipfile.ZipInfo("archive/data.pkl"), pickled)
+        archive.writestr(zipfile.ZipInfo("archive/data/0"), storage)
+
+
 def main():
     OUT.mkdir(exist_ok=True)
     w = torch.arange(12.0).reshape(3, 4)
@@ -79,6 +92,41 @@ def main():
     put("uint16.pt", {"a": torch.zeros(2, dtype=torch.uint16)})
     put("sparse.pt", {"w": torch.ones(1), "a": torch.eye(2).to_sparse()})
     put("list.pt", [torch.ones(1)])
+    z = torch.complex(w, w + 1)
+    negated = {
+        "f32": z.conj().imag,
+        "rows": z.conj().imag[1:],
+        "f64": z.to(torch.complex128).conj().imag,
+        "i64": torch._neg_view(torch.arange(-2, 2)),
+        "i32": torch._neg_view(torch.arange(-2, 2, dtype=torch.int32)),
+        "u8": torch._neg_view(torch.tensor([0, 1, 255], dtype=torch.uint8)),
+        "conjugated": z.clone().conj(),
+    }
+    put("negated.pt", negated)
+    others = {
+        "int8": torch.ones(2, dtype=torch.int8),
+        "int16": torch.ones(2, dtype=torch.int16),
+        "uint16": torch.ones(2, dtype=torch.uint16),
+        "float8": torch.ones(2).to(torch.float8_e4m3fn),
+        "complex": z,
+        "sparse": torch.eye(2).to_sparse(),
+        "quantised": torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8),
+        "deep": torch.ones(1, 1, 1, 1, 1, 1, 1),
+        "storage": torch.ones(2).untyped_storage(),
+    }
+    for protocol in range(1, 6):
+        all_kinds = {"others": others, "state_dict": {**weights(), **others}, "on": [True, 1 << 70]}
+        put(f"others{protocol}.pt", all_kinds, pickle_protocol=protocol)
+    keys = {
+        "state_dict": {"w": torch.full((1,), 1.0)},
+        "state_dict_ema": {"w": torch.full((1,), 2.0)},
+        "ema": {"model": {"w": torch.full((1,), 3.0)}, "a.b": {"w": torch.full((1,), 4.0)}},
+        "both": {"student.w": torch.full((1,), 5.0), "teacher.w": torch.full((1,), 6.0)},
+    }
+    put("keys.pt", keys)
+    craft("long_names.pt", b"h\x02h\x01" * 4000, b"s")
+    short = b"".join(b"X\x03\0\0\0" + f"{i:03d}".encode() + b"h\x01" for i in range(400))
+    craft("shared_storage.pt", short, bytes(4096))
     put("other.pt", {"student": weights(), "epoch": 1})
     for name in ("lightning.ckpt", "protocol4.pt"):
         with zipfile.ZipFile(OUT / name) as archive:

@@ -143,8 +143,10 @@ bool lvni_inverse_hdf5_is(const char *path)
 {
     static const char signature[8] = {(char)0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
     char first[8] = {0};
-    const int fd = lvni_core_vfs_get()->open(path, O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0) {
+    int fd;
+    uint64_t size;
+    if (lvni_core_regular_open(path, &fd, &size) != LVN_OK) {
+        lvn_clear_error(); /* opening it as what it is reports why */
         return false;
     }
     const ssize_t n = lvni_core_vfs_get()->read(fd, first, sizeof first);

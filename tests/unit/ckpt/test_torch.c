@@ -13,16 +13,29 @@ static const char *corpus(const char *name)
     return path;
 }
 
-static lvni_ckpt_st_file *open_corpus(const char *name, int64_t n_tensors)
+/* With the key where it is not NULL. */
+static lvni_ckpt_st_file *open_corpus_at(const char *name, const char *key, int64_t n_tensors)
 {
     lvni_ckpt_st_file *f = NULL;
-    const lvn_status s = lvni_ckpt_tensors_open(corpus(name), LVNI_ST_VERIFY, &f);
+    const char *inner;
+    const lvn_status s = lvni_ckpt_tensors_open(corpus(name), LVNI_ST_VERIFY, key, &inner, &f);
     if (s != LVN_OK) {
         print_error("%s\n", lvn_last_error()->message);
     }
     assert_int_equal(s, LVN_OK);
     assert_int_equal(lvni_ckpt_st_count(f), n_tensors);
     return f;
+}
+
+static lvni_ckpt_st_file *open_corpus(const char *name, int64_t n_tensors)
+{
+    return open_corpus_at(name, NULL, n_tensors);
+}
+
+static lvn_status open_file(const char *path, unsigned flags, lvni_ckpt_st_file **out)
+{
+    const char *inner;
+    return lvni_ckpt_tensors_open(path, flags, NULL, &inner, out);
 }
 
 /* A tensor of floats, whatever their type, has this shape and these values. */
@@ -105,6 +118,116 @@ static void a_state_dict_is_found_where_it_is(void **state)
     lvni_ckpt_st_close(open_corpus("module_state.pt", 5));
 }
 
+/* Views whose elements are the negative of those in the storage: an imaginary part of a conjugate.
+ */
+static void a_negated_view_is_negated(void **state)
+{
+    (void)state;
+    lvni_ckpt_st_file *f = open_corpus("negated.pt", 6);
+    float all[12];
+    for (int i = 0; i < 12; i++) {
+        all[i] = -(float)(i + 1);
+    }
+    expect(f, "f32", 2, SHAPE(3, 4), all, 12);
+    expect(f, "f64", 2, SHAPE(3, 4), all, 12);
+    expect(f, "rows", 2, SHAPE(2, 4), all + 4, 8);
+    assert_memory_equal(lvni_ckpt_st_find(f, "i64")->data, SHAPE(2, 1, 0, -1), 32);
+    assert_memory_equal(lvni_ckpt_st_find(f, "i32")->data, ((const int32_t[]){2, 1, 0, -1}), 16);
+    assert_memory_equal(lvni_ckpt_st_find(f, "u8")->data, "\x00\xff\x01", 3);
+    assert_string_equal(lvni_ckpt_st_find_other(f, "conjugated")->what,
+                        "2 axes, ComplexFloatStorage");
+    lvni_ckpt_st_close(f);
+}
+
+/* Beside the state_dict and in it, in every protocol. */
+static void tensors_of_other_types_are_listed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *what;
+    } others[] = {
+        {"complex", "2 axes, ComplexFloatStorage"},
+        {"deep", "7 axes, type f32"},
+        {"float8", "made by _rebuild_tensor_v3"},
+        {"int16", "1 axis, ShortStorage"},
+        {"int8", "1 axis, CharStorage"},
+        {"quantised", "made by _rebuild_qtensor"},
+        {"sparse", "made by _rebuild_sparse_tensor"},
+        {"uint16", "made by _rebuild_tensor_v3"},
+    };
+    enum { OTHERS = sizeof others / sizeof *others };
+    for (int protocol = 1; protocol <= 5; protocol++) {
+        char name[32];
+        snprintf(name, sizeof name, "others%d.pt", protocol);
+        lvni_ckpt_st_file *f = open_corpus(name, 3);
+        expect(f, "t", 2, SHAPE(3, 2), VALUES(0, 3, 1, 4, 2, 5), 6);
+        assert_int_equal(lvni_ckpt_st_count_others(f), OTHERS);
+        for (int i = 0; i < OTHERS; i++) {
+            const lvni_ckpt_st_other *t = lvni_ckpt_st_other_at(f, i);
+            assert_string_equal(t->name, others[i].name);
+            assert_string_equal(t->what, others[i].what);
+            assert_ptr_equal(lvni_ckpt_st_find_other(f, others[i].name), t);
+            assert_null(lvni_ckpt_st_find(f, others[i].name));
+        }
+        lvni_ckpt_st_close(f);
+    }
+    lvni_ckpt_st_close(open_corpus("int8.pt", 0));
+    lvni_ckpt_st_close(open_corpus("sparse.pt", 1));
+}
+
+static void a_key_chooses(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key, *name, *inner; /* inner: what is left for the names */
+        float value;
+    } keys[] = {
+        {NULL, "w", NULL, 1},           {"state_dict_ema", "w", NULL, 2},
+        {"ema.model", "w", NULL, 3},    {"ema.a.b", "w", NULL, 4},
+        {"both", "student.w", NULL, 5}, {"both.teacher", "teacher.w", "teacher", 6},
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        lvni_ckpt_st_file *f = NULL;
+        const char *inner = "?";
+        assert_int_equal(
+            lvni_ckpt_tensors_open(corpus("keys.pt"), LVNI_ST_VERIFY, keys[i].key, &inner, &f),
+            LVN_OK);
+        expect(f, keys[i].name, 1, SHAPE(1), &keys[i].value, 1);
+        assert_true(inner == NULL ? keys[i].inner == NULL : strcmp(inner, keys[i].inner) == 0);
+        lvni_ckpt_st_close(f);
+    }
+    static const char *const none[] = {"ema", "state_dict.w", "both.pupil", "w", "ema.model.x."};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        lvni_ckpt_st_file *f = NULL;
+        const char *inner;
+        assert_int_equal(
+            lvni_ckpt_tensors_open(corpus("keys.pt"), LVNI_ST_VERIFY, none[i], &inner, &f),
+            LVN_ERR_UNSUPPORTED);
+        assert_null(f);
+        assert_non_null(strstr(lvn_last_error()->message,
+                               "weights.key=state_dict or weights.key=state_dict_ema or "
+                               "weights.key=ema.model or weights.key=ema.a.b or weights.key=both"));
+    }
+}
+
+/* A kilobyte that is the name of 4000 tensors, and 400 tensors that share a storage of 4 KiB. */
+static void what_a_file_claims_is_bounded_by_what_it_holds(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file, *reports;
+    } files[] = {
+        {"long_names.pt", "its tensors have names of 4004000 bytes in a pickle of"},
+        {"shared_storage.pt", "views of the same storages, need more than 8 times the file"},
+    };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        lvni_ckpt_st_file *f = NULL;
+        assert_int_not_equal(open_file(corpus(files[i].file), LVNI_ST_VERIFY, &f), LVN_OK);
+        assert_non_null(strstr(lvn_last_error()->message, files[i].reports));
+        assert_true(lvni_core_alloc_get_total().peak_bytes < (uint64_t)3 << 20);
+    }
+}
+
 static void nothing_is_executed(void **state)
 {
     (void)state;
@@ -123,17 +246,13 @@ static void what_cannot_be_read_is_refused_with_the_reason(void **state)
         {"old.pt", "in the format of torch.save before PyTorch 1.6; save it again"},
         {"old4.pt", "in the format of torch.save before PyTorch 1.6; save it again"},
         {"whole.pt", "holds a whole object of class Linear, not its weights"},
-        {"int8.pt", "tensor 'a' is of type CharStorage"},
-        {"uint16.pt", "tensor 'a' is made by _rebuild_tensor_v3"},
-        {"sparse.pt", "tensor 'a' is made by _rebuild_sparse_tensor"},
         {"list.pt", "has no state_dict"},
         {"other.pt", "its keys are student, epoch"},
         {"compressed.pt", "/data.pkl' is compressed"},
     };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         lvni_ckpt_st_file *f = NULL;
-        assert_int_equal(lvni_ckpt_tensors_open(corpus(files[i].file), LVNI_ST_VERIFY, &f),
-                         LVN_ERR_UNSUPPORTED);
+        assert_int_equal(open_file(corpus(files[i].file), LVNI_ST_VERIFY, &f), LVN_ERR_UNSUPPORTED);
         assert_null(f);
         if (strstr(lvn_last_error()->message, files[i].reports) == NULL) {
             print_error("%s: %s\n", files[i].file, lvn_last_error()->message);
@@ -141,10 +260,10 @@ static void what_cannot_be_read_is_refused_with_the_reason(void **state)
         assert_non_null(strstr(lvn_last_error()->message, files[i].reports));
     }
     lvni_ckpt_st_file *f = NULL;
-    assert_int_equal(lvni_ckpt_tensors_open(in_dir("none.pt"), 0, &f), LVN_ERR_NOT_FOUND);
-    assert_int_equal(lvni_ckpt_tensors_open(dir, 0, &f), LVN_ERR_IO);
+    assert_int_equal(open_file(in_dir("none.pt"), 0, &f), LVN_ERR_NOT_FOUND);
+    assert_int_equal(open_file(dir, 0, &f), LVN_ERR_IO);
     put_file(in_dir("text"), "hello", 5);
-    assert_int_equal(lvni_ckpt_torch_open(in_dir("text"), 0, &f), LVN_ERR_CORRUPT);
+    assert_int_equal(open_file(in_dir("text"), 0, &f), LVN_ERR_CORRUPT);
 }
 
 /* The first place of some bytes. */
@@ -164,20 +283,20 @@ static void damage_is_found(void **state)
     put_file(in_dir("f"), raw, n);
     for (size_t keep = n; keep > 0; keep--) { /* cut anywhere */
         assert_int_equal(truncate(in_dir("f"), (off_t)keep - 1), 0);
-        assert_int_equal(lvni_ckpt_torch_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_ERR_CORRUPT);
+        assert_int_equal(open_file(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_ERR_CORRUPT);
     }
     const float eleven = 11;
     const size_t element = place_of(raw, n, (const char *)&eleven, sizeof eleven);
     raw[element] = (char)(raw[element] ^ 1);
     put_file(in_dir("f"), raw, n);
-    assert_int_equal(lvni_ckpt_torch_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_ERR_CORRUPT);
+    assert_int_equal(open_file(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_ERR_CORRUPT);
     assert_non_null(strstr(lvn_last_error()->message, "/data/0' does not match its CRC-32"));
-    assert_int_equal(lvni_ckpt_torch_open(in_dir("f"), 0, &f), LVN_OK);
+    assert_int_equal(open_file(in_dir("f"), 0, &f), LVN_OK);
     lvni_ckpt_st_close(f);
     raw[element] = (char)(raw[element] ^ 1);
     memcpy(raw + place_of(raw, n, "little", 6), "middle", 6);
     put_file(in_dir("f"), raw, n);
-    assert_int_equal(lvni_ckpt_torch_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_ERR_UNSUPPORTED);
+    assert_int_equal(open_file(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_ERR_UNSUPPORTED);
     assert_non_null(strstr(lvn_last_error()->message, "byte order 'middle'"));
 }
 
@@ -200,12 +319,12 @@ static void tensors_beyond_their_storage_are_refused(void **state)
         memcpy(raw + place_of(raw, n, lies[i].from, 4), lies[i].to, 4);
         put_file(in_dir("f"), raw, n);
         lvni_ckpt_st_file *f = NULL;
-        assert_int_equal(lvni_ckpt_torch_open(in_dir("f"), 0, &f), LVN_ERR_CORRUPT);
+        assert_int_equal(open_file(in_dir("f"), 0, &f), LVN_ERR_CORRUPT);
         if (strstr(lvn_last_error()->message, lies[i].reports) == NULL) {
             print_error("%s\n", lvn_last_error()->message);
         }
         assert_non_null(strstr(lvn_last_error()->message, lies[i].reports));
-        assert_int_equal(lvni_ckpt_torch_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_ERR_CORRUPT);
+        assert_int_equal(open_file(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_ERR_CORRUPT);
         assert_non_null(strstr(lvn_last_error()->message, "data.pkl' does not match its CRC-32"));
     }
 }
@@ -214,7 +333,7 @@ static void headers_are_read_alone(void **state)
 {
     (void)state;
     lvni_ckpt_st_file *f = NULL;
-    assert_int_equal(lvni_ckpt_tensors_open(corpus("types.pt"), LVNI_ST_HEADER_ONLY, &f), LVN_OK);
+    assert_int_equal(open_file(corpus("types.pt"), LVNI_ST_HEADER_ONLY, &f), LVN_OK);
     assert_null(lvni_ckpt_st_find(f, "f32")->data);
     assert_int_equal(lvni_ckpt_st_find(f, "f32")->bytes, 48);
     lvni_ckpt_st_close(f);
@@ -231,7 +350,7 @@ static void every_failing_allocation_and_read_is_reported(void **state)
         int64_t k = 1;
         for (; s == LVN_ERR_MEMORY; k++) {
             lvni_core_alloc_fail_at(k);
-            s = lvni_ckpt_tensors_open(corpus(files[i]), LVNI_ST_VERIFY, &f);
+            s = open_file(corpus(files[i]), LVNI_ST_VERIFY, &f);
             lvni_ckpt_st_close(f);
             assert_int_equal(lvni_core_alloc_get_total().live_bytes, live);
         }
@@ -240,8 +359,7 @@ static void every_failing_allocation_and_read_is_reported(void **state)
         assert_int_equal(s, i == 2 ? LVN_ERR_UNSUPPORTED : LVN_OK);
         for (k = 1; k < 6; k++) {
             lvni_core_vfs_fail_at("read", k, EIO);
-            assert_int_equal(lvni_ckpt_tensors_open(corpus(files[i]), LVNI_ST_VERIFY, &f),
-                             LVN_ERR_IO);
+            assert_int_equal(open_file(corpus(files[i]), LVNI_ST_VERIFY, &f), LVN_ERR_IO);
             lvni_core_vfs_fail_at("read", 0, 0);
             assert_int_equal(lvni_core_alloc_get_total().live_bytes, live);
         }
@@ -273,7 +391,7 @@ static void what_is_written_is_read(void **state)
     some_tensors(list);
     assert_int_equal(lvni_ckpt_torch_save(in_dir("f.pt"), list, WRITTEN), LVN_OK);
     lvni_ckpt_st_file *f = NULL;
-    assert_int_equal(lvni_ckpt_tensors_open(in_dir("f.pt"), LVNI_ST_VERIFY, &f), LVN_OK);
+    assert_int_equal(open_file(in_dir("f.pt"), LVNI_ST_VERIFY, &f), LVN_OK);
     assert_int_equal(lvni_ckpt_st_count(f), WRITTEN);
     for (int i = 0; i < WRITTEN; i++) {
         const lvni_ckpt_st_tensor *t = lvni_ckpt_st_find(f, list[i].name);
@@ -329,6 +447,10 @@ int main(void)
         cmocka_unit_test(all_types_are_read),
         cmocka_unit_test(views_of_one_storage_are_made_contiguous),
         cmocka_unit_test(a_state_dict_is_found_where_it_is),
+        cmocka_unit_test(a_negated_view_is_negated),
+        cmocka_unit_test(tensors_of_other_types_are_listed),
+        cmocka_unit_test(a_key_chooses),
+        cmocka_unit_test(what_a_file_claims_is_bounded_by_what_it_holds),
         cmocka_unit_test(nothing_is_executed),
         cmocka_unit_test_setup_teardown(what_cannot_be_read_is_refused_with_the_reason, make_dir,
                                         drop_dir),
