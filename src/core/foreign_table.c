@@ -64,8 +64,8 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
     SAME("initial_checkpoint|pretrained_path|pretrained_weights|init_checkpoint|"
          "finetune|finetune_from|load_weights|weight|model_checkpoint", "weights"),
     HINT("pretrained|weights_only",
-         "nothing is downloaded: use {weights}=FILE.safetensors with the weights of "
-         "torchvision, and {reset_head}=true for classes of your own"),
+         "nothing is downloaded: fetch the network's file (docs/weights.md has the addresses) for "
+         "{weights}=FILE, and {reset_head}=true for classes of your own"),
     HINT("model_kwargs|gp|fast_norm|bn_momentum|bn_eps|head_init_scale|head_init_bias|"
          "model_registry",
          "the networks are those of {model.name}, as torchvision has them; " NO_NEED),
@@ -81,7 +81,8 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
          "{optim.layer_decay}=0.7 has no smallest scale; {lr_scale}=[layer1.*=0.1,fc=10] gives "
          "patterns of names a scale each"),
     HINT("freeze_backbone|freeze_layers|linear_probe|feature_extract",
-         "use {freeze}=[conv1,layer*], patterns over the names of parameters"),
+         "use {freeze}=backbone, all but the last layer, or patterns over the names of "
+         "parameters"),
     HINT("kd_*|distill_loss_weight|task_loss_weight|teacher|teacher_model|distill*",
          "there is no distillation; use {weights}=FILE to start from another model"),
     HINT("naflex*", "images have one size, {image_size}"),

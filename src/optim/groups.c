@@ -35,6 +35,28 @@ bool lvni_optim_pattern_matches(const char *p, const char *name)
     }
 }
 
+static const char backbone[] = "backbone";
+
+/* Everything but the last layer, the one that was made last; in a model that has a module of this
+ * name, that module. */
+static bool in_backbone(const lvni_optim_parameter *parameter, int n, int i)
+{
+    for (int k = 0; k < n; k++) {
+        if (lvni_optim_pattern_matches(backbone, parameter[k].name)) {
+            return lvni_optim_pattern_matches(backbone, parameter[i].name);
+        }
+    }
+    const char *last = parameter[n - 1].name, *dot = strrchr(last, '.');
+    return dot != NULL && strncmp(parameter[i].name, last, (size_t)(dot + 1 - last)) != 0;
+}
+
+/* Of parameter i of n. */
+static bool is_named(const char *pattern, const lvni_optim_parameter *parameter, int n, int i)
+{
+    return strcmp(pattern, backbone) == 0 ? in_backbone(parameter, n, i)
+                                          : lvni_optim_pattern_matches(pattern, parameter[i].name);
+}
+
 /* The name of a parameter, or of a module above one, that is nearest to the pattern. */
 static void find_nearest(const char *pattern, const lvni_optim_parameter *parameter, int n,
                          char out[PATTERN])
@@ -62,6 +84,12 @@ static lvn_status fail_unmatched(const char *key, const char *pattern,
                                  const lvni_optim_parameter *parameter, int n)
 {
     char nearest[PATTERN];
+    if (strcmp(pattern, backbone) == 0) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%s: backbone names all parameters but those of the last layer, and the model has "
+                 "no others",
+                 key);
+    }
     find_nearest(pattern, parameter, n, nearest);
     LVN_FAIL(LVN_ERR_USAGE,
              "%s: no parameter of the model is named by the pattern %s; the nearest name is %s",
@@ -74,7 +102,7 @@ static lvn_status apply_freeze(const lvni_optim_rules *r, lvni_optim_parameter *
     for (size_t k = 0; k < r->n_freeze; k++) {
         int hits = 0;
         for (int i = 0; i < n; i++) {
-            if (lvni_optim_pattern_matches(r->freeze[k], parameter[i].name)) {
+            if (is_named(r->freeze[k], parameter, n, i)) {
                 hits++;
                 left -= parameter[i].frozen ? 0 : 1;
                 parameter[i].frozen = true;
@@ -128,7 +156,7 @@ static lvn_status apply_lr_scale(const lvni_optim_rules *r, lvni_optim_parameter
         int hits = 0;
         LVN_TRY(split_scale(r->lr_scale[k], pattern, &scale));
         for (int i = 0; i < n; i++) {
-            if (lvni_optim_pattern_matches(pattern, parameter[i].name)) {
+            if (is_named(pattern, parameter, n, i)) {
                 parameter[i].lr_scale = scale;
                 hits++;
             }
@@ -226,7 +254,7 @@ static lvn_status apply_groups(const lvni_optim_rules *r, lvni_optim_parameter *
         LVN_TRY(check_base(r->groups[k], "lr", g.value[LR], r->lr));
         LVN_TRY(check_base(r->groups[k], "weight_decay", g.value[WEIGHT_DECAY], r->weight_decay));
         for (int i = 0; i < n; i++) {
-            if (lvni_optim_pattern_matches(g.pattern, parameter[i].name)) {
+            if (is_named(g.pattern, parameter, n, i)) {
                 lr[i] = factor(g.value[LR], r->lr, lr[i]);
                 decay[i] = factor(g.value[WEIGHT_DECAY], r->weight_decay, decay[i]);
                 take_own(&g, &parameter[i].own);
@@ -312,7 +340,7 @@ static lvn_status apply_freeze_until(const lvni_optim_rules *r, lvni_optim_param
         int hits = 0;
         LVN_TRY(split_thaw(r, r->freeze_until[k], pattern, &thaw));
         for (int i = 0; i < n; i++) {
-            if (lvni_optim_pattern_matches(pattern, parameter[i].name)) {
+            if (is_named(pattern, parameter, n, i)) {
                 parameter[i].thaw = thaw;
                 hits++;
             }

@@ -28,7 +28,8 @@ typedef struct lvni_optim_parameter {
 } lvni_optim_parameter;
 
 /* A pattern names parameters, or modules and thereby all parameters below them: "head" is
- * "head.weight" and "head.bias". '*' stands for any characters (dots, too), '?' for one. */
+ * "head.weight" and "head.bias". '*' stands for any characters (dots, too), '?' for one. "backbone"
+ * is all but the last layer, or the model's module of this name. */
 typedef struct lvni_optim_rules {
     /* no decay for tensors of one axis: biases, and weight and bias of norms */
     bool no_decay_1d;

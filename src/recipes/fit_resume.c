@@ -38,8 +38,11 @@ lvn_status lvni_recipes_load_start(const lvni_core_config *c, lvni_nn_model *mod
     lvn_status s = lvni_recipes_model_load(model, &from, &report);
     if (s == LVN_ERR_NOT_FOUND) {
         /* a usage error: another start would not find it either */
-        s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "weights: %s",
-                          lvn_last_error()->message);
+        lvni_core_str where = {0};
+        lvni_recipes_source_print(from.path, model->root->cls->name, &where);
+        s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "weights: %s%s",
+                          lvn_last_error()->message, lvni_core_str_text(&where));
+        lvni_core_str_free(&where);
     }
     if (s == LVN_OK) {
         lvni_recipes_weights_report_log(&report, from.path);

@@ -84,7 +84,7 @@ static const lvni_core_option optim_rows[] = {
     {.name = "freeze",
      .type = LVNI_OPT_STRING_LIST,
      .help = "Parameters that are not trained, as patterns over names: [conv1,layer1.*.bias]; "
-             "running statistics are still updated."},
+             "backbone: all but the last layer. Running statistics are still updated."},
     {.name = "freeze_until",
      .type = LVNI_OPT_STRING_LIST,
      .help = "Parameters that are not trained at first, as PATTERN=STEPS or PATTERN=NUMBERepochs: "

@@ -51,6 +51,18 @@ void lvni_recipes_weights_report_free(lvni_recipes_weights_report *report);
  * them. *name (lvni_core_free) is the caller's. */
 lvn_status lvni_recipes_weights_find(const char *path, char **name);
 
+/* ---- where pretrained weights come from: weights_sources.c ---- */
+
+/* https://... and others; path is what weights= was given. */
+bool lvni_recipes_source_is_address(const char *path);
+/* LVN_ERR_USAGE, with the commands to fetch it, and where the model's pretrained weights are. */
+lvn_status lvni_recipes_source_refuse(const char *path, const char *model);
+/* "; pretrained weights of resnet18: curl -LO ..., then weights=...": of the file's name, else of
+ * the model; nothing where neither is known. */
+void lvni_recipes_source_print(const char *path, const char *model, lvni_core_str *out);
+/* A file with the name of a published one has the digits of its SHA-256. LVN_ERR_CORRUPT: not. */
+lvn_status lvni_recipes_source_check(const char *path);
+
 /* ---- for weights.c ---- */
 
 /* The file of lvni_recipes_weights_find, opened: a config.json beside it must not

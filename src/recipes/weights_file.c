@@ -215,8 +215,12 @@ static lvn_status check_network(const char *name, const char *model)
 lvn_status lvni_recipes_weights_open(const lvni_recipes_weights_source *from, const char *model,
                                      char **name, const char **inner, lvni_ckpt_st_file **file)
 {
+    if (lvni_recipes_source_is_address(from->path)) {
+        return lvni_recipes_source_refuse(from->path, model);
+    }
     LVN_TRY(lvni_recipes_weights_find(from->path, name));
     lvn_status s = check_network(*name, model);
+    s = s == LVN_OK ? lvni_recipes_source_check(*name) : s;
     if (s == LVN_OK) {
         s = lvni_ckpt_tensors_open(*name, LVNI_ST_VERIFY, from->key, inner, file);
     }

@@ -11,7 +11,7 @@
 /* ---- the names of a file ---- */
 
 /* Parts that wrappers put anywhere into a name: torch.compile, FSDP, activation checkpointing,
- * strategies of Lightning. Nobody calls a module so. */
+ * strategies of Lightning. No module is called so. */
 static const char *const anywhere[] = {"_orig_mod.", "_fsdp_wrapped_module.",
                                        "_checkpoint_wrapped_module.", "_forward_module."};
 /* Parts that DDP, Lightning modules, timm and Hugging Face put in front of all names. */
@@ -246,7 +246,7 @@ static bool is_same(const lvni_recipes_names *names, const lvni_nn_model *model,
     return true;
 }
 
-/* Two sets that are equally good and differ: the file does not say which one is wanted. */
+/* Two sets that are equally good and differ: the file does not show which one is wanted. */
 static lvn_status check_unique(const lvni_recipes_names *names, const lvni_nn_model *model,
                                const char *path, const candidates *c, const candidate *best)
 {
@@ -277,7 +277,7 @@ lvn_status lvni_recipes_names_choose(const lvni_recipes_names *names, const lvni
     }
     count_all(names, model, &c);
     const candidate *best = NULL;
-    for (int i = 0; i < c.n; i++) { /* a few names that end alike are no prefix */
+    for (int i = 0; i < c.n; i++) { /* a few names that end alike do not make a prefix */
         const candidate *one = &c.list[i];
         const bool enough = rank_of(one->prefix) < 2 || 2 * one->found >= model->n_parameters;
         best = enough && (best == NULL || is_better(one, best)) ? one : best;

@@ -4,6 +4,7 @@ Python with torch is.
 usage: test_weights.py LEVIN [test names]
 """
 
+import hashlib
 import json
 import math
 import os
@@ -440,6 +441,46 @@ class NoFiles(Case):
                 f.write("model: cnn\nbatch_size: 5\n")
             self.assertIn("effective batch 5 ", plan.communicate(timeout=WAIT_S)[0])
         self.assertEqual(plan.returncode, 0)
+
+
+class Sources(Case):
+    """levin downloads nothing: it names the file of each network, and checks what was fetched."""
+
+    def test_an_address(self):
+        out = ["data=builtin:shapes", "data.count=6", "image_size=32", f"out={self.dir}/s"]
+        for model, address, expects in (
+            (
+                "resnet18",
+                "https://download.pytorch.org/models/resnet18-f37072fd.pth",
+                "models/resnet18-f37072fd.pth, then weights=resnet18-f37072fd.pth",
+            ),
+            ("resnet34", "http://x.org/w.pt", "curl -LO http://x.org/w.pt, then weights=w.pt"),
+            ("resnet34", "hf://timm/x", "models/resnet34-b627a593.pth, then weights="),
+            ("vit_s_16", "s3://x/y.pt", "cd65a155.pth eval.preset=deit"),
+        ):
+            expects = ["levin downloads nothing", expects]
+            weights = f"weights={address}"
+            self.levin(["train", "classify", *out, f"model={model}", weights], 64, expects)
+            if model != "vit_s_16":  # its images are larger
+                predict = ["predict", f"model={model}", weights, f"data={self.x}"]
+                self.levin([*predict, f"output={self.dir}/y.npy"], 64, expects)
+        self.levin(
+            ["train", "classify", *out, "model=resnet50", "weights=none.pth"],
+            64,
+            ["none.pth: ", "models/resnet50-11ad3fa6.pth, then weights=", "torchvision_v2"],
+        )
+
+    def test_the_digits_of_its_name(self):
+        name = "resnet34-b627a593.pth"
+        write_torch(f"{self.dir}/{name}", {"conv1.weight": ("F32", [1], bytes(4))})
+        with open(f"{self.dir}/{name}", "rb") as f:
+            digits = hashlib.sha256(f.read()).hexdigest()[:8]
+        expects = [f"its SHA-256 begins with {digits}, and b627a593 is", "fetch it again"]
+        at = f"weights={self.dir}/{name}"
+        self.logits("model=resnet34", at, code=1, expects=expects)
+        os.rename(f"{self.dir}/{name}", f"{self.dir}/mine.pth")
+        expects = ["has no fc.weight"]
+        self.logits("model=resnet34", f"weights={self.dir}/mine.pth", code=1, expects=expects)
 
 
 class Export(Case):

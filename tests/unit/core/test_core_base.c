@@ -8,6 +8,7 @@
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/machine.h"
+#include "core/sha256.h"
 #include "core/str.h"
 #include "core/thread.h"
 #include "core/vfs.h"
@@ -289,9 +290,45 @@ static void the_time_of_processors_is_the_least_of_the_groups(void **state)
     assert_int_equal(system(command), 0);
 }
 
+/* Examples of FIPS 180-4, a million letters in pieces of every length, and ends around a block. */
+static void sha256_is_that_of_the_standard(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *hex;
+    } row[] = {
+        {"", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
+        {"abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},
+        {"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
+         "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"},
+        {"0123456789012345678901234567890123456789012345678901234",
+         "f34d5a0f80c0cbf84c8c0b90218c22637abd199965249da736a20143c8c9c9d9"},
+    };
+    char hex[LVNI_SHA256_HEX];
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        lvni_core_sha256 s;
+        lvni_core_sha256_begin(&s);
+        lvni_core_sha256_add(&s, row[i].text, strlen(row[i].text));
+        lvni_core_sha256_end(&s, hex);
+        assert_string_equal(hex, row[i].hex);
+    }
+    char letters[200];
+    memset(letters, 'a', sizeof letters);
+    lvni_core_sha256 s;
+    lvni_core_sha256_begin(&s);
+    for (size_t left = 1000000, n = 0; left > 0; n = (n + 1) % sizeof letters) {
+        const size_t take = n < left ? n : left;
+        lvni_core_sha256_add(&s, letters, take);
+        left -= take;
+    }
+    lvni_core_sha256_end(&s, hex);
+    assert_string_equal(hex, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sha256_is_that_of_the_standard),
         cmocka_unit_test(strings_grow),
         cmocka_unit_test(a_failed_append_is_remembered),
         cmocka_unit_test(json_strings_escape),

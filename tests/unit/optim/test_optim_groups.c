@@ -525,6 +525,52 @@ static void lars_without_a_norm(void **state)
     lvni_optim_destroy(o);
 }
 
+/* All but the last layer; a module of this name, where there is one. */
+static void backbone_is_all_but_the_last_layer(void **state)
+{
+    (void)state;
+    static const char *const backbone[] = {"backbone"}, *const until[] = {"backbone=7"},
+                             *const scale[] = {"backbone=0.5"};
+    static const struct {
+        const char *names[N];
+        bool frozen[N];
+    } row[] = {
+        {{"conv1.weight", "bn1.weight", "bn1.bias", "fc.weight", "fc.bias"}, {1, 1, 1, 0, 0}},
+        {{"a.weight", "heads.norm.weight", "heads.norm.bias", "heads.head.weight",
+          "heads.head.bias"},
+         {1, 1, 1, 0, 0}},
+        {{"backbone.weight", "backbone.bias", "neck.weight", "neck.bias", "head.weight"},
+         {1, 1, 0, 0, 0}},
+        {{"neck.weight", "backbone_of.weight", "x.backbone.bias", "head.weight", "head.bias"},
+         {1, 1, 1, 0, 0}},
+    };
+    for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
+        lvni_optim_parameter p[N];
+        fill_parameters(p);
+        for (int i = 0; i < N; i++) {
+            p[i].name = row[k].names[i];
+        }
+        const lvni_optim_rules freeze = {.freeze = backbone, .n_freeze = 1};
+        assert_int_equal(lvni_optim_rules_apply(&freeze, p, N), LVN_OK);
+        for (int i = 0; i < N; i++) {
+            assert_int_equal(p[i].frozen, row[k].frozen[i]);
+        }
+        const lvni_optim_rules thaw = {
+            .freeze_until = until, .n_freeze_until = 1, .lr_scale = scale, .n_lr_scale = 1};
+        assert_int_equal(lvni_optim_rules_apply(&thaw, p, N), LVN_OK);
+        for (int i = 0; i < N; i++) {
+            assert_int_equal(p[i].thaw, row[k].frozen[i] ? 7 : 0);
+            assert_true(p[i].lr_scale == (row[k].frozen[i] ? 0.5 : 1.0));
+        }
+    }
+    lvni_optim_parameter one[2] = {{.name = "fc.weight", .ndim = 2},
+                                   {.name = "fc.bias", .ndim = 1}};
+    assert_int_equal(
+        lvni_optim_rules_apply(&(lvni_optim_rules){.freeze = backbone, .n_freeze = 1}, one, 2),
+        LVN_ERR_USAGE);
+    assert_non_null(strstr(lvn_last_error()->message, "the model has no others"));
+}
+
 int main(void)
 {
     if (lvni_cpu_start() != LVN_OK) {
@@ -533,6 +579,7 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(patterns),
+        cmocka_unit_test(backbone_is_all_but_the_last_layer),
         cmocka_unit_test(settings),
         cmocka_unit_test(groups),
         cmocka_unit_test(layer_decay_needs_blocks),
