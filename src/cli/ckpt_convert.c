@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/escape.h"
 #include "core/vfs.h"
+#include "recipes/exported.h"
 #include "recipes/report_error.h"
 #include "recipes/weights.h"
 
@@ -77,6 +78,13 @@ static lvn_status write_tensors(const lvni_ckpt_st_tensor *tensors, int64_t n, c
 static lvn_status convert_file(const lvni_ckpt_st_file *file, const char *in, const char *under,
                                const char *out, bool torch)
 {
+    if (lvni_cli_ckpt_is_checkpoint(file) && lvni_recipes_is_of_program(file)) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%s is a checkpoint of a program of your own, which has layouts of its own; the "
+                 "exported_models/ of its run has its weights to convert (of a run that has none: "
+                 "the program, started again with resume=true, writes them)",
+                 in);
+    }
     if (lvni_cli_ckpt_is_checkpoint(file)) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "%s is a checkpoint, which has layouts of its own; write its weights with levin "
@@ -124,17 +132,19 @@ static lvn_status refuse_folder(const char *in, const char *out)
     }
     char *found;
     const lvn_status s = lvni_recipes_weights_find(in, &found);
-    if (s == LVN_OK) { /* as Hugging Face keeps them */
+    const bool checkpoint = s == LVN_OK && strstr(found + strlen(in), "checkpoints/") != NULL;
+    if (s == LVN_OK && !checkpoint && strcmp(found, in) != 0) { /* as Hugging Face keeps them */
         (void)lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
                             "%s is a folder: one file is converted: levin ckpt convert %s %s", in,
                             found, out);
         lvni_core_free(found);
         return LVN_ERR_USAGE;
     }
-    LVN_FAIL(LVN_ERR_USAGE,
-             "%s is a folder: one file is converted; levin export model=%s output=W.safetensors "
-             "writes the weights of a run",
-             in, in);
+    lvni_core_free(s == LVN_OK ? found : NULL);
+    LVN_FAIL(LVN_ERR_USAGE, "%s is a folder%s", in,
+             checkpoint ? " of a run that has written no model yet: one file is converted, and its "
+                          "program, started again with resume=true, writes exported_models/"
+                        : ": one file is converted, of weights or of a run's exported_models/");
 }
 
 static lvn_status convert(const char *in, const char *out, const char *key)

@@ -152,7 +152,7 @@ static lvn_status find_model(int n, const char *const *args, char **name)
     const bool is_model = model != NULL && model[strspn(model, " \t'\"")] != '\0' &&
                           !is_folder(model) && value_of(n, args, "weights") == NULL &&
                           value_of(n, args, "config") == NULL;
-    if (s != LVN_OK && (!is_model || s == LVN_ERR_USAGE)) {
+    if (s != LVN_OK && s != LVN_ERR_MISMATCH && (!is_model || s == LVN_ERR_USAGE)) {
         lvn_clear_error();
         return LVN_OK;
     }

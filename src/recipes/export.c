@@ -187,7 +187,8 @@ lvn_status lvni_recipes_fit_export(const lvni_recipes_fit_request *q, const lvni
                                    const float *values, int64_t step, const char *path)
 {
     const lvni_recipes_card card = card_of(q, true);
-    return lvni_recipes_export_model(model, values, q->recipe, &card, q->own_card, step, path);
+    const lvni_recipes_recipe *with_card = q->recipe->card_key == NULL ? NULL : q->recipe;
+    return lvni_recipes_export_model(model, values, with_card, &card, q->own_card, step, path);
 }
 
 /* ---- the command ---- */

@@ -124,6 +124,26 @@ static const char *recipe_of(const lvni_ckpt_st_file *file)
     return early ? lvni_recipes_classify.name : name;
 }
 
+/* Trainings of recipes have a card in every file; other programs' files have no step of ours. */
+bool lvni_recipes_is_of_program(const lvni_ckpt_st_file *file)
+{
+    return recipe_of(file) == NULL && lvni_ckpt_st_meta_get(file, LVNI_CKPT_STEP) != NULL;
+}
+
+static lvn_status fail_of_program(const char *path, const lvni_ckpt_st_file *file)
+{
+    const bool checkpoint = lvni_ckpt_st_meta_get(file, LVNI_CKPT_FORMAT) != NULL;
+    LVN_FAIL(LVN_ERR_MISMATCH,
+             "%s is of a program of your own, whose module levin does not have. %s. For levin "
+             "eval, predict and export the module has to be a recipe in a shared object "
+             "(examples/07_recipe, levin cc): levin train ./mine.so weights=FILE out=... starts "
+             "from these weights, and levin eval ./mine.so model=... uses the result",
+             path,
+             checkpoint ? "The exported_models/ of its run has the weights as safetensors"
+                        : "It has the weights as safetensors, and levin ckpt convert writes them "
+                          "for torch.load");
+}
+
 static lvn_status check_recipe(const lvni_recipes_exported *e, const char *name)
 {
     const lvni_recipes_recipe *r = e->recipe;
@@ -139,6 +159,9 @@ static lvn_status read_metadata(lvni_recipes_exported *e, const lvni_ckpt_st_fil
     LVN_TRY(check_recipe(e, recipe_of(file)));
     json_t *j =
         lvni_core_json_try(lvni_ckpt_st_meta_get(file, e->recipe->card_key), LVNI_JSON_INNER);
+    if (j == NULL && lvni_recipes_is_of_program(file)) {
+        return fail_of_program(e->file, file);
+    }
     if (j == NULL) {
         LVN_FAIL(LVN_ERR_MISMATCH,
                  "%s is not a %s of levin; give model= a run directory, a file of its "
@@ -191,10 +214,12 @@ static lvn_status find_file(const char *path, const char *which, char **file)
         }
     }
     if (*file != NULL && !lvni_core_path_exists(*file)) {
-        lvn_error_set(
-            LVN_ERR_NOT_FOUND, __FILE__, __LINE__,
-            "%s does not exist: model= takes a run directory or an exported .safetensors file",
-            *file);
+        lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__,
+                      is_run ? "%s does not exist: the run has written no model yet; with a "
+                               "checkpoint its program, started again with resume=true, writes it"
+                             : "%s does not exist: model= takes a run directory or an exported "
+                               ".safetensors file",
+                      *file);
         lvni_core_free(*file);
         return LVN_ERR_NOT_FOUND;
     }
@@ -320,6 +345,7 @@ lvn_status lvni_recipes_exported_recipe(const char *path, const char *which, cha
         const char *text = recipe_of(opened);
         *name = text == NULL ? NULL : lvni_core_strdup(LVNI_TAG_CONFIG, text);
         s = text != NULL && *name == NULL ? LVN_ERR_MEMORY : LVN_OK;
+        s = lvni_recipes_is_of_program(opened) ? fail_of_program(file, opened) : s;
         lvni_ckpt_st_close(opened);
     } else {
         lvn_error_frame("reading the model %s", file);

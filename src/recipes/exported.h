@@ -5,6 +5,7 @@
 #ifndef LEVIN_RECIPES_EXPORTED_H
 #define LEVIN_RECIPES_EXPORTED_H
 
+#include "ckpt/safetensors.h"
 #include "core/config.h"
 #include "core/pins.h"
 #include "core/str.h"
@@ -74,8 +75,10 @@ lvn_status lvni_recipes_exported_open(const struct lvni_recipes_recipe *recipe,
 lvn_status lvni_recipes_exported_again(const lvni_recipes_exported *exported, lvni_nn_model **out);
 /* Is there a file that lvni_recipes_exported_open would read? Nothing is opened. */
 lvn_status lvni_recipes_exported_check(const char *path, const char *which);
+/* Of a training of a user's program (lvn_main, lvn_trainer): levin does not have its module. */
+bool lvni_recipes_is_of_program(const lvni_ckpt_st_file *file);
 /* The recipe that the file names, in a text of the caller's (lvni_core_free); NULL: it names none.
- */
+ * LVN_ERR_MISMATCH: it is of a user's program, with what can be done with it. */
 lvn_status lvni_recipes_exported_recipe(const char *path, const char *which, char **name);
 void lvni_recipes_exported_close(lvni_recipes_exported *exported); /* NULL is fine */
 

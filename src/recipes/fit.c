@@ -119,7 +119,7 @@ lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *r, lvni_trainer_option
         .machine = r->machine.len > 0 ? lvni_core_str_text(&r->machine) : NULL,
         .same_hardware = strcmp(lvni_core_config_str(c, "same_hardware"), "require") == 0,
         .model_keys = r->request->recipe->model_keys,
-        .export_model = has_card(r) && leads(r) && !keeps_nothing(r) ? export_named : NULL,
+        .export_model = leads(r) && !keeps_nothing(r) ? export_named : NULL,
         .user = r};
     out->n_loggers = n_loggers;
     if (keeps_nothing(r) && !r->request->tunes) {
@@ -199,7 +199,7 @@ static lvn_status resume(lvni_recipes_fit_run *r)
         .loaded = ckpt,
         .model = r->model,
         .use_ema = lvni_core_config_bool(r->request->config, "use_ema"),
-        .export_model = has_card(r) ? export_alone : NULL,
+        .export_model = export_alone,
         .user = r};
     return leads(r) ? lvni_recipes_repair_exports(&repair) : LVN_OK;
 }

@@ -37,7 +37,7 @@ typedef struct lvni_recipes_recipe {
     const void *user;           /* of a user's job or recipe; NULL in the registry */
 
     /* ---- the model card in exported models and checkpoints (exported.h); without a key there is
-     * none, and nothing is exported ---- */
+     * none, and exported models hold the tensors alone ---- */
     const char *card_key; /* in the metadata: LVNI_CARD, if it has none of its own */
     const char *noun;     /* "classifier": what such a file holds */
     /* Appends the recipe's part, each member with a comma in front; own: what open left in the

@@ -8,6 +8,7 @@ registered in examples/CMakeLists.txt
 import json
 import os
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -144,6 +145,46 @@ class Examples(unittest.TestCase):
     def test_pairs_are_found_among_those_of_all_micro_batches(self):
         run(PAIRS, "out=run", cwd=self.cwd)
         self.assertGreaterEqual(best_accuracy(self.cwd / "run"), 0.9)  # one of 64; by chance 0.016
+
+    def test_what_becomes_of_a_trained_program(self):
+        """exported_models/ as README has it; what levin cannot do with it, it reports with what can
+        be done, and each advice works."""
+        run(PAIRS, "out=run", "max_steps=3", cwd=self.cwd)
+        exported = Path("run/exported_models/exported_last.safetensors")
+        trained = floats(self.cwd / "run/checkpoints/last.safetensors")
+        weights = floats(self.cwd / exported)
+        self.assertEqual(len(weights), 8)
+        for name, values in weights.items():
+            self.assertEqual(values, trained[f"model/{name}"])
+        run(LEVIN, "ckpt", "convert", exported, "x.pt", cwd=self.cwd)
+        advice = run(LEVIN, "ckpt", "convert", "run", "x.pt", cwd=self.cwd, status=64).stderr
+        command = advice.strip().split(": ")[-1].split()
+        self.assertEqual(command[:3], ["levin", "ckpt", "convert"])
+        run(LEVIN, *command[1:], cwd=self.cwd)
+        checkpoint = "run/checkpoints/last.safetensors"
+        for model, advised in (
+            ("run", "levin ckpt convert writes them"),
+            (exported, "levin ckpt convert writes them"),
+            (checkpoint, "exported_models/ of its run has the weights"),
+        ):
+            for command in (
+                ["eval", f"model={model}"],
+                ["predict", f"model={model}", "data=x"],
+                ["export", f"model={model}", "output=y.safetensors"],
+            ):
+                reported = run(LEVIN, *command, cwd=self.cwd, status=1).stderr
+                self.assertIn("is of a program of your own", reported)
+                self.assertIn("levin train ./mine.so weights=FILE", reported)
+                self.assertIn(advised, reported)
+        reported = run(LEVIN, "ckpt", "convert", checkpoint, "y.pt", cwd=self.cwd, status=64).stderr
+        self.assertIn("exported_models/ of its run has its weights", reported)
+        # a run of before, without exported models, makes them when it goes on
+        shutil.rmtree(self.cwd / "run/exported_models")
+        reported = run(LEVIN, "ckpt", "convert", "run", "y.pt", cwd=self.cwd, status=64).stderr
+        self.assertIn("started again with resume=true", reported)
+        run(PAIRS, "out=run", "max_steps=4", "resume=true", cwd=self.cwd)
+        self.assertEqual(len(floats(self.cwd / exported)), 8)
+        run(PAIRS, "out=next", "max_steps=1", f"weights={exported}", cwd=self.cwd)
 
     def test_pairs_keep_the_reproducibility(self):
         """A loss over the micro-batches of a group: one hash for any lanes and ranks, on a
