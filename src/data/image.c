@@ -166,7 +166,8 @@ lvn_status lvni_data_image_probe(lvni_data_scratch *scratch, const uint8_t *byte
     if (n == 0) {
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: the file is empty (0 bytes)", path);
     }
-    if (lvni_data_jpeg_is(bytes, n)) {
+    /* bytes may stand before the first segment */
+    if (n >= 2 && bytes[0] == 0xFF && bytes[1] == LVNI_JPEG_SOI) {
         return lvni_data_jpeg_probe(scratch, bytes, n, path, info);
     }
     if (lvni_data_png_is(bytes, n)) {

@@ -1,7 +1,7 @@
 /* Encoded images and the memory that a thread reuses from one to the next. An image gives first its
  * size, then its pixels; its format is known by its first bytes, not by its name; image.c holds the
- * scratch memory and the choice of the decoder, jpeg.c and png.c the decoders. Called by the image
- * datasets and what prepares their pixels. */
+ * scratch memory and the choice of the decoder, jpeg.c and png.c the decoders, orientation.c how
+ * images are turned. Called by the image datasets and what prepares their pixels. */
 #ifndef LEVIN_DATA_IMAGE_H
 #define LEVIN_DATA_IMAGE_H
 
@@ -85,21 +85,47 @@ lvn_status lvni_data_image_decode(lvni_data_scratch *scratch, const uint8_t *byt
  * colours (CMYK, YCCK, stored inverted as Adobe and all others do) become RGB by multiplication
  * with what black leaves, without colour profiles. */
 
-bool lvni_data_jpeg_is(const uint8_t *bytes, size_t n);
-/* Size and orientation. LVN_ERR_CORRUPT. */
 lvn_status lvni_data_jpeg_probe(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
                                 const char *path, lvni_data_image_info *info);
 /* Decode to scratch->pixels with the smallest scale that is at least `need`, at least the part
- * `wanted` (stored pixels; NULL: all), whose pixels are those of the whole image. A file without
- * an end, or with damaged data up to the last row wanted, is LVN_ERR_CORRUPT, although the library
- * would fill the rest with grey; what lies below that row is not decoded. */
+ * `wanted` (stored pixels; NULL: all), whose pixels are those of the whole image. What the library
+ * decodes with all its pixels is decoded: with bytes between segments, without an end marker, with
+ * anything behind the end. Data that lacks pixels up to the last row wanted is LVN_ERR_CORRUPT,
+ * although the library would fill them with grey; what lies below that row is not decoded, except
+ * where there is no end marker. */
 lvn_status lvni_data_jpeg_decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
                                  const char *path, double need, const lvni_data_box *wanted,
                                  lvni_data_image *out);
 void lvni_data_jpeg_handle_free(void *handle); /* NULL is fine */
-/* The orientation in the Exif block, 1 to 8 as in the standard (tag 0x0112): how to turn the stored
- * image upright. 1 (as stored) without a valid entry. Reads nothing outside bytes[0..n). */
-int lvni_data_exif_orientation(const uint8_t *bytes, size_t n);
+
+/* ---- orientation.c: 1 to 8 as in the standard of Exif (tag 0x0112), how to turn the stored image
+ * upright. The first valid one in an Exif block, else in an XMP packet; 1 (as stored) without one.
+ * Reads nothing outside bytes[0..n). ---- */
+
+int lvni_data_jpeg_orientation(const uint8_t *bytes, size_t n);
+int lvni_data_png_orientation(const uint8_t *bytes, size_t n);
+
+/* A JPEG is segments: a marker, and for most a body. */
+enum {
+    LVNI_JPEG_FIRST = 2, /* where the first begins */
+    LVNI_JPEG_TEM = 0x01,
+    LVNI_JPEG_RST0 = 0xD0,
+    LVNI_JPEG_SOI = 0xD8,
+    LVNI_JPEG_EOI = 0xD9,
+    LVNI_JPEG_SOS = 0xDA,
+    LVNI_JPEG_APP1 = 0xE1
+};
+
+typedef struct lvni_data_jpeg_segment {
+    uint8_t marker;
+    const uint8_t *body; /* NULL: this marker has none */
+    size_t bytes;
+} lvni_data_jpeg_segment;
+
+bool lvni_data_jpeg_is(const uint8_t *bytes, size_t n);
+/* The next one from *at on, which moves behind it. False: there is no other, or it is cut off. */
+bool lvni_data_jpeg_segment_next(const uint8_t *bytes, size_t n, size_t *at,
+                                 lvni_data_jpeg_segment *out);
 
 /* ---- PNG ----
  *

@@ -1,6 +1,6 @@
-/* JPEG decoding and the Exif orientation (image.h). The library reports through callbacks and a
- * long jump; all of that stays in this file. Its warnings are errors here, except those that leave
- * every pixel as it was meant. */
+/* JPEG decoding (image.h). The library reports through callbacks and a long jump; all of that stays
+ * in this file. What costs pixels is an error here, although the library would fill them with grey;
+ * its other warnings are of no account. */
 #include "data/image.h"
 
 #include "core/alloc.h"
@@ -16,18 +16,19 @@
 
 /* The rows and columns that the library interpolates differently next to the edge of what is
  * decoded. */
-enum { MARGIN = 4, ROWS_AT_ONCE = 16, MARKER_EOI = 0xD9 };
+enum { MARGIN = 4, ROWS_AT_ONCE = 16 };
+
+/* What the library does where a restart marker is not the one it expects: 2: it passes over
+ * compressed data until the next marker. */
+enum { ACTION_SKIP = 2 };
 
 typedef struct reader {
     struct jpeg_decompress_struct d;
     struct jpeg_error_mgr errors;
     jmp_buf stop;
+    bool in_data; /* the header is read */
+    bool ended;   /* the bytes ended before an end marker */
 } reader;
-
-bool lvni_data_jpeg_is(const uint8_t *bytes, size_t n)
-{
-    return n >= 3 && bytes[0] == 0xFF && bytes[1] == 0xD8 && bytes[2] == 0xFF;
-}
 
 /* ---- what the library calls ---- */
 
@@ -36,14 +37,37 @@ static void on_error(j_common_ptr c)
     longjmp(((reader *)c->client_data)->stop, 1);
 }
 
-/* Two warnings about the header, and bytes too many right before the end marker, when all pixels
- * are done. */
+/* A band of coefficients whose earlier bits are missing. Bands in another order than usual lose
+ * nothing, nor does one that comes whole once more. */
+static bool misses_bits(const reader *r)
+{
+    const bool before_dc = r->d.Ss > 0 && r->errors.msg_parm.i[1] == 0;
+    return r->d.Ah > 0 && !before_dc;
+}
+
+/* Bytes too many, wrong numbers of restart markers, strange versions and parameters leave every
+ * pixel as it was meant. So does an end of the bytes where nothing else is missing: a pixel that
+ * needs more of them is JWRN_HIT_MARKER. */
+static bool loses_pixels(const reader *r)
+{
+    switch (r->errors.msg_code) {
+    case JWRN_HIT_MARKER:
+    case JWRN_HUFF_BAD_CODE:
+    case JWRN_ARITH_BAD_CODE: return true;
+    case JWRN_JPEG_EOF: return !r->in_data;
+    case JWRN_BOGUS_PROGRESSION: return misses_bits(r);
+    case JTRC_RECOVERY_ACTION: return r->errors.msg_parm.i[1] == ACTION_SKIP;
+    default: return false;
+    }
+}
+
+/* Traces come here, too, with a positive level. */
 static void on_message(j_common_ptr c, int level)
 {
-    const struct jpeg_error_mgr *e = c->err;
-    const bool header = e->msg_code == JWRN_JFIF_MAJOR || e->msg_code == JWRN_ADOBE_XFORM;
-    const bool extra = e->msg_code == JWRN_EXTRANEOUS_DATA && e->msg_parm.i[1] == MARKER_EOI;
-    if (level < 0 && !header && !extra) {
+    (void)level;
+    reader *r = c->client_data;
+    r->ended = r->ended || r->errors.msg_code == JWRN_JPEG_EOF;
+    if (loses_pixels(r)) {
         on_error(c);
     }
 }
@@ -86,8 +110,11 @@ static lvn_status failed(lvni_data_scratch *scratch, const char *path, const cha
 {
     reader *r = scratch->jpeg;
     char reason[JMSG_LENGTH_MAX];
-    r->errors.format_message((j_common_ptr)&r->d, reason);
     const bool memory = r->errors.msg_code == JERR_OUT_OF_MEMORY;
+    r->errors.msg_code = r->ended ? JWRN_JPEG_EOF /* the cause */
+                         : r->errors.msg_code == JTRC_RECOVERY_ACTION ? JWRN_HIT_MARKER
+                                                                      : r->errors.msg_code;
+    r->errors.format_message((j_common_ptr)&r->d, reason);
     lvni_data_jpeg_handle_free(r);
     scratch->jpeg = NULL;
     if (memory) {
@@ -97,6 +124,14 @@ static lvn_status failed(lvni_data_scratch *scratch, const char *path, const cha
 }
 
 /* ---- header ---- */
+
+static void read_header(reader *r, const uint8_t *bytes, size_t n)
+{
+    r->in_data = r->ended = false;
+    jpeg_mem_src(&r->d, bytes, (unsigned long)n);
+    jpeg_read_header(&r->d, TRUE);
+    r->in_data = true;
+}
 
 lvn_status lvni_data_jpeg_probe(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
                                 const char *path, lvni_data_image_info *info)
@@ -108,22 +143,22 @@ lvn_status lvni_data_jpeg_probe(lvni_data_scratch *scratch, const uint8_t *bytes
     if (setjmp(r->stop) != 0) {
         return failed(scratch, path, "header");
     }
-    jpeg_mem_src(&r->d, bytes, (unsigned long)n);
-    jpeg_read_header(&r->d, TRUE);
+    read_header(r, bytes, n);
     const int64_t width = r->d.image_width, height = r->d.image_height;
     jpeg_abort_decompress(&r->d);
     LVN_TRY(lvni_data_image_check_size(path, width, height));
     *info = (lvni_data_image_info){LVNI_IMAGE_JPEG, (int)width, (int)height,
-                                   lvni_data_exif_orientation(bytes, n)};
+                                   lvni_data_jpeg_orientation(bytes, n)};
     return LVN_OK;
 }
 
-/* The end-of-image marker near the end (some cameras add a few bytes behind it). */
+/* The end of this image, whatever stands behind it: a video, a second image, zeros. */
 static bool has_end_marker(const uint8_t *bytes, size_t n)
 {
-    const size_t from = n > 4096 ? n - 4096 : 0;
-    for (size_t i = n; i >= from + 2; i--) {
-        if (bytes[i - 2] == 0xFF && bytes[i - 1] == MARKER_EOI) {
+    lvni_data_jpeg_segment segment;
+    size_t at = LVNI_JPEG_FIRST;
+    while (lvni_data_jpeg_segment_next(bytes, n, &at, &segment)) {
+        if (segment.marker == LVNI_JPEG_EOI) {
             return true;
         }
     }
@@ -194,11 +229,26 @@ static void read_rows(reader *r, const lvni_data_image *p, int channels, uint8_t
         }
         jpeg_read_scanlines(&r->d, rows, (JDIMENSION)n);
     }
-    if (p->top + p->rows == p->height) {
-        jpeg_finish_decompress(&r->d); /* up to the end marker: damage there is damage */
-    } else {
-        jpeg_abort_decompress(&r->d);
+}
+
+/* All scans are read by now, except the only one of a file that has one. */
+static bool has_all_scans(const reader *r)
+{
+    const struct jpeg_decompress_struct *d = &r->d;
+    for (int c = 0; c < d->num_components; c++) {
+        if (d->comp_info[c].quant_table == NULL) { /* set by a component's first scan */
+            return false;
+        }
+        for (int k = 0; d->progressive_mode && k < DCTSIZE2; k++) {
+            /* how many of its last bits are missing; -1: all of them. A file may leave out the
+             * finest details on purpose, one that was cut off did not */
+            const int missing = d->coef_bits[c][k];
+            if (r->ended ? missing != 0 : k == 0 && missing < 0) {
+                return false;
+            }
+        }
     }
+    return true;
 }
 
 /* Print colours, stored inverted as Adobe does: each of red, green and blue is what cyan, magenta
@@ -216,12 +266,33 @@ static void cmyk_to_rgb(uint8_t *pixels, size_t n)
     }
 }
 
-/* Inside the long jump: no variable of the caller changes. */
-static lvn_status decode(reader *r, lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
-                         double need, const lvni_data_box *wanted, lvni_data_image *out)
+typedef struct input {
+    const uint8_t *bytes;
+    size_t n;
+    const char *path;
+    bool ends;                   /* it has an end marker */
+    const lvni_data_box *wanted; /* NULL: all */
+} input;
+
+/* Zeros are valid data: a file that was cut off and filled up with them, as broken downloads are,
+ * has all its pixels, of which the last were made of zeros. Of several scans all bytes were read.
+ */
+static bool used_filling(const reader *r, const input *in)
 {
-    jpeg_mem_src(&r->d, bytes, (unsigned long)n);
-    jpeg_read_header(&r->d, TRUE);
+    enum { READ_AHEAD = sizeof(uint64_t) };
+    const size_t read = r->ended ? in->n : in->n - r->d.src->bytes_in_buffer;
+    size_t n = in->n;
+    while (n > 0 && in->bytes[n - 1] == 0) {
+        n--;
+    }
+    return read > n + READ_AHEAD;
+}
+
+/* Inside the long jump: no variable of the caller changes. */
+static lvn_status decode(reader *r, lvni_data_scratch *scratch, const input *in, double need,
+                         lvni_data_image *out)
+{
+    read_header(r, in->bytes, in->n);
     const bool print = r->d.jpeg_color_space == JCS_CMYK || r->d.jpeg_color_space == JCS_YCCK;
     const int channels = print ? 4 : 3;
     r->d.out_color_space = print ? JCS_CMYK : JCS_RGB;
@@ -230,10 +301,21 @@ static lvn_status decode(reader *r, lvni_data_scratch *scratch, const uint8_t *b
     r->d.scale_denom = 8;
     out->scale = r->d.scale_num / 8.0;
     jpeg_start_decompress(&r->d);
-    place_window(r, wanted, out);
+    /* where arithmetic data ends too early, zeros follow by its own rules */
+    if (!has_all_scans(r) || (r->d.arith_code && !in->ends)) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged JPEG data: %s", in->path,
+                 r->ended || !in->ends ? "Premature end of JPEG file" : "a colour has no data");
+    }
+    place_window(r, in->wanted, out);
     const size_t room = (size_t)out->columns * (size_t)out->rows * (size_t)channels;
     LVN_TRY(lvni_data_buffer_reserve(&scratch->pixels, room));
     read_rows(r, out, channels, scratch->pixels.data);
+    const bool filled = !in->ends && used_filling(r, in);
+    jpeg_abort_decompress(&r->d); /* what follows the last row wanted is not looked at */
+    if (filled) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged JPEG data: Premature end: only zeros follow",
+                 in->path);
+    }
     if (print) {
         cmyk_to_rgb(scratch->pixels.data, (size_t)out->columns * (size_t)out->rows);
     }
@@ -241,90 +323,27 @@ static lvn_status decode(reader *r, lvni_data_scratch *scratch, const uint8_t *b
     return LVN_OK;
 }
 
-lvn_status lvni_data_jpeg_decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
-                                 const char *path, double need, const lvni_data_box *wanted,
-                                 lvni_data_image *out)
+static lvn_status decode_caught(reader *r, lvni_data_scratch *scratch, const input *in, double need,
+                                lvni_data_image *out)
 {
-    *out = (lvni_data_image){0};
-    if (!has_end_marker(bytes, n)) {
-        LVN_FAIL(LVN_ERR_CORRUPT,
-                 "%s: damaged JPEG data: Premature end: no end marker in its %zu bytes", path, n);
-    }
-    reader *r = reader_get(scratch);
-    if (r == NULL) {
-        return LVN_ERR_MEMORY;
-    }
     if (setjmp(r->stop) != 0) {
-        return failed(scratch, path, "data");
+        return failed(scratch, in->path, "data");
     }
-    const lvn_status s = decode(r, scratch, bytes, n, need, wanted, out);
+    const lvn_status s = decode(r, scratch, in, need, out);
     if (s != LVN_OK) {
         jpeg_abort_decompress(&r->d);
     }
     return s;
 }
 
-/* ---- Exif orientation ---- */
-
-/* JPEG segments up to the first scan, the Exif one among them, the orientation entry of its first
- * directory. Offsets and counts come from the file, so each is checked before it is used. */
-enum { MARKER_SOS = 0xDA, MARKER_APP1 = 0xE1, TAG_ORIENTATION = 0x0112, TYPE_SHORT = 3 };
-
-static uint32_t read_u16(const uint8_t *p, bool little)
+lvn_status lvni_data_jpeg_decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
+                                 const char *path, double need, const lvni_data_box *wanted,
+                                 lvni_data_image *out)
 {
-    return little ? (uint32_t)(p[0] | p[1] << 8) : (uint32_t)(p[0] << 8 | p[1]);
-}
-
-static uint32_t read_u32(const uint8_t *p, bool little)
-{
-    const uint32_t a = read_u16(p, little), b = read_u16(p + 2, little);
-    return little ? a | b << 16 : a << 16 | b;
-}
-
-/* The block after "Exif\0\0": byte order, 42, offset of the first directory; a directory is a count
- * and entries of 12 bytes. */
-static int tiff_orientation(const uint8_t *tiff, size_t n)
-{
-    if (n < 8 || (memcmp(tiff, "II", 2) != 0 && memcmp(tiff, "MM", 2) != 0)) {
-        return 1;
-    }
-    const bool little = tiff[0] == 'I';
-    const size_t directory = read_u32(tiff + 4, little);
-    if (read_u16(tiff + 2, little) != 42 || directory > n - 2) {
-        return 1;
-    }
-    const size_t entries = read_u16(tiff + directory, little);
-    for (size_t i = 0; i < entries && directory + 2 + (i + 1) * 12 <= n; i++) {
-        const uint8_t *entry = tiff + directory + 2 + i * 12;
-        if (read_u16(entry, little) == TAG_ORIENTATION &&
-            read_u16(entry + 2, little) == TYPE_SHORT && read_u32(entry + 4, little) == 1) {
-            const uint32_t value = read_u16(entry + 8, little);
-            return value >= 1 && value <= 8 ? (int)value : 1;
-        }
-    }
-    return 1;
-}
-
-int lvni_data_exif_orientation(const uint8_t *bytes, size_t n)
-{
-    size_t at = 2; /* after the start-of-image marker */
-    while (at + 4 <= n && bytes[at] == 0xFF) {
-        const uint8_t marker = bytes[at + 1];
-        if (marker == 0xFF) { /* fill byte */
-            at++;
-            continue;
-        }
-        if (marker == MARKER_SOS || marker == MARKER_EOI) {
-            return 1;
-        }
-        const size_t length = read_u16(bytes + at + 2, false); /* counts its own two bytes */
-        if (length < 2 || at + 2 + length > n) {
-            return 1;
-        }
-        if (marker == MARKER_APP1 && length >= 8 && memcmp(bytes + at + 4, "Exif\0", 6) == 0) {
-            return tiff_orientation(bytes + at + 10, length - 8);
-        }
-        at += 2 + length;
-    }
-    return 1;
+    const bool ends = has_end_marker(bytes, n);
+    /* without an end, whether the file is complete must not depend on the part that is wanted */
+    const input in = {bytes, n, path, ends, ends ? wanted : NULL};
+    *out = (lvni_data_image){0};
+    reader *r = reader_get(scratch);
+    return r == NULL ? LVN_ERR_MEMORY : decode_caught(r, scratch, &in, need, out);
 }

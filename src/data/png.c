@@ -67,7 +67,8 @@ lvn_status lvni_data_png_probe(const uint8_t *bytes, size_t n, const char *path,
     }
     const int64_t width = read_u32_big(bytes + 16), height = read_u32_big(bytes + 20);
     LVN_TRY(lvni_data_image_check_size(path, width, height));
-    *info = (lvni_data_image_info){LVNI_IMAGE_PNG, (int)width, (int)height, 1};
+    *info = (lvni_data_image_info){LVNI_IMAGE_PNG, (int)width, (int)height,
+                                   lvni_data_png_orientation(bytes, n)};
     return LVN_OK;
 }
 
