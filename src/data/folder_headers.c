@@ -20,41 +20,42 @@
  * may push it behind. */
 static const size_t header_bytes[] = {(size_t)1 << 12, (size_t)1 << 16};
 
-static void note_damage(lvni_data_damage *d, const char *name, const char *message)
+/* The message begins with the path; the folder is named once. */
+static void note_damage(lvni_data_damage *d, const char *root, const char *message)
 {
-    if (d->n == 0) {
-        lvni_core_str_append(&d->first, message);
-    } else if (d->n < LVNI_DAMAGE_NAMED) {
-        lvni_core_str_printf(&d->names, "%s%s", d->n == 1 ? "; also " : ", ", name);
+    const size_t n = strlen(root);
+    const bool named = d->n < LVNI_DAMAGE_NAMED && d->text.len < LVNI_DAMAGE_TEXT;
+    if (named && d->n == d->n_named) {
+        const bool inside = d->n > 0 && strncmp(message, root, n) == 0 && message[n] == '/';
+        lvni_core_str_printf(&d->text, "%s%s", d->n == 0 ? "" : "; ",
+                             message + (inside ? n + 1 : 0));
+        d->n_named++;
     }
     d->n++;
 }
 
 static void forget_damage(lvni_data_damage *d)
 {
-    lvni_core_str_free(&d->first);
-    lvni_core_str_free(&d->names);
-    d->n = 0;
+    lvni_core_str_free(&d->text);
+    *d = (lvni_data_damage){0};
 }
 
-static lvn_status texts_status(const lvni_data_damage *d, const lvni_core_str *out)
-{
-    LVN_TRY(lvni_core_str_status(&d->first));
-    LVN_TRY(lvni_core_str_status(&d->names));
-    return lvni_core_str_status(out);
-}
-
-lvn_status lvni_data_damage_report(lvni_data_damage *d, int64_t of, lvni_core_str *out)
+lvn_status lvni_data_damage_report(lvni_data_damage *d, lvni_data_walk *walk, lvni_core_str *out)
 {
     if (d->n > 0) {
-        lvni_core_str_printf(out, "%lld of %lld image%s cannot be used: %s%s%s", (long long)d->n,
-                             (long long)of, lvni_core_plural(of, "", "s"),
-                             lvni_core_str_text(&d->first), lvni_core_str_text(&d->names),
-                             d->n > LVNI_DAMAGE_NAMED ? ", ..." : "");
+        lvni_core_str_printf(out, "%lld of %lld image%s cannot be used: %s", (long long)d->n,
+                             (long long)walk->n, lvni_core_plural(walk->n, "", "s"),
+                             lvni_core_str_text(&d->text));
     }
-    const lvn_status s = texts_status(d, out);
+    if (d->n > d->n_named) {
+        lvni_core_str_printf(out, "; and %lld more", (long long)(d->n - d->n_named));
+    }
+    for (int i = 0; i < LVNI_FOREIGN_KINDS; i++) {
+        walk->foreign.n[i] += d->foreign.n[i];
+    }
+    const lvn_status texts = lvni_core_str_status(&d->text);
     forget_damage(d);
-    return s;
+    return texts != LVN_OK ? texts : lvni_core_str_status(out);
 }
 
 static void take_stat(const struct stat *st, lvni_data_header *out)
@@ -152,7 +153,11 @@ lvn_status lvni_data_header_read(lvni_data_scratch *scratch, const char *root, c
         return s;
     }
     if (s != LVN_OK) { /* damage is a finding here */
-        note_damage(damage, name, lvn_last_error()->message);
+        note_damage(damage, root, lvn_last_error()->message);
+        const size_t n = out->bytes < LVNI_FOREIGN_BYTES ? (size_t)out->bytes : LVNI_FOREIGN_BYTES;
+        if (s == LVN_ERR_CORRUPT) { /* it was read */
+            damage->foreign.n[lvni_data_foreign_of(scratch->file.data, n)]++;
+        }
         lvn_clear_error();
         return LVN_OK;
     }

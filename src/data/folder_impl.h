@@ -30,6 +30,8 @@ typedef struct lvni_data_walk {
     int64_t n_blind;
     size_t blind_at; /* the first of them, in names */
     lvni_data_ignored ignored;
+    /* ignored or damaged images of other kinds, except converted ones; of listing alone */
+    lvni_data_foreign_counts foreign;
 } lvni_data_walk;
 
 bool lvni_data_name_is_dropping(const char *name);
@@ -54,7 +56,8 @@ void lvni_data_walk_free(lvni_data_walk *walk);
 
 /* ---- headers: size of each image, or that it is damaged, bytes and time of its file ---- */
 
-enum { LVNI_DAMAGE_NAMED = 20 }; /* images that are named */
+/* At most so many images are named, with what is wrong with each, in about so many bytes. */
+enum { LVNI_DAMAGE_NAMED = 20, LVNI_DAMAGE_TEXT = 640 };
 
 typedef struct lvni_data_header {
     int64_t bytes, time_ns; /* of the file; 0 0 when it is not there */
@@ -63,9 +66,9 @@ typedef struct lvni_data_header {
 
 /* The damaged images of a folder, collected for lvni_data_damage_report. */
 typedef struct lvni_data_damage {
-    int64_t n;
-    lvni_core_str first; /* what is wrong with the first */
-    lvni_core_str names; /* of the others */
+    int64_t n, n_named;
+    lvni_core_str text; /* "data/a.jpg: the file is empty (0 bytes); b.jpg: ..." */
+    lvni_data_foreign_counts foreign;
 } lvni_data_damage;
 
 /* Read the header of root/name. An image that cannot be opened or understood is noted; only
@@ -78,9 +81,10 @@ lvn_status lvni_data_headers_read(const char *root, const char *names, const siz
                                   int64_t n, lvni_data_header *out, lvni_data_damage *damage);
 /* Bytes and time alone. False: no such file. */
 bool lvni_data_header_stat(const char *root, const char *name, lvni_data_header *out);
-/* "2 of 14 images cannot be used: PATH: what is wrong with it; also b/2.jpg", appended; nothing
- * when none is damaged. Frees *damage. */
-lvn_status lvni_data_damage_report(lvni_data_damage *damage, int64_t of, lvni_core_str *out);
+/* "3 of 14 images cannot be used: PATH: what is wrong with it; b/2.jpg: what is; and 1 more",
+ * appended, and their kinds to walk->foreign; nothing when none is damaged. Frees *damage. */
+lvn_status lvni_data_damage_report(lvni_data_damage *damage, lvni_data_walk *walk,
+                                   lvni_core_str *out);
 
 /* ---- layout, index, classes ---- */
 

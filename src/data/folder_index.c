@@ -323,7 +323,7 @@ static lvn_status take_text(lvni_data_index *x, const char *root, int kind, char
 {
     taking t = {.root = root, .walk = walk, .changed = &x->changed};
     lvn_status s = take_lines(&t, text + strlen(VERSION_LINE), kind, out);
-    const lvn_status reported = lvni_data_damage_report(&t.damage, walk->n, &x->damaged);
+    const lvn_status reported = lvni_data_damage_report(&t.damage, walk, &x->damaged);
     if (s == LVN_OK) {
         s = reported != LVN_OK ? reported : lvni_core_str_status(&x->changed);
     }
@@ -366,7 +366,7 @@ static lvn_status make_index(lvni_data_index *x, const char *root, int kind, lvn
 {
     lvni_data_damage damage = {0};
     lvn_status s = make_text(&x->text, root, kind, walk, &damage);
-    const lvn_status reported = lvni_data_damage_report(&damage, walk->n, &x->damaged);
+    const lvn_status reported = lvni_data_damage_report(&damage, walk, &x->damaged);
     if (walk->n_blind > 0) {
         lvni_core_str_clear(&x->text);
         lvni_core_str_printf(

@@ -59,16 +59,18 @@ bool lvni_data_name_is_dropping(const char *name)
     return name[0] == '.';
 }
 
-/* Begins as images do that levin reads. What cannot be opened is counted with the others. */
-static bool begins_as_image(const char *path)
+/* Begins as images do that levin reads; the kind of one that it does not. What cannot be opened is
+ * counted with the others. */
+static bool begins_as_image(const char *path, lvni_data_foreign *foreign)
 {
-    uint8_t bytes[8];
+    uint8_t bytes[LVNI_FOREIGN_BYTES];
     const lvni_core_vfs *vfs = lvni_core_vfs_get();
     const int fd = vfs->open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     const ssize_t n = fd < 0 ? 0 : vfs->read(fd, bytes, sizeof bytes);
     if (fd >= 0) {
         vfs->close(fd);
     }
+    *foreign = n > 0 ? lvni_data_foreign_of(bytes, (size_t)n) : LVNI_FOREIGN_NONE;
     return n > 0 && (lvni_data_jpeg_is(bytes, (size_t)n) || lvni_data_png_is(bytes, (size_t)n));
 }
 
@@ -222,9 +224,12 @@ static lvn_status note_blind(walker *w)
                                 : LVN_OK;
 }
 
-static lvn_status pass_over(walker *w)
+static lvn_status pass_over(walker *w, lvni_data_foreign foreign)
 {
     struct stat st;
+    if (foreign != LVNI_FOREIGN_NONE && !lvni_data_foreign_is_converted(w->path)) {
+        w->walk->foreign.n[foreign]++;
+    }
     lvni_data_ignored_add(&w->walk->ignored, w->path, 1);
     return lstat(w->path, &st) == 0 && !S_ISLNK(st.st_mode) ? LVN_OK : note_blind(w);
 }
@@ -241,10 +246,11 @@ static lvn_status walk_entry(walker *w, size_t length, const ancestor *up)
                    : LVN_OK; /* reported when it is read */
     }
     if (!S_ISDIR(st.st_mode)) {
-        const bool image =
-            S_ISREG(st.st_mode) && (lvni_data_name_is_image(w->path) || begins_as_image(w->path));
+        lvni_data_foreign foreign = LVNI_FOREIGN_NONE;
+        const bool image = S_ISREG(st.st_mode) &&
+                           (lvni_data_name_is_image(w->path) || begins_as_image(w->path, &foreign));
         return image ? lvni_data_walk_add_name(w->walk, w->path + w->root_length + 1)
-                     : pass_over(w);
+                     : pass_over(w, foreign);
     }
     for (const ancestor *a = up; a != NULL; a = a->up) {
         if (a->dev == st.st_dev && a->ino == st.st_ino) {

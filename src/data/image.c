@@ -3,6 +3,7 @@
 
 #include "core/alloc.h"
 #include "core/vfs.h"
+#include "data/foreign.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -172,6 +173,11 @@ lvn_status lvni_data_image_probe(lvni_data_scratch *scratch, const uint8_t *byte
     }
     if (lvni_data_png_is(bytes, n)) {
         return lvni_data_png_probe(bytes, n, path, info);
+    }
+    const lvni_data_foreign foreign = lvni_data_foreign_of(bytes, n);
+    if (foreign != LVNI_FOREIGN_NONE) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: the image is %s; convert it to JPEG or PNG", path,
+                 lvni_data_foreign_name(foreign));
     }
     LVN_FAIL(LVN_ERR_CORRUPT, "%s: neither a JPEG nor a PNG file (%zu bytes, the first is 0x%02x)",
              path, n, bytes[0]);

@@ -55,6 +55,7 @@ static lvn_status take_walk(lvni_data_image_scan *scan, lvni_data_walk *walk)
     scan->name_at = walk->name_at;
     scan->size = walk->size;
     scan->ignored = walk->ignored;
+    scan->foreign = walk->foreign;
     walk->name_at = NULL;
     walk->size = NULL;
     scan->label = lvni_core_alloc(LVNI_TAG_DATA, (size_t)scan->n * sizeof *scan->label);
@@ -89,6 +90,12 @@ static lvn_status no_images(const char *root, const char *part, const lvni_data_
 {
     lvni_core_str ignored = {0};
     lvni_data_ignored_print(&walk->ignored, &ignored);
+    for (int k = LVNI_FOREIGN_NONE + 1; k < LVNI_FOREIGN_KINDS; k++) {
+        if (walk->foreign.n[k] > 0) {
+            lvni_core_str_append(&ignored, "; ");
+            lvni_data_foreign_print((lvni_data_foreign)k, walk->foreign.n[k], root, &ignored);
+        }
+    }
     lvn_status s = lvni_core_str_status(&ignored);
     if (s == LVN_OK) {
         s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
@@ -440,4 +447,13 @@ lvn_status lvni_data_image_view_create(lvni_data_image_scan *scan, const int64_t
     }
     *out = &v->base;
     return LVN_OK;
+}
+
+bool lvni_data_image_view_is_damaged(const lvn_dataset *dataset, int64_t sample)
+{
+    if (dataset->cls != &view_class) {
+        return false;
+    }
+    const lvni_data_walk_size *size = view_of(dataset)->scan->size;
+    return size != NULL && size[sample].width == 0;
 }

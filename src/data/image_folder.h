@@ -9,6 +9,7 @@
 
 #include "core/str.h"
 #include "data/augment.h"
+#include "data/foreign.h"
 
 #include <stdatomic.h>
 
@@ -109,6 +110,8 @@ typedef struct lvni_data_image_scan {
     int64_t begin[LVNI_PARTS + 1]; /* of each part in the list; without parts all is TRAIN */
     lvni_data_folder_layout layout;
     lvni_data_ignored ignored; /* files that are not images */
+    /* images of other kinds, by whatever name; none where the list was kept */
+    lvni_data_foreign_counts foreign;
     /* CLASSES: class folders without an image, "hat, val/coat, and 3 more" */
     lvni_core_str empty;
     int64_t n_empty;
@@ -148,5 +151,7 @@ lvn_status lvni_data_image_scan_select(const lvni_data_image_scan *scan, lvni_da
 lvn_status lvni_data_image_view_create(lvni_data_image_scan *scan, const int64_t *indices,
                                        int64_t n, const lvni_data_transform *transform,
                                        lvn_dataset **out);
+/* Did the look at the headers find this sample damaged? Any dataset: others have no headers. */
+bool lvni_data_image_view_is_damaged(const lvn_dataset *dataset, int64_t sample);
 
 #endif

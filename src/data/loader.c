@@ -159,7 +159,7 @@ lvn_status lvni_data_loader_predict(const lvni_data_loader_options *options, siz
     const lvn_status s = choose(l);
     const lvni_data_slot_part *part = NULL; /* for sizes alone */
     const size_t one = sizeof *part->position + sizeof *part->epoch + sizeof *part->repeat +
-                       sizeof *part->sample + sizeof *part->unreadable;
+                       sizeof *part->sample + sizeof *part->unreadable + sizeof *part->why;
     *bytes = sizeof *l + (size_t)l->n_slots * (sizeof *l->slot + l->slot_bytes);
     for (int i = 0; i < l->n_sources; i++) {
         *bytes += (size_t)l->n_slots * (size_t)l->source[i].layout.capacity * one +

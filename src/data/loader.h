@@ -11,7 +11,7 @@
 
 #include <levin/data.h>
 
-enum { LVNI_LOADER_NAMED = 20 }; /* unreadable samples that are named */
+enum { LVNI_LOADER_NAMED = 20 }; /* unreadable samples that are named at once */
 
 typedef struct lvni_data_loader_options {
     const lvn_dataset *dataset; /* borrowed for the loader's life */
@@ -36,8 +36,10 @@ typedef struct lvni_data_loader_options {
     /* of all batches held; 0: 1 GiB. Never fewer than one batch per lane (whole_steps:
      * micro-batch), those that are copied, and one more */
     size_t max_bytes;
-    /* on_error=skip; false: the first unreadable sample in order stops the run */
+    /* on_error=skip; false: the first unreadable sample in order stops the run, behind `tolerated`
+     * ones of each source */
     bool skip_unreadable;
+    int64_t tolerated;
     int64_t step;          /* training: steps of the run before the first one */
     uint32_t epoch;        /* training: where to start */
     int64_t step_in_epoch; /* 0 .. steps_per_epoch */
@@ -95,8 +97,8 @@ void lvni_data_loader_release(lvni_data_loader *loader, const lvni_data_loader_b
 lvn_status lvni_data_loader_rewind(lvni_data_loader *loader);
 
 lvni_data_loader_stats lvni_data_loader_get_stats(lvni_data_loader *loader);
-/* Appends one sentence about the unreadable samples when there are some that no earlier call
- * reported; true if so. */
+/* Appends one sentence about the unreadable samples, each with what is wrong with it, when there
+ * are some that neither an earlier call reported nor a look at the headers; true if so. */
 bool lvni_data_loader_report(lvni_data_loader *loader, lvni_core_str *out);
 
 #endif

@@ -78,8 +78,9 @@ static lvn_status create_part(lvni_data_slot_part *part, const lvni_data_slot_la
     part->repeat = lvni_core_calloc(LVNI_TAG_DATA, n, sizeof *part->repeat);
     part->sample = lvni_core_calloc(LVNI_TAG_DATA, n, sizeof *part->sample);
     part->unreadable = lvni_core_calloc(LVNI_TAG_DATA, n, sizeof *part->unreadable);
+    part->why = lvni_core_calloc(LVNI_TAG_DATA, n, sizeof *part->why);
     if (part->position == NULL || part->epoch == NULL || part->repeat == NULL ||
-        part->sample == NULL || part->unreadable == NULL) {
+        part->sample == NULL || part->unreadable == NULL || part->why == NULL) {
         return LVN_ERR_MEMORY;
     }
     for (int i = 0; i < layout->n_fields; i++) {
@@ -126,6 +127,10 @@ static void destroy_part(lvni_data_slot_part *part, const lvni_data_slot_layout 
     lvni_core_free(part->epoch);
     lvni_core_free(part->repeat);
     lvni_core_free(part->sample);
+    for (int64_t i = 0; part->why != NULL && i < layout->capacity; i++) {
+        lvni_core_free(part->why[i]);
+    }
+    lvni_core_free(part->why);
     lvni_core_free(part->unreadable);
 }
 
@@ -220,7 +225,7 @@ static bool is_unreadable(lvn_status status)
            status == LVN_ERR_UNSUPPORTED;
 }
 
-/* Make the thread's error name its sample, and what can be done. */
+/* Make the thread's error name its sample. */
 static void name_error(const lvni_data_source *source, lvn_status status, int64_t sample)
 {
     char buffer[32];
@@ -235,10 +240,6 @@ static void name_error(const lvni_data_source *source, lvn_status status, int64_
     }
     if (source->name != NULL) {
         lvn_error_set(status, e->file, e->line, "stream %s: %s", source->name, e->message);
-    }
-    if (is_unreadable(status)) {
-        lvn_error_set(status, e->file, e->line, "%s; on_error=skip leaves out what cannot be read",
-                      e->message);
     }
 }
 
@@ -264,6 +265,33 @@ static int source_of(const lvni_data_slot *slot, int64_t *i)
         *i -= slot->part[number].planned;
     }
     return number;
+}
+
+/* Lock held: does the run go on without the sample? */
+static bool leaves_out(const lvni_data_loader *l, lvn_status status, int number, int64_t position)
+{
+    const lvni_data_source *s = &l->source[number];
+    return is_unreadable(status) && (l->o.skip_unreadable || s->n_bad < l->o.tolerated ||
+                                     (l->o.tolerated > 0 && lvni_data_source_is_bad(s, position)));
+}
+
+/* Lock held: the thread's error, from the sample's name on, stays with the sample until its batch
+ * is handed over. */
+static lvn_status leave_out(lvni_data_loader *l, lvni_data_slot_part *part, int number, int64_t i)
+{
+    char buffer[32], name[1024];
+    const char *raw =
+        lvni_data_loader_sample_name(l->source[number].dataset, part->sample[i], buffer);
+    lvni_core_escape(name, sizeof name, raw, strlen(raw), LVNI_ESCAPE_TEXT);
+    const char *message = lvn_last_error()->message, *at = strstr(message, name);
+    part->unreadable[i] = true;
+    part->why[i] = lvni_core_strdup(LVNI_TAG_DATA, at == NULL ? message : at);
+    if (part->why[i] == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    /* with workers=0 this is the trainer's thread, for whom nothing failed */
+    lvn_clear_error();
+    return LVN_OK;
 }
 
 static lvn_status get_sample(lvni_data_loader *l, lvni_data_slot *slot, int number, int64_t i,
@@ -294,16 +322,18 @@ void lvni_data_loader_decode(lvni_data_loader *l, lvni_data_loader_work work, in
     int64_t i = work.i;
     const int number = source_of(work.slot, &i);
     pthread_mutex_unlock(&l->lock);
-    const lvn_status status = get_sample(l, work.slot, number, i, worker);
+    lvn_status status = get_sample(l, work.slot, number, i, worker);
     pthread_mutex_lock(&l->lock);
+    lvni_data_slot_part *part = &work.slot->part[number];
+    if (status != LVN_OK && leaves_out(l, status, number, part->position[i])) {
+        status = leave_out(l, part, number, i);
+    } else if (is_unreadable(status)) {
+        const lvn_error *e = lvn_last_error();
+        lvn_error_set(status, e->file, e->line, "%s; on_error=skip leaves out what cannot be read",
+                      e->message);
+    }
     if (status != LVN_OK) {
-        if (is_unreadable(status) && l->o.skip_unreadable) {
-            work.slot->part[number].unreadable[i] = true;
-            /* with workers=0 this is the trainer's thread, for whom nothing failed */
-            lvn_clear_error();
-        } else {
-            keep_error(l, work);
-        }
+        keep_error(l, work);
     }
     if (++work.slot->done == work.slot->planned) {
         pthread_cond_broadcast(&l->ready);

@@ -48,8 +48,9 @@ typedef struct lvni_data_source {
     int n_states;
 
     uint64_t *bad; /* a bit per position: unreadable; NULL: no position comes twice */
-    int64_t n_bad, n_reported;
-    int64_t named[LVNI_LOADER_NAMED]; /* whole-list indices of the first ones */
+    int64_t n_bad;
+    int64_t n_new;                /* to be reported */
+    char *why[LVNI_LOADER_NAMED]; /* of the first of these: name, what is wrong */
 } lvni_data_source;
 
 /* The samples of one source in a slot; arrays of its layout's capacity. */
@@ -60,6 +61,7 @@ typedef struct lvni_data_slot_part {
     uint32_t *repeat;  /* draws of the same sample before this one, in the epoch */
     int64_t *sample;   /* in the whole list, filled when decoded */
     bool *unreadable;
+    char **why; /* of these; NULL: not, or handed on */
     char *data[LVN_MAX_FIELDS];
 } lvni_data_slot_part;
 
@@ -124,6 +126,7 @@ void lvni_data_source_list(lvni_data_loader *l, lvni_data_slot *slot);
 lvn_status lvni_data_source_get(lvni_data_loader *l, int number, int worker,
                                 const lvn_sample_key *key, void *const field[]);
 /* Batches pass here in order: so the first ones named are the same on every run. */
+bool lvni_data_source_is_bad(const lvni_data_source *source, int64_t position);
 void lvni_data_source_note_unreadable(lvni_data_source *source, const lvni_data_slot_part *part);
 bool lvni_data_source_report(lvni_data_loader *l, int number, lvni_core_str *out);
 

@@ -4,6 +4,7 @@
 #include "core/alloc.h"
 #include "core/rng.h"
 #include "data/dataset.h"
+#include "data/image_folder.h"
 #include "data/loader_impl.h"
 #include "tensor/ctx.h"
 
@@ -132,6 +133,9 @@ void lvni_data_source_destroy(lvni_data_source *s)
     lvni_core_free(s->repeat);
     lvni_data_class_lists_destroy(s->lists);
     lvni_core_free(s->bad);
+    for (int i = 0; i < LVNI_LOADER_NAMED; i++) {
+        lvni_core_free(s->why[i]);
+    }
 }
 
 /* ---- samples of a batch ---- */
@@ -250,51 +254,57 @@ lvn_status lvni_data_source_get(lvni_data_loader *l, int number, int worker,
 
 /* ---- samples that could not be read ---- */
 
+bool lvni_data_source_is_bad(const lvni_data_source *s, int64_t position)
+{
+    return s->bad != NULL && (s->bad[position / 64] >> (position % 64) & 1) != 0;
+}
+
 void lvni_data_source_note_unreadable(lvni_data_source *s, const lvni_data_slot_part *part)
 {
     for (int64_t i = 0; i < part->planned; i++) {
         const int64_t p = part->position[i];
-        const uint64_t bit = (uint64_t)1 << (p % 64);
-        if (!part->unreadable[i] || (s->bad != NULL && (s->bad[p / 64] & bit) != 0)) {
-            continue;
+        char *why = part->why[i];
+        part->why[i] = NULL;
+        if (part->unreadable[i] && !lvni_data_source_is_bad(s, p)) {
+            if (s->bad != NULL) {
+                s->bad[p / 64] |= (uint64_t)1 << (p % 64);
+            }
+            s->n_bad++;
+            if (!lvni_data_image_view_is_damaged(s->dataset, part->sample[i])) {
+                if (s->n_new < LVNI_LOADER_NAMED) {
+                    s->why[s->n_new] = why;
+                    why = NULL;
+                }
+                s->n_new++;
+            }
         }
-        if (s->bad != NULL) {
-            s->bad[p / 64] |= bit;
-        }
-        if (s->n_bad < LVNI_LOADER_NAMED) {
-            s->named[s->n_bad] = part->sample[i];
-        }
-        s->n_bad++;
+        lvni_core_free(why);
     }
 }
 
 bool lvni_data_source_report(lvni_data_loader *l, int number, lvni_core_str *out)
 {
     lvni_data_source *s = &l->source[number];
-    char buffer[32];
-    int64_t named[LVNI_LOADER_NAMED];
+    char *why[LVNI_LOADER_NAMED];
     pthread_mutex_lock(&l->lock);
-    const int64_t from = s->n_reported, count = s->n_bad;
-    if (from != count) {
-        memcpy(named, s->named, sizeof named);
-    }
-    s->n_reported = count;
+    const int64_t count = s->n_new, named = count < LVNI_LOADER_NAMED ? count : LVNI_LOADER_NAMED;
+    memcpy(why, s->why, sizeof why);
+    memset(s->why, 0, sizeof s->why);
+    s->n_new = 0;
     pthread_mutex_unlock(&l->lock);
-    if (from == count) {
+    if (count == 0) {
         return false;
     }
-    lvni_core_str_printf(out, "%s%lld unreadable sample%s%s%s left out (on_error=skip)",
-                         out->len > 0 ? "; " : "", (long long)count,
-                         lvni_core_plural(count, "", "s"), s->name != NULL ? " of the stream " : "",
-                         s->name != NULL ? s->name : "");
-    const char *separator = ": ";
-    for (int64_t i = from; i < count && i < LVNI_LOADER_NAMED; i++) {
-        lvni_core_str_append(out, separator);
-        lvni_core_str_append(out, lvni_data_loader_sample_name(s->dataset, named[i], buffer));
-        separator = ", ";
+    lvni_core_str_printf(out, "%s%lld unreadable sample%s%s%s left out%s", out->len > 0 ? "; " : "",
+                         (long long)count, lvni_core_plural(count, "", "s"),
+                         s->name != NULL ? " of the stream " : "", s->name != NULL ? s->name : "",
+                         l->o.skip_unreadable ? " (on_error=skip)" : "");
+    for (int64_t i = 0; i < named; i++) {
+        lvni_core_str_printf(out, "%s%s", i == 0 ? ": " : "; ", why[i]);
+        lvni_core_free(why[i]);
     }
-    if (count > LVNI_LOADER_NAMED) {
-        lvni_core_str_append(out, from < LVNI_LOADER_NAMED ? ", ..." : "");
+    if (count > named) {
+        lvni_core_str_printf(out, "; and %lld more", (long long)(count - named));
     }
     return true;
 }

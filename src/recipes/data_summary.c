@@ -114,6 +114,17 @@ static int64_t area(const lvni_data_walk_size *s)
     return (int64_t)s->width * s->height;
 }
 
+void lvni_recipes_unusable_print(const lvni_data_image_scan *scan, lvni_core_str *out)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; scan != NULL && scan->size != NULL && i < scan->n; i++) {
+        n += area(&scan->size[i]) == 0;
+    }
+    if (n > 0) {
+        lvni_core_str_printf(out, ", %lld of which cannot be used", (long long)n);
+    }
+}
+
 void lvni_recipes_image_sizes_print(const lvni_data_image_scan *scan, lvni_core_str *out)
 {
     const lvni_data_walk_size *least = NULL, *most = NULL;
@@ -129,7 +140,7 @@ void lvni_recipes_image_sizes_print(const lvni_data_image_scan *scan, lvni_core_
     if (least == NULL) {
         return;
     }
-    lvni_core_str_append(out, "images ");
+    lvni_core_str_append(out, "; images ");
     if (area(least) == area(most)) {
         lvni_core_str_printf(out, "of %dx%d", most->width, most->height);
     } else {

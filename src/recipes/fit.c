@@ -102,6 +102,7 @@ lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *r, lvni_trainer_option
         .order = lvni_recipes_overfits(c) ? LVN_ORDER_SEQUENCE : r->request->order,
         .stream = r->request->streams,
         .skip_unreadable = strcmp(lvni_core_config_str(c, "on_error"), "skip") == 0,
+        .headers_read = r->request->headers_read,
         .comm = r->rank.comm,
         .control = r->rank.control,
         .bucket_bytes = lvni_core_config_int(c, "bucket_bytes"),

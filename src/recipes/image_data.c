@@ -220,6 +220,7 @@ static lvn_status open_parts(const lvni_core_config *c, const lvni_recipes_image
                          lvni_core_plural(n[0] + n[1], "", "s"), out->train->n_classes,
                          lvni_core_plural(out->train->n_classes, "", "es"));
     LVN_TRY(lvni_recipes_class_counts_print(out->train, out->val, &out->note));
+    lvni_recipes_unusable_print(s->scan, &out->note);
     lvni_core_str_printf(&out->note, "; %lld to train, %lld to validate", (long long)n[0],
                          (long long)n[1]);
     print_ignored(s, &out->ignored);
@@ -229,7 +230,7 @@ static lvn_status open_parts(const lvni_core_config *c, const lvni_recipes_image
             lvni_core_str_printf(&out->note, "; %s/ is left to eval",
                                  s->scan->layout.name[LVNI_PART_TEST]);
         }
-        lvni_core_str_append(&out->note, s->scan->size == NULL ? "" : "; ");
+        out->headers_read = s->scan->size != NULL;
         lvni_recipes_image_sizes_print(s->scan, &out->note);
         out->decode_bytes =
             lvni_recipes_image_sizes_decode(s->scan, &out->transform, out->transform.random_crop);

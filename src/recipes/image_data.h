@@ -126,6 +126,7 @@ typedef struct lvni_recipes_image_data {
     lvni_recipes_preprocess preprocess; /* training: from weights= */
     /* for lvni_recipes_image_data_write_index; empty: nothing is to be written */
     lvni_core_str index;
+    bool headers_read; /* training: of all images, which the start has accepted */
     size_t decode_bytes, val_decode_bytes; /* that each loading thread keeps; 0: not known */
     lvni_core_str note; /* "data clothing: 341 images in 3 classes (dress 30, hat 14, ...); 273 to
                       train, 68 to validate" */
@@ -170,7 +171,10 @@ lvn_status lvni_recipes_class_counts_unvalidated(const lvn_dataset *train, const
  * way. */
 lvn_status lvni_recipes_class_counts_unreadable(const lvni_data_image_scan *scan,
                                                 lvni_core_str *out);
-/* "images from 80x60 to 640x427 pixels, 24.1 MB of files", appended; nothing where the
+/* ", 4 of which cannot be used", by their headers, appended; nothing where all can. scan NULL: no
+ * folder. */
+void lvni_recipes_unusable_print(const lvni_data_image_scan *scan, lvni_core_str *out);
+/* "; images from 80x60 to 640x427 pixels, 24.1 MB of files", appended; nothing where the
  * headers were not read, or all are damaged. */
 void lvni_recipes_image_sizes_print(const lvni_data_image_scan *scan, lvni_core_str *out);
 /* Bytes that one thread keeps for files and pixels on the way through `transform`: its random

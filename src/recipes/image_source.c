@@ -101,6 +101,22 @@ static lvn_status need_path(const lvni_core_config *c)
     return LVN_OK;
 }
 
+/* How to have the images of other kinds, too. */
+static lvn_status report_foreign(const char *data, const lvni_data_image_scan *scan)
+{
+    lvni_core_str text = {0};
+    for (int k = LVNI_FOREIGN_NONE + 1; k < LVNI_FOREIGN_KINDS; k++) {
+        if (scan->foreign.n[k] > 0) {
+            lvni_core_str_clear(&text);
+            lvni_data_foreign_print((lvni_data_foreign)k, scan->foreign.n[k], data, &text);
+            lvni_log_line(LVNI_LOG_WARNING, "data=%s: %s", data, lvni_core_str_text(&text));
+        }
+    }
+    const lvn_status status = lvni_core_str_status(&text);
+    lvni_core_str_free(&text);
+    return status;
+}
+
 /* Damage ends a training before its first step, not in the middle of an epoch. Prediction may not
  * need the damaged images (split=val): there decoding ends the command. */
 static lvn_status report_index(const lvni_core_config *c, bool training, const lvni_data_index *x)
@@ -114,13 +130,14 @@ static lvn_status report_index(const lvni_core_config *c, bool training, const l
         lvni_log_line(LVNI_LOG_INFO, "data=%s: the list of its images is not kept: %s", data,
                       lvni_core_str_text(&x->unkept));
     }
-    if (training && x->damaged.len > 0 &&
-        strcmp(lvni_core_config_str(c, "on_error"), "stop") == 0) {
+    const bool skips = strcmp(lvni_core_config_str(c, "on_error"), "skip") == 0;
+    if (training && x->damaged.len > 0 && !skips) {
         LVN_FAIL(LVN_ERR_CORRUPT, "%s; repair or remove them, or omit them with on_error=skip",
                  lvni_core_str_text(&x->damaged));
     }
     if (x->damaged.len > 0) {
-        lvni_log_line(LVNI_LOG_WARNING, "%s", lvni_core_str_text(&x->damaged));
+        lvni_log_line(LVNI_LOG_WARNING, "%s%s", lvni_core_str_text(&x->damaged),
+                      skips ? "; left out (on_error=skip)" : "");
     }
     return LVN_OK;
 }
@@ -173,6 +190,7 @@ static lvn_status open_index(const lvni_core_config *c, lvni_data_scan_mode mode
     const lvni_data_scan_mode how =
         as_classes ? (lvni_data_scan_mode)((unsigned)mode | LVNI_SCAN_NO_PARTS) : mode;
     LVN_TRY(lvni_data_image_scan_open_indexed(lvni_core_config_str(c, "data"), how, x, &s->scan));
+    LVN_TRY(report_foreign(lvni_core_config_str(c, "data"), s->scan));
     LVN_TRY(report_index(c, training, x));
     LVN_TRY(training ? report_empty(c, s) : LVN_OK);
     s->index = x->text;

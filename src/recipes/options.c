@@ -158,7 +158,9 @@ static const lvni_core_option run_rows[] = {
      .type = LVNI_OPT_CHOICE,
      .choices = "stop|skip",
      .fallback = "stop",
-     .help = "What an unreadable sample does: stop the run, or be omitted and counted."},
+     .help =
+         "What an unreadable sample does: stop the run, or be omitted and counted. A photo whose "
+         "header was right is omitted in either case, unless many are unreadable."},
     {.name = "precision",
      .type = LVNI_OPT_CHOICE,
      .choices = "32-true|bf16-mixed|16-mixed|bf16-true",
@@ -405,7 +407,7 @@ static const lvni_core_option use_rows[] = {
      .type = LVNI_OPT_CHOICE,
      .choices = "stop|skip",
      .fallback = "stop",
-     .help = "What an unreadable sample does."},
+     .help = "What an unreadable sample does; unless it is given, what the model's run did."},
     {.name = "use_ema",
      .type = LVNI_OPT_BOOL,
      .fallback = "true",

@@ -2,14 +2,17 @@
 #include "recipes/use.h"
 
 #include "core/alloc.h"
+#include "core/vfs.h"
 #include "data/loader.h"
 #include "kernels/kernels.h"
 #include "log/run_log.h"
 #include "recipes/devices.h"
 #include "recipes/options.h"
 #include "recipes/output_file.h"
+#include "recipes/run_dir.h"
 
 #include <levin/device.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -207,8 +210,52 @@ static void report_model(const lvni_recipes_use *u)
     }
 }
 
+/* config.yaml of the run that the model is of: model= is its directory, or a file in a folder of
+ * it. NULL: there is none (or no memory). */
+static char *config_of_run(const char *model)
+{
+    char *file = lvni_recipes_path_join(model, "config.yaml");
+    if (file == NULL || lvni_core_path_exists(file)) {
+        return file;
+    }
+    lvni_core_free(file);
+    const char *slash = strrchr(model, '/');
+    char folder[PATH_MAX];
+    const int n = snprintf(folder, sizeof folder, "%.*s/..",
+                           slash == NULL ? 1 : (int)(slash - model), slash == NULL ? "." : model);
+    file = n < PATH_MAX ? lvni_recipes_path_join(folder, "config.yaml") : NULL;
+    if (file != NULL && !lvni_core_path_exists(file)) {
+        lvni_core_free(file);
+        file = NULL;
+    }
+    return file;
+}
+
+/* What the training left out, its model is not asked about, unless on_error= is given. A file that
+ * cannot be read is none. */
+static void keep_on_error(const lvni_recipes_use *u)
+{
+    static const char key[] = "on_error";
+    char *text = NULL, *file = NULL;
+    size_t bytes;
+    lvni_core_config_place at = {0};
+    if (lvni_core_config_layer(u->config, key) == LVNI_LAYER_DEFAULT) {
+        file = config_of_run(lvni_core_config_str(u->config, "model"));
+    }
+    if (file != NULL && lvni_core_file_read(file, (size_t)1 << 20, &text, &bytes) == LVN_OK &&
+        lvni_core_config_find_place(u->config, key, file, text, bytes, &at) == LVN_OK &&
+        at.end - at.at == 4 && strncmp(text + at.at, "skip", 4) == 0 &&
+        lvni_core_config_set(u->config, key, "skip", file) == LVN_OK && lvni_recipes_use_leads(u)) {
+        lvni_log_line(LVNI_LOG_INFO, "note: on_error=skip, as %s has it", file);
+    }
+    lvn_clear_error();
+    lvni_core_free(text);
+    lvni_core_free(file);
+}
+
 static lvn_status open_and_run(lvni_recipes_use *u)
 {
+    keep_on_error(u);
     const lvni_recipes_exported_place place = lvni_recipes_use_place(u->config);
     LVN_TRY(lvni_cpu_start());
     LVN_TRY(lvni_recipes_accelerator_use(u->config, u->ranks->rank->device));

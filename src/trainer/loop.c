@@ -53,21 +53,22 @@ static bool is_last_step(const lvni_trainer *t)
 
 static lvn_status start_loader(lvni_trainer *t)
 {
-    const lvni_data_loader_options o = {.dataset = t->o.train,
-                                        .plan = &t->o.plan,
-                                        .training = true,
-                                        .whole_steps = t->engine->n_phases > 1,
-                                        .seed = t->o.seed,
-                                        .balanced = t->o.balanced,
-                                        .order = t->o.order,
-                                        .stream = t->o.stream,
-                                        .workers = t->o.workers,
-                                        .skip_unreadable = t->o.skip_unreadable,
-                                        .step = t->at.step,
-                                        .epoch = (uint32_t)t->at.epoch,
-                                        .step_in_epoch = t->at.step_in_epoch,
-                                        .max_epochs =
-                                            t->o.max_epochs > 0 ? (uint32_t)t->o.max_epochs : 0};
+    const lvni_data_loader_options o = {
+        .dataset = t->o.train,
+        .plan = &t->o.plan,
+        .training = true,
+        .whole_steps = t->engine->n_phases > 1,
+        .seed = t->o.seed,
+        .balanced = t->o.balanced,
+        .order = t->o.order,
+        .stream = t->o.stream,
+        .workers = t->o.workers,
+        .skip_unreadable = t->o.skip_unreadable,
+        .tolerated = lvni_trainer_loop_tolerated(&t->o, t->o.plan.n_samples),
+        .step = t->at.step,
+        .epoch = (uint32_t)t->at.epoch,
+        .step_in_epoch = t->at.step_in_epoch,
+        .max_epochs = t->o.max_epochs > 0 ? (uint32_t)t->o.max_epochs : 0};
     return lvni_data_loader_create(&o, &t->loader);
 }
 

@@ -98,6 +98,8 @@ lvn_status lvni_trainer_loop_validate(lvni_trainer *t); /* result in t->report.l
 /* Some chunks before the first step, so that what fails there does not fail after an epoch; of a
  * resumed run one, for the names of metrics that it decides by. */
 lvn_status lvni_trainer_loop_check_validation(lvni_trainer *t);
+/* Of n samples, for a loader of these options. */
+int64_t lvni_trainer_loop_tolerated(const lvni_trainer_options *options, int64_t n);
 /* rank 0; the others: lvni_trainer_message_add_unreadable */
 void lvni_trainer_loop_report_unreadable(lvni_data_loader *loader);
 /* With on_error=skip: LVN_ERR_CORRUPT when no sample at all could be read. */

@@ -29,7 +29,7 @@ typedef struct lvni_trainer_message_part {
     int64_t samples, n_metrics; /* metrics follow */
 } lvni_trainer_message_part;
 
-enum { LVNI_MESSAGE_NOTE = 512 };
+enum { LVNI_MESSAGE_NOTE = 2048 };
 
 /* Room for `bytes` more behind the `size` bytes of *data, which may move; it holds *capacity bytes
  * and stays valid on LVN_ERR_MEMORY. */

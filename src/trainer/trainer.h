@@ -86,6 +86,7 @@ typedef struct lvni_trainer_options {
     /* That each of them keeps to decode samples; for the prediction of memory alone. */
     size_t worker_bytes, val_worker_bytes;
     bool skip_unreadable;
+    bool headers_read; /* of the data, and accepted: not skipping ends only where many fail */
     bool balanced;   /* samples are drawn with replacement, classes alike (data/sampler.h) */
     lvn_order order; /* of the training set, not balanced */
     const lvn_stream *stream; /* those of the plan, in its order; NULL: none */

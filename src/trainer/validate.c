@@ -8,6 +8,14 @@
 #include <math.h>
 #include <string.h>
 
+/* One bad photo is found when it is decoded, perhaps after days: no reason to end a run. A disk
+ * that has gone away is. */
+int64_t lvni_trainer_loop_tolerated(const lvni_trainer_options *o, int64_t n)
+{
+    enum { FEW = 10, ONE_IN = 100 };
+    return !o->headers_read ? 0 : n / ONE_IN > FEW ? n / ONE_IN : FEW;
+}
+
 void lvni_trainer_loop_report_unreadable(lvni_data_loader *loader)
 {
     lvni_core_str text = {0};
@@ -50,12 +58,14 @@ int64_t lvni_trainer_validation_length(const lvni_trainer_options *o)
 
 static lvn_status make_loader(const lvni_trainer *t, int64_t chunks, lvni_data_loader **out)
 {
-    const lvni_data_loader_options o = {.dataset = t->o.val,
-                                        .plan = &t->o.plan,
-                                        .seed = t->o.seed,
-                                        .workers = t->o.workers,
-                                        .max_chunks = chunks,
-                                        .skip_unreadable = t->o.skip_unreadable};
+    const lvni_data_loader_options o = {
+        .dataset = t->o.val,
+        .plan = &t->o.plan,
+        .seed = t->o.seed,
+        .workers = t->o.workers,
+        .max_chunks = chunks,
+        .skip_unreadable = t->o.skip_unreadable,
+        .tolerated = lvni_trainer_loop_tolerated(&t->o, t->o.val->cls->length(t->o.val))};
     return lvni_data_loader_create(&o, out);
 }
 

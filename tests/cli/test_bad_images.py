@@ -4,6 +4,7 @@ usage: test_bad_images.py LEVIN [test names]
 """
 
 import os
+import subprocess
 
 from bad_support import (
     Case,
@@ -20,6 +21,26 @@ from bad_support import (
     with_orientation,
     write,
 )
+
+OTHER_KINDS = {  # how their files begin
+    "webp": b"RIFF\x24\0\0\0WEBPVP8 ",
+    "tiff": b"II*\0\x08\0\0\0",
+    "gif": b"GIF89a\1\0\1\0",
+    "bmp": b"BM\x46\0\0\0" + bytes(4) + b"\x36\0\0\0\x28\0\0\0",
+    "heic": b"\0\0\0\x18ftypheic\0\0\0\0",
+    "avif": b"\0\0\0\x18ftypavif\0\0\0\0",
+}
+KIND_OF = r"""#!/bin/sh
+case $(head -c 12 "$3" | tr -d '\000') in
+RIFF*WEB*) echo image/webp ;;
+II*) echo image/tiff ;;
+GIF89a*) echo image/gif ;;
+BM*) echo image/x-ms-bmp ;;
+*ftypheic) echo image/heic ;;
+*ftypavif) echo image/avif ;;
+*) echo image/jpeg ;;
+esac
+"""
 
 
 class Images(Case):
@@ -52,21 +73,23 @@ class Images(Case):
         self.refused([f"data={self.photos}/cat"], ["6 of 6 images lie in no class folder", "0.png"])
 
     def bad_image(self, name, content, *expects, early=True):
-        """on_error=stop names the file, before there is a run when its header shows it;
-        on_error=skip counts and names it and trains with the rest."""
+        """on_error=stop ends the start when the header shows it, with its name; a photo whose
+        header was right ends no run. on_error=skip names it once and trains with the rest, and
+        predict of that run skips it, too."""
         data = f"{self.dir}/data"
         photos(data)
         write(f"{data}/cat/{name}", content)
-        self.train(
+        _, reported = self.train(
             "val_split=0",
             "max_steps=3",
             data=data,
-            code=FAILURE,
-            expects=[f"{data}/cat/{name}", "on_error=skip", *expects],
+            code=FAILURE if early else OK,
+            expects=[f"cat/{name}: ", *expects, *(["on_error=skip"] if early else [])],
         )
         self.assertEqual(os.path.exists(self.out), not early)
+        self.assertEqual(reported.count("1 unreadable sample left out: "), 0 if early else 1)
         self.no_leftovers()
-        _, reported = self.train(
+        printed, reported = self.train(
             "val_split=0",
             "max_steps=-1",
             "max_epochs=2",
@@ -74,27 +97,34 @@ class Images(Case):
             "overwrite=true",
             data=data,
         )
-        self.assertEqual(
-            reported.count("1 unreadable sample left out (on_error=skip): cat/" + name), 1, reported
+        self.assertEqual(reported.count(f"cat/{name}: {expects[0]}"), 1, reported)
+        once = (
+            f"1 of 13 images cannot be used: {data}/cat/{name}: "
+            if early
+            else f"1 unreadable sample left out (on_error=skip): cat/{name}: "
         )
+        self.assertIn(once, reported)
+        self.assertEqual(reported.count("unreadable sample"), 0 if early else 1, reported)
+        self.assertEqual("1 of which cannot be used" in printed, early, printed)
         self.assertIn("cat/" + name, read(f"{self.out}/train.log").decode())
-        self.levin(
-            ["predict", f"model={self.out}", f"data={data}", f"output={self.dir}/p.csv"],
-            FAILURE,
-            [name, *expects],
-        )
-        self.assertFalse(os.path.exists(f"{self.dir}/p.csv"))
         self.levin(
             [
                 "predict",
                 f"model={self.out}",
                 f"data={data}",
                 f"output={self.dir}/p.csv",
-                "on_error=skip",
+                "on_error=stop",
             ],
-            OK,
-            [name],
+            FAILURE,
+            [name, *expects],
         )
+        self.assertFalse(os.path.exists(f"{self.dir}/p.csv"))
+        _, reported = self.levin(
+            ["predict", f"model={self.out}", f"data={data}", f"output={self.dir}/p.csv"],
+            OK,
+            [name, f"on_error=skip, as {self.out}/config.yaml has it"],
+        )
+        self.assertEqual(reported.count(f"cat/{name}: {expects[0]}"), 1, reported)
         rows = read(f"{self.dir}/p.csv").decode().splitlines()
         self.assertEqual(len(rows), 1 + 12)
         self.assertFalse([r for r in rows if name in r])
@@ -120,7 +150,7 @@ class Images(Case):
             "max_steps=4",
         ]
         self.levin([*again, "data.max_pixels=1199"], FAILURE, expects)
-        skipped = "1 unreadable sample left out (on_error=skip): dog/large.png"
+        skipped = f"1 of 13 images cannot be used: {data}/dog/large.png: an image of 40 x 30"
         _, reported = self.levin(
             [*again, "data.max_pixels=1199", "on_error=skip", "max_epochs=2", "max_steps=-1"], OK
         )
@@ -131,6 +161,7 @@ class Images(Case):
                 f"model={self.out}",
                 f"data={data}",
                 "data.max_pixels=1199",
+                "on_error=stop",
                 f"output={self.dir}/p.csv",
             ],
             FAILURE,
@@ -150,6 +181,46 @@ class Images(Case):
         whole = read(f"{self.photos}/cat/0.png")
         self.bad_image("cut.png", whole[:-20], "damaged PNG", early=False)
 
+    def test_images_of_other_kinds(self):
+        """One message for each kind, whatever its files are called; its command converts them, and
+        then nothing is reported any more."""
+        data, tools = f"{self.dir}/my data", f"{self.dir}/tools"
+        photos(data)
+        for i, (kind, head) in enumerate(OTHER_KINDS.items()):
+            write(f"{data}/cat/n{i}.{kind}", head)
+            write(f"{data}/dog/x{i}.jpg", head)
+            write(f"{data}/dog/.hidden.{kind}", head)
+        write(f"{data}/dog/done.webp", OTHER_KINDS["webp"])
+        png(f"{data}/dog/done.png", 20, 18, half)
+        reasons = [f"dog/x{i}.jpg: the image is {k.upper()}" for i, k in enumerate(OTHER_KINDS)]
+        reasons[0] = reasons[0].replace("WEBP", "WebP")
+        _, reported = self.train(
+            data=data, code=FAILURE, expects=["6 of 19 images cannot be used: ", *reasons]
+        )
+        lines = [line for line in reported.splitlines() if "images are not read" in line]
+        self.assertEqual(len(lines), len(OTHER_KINDS), reported)
+        # a stand-in for file, which looks at the first letters, and one for ImageMagick
+        write(f"{tools}/file", KIND_OF.encode())
+        write(f"{tools}/convert", f'#!/bin/sh\ncp "{self.photos}/cat/0.png" "$3"\n'.encode())
+        for tool in ("file", "convert"):
+            os.chmod(f"{tools}/{tool}", 0o755)
+        for line in lines:
+            self.assertIn(f"warning: data={data}: 2 ", line)
+            command = line.split("convert them: ")[1].split("  (")[0]
+            env = dict(os.environ, PATH=f"{tools}:{os.environ['PATH']}")
+            subprocess.run(["sh", "-c", command], check=True, env=env, cwd=self.dir)
+        printed, reported = self.train(data=data)
+        self.assertNotIn("not read", reported)
+        self.assertNotIn("cannot be used", reported)
+        self.assertIn("25 images in 2 classes (cat 12, dog 13)", printed)
+        os.mkdir(f"{self.dir}/one")
+        write(f"{self.dir}/one/a.webp", OTHER_KINDS["webp"])
+        self.levin(
+            ["predict", f"model={self.model}", f"data={self.dir}/one", f"output={self.dir}/p.csv"],
+            USAGE,
+            ["no images (JPEG or PNG)", "1 WebP image is not read", "-exec sh -c"],
+        )
+
     def test_damage_is_reported_before_the_first_step(self):
         data = f"{self.dir}/data"
         photos(data)
@@ -159,8 +230,8 @@ class Images(Case):
             [f"data={data}"],
             [
                 "3 of 15 images cannot be used: ",
-                f"{data}/cat/text.png: the file is empty (0 bytes); also cat/zero.jpg, "
-                "dog/zero.jpg",
+                f"{data}/cat/text.png: the file is empty (0 bytes); cat/zero.jpg: the file is "
+                "empty (0 bytes); dog/zero.jpg: the file is empty (0 bytes)",
                 "on_error=skip",
             ],
             FAILURE,
@@ -191,12 +262,10 @@ class Images(Case):
         data = self.aged("train/cat/zero.png", parts=("train", "val"))
         self.train("on_error=skip", data=data)
         for model in (self.out, f"{self.out}/exported_models/exported_last.safetensors"):
-            self.levin(["eval", f"model={model}", f"data={data}", "split=val"], OK)
-            self.levin(
-                ["eval", f"model={model}", f"data={data}", "split=train"],
-                FAILURE,
-                ["train/cat/zero.png", "on_error=skip"],
-            )
+            stop = ["eval", f"model={model}", f"data={data}", "on_error=stop"]
+            self.levin([*stop, "split=val"], OK)
+            self.levin([*stop, "split=train"], FAILURE, ["train/cat/zero.png", "on_error=skip"])
+            self.levin(["eval", f"model={model}", f"data={data}", "split=train"], OK, ["12 of 12"])
 
     def test_early_words_are_in_the_log(self):
         data = self.aged("cat/zero.png")
@@ -298,7 +367,7 @@ class Images(Case):
             for i in range(4):
                 write(f"{data}/{c}/{i}.jpg", b"")
         expects = [
-            "8 unreadable samples left out",
+            "8 of 8 images cannot be used",
             "error: none of the training samples",
             "8 samples",
         ]
@@ -325,7 +394,7 @@ class Images(Case):
             "max_epochs=1",
             "on_error=skip",
             data=data,
-            expects=["1 unreadable sample left out", "val/cat/0.jpg"],
+            expects=[f"1 of 13 images cannot be used: {data}/val/cat/0.jpg"],
         )
         self.assertEqual(self.hashes(), self.hashes(which="best"))
 
@@ -380,7 +449,7 @@ class Images(Case):
             "on_error=skip",
             "overwrite=true",
             data=data,
-            expects=["left out (on_error=skip): cat/3.png"],
+            expects=["cat/3.png: cannot open: Permission denied; left out (on_error=skip)"],
             before=who,
         )
         os.chmod(f"{data}/dog", 0)

@@ -332,18 +332,62 @@ static void unreadable_samples_are_left_out(void **state)
             assert_null(next(l));
             assert_int_equal(lvn_last_error()->code, LVN_OK);
             lvni_core_str text = {0};
+            char want_text[512];
+            const char *why = f.silent ? lvn_status_text(f.status) : "no end of image";
+            snprintf(want_text, sizeof want_text,
+                     "6 unreadable samples left out (on_error=skip): b.jpg: %s; e.jpg: %s; "
+                     "f.jpg: %s; g.jpg: %s; h.jpg: %s; sample 9: %s",
+                     why, why, why, why, why, why);
             assert_true(lvni_data_loader_report(l, &text) == (round == 0)); /* reported once */
-            assert_string_equal(
-                lvni_core_str_text(&text),
-                round > 0 ? ""
-                          : "6 unreadable samples left out (on_error=skip): b.jpg, e.jpg, "
-                            "f.jpg, g.jpg, h.jpg, sample 9");
+            assert_string_equal(lvni_core_str_text(&text), round > 0 ? "" : want_text);
             lvni_core_str_free(&text);
             assert_int_equal(lvni_data_loader_get_stats(l).unreadable, 6); /* each once */
             assert_int_equal(lvni_data_loader_rewind(l), LVN_OK);
         }
         lvni_data_loader_destroy(l);
     }
+}
+
+/* Up to a number of them, however often they come; then the next one ends it. */
+static void a_few_unreadable_samples_are_tolerated(void **state)
+{
+    (void)state;
+    const int64_t broken[] = {1, 4, 9};
+    const lvni_plan plan = PLAN(12, .batch_size = 2, .eval_batch_size = 2);
+    for (int few = 2; few <= 3; few++) {
+        fake f = FAKE(12, .broken = broken, .n_broken = 3);
+        f.status = LVN_ERR_CORRUPT;
+        lvni_data_loader *l =
+            LOADER(.dataset = &f.base, .plan = &plan, .workers = 0, .tolerated = few);
+        for (int round = 0; round < (few == 3 ? 3 : 1); round++) {
+            for (int chunk = 0; chunk < (few == 3 ? 6 : 4); chunk++) {
+                const lvni_data_loader_batch *b = next(l);
+                assert_int_equal(b->batch.size, chunk == 0 || chunk == 2 || chunk == 4 ? 1 : 2);
+                lvni_data_loader_release(l, b);
+            }
+            lvni_core_str text = {0};
+            assert_true(lvni_data_loader_report(l, &text) == (round == 0));
+            if (round == 0) {
+                assert_string_equal(lvni_core_str_text(&text),
+                                    few == 2 ? "2 unreadable samples left out: b.jpg: no end of "
+                                               "image; e.jpg: no end of image"
+                                             : "3 unreadable samples left out: b.jpg: no end of "
+                                               "image; e.jpg: no end of image; sample 9: no end of "
+                                               "image");
+            }
+            lvni_core_str_free(&text);
+            const lvni_data_loader_batch *b;
+            assert_int_equal(lvni_data_loader_next(l, &b), few == 3 ? LVN_OK : LVN_ERR_CORRUPT);
+            if (few == 3) {
+                assert_null(b);
+                assert_int_equal(lvni_data_loader_rewind(l), LVN_OK);
+            } else {
+                assert_non_null(strstr(lvn_last_error()->message, "sample 9: no end of image; "));
+            }
+        }
+        lvni_data_loader_destroy(l);
+    }
+    lvn_clear_error();
 }
 
 /* Two broken samples far apart in time: the later one in order fails at once, the earlier one
@@ -577,6 +621,7 @@ int main(void)
         cmocka_unit_test(batches_follow_the_plan),
         cmocka_unit_test(evaluation_goes_through_in_order),
         cmocka_unit_test(unreadable_samples_are_left_out),
+        cmocka_unit_test(a_few_unreadable_samples_are_tolerated),
         cmocka_unit_test(the_first_error_in_order_is_reported),
         cmocka_unit_test(batches_can_be_held_and_released_in_any_order),
         cmocka_unit_test(several_lanes_may_ask_at_once),

@@ -452,7 +452,7 @@ static void unreadable_samples_name_their_stream(void **state)
     assert_true(lvni_data_loader_report(l, &text));
     assert_string_equal(lvni_core_str_text(&text),
                         "1 unreadable sample of the stream clips left out (on_error=skip): "
-                        "sample 2");
+                        "sample 2: no end of clip");
     lvni_core_str_free(&text);
     assert_int_equal(lvni_data_loader_get_stats(l).unreadable, 0); /* of the set itself */
     lvni_data_loader_destroy(l);
