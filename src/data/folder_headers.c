@@ -15,10 +15,11 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 /* Nearly every header lies in the first block of a file; an embedded preview or a colour profile
  * may push it behind. */
-static const size_t header_bytes[] = {(size_t)1 << 12, (size_t)1 << 16};
+static const size_t header_bytes[] = {LVNI_BEGIN_BYTES, (size_t)1 << 16};
 
 /* The message begins with the path; the folder is named once. */
 static void note_damage(lvni_data_damage *d, const char *root, const char *message)
@@ -81,8 +82,9 @@ bool lvni_data_header_stat(const char *root, const char *name, lvni_data_header 
     return true;
 }
 
+/* The first bytes, their header, and their hash while they are at hand. */
 static lvn_status probe_first(lvni_data_scratch *scratch, int fd, const char *path, size_t bytes,
-                              lvni_data_image_info *info)
+                              lvni_data_header *out, lvni_data_image_info *info)
 {
     size_t n = 0;
     LVN_TRY(lvni_data_buffer_reserve(&scratch->file, bytes + 1));
@@ -100,15 +102,16 @@ static lvn_status probe_first(lvni_data_scratch *scratch, int fd, const char *pa
         }
         n += (size_t)got;
     }
+    out->begin = XXH3_64bits(scratch->file.data, n < LVNI_BEGIN_BYTES ? n : LVNI_BEGIN_BYTES);
     return lvni_data_image_probe(scratch, scratch->file.data, n, path, info);
 }
 
 /* More is read only where the header needs it, from the start again: rare. */
 static lvn_status probe_open(lvni_data_scratch *scratch, int fd, const char *path, size_t bytes,
-                             lvni_data_image_info *info)
+                             lvni_data_header *out, lvni_data_image_info *info)
 {
     for (int i = 0; i < 2 && header_bytes[i] < bytes; i++) {
-        const lvn_status s = probe_first(scratch, fd, path, header_bytes[i], info);
+        const lvn_status s = probe_first(scratch, fd, path, header_bytes[i], out, info);
         if (s == LVN_OK || s == LVN_ERR_MEMORY) {
             return s;
         }
@@ -117,7 +120,7 @@ static lvn_status probe_open(lvni_data_scratch *scratch, int fd, const char *pat
         }
         lvn_clear_error(); /* of a header that was cut off here */
     }
-    return probe_first(scratch, fd, path, bytes, info);
+    return probe_first(scratch, fd, path, bytes, out, info);
 }
 
 static lvn_status look_at(lvni_data_scratch *scratch, const char *path, lvni_data_header *out,
@@ -133,7 +136,7 @@ static lvn_status look_at(lvni_data_scratch *scratch, const char *path, lvni_dat
                           strerror(errno));
     } else {
         take_stat(&st, out);
-        s = probe_open(scratch, fd, path, (size_t)size, info);
+        s = probe_open(scratch, fd, path, (size_t)size, out, info);
     }
     lvni_core_vfs_get()->close(fd);
     return s;

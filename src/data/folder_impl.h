@@ -62,6 +62,7 @@ enum { LVNI_DAMAGE_NAMED = 20, LVNI_DAMAGE_TEXT = 640 };
 typedef struct lvni_data_header {
     int64_t bytes, time_ns; /* of the file; 0 0 when it is not there */
     int width, height;      /* pixels as stored; 0 0: damaged */
+    uint64_t begin;         /* as lvni_data_walk_size has it */
 } lvni_data_header;
 
 /* The damaged images of a folder, collected for lvni_data_damage_report. */

@@ -4,13 +4,13 @@
  *
  * The file is text: a line of the version, the folder, a line for each folder below with its time
  * and inode, a line for each kind of ignored files with their number, a line for each image with
- * bytes, time, width and height (0 0: damaged) and path (blanks, '%' and control characters as
- * %xx), a line with a hash of all that. It is used when it is of this folder, every folder below
- * still has its time and inode (adding, removing and renaming change them), every image its bytes
- * and time, and every damaged image is damaged still; else all is listed again. A folder with a
- * link that leads nowhere, or to what is neither folder nor image, has no index: what appears
- * behind the link changes no time in the folder. Order and classes follow from the paths, as
- * without an index, and images are decoded by what is in them. */
+ * bytes, time, width and height (0 0: damaged), a hash of its first 4 KiB and path (blanks, '%' and
+ * control characters as %xx), a line with a hash of all that. It is used when it is of this folder,
+ * every folder below still has its time and inode (adding, removing and renaming change them),
+ * every image its bytes and time, and every damaged image is damaged still; else all is listed
+ * again. A folder with a link that leads nowhere, or to what is neither folder nor image, has no
+ * index: what appears behind the link changes no time in the folder. Order and classes follow from
+ * the paths, as without an index, and images are decoded by what is in them. */
 #include "data/folder_impl.h"
 
 #include "core/alloc.h"
@@ -26,9 +26,11 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#define VERSION_LINE "levin data index 2\n"
-#define OLDER_LINE "levin data index 1\n" /* made again */
-#define IMAGE_LINE "picture "             /* of version 2: frozen, as files have it */
+#define VERSION_LINE "levin data index 3\n"
+#define IMAGE_LINE "picture " /* since version 2: frozen, as files have it */
+
+static const char *const older_lines[] = {"levin data index 1\n",
+                                          "levin data index 2\n"}; /* made again */
 
 /* A folder changed this shortly before it was listed may change again within the same tick of its
  * clock: such an index is not trusted. */
@@ -66,9 +68,9 @@ static lvn_status put_images(lvni_core_str *out, const char *root, lvni_data_wal
     }
     for (int64_t i = 0; i < walk->n && s == LVN_OK; i++) {
         const lvni_data_header *h = &all[i];
-        walk->size[i] = (lvni_data_walk_size){h->bytes, h->width, h->height};
-        lvni_core_str_printf(out, IMAGE_LINE "%lld %lld %d %d ", (long long)h->bytes,
-                             (long long)h->time_ns, h->width, h->height);
+        walk->size[i] = (lvni_data_walk_size){h->bytes, h->width, h->height, h->begin};
+        lvni_core_str_printf(out, IMAGE_LINE "%lld %lld %d %d %lld ", (long long)h->bytes,
+                             (long long)h->time_ns, h->width, h->height, (long long)h->begin);
         put_path(out, walk->names + walk->name_at[i]);
     }
     lvni_core_free(all);
@@ -189,6 +191,11 @@ static bool is_whole(const char *text, size_t n, const char *version)
            strtoull(last + 4, NULL, 16) == XXH3_64bits(text, n - 21);
 }
 
+static bool is_older(const char *text, size_t n)
+{
+    return is_whole(text, n, older_lines[0]) || is_whole(text, n, older_lines[1]);
+}
+
 /* What is not an index at all is an error too: it would be overwritten. */
 static lvn_status check_whole(const char *file, const char *text, size_t n)
 {
@@ -278,8 +285,10 @@ static lvn_status take_image(taking *t, const char *name, const int64_t *v)
     t->same = t->changed->len == 0;
     LVN_TRY(lvni_data_walk_add_name(t->walk, name));
     LVN_TRY(lvni_data_walk_add_sizes(t->walk));
-    t->walk->size[t->walk->n - 1] = large ? (lvni_data_walk_size){v[0], 0, 0}
-                                          : (lvni_data_walk_size){v[0], (int)v[2], (int)v[3]};
+    t->walk->size[t->walk->n - 1] = (lvni_data_walk_size){.bytes = v[0],
+                                                          .width = large ? 0 : (int)v[2],
+                                                          .height = large ? 0 : (int)v[3],
+                                                          .begin = (uint64_t)v[4]};
     return LVN_OK;
 }
 
@@ -289,7 +298,7 @@ typedef enum found { WANTED, TAKEN, OTHER } found;
 
 static lvn_status take_lines(taking *t, char *at, int kind, found *out)
 {
-    int64_t head[2] = {0}, v[4];
+    int64_t head[2] = {0}, v[5];
     char real[PATH_MAX];
     char *path = take_numbers(at, "data ", 2, head);
     at = path == NULL ? NULL : take_path(path);
@@ -308,7 +317,7 @@ static lvn_status take_lines(taking *t, char *at, int kind, found *out)
         t->same = at != NULL;
         lvni_data_ignored_add(&t->walk->ignored, path, v[0]);
     }
-    while (t->same && (path = take_numbers(at, IMAGE_LINE, 4, v)) != NULL) {
+    while (t->same && (path = take_numbers(at, IMAGE_LINE, 5, v)) != NULL) {
         at = take_path(path);
         t->same = at != NULL;
         LVN_TRY(t->same ? take_image(t, path, v) : LVN_OK);
@@ -346,7 +355,7 @@ static lvn_status take_file(lvni_data_index *x, const char *root, int kind, lvni
     }
     LVN_TRY(lvni_core_regular_read(x->file, (size_t)1 << 36, &text, &n));
     lvn_status s = check_whole(x->file, text, n);
-    if (s == LVN_ERR_CORRUPT && (x->mode != LVNI_INDEX_FILE || is_whole(text, n, OLDER_LINE))) {
+    if (s == LVN_ERR_CORRUPT && (x->mode != LVNI_INDEX_FILE || is_older(text, n))) {
         /* written by levin alone: nothing else would be lost */
         const bool older = strncmp(text, VERSION_LINE, strlen(VERSION_LINE) - 2) == 0 &&
                            strncmp(text, VERSION_LINE, strlen(VERSION_LINE)) != 0;

@@ -4,6 +4,7 @@
 #include "data/image_folder.h"
 
 #include "core/alloc.h"
+#include "core/hash.h"
 #include "data/dataset.h"
 #include "data/folder_impl.h"
 
@@ -279,6 +280,16 @@ lvn_status lvni_data_image_scan_open_indexed(const char *folder, lvni_data_scan_
 }
 
 /* ---- uses ---- */
+
+uint64_t lvni_data_image_scan_files(const lvni_data_image_scan *scan)
+{
+    uint64_t h = LVNI_CORE_HASH;
+    for (int64_t i = 0; scan->size != NULL && i < scan->begin[LVNI_PART_TEST]; i++) {
+        const uint64_t file[2] = {(uint64_t)scan->size[i].bytes, scan->size[i].begin};
+        h = lvni_core_hash(h, file, sizeof file);
+    }
+    return scan->size == NULL ? 0 : h;
+}
 
 int64_t lvni_data_image_scan_count(const lvni_data_image_scan *scan, lvni_data_scan_part part)
 {

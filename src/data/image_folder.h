@@ -86,7 +86,10 @@ void lvni_data_index_free(lvni_data_index *index); /* its texts */
 typedef struct lvni_data_walk_size {
     int64_t bytes;
     int width, height; /* as stored */
+    uint64_t begin;    /* a hash of the file's first LVNI_BEGIN_BYTES; 0: it could not be read */
 } lvni_data_walk_size;
+
+enum { LVNI_BEGIN_BYTES = 4096 };
 
 typedef enum lvni_data_scan_mode {
     /* two classes at least; of parts train/ and val/, and the classes are those of train/ */
@@ -132,6 +135,9 @@ lvn_status lvni_data_image_scan_open_indexed(const char *folder, lvni_data_scan_
 lvni_data_image_scan *lvni_data_image_scan_retain(lvni_data_image_scan *scan);
 void lvni_data_image_scan_release(lvni_data_image_scan *scan); /* NULL is fine */
 
+/* One number for the sizes and the begins of the files of training and validation, in their order;
+ * never for their times. 0: the headers were not read. */
+uint64_t lvni_data_image_scan_files(const lvni_data_image_scan *scan);
 /* Path of sample i below the folder; borrowed. */
 const char *lvni_data_image_scan_name(const lvni_data_image_scan *scan, int64_t i);
 /* Number the classes as a trained model does. Before the scan is shared. LVN_ERR_MISMATCH when the

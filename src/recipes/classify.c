@@ -162,6 +162,7 @@ static lvn_status open_training(const lvni_recipes_recipe *recipe,
     request->data = o->data.identity;
     request->own_card = &o->card;
     request->headers_read = o->data.headers_read;
+    request->data_files = o->data.files;
     request->decode_bytes = o->data.decode_bytes;
     request->val_decode_bytes = o->data.val_decode_bytes;
     request->write_files = write_files;

@@ -119,6 +119,8 @@ lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *r, lvni_trainer_option
         .run_id = leads(r) && r->dir != NULL ? r->run_id : NULL,
         .machine = r->machine.len > 0 ? lvni_core_str_text(&r->machine) : NULL,
         .same_hardware = strcmp(lvni_core_config_str(c, "same_hardware"), "require") == 0,
+        .data_files = r->request->data_files,
+        .same_files = strcmp(lvni_core_config_str(c, "data_changed"), "error") == 0,
         .model_keys = r->request->recipe->model_keys,
         .export_model = leads(r) && !keeps_nothing(r) ? export_named : NULL,
         .user = r};

@@ -25,6 +25,7 @@ typedef struct lvni_recipes_fit_request {
     const char *kept_file; /* that overwrite=true must not remove, as the run reads it, or NULL */
     /* That a thread that loads training or validation samples keeps beside them; 0: not known. */
     size_t decode_bytes, val_decode_bytes;
+    uint64_t data_files; /* what identity.h keeps of them; 0: none */
     bool headers_read;   /* of all files that the samples come from, before the start */
     bool balanced;       /* training samples are drawn with replacement, classes alike */
     const char *note;    /* one line about the data for the banner, or NULL */

@@ -160,6 +160,7 @@ static void report_change(const char *key, const json_t *old, const json_t *valu
                                            "on_error",
                                            "pins",
                                            "same_hardware",
+                                           "data_changed",
                                            "balance_ranks",
                                            "logger",
                                            "log_histograms",

@@ -225,6 +225,9 @@ static lvn_status open_parts(const lvni_core_config *c, const lvni_recipes_image
                          (long long)n[1]);
     print_ignored(s, &out->ignored);
     LVN_TRY(warn_unvalidated(c, s, out));
+    out->files = s->arrays != NULL ? s->arrays->content
+                 : s->scan != NULL ? lvni_data_image_scan_files(s->scan)
+                                   : 0;
     if (s->scan != NULL) {
         if (s->scan->layout.name[LVNI_PART_TEST] != NULL) {
             lvni_core_str_printf(&out->note, "; %s/ is left to eval",

@@ -126,6 +126,7 @@ typedef struct lvni_recipes_image_data {
     lvni_recipes_preprocess preprocess; /* training: from weights= */
     /* for lvni_recipes_image_data_write_index; empty: nothing is to be written */
     lvni_core_str index;
+    uint64_t files;    /* training: a number for what the files hold; 0: they are none */
     bool headers_read; /* training: of all images, which the start has accepted */
     size_t decode_bytes, val_decode_bytes; /* that each loading thread keeps; 0: not known */
     lvni_core_str note; /* "data clothing: 341 images in 3 classes (dress 30, hat 14, ...); 273 to

@@ -227,6 +227,12 @@ static const lvni_core_option run_rows[] = {
      .fallback = "warn",
      .help = "Ranks, or a resumed run, whose bits may differ, as they have other processors, "
              "devices or versions of libraries: a warning, or the end before the beginning."},
+    {.name = "data_changed",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "warn|error",
+     .fallback = "warn",
+     .help = "A resumed run whose files have other sizes or first 4 KiB than when its checkpoint "
+             "was written, under the same names: a warning, or the end before the beginning."},
     {.name = "peer_timeout_s",
      .type = LVNI_OPT_FLOAT,
      .unit = "s",

@@ -282,6 +282,34 @@ static lvn_status report_machine(const lvni_trainer *t, const lvni_ckpt *ckpt)
     return s;
 }
 
+void lvni_trainer_identity_print_files(const lvni_trainer *t, char out[24])
+{
+    snprintf(out, 24, "%016llx", (unsigned long long)t->o.data_files);
+    out[t->o.data_files == 0 ? 0 : 16] = '\0';
+}
+
+/* The names are those of the saved run, or were reported. Checkpoints of before have no value. */
+static lvn_status check_files(const lvni_trainer *t, const lvni_ckpt *ckpt)
+{
+    const char *was = lvni_ckpt_st_meta_get(ckpt->file, LVNI_IDENTITY_FILES);
+    char is[24];
+    lvni_trainer_identity_print_files(t, is);
+    if (was == NULL || is[0] == '\0' || strcmp(was, is) == 0) {
+        return LVN_OK;
+    }
+    if (t->o.same_files) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "data_changed=error: files of data= have another size or other first 4 KiB than "
+                 "when %s was written: bring the files of then back, or give data_changed=warn",
+                 ckpt->path);
+    }
+    lvni_log_line(LVNI_LOG_WARNING,
+                  "not reproducible: files of data= have another size or other first 4 KiB than "
+                  "when this checkpoint was written, under the same names: from here on it is "
+                  "another run (data_changed=error refuses that)");
+    return LVN_OK;
+}
+
 void lvni_trainer_identity_print_layout(const lvni_trainer *t, char out[32])
 {
     snprintf(out, 32, "ranks=%d", t->o.plan.devices);
@@ -371,6 +399,7 @@ lvn_status lvni_trainer_identity_check(const lvni_trainer *t, const lvni_ckpt *c
 {
     const char *run = lvni_ckpt_st_meta_get(ckpt->file, LVNI_IDENTITY_RUN);
     const parts now = parts_of(t);
+    bool same_names = true;
     for (int i = 0; i < now.n && run != NULL; i++) {
         char was[VALUE];
         const part *is = &now.at[i];
@@ -386,8 +415,10 @@ lvn_status lvni_trainer_identity_check(const lvni_trainer *t, const lvni_ckpt *c
             snprintf(give, sizeof give, "give %s=", key.name);
             key.old_value = key.old_value == NULL ? give : key.old_value;
             LVN_TRY(report_difference(ckpt, &key, was, is->value));
+            same_names = same_names && strcmp(stored_name(is), "data") != 0;
         }
     }
+    LVN_TRY(same_names ? check_files(t, ckpt) : LVN_OK);
     LVN_TRY(check_pins(t, ckpt));
     return report_machine(t, ckpt);
 }

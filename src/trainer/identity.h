@@ -13,6 +13,8 @@
                  them: "... and ..." */
 #define LVNI_IDENTITY_PINS                                                                         \
     "pins" /* what backends recorded, "cuda.conv1=5 cuda.conv2=1"; of exported models, too */
+/* a hash of sizes and begins of the files of the data, where it is files */
+#define LVNI_IDENTITY_FILES "data_files"
 #define LVNI_IDENTITY_LAYOUT "layout" /* "ranks=4": for reports; results do not depend on it */
 
 /* One number for the samples' names (where there are none: their places in the whole list) in their
@@ -23,14 +25,17 @@ void lvni_trainer_identity_machine(lvni_core_str *out);
 /* The values of the two entries of a checkpoint's metadata. */
 void lvni_trainer_identity_print(const lvni_trainer *trainer, lvni_core_str *run,
                                  lvni_core_str *machine);
-/* The value of the third. */
+/* The value of LVNI_IDENTITY_FILES; "" without files. */
+void lvni_trainer_identity_print_files(const lvni_trainer *trainer, char out[24]);
+/* The value of LVNI_IDENTITY_LAYOUT. */
 void lvni_trainer_identity_print_layout(const lvni_trainer *trainer, char out[32]);
 /* Reports when another number of ranks continues the run than wrote the checkpoint, and that this
  * changes nothing, where nothing else has changed. */
 lvn_status lvni_trainer_identity_report_layout(const lvni_trainer *trainer, const lvni_ckpt *ckpt);
 /* Is the checkpoint of this run? LVN_ERR_USAGE within an epoch, where half of its order is done;
  * between two epochs a warning for each difference. Another machine or version is a warning, or
- * LVN_ERR_USAGE with same_hardware.
+ * LVN_ERR_USAGE with same_hardware; other files under the same names are a warning, or
+ * LVN_ERR_USAGE with same_files.
  * Checkpoints without the entries are taken as they are. */
 lvn_status lvni_trainer_identity_check(const lvni_trainer *trainer, const lvni_ckpt *ckpt);
 /* Behind that: the choices of the saved run's backends that this run does not have. */

@@ -134,7 +134,7 @@ static lvn_status write_checkpoint(lvni_trainer_saver *s)
 {
     const texts *x = &s->texts;
     const lvni_trainer_options *o = &s->trainer->o;
-    lvni_ckpt_st_meta extra[15] = {
+    lvni_ckpt_st_meta extra[16] = {
         {.key = LVNI_STATE_EPOCH_METRICS, .value = lvni_core_str_text(&x->metrics)},
         {.key = LVNI_IDENTITY_RUN, .value = lvni_core_str_text(&x->run)},
         {.key = LVNI_IDENTITY_MACHINE, .value = lvni_core_str_text(&x->machine)},
@@ -166,6 +166,11 @@ static lvn_status write_checkpoint(lvni_trainer_saver *s)
     if (x->pins.len > 0) {
         extra[n++] =
             (lvni_ckpt_st_meta){.key = LVNI_IDENTITY_PINS, .value = lvni_core_str_text(&x->pins)};
+    }
+    char files[24];
+    lvni_trainer_identity_print_files(s->trainer, files);
+    if (files[0] != '\0') {
+        extra[n++] = (lvni_ckpt_st_meta){.key = LVNI_IDENTITY_FILES, .value = files};
     }
     if (o->run_id != NULL) {
         extra[n++] = (lvni_ckpt_st_meta){.key = LVNI_CKPT_RUN_ID, .value = o->run_id};

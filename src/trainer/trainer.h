@@ -87,8 +87,8 @@ typedef struct lvni_trainer_options {
     size_t worker_bytes, val_worker_bytes;
     bool skip_unreadable;
     bool headers_read; /* of the data, and accepted: not skipping ends only where many fail */
-    bool balanced;   /* samples are drawn with replacement, classes alike (data/sampler.h) */
-    lvn_order order; /* of the training set, not balanced */
+    bool balanced;     /* samples are drawn with replacement, classes alike (data/sampler.h) */
+    lvn_order order;   /* of the training set, not balanced */
     const lvn_stream *stream; /* those of the plan, in its order; NULL: none */
     /* of plan.devices ranks; NULL: one. Every rank has a trainer, with the same options except
      * plan.rank; out, export_model and the run's messages are rank 0's */
@@ -114,6 +114,9 @@ typedef struct lvni_trainer_options {
     /* of all ranks (identity.h), for checkpoints; NULL: this rank's */
     const char *machine;
     bool same_hardware; /* a checkpoint of another machine is refused */
+    /* of what the files of the data hold, for checkpoints (identity.h); 0: it is not files */
+    uint64_t data_files;
+    bool same_files; /* a checkpoint of other files under the same names is refused */
     /* that decide the model's shape, for errors: "model and model.*"; NULL: not known */
     const char *model_keys;
     /* what was trained, and the model's description of itself, for checkpoints; key NULL: none */

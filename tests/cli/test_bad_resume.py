@@ -550,6 +550,31 @@ class Resume(Case):
             ["resuming from"],
         )
 
+    def test_a_photo_is_another_one(self):
+        """Under its name, from the size and the first 4 KiB of each file; a time is nothing. Until
+        it is refused or the run goes on with it, the value stays that of the saved run."""
+        data, changed = f"{self.dir}/data", "another size or other first 4 KiB"
+        photos(data)
+        path = f"{data}/dog/3.png"
+        was = read(path)
+        resume = ["train", "classify", f"out={self.out}", "resume=true"]
+        self.train("max_steps=2", data=data)
+        os.utime(path, (9, 9))
+        os.utime(f"{data}/cat/1.png", (10, 10))
+        _, reported = self.levin([*resume, "max_steps=3", "data_changed=error"], OK)
+        self.assertNotIn(changed, reported)
+        for content in (was + b"\0", was[:-5] + bytes(5)):  # another size, the same size
+            write(path, content)
+            refused = ["data_changed=error: files of data= have another size", "data_changed=warn"]
+            self.levin([*resume, "max_steps=4", "data_changed=error"], USAGE, refused)
+        os.rename(path, f"{self.dir}/away.png")
+        write(path, was)
+        self.levin([*resume, "max_steps=4", "data_changed=error"], OK)
+        shutil.copy(f"{data}/cat/0.png", path)
+        self.levin([*resume, "max_steps=5", "data_changed=warn"], OK, [changed])
+        _, reported = self.levin([*resume, "max_steps=6"], OK)  # it is this run's now
+        self.assertNotIn(changed, reported)
+
     def test_other_classes_are_refused(self):
         """Their number may be the same: the labels would swap without a warning."""
         data = f"{self.dir}/data"

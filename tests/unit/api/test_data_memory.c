@@ -116,7 +116,7 @@ static outcome list(const char *unit)
     char head[256];
     assert_int_equal(stat(folder, &st), 0);
     snprintf(head, sizeof head,
-             "levin data index 2\ndata 9000000000000000000 0 %s\nfolder %lld%09ld %llu \n", folder,
+             "levin data index 3\ndata 9000000000000000000 0 %s\nfolder %lld%09ld %llu \n", folder,
              (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec, (unsigned long long)st.st_ino);
     /* ASan's strict_string_checks walk to the end of the text at every number in it. */
     input in = repeat(head, unit, "", MEASURED ? 3 * MIB : MIB / 16, 0);
@@ -136,7 +136,7 @@ static void lists_take_what_their_bytes_allow(void **state)
     snprintf(path, sizeof path, "%s/a.png", folder);
     FILE *f = fopen(path, "we");
     assert_true(f != NULL && fclose(f) == 0 && stat(path, &st) == 0);
-    snprintf(unit, sizeof unit, "image 0 %lld%09ld 4 4 a.png\n", (long long)st.st_mtim.tv_sec,
+    snprintf(unit, sizeof unit, "picture 0 %lld%09ld 4 4 0 a.png\n", (long long)st.st_mtim.tv_sec,
              st.st_mtim.tv_nsec);
     assert_string_equal(list(unit).message, ""); /* taken, however often */
     list("ignored 1 .a%d\n");
