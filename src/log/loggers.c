@@ -122,17 +122,92 @@ static void check(entry *e, lvn_status s)
     }
 }
 
+/* ---- names ---- */
+
+/* A name as metrics.jsonl has it: bytes that are not UTF-8, which readers of a table or of events
+ * refuse, as `\xHH`. */
+static void add_name(lvni_core_str *out, const char *name)
+{
+    while (*name != '\0') {
+        uint32_t code;
+        const size_t n = lvni_core_utf8_char(name, strnlen(name, 4), &code);
+        if (n == 0) {
+            lvni_core_str_printf(out, "\\x%02x", (unsigned)(unsigned char)*name);
+        }
+        lvni_core_str_append_n(out, name, n);
+        name += n == 0 ? 1 : n;
+    }
+}
+
+/* `name` itself where it is UTF-8, as nearly all are; NULL: no memory. */
+static const char *name_of(const char *name, lvni_core_str *room)
+{
+    if (lvni_core_utf8_valid(name)) {
+        return name;
+    }
+    lvni_core_str_clear(room);
+    add_name(room, name);
+    return lvni_core_str_status(room) == LVN_OK ? lvni_core_str_text(room) : NULL;
+}
+
+static bool all_valid(const lvni_log_metric *values, int n)
+{
+    bool valid = true;
+    for (int i = 0; i < n && valid; i++) {
+        valid = lvni_core_utf8_valid(values[i].name);
+    }
+    return valid;
+}
+
+/* The values with such names, the caller's (lvni_core_free); the names are in *names. */
+static lvni_log_metric *with_names(const lvni_log_metric *values, int n, lvni_core_str *names)
+{
+    lvni_log_metric *out = lvni_core_calloc(LVNI_TAG_CORE, (size_t)n, sizeof *out);
+    for (int i = 0; i < n; i++) {
+        add_name(names, values[i].name);
+        lvni_core_str_append_n(names, "", 1);
+    }
+    if (out == NULL || lvni_core_str_status(names) != LVN_OK) {
+        lvni_core_free(out);
+        return NULL;
+    }
+    const char *at = lvni_core_str_text(names);
+    for (int i = 0; i < n; i++, at += strlen(at) + 1) {
+        out[i] = values[i];
+        out[i].name = at;
+    }
+    return out;
+}
+
+/* ---- what is logged ---- */
+
+static void log_point(lvni_log_loggers *l, const lvni_log_point *point, lvn_status s)
+{
+    for (int i = 0; i < l->n; i++) {
+        entry *e = &l->entry[i];
+        if (e->logger != NULL && e->cls->scalars != NULL) {
+            check(e, s == LVN_OK ? e->cls->scalars(e->logger, point) : s);
+        }
+    }
+}
+
 void lvni_log_loggers_scalars(lvni_log_loggers *l, int64_t step, int64_t epoch, double time_s,
                               const lvni_log_metric *values, int n)
 {
-    const lvni_log_point point = {
+    lvni_log_point point = {
         .step = step, .epoch = epoch, .time_s = time_s, .value = values, .n = n};
-    for (int i = 0; l != NULL && i < l->n; i++) {
-        entry *e = &l->entry[i];
-        if (e->logger != NULL && e->cls->scalars != NULL) {
-            check(e, e->cls->scalars(e->logger, &point));
+    if (l == NULL || all_valid(values, n)) {
+        if (l != NULL) {
+            log_point(l, &point, LVN_OK);
         }
+        return;
     }
+    lvni_core_str names = {0};
+    lvni_log_metric *renamed = with_names(values, n, &names);
+    point.value = renamed;
+    log_point(l, &point, renamed == NULL ? LVN_ERR_MEMORY : LVN_OK);
+    lvni_core_free(renamed);
+    lvni_core_str_free(&names);
 }
 
 bool lvni_log_loggers_take_images(const lvni_log_loggers *l)
@@ -146,33 +221,44 @@ bool lvni_log_loggers_take_images(const lvni_log_loggers *l)
 
 void lvni_log_loggers_image(lvni_log_loggers *l, int64_t step, const lvni_log_image *image)
 {
+    lvni_core_str room = {0};
+    lvni_log_image its = *image;
+    its.name = name_of(image->name, &room);
     for (int i = 0; l != NULL && i < l->n; i++) {
         entry *e = &l->entry[i];
         if (e->logger != NULL && e->cls->image != NULL) {
-            check(e, e->cls->image(e->logger, step, image));
+            check(e, its.name == NULL ? LVN_ERR_MEMORY : e->cls->image(e->logger, step, &its));
         }
     }
+    lvni_core_str_free(&room);
 }
 
 void lvni_log_loggers_histogram(lvni_log_loggers *l, int64_t step,
                                 const lvni_log_histogram *histogram)
 {
+    lvni_core_str room = {0};
+    lvni_log_histogram its = *histogram;
+    its.name = name_of(histogram->name, &room);
     for (int i = 0; l != NULL && i < l->n; i++) {
         entry *e = &l->entry[i];
         if (e->logger != NULL && e->cls->histogram != NULL) {
-            check(e, e->cls->histogram(e->logger, step, histogram));
+            check(e, its.name == NULL ? LVN_ERR_MEMORY : e->cls->histogram(e->logger, step, &its));
         }
     }
+    lvni_core_str_free(&room);
 }
 
 void lvni_log_loggers_text(lvni_log_loggers *l, int64_t step, const char *name, const char *text)
 {
+    lvni_core_str room = {0};
+    const char *its = name_of(name, &room);
     for (int i = 0; l != NULL && i < l->n; i++) {
         entry *e = &l->entry[i];
         if (e->logger != NULL && e->cls->text != NULL) {
-            check(e, e->cls->text(e->logger, step, name, text));
+            check(e, its == NULL ? LVN_ERR_MEMORY : e->cls->text(e->logger, step, its, text));
         }
     }
+    lvni_core_str_free(&room);
 }
 
 void lvni_log_loggers_close(lvni_log_loggers *l, lvni_log_end end)

@@ -204,6 +204,42 @@ static void a_new_name_completes_the_header_and_earlier_rows(void **state)
                                     ",2,,6,1,0.5,\n");
 }
 
+/* As metrics.jsonl has them. */
+static void names_that_are_not_utf8_are_escaped(void **state)
+{
+    (void)state;
+    const lvni_log_metric values[] = {{"caf\xe9", 1.0},
+                                      {"caf\xc3\xa9", 2.0},
+                                      {"a\xff\xfe"
+                                       "b,c",
+                                       3.0},
+                                      {"loss", 4.0}};
+    lvni_log_loggers *l = opened("csv", 0);
+    lvni_log_loggers_scalars(l, 1, 0, 0.5, values, 4);
+    lvni_log_loggers_scalars(l, 2, 0, 0.5, values + 3, 1);
+    lvni_log_loggers_close(l, LVNI_LOG_FINISHED);
+    char *text;
+    size_t n;
+    assert_int_equal(lvni_core_file_read(file_named("metrics.csv", 0), 1 << 20, &text, &n), LVN_OK);
+    assert_string_equal(text, "\"a\\xff\\xfeb,c\",caf\\xe9,caf\xc3\xa9,epoch,loss,step,time_s\n"
+                              "3,1,2,0,4,1,0.5\n,,,0,4,2,0.5\n");
+    lvni_core_free(text);
+    l = opened("tensorboard", 0);
+    lvni_log_loggers_scalars(l, 1, 0, 0.5, values, 4);
+    lvni_log_loggers_text(l, 1, "note\xe9", "x");
+    lvni_log_loggers_close(l, LVNI_LOG_FINISHED);
+    assert_int_equal(lvni_core_file_read(file_named("events.", 0), 1 << 20, &text, &n), LVN_OK);
+    static const char *const tags[] = {"caf\\xe9", "caf\xc3\xa9",
+                                       "a\\xff\\xfe"
+                                       "b,c",
+                                       "note\\xe9"};
+    for (size_t i = 0; i < sizeof tags / sizeof *tags; i++) {
+        assert_non_null(memmem(text, n, tags[i], strlen(tags[i])));
+    }
+    assert_null(memmem(text, n, "caf\xe9", 4));
+    lvni_core_free(text);
+}
+
 static void resuming_drops_later_and_broken_rows(void **state)
 {
     (void)state;
@@ -420,6 +456,7 @@ int main(void)
         CASE(records_are_framed_with_checked_lengths),
         CASE(event_files_are_whole_and_one_follows_the_other),
         CASE(a_new_name_completes_the_header_and_earlier_rows),
+        CASE(names_that_are_not_utf8_are_escaped),
         CASE(resuming_drops_later_and_broken_rows),
         CASE(a_full_disk_is_one_warning_and_the_run_goes_on),
         CASE(what_cannot_be_opened_is_an_error),
