@@ -1,39 +1,9 @@
-/* The layers of a file of torch.save: the zip archive, the pickle, the state_dict. For this folder
- * only. */
+/* The layers of a file of torch.save in its zip archive: the pickle, the state_dict. For this
+ * folder only. */
 #ifndef LEVIN_CKPT_TORCH_IMPL_H
 #define LEVIN_CKPT_TORCH_IMPL_H
 
 #include "ckpt/torch_file.h"
-
-/* ---- the archive: torch_zip.c ---- */
-
-typedef struct lvni_ckpt_zip_entry {
-    const char *name; /* not zero-terminated */
-    size_t name_bytes;
-    uint64_t header, bytes; /* offset of the local header; size of the content */
-    uint32_t crc;
-    uint16_t method, flags;
-    size_t place; /* for the caller: where the content was read to, plus 1; 0 at first */
-} lvni_ckpt_zip_entry;
-
-typedef struct lvni_ckpt_zip {
-    const char *path;
-    int fd;
-    uint64_t file_bytes;
-    char *directory;
-    lvni_ckpt_zip_entry *entries; /* by name */
-    int64_t n_entries;
-} lvni_ckpt_zip;
-
-/* The list of entries. Borrows path and fd. Closed in every case. */
-lvn_status lvni_ckpt_zip_open(const char *path, int fd, uint64_t file_bytes, lvni_ckpt_zip *out);
-void lvni_ckpt_zip_close(lvni_ckpt_zip *zip);
-/* "archive/data/0" as prefix "archive/data/" and name "0". NULL: there is none. */
-lvni_ckpt_zip_entry *lvni_ckpt_zip_find(const lvni_ckpt_zip *zip, const char *prefix,
-                                        size_t prefix_bytes, const char *name, size_t name_bytes);
-/* The content of an entry; LVN_ERR_UNSUPPORTED: it is compressed. verify: compare its CRC-32. */
-lvn_status lvni_ckpt_zip_read(const lvni_ckpt_zip *zip, const lvni_ckpt_zip_entry *entry,
-                              bool verify, char *to);
 
 /* ---- the pickle: torch_pickle.c ---- */
 

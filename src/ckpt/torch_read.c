@@ -6,6 +6,7 @@
 #include "core/alloc.h"
 #include "core/str.h"
 #include "core/vfs.h"
+#include "core/zip.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -15,7 +16,7 @@ enum { ALIGN = 64, MOST_COPIES = 8 };
 
 /* Where a tensor's elements are. */
 typedef struct source {
-    lvni_ckpt_zip_entry *entry;
+    lvni_core_zip_entry *entry;
     size_t offset; /* bytes, in the entry */
     int64_t strides[LVN_MAX_NDIM];
     bool contiguous, negated; /* negated: the elements are the negative of those in the entry */
@@ -25,7 +26,7 @@ typedef struct source {
 typedef struct reader {
     const char *path;
     unsigned flags;
-    lvni_ckpt_zip zip;
+    lvni_core_zip zip;
     lvni_ckpt_pickle pickle;
     char *pickle_text;
     size_t pickle_bytes;
@@ -107,7 +108,7 @@ static lvn_status locate(const reader *r, const lvni_ckpt_pickle_node *n, lvni_c
     if (t->bytes == 0) {
         return LVN_OK;
     }
-    s->entry = lvni_ckpt_zip_find(&r->zip, lvni_core_str_text(&r->storages), r->storages.len,
+    s->entry = lvni_core_zip_find(&r->zip, lvni_core_str_text(&r->storages), r->storages.len,
                                   storage->u.text, storage->n);
     if (s->entry == NULL) {
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: the archive has no storage '%.*s' for tensor '%s'", r->path,
@@ -327,6 +328,18 @@ static void negate(const lvni_ckpt_st_tensor *t, char *data)
     }
 }
 
+/* As torch.save writes it. */
+static lvn_status read_stored(const reader *r, const lvni_core_zip_entry *e, bool verify, char *to)
+{
+    if (e->method != 0) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED,
+                 "%s: '%.*s' is compressed; levin reads archives as torch.save writes them, not "
+                 "compressed",
+                 r->path, (int)e->name_bytes, e->name);
+    }
+    return lvni_core_zip_read(&r->zip, e, verify, to);
+}
+
 static lvn_status read_data(reader *r)
 {
     size_t all;
@@ -339,10 +352,9 @@ static lvn_status read_data(reader *r)
         return LVN_ERR_MEMORY;
     }
     for (int64_t i = 0; i < r->zip.n_entries; i++) {
-        const lvni_ckpt_zip_entry *e = &r->zip.entries[i];
+        const lvni_core_zip_entry *e = &r->zip.entries[i];
         if (e->place > 0) {
-            LVN_TRY(lvni_ckpt_zip_read(&r->zip, e, (r->flags & LVNI_ST_VERIFY) != 0,
-                                       r->data + e->place - 1));
+            LVN_TRY(read_stored(r, e, (r->flags & LVNI_ST_VERIFY) != 0, r->data + e->place - 1));
         }
     }
     for (int64_t i = 0; i < r->n_tensors; i++) {
@@ -366,9 +378,9 @@ static lvn_status read_pickle(reader *r)
 {
     static const char name[] = "data.pkl";
     const size_t n = sizeof name - 1;
-    const lvni_ckpt_zip_entry *found = NULL;
+    const lvni_core_zip_entry *found = NULL;
     for (int64_t i = 0; i < r->zip.n_entries && found == NULL; i++) {
-        const lvni_ckpt_zip_entry *e = &r->zip.entries[i];
+        const lvni_core_zip_entry *e = &r->zip.entries[i];
         if (e->name_bytes > n && memcmp(e->name + e->name_bytes - n, name, n) == 0 &&
             memchr(e->name, '/', e->name_bytes) == e->name + e->name_bytes - n - 1) {
             found = e;
@@ -394,19 +406,19 @@ static lvn_status read_pickle(reader *r)
     if (r->pickle_text == NULL) {
         return LVN_ERR_MEMORY;
     }
-    LVN_TRY(lvni_ckpt_zip_read(&r->zip, found, (r->flags & LVNI_ST_VERIFY) != 0, r->pickle_text));
+    LVN_TRY(read_stored(r, found, (r->flags & LVNI_ST_VERIFY) != 0, r->pickle_text));
     return lvni_ckpt_pickle_parse(r->path, r->pickle_text, (size_t)found->bytes, &r->pickle);
 }
 
 static lvn_status check_byte_order(const reader *r)
 {
     char text[8] = {0};
-    const lvni_ckpt_zip_entry *e =
-        lvni_ckpt_zip_find(&r->zip, r->folder, r->folder_bytes, "byteorder", strlen("byteorder"));
+    const lvni_core_zip_entry *e =
+        lvni_core_zip_find(&r->zip, r->folder, r->folder_bytes, "byteorder", strlen("byteorder"));
     if (e == NULL) { /* before PyTorch 2.1: that of the machine */
         return LVN_OK;
     }
-    LVN_TRY(e->bytes < sizeof text ? lvni_ckpt_zip_read(&r->zip, e, false, text) : LVN_OK);
+    LVN_TRY(e->bytes < sizeof text ? read_stored(r, e, false, text) : LVN_OK);
     if (strcmp(text, "little") != 0) {
         LVN_FAIL(LVN_ERR_UNSUPPORTED,
                  "%s has its numbers in byte order '%s'; levin reads little: save it on a machine "
@@ -469,7 +481,7 @@ static lvn_status read_file(reader *r, int fd, uint64_t bytes, const char *start
     if (!is_zip(start)) {
         LVN_FAIL(LVN_ERR_CORRUPT, "%s does not begin as a file of torch.save", r->path);
     }
-    LVN_TRY(lvni_ckpt_zip_open(r->path, fd, bytes, &r->zip));
+    LVN_TRY(lvni_core_zip_open(r->path, fd, bytes, &r->zip));
     return read_archive(r, key, inner);
 }
 
@@ -505,7 +517,7 @@ lvn_status lvni_ckpt_torch_open(const char *path, unsigned flags, const char *ke
     lvni_core_str_free(&r.storages);
     lvni_ckpt_pickle_free(&r.pickle);
     lvni_core_free(r.pickle_text);
-    lvni_ckpt_zip_close(&r.zip);
+    lvni_core_zip_close(&r.zip);
     return s;
 }
 

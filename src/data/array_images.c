@@ -3,59 +3,13 @@
 #include "data/array_images.h"
 
 #include "core/alloc.h"
-#include "core/vfs.h"
+#include "data/array_set.h"
 #include "data/dataset.h"
 #include "data/image.h"
 
-#include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <xxhash.h>
-
-/* ---- which files ---- */
-
-static const char *const idx_names[2][2] = {{"train-images", "train-labels"},
-                                            {"t10k-images", "t10k-labels"}};
-
-/* The first that exists of NAME-idxD-ubyte, NAME.idxD-ubyte, with and without .gz; D: 3 for
- * images, 1 for labels. */
-static bool idx_find(const char *folder, int part, int kind, char path[PATH_MAX])
-{
-    static const char separators[] = "-.";
-    static const char *const ends[] = {"", ".gz"};
-    for (int i = 0; i < 4; i++) {
-        const int n =
-            snprintf(path, PATH_MAX, "%s/%s%cidx%d-ubyte%s", folder, idx_names[part][kind],
-                     separators[i / 2], kind == 0 ? 3 : 1, ends[i % 2]);
-        if (n < PATH_MAX && lvni_core_path_exists(path)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-bool lvni_data_array_images_is_folder(const char *path)
-{
-    char file[PATH_MAX];
-    return idx_find(path, 0, 0, file);
-}
-
-bool lvni_data_array_images_is_file(const char *path)
-{
-    uint8_t b[8];
-    int fd;
-    uint64_t size;
-    if (lvni_core_regular_open(path, &fd, &size) != LVN_OK) {
-        lvn_clear_error(); /* opening it as what it is reports why */
-        return false;
-    }
-    const ssize_t n = lvni_core_vfs_get()->read(fd, b, sizeof b);
-    lvni_core_vfs_get()->close(fd);
-    const size_t have = n < 0 ? 0 : (size_t)n;
-    return lvni_data_npy_is(b, have) || lvni_data_idx_is_gzip(b, have) ||
-           (have >= 4 && b[0] == 0 && b[1] == 0 && b[2] >= 8 && b[2] <= 14);
-}
 
 /* ---- images ---- */
 
@@ -98,28 +52,26 @@ static lvn_status check_images(lvni_data_array_images *m, const lvni_data_array 
 
 /* ---- labels ---- */
 
-/* One per image of part `p`, behind those of the part before. */
-static lvn_status read_labels(lvni_data_array_images *m, int p, const char *path)
+/* One per image of part `p`, behind those of the part before; (N, 1) is as good as (N). */
+static lvn_status read_labels(lvni_data_array_images *m, int p, const lvni_data_array *a,
+                              const char *path)
 {
-    lvni_data_array a;
-    LVN_TRY(lvni_data_array_open(path, &a));
     const int64_t from = p == 0 ? 0 : m->part[0].shape[0], n = m->part[p].shape[0];
     lvn_status s = LVN_OK;
-    if (a.ndim != 1 || a.shape[0] != n) {
+    if (a->ndim < 1 || a->shape[0] != n || a->count != n) {
         char text[192];
         s = lvn_error_set(LVN_ERR_MISMATCH, __FILE__, __LINE__,
                           "%s holds %s labels for %lld image%s: one number per image is needed",
-                          path, lvni_data_array_shape_text(&a, text), (long long)n,
+                          path, lvni_data_array_shape_text(a, text), (long long)n,
                           lvni_core_plural(n, "", "s"));
     } else {
-        s = lvni_data_array_read_i64(&a, 0, n, m->label + from);
+        s = lvni_data_array_read_i64(a, 0, n, m->label + from);
         if (s == LVN_ERR_DTYPE) {
             s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
                               "%s holds %s; labels are whole numbers from 0 on", path,
-                              lvni_data_array_type_name(a.type));
+                              lvni_data_array_type_name(a->type));
         }
     }
-    lvni_data_array_free(&a);
     LVN_TRY(s);
     for (int64_t i = from; i < from + n; i++) {
         if (m->label[i] < 0 || m->label[i] >= LVNI_ARRAY_MAX_CLASSES) {
@@ -156,57 +108,76 @@ static lvn_status name_classes(lvni_data_array_images *m, const char *path)
     return m->class_names == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
-/* ---- opening ---- */
-
-static lvn_status open_folder(lvni_data_array_images *m, const char *folder, bool with_labels)
+static void put_gap(int from, int to, lvni_core_str *out)
 {
-    char path[PATH_MAX];
-    for (int p = 0; p < 2 && idx_find(folder, p, 0, path); p++) {
-        LVN_TRY(lvni_data_array_open(path, &m->part[p]));
-        LVN_TRY(check_images(m, &m->part[p], path));
+    lvni_core_str_printf(out, "%s%d", out->len > 0 ? ", " : "", from);
+    if (to > from) {
+        lvni_core_str_printf(out, "%s%d", to > from + 1 ? " to " : ", ", to);
     }
-    if (!with_labels) {
-        return LVN_OK;
-    }
-    m->label = lvni_core_calloc(LVNI_TAG_DATA, (size_t)m->n, sizeof *m->label);
-    if (m->label == NULL) {
-        return LVN_ERR_MEMORY;
-    }
-    for (int p = 0; p < m->n_parts && p < 2; p++) {
-        if (!idx_find(folder, p, 1, path)) {
-            LVN_FAIL(LVN_ERR_NOT_FOUND,
-                     "%s has %s-idx3-ubyte, but no %s-idx1-ubyte (or with .gz) with their classes",
-                     folder, idx_names[p][0], idx_names[p][1]);
-        }
-        LVN_TRY(read_labels(m, p, path));
-    }
-    return name_classes(m, folder);
 }
 
-static lvn_status open_file(lvni_data_array_images *m, const char *file, const char *labels,
-                            bool with_labels)
+lvn_status lvni_data_array_images_print_gaps(const lvni_data_array_images *m, lvni_core_str *out)
 {
-    LVN_TRY(lvni_data_array_open(file, &m->part[0]));
-    LVN_TRY(check_images(m, &m->part[0], file));
-    if (!with_labels) {
+    if (m->label == NULL) {
         return LVN_OK;
     }
-    char beside[PATH_MAX];
-    const char *slash = strrchr(file, '/');
-    const int folder = slash == NULL ? 0 : (int)(slash - file) + 1;
-    const int n = snprintf(beside, sizeof beside, "%.*slabels.npy", folder, file);
-    if (labels == NULL && (n >= PATH_MAX || !lvni_core_path_exists(beside))) {
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "data=%s holds images; labels= is missing: a .npy or IDX file with a whole "
-                 "number per image",
-                 file);
+    bool *has = lvni_core_calloc(LVNI_TAG_DATA, (size_t)m->n_classes, sizeof *has);
+    if (has == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    for (int64_t i = 0; i < m->n; i++) {
+        has[m->label[i]] = true;
+    }
+    for (int i = 0; i < m->n_classes; i++) {
+        const int from = i;
+        while (i < m->n_classes && !has[i]) {
+            i++;
+        }
+        if (i > from) {
+            put_gap(from, i - 1, out);
+        }
+    }
+    lvni_core_free(has);
+    return lvni_core_str_status(out);
+}
+
+/* ---- opening ---- */
+
+/* The images are this set's from now on. */
+static lvn_status take_set(lvni_data_array_images *m, lvni_data_array_set *set, bool with_labels)
+{
+    for (int p = 0; p < set->n; p++) {
+        m->part[p] = set->part[p].images;
+        set->part[p].images = (lvni_data_array){0};
+        LVN_TRY(check_images(m, &m->part[p], set->part[p].images_name));
+    }
+    if (!with_labels) {
+        return LVN_OK;
     }
     m->label = lvni_core_calloc(LVNI_TAG_DATA, (size_t)m->n, sizeof *m->label);
     if (m->label == NULL) {
         return LVN_ERR_MEMORY;
     }
-    LVN_TRY(read_labels(m, 0, labels != NULL ? labels : beside));
-    return name_classes(m, labels != NULL ? labels : beside);
+    for (int p = 0; p < set->n; p++) {
+        LVN_TRY(read_labels(m, p, &set->part[p].labels, set->part[p].labels_name));
+    }
+    return name_classes(m, set->part[0].labels_name);
+}
+
+static lvn_status open_set(lvni_data_array_images *m, const char *path, const char *labels,
+                           bool with_labels)
+{
+    lvni_data_array_set *set = LVNI_NEW(LVNI_TAG_DATA, lvni_data_array_set);
+    if (set == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    lvn_status s = lvni_data_array_set_open(path, labels, with_labels, set);
+    if (s == LVN_OK) {
+        s = take_set(m, set, with_labels);
+    }
+    lvni_data_array_set_free(set);
+    lvni_core_free(set);
+    return s;
 }
 
 lvn_status lvni_data_array_images_open(const char *path, const char *labels, bool with_labels,
@@ -218,9 +189,7 @@ lvn_status lvni_data_array_images_open(const char *path, const char *labels, boo
         return LVN_ERR_MEMORY;
     }
     atomic_init(&m->references, 1);
-    const lvn_status s = lvni_data_array_images_is_folder(path)
-                             ? open_folder(m, path, with_labels)
-                             : open_file(m, path, labels, with_labels);
+    const lvn_status s = open_set(m, path, labels, with_labels);
     if (s != LVN_OK) {
         lvni_data_array_images_release(m);
         return s;

@@ -5,6 +5,7 @@
 #ifndef LEVIN_DATA_ARRAY_IMAGES_H
 #define LEVIN_DATA_ARRAY_IMAGES_H
 
+#include "core/str.h"
 #include "data/array.h"
 #include "data/augment.h"
 
@@ -26,19 +27,18 @@ typedef struct lvni_data_array_images {
     uint64_t content;   /* a hash of images and labels */
 } lvni_data_array_images;
 
-/* A folder that holds train-images-idx3-ubyte, perhaps as train-images.idx3-ubyte, perhaps with .gz
- * behind it. */
-bool lvni_data_array_images_is_folder(const char *path);
-/* A file that begins as .npy, IDX or gzip do. */
-bool lvni_data_array_images_is_file(const char *path);
-/* path: such a folder or file. labels: the file of labels of a file; NULL: labels.npy beside it
- * where there is one. Folders have their own. with_labels=false: not read. LVN_ERR_NOT_FOUND,
- * LVN_ERR_IO, LVN_ERR_CORRUPT, LVN_ERR_MISMATCH (counts, sizes of both parts), LVN_ERR_USAGE (no
- * images, labels missing or out of range, one class). */
+/* path, labels, with_labels: as lvni_data_array_set_open takes them, with its errors;
+ * LVN_ERR_MISMATCH (counts, sizes of both parts), LVN_ERR_USAGE (no images, labels out of range,
+ * one class). */
 lvn_status lvni_data_array_images_open(const char *path, const char *labels, bool with_labels,
                                        lvni_data_array_images **out);
 lvni_data_array_images *lvni_data_array_images_retain(lvni_data_array_images *images);
 void lvni_data_array_images_release(lvni_data_array_images *images); /* NULL is fine */
+
+/* "0, 5, 7 to 9", appended: labels below the largest that no image has. Nothing where there are
+ * none, or no labels. */
+lvn_status lvni_data_array_images_print_gaps(const lvni_data_array_images *images,
+                                             lvni_core_str *out);
 
 /* Number the classes as a trained model does. Before the first view. LVN_ERR_MISMATCH for a label
  * that is none of the names. */

@@ -197,6 +197,24 @@ static lvn_status warn_unvalidated(const lvni_core_config *c, const lvni_recipes
     return status;
 }
 
+/* A network has an output for every label up to the largest. */
+static lvn_status warn_gaps(const lvni_core_config *c, const lvni_data_array_images *arrays)
+{
+    lvni_core_str gaps = {0};
+    const lvn_status status = lvni_data_array_images_print_gaps(arrays, &gaps);
+    if (status == LVN_OK && gaps.len > 0) {
+        const bool begins = strcmp(lvni_core_str_text(&gaps), "0") == 0;
+        lvni_log_line(
+            LVNI_LOG_WARNING,
+            "data=%s: %s no image has the label %s, and each is a class of the network "
+            "that is never right; labels count from 0 on",
+            lvni_core_config_str(c, "data"),
+            begins ? "the labels begin at 1:" : "the labels have gaps:", lvni_core_str_text(&gaps));
+    }
+    lvni_core_str_free(&gaps);
+    return status;
+}
+
 static lvn_status open_parts(const lvni_core_config *c, const lvni_recipes_image_source *s,
                              int64_t *part[2], int64_t n[2], lvni_recipes_image_data *out)
 {
@@ -225,6 +243,7 @@ static lvn_status open_parts(const lvni_core_config *c, const lvni_recipes_image
                          (long long)n[1]);
     print_ignored(s, &out->ignored);
     LVN_TRY(warn_unvalidated(c, s, out));
+    LVN_TRY(s->arrays == NULL ? LVN_OK : warn_gaps(c, s->arrays));
     out->files = s->arrays != NULL ? s->arrays->content
                  : s->scan != NULL ? lvni_data_image_scan_files(s->scan)
                                    : 0;

@@ -3,6 +3,7 @@
 #include "recipes/image_data.h"
 
 #include "core/alloc.h"
+#include "data/array_set.h"
 #include "data/image.h"
 #include "data/image_folder.h"
 #include "data/dataset.h"
@@ -22,7 +23,7 @@ static const lvni_core_option image_rows[] = {
     {.name = "data",
      .type = LVNI_OPT_PATH,
      .help = "Folder with one sub-folder of images per class (or train/, val/ and test/ with "
-             "these), folder of IDX files (MNIST), .npy file of images, or "
+             "these), folder of IDX files (MNIST), .npz file, .npy file of images, or "
              "builtin:shapes.",
      .no_file = "builtin:"},
     {.name = "data.labels",
@@ -228,8 +229,8 @@ static lvn_status open_kind(const lvni_core_config *c, lvni_data_scan_mode mode,
                *labels = lvni_core_config_str(c, "data.labels"),
                *index = lvni_core_config_str(c, "data.index");
     const bool shapes = strcmp(data, SHAPES) == 0,
-               file = !shapes && lvni_data_array_images_is_file(data);
-    const bool arrays = file || (!shapes && lvni_data_array_images_is_folder(data));
+               file = !shapes && lvni_data_array_set_is_file(data);
+    const bool arrays = file || (!shapes && lvni_data_array_set_is_folder(data));
     if (index != NULL && (shapes || arrays)) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "data.index=%s keeps the list of a folder of images, which data=%s is not: "
@@ -322,7 +323,7 @@ static lvn_status check_out(const lvni_core_config *c)
     char folder[PATH_MAX], root[PATH_MAX];
     struct stat info;
     if (lvni_core_config_bool(c, "resume") || strcmp(data, SHAPES) == 0 || stat(data, &info) != 0 ||
-        !S_ISDIR(info.st_mode) || lvni_data_array_images_is_folder(data) ||
+        !S_ISDIR(info.st_mode) || lvni_data_array_set_is_folder(data) ||
         !existing_folder(out != NULL ? out : ".", folder) || realpath(data, root) == NULL) {
         return LVN_OK;
     }

@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import zipfile
 
 LEVIN = os.path.abspath(sys.argv[1])
 SIDE, CLASSES = 12, 3
@@ -49,6 +50,50 @@ def npy(path, shape, data):
     header = f"{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
     with open(path, "wb") as f:
         f.write(b"\x93NUMPY\x01\0" + struct.pack("<H", len(header)) + header + data)
+
+
+def member(shape, data):
+    npy("member.npy", shape, data)
+    with open("member.npy", "rb") as f:
+        return f.read()
+
+
+def packed_sets(train, hashes):
+    """A .npz file gives what MNIST's files give, stored or compressed, by any of its names; labels
+    that leave out numbers are named."""
+    (pixels, labels), (val_pixels, val_labels) = make(90), make(30)
+    keras = {
+        "x_train": ((90, SIDE, SIDE), pixels),
+        "y_train": ((90, 1), labels),
+        "x_test": ((30, SIDE, SIDE), val_pixels),
+        "y_test": ((30, 1), val_labels),
+    }
+    for how, name in ((zipfile.ZIP_STORED, "stored"), (zipfile.ZIP_DEFLATED, "packed")):
+        with zipfile.ZipFile(f"{name}.npz", "w", how) as z:
+            for array, content in keras.items():
+                z.writestr(f"{array}.npy", member(*content))
+    levin(*train, "data=packed.npz", "out=npz")
+    assert levin("ckpt", "hash", "npz") in hashes
+    plan = ["plan", "train", "classify", "model=mlp", "batch_size=10"]
+    text = levin(*plan, "data=stored.npz")
+    assert "120 images in 3 classes" in text and "gaps" not in text, text
+    assert "30 right" in levin("eval", "data=stored.npz", "model=npz", "split=val")
+    with zipfile.ZipFile("other.npz", "w") as z:
+        z.writestr("photos.npy", member((90, SIDE, SIDE), pixels))
+    text = levin(*plan, "data=other.npz", status=64)
+    assert "other.npz holds the arrays photos; " in text and "x_train" in text, text
+    with open("packed.npz", "rb") as f:
+        whole = f.read()
+    for at in (400, len(whole) // 2):
+        with open("bad.npz", "wb") as f:
+            f.write(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
+        assert "bad.npz" in levin(*plan, "data=bad.npz", status=1)
+    npy("from1.npy", (90,), bytes(x + 1 for x in labels))
+    text = levin(*plan, "data=images.npy", "labels=from1.npy")
+    assert "the labels begin at 1: no image has the label 0, " in text, text
+    npy("gaps.npy", (90,), bytes(2 * x for x in labels))
+    text = levin(*plan, "data=images.npy", "labels=gaps.npy")
+    assert "the labels have gaps: no image has the label 1, 3, " in text, text
 
 
 def main():
@@ -96,6 +141,7 @@ def main():
         assert "data.index=i keeps the list of a folder" in levin(
             *train, f"data={data}", "data.index=i", "out=bad", status=64
         )
+    packed_sets(train, hashes)
     assert "labels= is missing" in levin(*train, "data=images.npy", "out=bad", status=64)
     assert "belongs to data= a .npy or IDX file" in levin(
         *train, "data=mnist", "labels=classes.npy", "out=bad", status=64

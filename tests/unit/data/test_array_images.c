@@ -8,6 +8,7 @@
 
 #include "core/alloc.h"
 #include "data/array_images.h"
+#include "data/array_set.h"
 #include "data/array.h"
 #include "data/shapes.h"
 #include "images_support.h"
@@ -53,10 +54,10 @@ static void mnist_folder_has_its_two_parts_and_its_pixels(void **state)
 {
     (void)state;
     const char *folder = images_temp_folder();
-    assert_false(lvni_data_array_images_is_folder(folder));
+    assert_false(lvni_data_array_set_is_folder(folder));
     write_mnist(folder);
-    assert_true(lvni_data_array_images_is_folder(folder));
-    assert_false(lvni_data_array_images_is_file(folder));
+    assert_true(lvni_data_array_set_is_folder(folder));
+    assert_false(lvni_data_array_set_is_file(folder));
     lvni_data_array_images *m;
     assert_int_equal(lvni_data_array_images_open(folder, NULL, true, &m), LVN_OK);
     assert_int_equal(m->n_parts, 2);
@@ -123,10 +124,65 @@ static void parts_that_do_not_fit_are_reported(void **state)
     expect(folder, NULL, LVN_ERR_USAGE, "two or more classes");
     assert_int_equal(unlink(images_path(folder, "train-labels-idx1-ubyte")), 0);
     expect(folder, NULL, LVN_ERR_NOT_FOUND, "no train-labels-idx1-ubyte");
+    write_idx(folder, "train-labels-idx1-ubyte", 1, (int[]){TRAIN}, zeros, TRAIN);
     write_idx(folder, "train-images-idx3-ubyte", 2, (int[]){TRAIN, W * H}, pixels, TRAIN * W * H);
     expect(folder, NULL, LVN_ERR_USAGE, "(4, 30) of uint8");
     write_idx(folder, "train-images-idx3-ubyte", 3, (int[]){0, H, W}, pixels, 0);
     expect(folder, NULL, LVN_ERR_USAGE, "no images");
+    images_remove_folder(folder);
+}
+
+/* EMNIST's names and torchvision's folders; which labels have no image. */
+static void sets_are_found_by_their_names(void **state)
+{
+    (void)state;
+    const char *folder = images_temp_folder();
+    char raw[256], file[512];
+    snprintf(raw, sizeof raw, "%s/EMNIST/raw", folder);
+    uint8_t pixels[TRAIN * W * H];
+    const uint8_t labels[TRAIN] = {1, 9, 5, 6}, test[VAL] = {9, 1};
+    paint(pixels, TRAIN * W * H, 3);
+    write_idx(raw, "emnist-letters-train-images-idx3-ubyte", 3, (int[]){TRAIN, H, W}, pixels,
+              TRAIN * W * H);
+    write_idx(raw, "emnist-letters-train-labels-idx1-ubyte", 1, (int[]){TRAIN}, labels, TRAIN);
+    write_idx(raw, "emnist-letters-test-images-idx3-ubyte", 3, (int[]){VAL, H, W}, pixels,
+              VAL * W * H);
+    write_idx(raw, "emnist-letters-test-labels-idx1-ubyte", 1, (int[]){VAL}, test, VAL);
+    snprintf(file, sizeof file, "%s/emnist-letters-train-images-idx3-ubyte", raw);
+    const char *const names[] = {folder, raw, file};
+    for (int i = 0; i < 3; i++) {
+        lvni_data_array_images *m;
+        lvni_core_str gaps = {0};
+        assert_true(lvni_data_array_set_is_folder(names[i]) == (i < 2));
+        assert_int_equal(lvni_data_array_images_open(names[i], NULL, true, &m), LVN_OK);
+        assert_int_equal(m->n_parts, 2);
+        assert_int_equal(m->n, TRAIN + VAL);
+        assert_int_equal(m->label[TRAIN], 9);
+        assert_memory_equal(m->part[0].data, pixels, sizeof pixels);
+        assert_int_equal(lvni_data_array_images_print_gaps(m, &gaps), LVN_OK);
+        assert_string_equal(lvni_core_str_text(&gaps), "0, 2 to 4, 7, 8");
+        lvni_core_str_free(&gaps);
+        lvni_data_array_images_release(m);
+    }
+    snprintf(file, sizeof file, "%s/emnist-letters-test-images-idx3-ubyte", raw);
+    lvni_data_array_images *m; /* a test part by itself, with its labels; to predict, without */
+    assert_int_equal(lvni_data_array_images_open(file, NULL, true, &m), LVN_OK);
+    assert_int_equal(m->n, VAL);
+    lvni_data_array_images_release(m);
+    snprintf(file, sizeof file, "%s/emnist-letters-train-images-idx3-ubyte", raw);
+    assert_int_equal(lvni_data_array_images_open(file, NULL, false, &m), LVN_OK);
+    assert_int_equal(m->n, TRAIN);
+    lvni_data_array_images_release(m);
+    /* an unpacked archive is a folder of the file's name */
+    write_idx(raw, "emnist-digits-train-images-idx3-ubyte/x", 1, (int[]){TRAIN}, labels, TRAIN);
+    assert_int_equal(lvni_data_array_images_open(raw, NULL, true, &m), LVN_OK);
+    lvni_data_array_images_release(m);
+    snprintf(file, sizeof file, "%s/KMNIST", folder);
+    write_mnist(file);
+    assert_true(lvni_data_array_set_is_folder(file));
+    snprintf(file, sizeof file, "%s/KMNIST/raw", folder);
+    write_mnist(file);
+    expect(folder, NULL, LVN_ERR_USAGE, "holds 2 sets; give the training images of one as data=: ");
     images_remove_folder(folder);
 }
 
@@ -141,7 +197,7 @@ static void npy_images_find_their_labels(void **state)
     memcpy(file + 10, header, sizeof header - 1);
     paint(file + 10 + sizeof header - 1, 54, 7);
     images_write_file(images, file, 10 + sizeof header - 1 + 54);
-    assert_true(lvni_data_array_images_is_file(images));
+    assert_true(lvni_data_array_set_is_file(images));
     expect(images, NULL, LVN_ERR_USAGE, "labels= is missing");
     const char *labels = images_path(folder, "labels.npy");
     const float reals[2] = {0.0F, 1.0F};
@@ -219,6 +275,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mnist_folder_has_its_two_parts_and_its_pixels),
         cmocka_unit_test(parts_that_do_not_fit_are_reported),
+        cmocka_unit_test(sets_are_found_by_their_names),
         cmocka_unit_test(npy_images_find_their_labels),
         cmocka_unit_test(no_memory_leaves_nothing_behind),
     };

@@ -1,7 +1,7 @@
-/* Reads zip archives with entries that are stored, not compressed, as torch.save writes them
- * (torch_impl.h). No number of a file is trusted. The format: PKWARE's APPNOTE 6.3; sizes are those
- * of the central directory, since torch.save leaves them out of the local headers. */
-#include "ckpt/torch_impl.h"
+/* Reads zip archives (zip.h). No number of a file is trusted. The format: PKWARE's APPNOTE 6.3;
+ * sizes are those of the central directory, since torch.save leaves them out of the local
+ * headers. */
+#include "core/zip.h"
 
 #include "core/alloc.h"
 #include "core/vfs.h"
@@ -19,7 +19,10 @@ enum {
     CENTRAL_BYTES = 46, /* an entry of the directory, without name, extra fields and comment */
     LOCAL_BYTES = 30,
     MAX_COMMENT = 65535,
-    ENCRYPTED = 1
+    ENCRYPTED = 1,
+    STORED = 0,
+    DEFLATED = 8,
+    RATIO = 1032 /* deflate packs at most so many bytes into one */
 };
 
 static uint64_t number(const char *at, int bytes)
@@ -31,7 +34,7 @@ static uint64_t number(const char *at, int bytes)
     return value;
 }
 
-static lvn_status read_at(const lvni_ckpt_zip *zip, uint64_t offset, void *to, size_t bytes)
+static lvn_status read_at(const lvni_core_zip *zip, uint64_t offset, void *to, size_t bytes)
 {
     size_t done = 0;
     if (lseek(zip->fd, (off_t)offset, SEEK_SET) < 0) {
@@ -57,7 +60,7 @@ typedef struct directory {
 } directory;
 
 /* Large archives: the record of 64 bits, which a locator before the end record points to. */
-static lvn_status read_end64(const lvni_ckpt_zip *zip, uint64_t end, directory *d)
+static lvn_status read_end64(const lvni_core_zip *zip, uint64_t end, directory *d)
 {
     char locator[LOCATOR_BYTES], record[END64_BYTES];
     if (end < LOCATOR_BYTES) {
@@ -83,11 +86,11 @@ static lvn_status read_end64(const lvni_ckpt_zip *zip, uint64_t end, directory *
     return LVN_OK;
 }
 
-static lvn_status find_directory(const lvni_ckpt_zip *zip, directory *d)
+static lvn_status find_directory(const lvni_core_zip *zip, directory *d)
 {
     const uint64_t most = END_BYTES + MAX_COMMENT;
     const size_t n = (size_t)(zip->file_bytes < most ? zip->file_bytes : most);
-    char *tail = lvni_core_alloc(LVNI_TAG_CKPT, n);
+    char *tail = lvni_core_alloc(LVNI_TAG_CORE, n);
     if (tail == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -124,9 +127,9 @@ static lvn_status find_directory(const lvni_ckpt_zip *zip, directory *d)
 }
 
 /* Sizes and offsets that do not fit 32 bits stand in an extra field, in this order. */
-static bool read_extra64(const char *extra, size_t n, uint64_t packed, lvni_ckpt_zip_entry *e)
+static bool read_extra64(const char *extra, size_t n, lvni_core_zip_entry *e)
 {
-    uint64_t *const wide[] = {&e->bytes, &packed, &e->header};
+    uint64_t *const wide[] = {&e->bytes, &e->packed, &e->header};
     while (n >= 4) {
         const size_t id = (size_t)number(extra, 2), bytes = (size_t)number(extra + 2, 2);
         if (bytes > n - 4) {
@@ -145,8 +148,8 @@ static bool read_extra64(const char *extra, size_t n, uint64_t packed, lvni_ckpt
     return true;
 }
 
-static lvn_status read_central(const lvni_ckpt_zip *zip, const char **at, size_t *left,
-                               lvni_ckpt_zip_entry *e)
+static lvn_status read_central(const lvni_core_zip *zip, const char **at, size_t *left,
+                               lvni_core_zip_entry *e)
 {
     const char *p = *at;
     if (*left < CENTRAL_BYTES || memcmp(p, "PK\1\2", 4) != 0) {
@@ -157,14 +160,15 @@ static lvn_status read_central(const lvni_ckpt_zip *zip, const char **at, size_t
     }
     const size_t name = (size_t)number(p + 28, 2), extra = (size_t)number(p + 30, 2);
     const size_t all = CENTRAL_BYTES + name + extra + (size_t)number(p + 32, 2);
-    *e = (lvni_ckpt_zip_entry){.flags = (uint16_t)number(p + 8, 2),
+    *e = (lvni_core_zip_entry){.flags = (uint16_t)number(p + 8, 2),
                                .method = (uint16_t)number(p + 10, 2),
                                .crc = (uint32_t)number(p + 16, 4),
+                               .packed = number(p + 20, 4),
                                .bytes = number(p + 24, 4),
                                .header = number(p + 42, 4),
                                .name = p + CENTRAL_BYTES,
                                .name_bytes = name};
-    if (all > *left || !read_extra64(p + CENTRAL_BYTES + name, extra, number(p + 20, 4), e)) {
+    if (all > *left || !read_extra64(p + CENTRAL_BYTES + name, extra, e)) {
         LVN_FAIL(LVN_ERR_CORRUPT,
                  "%s: the zip directory is damaged: an entry of %zu bytes with %zu "
                  "left",
@@ -184,14 +188,14 @@ static int compare_bytes(const char *a, size_t n_a, const char *b, size_t n_b)
 
 static int compare_entries(const void *a, const void *b)
 {
-    const lvni_ckpt_zip_entry *x = a, *y = b;
+    const lvni_core_zip_entry *x = a, *y = b;
     return compare_bytes(x->name, x->name_bytes, y->name, y->name_bytes);
 }
 
-static lvn_status read_directory(lvni_ckpt_zip *zip, const directory *d)
+static lvn_status read_directory(lvni_core_zip *zip, const directory *d)
 {
-    zip->directory = lvni_core_alloc(LVNI_TAG_CKPT, (size_t)d->bytes);
-    zip->entries = lvni_core_calloc(LVNI_TAG_CKPT, (size_t)d->entries, sizeof *zip->entries);
+    zip->directory = lvni_core_alloc(LVNI_TAG_CORE, (size_t)d->bytes);
+    zip->entries = lvni_core_calloc(LVNI_TAG_CORE, (size_t)d->entries, sizeof *zip->entries);
     if (zip->directory == NULL || zip->entries == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -205,7 +209,7 @@ static lvn_status read_directory(lvni_ckpt_zip *zip, const directory *d)
         qsort(zip->entries, (size_t)zip->n_entries, sizeof *zip->entries, compare_entries);
     }
     for (int64_t i = 1; i < zip->n_entries; i++) {
-        const lvni_ckpt_zip_entry *e = &zip->entries[i];
+        const lvni_core_zip_entry *e = &zip->entries[i];
         if (compare_entries(e - 1, e) == 0) {
             LVN_FAIL(LVN_ERR_CORRUPT, "%s: the zip archive has '%.*s' twice", zip->path,
                      (int)e->name_bytes, e->name);
@@ -214,15 +218,15 @@ static lvn_status read_directory(lvni_ckpt_zip *zip, const directory *d)
     return LVN_OK;
 }
 
-lvn_status lvni_ckpt_zip_open(const char *path, int fd, uint64_t file_bytes, lvni_ckpt_zip *out)
+lvn_status lvni_core_zip_open(const char *path, int fd, uint64_t file_bytes, lvni_core_zip *out)
 {
     directory d = {0};
-    *out = (lvni_ckpt_zip){.path = path, .fd = fd, .file_bytes = file_bytes};
+    *out = (lvni_core_zip){.path = path, .fd = fd, .file_bytes = file_bytes};
     LVN_TRY(find_directory(out, &d));
     return read_directory(out, &d);
 }
 
-void lvni_ckpt_zip_close(lvni_ckpt_zip *zip)
+void lvni_core_zip_close(lvni_core_zip *zip)
 {
     lvni_core_free(zip->entries);
     lvni_core_free(zip->directory);
@@ -230,13 +234,13 @@ void lvni_ckpt_zip_close(lvni_ckpt_zip *zip)
 
 /* ---- entries ---- */
 
-lvni_ckpt_zip_entry *lvni_ckpt_zip_find(const lvni_ckpt_zip *zip, const char *prefix,
+lvni_core_zip_entry *lvni_core_zip_find(const lvni_core_zip *zip, const char *prefix,
                                         size_t prefix_bytes, const char *name, size_t name_bytes)
 {
     int64_t low = 0, high = zip->n_entries;
     while (low < high) {
         const int64_t middle = low + (high - low) / 2;
-        lvni_ckpt_zip_entry *e = &zip->entries[middle];
+        lvni_core_zip_entry *e = &zip->entries[middle];
         const size_t head = e->name_bytes < prefix_bytes ? e->name_bytes : prefix_bytes;
         int order = compare_bytes(e->name, head, prefix, prefix_bytes);
         if (order == 0) {
@@ -251,7 +255,7 @@ lvni_ckpt_zip_entry *lvni_ckpt_zip_find(const lvni_ckpt_zip *zip, const char *pr
     return NULL;
 }
 
-static lvn_status check_crc(const lvni_ckpt_zip *zip, const lvni_ckpt_zip_entry *e,
+static lvn_status check_crc(const lvni_core_zip *zip, const lvni_core_zip_entry *e,
                             const char *data)
 {
     uLong crc = 0;
@@ -268,16 +272,91 @@ static lvn_status check_crc(const lvni_ckpt_zip *zip, const lvni_ckpt_zip_entry 
     return LVN_OK;
 }
 
-lvn_status lvni_ckpt_zip_read(const lvni_ckpt_zip *zip, const lvni_ckpt_zip_entry *e, bool verify,
+static void *zip_alloc(void *user, uInt items, uInt size)
+{
+    (void)user;
+    return lvni_core_calloc(LVNI_TAG_CORE, items, size);
+}
+
+static void zip_free(void *user, void *p)
+{
+    (void)user;
+    lvni_core_free(p);
+}
+
+/* All of an entry, whose sizes fit each other, from packed bytes in memory. */
+static lvn_status inflate_all(const lvni_core_zip *zip, const lvni_core_zip_entry *e, char *packed,
+                              char *to)
+{
+    z_stream z = {.zalloc = zip_alloc, .zfree = zip_free};
+    if (inflateInit2(&z, -MAX_WBITS) != Z_OK) {
+        LVN_FAIL(LVN_ERR_MEMORY, "%s: no memory to unpack", zip->path);
+    }
+    uint64_t taken = 0, done = 0;
+    int code = Z_OK;
+    while (code == Z_OK) {
+        const uint64_t in = e->packed - taken, out = e->bytes - done, most = (uint64_t)1 << 30;
+        z.next_in = (Bytef *)packed + taken;
+        z.avail_in = (uInt)(in < most ? in : most);
+        z.next_out = (Bytef *)to + done;
+        z.avail_out = (uInt)(out < most ? out : most);
+        const uInt given = z.avail_in, room = z.avail_out;
+        code = inflate(&z, Z_NO_FLUSH);
+        taken += given - z.avail_in;
+        done += room - z.avail_out;
+    }
+    inflateEnd(&z);
+    if (code == Z_MEM_ERROR) {
+        return LVN_ERR_MEMORY;
+    }
+    if (code != Z_STREAM_END || done != e->bytes) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: '%.*s' cannot be unpacked: the file is damaged", zip->path,
+                 (int)e->name_bytes, e->name);
+    }
+    return LVN_OK;
+}
+
+static lvn_status read_deflated(const lvni_core_zip *zip, const lvni_core_zip_entry *e,
+                                uint64_t data, char *to)
+{
+    char *packed = lvni_core_alloc(LVNI_TAG_CORE, e->packed > 0 ? (size_t)e->packed : 1);
+    if (packed == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    lvn_status s = read_at(zip, data, packed, (size_t)e->packed);
+    if (s == LVN_OK) {
+        s = inflate_all(zip, e, packed, to);
+    }
+    lvni_core_free(packed);
+    return s;
+}
+
+lvn_status lvni_core_zip_check(const lvni_core_zip *zip, const lvni_core_zip_entry *e)
+{
+    const int name = (int)e->name_bytes;
+    if ((e->method != STORED && e->method != DEFLATED) || (e->flags & ENCRYPTED) != 0) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "%s: '%.*s' is %s", zip->path, name, e->name,
+                 (e->flags & ENCRYPTED) != 0 ? "encrypted" : "compressed in an unusual way");
+    }
+    if (e->method == DEFLATED && e->bytes / RATIO > e->packed) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: '%.*s' cannot have %llu bytes, packed in %llu", zip->path,
+                 name, e->name, (unsigned long long)e->bytes, (unsigned long long)e->packed);
+    }
+    const uint64_t there = e->method == STORED ? e->bytes : e->packed;
+    if (e->header > zip->file_bytes || there > zip->file_bytes - e->header) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: '%.*s' has %llu bytes behind byte %llu of %llu: cut off",
+                 zip->path, name, e->name, (unsigned long long)there, (unsigned long long)e->header,
+                 (unsigned long long)zip->file_bytes);
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_core_zip_read(const lvni_core_zip *zip, const lvni_core_zip_entry *e, bool verify,
                               char *to)
 {
     char local[LOCAL_BYTES];
     const int name = (int)e->name_bytes;
-    if (e->method != 0 || (e->flags & ENCRYPTED) != 0) {
-        LVN_FAIL(LVN_ERR_UNSUPPORTED,
-                 "%s: '%.*s' is %s; levin reads archives as torch.save writes them, not compressed",
-                 zip->path, name, e->name, e->method != 0 ? "compressed" : "encrypted");
-    }
+    LVN_TRY(lvni_core_zip_check(zip, e));
     if (e->header > zip->file_bytes || zip->file_bytes - e->header < LOCAL_BYTES) {
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: '%.*s' would begin at byte %llu of %llu", zip->path, name,
                  e->name, (unsigned long long)e->header, (unsigned long long)zip->file_bytes);
@@ -288,11 +367,13 @@ lvn_status lvni_ckpt_zip_read(const lvni_ckpt_zip *zip, const lvni_ckpt_zip_entr
                  zip->path, name, e->name, (unsigned long long)e->header);
     }
     const uint64_t data = e->header + LOCAL_BYTES + number(local + 26, 2) + number(local + 28, 2);
-    if (data > zip->file_bytes || e->bytes > zip->file_bytes - data) {
+    const uint64_t there = e->method == STORED ? e->bytes : e->packed;
+    if (data > zip->file_bytes || there > zip->file_bytes - data) {
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: '%.*s' has %llu bytes from byte %llu of %llu: cut off",
-                 zip->path, name, e->name, (unsigned long long)e->bytes, (unsigned long long)data,
+                 zip->path, name, e->name, (unsigned long long)there, (unsigned long long)data,
                  (unsigned long long)zip->file_bytes);
     }
-    LVN_TRY(read_at(zip, data, to, (size_t)e->bytes));
+    LVN_TRY(e->method == STORED ? read_at(zip, data, to, (size_t)e->bytes)
+                                : read_deflated(zip, e, data, to));
     return verify ? check_crc(zip, e, to) : LVN_OK;
 }

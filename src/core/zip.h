@@ -1,0 +1,39 @@
+/* Zip archives, entry by entry: stored, or compressed by deflate. Called by the readers of files of
+ * torch.save and of .npz. */
+#ifndef LEVIN_CORE_ZIP_H
+#define LEVIN_CORE_ZIP_H
+
+#include <levin/status.h>
+
+typedef struct lvni_core_zip_entry {
+    const char *name; /* not zero-terminated */
+    size_t name_bytes;
+    uint64_t header, packed, bytes; /* offset of the local header; sizes of the content */
+    uint32_t crc;
+    uint16_t method, flags; /* method 0: stored */
+    size_t place;           /* for the caller: where the content was read to, plus 1; 0 at first */
+} lvni_core_zip_entry;
+
+typedef struct lvni_core_zip {
+    const char *path;
+    int fd;
+    uint64_t file_bytes;
+    char *directory;
+    lvni_core_zip_entry *entries; /* by name */
+    int64_t n_entries;
+} lvni_core_zip;
+
+/* The list of entries. Borrows path and fd. Closed in every case. */
+lvn_status lvni_core_zip_open(const char *path, int fd, uint64_t file_bytes, lvni_core_zip *out);
+void lvni_core_zip_close(lvni_core_zip *zip);
+/* "archive/data/0" as prefix "archive/data/" and name "0". NULL: there is none. */
+lvni_core_zip_entry *lvni_core_zip_find(const lvni_core_zip *zip, const char *prefix,
+                                        size_t prefix_bytes, const char *name, size_t name_bytes);
+/* Can the file hold what the directory has of the entry? Before memory is taken for entry->bytes.
+ * LVN_ERR_CORRUPT; LVN_ERR_UNSUPPORTED: encrypted, or compressed in another way. */
+lvn_status lvni_core_zip_check(const lvni_core_zip *zip, const lvni_core_zip_entry *entry);
+/* The content of an entry. verify: compare its CRC-32. */
+lvn_status lvni_core_zip_read(const lvni_core_zip *zip, const lvni_core_zip_entry *entry,
+                              bool verify, char *to);
+
+#endif
