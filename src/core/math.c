@@ -23,11 +23,12 @@ static uint64_t to_bits(double d)
 /* HI has 11 zero bits at its end */
 static const double LN2_HI = 0x1.62e42fefa38p-1, LN2_LO = 0x1.ef35793c7673p-45;
 
-/* exp(x) = 2^k exp(r), |r| <= ln2 / 2; Taylor series of exp(r) to the term r^13 / 13! (error below
- * 2^-57). */
-double lvni_core_exp(double x)
+/* exp(x + rest) = 2^k exp(r), |r| <= ln2 / 2, for a rest far below 1; Taylor series of exp(r) to
+ * the term r^13 / 13! (error below 2^-57). The rest enters before 2^k does: results near the
+ * smallest normal number keep their digits, and only those beyond the largest are infinite. */
+static double exp_two(double x, double rest)
 {
-    if (!(x < 709.782712893384)) {
+    if (!(x < 710.0)) {
         return x != x ? x : HUGE_VAL;
     }
     if (x < -745.2) {
@@ -36,7 +37,7 @@ double lvni_core_exp(double x)
     const double shifted = x * 1.4426950408889634 + 0x1.8p52; /* round to nearest integer */
     const double kd = shifted - 0x1.8p52;
     const int k = (int)kd;
-    const double r = (x - kd * LN2_HI) - kd * LN2_LO;
+    const double r = ((x - kd * LN2_HI) - kd * LN2_LO) + rest;
     double p = 1.0 / 6227020800.0;
     static const double inverse[] = {1.0 / 479001600.0,
                                      1.0 / 39916800.0,
@@ -56,6 +57,11 @@ double lvni_core_exp(double x)
     const int half = k / 2; /* two factors: 2^k itself may not be a normal number */
     return e * from_bits((uint64_t)(1023 + half) << 52) *
            from_bits((uint64_t)(1023 + k - half) << 52);
+}
+
+double lvni_core_exp(double x)
+{
+    return exp_two(x, 0.0);
 }
 
 /* log(x) = k ln2 + log(m), m in [sqrt(1/2), sqrt(2)); log(m) = 2 artanh(s), s = (m-1)/(m+1), series
@@ -95,6 +101,13 @@ double lvni_core_log(double x)
     const double r = 2.0 * z * p;
     const double kd = k;
     return kd * LN2_HI - ((h - (s * (h + r) + kd * LN2_LO)) - f);
+}
+
+/* With u = 1 + x rounded, log(u) x / (u - 1) undoes the rounding of u (Kahan). */
+double lvni_core_log1p(double x)
+{
+    const double u = 1.0 + x;
+    return u == 1.0 || u > 1.7976931348623157e308 ? x : lvni_core_log(u) * (x / (u - 1.0));
 }
 
 double lvni_core_sqrt(double x)
@@ -241,7 +254,7 @@ static two two_product(double a, double b)
 }
 
 /* log x of a positive finite x: 2 s + 2 s (z / 3 + z^2 / 5 + ...), z = s^2, s = (m - 1) / (m + 1)
- * with the remainder of the division. */
+ * with the remainder of the division, and the first term of the series as a sum of two, too. */
 static two log_two(double x)
 {
     int k = 0;
@@ -260,25 +273,35 @@ static two log_two(double x)
     const two d = two_sum(m, 1.0);
     const double s = f / d.hi;
     const two back = two_product(s, d.hi);
-    const double s_lo = (((f - back.hi) - back.lo) - s * d.lo) / d.hi, z = s * s;
+    const double s_lo = (((f - back.hi) - back.lo) - s * d.lo) / d.hi;
+    const two z = two_product(s, s);
     double p = 1.0 / 23.0;
-    for (int i = 21; i >= 3; i -= 2) {
-        p = p * z + 1.0 / i;
+    for (int i = 21; i >= 5; i -= 2) {
+        p = p * z.hi + 1.0 / i;
     }
     const two sum = two_sum(k * LN2_HI, 2.0 * s);
-    return two_sum(sum.hi, sum.lo + (k * LN2_LO + (2.0 * s_lo + 2.0 * s * (z * p))));
+    const two cube = two_product(2.0 * s, z.hi); /* to be divided by 3 */
+    const double third = cube.hi * (1.0 / 3.0);
+    const two thrice = two_product(third, 3.0);
+    const double third_lo = ((cube.hi - thrice.hi) - thrice.lo + cube.lo + 2.0 * s * z.lo) / 3.0 +
+                            2.0 * z.hi * s_lo; /* of the remainder s_lo: 2 s^2 s_lo */
+    const two both = two_sum(sum.hi, third);
+    const double small = third_lo + (k * LN2_LO + (2.0 * s_lo + cube.hi * (z.hi * p)));
+    return two_sum(both.hi, both.lo + (sum.lo + small));
 }
 
 /* x > 0, all finite */
 static double pow_positive(double x, double y)
 {
-    const two l = log_two(x);
+    if (x == 1.0) {
+        return 1.0;
+    }
+    const two l = log_two(x); /* at least 2^-53: y below is not too large for two_product */
     if (!(fabs(y * l.hi) < 800.0)) {
         return lvni_core_exp(y * l.hi);
     }
     const two p = two_product(y, l.hi);
-    const double e = lvni_core_exp(p.hi);
-    return e == 0.0 || e == HUGE_VAL ? e : e + e * (p.lo + y * l.lo);
+    return exp_two(p.hi, p.lo + y * l.lo);
 }
 
 /* 0: y is not an integer, 1: odd, 2: even */

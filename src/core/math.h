@@ -8,8 +8,9 @@
 #include <stdint.h>
 #include <string.h>
 
-double lvni_core_exp(double x); /* 0 below -745, +inf above 709.78 */
-double lvni_core_log(double x); /* -inf at 0, NaN below */
+double lvni_core_exp(double x);   /* 0 below -745, +inf above 709.78 */
+double lvni_core_log(double x);   /* -inf at 0, NaN below */
+double lvni_core_log1p(double x); /* log(1 + x), x > -1, within 4 units near 0, too */
 double lvni_core_sqrt(double x);
 double lvni_core_cos2pi(double x); /* cos(2 pi x), |x| < 2^30 */
 /* of any finite x; NaN for infinities */

@@ -38,14 +38,10 @@ static double sign(double x)
     return x > 0.0 ? 1.0 : x < 0.0 ? -1.0 : x;
 }
 
-/* log(1 + e^x): log1p by its series where e^-|x| is small */
+/* log(1 + e^x), e^-|x| never rounded away beside the 1 */
 static double softplus(double x)
 {
-    const double e = lvni_core_exp(-fabs(x));
-    double rest = lvni_core_log(1.0 + e);
-    if (e < 1e-4) {
-        rest = e * (1.0 - e * (0.5 - e * (1.0 / 3.0 - e * 0.25)));
-    }
+    const double rest = lvni_core_log1p(lvni_core_exp(-fabs(x)));
     return (x > 0.0 ? x : x != x ? x : 0.0) + rest;
 }
 

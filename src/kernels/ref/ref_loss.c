@@ -172,7 +172,7 @@ static double value(const lvn_point_loss_attr *a, double x, double t, double pos
     case LVN_LOSS_SMOOTH_L1: return size < a->beta ? 0.5 * d * d / a->beta : size - 0.5 * a->beta;
     case LVN_LOSS_BINARY: /* -positive t log sigmoid(x) - (1 - t) log(1 - sigmoid(x)) */
         return (1.0 - t) * x + (1.0 + (positive - 1.0) * t) *
-                                   (lvni_core_log(1.0 + lvni_core_exp(x < 0.0 ? x : -x)) + low);
+                                   (lvni_core_log1p(lvni_core_exp(x < 0.0 ? x : -x)) + low);
     }
     return 0.0;
 }

@@ -7,6 +7,7 @@
 
 #include "core/math.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdbool.h>
 
@@ -53,6 +54,46 @@ static void pow_keeps_its_digits_for_large_exponents(void **state)
     assert_true(fabs(lvni_core_pow(0.999, 700000.0) / pow(0.999, 700000.0) - 1.0) < 6e-16);
 }
 
+/* x^y and libm's within a unit in the last place over everything that is a normal number: next to
+ * the largest and the smallest ones, and with exponents of any size. */
+static void pow_keeps_its_digits_at_the_ends(void **state)
+{
+    (void)state;
+    static const double ends[] = {DBL_MAX, DBL_MAX * (1.0 - 0x1p-50), 1.7e308, DBL_MIN, 3e-308,
+                                  1e-290};
+    double bad = 0.0;
+    for (int i = 0; i < 20000; i++) {
+        const double part = (i * 7919 % 20000 + 0.5) / 20000.0, wide = 1420.0 * part - 710.0;
+        const double base[] = {ends[i % 6], exp(part * 2.0 - 1.0), 1.0 + (part - 0.4) * 1e-9,
+                               1.0 - 0x1p-53};
+        for (int k = 0; k < 4; k++) {
+            const double x = base[k],
+                         y = k == 0 ? (i / 6 % 2 == 0 ? 1.0 : 1.0 - part * 0.05) : wide / log(x);
+            const double want = pow(x, y), got = lvni_core_pow(x, y);
+            if (want >= DBL_MIN && want <= DBL_MAX) {
+                bad = fmax(bad, fabs(got - want) / ldexp(1.0, ilogb(want) - 52));
+            } else {
+                assert_true(want > 1.0 ? got == want : got <= DBL_MIN);
+            }
+        }
+    }
+    assert_true(bad <= 1.0);
+    assert_true(lvni_core_pow(-1.0, 1e300) == 1.0 && lvni_core_pow(-1.0, -DBL_MAX) == 1.0);
+    assert_true(lvni_core_pow(-DBL_MAX, 1.0) == -DBL_MAX);
+    assert_true(isinf(lvni_core_pow(DBL_MAX, 1.0000001)));
+    assert_true(lvni_core_exp(0x1.62e42fefa39efp+9) <= DBL_MAX); /* the largest that has one */
+    assert_true(isinf(lvni_core_exp(0x1.62e42fefa39f0p+9)));
+}
+
+static void log1p_keeps_what_1_would_hide(void **state)
+{
+    (void)state;
+    assert_true(worst(lvni_core_log1p, log1p, 1e-9, 1.0, 20011) < 4.0);
+    assert_true(worst(lvni_core_log1p, log1p, -0.9, 0.0, 20011) < 4.0);
+    assert_true(worst(lvni_core_log1p, log1p, 1e-300, 1e-8, 20011) < 4.0);
+    assert_true(isinf(lvni_core_log1p(INFINITY)) && isnan(lvni_core_log1p((double)NAN)));
+}
+
 /* C11 F.10.4.4, signs of zeros included. */
 static void pow_has_the_special_values_of_c(void **state)
 {
@@ -94,6 +135,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(functions_are_as_exact_as_promised),
         cmocka_unit_test(pow_keeps_its_digits_for_large_exponents),
+        cmocka_unit_test(pow_keeps_its_digits_at_the_ends),
+        cmocka_unit_test(log1p_keeps_what_1_would_hide),
         cmocka_unit_test(pow_has_the_special_values_of_c),
         cmocka_unit_test(edges),
     };
