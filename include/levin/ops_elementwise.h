@@ -43,7 +43,8 @@ LVN_API lvn_tensor *lvn_erf(lvn_tensor *x);
 /* special values as C's pow */
 LVN_API lvn_tensor *lvn_pow(lvn_tensor *base, lvn_tensor *exponent);
 LVN_API lvn_tensor *lvn_lerp(lvn_tensor *a, lvn_tensor *b, lvn_tensor *t); /* a + t (b - a) */
-/* NaN where one is; where equal, half the gradient goes to each */
+/* NaN where one is. Where equal, half the gradient goes to each; where one is NaN, all of it to
+ * both, as in PyTorch. */
 LVN_API lvn_tensor *lvn_minimum(lvn_tensor *a, lvn_tensor *b);
 LVN_API lvn_tensor *lvn_maximum(lvn_tensor *a, lvn_tensor *b);
 /* Comparisons of floats or i64 -> bool, no gradient; also against a number. NaN is unequal to

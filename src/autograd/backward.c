@@ -161,6 +161,13 @@ static lvn_status adapt_type(lvn_tensor **t, lvn_dtype dtype)
     return s;
 }
 
+static lvn_status give_leaf(lvn_tensor *leaf, lvn_tensor *t)
+{
+    float *slice = slice_of(leaf);
+    return slice != NULL ? give_parameter(leaf, slice, t)
+                         : lvni_autograd_accumulate(&leaf->grad, t);
+}
+
 lvn_status lvni_autograd_grad_give(lvni_autograd_node *node, int i, lvn_tensor *t)
 {
     if (t == NULL) {
@@ -174,9 +181,7 @@ lvn_status lvni_autograd_grad_give(lvni_autograd_node *node, int i, lvn_tensor *
     if (lvni_tensor_ctx_get()->tape->walk != NULL) {
         return lvni_autograd_walk_give_leaf(lvni_tensor_ctx_get()->tape->walk, leaf, t);
     }
-    float *slice = slice_of(leaf);
-    return slice != NULL ? give_parameter(leaf, slice, t)
-                         : lvni_autograd_accumulate(&leaf->grad, t);
+    return give_leaf(leaf, t);
 }
 
 lvn_status lvni_autograd_grad_give_op(lvni_autograd_node *node, int i, lvn_tensor *t)
@@ -296,6 +301,20 @@ static lvn_tensor *make_seed(const lvn_tensor *y, const lvni_autograd_seed *seed
     return t;
 }
 
+/* dL/d(loss) to its node, or to the loss itself, a leaf. */
+static lvn_status begin(lvn_tensor *loss, const lvni_autograd_seed *seed)
+{
+    lvn_tensor *t = make_seed(loss, seed);
+    if (t == NULL) {
+        return lvn_last_error()->code;
+    }
+    if (loss->node == NULL) {
+        return give_leaf(loss, t);
+    }
+    loss->node->grad = t;
+    return LVN_OK;
+}
+
 static lvn_status backward(lvn_tensor *loss, const lvni_autograd_seed *seed)
 {
     struct lvni_autograd_tape *tape = lvni_autograd_tape_get();
@@ -312,11 +331,11 @@ static lvn_status backward(lvn_tensor *loss, const lvni_autograd_seed *seed)
         "lvn_backward needs a loss of one element, not %lld: take lvn_mean() or lvn_sum() of it",
         (long long)lvn_numel(loss));
     LVN_TRY(lvni_autograd_tape_check_past(loss, "lvn_backward"));
-    loss->node->grad = make_seed(loss, seed);
     const bool paused = tape->paused;
     tape->walking = true;
     tape->paused = true; /* a user's rule may call ops */
-    const lvn_status s = loss->node->grad == NULL ? lvn_last_error()->code : walk(tape);
+    lvn_status s = begin(loss, seed);
+    s = s == LVN_OK ? walk(tape) : s;
     tape->paused = paused;
     tape->walking = false;
     lvni_autograd_tape_drop_nodes(tape);

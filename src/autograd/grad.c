@@ -94,19 +94,25 @@ static void clear_gradients(const struct lvni_autograd_tape *tape)
     }
 }
 
-static lvn_status start(lvn_tensor *y, const lvn_grad_options *o)
+/* dL/dy, where the walk begins: at y's node, or at y itself, a leaf, which has none. */
+static lvn_status start(lvn_tensor *y, lvni_autograd_walk *walk, const lvn_grad_options *o)
 {
-    if (o->grad_output != NULL) {
-        LVN_ARG(lvni_tensor_same_shape(y, o->grad_output) && y->dtype == o->grad_output->dtype,
-                "lvn_grad: grad_output must have the shape and type of y");
-        y->node->grad = lvn_retain(o->grad_output);
-        return LVN_OK;
-    }
-    LVN_ARG(lvn_numel(y) == 1,
+    LVN_ARG(o->grad_output == NULL ||
+                (lvni_tensor_same_shape(y, o->grad_output) && y->dtype == o->grad_output->dtype),
+            "lvn_grad: grad_output must have the shape and type of y");
+    LVN_ARG(o->grad_output != NULL || lvn_numel(y) == 1,
             "lvn_grad: y has %lld elements; give .grad_output, or take lvn_sum() of it",
             (long long)lvn_numel(y));
-    y->node->grad = lvni_autograd_seed_gradient(y, 1.0);
-    return y->node->grad == NULL ? lvn_last_error()->code : LVN_OK;
+    lvn_tensor *seed =
+        o->grad_output != NULL ? lvn_retain(o->grad_output) : lvni_autograd_seed_gradient(y, 1.0);
+    if (seed == NULL) {
+        return lvn_last_error()->code;
+    }
+    if (y->node == NULL) {
+        return lvni_autograd_walk_give_leaf(walk, y, seed);
+    }
+    y->node->grad = seed;
+    return LVN_OK;
 }
 
 static lvn_status gradients(struct lvni_autograd_tape *tape, lvn_tensor *y,
@@ -115,7 +121,7 @@ static lvn_status gradients(struct lvni_autograd_tape *tape, lvn_tensor *y,
     LVN_TRY(lvni_autograd_tape_check_past(y, "lvn_grad"));
     LVN_ARG(!tape->walking, "lvn_grad cannot run inside a backward rule");
     mark_wanted(tape, walk);
-    LVN_TRY(start(y, o));
+    LVN_TRY(start(y, walk, o));
     const bool paused = tape->paused;
     tape->paused = !walk->create_graph;
     tape->walking = true;

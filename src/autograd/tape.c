@@ -286,8 +286,8 @@ lvn_status lvni_autograd_tape_check_past(const lvn_tensor *y, const char *call)
                  "called before it, keeps the graph",
                  call);
     }
-    LVN_ARG(y->node != NULL, "%s: the tensor does not depend on anything that requires a gradient",
-            call);
+    LVN_ARG(y->node != NULL || y->requires_grad,
+            "%s: the tensor does not depend on anything that requires a gradient", call);
     return LVN_OK;
 }
 

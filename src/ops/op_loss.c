@@ -208,6 +208,15 @@ static lvn_tensor *absolute_slope(const lvni_autograd_node *n)
     return one == NULL ? NULL : lvni_autograd_op_run(LVNI_OP_point_loss_grad, &a, 1);
 }
 
+/* d / beta for |d| < beta, else the sign of d: bent nowhere, so that the second derivative is
+ * 1 / beta or 0 (at |d| = beta, too, as in PyTorch). */
+static lvn_tensor *smooth_slope(const lvni_autograd_node *n)
+{
+    const double beta = n->attr.point_loss.beta;
+    lvn_tensor *d = lvn_sub(n->saved[X], n->saved[TARGET]);
+    return lvn_where(lvn_lt_scalar(lvn_abs(d), beta), lvn_mul_scalar(d, 1.0 / beta), lvn_sign(d));
+}
+
 static lvn_tensor *weighted(lvn_tensor *slope, lvn_tensor *weight)
 {
     return weight == NULL ? slope : lvn_mul(slope, weight);
@@ -233,6 +242,7 @@ static lvn_status point_loss_backward_ops(lvni_autograd_node *n, lvn_tensor *dlo
             weighted(lvn_mul_scalar(lvn_sub(n->saved[X], n->saved[TARGET]), 2.0), n->saved[WEIGHT]);
         break;
     case LVN_LOSS_BINARY: slope = weighted(binary_slope(n), n->saved[WEIGHT]); break;
+    case LVN_LOSS_SMOOTH_L1: slope = weighted(smooth_slope(n), n->saved[WEIGHT]); break;
     default: slope = absolute_slope(n); break;
     }
     lvn_tensor *dx = lvn_mul(slope, lvn_div(dloss, n->saved[OF_DIVISOR]));
@@ -276,7 +286,7 @@ static lvn_tensor *point_loss(const char *name, lvn_point_loss_kind kind, double
     lvni_autograd_node *node =
         lvni_autograd_record(name, point_loss_backward, loss, in, kind == LVN_LOSS_BINARY ? 1 : 2);
     if (node != NULL) {
-        node->backward_ops = kind == LVN_LOSS_SMOOTH_L1 ? NULL : point_loss_backward_ops;
+        node->backward_ops = point_loss_backward_ops;
         node->attr.point_loss = attr;
         for (int i = X; i < N_POINT_IN; i++) {
             lvni_autograd_save(node, i, in[i]);

@@ -34,7 +34,7 @@ OF_TWO(pow_grad_exponent, double,
        a == 0.0 && b >= 0.0 ? 0.0 : lvni_core_pow(a, b) * lvni_core_log(a))
 OF_TWO(minimum, double, a != a || a < b ? a : b)
 OF_TWO(maximum, double, a != a || a > b ? a : b)
-OF_TWO(share, double, a > b ? 1.0 : a == b ? 0.5 : 0.0)
+OF_TWO(share, double, a < b ? 0.0 : a == b ? 0.5 : 1.0) /* with a NaN: 1 */
 OF_TWO(div_or_zero, double, b == 0.0 ? 0.0 : a / b)
 OF_TWO(eq, uint8_t, a == b)
 OF_TWO(ne, uint8_t, a != b)

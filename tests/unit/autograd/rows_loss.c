@@ -30,7 +30,7 @@ static const row rows[] = {
     {"kl_div_with", fn_kl, CURVED, 2, {S(3, 5), S(3, 5)}, POSITIVE, .second = true},
     {"kl_div_with", fn_kl_log, SMOOTH, 2, {S(3, 5), S(3, 5)}, NORMAL, .second = true},
     {"mse_loss_with", fn_mse, SMOOTH, 2, {S(3, 5), S(3, 5)}, NORMAL, .second = true},
-    {"smooth_l1_loss_with", fn_smooth_l1, SMOOTH, 2, {S(3, 5), S(3, 5)}, APART},
+    {"smooth_l1_loss_with", fn_smooth_l1, SMOOTH, 2, {S(3, 5), S(3, 5)}, APART, .second = true},
 };
 
 const row_table rows_loss = {rows, sizeof rows / sizeof *rows};

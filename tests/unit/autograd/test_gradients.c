@@ -121,6 +121,7 @@ FN(mse_weighted,
    lvn_mse_loss(in[0], in[1], .weight = lvn_detach(constant[0]), .reduction = LVN_REDUCTION_SUM))
 FN(mse_mean, lvn_mse_loss(in[0], in[1], .weight = lvn_detach(constant[0])))
 FN(l1, lvn_l1_loss(in[0], in[1], .weight = lvn_detach(constant[0])))
+FN(smooth, lvn_smooth_l1_loss(in[0], in[1], 0.9, .weight = lvn_detach(constant[0])))
 FN(bce, lvn_bce_with_logits(in[0], lvn_detach(constant[0])))
 FN(bce_weighted, lvn_bce_with_logits(in[0], lvn_detach(constant[0]),
                                      .weight = lvn_detach(constant[0]), .pos_weight = constant[1]))
@@ -143,6 +144,7 @@ static void losses_with_weights(void **state)
     } losses[] = {{"mse_loss, sum", fn_mse_weighted, 2},
                   {"mse_loss", fn_mse_mean, 2},
                   {"l1_loss", fn_l1, 2},
+                  {"smooth_l1_loss", fn_smooth, 2},
                   {"soft_cross_entropy", fn_soft_weighted, 2},
                   {"bce_with_logits", fn_bce, 1},
                   {"bce_with_logits, weights", fn_bce_weighted, 1}};

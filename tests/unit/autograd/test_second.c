@@ -55,6 +55,98 @@ static void of_results_and_with_weights(void **state)
     lvn_release(w);
 }
 
+/* dx/dx is 1, of leaves and of results; also behind an op that gives its input back. */
+static void of_itself(void **state)
+{
+    (void)state;
+    lvn_tensor *x = make_leaf(LVN_F64, 1, &vector, NORMAL),
+               *s = lvn_require_grad(lvn_tensor_create(LVN_F64, 0, NULL));
+    *(double *)lvn_data(s) = 2.5;
+    lvn_tensor *w = make_constant(LVN_F64, 2, 1, vector.size);
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    lvn_tensor *same[] = {x,
+                          lvn_cast(x, LVN_F64),
+                          lvn_dropout(x, 0.0),
+                          lvn_permute(x, (int[]){0}, 1),
+                          lvn_sum_to(x, 1, vector.size),
+                          lvn_mul_scalar(x, 3.0)};
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        lvn_tensor *g = lvn_grad(same[i], same[i], .grad_output = w, .create_graph = i % 2 == 1);
+        assert_near("its own gradient", g, w, 0.0, 1.0);
+    }
+    assert_near("behind a cast", lvn_grad(lvn_cast(x, LVN_F64), x, .grad_output = w), w, 0.0, 1.0);
+    assert_true(lvn_item(lvn_grad(s, s)) == 1.0);
+    lvn_tensor *both[2] = {s, s}, *grads[2];
+    assert_int_equal(lvn_grads_with(s, both, 2, grads, NULL), LVN_OK);
+    assert_true(lvn_item(grads[0]) == 1.0 && lvn_item(grads[1]) == 1.0);
+    assert_null(lvn_gradient(s));
+    assert_int_equal(lvn_backward_scaled(s, 3.0), LVN_OK); /* s is its own loss */
+    assert_int_equal(lvn_backward(lvn_cast(s, LVN_F64)), LVN_OK);
+    assert_true(lvn_item(lvn_gradient(s)) == 4.0);
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    lvn_release(x);
+    lvn_release(s);
+    lvn_release(w);
+}
+
+/* |x - target| = beta lies on the straight part: the second derivative is 0 there, as in PyTorch,
+ * and 1 / beta inside. */
+static void second_derivative_of_smooth_l1(void **state)
+{
+    (void)state;
+    double at[4] = {-2.0, -1.0, 1.0, 2.0}, none[4] = {0.0};
+    lvn_tensor *x = lvn_require_grad(lvn_tensor_wrap(at, LVN_F64, 1, vector.size)),
+               *t = lvn_tensor_wrap(none, LVN_F64, 1, vector.size);
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    lvn_tensor *loss = lvn_smooth_l1_loss(x, t, 2.0, .reduction = LVN_REDUCTION_SUM),
+               *first = lvn_grad(loss, x, .create_graph = true),
+               *second = lvn_grad(lvn_sum(first), x);
+    static const double want[2][4] = {{-1.0, -0.5, 0.5, 1.0}, {0.0, 0.5, 0.5, 0.0}};
+    for (int e = 0; e < 4; e++) {
+        assert_true(element(first, e) == want[0][e] && element(second, e) == want[1][e]);
+    }
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    lvn_release(x);
+    lvn_release(t);
+}
+
+/* A NaN on either side is the result, and all of the gradient goes to both sides, as in PyTorch:
+ * where(equal, dy / 2, dy), 0 to the one that lost. */
+static void nan_in_minimum_and_maximum(void **state)
+{
+    (void)state;
+    const double nan = (double)NAN;
+    double left[4] = {nan, 1.0, nan, 2.0}, right[4] = {1.0, nan, nan, 2.0};
+    static const double want[4] = {1.0, 1.0, 1.0, 0.5};
+    float low[2][4];
+    for (int k = 0; k < 2; k++) {
+        const lvn_dtype dtype = k == 0 ? LVN_F64 : LVN_F32;
+        for (int e = 0; e < 4; e++) {
+            low[0][e] = (float)left[e];
+            low[1][e] = (float)right[e];
+        }
+        lvn_tensor *in[2] = {lvn_require_grad(lvn_tensor_wrap(k == 0 ? (void *)left : low[0], dtype,
+                                                              1, vector.size)),
+                             lvn_require_grad(lvn_tensor_wrap(k == 0 ? (void *)right : low[1],
+                                                              dtype, 1, vector.size))};
+        assert_int_equal(lvn_scope_open(), LVN_OK);
+        for (int i = 0; i < 4; i++) {
+            lvn_tensor *y = i < 2 ? lvn_minimum(in[0], in[1]) : lvn_maximum(in[0], in[1]),
+                       *grads[2];
+            const lvn_grad_options graph = {.struct_size = sizeof graph,
+                                            .create_graph = i % 2 == 1};
+            assert_int_equal(lvn_grads_with(lvn_sum(y), in, 2, grads, &graph), LVN_OK);
+            for (int e = 0; e < 4; e++) {
+                assert_true(e < 3 ? isnan(element(y, e)) : element(y, e) == 2.0);
+                assert_true(element(grads[0], e) == want[e] && element(grads[1], e) == want[e]);
+            }
+        }
+        assert_int_equal(lvn_scope_close(), LVN_OK);
+        lvn_release(in[0]);
+        lvn_release(in[1]);
+    }
+}
+
 static void errors(void **state)
 {
     (void)state;
@@ -274,6 +366,25 @@ static void edges(void **state)
     lvn_release(b);
 }
 
+/* log(1 + e^x) where e^x is far below 1; the same is the loss of a right answer at -x. */
+static void small_values_of_softplus(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        const lvn_dtype dtype = k == 0 ? LVN_F64 : LVN_F32;
+        const double least = k == 0 ? 2e-15 : 4e-7;
+        for (int e = 0; e < 64; e++) {
+            assert_int_equal(lvn_scope_open(), LVN_OK);
+            lvn_tensor *x = lvn_add_scalar(lvn_zeros(dtype, 0, NULL), -40.0 + 0.625 * e),
+                       *one = lvn_add_scalar(lvn_mul_scalar(x, 0.0), 1.0);
+            const double want = log1p(exp(-40.0 + 0.625 * e));
+            assert_true(fabs(lvn_item(lvn_softplus(x)) / want - 1.0) < least);
+            assert_true(fabs(lvn_item(lvn_bce_with_logits(lvn_neg(x), one)) / want - 1.0) < least);
+            assert_int_equal(lvn_scope_close(), LVN_OK);
+        }
+    }
+}
+
 /* ---- types ---- */
 
 static void casts(void **state)
@@ -404,6 +515,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_of_gradients),
         cmocka_unit_test(of_results_and_with_weights),
+        cmocka_unit_test(of_itself),
+        cmocka_unit_test(second_derivative_of_smooth_l1),
+        cmocka_unit_test(nan_in_minimum_and_maximum),
         cmocka_unit_test(errors),
         cmocka_unit_test(detached),
         cmocka_unit_test(own_ops),
@@ -413,6 +527,7 @@ int main(void)
         cmocka_unit_test(a_learned_slope_beside_16_bits),
         cmocka_unit_test(bad_rules_are_reported),
         cmocka_unit_test(edges),
+        cmocka_unit_test(small_values_of_softplus),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,7 +14,7 @@ enum { N_TABLES = sizeof tables / sizeof *tables };
 static bool seen[LVNI_OP_COUNT];
 
 /* Nodes of views and of users' ops carry names that are not kernel ops; three public ops run as
- * scale, one as point_loss (which has no second derivative as smooth_l1_loss). */
+ * scale, one as point_loss. */
 static void check_node(const lvni_autograd_node *node)
 {
     static const char *const scales[] = {"add_scalar", "mul_scalar", "neg"};
