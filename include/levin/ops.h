@@ -7,8 +7,11 @@
  * open one. Types: f32 runs on the cpu backend, f64 on the reference backend. All inputs of an op
  * have the same type, labels are i64. bf16 and f16 are stored and rounded as such and computed in
  * f32, or natively where the CPU can; `levin ops` shows in which type an op runs under mixed
- * precision. Weights and statistics may be f32 beside bf16 or f16 images. Denormals: arithmetic
- * takes them for 0 and gives 0 for them; what compares and chooses (lvn_sign, lvn_gt, lvn_maximum,
+ * precision: `low` ones cast f32 to 16 bits there and nothing outside of it, the others cast 16
+ * bits to f32 (`f32` ones always, so lvn_softmax, lvn_sum or lvn_exp of bf16 is f32; `widest` ones
+ * beside f32) in and outside of it, and `given` ones keep the type. Weights and statistics may be
+ * f32 beside bf16 or f16 images. Denormals: arithmetic takes them for 0 and gives 0 for them; what
+ * compares and chooses (lvn_sign, lvn_gt, lvn_maximum,
  * ...) sees them. A call leaves the calling thread's floating-point state (rounding, flush to zero)
  * as it was. Named options stand behind the positional arguments: lvn_conv2d(x, w, b, .stride = 2);
  * leaving one out, or 0, gives PyTorch's default. The macro fills a struct and calls the function

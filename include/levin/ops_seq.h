@@ -12,7 +12,9 @@ extern "C" {
 /* ---- attention: softmax(scale q k^T) v, Vaswani et al. 2017, eq. 1 ---- */
 typedef struct lvn_attention_options {
     size_t struct_size;
-    bool causal;  /* position t sees keys 0 to t only */
+    /* position t sees keys 0 to t only. As many keys as queries (S = T), else LVN_ERR_SHAPE: a mask
+     * defines what a query sees of more or fewer */
+    bool causal;
     double scale; /* 0: 1 / sqrt(D) */
     /* bool, broadcast to (N, H, T, S): position t sees key s where it is true; a position that sees
      * none gets zeros. NULL: all */
@@ -23,7 +25,9 @@ typedef struct lvn_attention_options {
 } lvn_attention_options;
 /* With a mask or dropout attention is made of products, and keeps the (N, H, T, S) probabilities
  * for the gradient; without them one kernel does it in blocks. Only the former can be
- * differentiated twice. */
+ * differentiated twice. bf16 and f16 inputs give a result of their type; the softmax is f32, and
+ * with a mask or dropout scores and probabilities are rounded to 16 bits, in the kernel they are
+ * not. */
 LVN_API lvn_tensor *lvn_attention_with(lvn_tensor *q, lvn_tensor *k, lvn_tensor *v,
                                        const lvn_attention_options *o);
 /* q (N, T, H, D), k (N, S, H, D), v (N, S, H, E) -> (N, T, H, E): H heads side by side, as a linear

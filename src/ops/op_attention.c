@@ -79,8 +79,9 @@ lvn_tensor *lvni_ops_attention_of_products(lvn_tensor *const in[3], const lvn_at
     lvn_tensor *const masks[2] = {attr->causal ? past(in[0], queries, keys) : NULL, mask};
     lvn_tensor *q = lvn_mul_scalar(heads_first(in[0]), attr->scale);
     lvn_tensor *scores = lvn_matmul(q, heads_first(in[1]), .trans_b = true);
-    lvn_tensor *p = lvn_dropout(probabilities(scores, masks), dropout);
-    return heads_first(lvn_matmul(p, heads_first(in[2])));
+    lvn_tensor *p = lvn_dropout(probabilities(scores, masks), dropout); /* f32 of 16-bit scores */
+    return p == NULL ? NULL
+                     : heads_first(lvn_matmul(lvn_cast(p, in[2]->dtype), heads_first(in[2])));
 }
 
 lvn_tensor *lvni_ops_attention_qkv_of_products(lvn_tensor *qkv, const lvn_attention_attr *attr,

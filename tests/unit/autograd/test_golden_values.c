@@ -292,6 +292,62 @@ static void attention_drops_keys(void **state)
     end();
 }
 
+/* lvn_attention(in[0], in[1], in[2]), or lvn_attention_qkv(in[0]) if in[1] is NULL; with the same
+ * random numbers every time. */
+static lvn_tensor *attention_of(lvn_tensor *const in[3], lvn_tensor *mask, double dropout)
+{
+    lvni_tensor_ctx_get()->at =
+        (lvni_tensor_position){.seed = 3, .step = 4, .micro_batch = 5, .training = true};
+    lvn_tensor *y = in[1] == NULL
+                        ? lvn_attention_qkv(in[0], .mask = mask, .causal = true, .dropout = dropout)
+                        : lvn_attention(in[0], in[1], in[2], .mask = mask, .dropout = dropout);
+    lvni_tensor_ctx_get()->at = (lvni_tensor_position){0};
+    return y;
+}
+
+static void check_near(const char *what, lvn_tensor *y, lvn_tensor *want, lvn_dtype type)
+{
+    if (y == NULL) {
+        fail_msg("%s: %s", what, lvn_last_error()->message);
+        return;
+    }
+    assert_int_equal(lvn_tensor_dtype(y), type);
+    assert_near(what, lvn_cast(y, LVN_F64), want, type == LVN_BF16 ? 0x1p-6 : 0x1p-9, 0.0);
+}
+
+/* Inputs of 16 bits outside of mixed precision against the same numbers in f64: result and
+ * gradients have the type of the inputs and its precision. */
+static void attention_of_products_in_16_bits(void **state)
+{
+    (void)state;
+    static const dims shapes[4] = {S(2, 9, 2, 8), S(2, 11, 2, 8), S(2, 11, 2, 5), S(2, 9, 3, 2, 8)};
+    for (int c = 0; c < 12; c++) {
+        const lvn_dtype low = c % 2 == 0 ? LVN_BF16 : LVN_F16;
+        const bool packed = c >= 6;
+        const int n = packed ? 1 : 3, kind = c / 2 % 3; /* a mask, dropout, both */
+        begin(LVN_F32);
+        lvn_tensor *in[2][3] = {{NULL}}, *y[2], *grads[2][3];
+        for (int i = 0; i < n; i++) {
+            const dims *d = &shapes[packed ? 3 : i];
+            lvn_tensor *x = hold(make_constant(LVN_F32, 5u + (uint64_t)i, d->ndim, d->size));
+            in[0][i] = lvn_require_grad(lvn_detach(lvn_cast(x, low)));
+            in[1][i] = lvn_require_grad(lvn_detach(lvn_cast(in[0][i], LVN_F64)));
+        }
+        const int64_t scores[2] = {9, packed ? 9 : 11};
+        lvn_tensor *mask = lvn_gt_scalar(hold(make_constant(LVN_F32, 9, 2, scores)), -0.5);
+        for (int k = 0; k < 2; k++) {
+            y[k] = attention_of(in[k], kind == 1 ? NULL : mask, kind == 0 ? 0.0 : 0.3);
+            lvn_tensor *loss = lvn_sum(lvn_square(lvn_cast(y[k], LVN_F64)));
+            assert_int_equal(lvn_grads_with(loss, in[k], n, grads[k], NULL), LVN_OK);
+        }
+        check_near("attention", y[0], y[1], low);
+        for (int i = 0; i < n; i++) {
+            check_near("its gradient", grads[0][i], grads[1][i], low);
+        }
+        end();
+    }
+}
+
 /* What must not be computed: an error that names the reason, and nothing broadcast by accident. */
 static void wrong_arguments_are_refused(void **state)
 {
@@ -363,6 +419,7 @@ int main(void)
         cmocka_unit_test(attention_with_a_mask),
         cmocka_unit_test(attention_of_products_is_that_of_the_kernel),
         cmocka_unit_test(attention_drops_keys),
+        cmocka_unit_test(attention_of_products_in_16_bits),
         cmocka_unit_test(wrong_arguments_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
