@@ -442,6 +442,9 @@ lvn_status lvni_core_config_check(lvni_core_config *config)
 static bool is_on(const lvni_core_slot *slot)
 {
     const lvni_core_value *v = &slot->value;
+    if ((slot->row->flags & LVNI_OPT_ON_IF_GIVEN) != 0) {
+        return v->set;
+    }
     switch (slot->row->type) {
     case LVNI_OPT_BOOL: return v->set && v->b;
     case LVNI_OPT_INT: return v->set && v->i != 0;
@@ -456,7 +459,8 @@ static bool is_on(const lvni_core_slot *slot)
 /* `auto`: the value is not known yet. */
 static bool is_open(const lvni_core_slot *slot)
 {
-    return !slot->value.set && (slot->row->flags & LVNI_OPT_AUTO) != 0;
+    return !slot->value.set &&
+           (slot->row->flags & (LVNI_OPT_AUTO | LVNI_OPT_ON_IF_GIVEN)) == LVNI_OPT_AUTO;
 }
 
 static lvn_status find_needed(const lvni_core_config *config, const lvni_core_option *row,

@@ -38,6 +38,8 @@ enum {
     LVNI_OPT_OPEN = 128,
     /* a map of a file is "0:8,4:4" of the command line */
     LVNI_OPT_MAP = 256,
+    /* off unless given; any value switches this row on, 0 too, and `auto` is off */
+    LVNI_OPT_ON_IF_GIVEN = 512,
 };
 
 /* Allowed numbers, for every element of a list. All zero: any. */

@@ -52,8 +52,9 @@ typedef struct lvni_optim_schedule {
  *   linear      1 + (e - 1) s
  *   polynomial  e + (1 - e) (1 - s)^power
  *   onecycle    PyTorch's OneCycleLR over total - warmup steps
- * Steps and milestones are counted from the run's beginning, warm-up included; the others begin
- * after it. */
+ * Step, exponential and multistep count from the run's beginning, warm-up included, and fall during
+ * it, too; the others begin after it. The last step, total - 1, has s = 1 - 1 / (total - warmup): e
+ * is reached by the one that would follow. */
 double lvni_optim_schedule_factor(const lvni_optim_schedule *schedule, int64_t step);
 /* Momentum or beta1 of the step; -1: the schedule does not move it. */
 double lvni_optim_schedule_momentum(const lvni_optim_schedule *schedule, int64_t step);

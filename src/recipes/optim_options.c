@@ -68,8 +68,10 @@ static const lvni_core_option optim_rows[] = {
     {.name = "optim.weight_decay_end",
      .type = LVNI_OPT_FLOAT,
      .range = LVNI_AT_LEAST(0),
-     .flags = LVNI_OPT_AUTO,
-     .help = "Weight decay at the end of the run, on the way of optim.weight_decay_schedule."},
+     .flags = LVNI_OPT_AUTO | LVNI_OPT_ON_IF_GIVEN,
+     .help =
+         "Weight decay at the end of the run, on the way of optim.weight_decay_schedule; 0, too. "
+         "Not given: it does not move."},
     {.name = "optim.weight_decay_schedule",
      .type = LVNI_OPT_CHOICE,
      .choices = "cosine|linear",

@@ -246,6 +246,7 @@ class Words(Case):
                     "augment.saturation, augment.hue"
                 ],
             ),
+            (["optim.weight_decay_schedule=linear"], ["without optim.weight_decay_end"]),
             (["augment.blur_kernel=3"], ["without augment.blur"]),
             (["augment.solarize_from=0.3"], ["without augment.solarize"]),
             (["augment.solarize_from=0"], ["without augment.solarize"]),
@@ -262,6 +263,9 @@ class Words(Case):
             self.refused(arguments, [*expects, "has no effect", "(command line)"])
         self.train(
             "optim.momentum=0.9", "scheduler.gamma=0.1", "augment.hue=0.1", "augment.jitter=0.5"
+        )
+        self.train(
+            "optim.weight_decay_schedule=linear", "optim.weight_decay_end=0", "overwrite=true"
         )
         _, reported = self.train(
             "optim.momentum=0",
