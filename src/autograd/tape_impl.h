@@ -35,8 +35,8 @@ struct lvni_autograd_tape {
 /* The thread's tape, made at first use; NULL with an error when memory is out. */
 struct lvni_autograd_tape *lvni_autograd_tape_get(void);
 void lvni_autograd_tape_drop_nodes(struct lvni_autograd_tape *tape);
-/* LVN_ERR_INVALID when y has no node and is not a leaf that requires a gradient: what happened to it,
- * and what to do. call: "lvn_backward". */
+/* LVN_ERR_INVALID when y has no node and is not a leaf that requires a gradient: what happened to
+ * it, and what to do. call: "lvn_backward". */
 lvn_status lvni_autograd_tape_check_past(const lvn_tensor *y, const char *call);
 /* *sum += t, into a new tensor, since either side may be shared; recorded under create_graph. Moves
  * t. */
