@@ -130,10 +130,14 @@ const lvni_cli_command lvni_cli_commands[] = {
      .computes = true,
      .use = {{"levin ops [NAME]", "the kernel ops: types, backends, attributes"},
              {"levin ops check accelerator=NAME [OP...]",
-              "compare the kernels of a backend with the reference"}},
+              "compare the kernels of a backend with the reference"},
+             {"levin ops check accelerator=NAME seconds=S [seed=N] [type=T] [OP...]",
+              "the same over shapes drawn at random"}},
      .more = "Without a name the table of all; with one, what that op takes. check runs every case "
              "of the ops (and flat.NAME of flat buffers) on a\n"
-             "device of the backend (NAME:1: on its second one); exit code 1 when one fails. See "
+             "device of the backend (NAME:1: on its second one); exit code 1 when one fails. With "
+             "seconds=S it draws shapes for what libraries compute,\n"
+             "other ones each day or with seed=N, in f32, bf16 and f16 or one type=T. See "
              "docs/backends.md."},
     {.name = "doctor",
      .run = lvni_cli_cmd_doctor,

@@ -135,6 +135,10 @@ typedef struct lvni_cpu_need {
 } lvni_cpu_need;
 lvni_cpu_need lvni_cpu_get_need(void);
 
+/* For checks: from now on each request of a cpu kernel for scratch memory, in any thread, finds it
+ * full of this number; 0: as it was left. */
+void lvni_kernels_scratch_spoil(float with);
+
 /* Which implementation oneDNN chose, for tests of reproducibility. */
 typedef struct lvni_cpu_stats {
     uint64_t primitives_created;

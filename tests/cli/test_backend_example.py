@@ -283,6 +283,19 @@ class Example(unittest.TestCase):
         for name, (_, _, text) in edits.items():
             self.assertRegex(found[name][1], text)
         self.assertIn(f", {len(edits)} failed, ", reported)
+        found, reported = self.verdicts(
+            "seconds=2", "linear_grad_weight", "matmul", path=copy, status=FAILURE
+        )
+        self.assertEqual(found["linear_grad_weight"][0], "failed", reported)
+        self.assertEqual(found["matmul"][0], "passed", reported)
+        again = re.search(  # a shape that failed, and how to have it again
+            r"(?m)^failed: linear_grad_weight of (.*) in f32, (seed=\d+) (first=\d+)\n  case",
+            reported,
+        )
+        _, reported = self.verdicts(
+            "seconds=1", *again.groups()[1:], "linear_grad_weight", path=copy, status=FAILURE
+        )
+        self.assertIn(f"failed: linear_grad_weight of {again[1]} in f32", reported)
 
     def test_what_cannot_be_checked(self):
         for arguments, text in {

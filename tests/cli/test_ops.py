@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 import unittest
 from pathlib import Path
 
@@ -76,7 +77,32 @@ class Ops(unittest.TestCase):
         self.assertIn("attributes  none", reported)
         self.assertIn("wgrad_threads", reported)
 
+    def test_drawn_shapes_agree_with_ref(self):
+        """For LEVIN_TEST_SECONDS (6) with the seed LEVIN_TEST_SEED (another each day)."""
+        seconds = os.environ.get("LEVIN_TEST_SECONDS", "6")
+        seed = os.environ.get("LEVIN_TEST_SEED", str(int(time.time()) // 86400))
+        check = ["ops", "check", "accelerator=cpu", f"seed={seed}"]
+        print(f"LEVIN_TEST_SEED={seed}", flush=True)
+        reported = levin(*check, f"seconds={seconds}")
+        self.assertIn(
+            f"cpu: {seconds} seconds of drawn shapes against ref in double precision, seed={seed}\n",
+            reported,
+        )
+        drawn = {line.split()[0] for line in reported.splitlines()[1:-1]}
+        for op in ("conv2d", "conv_transpose2d", "matmul", "linear", "attention", "fft"):
+            self.assertIn(op, drawn)
+        self.assertRegex(reported, r"(?m)^conv2d_grad_weight +passed +[1-9]\d* in f32")
+        self.assertIn(" passed, 0 failed, ", reported)
+        only = levin(*check, "seconds=1", "type=f32", "matmul").splitlines()
+        self.assertRegex(only[1], r"^matmul +passed +\d+ in f32; largest error")
+        self.assertEqual(len(only), 3)
+
     def test_mistakes(self):
+        for wrong in ("seconds=0", "seconds=x", "seed=-1", "first=", "type=i64"):
+            self.assertIn(
+                f"error: {wrong}: seconds, seed and first are whole numbers",
+                levin("ops", "check", "accelerator=cpu", wrong, status=64),
+            )
         self.assertIn("did you mean softmax?", levin("ops", "sofmax", status=64))
         self.assertIn(
             "there is no op qqqqqqqq; `levin ops` lists all", levin("ops", "qqqqqqqq", status=64)

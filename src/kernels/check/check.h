@@ -2,6 +2,7 @@
  * sizes and settings, in the memory of one of its devices. Called by `levin ops check` and tests.
  *
  *   op_cases.c     cases.def as data, inputs
+ *   drawn_cases.c  cases drawn at random (drawn.h)
  *   compare.c      how close to ref (tolerance.def)
  *   check_room.c   memory with guards
  *   check_op.c     ops
@@ -24,7 +25,9 @@ typedef struct lvni_check_result {
 
 /* Every case of the op in each type that its kernel takes. Beside the numbers: results fill their
  * memory and nothing around it, inputs stay, a second run has the same bits, and outputs that may
- * be left out change nothing. NULL: the cpu. All zeros: there is no kernel. */
+ * be left out change nothing. Results and scratch memory are full of NaN at first, in the second
+ * run of 1e30 (scratch memory of kernels that run on the CPU). NULL: the cpu. All zeros: there is
+ * no kernel. */
 lvn_status lvni_check_op(lvni_kernels_op op, lvni_tensor_device *device, lvni_check_result *out);
 
 /* The functions of flat buffers by number; NULL: behind the last. */

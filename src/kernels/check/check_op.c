@@ -39,8 +39,37 @@ static lvn_tensor *view_of(const lvni_check_room *room, const lvni_tensor_desc *
     return lvni_tensor_slice(room->all, (int64_t)room->before, d); /* offsets in bytes: u8 */
 }
 
+/* What kernels find in memory that nothing has been written to: NaN, or large numbers. */
+typedef enum filling { NAN_FIRST, LARGE_FIRST } filling;
+
+static lvn_status fill_room(const trial *t, filling with, size_t bytes, lvni_check_room *room)
+{
+    if (with == NAN_FIRST) {
+        return lvni_check_room_make(t->device, NULL, bytes, 0, room);
+    }
+    const int64_t n = (int64_t)(bytes / sizeof(float) + 1);
+    lvn_tensor *large = lvn_tensor_create(LVN_F32, 1, &n);
+    for (int64_t e = 0; large != NULL && e < n; e++) {
+        LVNI_F32(large)[e] = 1e30f;
+    }
+    const lvn_status s = large == NULL
+                             ? lvn_last_error()->code
+                             : lvni_check_room_make(t->device, large->data, bytes, 0, room);
+    lvn_release(large);
+    return s;
+}
+
+static lvn_status run_spoiled(const trial *t, lvn_kernel_args *args, unsigned want, filling with)
+{
+    lvni_kernels_scratch_spoil(with == NAN_FIRST ? NAN : 1e30f);
+    const lvn_status s = wait_for_device(lvni_kernels_run(t->op, args, want));
+    lvni_kernels_scratch_spoil(0.0f);
+    return s;
+}
+
 /* Run with the outputs of `want` in fresh rooms; result[k]: copies in host memory, owned. */
-static lvn_status run_into(const trial *t, unsigned want, lvn_tensor *result[LVN_KERNEL_OUTPUTS])
+static lvn_status run_into(const trial *t, unsigned want, filling with,
+                           lvn_tensor *result[LVN_KERNEL_OUTPUTS])
 {
     const int n_out = lvni_kernels_ops[t->op].n_out;
     lvni_check_room room[LVN_KERNEL_OUTPUTS] = {{.all = NULL}};
@@ -49,13 +78,13 @@ static lvn_status run_into(const trial *t, unsigned want, lvn_tensor *result[LVN
     lvn_status s = LVN_OK;
     for (int k = 0; k < n_out && s == LVN_OK; k++) {
         if ((want & 1u << k) != 0) {
-            s = lvni_check_room_make(t->device, NULL, bytes_of(&t->desc[k]), 0, &room[k]);
+            s = fill_room(t, with, bytes_of(&t->desc[k]), &room[k]);
             args.out[k] = s == LVN_OK ? view_of(&room[k], &t->desc[k]) : NULL;
             s = s == LVN_OK && args.out[k] == NULL ? LVN_ERR_MEMORY : s;
         }
     }
     if (s == LVN_OK) {
-        s = wait_for_device(lvni_kernels_run(t->op, &args, want));
+        s = run_spoiled(t, &args, want, with);
     }
     for (int k = 0; k < n_out; k++) {
         if (s == LVN_OK && args.out[k] != NULL) {
@@ -84,11 +113,11 @@ static bool same_bytes(const lvn_tensor *a, const lvn_tensor *b)
     return memcmp(a->data, b->data, (size_t)lvn_numel(a) * lvn_dtype_size(a->dtype)) == 0;
 }
 
-/* Once more with these outputs: the bits of the first time. */
+/* Once more with these outputs, over other old contents: the bits of the first time. */
 static lvn_status run_again(const trial *t, unsigned want, const char *how)
 {
     lvn_tensor *again[LVN_KERNEL_OUTPUTS] = {NULL};
-    lvn_status s = run_into(t, want, again);
+    lvn_status s = run_into(t, want, LARGE_FIRST, again);
     for (int k = 0; k < LVN_KERNEL_OUTPUTS && s == LVN_OK; k++) {
         if (again[k] != NULL && !same_bytes(again[k], t->first[k])) {
             s = lvn_error_set(LVN_ERR_MISMATCH, __FILE__, __LINE__, "output %d has other bits %s",
@@ -168,7 +197,7 @@ static lvn_status run_trial(trial *t, double *worst)
         args.in[i] = t->there[i];
     }
     LVN_TRY(info->shape(&args, t->desc));
-    LVN_TRY(run_into(t, ~0u, t->first));
+    LVN_TRY(run_into(t, ~0u, NAN_FIRST, t->first));
     LVN_TRY(compare(t, worst));
     LVN_TRY(check_inputs(t));
     LVN_TRY(run_again(t, ~0u, "in a second run"));
@@ -181,7 +210,8 @@ static lvn_status run_trial(trial *t, double *worst)
                : LVN_OK;
 }
 
-static void count(lvn_status s, const trial *t, double worst, lvni_check_result *out)
+/* Returns s when it is not about the kernel. */
+static lvn_status count(lvn_status s, const trial *t, double worst, lvni_check_result *out)
 {
     if (s == LVN_OK) {
         out->passed[t->dtype]++;
@@ -192,39 +222,47 @@ static void count(lvn_status s, const trial *t, double worst, lvni_check_result 
         snprintf(out->why, sizeof out->why, "case \"%s\" in %s: %s", t->row->name,
                  lvn_dtype_name(t->dtype), lvn_last_error()->message);
     }
+    return s == LVN_ERR_MEMORY || s == LVN_ERR_DEVICE_MEMORY ? s : LVN_OK;
 }
 
 /* By itself, or through f32 copies. */
-static bool takes(int kind, lvni_kernels_op op, lvn_dtype dtype)
+static bool takes(lvni_tensor_device *device, lvni_kernels_op op, lvn_dtype dtype)
 {
+    const int kind = device == NULL ? LVN_DEVICE_CPU : lvni_tensor_device_kind(device);
     const lvn_backend_kernel *k = lvni_kernels_row(kind, op);
     const bool copies = lvni_tensor_is_low(dtype) && lvni_kernels_row(kind, LVNI_OP_cast) != NULL;
     return k != NULL && (k->dtypes & (1u << dtype | (copies ? 1u << LVN_F32 : 0u))) != 0;
 }
 
+lvn_status lvni_check_case_run(lvni_kernels_op op, const lvni_check_case *row, lvn_dtype dtype,
+                               lvni_tensor_device *device, lvni_check_result *out)
+{
+    if (!takes(device, op, dtype)) {
+        return LVN_OK;
+    }
+    trial t = {.op = op,
+               .row = row,
+               .dtype = dtype,
+               .device = device,
+               .attr = lvni_check_attribute(op, row)};
+    double worst = 0.0;
+    lvn_status s = run_trial(&t, &worst);
+    s = count(s, &t, worst, out);
+    for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
+        lvn_release(t.there[i]);
+    }
+    release_all(t.first);
+    lvni_check_inputs_free(&t.in);
+    return s;
+}
+
 lvn_status lvni_check_op(lvni_kernels_op op, lvni_tensor_device *device, lvni_check_result *out)
 {
     static const lvn_dtype types[] = {LVN_F32, LVN_BF16, LVN_F16, LVN_F64};
-    const int kind = device == NULL ? LVN_DEVICE_CPU : lvni_tensor_device_kind(device);
     *out = (lvni_check_result){.failed = 0};
     for (size_t d = 0; d < sizeof types / sizeof *types; d++) {
-        for (int c = 0; c < lvni_check_all[op].n && takes(kind, op, types[d]); c++) {
-            trial t = {.op = op,
-                       .row = &lvni_check_all[op].rows[c],
-                       .dtype = types[d],
-                       .device = device,
-                       .attr = lvni_check_attribute(op, &lvni_check_all[op].rows[c])};
-            double worst = 0.0;
-            const lvn_status s = run_trial(&t, &worst);
-            count(s, &t, worst, out);
-            for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
-                lvn_release(t.there[i]);
-            }
-            release_all(t.first);
-            lvni_check_inputs_free(&t.in);
-            if (s == LVN_ERR_MEMORY || s == LVN_ERR_DEVICE_MEMORY) {
-                return s; /* not about the kernel */
-            }
+        for (int c = 0; c < lvni_check_all[op].n; c++) {
+            LVN_TRY(lvni_check_case_run(op, &lvni_check_all[op].rows[c], types[d], device, out));
         }
     }
     return LVN_OK;

@@ -348,9 +348,9 @@ static lvn_tensor *round_to(lvn_tensor *t, lvn_dtype dtype)
 }
 
 /* Statistics and vectors beside 16-bit tensors stay f32, as mixed precision has them. */
-static lvn_dtype type_beside(lvni_kernels_op op, int i, lvn_dtype dtype)
+static lvn_dtype type_beside(lvni_kernels_op op, const lvni_check_case *row, int i, lvn_dtype dtype)
 {
-    const bool beside = (lvni_kernels_ops[op].flags / LVNI_BESIDE & 1u << i) != 0;
+    const bool beside = ((lvni_kernels_ops[op].flags / LVNI_BESIDE | row->full) & 1u << i) != 0;
     return beside && (dtype == LVN_BF16 || dtype == LVN_F16) ? LVN_F32 : dtype;
 }
 
@@ -378,7 +378,7 @@ lvn_status lvni_check_inputs_make(lvni_kernels_op op, const lvni_check_case *row
     }
     for (int i = 0; i < LVN_KERNEL_INPUTS && dtype != LVN_F32; i++) {
         lvn_tensor *own =
-            out->truth[i] == NULL ? NULL : round_to(out->truth[i], type_beside(op, i, dtype));
+            out->truth[i] == NULL ? NULL : round_to(out->truth[i], type_beside(op, row, i, dtype));
         if (own == NULL && out->truth[i] != NULL) {
             lvni_check_inputs_free(out);
             return LVN_ERR_MEMORY;

@@ -3,7 +3,7 @@
 #ifndef LEVIN_KERNELS_CHECK_OP_CASES_H
 #define LEVIN_KERNELS_CHECK_OP_CASES_H
 
-#include "kernels/kernels.h"
+#include "kernels/check/check.h"
 
 /* Small, and without pointers: there are over a thousand rows. */
 typedef struct lvni_check_dims {
@@ -49,6 +49,7 @@ typedef struct lvni_check_case {
     lvni_check_dims in[LVN_KERNEL_INPUTS];
     lvni_check_attr attr;
     bool special; /* sprinkle NaN and infinities over the first input */
+    uint8_t full; /* bit i: input i stays f32 beside 16 bits (a parameter in mixed precision) */
 } lvni_check_case;
 
 typedef struct lvni_check_cases {
@@ -69,6 +70,10 @@ typedef struct lvni_check_inputs {
 lvn_status lvni_check_inputs_make(lvni_kernels_op op, const lvni_check_case *row, lvn_dtype dtype,
                                   lvni_check_inputs *out);
 void lvni_check_inputs_free(lvni_check_inputs *in);
+/* One case (check.h, lvni_check_op) in one type, counted in `out`; nothing when the device has no
+ * kernel for it. */
+lvn_status lvni_check_case_run(lvni_kernels_op op, const lvni_check_case *row, lvn_dtype dtype,
+                               lvni_tensor_device *device, lvni_check_result *out);
 /* The attribute of a case, NULL for ops without. */
 const void *lvni_check_attribute(lvni_kernels_op op, const lvni_check_case *row);
 

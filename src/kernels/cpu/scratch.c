@@ -2,8 +2,11 @@
 #include "kernels/cpu/scratch.h"
 
 #include "core/alloc.h"
+#include "core/math.h"
 #include "kernels/kernels.h"
 #include "tensor/device.h"
+
+#include <stdatomic.h>
 
 typedef struct weights_note {
     uint64_t id, format;
@@ -33,6 +36,22 @@ static scratch *get(void)
     return lvni_tensor_ctx_state(&scratch_class);
 }
 
+static _Atomic uint32_t spoiled; /* the bits of a float */
+
+void lvni_kernels_scratch_spoil(float with)
+{
+    atomic_store(&spoiled, lvni_core_f32_bits(with));
+}
+
+static void *spoil(void *data, size_t bytes)
+{
+    const uint32_t with = atomic_load_explicit(&spoiled, memory_order_relaxed);
+    for (size_t i = 0; with != 0 && data != NULL && i < bytes / sizeof with; i++) {
+        ((uint32_t *)data)[i] = with;
+    }
+    return data;
+}
+
 void *lvni_cpu_scratch(lvni_cpu_scratch_slot slot, size_t bytes)
 {
     scratch *s = get();
@@ -51,7 +70,7 @@ void *lvni_cpu_scratch(lvni_cpu_scratch_slot slot, size_t bytes)
         s->data[slot] = lvni_core_alloc(LVNI_TAG_KERNEL, rounded);
         s->bytes[slot] = s->data[slot] == NULL ? 0 : rounded;
     }
-    return s->data[slot];
+    return spoil(s->data[slot], bytes);
 }
 
 lvn_status lvni_cpu_scratch_note_weights(uint64_t id, uint64_t format, size_t bytes)

@@ -2,7 +2,6 @@
 #include "onednn_support.h"
 
 #include "core/math.h"
-#include "kernels/cpu/scratch.h"
 #include "kernels/kernels.h"
 
 #include <math.h>
@@ -93,14 +92,6 @@ void conv_data_free(conv_data *d)
 void fill_bytes(lvn_tensor *t, int byte)
 {
     memset(t->data, byte, (size_t)lvn_numel(t) * lvn_dtype_size(t->dtype));
-}
-
-void spoil_scratch(size_t bytes, bool with_nan)
-{
-    float *p = lvni_cpu_scratch(LVNI_SCRATCH_DNNL, bytes);
-    for (size_t i = 0; p != NULL && i < bytes / sizeof *p; i++) {
-        p[i] = with_nan ? NAN : 1e30f;
-    }
 }
 
 static double number(const lvn_tensor *t, int64_t i)

@@ -2,16 +2,14 @@
 #ifndef LEVIN_TESTS_KERNELS_CPU_ONEDNN_SUPPORT_H
 #define LEVIN_TESTS_KERNELS_CPU_ONEDNN_SUPPORT_H
 
+#include "kernels/check/drawn.h"
 #include "kernels/kernels_decl.h"
 
 /* A group's setup: starts the CPU kernels and prints which. Exits with 77, a skip, on a machine
  * without the instruction set asked for. */
 int start_kernels(void **state);
 
-/* A convolution as the tests write it: x (n, h, w, i), kernel k x k, o outputs. */
-typedef struct conv_case {
-    int n, h, w, i, o, k, stride, padding, dilation, groups;
-} conv_case;
+typedef lvni_check_conv conv_case;
 
 /* What belongs to a case: filled inputs and room for every result. All released by
  * conv_data_free. */
@@ -32,9 +30,6 @@ void conv_data_free(conv_data *d);
 
 /* Every byte of t is `byte`: 0xff makes NaNs of all types. */
 void fill_bytes(lvn_tensor *t, int byte);
-/* What oneDNN finds in scratch memory that it has not written: NaN, or 1e30, in the first `bytes`
- * of it. */
-void spoil_scratch(size_t bytes, bool with_nan);
 /* The largest difference of y, dx or dw from the reference in double precision, as a part of what
  * rounding explains; NaN counts as 1e30. `which`: one of the tensors of d. */
 double error_of(const conv_data *d, const lvn_tensor *which);

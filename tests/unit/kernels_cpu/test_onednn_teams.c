@@ -16,104 +16,20 @@
 #include "kernels/cpu/onednn_weights.h"
 #include "onednn_support.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 static const int teams[] = {1, 2, 3, 4, 8, 16};
-enum { TEAMS = sizeof teams / sizeof *teams, MOST_PRODUCTS = 8000000, SPOILED = 16 << 20 };
+enum { TEAMS = sizeof teams / sizeof *teams, MOST_PRODUCTS = 8000000 };
 
-static uint64_t drawn;
-static bool narrow; /* narrow images and strides, where most that is wrong has been found */
+static lvni_check_draw drawn = {.most = MOST_PRODUCTS};
 
-/* 0 .. n - 1 */
 static int draw(int n)
 {
-    drawn = drawn * 6364136223846793005u + 1442695040888963407u;
-    return (int)((drawn >> 33) % (uint64_t)n);
-}
-
-static int channels(void)
-{
-    static const int usual[] = {3, 16, 32, 48, 64, 96, 128, 256, 512, 1024};
-    return draw(3) == 0 ? 1 + draw(67) : usual[draw(10)];
-}
-
-static conv_case any_conv(void)
-{
-    static const int kernels[] = {1, 1, 2, 3, 3, 3, 4, 5, 7};
-    conv_case c = {.n = 1 + draw(8),
-                   .h = 1 + draw(draw(3) == 0 ? 64 : 20),
-                   .w = 1 + draw(narrow         ? 10
-                                 : draw(3) == 0 ? 64
-                                                : 20),
-                   .i = channels(),
-                   .o = channels(),
-                   .k = kernels[draw(9)],
-                   .stride = narrow ? 1 + draw(3) : 1 + draw(5) / 3,
-                   .dilation = 1 + draw(6) / 5,
-                   .groups = 1};
-    c.padding = draw(4) == 0 ? 0 : c.k / 2 * c.dilation;
-    if (draw(8) == 0) {
-        c.groups = draw(2) == 0 ? c.i : 1 + draw(8);
-        c.i = c.groups == c.i ? c.i : c.groups * (1 + c.i / c.groups);
-        c.o = c.groups * (1 + c.o / c.groups / 2);
-    }
-    return c;
-}
-
-/* Most layers of most networks. */
-static conv_case usual_conv(void)
-{
-    conv_case c = any_conv();
-    c.k = 3 + 2 * (draw(4) / 2 * draw(3));
-    c.padding = c.k / 2;
-    c.dilation = 1;
-    return c;
-}
-
-static conv_case pixels_of_odd_channels(void)
-{
-    return (conv_case){.n = 1 + draw(2),
-                       .h = 1 + draw(draw(2) == 0 ? 12 : 300),
-                       .w = 1 + draw(draw(2) == 0 ? 12 : 300),
-                       .i = 1 + draw(20),
-                       .o = 1 + draw(20),
-                       .k = 1,
-                       .stride = 1 + draw(3) / 2,
-                       .dilation = 1,
-                       .groups = 1};
-}
-
-static conv_case dilated_of_odd_channels(void)
-{
-    static const int odd[] = {20, 24, 33, 40};
-    conv_case c = any_conv();
-    c.i = draw(2) == 0 ? odd[draw(4)] : 1 + draw(67);
-    c.groups = draw(2) == 0 ? c.i : 1;
-    c.o = c.groups * (1 + draw(40 / c.groups + 2));
-    c.dilation = 1 + draw(3);
-    c.w = 1 + draw(64);
-    c.padding = c.k / 2 * c.dilation;
-    return c;
-}
-
-static conv_case draw_conv(void)
-{
-    for (;;) {
-        const int kind = draw(narrow ? 6 : 3);
-        const conv_case c = kind == 0   ? usual_conv()
-                            : kind == 3 ? pixels_of_odd_channels()
-                            : kind == 4 ? dilated_of_odd_channels()
-                                        : any_conv();
-        const int reach = c.dilation * (c.k - 1) + 1;
-        const double work =
-            (double)c.n * c.h * c.w / (c.stride * c.stride) * c.o * c.i / c.groups * c.k * c.k;
-        if (reach <= c.h + 2 * c.padding && reach <= c.w + 2 * c.padding && work < MOST_PRODUCTS) {
-            return c;
-        }
-    }
+    return lvni_check_draw_below(&drawn, n);
 }
 
 static void print_conv(const conv_case *c, char *text, size_t size)
@@ -122,31 +38,16 @@ static void print_conv(const conv_case *c, char *text, size_t size)
              c->k, c->stride, c->padding, c->dilation, c->groups);
 }
 
-typedef struct product_case {
-    int64_t m, n, k;
-    bool trans_a, trans_b;
-} product_case;
-
-static product_case draw_product(void)
-{
-    for (;;) {
-        static const int usual[] = {10, 64, 128, 256, 512, 768, 1000, 2048, 3072};
-        int64_t s[3];
-        for (int i = 0; i < 3; i++) {
-            s[i] = i == 0 && draw(3) == 0 ? 1 + draw(8)
-                   : draw(2) == 0         ? 1 + draw(i == 0 ? 300 : 67)
-                                          : usual[draw(9)];
-        }
-        if (s[0] * s[1] * s[2] < MOST_PRODUCTS) {
-            return (product_case){s[0], s[1], s[2], draw(3) == 0, draw(2) == 0};
-        }
-    }
-}
-
-static void print_product(const product_case *p, char *text, size_t size)
+static void print_product(const lvni_check_product *p, char *text, size_t size)
 {
     snprintf(text, size, "(%d, %d, %d)%s%s", (int)p->m, (int)p->n, (int)p->k,
              p->trans_a ? " a transposed" : "", p->trans_b ? " b transposed" : "");
+}
+
+/* What scratch memory holds in run t of a shape; 0: what the one before left. */
+static float old_contents(int t)
+{
+    return t == 0 ? NAN : t == 1 ? 1e30f : 0.0f;
 }
 
 /* ---- as levin runs them ---- */
@@ -160,9 +61,7 @@ static void check_conv(const conv_case *c)
         lvn_tensor *const out[3] = {d.y, d.dx, d.dw};
         for (int k = 0; k < 3; k++) {
             fill_bytes(out[k], 0xff);
-            if (t < 2) {
-                spoil_scratch(SPOILED, t == 0);
-            }
+            lvni_kernels_scratch_spoil(old_contents(t));
             const lvn_status s = k == 0   ? run_forward_fixed(&d, teams[t], fixed)
                                  : k == 1 ? run_grad_input_fixed(&d, teams[t], fixed)
                                           : run_grad_weight(&d, teams[t], fixed);
@@ -195,7 +94,7 @@ static void check_conv(const conv_case *c)
     conv_data_free(&d);
 }
 
-static void check_product(const product_case *p)
+static void check_product(const lvni_check_product *p)
 {
     const int64_t as[] = {p->trans_a ? p->k : p->m, p->trans_a ? p->m : p->k},
                   bs[] = {p->trans_b ? p->n : p->k, p->trans_b ? p->k : p->n}, ys[] = {p->m, p->n};
@@ -204,9 +103,7 @@ static void check_product(const product_case *p)
     uint64_t first = 0;
     for (int t = 0; t < TEAMS; t++) {
         fill_bytes(y, 0xff);
-        if (t < 2) {
-            spoil_scratch(SPOILED, t == 0);
-        }
+        lvni_kernels_scratch_spoil(old_contents(t));
         assert_int_equal(run_matmul(a, b, y, p->trans_a, p->trans_b, teams[t], fixed), LVN_OK);
         first = t == 0 ? hash_of(y) : first;
         assert_true(t > 0 || error_of_product(a, b, y, p->trans_a, p->trans_b) < 1);
@@ -251,7 +148,7 @@ static void strided_pixels_have_one_result(void **state)
     uint64_t first = 0;
     for (int run = 0; run < 60; run++) {
         fill_bytes(d.dw, 0xff);
-        spoil_scratch(SPOILED, run % 2 == 0); /* and so threads begin at other times */
+        lvni_kernels_scratch_spoil(old_contents(run % 2)); /* so threads begin at other times */
         assert_int_equal(run_grad_weight(&d, 1 + run % 4, 2 + run / 30), LVN_OK);
         first = run == 30 ? 0 : first;
         first = first == 0 ? hash_of(d.dw) : first;
@@ -274,15 +171,15 @@ static void bits_do_not_depend_on_the_team(void **state)
     const uint64_t seed = given != NULL ? strtoull(given, NULL, 10) : (uint64_t)time(NULL) / 86400;
     const uint64_t end = lvni_core_now_ns() + (uint64_t)(seconds_of_test() * 1e9);
     int n = 0;
-    narrow = getenv("LEVIN_TEST_NARROW") != NULL;
+    drawn.narrow = getenv("LEVIN_TEST_NARROW") != NULL;
     print_message("LEVIN_TEST_SEED=%llu\n", (unsigned long long)seed);
-    drawn = seed;
+    drawn.state = seed;
     while (lvni_core_now_ns() < end) {
         support_type = lvni_cpu_has_bf16() && draw(2) == 0 ? LVN_BF16 : LVN_F32;
-        narrow = narrow || (n % 4 == 3 && support_type == LVN_BF16);
-        const conv_case c = draw_conv();
-        const product_case p = draw_product();
-        narrow = getenv("LEVIN_TEST_NARROW") != NULL;
+        drawn.narrow = drawn.narrow || (n % 4 == 3 && support_type == LVN_BF16);
+        const conv_case c = lvni_check_draw_conv(&drawn);
+        const lvni_check_product p = lvni_check_draw_product(&drawn);
+        drawn.narrow = getenv("LEVIN_TEST_NARROW") != NULL;
         check_conv(&c);
         check_product(&p);
         n++;
@@ -348,13 +245,12 @@ typedef struct survey_job {
 
 static bool run_once(const survey_job *j, const lvni_cpu_dnn_found *f, bool with_nan)
 {
-    const lvni_cpu_dnn_prim *p = f->prim;
-    const size_t pad =
-        p->scratch_bytes > p->reorder_scratch_bytes ? p->scratch_bytes : p->reorder_scratch_bytes;
     fill_bytes(j->out, 0xff);
-    spoil_scratch(p->chosen_bytes + 64 + pad, with_nan);
-    return j->out == j->w ? lvni_cpu_dnn_run_to_weights(f, j->data, j->out->data) == LVN_OK
-                          : lvni_cpu_dnn_run_with_weights(f, j->data, j->w) == LVN_OK;
+    lvni_kernels_scratch_spoil(old_contents(with_nan ? 0 : 1));
+    const lvn_status s = j->out == j->w ? lvni_cpu_dnn_run_to_weights(f, j->data, j->out->data)
+                                        : lvni_cpu_dnn_run_with_weights(f, j->data, j->w);
+    lvni_kernels_scratch_spoil(0.0f);
+    return s == LVN_OK;
 }
 
 /* Runs it with each team. */
@@ -403,7 +299,7 @@ static double conv_error(const void *of, const lvn_tensor *out)
 }
 
 typedef struct product_data {
-    const product_case *p;
+    const lvni_check_product *p;
     const lvn_tensor *a, *b;
 } product_data;
 
@@ -451,7 +347,7 @@ static void survey_conv(const conv_case *c)
     conv_data_free(&d);
 }
 
-static void survey_product(const product_case *p)
+static void survey_product(const lvni_check_product *p)
 {
     const int64_t as[] = {p->trans_a ? p->k : p->m, p->trans_a ? p->m : p->k},
                   bs[] = {p->trans_b ? p->n : p->k, p->trans_b ? p->k : p->n}, ys[] = {p->m, p->n};
@@ -486,15 +382,15 @@ static int survey(double seconds, uint64_t seed)
         return 77;
     }
     printf("%s\n", lvni_cpu_describe());
-    narrow = getenv("LEVIN_TEST_NARROW") != NULL;
-    drawn = seed;
+    drawn.narrow = getenv("LEVIN_TEST_NARROW") != NULL;
+    drawn.state = seed;
     const uint64_t end = lvni_core_now_ns() + (uint64_t)(seconds * 1e9);
     while (lvni_core_now_ns() < end) {
         support_type = lvni_cpu_has_bf16() && draw(2) == 0 ? LVN_BF16 : LVN_F32;
-        const conv_case c = draw_conv();
-        const product_case p = draw_product();
+        const conv_case c = lvni_check_draw_conv(&drawn);
+        const lvni_check_product p = lvni_check_draw_product(&drawn);
         survey_conv(&c);
-        if (narrow) {
+        if (drawn.narrow) {
             continue;
         }
         survey_product(&p);
