@@ -85,7 +85,7 @@ class Ops(unittest.TestCase):
         print(f"LEVIN_TEST_SEED={seed}", flush=True)
         reported = levin(*check, f"seconds={seconds}")
         self.assertIn(
-            f"cpu: {seconds} seconds of drawn shapes against ref in double precision, seed={seed}\n",
+            f"{seconds} seconds of drawn shapes against ref in double precision, seed={seed}\n",
             reported,
         )
         drawn = {line.split()[0] for line in reported.splitlines()[1:-1]}
