@@ -2,6 +2,8 @@
  * refuses. */
 #include "ckpt_support.h"
 
+#include "ckpt/torch_file.h"
+
 #include <levin/tensor.h>
 
 /* Written by hand after the format's description, not by our writer: 8 bytes of length, JSON,
@@ -198,6 +200,45 @@ static void types_levin_lacks_are_listed(void **state)
     }
 }
 
+/* Two files and their index, which every failing allocation leaves whole. */
+static void several_files_are_read_as_one(void **state)
+{
+    (void)state;
+    static const float values[2][2] = {{1, 2}, {3, 4}};
+    static const char *const files[2] = {"a-1.safetensors", "a-2.safetensors"};
+    static const char index[] = "{\"metadata\":{},\"weight_map\":{\"x\":\"a-2.safetensors\","
+                                "\"b\":\"a-1.safetensors\"}}";
+    for (int i = 0; i < 2; i++) {
+        const lvni_ckpt_st_tensor t = {.name = i == 0 ? "b" : "x",
+                                       .dtype = LVN_F32,
+                                       .ndim = 1,
+                                       .shape = {2},
+                                       .data = values[i]};
+        assert_int_equal(lvni_ckpt_st_save(in_dir(files[i]), &t, 1, NULL, 0), LVN_OK);
+    }
+    put_file(in_dir("a.index.json"), index, sizeof index - 1);
+    const uint64_t live = lvni_core_alloc_get_total().live_bytes;
+    const char *inner;
+    lvn_status s = LVN_ERR_MEMORY;
+    int64_t k = 1;
+    for (; s == LVN_ERR_MEMORY; k++) {
+        lvni_ckpt_st_file *f = NULL;
+        lvni_core_alloc_fail_at(k);
+        s = lvni_ckpt_tensors_open(in_dir("a.index.json"), LVNI_ST_VERIFY, NULL, &inner, &f);
+        lvni_core_alloc_fail_at(0);
+        if (s == LVN_OK) {
+            assert_int_equal(lvni_ckpt_st_count(f), 2);
+            assert_string_equal(lvni_ckpt_st_at(f, 0)->name, "b");
+            assert_memory_equal(lvni_ckpt_st_find(f, "b")->data, values[0], sizeof values[0]);
+            assert_memory_equal(lvni_ckpt_st_find(f, "x")->data, values[1], sizeof values[1]);
+        }
+        lvni_ckpt_st_close(f);
+        assert_int_equal(lvni_core_alloc_get_total().live_bytes, live);
+    }
+    assert_int_equal(s, LVN_OK);
+    assert_true(k > 10);
+}
+
 static void the_writer_refuses(void **state)
 {
     (void)state;
@@ -243,6 +284,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(files_do_not_depend_on_the_order_given, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(an_entry_describes_a_tensor, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(files_of_others_are_read, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(several_files_are_read_as_one, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(types_levin_lacks_are_listed, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(the_writer_refuses, make_dir, drop_dir),
     };
