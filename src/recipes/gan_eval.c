@@ -17,6 +17,10 @@
 #include <stdio.h>
 #include <string.h>
 
+static const char *const baseline[] = {[LVNI_INVERSE_MASS] = "Kaiser-Squires",
+                                       [LVNI_INVERSE_MRI] = "zero-filled",
+                                       [LVNI_INVERSE_RADIO] = "dirty"};
+
 enum { COUNTS = 8, MOST_FIGURES = 1000 }; /* 1, 2, 4 ... 128 samples */
 
 typedef struct results {
@@ -181,6 +185,7 @@ static lvn_status draw(lvni_recipes_gan_work *w, int64_t sample, bool has_baseli
                                         .mean = w->image,
                                         .std = w->std,
                                         .baseline = has_baseline ? w->image + w->pixels : NULL,
+                                        .baseline_name = baseline[w->card->settings.experience],
                                         .samples = w->images};
     return lvni_recipes_gan_report_item(w->folder, &item, style[w->card->settings.experience],
                                         (uint64_t)lvni_core_config_int(c, "seed"));
@@ -230,17 +235,16 @@ static void add_row(table *t, const lvni_recipes_gan_average *average, int decim
 
 static void make_table(const lvni_recipes_gan_work *w, table *t)
 {
-    static const char *const baseline[] = {[LVNI_INVERSE_MASS] = "PSNR Kaiser-Squires",
-                                           [LVNI_INVERSE_MRI] = "PSNR zero-filled",
-                                           [LVNI_INVERSE_RADIO] = "PSNR dirty"};
     const results *r = w->own;
+    char text[32];
     for (int i = 0; i < COUNTS; i++) {
         add_row(t, &r->psnr[(1 << i) - 1], 2, "PSNR", 1 << i);
     }
     for (int i = 0; i < COUNTS; i++) {
         add_row(t, &r->ssim[i], 4, "SSIM", 1 << i);
     }
-    add_row(t, &r->baseline, 2, baseline[w->card->settings.experience], 0);
+    snprintf(text, sizeof text, "PSNR %s", baseline[w->card->settings.experience]);
+    add_row(t, &r->baseline, 2, text, 0);
     add_row(t, &r->bound, 2, "PSNR posterior mean", 0);
     add_row(t, &r->psnr_masked, 2, "PSNR within the mask", 0);
     add_row(t, &r->psnr_legacy, 2, "psnr_legacy", 0);
@@ -313,13 +317,14 @@ static void print_json(const lvni_recipes_gan_work *w, const table *t,
     lvni_core_str_append(out, "}\n");
 }
 
+/* t NULL: without its rows, for a page that has them as a table. */
 static void print_text(const lvni_recipes_gan_work *w, const table *t,
                        const lvni_recipes_gan_cfid *cfid, lvni_core_str *out)
 {
     lvni_core_str_printf(out, "%s: %lld measurement%s, %d samples each\n",
                          lvni_core_config_str(w->use.config, "split"), (long long)w->use.n,
                          lvni_core_plural(w->use.n, "", "s"), w->n_samples);
-    for (int i = 0; i < t->n; i++) {
+    for (int i = 0; t != NULL && i < t->n; i++) {
         lvni_recipes_gan_average_print(t->row[i].average, t->row[i].name, t->row[i].decimals, out);
     }
     lvni_core_str_printf(out,
@@ -369,7 +374,7 @@ static lvn_status report(const lvni_recipes_use *u)
     const results *r = w->own;
     table t = {0};
     lvni_recipes_gan_cfid cfid;
-    lvni_core_str text = {0};
+    lvni_core_str text = {0}, rest = {0};
     if (u->n == 0) {
         LVN_FAIL(LVN_ERR_CORRUPT, "none of the measurements could be read: see the warnings");
     }
@@ -383,7 +388,10 @@ static lvn_status report(const lvni_recipes_use *u)
     }
     lvn_status s = lvni_core_str_status(&text);
     if (s == LVN_OK && w->folder != NULL) {
-        s = write_page(w, &t, lvni_core_str_text(&text));
+        print_text(w, NULL, &cfid, &rest);
+        s = lvni_core_str_status(&rest);
+        s = s == LVN_OK ? write_page(w, &t, lvni_core_str_text(&rest)) : s;
+        lvni_core_str_free(&rest);
     }
     s = s == LVN_OK ? lvni_core_file_write(LVNI_STDOUT_PATH, lvni_core_str_text(&text), text.len)
                     : s;

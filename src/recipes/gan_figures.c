@@ -19,12 +19,12 @@ const lvni_recipes_gan_style lvni_recipes_gan_mri_style = {
     LVNI_GAN_GREY, LVNI_GAN_JET, LVNI_GAN_VIRIDIS, 0.7, 0.4, 80, true};
 
 enum {
-    MAX_PANELS = 8,
+    MAX_PANELS = 9,
     GAP = 16,
     TEXT = 2, /* page pixels of a dot of the font */
     LINE = TEXT * LVNI_FONT_HEIGHT + 8,
     BAR = 16,       /* width of a colour bar */
-    BAR_ROOM = 128, /* with its numbers */
+    BAR_ROOM = 136, /* with its numbers */
     BAR_STEPS = 4
 };
 
@@ -39,7 +39,8 @@ typedef struct panel {
     square part; /* of data */
     lvni_recipes_gan_map map;
     double low, high;
-    square mark; /* in data; width 0: none */
+    square mark;     /* in data; width 0: none */
+    bool begins_row; /* whatever the number of columns: all of a row have one range */
 } panel;
 
 typedef struct figure {
@@ -88,10 +89,25 @@ static void draw_mark(const lvni_data_canvas *c, const panel *p, bool rotate, in
                            p->mark.height * zoom, 2, red);
 }
 
-/* The largest value stands at the top. */
+/* Values of the panel beyond its range have the colours of its ends. */
+static void find_clipped(const panel *p, bool *below, bool *above)
+{
+    *below = *above = false;
+    for (int y = 0; y < p->part.height; y++) {
+        const float *row = p->data + (int64_t)(p->part.y + y) * p->stride + p->part.x;
+        for (int x = 0; x < p->part.width; x++) {
+            *below = *below || row[x] < (float)p->low;
+            *above = *above || row[x] > (float)p->high;
+        }
+    }
+}
+
+/* The largest value stands at the top; "<" and ">" where the panel has values beyond an end. */
 static void draw_bar(const lvni_data_canvas *c, const panel *p, int left, int top, int height)
 {
     static const uint8_t ink[3] = {32, 32, 32};
+    bool below, above;
+    find_clipped(p, &below, &above);
     for (int y = 0; y < height; y++) {
         uint8_t rgb[3];
         lvni_recipes_gan_colour(p->map, 1.0 - (double)y / (height > 1 ? height - 1 : 1), rgb);
@@ -101,7 +117,11 @@ static void draw_bar(const lvni_data_canvas *c, const panel *p, int left, int to
         char text[24];
         const int y = top + (height - 1) * i / BAR_STEPS,
                   line = y - (i < BAR_STEPS ? 0 : TEXT * LVNI_FONT_HEIGHT - 1);
-        snprintf(text, sizeof text, "%.3g", p->high + (p->low - p->high) * i / BAR_STEPS);
+        snprintf(text, sizeof text, "%s%.3g",
+                 i == 0 && above           ? ">"
+                 : i == BAR_STEPS && below ? "<"
+                                           : "",
+                 p->high + (p->low - p->high) * i / BAR_STEPS);
         lvni_data_canvas_fill(c, left + BAR, y, 4, 1, ink);
         lvni_data_canvas_text(c, left + BAR + 6, line, BAR_ROOM - BAR - 6, TEXT, text);
     }
@@ -116,14 +136,20 @@ static lvn_status draw(const char *path, const figure *f)
         height = part->height * zoom > height ? part->height * zoom : height;
         width = part->width * zoom > width ? part->width * zoom : width;
     }
-    const int columns = f->columns < f->n ? f->columns : f->n,
-              rows = (f->n + columns - 1) / columns, across = width + BAR_ROOM + GAP,
-              down = LINE + height + GAP;
+    int row[MAX_PANELS], column[MAX_PANELS], columns = 0;
+    for (int i = 0; i < f->n; i++) {
+        const bool begins = i > 0 && (f->panels[i].begins_row || column[i - 1] + 1 == f->columns);
+        row[i] = i == 0 ? 0 : row[i - 1] + (begins ? 1 : 0);
+        column[i] = i == 0 || begins ? 0 : column[i - 1] + 1;
+        columns = column[i] >= columns ? column[i] + 1 : columns;
+    }
+    const int across = width + BAR_ROOM + GAP, down = LINE + height + GAP;
     lvni_data_canvas c;
-    lvn_status s = lvni_data_canvas_create(GAP + columns * across, GAP + rows * down, &c);
+    lvn_status s =
+        lvni_data_canvas_create(GAP + columns * across, GAP + (row[f->n - 1] + 1) * down, &c);
     for (int i = 0; s == LVN_OK && i < f->n; i++) {
         const panel *p = &f->panels[i];
-        const int left = GAP + i % columns * across, top = GAP + i / columns * down,
+        const int left = GAP + column[i] * across, top = GAP + row[i] * down,
                   zoom = zoom_of(&p->part);
         lvni_data_canvas_text(&c, left, top, across - GAP, TEXT, p->title);
         draw_pixels(&c, p, f->rotate, left, top + LINE);
@@ -171,16 +197,30 @@ static int64_t pixels(const lvni_recipes_gan_item *item)
     return (int64_t)item->height * item->width;
 }
 
+/* From the least to the largest value. What is constant up to rounding is one colour, in the middle
+ * of a range that is not made of the rounding. */
+static void range_of(const float *data, int64_t n, double *low, double *high)
+{
+    *low = least(data, n);
+    *high = largest(data, n);
+    const double size = fmax(fabs(*low), fabs(*high));
+    if (!(*high - *low > 1e-5 * size)) {
+        *low -= size > 0.0 ? 0.5 * size : 0.5;
+        *high += size > 0.0 ? 0.5 * size : 0.5;
+    }
+}
+
 /* A panel of an image, within the limits of the whole truth. */
 static panel *add_image(figure *f, const char *title, const float *data,
                         const lvni_recipes_gan_item *item, const lvni_recipes_gan_style *style,
                         square part)
 {
-    const bool whole_range = style->image_limit == 0.0;
-    const double high = largest(item->truth, pixels(item));
+    double low, high;
+    range_of(item->truth, pixels(item), &low, &high);
+    const bool from_0 = style->image_limit > 0.0 && high > 0.0;
     panel *p = add(f, title, data, item->width, part, style->image,
-                   whole_range ? high : style->image_limit * high);
-    p->low = whole_range ? least(item->truth, pixels(item)) : 0.0;
+                   from_0 ? style->image_limit * high : high);
+    p->low = from_0 ? 0.0 : low;
     return p;
 }
 
@@ -222,30 +262,38 @@ static square enlarged(const lvni_recipes_gan_item *item, const lvni_recipes_gan
     return (square){(int)x, (int)y, side, side};
 }
 
-/* Reconstruction, error and std, with the limits of the whole images. */
-static void add_results(figure *f, const lvni_recipes_gan_item *item,
-                        const lvni_recipes_gan_style *style, const float *error, square part)
+/* Beside the truth: the mean of the samples, and what is known without a network. */
+static void add_reconstructions(figure *f, const lvni_recipes_gan_item *item,
+                                const lvni_recipes_gan_style *style, square part)
 {
-    const int stride = item->width;
     add_image(f, "Reconstruction", item->mean, item, style, part);
-    add(f, "Absolute Error", error, stride, part, style->error,
-        style->other_limit * largest(error, pixels(item)));
-    add(f, "Std. Dev.", item->std, stride, part, style->std,
-        style->other_limit * largest(item->std, pixels(item)));
+    if (item->baseline != NULL) {
+        add_image(f, item->baseline_name, item->baseline, item, style, part);
+    }
+}
+
+/* Error and std in a row of their own, with one limit, of the whole images. */
+static void add_deviations(figure *f, const lvni_recipes_gan_item *item,
+                           const lvni_recipes_gan_style *style, const float *error, square part)
+{
+    const double most = fmax(largest(error, pixels(item)), largest(item->std, pixels(item))),
+                 limit = most > 0.0 ? style->other_limit * most : 1.0;
+    add(f, "Absolute Error", error, item->width, part, style->error, limit)->begins_row = true;
+    add(f, "Std. Dev.", item->std, item->width, part, style->std, limit);
 }
 
 lvn_status lvni_recipes_gan_overview(const char *path, const lvni_recipes_gan_item *item,
-                                     const lvni_recipes_gan_style *style, int columns)
+                                     const lvni_recipes_gan_style *style)
 {
     LVN_TRY(check(path, item, 0));
-    LVN_ARG(columns > 0, "%s: an overview in %d columns", path, columns);
     float *error = error_of(item);
     if (error == NULL) {
         return LVN_ERR_MEMORY;
     }
-    figure f = {.columns = columns, .rotate = style->rotate};
+    figure f = {.columns = 3, .rotate = style->rotate};
     add_image(&f, "Truth", item->truth, item, style, whole(item));
-    add_results(&f, item, style, error, whole(item));
+    add_reconstructions(&f, item, style, whole(item));
+    add_deviations(&f, item, style, error, whole(item));
     const lvn_status s = draw(path, &f);
     lvni_core_free(error);
     return s;
@@ -263,12 +311,14 @@ lvn_status lvni_recipes_gan_zoom(const char *path, const lvni_recipes_gan_item *
     figure f = {.columns = 4, .rotate = style->rotate};
     add_image(&f, "Truth", item->truth, item, style, whole(item))->mark = part;
     add_image(&f, "Truth, enlarged", item->truth, item, style, part);
+    add_reconstructions(&f, item, style, part);
     for (int i = 0; i < 3 && i < item->n_samples; i++) {
         char title[24];
         snprintf(title, sizeof title, "Sample %d", i + 1);
-        add_image(&f, title, item->samples + i * pixels(item), item, style, part);
+        add_image(&f, title, item->samples + i * pixels(item), item, style, part)->begins_row =
+            i == 0;
     }
-    add_results(&f, item, style, error, part);
+    add_deviations(&f, item, style, error, part);
     const lvn_status s = draw(path, &f);
     lvni_core_free(error);
     return s;
@@ -314,41 +364,29 @@ lvn_status lvni_recipes_gan_ascent(const char *path, const lvni_recipes_gan_item
 
 /* ---- during training ---- */
 
-static void scale_to_unit(const float *in, int64_t n, float *out)
-{
-    double low = INFINITY, high = -INFINITY;
-    for (int64_t i = 0; i < n; i++) {
-        low = fmin(low, (double)in[i]);
-        high = fmax(high, (double)in[i]);
-    }
-    for (int64_t i = 0; i < n; i++) {
-        out[i] = (float)(high > low ? ((double)in[i] - low) / (high - low) : 0.0);
-    }
-}
-
 lvn_status lvni_recipes_gan_progress(const char *path, const float *truth, const float *mean,
                                      int height, int width)
 {
     const lvni_recipes_gan_item item = {.height = height, .width = width};
     LVN_TRY(check(path, &item, 0));
     const int64_t n = pixels(&item);
-    float *a = lvni_core_alloc(LVNI_TAG_DATA, 3 * (size_t)n * sizeof *a);
-    if (a == NULL) {
+    float *error = lvni_core_alloc(LVNI_TAG_DATA, (size_t)n * sizeof *error);
+    if (error == NULL) {
         return LVN_ERR_MEMORY;
     }
-    float *b = a + n, *difference = b + n;
-    scale_to_unit(truth, n, a);
-    scale_to_unit(mean, n, b);
     for (int64_t i = 0; i < n; i++) {
-        difference[i] = fabsf(a[i] - b[i]);
+        error[i] = fabsf(mean[i] - truth[i]);
     }
     char title[40];
+    double low, high;
+    range_of(truth, n, &low, &high);
     snprintf(title, sizeof title, "Recon: PSNR %.2f", lvni_recipes_gan_psnr(mean, truth, n));
-    figure f = {.columns = 3};
-    add(&f, "Truth", a, width, whole(&item), LVNI_GAN_GREY, 1.0);
-    add(&f, title, b, width, whole(&item), LVNI_GAN_GREY, 1.0);
-    add(&f, "Error", difference, width, whole(&item), LVNI_GAN_JET, 0.2);
+    figure f = {.columns = 2};
+    add(&f, "Truth", truth, width, whole(&item), LVNI_GAN_GREY, high)->low = low;
+    add(&f, title, mean, width, whole(&item), LVNI_GAN_GREY, high)->low = low;
+    add(&f, "Error", error, width, whole(&item), LVNI_GAN_JET, 0.2 * (high - low))->begins_row =
+        true;
     const lvn_status s = draw(path, &f);
-    lvni_core_free(a);
+    lvni_core_free(error);
     return s;
 }

@@ -13,7 +13,8 @@ typedef struct lvni_recipes_gan_item {
     int height, width, n_samples;
     const float *truth, *mean, *std;
     const float *baseline; /* zero-filled, dirty or Kaiser-Squires image; NULL: none */
-    const float *samples;  /* (n_samples, height, width) */
+    const char *baseline_name;
+    const float *samples; /* (n_samples, height, width) */
     /* (n_samples, height, width), image k of the first k + 1 samples, for what is averaged before a
      * magnitude is taken; NULL: the means of `samples` */
     const float *means;
@@ -35,18 +36,22 @@ extern const lvni_recipes_gan_style lvni_recipes_gan_mri_style;
 /* An image is enlarged by the least whole factor that makes its longer side this long. */
 enum { LVNI_GAN_PANEL = 256 };
 
-/* Truth, Reconstruction, Absolute Error, Std. Dev.; two panels a row or four. */
+/* All panels of a row have one range, and a bar of colours says at its ends, with "<" and ">", that
+ * its panel has values beyond it. */
+
+/* Truth, reconstruction and baseline; below them absolute error and std. */
 lvn_status lvni_recipes_gan_overview(const char *path, const lvni_recipes_gan_item *item,
-                                     const lvni_recipes_gan_style *style, int columns);
-/* The truth with a square, and the square enlarged of truth, reconstruction, error, std and up to
- * three samples. Its place is random and depends on seed and index alone. */
+                                     const lvni_recipes_gan_style *style);
+/* The truth with a square, and the square enlarged of truth, reconstruction, baseline, up to three
+ * samples, error and std. Its place is random and depends on seed and index alone. */
 lvn_status lvni_recipes_gan_zoom(const char *path, const lvni_recipes_gan_item *item,
                                  const lvni_recipes_gan_style *style, uint64_t seed);
 /* The same square of the truth, of the means of all, 8, 4 and 2 samples, and of one sample. */
 lvn_status lvni_recipes_gan_ascent(const char *path, const lvni_recipes_gan_item *item,
                                    const lvni_recipes_gan_style *style, uint64_t seed);
-/* During training: truth and reconstruction, each scaled from its least to its largest value, and
- * 5 |difference| of the two after that; the title has the PSNR by max(truth). */
+/* During training: truth and reconstruction within the range of the truth, and below them their
+ * difference, up to a fifth of it; the title has the PSNR by max(truth). A constant image is one
+ * colour. */
 lvn_status lvni_recipes_gan_progress(const char *path, const float *truth, const float *mean,
                                      int height, int width);
 

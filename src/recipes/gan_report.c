@@ -49,7 +49,7 @@ static lvn_status write_figures(lvni_core_str *path, const char *folder,
                                 const lvni_recipes_gan_style *style, uint64_t seed)
 {
     LVN_TRY(name_file(path, folder, "overview", item->index, ".png"));
-    LVN_TRY(lvni_recipes_gan_overview(lvni_core_str_text(path), item, style, 2));
+    LVN_TRY(lvni_recipes_gan_overview(lvni_core_str_text(path), item, style));
     LVN_TRY(name_file(path, folder, "zoom", item->index, ".png"));
     LVN_TRY(lvni_recipes_gan_zoom(lvni_core_str_text(path), item, style, seed));
     LVN_TRY(name_file(path, folder, "ascent", item->index, ".png"));

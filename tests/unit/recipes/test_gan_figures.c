@@ -9,6 +9,7 @@
 #include "core/alloc.h"
 #include "core/vfs.h"
 #include "data/array.h"
+#include "data/canvas.h"
 #include "data/image.h"
 #include "recipes/gan_control.h"
 #include "recipes/gan_report.h"
@@ -20,7 +21,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { HEIGHT = 40, WIDTH = 64, N = HEIGHT * WIDTH, SAMPLES = 16, GAP = 16, LINE = 22, BAR = 128 };
+enum { HEIGHT = 40, WIDTH = 64, N = HEIGHT * WIDTH, SAMPLES = 16, GAP = 16, LINE = 22, BAR = 136 };
 
 static char folder[] = "/tmp/levin-gan-XXXXXX";
 static float truth[N], baseline[N], mean[N], std[N], samples[SAMPLES * N];
@@ -32,6 +33,7 @@ static lvni_recipes_gan_item item = {.index = 7,
                                      .mean = mean,
                                      .std = std,
                                      .baseline = baseline,
+                                     .baseline_name = "dirty",
                                      .samples = samples};
 
 static int prepare(void **state)
@@ -132,15 +134,15 @@ static void maps_are_the_published_ones(void **state)
 
 /* ---- panels ---- */
 
-/* 64 x 40 pixels are enlarged four times. Rotated by 180 degrees, the first pixel is the last. */
+/* 64 x 40 pixels are enlarged four times. Rotated by 180 degrees, the first pixel is the last. The
+ * images are a row, and what deviates is one with a range of its own. */
 static void overviews(void **state)
 {
     (void)state;
     enum { ACROSS = 256 + BAR + GAP, DOWN = LINE + 160 + GAP };
     assert_int_equal(
-        lvni_recipes_gan_overview(path_of("a.png"), &item, &lvni_recipes_gan_radio_style, 2),
-        LVN_OK);
-    const int width = GAP + 2 * ACROSS;
+        lvni_recipes_gan_overview(path_of("a.png"), &item, &lvni_recipes_gan_radio_style), LVN_OK);
+    const int width = GAP + 3 * ACROSS;
     const uint8_t *rgb = decoded("a.png", width, GAP + 2 * DOWN);
     uint8_t want[3];
     const double limit = 0.4 * 96.0 / 97.0;
@@ -149,22 +151,83 @@ static void overviews(void **state)
     assert_memory_equal(rgb + 3 * ((GAP + LINE + 3) * width + GAP + 3), want, 3);
     lvni_recipes_gan_colour(LVNI_GAN_INFERNO, (double)truth[N - 2] / limit, want);
     assert_memory_equal(rgb + 3 * ((GAP + LINE) * width + GAP + 4), want, 3);
-    lvni_recipes_gan_colour(LVNI_GAN_INFERNO, (double)mean[0] / limit, want);
-    assert_memory_equal(rgb + 3 * ((GAP + LINE + 159) * width + GAP + ACROSS + 255), want, 3);
+    const float *images[2] = {mean, baseline};
+    for (int i = 0; i < 2; i++) { /* beside each other */
+        lvni_recipes_gan_colour(LVNI_GAN_INFERNO, (double)images[i][0] / limit, want);
+        assert_memory_equal(rgb + 3 * ((GAP + LINE + 159) * width + GAP + (1 + i) * ACROSS + 255),
+                            want, 3);
+    }
+    double most = 0.0;
+    for (int i = 0; i < N; i++) {
+        most = fmax(most, fmax((double)fabsf(mean[i] - truth[i]), (double)std[i]));
+    }
+    const double error = (double)fabsf(mean[N - 1] - truth[N - 1]);
+    lvni_recipes_gan_colour(LVNI_GAN_JET, error / (0.4 * most), want);
+    assert_memory_equal(rgb + 3 * ((GAP + DOWN + LINE) * width + GAP), want, 3);
+    lvni_recipes_gan_colour(LVNI_GAN_VIRIDIS, (double)std[N - 1] / (0.4 * most), want);
+    assert_memory_equal(rgb + 3 * ((GAP + DOWN + LINE) * width + GAP + ACROSS), want, 3);
     lvni_recipes_gan_colour(LVNI_GAN_JET, 1.0, want); /* top of the error's colour bar */
     assert_memory_equal(rgb + 3 * ((GAP + DOWN + LINE) * width + GAP + 256 + 8), want, 3);
+    lvni_recipes_gan_item alone = item;
+    alone.baseline = NULL;
     assert_int_equal(
-        lvni_recipes_gan_overview(path_of("a.png"), &item, &lvni_recipes_gan_mri_style, 4), LVN_OK);
-    rgb = decoded("a.png", GAP + 4 * ACROSS, GAP + DOWN);
+        lvni_recipes_gan_overview(path_of("a.png"), &alone, &lvni_recipes_gan_mri_style), LVN_OK);
+    rgb = decoded("a.png", GAP + 2 * ACROSS, GAP + 2 * DOWN);
     lvni_recipes_gan_colour(LVNI_GAN_GREY, (double)truth[N - 1] / (0.7 * 96.0 / 97.0), want);
-    assert_memory_equal(rgb + 3 * ((GAP + LINE) * (GAP + 4 * ACROSS) + GAP), want, 3);
+    assert_memory_equal(rgb + 3 * ((GAP + LINE) * (GAP + 2 * ACROSS) + GAP), want, 3);
+}
+
+/* Dark dots of the labels of a bar, beside its two ends. */
+static int ink_at(const uint8_t *rgb, int width, int left, int top)
+{
+    static const uint8_t ink[3] = {32, 32, 32};
+    int found = 0;
+    for (int y = 0; y < 2 * LVNI_FONT_HEIGHT; y++) { /* of the first letter */
+        found += count(rgb + 3 * ((top + y) * width + left), 2 * LVNI_FONT_WIDTH, ink);
+    }
+    return found;
+}
+
+/* What is constant up to rounding is one colour, and bars say what lies beyond their ends. */
+static void constant_images_are_not_stretched(void **state)
+{
+    (void)state;
+    enum { ACROSS = 256 + BAR + GAP, DOWN = LINE + 160 + GAP, WIDE = GAP + 2 * ACROSS };
+    float *flat = malloc(2 * N * sizeof *flat), *low = flat + N;
+    assert_non_null(flat);
+    for (int i = 0; i < N; i++) {
+        flat[i] = 0.5F + (i % 2 == 0 ? 0.0F : 6e-8F);
+        low[i] = i == 0 ? -1.0F : 0.5F;
+    }
+    const float *const pairs[][2] = {{flat, flat}, {truth, flat}, {flat, low}};
+    int ends[3][2];
+    for (int k = 0; k < 3; k++) {
+        assert_int_equal(
+            lvni_recipes_gan_progress(path_of("a.png"), pairs[k][0], pairs[k][1], HEIGHT, WIDTH),
+            LVN_OK);
+        const uint8_t *rgb = decoded("a.png", WIDE, GAP + 2 * DOWN);
+        const uint8_t *second = rgb + 3 * ((GAP + LINE) * WIDE + GAP + ACROSS);
+        if (k < 2) { /* a middle grey, and the same everywhere up to rounding */
+            for (int i = 0; i < 160 * 256; i++) {
+                const uint8_t *p = second + (ptrdiff_t)3 * (i / 256 * WIDE + i % 256);
+                assert_true(abs(p[0] - second[0]) <= 1 && p[1] == p[0] && p[2] == p[0]);
+            }
+            assert_true(second[0] > 100 && second[0] < 156);
+        }
+        const int label = GAP + ACROSS + 256 + 4 + 16 + 6;
+        ends[k][0] = ink_at(rgb, WIDE, label, GAP + LINE);
+        ends[k][1] = ink_at(rgb, WIDE, label, GAP + LINE + 160 - 2 * LVNI_FONT_HEIGHT);
+    }
+    /* "0.75" and "0.25", and with a value below them "<0.25" */
+    assert_true(ends[2][0] == ends[0][0] && ends[2][1] != ends[0][1]);
+    free(flat);
 }
 
 /* Of mass, which has either sign: from the least value of the truth to the largest. */
 static void negative_mass(void **state)
 {
     (void)state;
-    enum { ACROSS = GAP + 2 * (256 + BAR + GAP), DOWN = LINE + 160 + GAP };
+    enum { ACROSS = GAP + 3 * (256 + BAR + GAP), DOWN = LINE + 160 + GAP };
     float *shifted = malloc(N * sizeof *shifted);
     assert_non_null(shifted);
     for (int i = 0; i < N; i++) {
@@ -173,8 +236,7 @@ static void negative_mass(void **state)
     lvni_recipes_gan_item mass = item;
     mass.truth = shifted;
     assert_int_equal(
-        lvni_recipes_gan_overview(path_of("a.png"), &mass, &lvni_recipes_gan_mass_style, 2),
-        LVN_OK);
+        lvni_recipes_gan_overview(path_of("a.png"), &mass, &lvni_recipes_gan_mass_style), LVN_OK);
     const uint8_t *rgb = decoded("a.png", ACROSS, GAP + 2 * DOWN);
     uint8_t want[3];
     for (int i = 0; i < 2; i++) {
@@ -184,7 +246,7 @@ static void negative_mass(void **state)
     free(shifted);
 }
 
-/* The enlarged square has half of 40 pixels, 13 times as large; eight panels of which the first is
+/* The enlarged square has half of 40 pixels, 13 times as large; nine panels of which the first is
  * the whole image with a red square. */
 static void zoom_and_ascent(void **state)
 {
@@ -193,7 +255,7 @@ static void zoom_and_ascent(void **state)
     static const uint8_t red[3] = {220, 30, 30};
     const lvni_recipes_gan_style *style = &lvni_recipes_gan_radio_style;
     assert_int_equal(lvni_recipes_gan_zoom(path_of("a.png"), &item, style, 1), LVN_OK);
-    const int width = GAP + 4 * ACROSS, height = GAP + 2 * DOWN;
+    const int width = GAP + 4 * ACROSS, height = GAP + 3 * DOWN;
     uint8_t *first = malloc(3 * (size_t)(width * height));
     assert_non_null(first);
     memcpy(first, decoded("a.png", width, height), 3 * (size_t)(width * height));
@@ -230,12 +292,17 @@ static void zoom_and_ascent(void **state)
 static void an_image_of_each_epoch(void **state)
 {
     (void)state;
-    enum { ACROSS = 256 + BAR + GAP };
+    enum { ACROSS = 256 + BAR + GAP, WIDE = GAP + 2 * ACROSS, DOWN = LINE + 160 + GAP };
     assert_int_equal(lvni_recipes_gan_progress(path_of("a.png"), truth, mean, HEIGHT, WIDTH),
                      LVN_OK);
-    const uint8_t *rgb = decoded("a.png", GAP + 3 * ACROSS, GAP + LINE + 160 + GAP);
-    const uint8_t black[3] = {0, 0, 0}; /* truth[0], not rotated */
-    assert_memory_equal(rgb + 3 * ((GAP + LINE) * (GAP + 3 * ACROSS) + GAP), black, 3);
+    const uint8_t *rgb = decoded("a.png", WIDE, GAP + 2 * DOWN);
+    uint8_t want[3] = {0, 0, 0}; /* truth[0], not rotated */
+    assert_memory_equal(rgb + 3 * ((GAP + LINE) * WIDE + GAP), want, 3);
+    lvni_recipes_gan_colour(LVNI_GAN_GREY, (double)mean[0] / (96.0 / 97.0), want);
+    assert_memory_equal(rgb + 3 * ((GAP + LINE) * WIDE + GAP + ACROSS), want, 3);
+    lvni_recipes_gan_colour(LVNI_GAN_JET, (double)fabsf(mean[0] - truth[0]) / (0.2 * 96.0 / 97.0),
+                            want);
+    assert_memory_equal(rgb + 3 * ((GAP + DOWN + LINE) * WIDE + GAP), want, 3);
 }
 
 /* ---- plots ---- */
@@ -445,6 +512,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(maps_are_the_published_ones),
         cmocka_unit_test(overviews),
+        cmocka_unit_test(constant_images_are_not_stretched),
         cmocka_unit_test(negative_mass),
         cmocka_unit_test(zoom_and_ascent),
         cmocka_unit_test(an_image_of_each_epoch),
