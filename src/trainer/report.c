@@ -264,10 +264,54 @@ lvn_status lvni_trainer_report_step(lvni_trainer_report *r, const lvni_trainer_s
     return logged && r->log != NULL ? write_step(r, step) : LVN_OK;
 }
 
-static void print_means(const lvni_log_metric *row, int n, lvni_core_str *line)
+enum { COLUMNS = 120, REST = 13 /* " and 117 more" */ };
+
+/* Which metrics a line of COLUMNS has first: what the run's best is chosen by, losses, validation.
+ */
+static int rank_of(const lvni_trainer_report *r, const char *name)
 {
+    const char *monitor = r->o->keep.monitor, *slash = strrchr(name, '/');
+    return monitor != NULL && strcmp(name, monitor) == 0     ? 0
+           : slash != NULL && strcmp(slash + 1, "loss") == 0 ? 1
+           : strncmp(name, "val/", 4) == 0                   ? 2
+                                                             : 3;
+}
+
+/* Where metrics.jsonl has all of them, the line ends within its columns. */
+static void print_means(const lvni_trainer_report *r, const lvni_log_metric *row, int n,
+                        lvni_core_str *line)
+{
+    lvni_core_str one = {0};
+    size_t width[LINE], all = line->len;
+    bool shown[LINE];
+    int left_out = 0;
     for (int i = 0; i < n; i++) {
-        lvni_core_str_printf(line, " %s %.4f", row[i].name, lvni_core_unsigned_nan(row[i].value));
+        lvni_core_str_clear(&one);
+        lvni_core_str_printf(&one, " %s %.4f", row[i].name, lvni_core_unsigned_nan(row[i].value));
+        width[i] = one.len;
+        all += one.len;
+        shown[i] = false;
+    }
+    lvni_core_str_free(&one);
+    const bool whole = all <= COLUMNS || r->log == NULL;
+    size_t at = line->len + REST;
+    for (int rank = 0; rank <= 3; rank++) {
+        for (int i = 0; i < n; i++) {
+            if (rank_of(r, row[i].name) == rank && (whole || at + width[i] <= COLUMNS)) {
+                shown[i] = true;
+                at += width[i];
+            }
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        left_out += !shown[i];
+        if (shown[i]) {
+            lvni_core_str_printf(line, " %s %.4f", row[i].name,
+                                 lvni_core_unsigned_nan(row[i].value));
+        }
+    }
+    if (left_out > 0) {
+        lvni_core_str_printf(line, " and %d more", left_out);
     }
 }
 
@@ -287,7 +331,7 @@ lvn_status lvni_trainer_report_within_epoch(lvni_trainer_report *r, const lvni_c
     lvni_core_str line = {0};
     lvni_core_str_printf(&line, "epoch %lld, step %lld:", (long long)at->epoch + 1,
                          (long long)at->step);
-    print_means(row, n, &line);
+    print_means(r, row, n, &line);
     lvni_log_progress_finish(&r->progress);
     lvni_log_line(LVNI_LOG_INFO, "%s", lvni_core_str_text(&line));
     lvni_core_str_free(&line);
@@ -306,7 +350,7 @@ lvn_status lvni_trainer_report_epoch(lvni_trainer_report *r, const lvni_ckpt_pos
     lvni_core_str line = {0};
     lvni_core_str_printf(&line, "epoch %lld done at step %lld:", (long long)at->epoch + 1,
                          (long long)at->step);
-    print_means(row, n, &line);
+    print_means(r, row, n, &line);
     lvni_log_progress_finish(&r->progress); /* its numbers are older than these */
     lvni_log_line(LVNI_LOG_INFO, "%s", lvni_core_str_text(&line));
     lvni_core_str_free(&line);

@@ -605,6 +605,14 @@ class Gan(unittest.TestCase):
             )
         for name in ("psnr_1", "psnr_p", "psnr_diff", "std_mult", "is_good"):
             self.assertEqual(len(self.epochs("run", f"val/{name}")), 2, name)
+        log = (self.cwd / "run/train.log").read_text()
+        lines = re.findall(r"epoch \d done at step \d: .*", log)
+        self.assertEqual(len(lines), 2)
+        for line in lines:  # what fits, of these the more important ones
+            self.assertLessEqual(len(line), 120)
+            for name in ("val/score", "val/loss", "val/psnr_p"):
+                self.assertIn(f" {name} ", line)
+            self.assertRegex(line, r" and \d+ more\Z")
 
     def test_the_weight_of_spread_follows_each_validation(self):  # rows 29, 30
         self.train("run", "max_epochs=3", "psnr_gain_target=1.5", "std_mult_step=0.5",
