@@ -39,6 +39,7 @@ typedef enum lvni_data_inverse_norm {
 typedef struct lvni_data_inverse_options {
     lvni_data_inverse_experience experience;
     const char *path; /* a folder, or builtin:mass, builtin:mri, builtin:radio */
+    bool one_file;    /* mass, mri: path may be a file, which is then all of the split */
     lvni_data_inverse_split split;
     int im_size; /* N: images are N x N */
     /* mass: 2 to 2 (shear to mass, normalised by the shear's statistics, or by constants), or by

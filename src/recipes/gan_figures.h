@@ -36,8 +36,8 @@ extern const lvni_recipes_gan_style lvni_recipes_gan_mri_style;
 /* An image is enlarged by the least whole factor that makes its longer side this long. */
 enum { LVNI_GAN_PANEL = 256 };
 
-/* All panels of a row have one range, and a bar of colours says at its ends, with "<" and ">", that
- * its panel has values beyond it. */
+/* All panels of a row have one range; "<" and ">" at the ends of a bar of colours mark that its
+ * panel has values beyond it. */
 
 /* Truth, reconstruction and baseline; below them absolute error and std. */
 lvn_status lvni_recipes_gan_overview(const char *path, const lvni_recipes_gan_item *item,

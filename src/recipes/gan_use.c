@@ -19,6 +19,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* ---- keys ---- */
 
@@ -27,7 +28,8 @@
      .type = LVNI_OPT_PATH,                                                                        \
      .no_file = "builtin:",                                                                        \
      .check = lvni_recipes_gan_check_data,                                                         \
-     .help = "Folder of the maps, or builtin data; unset: those of the training."},                \
+     .help = "Folder of the maps, a file with a single map or volume, or builtin data; unset: "    \
+             "those of the training."},                                                            \
         LVNI_OPTION_ALIAS("data_path", "data"),                                                    \
         {.name = "cosmo_dir_path",                                                                 \
          .type = LVNI_OPT_PATH,                                                                    \
@@ -199,6 +201,19 @@ static lvn_status open_item(lvni_recipes_gan_work *w)
                : take_mask(w);
 }
 
+/* Of radio images it takes three arrays. */
+static lvn_status check_file(const lvni_data_inverse_options *o)
+{
+    struct stat info;
+    if (o->experience == LVNI_INVERSE_RADIO && stat(o->path, &info) == 0 && S_ISREG(info.st_mode)) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "data=%s is a file: radio images are a folder with test/x.npy, test/y.npy and "
+                 "test/uv.npy, each (1, %d, %d) for a single one",
+                 o->path, o->im_size, o->im_size);
+    }
+    return LVN_OK;
+}
+
 static lvn_status open_data(lvni_recipes_use *u)
 {
     lvni_recipes_gan_work *w = u->user;
@@ -216,6 +231,8 @@ static lvn_status open_data(lvni_recipes_use *u)
     if (lvni_core_config_is_set(u->config, "data.count")) {
         o.count = lvni_core_config_int(u->config, "data.count");
     }
+    o.one_file = true;
+    LVN_TRY(check_file(&o));
     LVN_TRY(lvni_data_inverse_open(&o, &w->data));
     u->data = w->data;
     LVN_TRY(open_item(w));

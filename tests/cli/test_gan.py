@@ -696,6 +696,27 @@ class Gan(unittest.TestCase):
             done = self.train("wrong", f"adv_schedule={wrong}", code=64)
             self.assertIn("or [[0,1e-2],[5,1e-4]])", done.stderr)
 
+    def test_a_single_map_is_predicted(self):
+        waves = [math.sin(k / 9) / 50 + k * 1e-6 for k in range(1024)]
+        for folder in ("kappa_train", "kappa_val", "kappa_test"):
+            self.write_map(f"maps/{folder}/a.npy", waves)
+        self.write_map("one.npy", waves)
+        self.train("run", "data=maps", "experience=mass_mapping", "max_epochs=1")
+        use = ["predict", "model=run", "num_samples=2"]
+        self.levin(*use, "data=maps", "output=all")
+        for data in ("one.npy", str(self.cwd / "one.npy"), "maps/kappa_test/a.npy"):
+            done = self.levin(*use, f"data={data}", "output=one")
+            self.assertIn("1 measurement, 2 samples each, in one", done.stdout)
+            for f in (self.cwd / "all").iterdir():
+                self.assertEqual(f.read_bytes(), (self.cwd / "one" / f.name).read_bytes())
+        done = self.levin("eval", "model=run", "num_samples=2", "data=one.npy")
+        self.assertIn("test: 1 measurement, 2 samples each", done.stdout)
+        done = self.levin("train", "gan", *SMALL[1:], "data=one.npy", "experience=mass_mapping",
+                          "out=file", code=1)
+        self.assertIn("one.npy/kappa_train", done.stderr)
+        (self.cwd / "no.npy").write_text("text")
+        self.assertIn("no.npy", self.levin(*use, "data=no.npy", code=1).stderr)
+
     # ---- one hash ----
 
     def test_one_hash_on_every_layout(self):  # rows 11, 22, 24, 27, 28

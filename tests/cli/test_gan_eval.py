@@ -159,9 +159,10 @@ class Evaluation(unittest.TestCase):
             shape, samples = read_npy(path(f"page/np_samps_{i}.npy"))
             self.assertEqual(shape, [9, SIDE, SIDE])
             self.assertEqual(len(samples), 9 * SIDE * SIDE)
-            # panels of 256 pixels with a bar and a title, in 2, 4 and 3 columns of two rows
-            for kind, columns in (("overview", 2), ("zoom", 4), ("ascent", 3)):
-                self.assertEqual(png_size(f"page/{kind}_{i}.png"), (16 + 400 * columns, 604), kind)
+            # panels of 256 pixels with a bar and a title
+            for kind, columns, rows in (("overview", 3, 2), ("zoom", 4, 3), ("ascent", 3, 2)):
+                self.assertEqual(png_size(f"page/{kind}_{i}.png"),
+                                 (16 + 408 * columns, 16 + 294 * rows), kind)
         for name in ("psnr", "loss", "std_mult"):
             self.assertEqual(png_size(f"page/{name}.png"), (960, 600), name)
         self.assertFalse(glob.glob(path("page/*_2.*")))
@@ -169,6 +170,8 @@ class Evaluation(unittest.TestCase):
         for name in contents("page"):
             if name.endswith(".png"):
                 self.assertIn(f'src="{name}"', page)
+        for name in ("PSNR of 1<", "PSNR Kaiser-Squires", "SSIM of 8", "RMSE", "CFID: ", "level"):
+            self.assertEqual(page.count(name), 1, name)  # of the table, or below it
 
     def test_they_are_those_of_predict(self):
         levin("predict", "model=run", "num_samples=4", "output=p4")

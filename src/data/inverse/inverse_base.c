@@ -11,6 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* ---- random numbers ---- */
 
@@ -210,6 +211,30 @@ lvn_status lvni_inverse_list(const char *folder, char ***names, int64_t *n)
     }
     qsort((void *)*names, (size_t)*n, sizeof **names, by_bytes);
     return LVN_OK;
+}
+
+bool lvni_inverse_is_file(const lvni_data_inverse_options *o)
+{
+    struct stat info;
+    return o->one_file && stat(o->path, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+lvn_status lvni_inverse_list_part(const lvni_data_inverse_options *o, const char *part,
+                                  char **folder, char ***names, int64_t *n)
+{
+    int64_t room = 0;
+    *names = NULL;
+    *n = 0;
+    if (!lvni_inverse_is_file(o)) {
+        *folder = lvni_inverse_path(o->path, part);
+        return *folder != NULL ? lvni_inverse_list(*folder, names, n) : LVN_ERR_MEMORY;
+    }
+    const char *slash = strrchr(o->path, '/'), *name = slash != NULL ? slash + 1 : o->path;
+    lvni_core_str text = {0};
+    lvni_core_str_append_n(&text, slash != NULL ? o->path : ".",
+                           slash != NULL ? (size_t)(slash + 1 - o->path) : 1);
+    *folder = lvni_core_str_take(&text);
+    return *folder != NULL ? add_name(names, n, &room, name) : LVN_ERR_MEMORY;
 }
 
 static lvn_status check_shape(const lvni_data_array *a, const char *path, int n, lvn_status code)

@@ -81,6 +81,11 @@ char *lvni_inverse_path(const char *folder, const char *name);
  * with lvni_inverse_free_names. */
 lvn_status lvni_inverse_list(const char *folder, char ***names, int64_t *n);
 void lvni_inverse_free_names(char **names, int64_t n);
+/* The same of the part of options->path, or that file alone where it is one and may be; *folder of
+ * the names is the caller's, also on failure. */
+lvn_status lvni_inverse_list_part(const lvni_data_inverse_options *options, const char *part,
+                                  char **folder, char ***names, int64_t *n);
+bool lvni_inverse_is_file(const lvni_data_inverse_options *options);
 /* Before work: LVN_ERR_USAGE when it holds an array of another shape than (n, n). */
 lvn_status lvni_inverse_check_square(const char *path, int n);
 /* All n x n elements of a file; LVN_ERR_CORRUPT when it has another shape. */

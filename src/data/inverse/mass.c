@@ -350,11 +350,12 @@ static lvn_status list_maps(lvni_inverse_mass *m)
     static const char *const folders[] = {"kappa_train", "kappa_val", "kappa_test"};
     char **names;
     int64_t n;
-    m->folder = lvni_inverse_path(m->b.o.path, folders[m->b.o.split]);
-    if (m->folder == NULL) {
-        return LVN_ERR_MEMORY;
+    const lvn_status s =
+        lvni_inverse_list_part(&m->b.o, folders[m->b.o.split], &m->folder, &names, &n);
+    if (s != LVN_OK) {
+        lvni_inverse_free_names(names, n);
+        return s;
     }
-    LVN_TRY(lvni_inverse_list(m->folder, &names, &n));
     lvni_inverse_base_names(&m->b, names, n);
     return check_first(m);
 }

@@ -101,7 +101,7 @@ static bool left_out(const lvni_data_inverse_options *o, const lvni_data_array *
 
 static bool is_as_rcgan(const lvni_data_inverse_options *o)
 {
-    return o->as_rcgan && o->split != LVNI_INVERSE_TEST;
+    return o->as_rcgan && o->split != LVNI_INVERSE_TEST && !lvni_inverse_is_file(o);
 }
 
 /* Behind the draw it rejects some: as many coils as channels need, and in val as many columns as
@@ -171,19 +171,15 @@ static lvn_status select_as_rcgan(const lvni_data_inverse_options *o, lvni_inver
     return s;
 }
 
-static lvn_status look_at_all(const lvni_data_inverse_options *o, const char *folder,
-                              lvni_inverse_volumes *out)
+static lvn_status look_at_all(const lvni_data_inverse_options *o, const char *folder, char **names,
+                              int64_t n, lvni_inverse_volumes *out)
 {
-    char **names;
-    int64_t n;
-    LVN_TRY(lvni_inverse_list(folder, &names, &n));
     out->volume = lvni_core_calloc(LVNI_TAG_DATA, (size_t)n, sizeof *out->volume);
     lvn_status s = out->volume != NULL ? LVN_OK : LVN_ERR_MEMORY;
     for (int64_t i = 0; i < n && s == LVN_OK; i++) {
         s = look_at(o, folder, names[i], out, &out->volume[i]);
         out->n++; /* the failed one, too: it is freed with the others */
     }
-    lvni_inverse_free_names(names, n);
     return s == LVN_OK && is_as_rcgan(o) ? select_as_rcgan(o, out) : s;
 }
 
@@ -208,8 +204,11 @@ lvn_status lvni_inverse_volumes_open(const lvni_data_inverse_options *o, lvni_in
 {
     static const char *const folders[] = {"multicoil_train", "multicoil_val", "small_T2_test"};
     *out = (lvni_inverse_volumes){0};
-    char *folder = lvni_inverse_path(o->path, folders[o->split]);
-    lvn_status s = folder != NULL ? look_at_all(o, folder, out) : LVN_ERR_MEMORY;
+    char *folder = NULL, **names;
+    int64_t n;
+    lvn_status s = lvni_inverse_list_part(o, folders[o->split], &folder, &names, &n);
+    s = s == LVN_OK ? look_at_all(o, folder, names, n, out) : s;
+    lvni_inverse_free_names(names, n);
     int64_t slices = 0;
     for (int64_t i = 0; s == LVN_OK && i < out->n; i++) {
         slices += out->volume[i].slices;

@@ -188,7 +188,7 @@ static int ink_at(const uint8_t *rgb, int width, int left, int top)
     return found;
 }
 
-/* What is constant up to rounding is one colour, and bars say what lies beyond their ends. */
+/* What is constant up to rounding is one colour, and bars mark what lies beyond their ends. */
 static void constant_images_are_not_stretched(void **state)
 {
     (void)state;
