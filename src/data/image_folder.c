@@ -285,8 +285,9 @@ uint64_t lvni_data_image_scan_files(const lvni_data_image_scan *scan)
 {
     uint64_t h = LVNI_CORE_HASH;
     for (int64_t i = 0; scan->size != NULL && i < scan->begin[LVNI_PART_TEST]; i++) {
-        const uint64_t file[2] = {(uint64_t)scan->size[i].bytes, scan->size[i].begin};
-        h = lvni_core_hash(h, file, sizeof file);
+        const int64_t bytes = scan->size[i].bytes;
+        h = lvni_core_hash(h, &bytes, sizeof bytes);
+        h = lvni_core_hash(h, &scan->size[i].begin, sizeof scan->size[i].begin);
     }
     return scan->size == NULL ? 0 : h;
 }
