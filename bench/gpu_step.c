@@ -167,7 +167,7 @@ static lvn_status answer(run *r)
         LVN_TRY(take_steps(r->trainer, n, &loss));
         const double seconds = lvni_core_seconds_since(start) / n, own = (thread_s() - host) / n;
         printf("%.9f %.9f %.0f %.9g\n", seconds, own,
-               (double)lvni_tensor_device_get_stats(lvni_tensor_ctx_get()->device).peak, loss);
+               (double)lvni_tensor_device_get_stats(lvni_tensor_ctx_get()->device).most, loss);
         fflush(stdout);
     }
     return LVN_OK;

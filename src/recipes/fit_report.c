@@ -113,7 +113,7 @@ static lvn_status predict_lanes(lvni_recipes_fit_run *r, lvni_trainer_memory_nee
 /* More lanes than a device has memory for, which nothing asks for. */
 static bool has_too_many_lanes(const lvni_recipes_fit_run *r, const lvni_trainer_memory_need *need)
 {
-    return need->device_limit > 0 && need->device_least > need->device_limit && r->plan.lanes > 1 &&
+    return need->device_limit > 0 && need->device > need->device_limit && r->plan.lanes > 1 &&
            !r->plan.coupled && !lvni_core_config_is_set(r->request->config, "lanes");
 }
 

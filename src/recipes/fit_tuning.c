@@ -131,7 +131,7 @@ static lvn_status measure_and_print(lvni_recipes_fit_run *r, lvni_core_str *text
 
 lvn_status lvni_recipes_fit_autotune(lvni_recipes_fit_run *r)
 {
-    if (!lvni_core_config_bool(r->request->config, "autotune") || r->request->tunes) {
+    if (!lvni_core_config_bool(r->request->config, "autotune")) {
         return LVN_OK;
     }
     if (device_of(r) == NULL) {

@@ -12,6 +12,8 @@
 #include "recipes/report_error.h"
 #include "recipes/tune.h"
 #include "tensor/device.h"
+#include "tensor/device_blocks.h"
+#include "trainer/excerpt.h"
 #include "trainer/memory.h"
 
 #include <errno.h>
@@ -30,7 +32,13 @@ static const char TRIAL[] = "LEVIN_TUNE_TRIAL"; /* SIZE:dry|run:FILE */
 
 /* ---- in the processes of the training ---- */
 
-enum { EPOCHS = 8, VAL_CHUNKS = 8 }; /* chunks of a rank */
+/* Of the run's beginning. On a device: the steps before one is captured, that one, and two that
+ * repeat it. */
+enum { HOST_STEPS = 2, HOST_EPOCHS = 1, DEVICE_STEPS = 6, DEVICE_EPOCHS = 2 };
+enum { VAL_CHUNKS = 8 }; /* of a rank */
+/* A part of the memory that a trial does without: which lane is first, and what is loaded ahead by
+ * then, is not the same in two runs, and so is not where blocks lie. */
+enum { SPARED = 32 };
 
 typedef struct trial {
     int64_t size, accumulate, samples;
@@ -108,10 +116,8 @@ static lvni_recipes_tune_rank weigh_rank(const trial *t, const lvni_recipes_rank
                                          const lvni_trainer_memory_need *need)
 {
     if (device != NULL) {
-        const uint64_t limit = lvni_tensor_device_get_stats(device).limit;
-        return (lvni_recipes_tune_rank){.need = need->device_least,
-                                        .limit =
-                                            t->given > 0 && t->given < limit ? t->given : limit};
+        return (lvni_recipes_tune_rank){.need = need->device,
+                                        .limit = lvni_tensor_device_get_stats(device).limit};
     }
     const uint64_t has = t->given > 0 ? t->given : lvni_core_machine_memory("");
     if (shares_host(ranks)) {
@@ -176,57 +182,16 @@ static uint64_t measure_peak(const lvni_recipes_ranks *ranks, const lvni_recipes
     return shares_host(ranks) && rank->rank > 0 ? 0 : lvni_core_alloc_get_total().peak_bytes;
 }
 
-/* Two steps, as the optimizer's state and what is late come with the second; and a validation. */
-static lvn_status run_part(lvni_trainer *trainer)
+/* After every epoch, and no longer than the memory needs. */
+static void shorten_validation(const lvni_recipes_rank *rank, lvni_trainer_options *o)
 {
-    lvni_trainer_step_result result;
-    for (int i = 0; i < 2 && !lvni_trainer_finished(trainer); i++) {
-        LVN_TRY(lvni_trainer_advance(trainer, &result));
+    const int64_t most = (int64_t)VAL_CHUNKS * rank->world;
+    if (lvni_trainer_validation_length(o) > 0) {
+        o->val_every_n_epochs = 1;
+        o->val_every_n_batches = 0;
+        o->val_every_s = 0.0;
     }
-    return lvni_trainer_validation_length(&trainer->o) > 0 ? lvni_trainer_validate(trainer)
-                                                           : LVN_OK;
-}
-
-static int64_t count_given_up(lvni_tensor_device *device)
-{
-    return device == NULL ? 0 : lvni_tensor_device_get_stats(device).given_up;
-}
-
-/* Do all ranks? */
-static lvn_status agree(const lvni_recipes_rank *rank, bool mine, bool *all)
-{
-    const int32_t no = mine ? 0 : 1;
-    int32_t sum = no;
-    LVN_TRY(rank->comm == NULL
-                ? LVN_OK
-                : lvni_dist_comm_all_reduce(rank->comm, &no, &sum, 1, LVN_I32, LVNI_REDUCE_SUM));
-    *all = sum == 0;
-    return LVN_OK;
-}
-
-/* An epoch of such a part and the last step, which may be short; several where a full device gives
- * up what it keeps for reuse, as what lies where then changes from step to step. */
-static lvn_status run_trial(const lvni_recipes_rank *rank, lvni_trainer *trainer,
-                            lvni_tensor_device *device)
-{
-    const lvni_trainer_options *o = &trainer->o;
-    lvni_trainer_step_result result;
-    for (int i = 0; i < EPOCHS && !lvni_trainer_finished(trainer); i++) {
-        const int64_t before = count_given_up(device),
-                      last = lvni_plan_steps_of(&o->plan, trainer->at.epoch) - 1;
-        LVN_TRY(run_part(trainer));
-        if (trainer->at.step_in_epoch > 0 && trainer->at.step_in_epoch < last) {
-            lvni_trainer_skip_to(trainer, last);
-            LVN_TRY(lvni_trainer_finished(trainer) ? LVN_OK
-                                                   : lvni_trainer_advance(trainer, &result));
-        }
-        bool settled;
-        LVN_TRY(agree(rank, count_given_up(device) == before, &settled));
-        if (settled) {
-            break; /* all kinds of steps have their blocks: the next epochs are the same */
-        }
-    }
-    return LVN_OK;
+    o->val_chunks = o->val_chunks == 0 || o->val_chunks > most ? most : o->val_chunks;
 }
 
 static lvn_status drive(void *host, const lvni_recipes_ranks *ranks, const lvni_recipes_rank *rank,
@@ -236,11 +201,11 @@ static lvn_status drive(void *host, const lvni_recipes_ranks *ranks, const lvni_
     lvni_trainer_options *o = &trainer->o;
     lvni_tensor_device *device = lvni_tensor_device_of(o->model->weights);
     const lvni_trainer_memory_need none = {0};
-    const int64_t most = (int64_t)VAL_CHUNKS * rank->world;
     t.accumulate = o->plan.accumulate;
     t.samples = o->plan.n_samples;
-    o->val_chunks = o->val_chunks == 0 || o->val_chunks > most ? most : o->val_chunks;
-    LVN_TRY(run_trial(rank, trainer, device));
+    shorten_validation(rank, o);
+    LVN_TRY(device != NULL ? lvni_trainer_fit_excerpt(trainer, DEVICE_STEPS, DEVICE_EPOCHS)
+                           : lvni_trainer_fit_excerpt(trainer, HOST_STEPS, HOST_EPOCHS));
     lvni_recipes_tune_rank mine = weigh_rank(&t, ranks, rank, device, &none);
     mine.peak = measure_peak(ranks, rank, device);
     return exchange(&t, ranks, rank, &mine);
@@ -268,6 +233,7 @@ static lvn_status run(const lvni_recipes_tune_command *command, trial *t)
                                      command->args + command->skip, &c));
     const char *limit = lvni_core_config_str(c, "tune.memory_limit");
     t->given = limit == NULL ? 0 : lvni_recipes_tune_read_bytes(limit);
+    lvni_tensor_device_limit_memory(t->given > 0 ? t->given : UINT64_MAX, SPARED);
     const lvni_recipes_driver driver = {.weigh = weigh, .drive = drive, .host = t};
     const lvni_recipes_ranks_command ranks = {.command = {"tune", "batch-size"},
                                               .n = command->n,

@@ -1,32 +1,43 @@
-/* The caching allocator over a device's addresses: size classes as in ctx.c, free lists by the kind
- * of stream that blocks are for, blocks cut from holes, first fit. What is free is described in
- * host memory. When no hole is large enough the backend is asked for another segment, then other
- * kinds' blocks are taken, then all blocks kept for reuse become holes again, once, before it
- * fails. Nothing here depends on time: the same calls in the same order give the same addresses. */
+/* The caching allocator over a device's addresses, which are kept in pieces (device_heap.h). A
+ * block is the smallest free piece with room for it: of its kind of stream, or one that no stream
+ * uses. When there is none the backend is asked for another segment; then captured work is given
+ * up; then every free piece becomes one of all kinds of streams, which wait for each other; then
+ * unused segments go back for a larger one, before it fails. Small blocks lie in pieces of their
+ * own, from the high end of what is free. Nothing here depends on time: the same calls in the same
+ * order give the same addresses. */
 #include "tensor/device_impl.h"
 
 #include "core/str.h"
+#include "tensor/device_blocks.h"
 
 #include <string.h>
 
 enum { ROUND = 2 << 20 };
 static const uint64_t SEGMENT = 32 << 20;
+/* Blocks below the first are small; pieces that they are cut from are at most the second. */
+static const size_t SMALL = 64 << 10, FOR_SMALL = 1 << 20;
+
+struct lvni_tensor_class_count {
+    int64_t now, most;
+};
+
+static _Atomic uint64_t most_memory = UINT64_MAX, spared_part;
+
+void lvni_tensor_device_limit_memory(uint64_t bytes, uint64_t spared)
+{
+    atomic_store(&most_memory, bytes);
+    atomic_store(&spared_part, spared);
+}
 
 lvn_status lvni_tensor_device_memory_init(lvni_tensor_device *d)
 {
     pthread_mutex_init(&d->memory_lock, NULL);
-    d->free_list = lvni_core_calloc(LVNI_TAG_TENSOR, (size_t)LVN_STREAM_KINDS * LVNI_SIZE_CLASSES,
-                                    sizeof *d->free_list);
-    return d->free_list == NULL ? LVN_ERR_MEMORY : LVN_OK;
-}
-
-static void free_list(lvni_tensor_piece *piece)
-{
-    while (piece != NULL) {
-        lvni_tensor_piece *next = piece->next;
-        lvni_core_free(piece);
-        piece = next;
+    d->heap = lvni_tensor_heap_create();
+    if (lvni_tensor_device_is_dry(d)) {
+        d->classes = lvni_core_calloc(LVNI_TAG_TENSOR, LVNI_SIZE_CLASSES, sizeof *d->classes);
     }
+    return d->heap == NULL || (lvni_tensor_device_is_dry(d) && d->classes == NULL) ? LVN_ERR_MEMORY
+                                                                                   : LVN_OK;
 }
 
 static void end_segment(lvni_tensor_device *d, lvni_tensor_segment *s)
@@ -40,127 +51,29 @@ static void end_segment(lvni_tensor_device *d, lvni_tensor_segment *s)
 void lvni_tensor_device_memory_free(lvni_tensor_device *d)
 {
     lvni_tensor_device_capture_free(d);
-    for (int k = 0; d->free_list != NULL && k < LVN_STREAM_KINDS * LVNI_SIZE_CLASSES; k++) {
-        free_list(d->free_list[k]);
-    }
-    free_list(d->holes);
-    free_list(d->spare);
     while (d->segments != NULL) {
         lvni_tensor_segment *s = d->segments;
         d->segments = s->next;
         end_segment(d, s);
     }
-    lvni_core_free(d->free_list);
+    lvni_tensor_heap_destroy(d->heap);
+    lvni_core_free(d->classes);
     pthread_mutex_destroy(&d->memory_lock);
 }
 
-static void push(lvni_tensor_piece **list, lvni_tensor_piece *piece)
+/* ---- segments ---- */
+
+static uint64_t limit_of(const lvni_tensor_device *d)
 {
-    piece->next = *list;
-    *list = piece;
+    const uint64_t most = lvni_tensor_device_is_dry(d) ? UINT64_MAX : atomic_load(&most_memory);
+    return d->info.memory < most ? d->info.memory : most / 4096 * 4096;
 }
 
-static lvni_tensor_piece *pop(lvni_tensor_piece **list)
+static uint64_t usable_of(const lvni_tensor_device *d)
 {
-    lvni_tensor_piece *piece = *list;
-    *list = piece->next;
-    return piece;
-}
-
-static lvni_tensor_piece **list_of(lvni_tensor_device *d, lvn_stream_kind kind, int k)
-{
-    return &d->free_list[(int)kind * LVNI_SIZE_CLASSES + k];
-}
-
-static void *take_free(lvni_tensor_device *d, lvn_stream_kind kind, int k, size_t got);
-
-/* From the first hole that is large enough; NULL: none is. */
-static char *cut(lvni_tensor_device *d, size_t bytes)
-{
-    for (lvni_tensor_piece **at = &d->holes; *at != NULL; at = &(*at)->next) {
-        lvni_tensor_piece *hole = *at;
-        if (hole->bytes >= bytes) {
-            char *p = hole->p;
-            hole->p += bytes;
-            hole->bytes -= bytes;
-            if (hole->bytes == 0) {
-                push(&d->spare, pop(at));
-            }
-            d->held += bytes;
-            d->peak = d->held > d->peak ? d->held : d->peak;
-            return p;
-        }
-    }
-    return NULL;
-}
-
-/* Two segments may lie side by side, and are two all the same. */
-static bool one_segment(const lvni_tensor_device *d, const char *a, const char *b)
-{
-    for (const lvni_tensor_segment *s = d->segments; s != NULL; s = s->next) {
-        if (a >= s->p && a < s->p + s->bytes) {
-            return b >= s->p && b < s->p + s->bytes;
-        }
-    }
-    return false;
-}
-
-/* Into the holes, in its place; joined with its neighbours. */
-static void add_hole(lvni_tensor_device *d, lvni_tensor_piece *piece)
-{
-    lvni_tensor_piece **at = &d->holes;
-    while (*at != NULL &&
-           ((*at)->p + (*at)->bytes < piece->p ||
-            ((*at)->p + (*at)->bytes == piece->p && !one_segment(d, (*at)->p, piece->p)))) {
-        at = &(*at)->next;
-    }
-    if (*at != NULL && (*at)->p + (*at)->bytes == piece->p) {
-        (*at)->bytes += piece->bytes;
-        push(&d->spare, piece);
-        piece = *at;
-    } else {
-        push(at, piece);
-    }
-    if (piece->next != NULL && piece->p + piece->bytes == piece->next->p &&
-        one_segment(d, piece->p, piece->next->p)) {
-        piece->bytes += piece->next->bytes;
-        push(&d->spare, pop(&piece->next));
-    }
-}
-
-/* Blocks of all kinds may become one hole: each kind waits for the others. */
-static lvn_status give_up_free_blocks(lvni_tensor_device *d)
-{
-    d->given_up++;
-    LVN_TRY(lvni_tensor_device_order(d, LVN_STREAM_COMPUTE, LVN_STREAM_COPY));
-    LVN_TRY(lvni_tensor_device_order(d, LVN_STREAM_COPY, LVN_STREAM_COMPUTE));
-    for (int k = 0; k < LVN_STREAM_KINDS * LVNI_SIZE_CLASSES; k++) {
-        while (d->free_list[k] != NULL) {
-            lvni_tensor_piece *piece = pop(&d->free_list[k]);
-            d->held -= piece->bytes;
-            add_hole(d, piece);
-        }
-    }
-    return LVN_OK;
-}
-
-/* Segments of which nothing is in use go back to the backend, which can give a larger one then. */
-static void give_back_segments(lvni_tensor_device *d)
-{
-    for (lvni_tensor_segment **at = &d->segments; *at != NULL;) {
-        lvni_tensor_segment *s = *at;
-        lvni_tensor_piece **hole = &d->holes;
-        while (*hole != NULL && ((*hole)->p != s->p || (*hole)->bytes != s->bytes)) {
-            hole = &(*hole)->next;
-        }
-        if (*hole != NULL) {
-            push(&d->spare, pop(hole));
-            *at = s->next;
-            end_segment(d, s);
-        } else {
-            at = &s->next;
-        }
-    }
+    const uint64_t part = lvni_tensor_device_is_dry(d) ? 0 : atomic_load(&spared_part),
+                   limit = limit_of(d);
+    return part == 0 ? limit : (limit - limit / part) / 4096 * 4096;
 }
 
 /* LVN_ERR_DEVICE_MEMORY: the device has no more. */
@@ -169,28 +82,28 @@ static lvn_status add_segment(lvni_tensor_device *d, size_t bytes)
     void *p = NULL;
     LVN_TRY(d->backend->take(d->state, bytes, &p));
     lvni_tensor_segment *s = LVNI_NEW(LVNI_TAG_TENSOR, lvni_tensor_segment);
-    lvni_tensor_piece *hole = LVNI_NEW(LVNI_TAG_TENSOR, lvni_tensor_piece);
     const lvn_status status =
-        s == NULL || hole == NULL ? LVN_ERR_MEMORY : lvni_tensor_device_place_add(d, p, bytes);
+        s == NULL ? LVN_ERR_MEMORY : lvni_tensor_device_place_add(d, p, bytes);
     if (status != LVN_OK) {
         d->backend->give(d->state, p, bytes);
         lvni_core_free(s);
-        lvni_core_free(hole);
         return status;
     }
-    *s = (lvni_tensor_segment){.next = d->segments, .p = p, .bytes = bytes};
-    *hole = (lvni_tensor_piece){.p = p, .bytes = bytes};
+    *s = (lvni_tensor_segment){.next = d->segments,
+                               .p = p,
+                               .bytes = bytes,
+                               .lowest = lvni_tensor_heap_add(d->heap, p, bytes)};
     d->segments = s;
     d->taken += bytes;
-    add_hole(d, hole);
     return LVN_OK;
 }
 
 /* Segments grow with what is taken, so that there are few; the last one is what is left. */
 static lvn_status grow(lvni_tensor_device *d, size_t bytes)
 {
-    const uint64_t least = d->info.segment > 0 ? d->info.segment : SEGMENT,
-                   left = d->info.memory - d->taken, exact = ((uint64_t)bytes + 4095) / 4096 * 4096;
+    const uint64_t least = d->info.segment > 0 ? d->info.segment : SEGMENT, limit = usable_of(d),
+                   left = limit > d->taken ? limit - d->taken : 0,
+                   exact = ((uint64_t)bytes + 4095) / 4096 * 4096;
     uint64_t want = d->taken / 8 > least ? d->taken / 8 : least;
     want = want > bytes ? want : bytes;
     want = (want + ROUND - 1) / ROUND * ROUND;
@@ -202,76 +115,160 @@ static lvn_status grow(lvni_tensor_device *d, size_t bytes)
     return s;
 }
 
+/* Segments of which nothing is in use go back to the backend, which can give a larger one then. */
+static void give_back_segments(lvni_tensor_device *d)
+{
+    for (lvni_tensor_segment **at = &d->segments; *at != NULL;) {
+        lvni_tensor_segment *s = *at;
+        if (s->lowest->pool == LVNI_POOL_OPEN && s->lowest->bytes == s->bytes) {
+            lvni_tensor_heap_remove(d->heap, s->lowest);
+            *at = s->next;
+            end_segment(d, s);
+        } else {
+            at = &s->next;
+        }
+    }
+}
+
+/* ---- blocks ---- */
+
+/* Of a small device they are smaller: a piece for them is a 128th of it. */
+static size_t for_small(const lvni_tensor_device *d)
+{
+    const size_t part = (size_t)(limit_of(d) / 128 / 4096 * 4096);
+    return part < FOR_SMALL ? part : FOR_SMALL;
+}
+
+static bool is_small(const lvni_tensor_device *d, size_t bytes)
+{
+    return bytes < SMALL && bytes <= for_small(d) / 4;
+}
+
+/* Pools that streams of the kind may use at once, captured work its own before others. */
+enum { USABLE = 3 };
+static int usable_pools(const lvni_tensor_device *d, lvn_stream_kind kind, int pool[USABLE])
+{
+    int n = 0;
+    if (lvni_tensor_device_captures(d, kind)) {
+        pool[n++] = LVNI_POOL_CAPTURED;
+    }
+    pool[n++] = (int)kind;
+    pool[n++] = LVNI_POOL_OPEN;
+    return n;
+}
+
+static lvni_tensor_piece *search(const lvni_tensor_device *d, lvn_stream_kind kind, bool small,
+                                 size_t bytes)
+{
+    int pool[USABLE];
+    const int n = usable_pools(d, kind, pool);
+    lvni_tensor_piece *piece = NULL;
+    for (int i = 0; i < n && piece == NULL; i++) {
+        piece = lvni_tensor_heap_search(d->heap, pool[i], small, bytes);
+    }
+    return piece;
+}
+
+/* Another piece for small blocks. */
+static bool add_for_small(lvni_tensor_device *d, lvn_stream_kind kind)
+{
+    int pool[USABLE];
+    const size_t bytes = for_small(d);
+    lvni_tensor_piece *piece = NULL;
+    for (int i = usable_pools(d, kind, pool); i > 0 && piece == NULL; i--) {
+        piece = lvni_tensor_heap_search_high(d->heap, pool[i - 1], false, bytes);
+    }
+    if (piece != NULL) { /* an open one would join its neighbour again */
+        lvni_tensor_heap_cut_for_small(d->heap, piece, bytes,
+                                       piece->pool == LVNI_POOL_OPEN ? (int)kind : piece->pool);
+    }
+    return piece != NULL;
+}
+
+/* NULL: nothing that is free is large enough. */
+static lvni_tensor_piece *cut(lvni_tensor_device *d, lvn_stream_kind kind, size_t bytes)
+{
+    const bool small = is_small(d, bytes);
+    lvni_tensor_piece *piece = search(d, kind, small, bytes);
+    if (piece == NULL && small && add_for_small(d, kind)) {
+        piece = search(d, kind, small, bytes);
+    }
+    return piece == NULL ? NULL : lvni_tensor_heap_cut(d->heap, piece, bytes);
+}
+
+lvn_status lvni_tensor_device_gather(lvni_tensor_device *d)
+{
+    d->given_up++;
+    LVN_TRY(lvni_tensor_device_order(d, LVN_STREAM_COMPUTE, LVN_STREAM_COPY));
+    LVN_TRY(lvni_tensor_device_order(d, LVN_STREAM_COPY, LVN_STREAM_COMPUTE));
+    for (int kind = 0; kind < LVN_STREAM_KINDS; kind++) {
+        lvni_tensor_heap_move(d->heap, kind, LVNI_POOL_OPEN);
+    }
+    return LVN_OK;
+}
+
 static void fail_full(const lvni_tensor_device *d, size_t bytes)
 {
     char asked[LVNI_BYTES_TEXT], used[LVNI_BYTES_TEXT], all[LVNI_BYTES_TEXT];
+    char largest[LVNI_BYTES_TEXT];
+    lvni_core_str parts = {0};
+    if (d->in_use + bytes <= usable_of(d)) {
+        lvni_core_str_printf(&parts, " (free: pieces of at most %s)",
+                             lvni_core_bytes_text(lvni_tensor_heap_largest(d->heap), largest));
+    }
     lvn_error_set(LVN_ERR_DEVICE_MEMORY, __FILE__, __LINE__,
-                  "%s is out of memory: %s were asked for, and %s of its %s are in use; smaller "
+                  "%s is out of memory: %s were asked for, and %s of its %s are in use%s; smaller "
                   "batches (batch_size, eval_batch_size) or samples, more micro-batches or fewer "
                   "lanes need less",
                   d->name, lvni_core_bytes_text(bytes, asked),
-                  lvni_core_bytes_text(d->in_use, used), lvni_core_bytes_text(d->info.memory, all));
+                  lvni_core_bytes_text(d->in_use, used), lvni_core_bytes_text(limit_of(d), all),
+                  lvni_core_str_text(&parts));
+    lvni_core_str_free(&parts);
 }
 
-/* A block of the class that another kind of stream has no use for now. */
-static char *take_of_others(lvni_tensor_device *d, lvn_stream_kind kind, int k)
+/* The device has no other segment. While work is captured streams cannot wait for each other. */
+static lvni_tensor_piece *cut_when_full(lvni_tensor_device *d, lvn_stream_kind kind, size_t bytes)
 {
-    for (int other = 0; other < LVN_STREAM_KINDS; other++) {
-        lvni_tensor_piece **list = list_of(d, (lvn_stream_kind)other, k);
-        if (other != (int)kind && *list != NULL &&
-            lvni_tensor_device_order(d, kind, (lvn_stream_kind)other) == LVN_OK) {
-            lvni_tensor_piece *piece = pop(list);
-            push(&d->spare, piece);
-            return piece->p;
+    lvni_tensor_piece *piece = NULL;
+    if (lvni_tensor_device_capture_lose(d)) {
+        piece = cut(d, kind, bytes);
+    }
+    if (piece == NULL && !atomic_load(&d->capturing) && lvni_tensor_device_gather(d) == LVN_OK) {
+        piece = cut(d, kind, bytes);
+        if (piece == NULL) {
+            give_back_segments(d);
+            piece = grow(d, bytes) == LVN_OK ? cut(d, kind, bytes) : NULL;
         }
     }
-    return NULL;
+    if (piece == NULL) { /* small among large, or the other way round */
+        piece = search(d, kind, !is_small(d, bytes), bytes);
+        piece = piece == NULL ? NULL : lvni_tensor_heap_cut(d->heap, piece, bytes);
+    }
+    return piece;
 }
 
-static void *new_block(lvni_tensor_device *d, lvn_stream_kind kind, int k, size_t bytes)
+static lvni_tensor_piece *new_block(lvni_tensor_device *d, lvn_stream_kind kind, size_t bytes)
 {
-    /* for the day the block comes back */
-    lvni_tensor_piece *later = LVNI_NEW(LVNI_TAG_TENSOR, lvni_tensor_piece);
-    if (later == NULL) {
+    lvni_tensor_piece *piece = cut(d, kind, bytes);
+    if (piece != NULL) {
+        return piece;
+    }
+    const lvn_status grown = grow(d, bytes);
+    if (grown != LVN_OK && grown != LVN_ERR_DEVICE_MEMORY) {
         return NULL;
     }
-    char *p = cut(d, bytes);
-    lvn_status grown = p == NULL ? grow(d, bytes) : LVN_OK;
-    if (p == NULL && grown == LVN_OK) {
-        p = cut(d, bytes);
-    }
-    if (p == NULL && grown == LVN_ERR_DEVICE_MEMORY && lvni_tensor_device_capture_lose(d)) {
-        lvni_core_free(later);
-        return take_free(d, kind, k, bytes);
-    }
-    /* streams would have to wait for each other, which a capture takes as part of the work */
-    const bool orders = !atomic_load(&d->capturing);
-    if (p == NULL && grown == LVN_ERR_DEVICE_MEMORY && orders) {
-        p = take_of_others(d, kind, k);
-        if (p != NULL) { /* it has its piece */
-            lvni_core_free(later);
-            return p;
-        }
-        if (give_up_free_blocks(d) == LVN_OK) {
-            p = cut(d, bytes);
-        }
-    }
-    if (p == NULL && grown == LVN_ERR_DEVICE_MEMORY && orders) {
-        give_back_segments(d);
-        grown = grow(d, bytes);
-        p = grown == LVN_OK ? cut(d, bytes) : NULL;
-    }
-    if (p == NULL && grown != LVN_ERR_DEVICE_MEMORY) {
-        lvni_core_free(later);
-        return NULL;
-    }
-    if (p == NULL) {
-        lvni_core_free(later);
+    piece = grown == LVN_OK ? cut(d, kind, bytes) : NULL;
+    piece = piece == NULL ? cut_when_full(d, kind, bytes) : piece;
+    if (piece == NULL) {
         fail_full(d, bytes);
-        return NULL;
     }
-    push(&d->spare, later);
-    return p;
+    return piece;
+}
+
+/* Of a dry device: what the cache of a context would hold. */
+static uint64_t held(const lvni_tensor_device *d)
+{
+    return d->classes != NULL ? d->cached : d->taken - d->heap->open;
 }
 
 static bool must_fail(lvni_tensor_device *d)
@@ -279,30 +276,40 @@ static bool must_fail(lvni_tensor_device *d)
     return d->fail_in > 0 && --d->fail_in == 0;
 }
 
-static void *take_free(lvni_tensor_device *d, lvn_stream_kind kind, int k, size_t got)
+/* ---- take and give ---- */
+
+/* As the cache of a context would: blocks of a class are for that class from then on. */
+static void count_class(lvni_tensor_device *d, lvni_tensor_piece *piece, size_t bytes)
 {
-    lvni_tensor_piece **list = list_of(d, kind, k);
-    if (*list == NULL) {
-        return new_block(d, kind, k, got);
+    size_t got;
+    piece->size_class = (int16_t)lvni_tensor_size_class(bytes, &got);
+    if (d->classes != NULL) {
+        struct lvni_tensor_class_count *c = &d->classes[piece->size_class];
+        if (++c->now > c->most) {
+            c->most = c->now;
+            d->cached += got;
+        }
     }
-    lvni_tensor_piece *piece = pop(list);
-    push(&d->spare, piece);
-    return piece->p;
 }
 
-static void *take_class(lvni_tensor_device *d, lvn_stream_kind kind, int k, size_t got)
+static lvni_tensor_piece *take(lvni_tensor_device *d, lvn_stream_kind kind, size_t bytes)
 {
     if (must_fail(d)) {
         lvn_error_set(LVN_ERR_DEVICE_MEMORY, __FILE__, __LINE__,
                       "%s: this allocation was set to fail", d->name);
         return NULL;
     }
-    void *p = lvni_tensor_device_capture_take(d, kind, k);
-    if (p == NULL) {
-        p = take_free(d, kind, k, got);
-        lvni_tensor_device_capture_note(d, kind, p);
+    lvni_tensor_piece *piece = lvni_tensor_heap_reserve(d->heap) == LVN_OK
+                                   ? new_block(d, kind, lvni_tensor_device_round(bytes))
+                                   : NULL;
+    if (piece != NULL) {
+        lvni_tensor_device_capture_note(d, kind, piece);
+        count_class(d, piece, bytes);
+        d->in_use += piece->bytes;
+        d->most = d->in_use > d->most ? d->in_use : d->most;
+        d->peak = held(d) > d->peak ? held(d) : d->peak;
     }
-    return p;
+    return piece;
 }
 
 void *lvni_tensor_device_take(lvni_tensor_device *d, lvn_stream_kind kind, size_t bytes,
@@ -313,11 +320,10 @@ void *lvni_tensor_device_take(lvni_tensor_device *d, lvn_stream_kind kind, size_
                       "%s: a tensor of %zu bytes is too large", d->name, bytes);
         return NULL;
     }
-    const int k = lvni_tensor_size_class(bytes, got);
+    *got = lvni_tensor_device_round(bytes);
     pthread_mutex_lock(&d->memory_lock);
-    void *p = take_class(d, kind, k, *got);
-    d->in_use += p == NULL ? 0 : *got;
-    d->most = d->in_use > d->most ? d->in_use : d->most;
+    const lvni_tensor_piece *piece = take(d, kind, bytes);
+    void *p = piece == NULL ? NULL : piece->p;
     pthread_mutex_unlock(&d->memory_lock);
     return p;
 }
@@ -325,8 +331,6 @@ void *lvni_tensor_device_take(lvni_tensor_device *d, lvn_stream_kind kind, size_
 void lvni_tensor_device_give(lvni_tensor_device *d, lvn_stream_kind kind, bool crossed, void *p,
                              size_t got)
 {
-    size_t size;
-    const int k = lvni_tensor_size_class(got, &size);
     pthread_mutex_lock(&d->memory_lock);
     for (int other = 0; crossed && other < LVN_STREAM_KINDS; other++) {
         if (other != (int)kind) {
@@ -334,11 +338,14 @@ void lvni_tensor_device_give(lvni_tensor_device *d, lvn_stream_kind kind, bool c
             (void)lvni_tensor_device_order(d, kind, (lvn_stream_kind)other);
         }
     }
-    lvni_tensor_piece *piece = pop(&d->spare);
-    piece->p = p;
-    piece->bytes = size;
-    push(lvni_tensor_device_list(d, kind, k), piece);
-    d->in_use -= size;
+    lvni_tensor_piece *piece = lvni_tensor_heap_find(d->heap, p);
+    lvni_tensor_device_capture_given(d, kind, piece);
+    if (d->classes != NULL) {
+        d->classes[piece->size_class].now--;
+    }
+    lvni_tensor_heap_give(d->heap, piece,
+                          lvni_tensor_device_captures(d, kind) ? LVNI_POOL_CAPTURED : (int)kind);
+    d->in_use -= got;
     pthread_mutex_unlock(&d->memory_lock);
 }
 
@@ -352,9 +359,9 @@ void lvni_tensor_device_fail_at(lvni_tensor_device *d, int64_t k)
 lvni_tensor_device_stats lvni_tensor_device_get_stats(lvni_tensor_device *d)
 {
     pthread_mutex_lock(&d->memory_lock);
-    const lvni_tensor_device_stats s = {.limit = d->info.memory,
+    const lvni_tensor_device_stats s = {.limit = limit_of(d),
                                         .in_use = d->in_use,
-                                        .held = d->held,
+                                        .held = held(d),
                                         .peak = d->peak,
                                         .given_up = d->given_up,
                                         .most = d->most};

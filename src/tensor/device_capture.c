@@ -5,8 +5,6 @@
  * well: by a snapshot, by a batch on its way. */
 #include "tensor/device_impl.h"
 
-#include <string.h>
-
 /* ---- what a step does with the host ---- */
 
 lvni_tensor_device_traffic lvni_tensor_device_get_traffic(lvni_tensor_device *d)
@@ -30,66 +28,34 @@ lvn_status lvni_tensor_device_note_wait(lvni_tensor_device *d)
 
 /* ---- blocks, under memory_lock ---- */
 
-static bool counts(const lvni_tensor_device *d, lvn_stream_kind kind)
+bool lvni_tensor_device_captures(const lvni_tensor_device *d, lvn_stream_kind kind)
 {
     return kind == LVN_STREAM_COMPUTE && atomic_load(&d->capturing);
 }
 
-void *lvni_tensor_device_capture_take(lvni_tensor_device *d, lvn_stream_kind kind, int k)
+void lvni_tensor_device_capture_note(lvni_tensor_device *d, lvn_stream_kind kind,
+                                     lvni_tensor_piece *piece)
 {
-    lvni_tensor_piece *piece = counts(d, kind) ? d->capture_list[k] : NULL;
-    if (piece == NULL) {
-        return NULL;
-    }
-    d->capture_list[k] = piece->next;
-    piece->next = d->spare;
-    d->spare = piece;
-    return piece->p;
+    const bool counts = lvni_tensor_device_captures(d, kind);
+    piece->capture = counts ? d->capture : 0;
+    d->captured_in_use += counts ? 1 : 0;
 }
 
-void lvni_tensor_device_capture_note(lvni_tensor_device *d, lvn_stream_kind kind, void *p)
+void lvni_tensor_device_capture_given(lvni_tensor_device *d, lvn_stream_kind kind,
+                                      const lvni_tensor_piece *piece)
 {
-    if (p == NULL || !counts(d, kind)) {
-        return;
+    if (lvni_tensor_device_captures(d, kind)) {
+        const bool own = piece->capture == d->capture;
+        d->captured_in_use -= own ? 1 : 0;
+        d->capture_gave_others = d->capture_gave_others || !own;
     }
-    if (d->n_captured == d->captured_room) {
-        const int room = d->captured_room == 0 ? 256 : 2 * d->captured_room;
-        void **more = lvni_core_alloc(LVNI_TAG_TENSOR, (size_t)room * sizeof *more);
-        if (more == NULL) {
-            d->capture_lost = true;
-            return;
-        }
-        if (d->n_captured > 0) {
-            memcpy(more, d->captured, (size_t)d->n_captured * sizeof *more);
-        }
-        lvni_core_free(d->captured);
-        d->captured = more;
-        d->captured_room = room;
-    }
-    d->captured[d->n_captured++] = p;
-}
-
-static lvni_tensor_piece **usual_list(lvni_tensor_device *d, lvn_stream_kind kind, int k)
-{
-    return &d->free_list[(int)kind * LVNI_SIZE_CLASSES + k];
-}
-
-lvni_tensor_piece **lvni_tensor_device_list(lvni_tensor_device *d, lvn_stream_kind kind, int k)
-{
-    return counts(d, kind) ? &d->capture_list[k] : usual_list(d, kind, k);
 }
 
 /* Their next owner uses them after what was submitted. */
 static void give_all(lvni_tensor_device *d)
 {
-    for (int k = 0; d->capture_list != NULL && k < LVNI_SIZE_CLASSES; k++) {
-        while (d->capture_list[k] != NULL) {
-            lvni_tensor_piece *piece = d->capture_list[k];
-            lvni_tensor_piece **list = usual_list(d, LVN_STREAM_COMPUTE, k);
-            d->capture_list[k] = piece->next;
-            piece->next = *list;
-            *list = piece;
-        }
+    if (d->heap != NULL) {
+        lvni_tensor_heap_move(d->heap, LVNI_POOL_CAPTURED, LVN_STREAM_COMPUTE);
     }
 }
 
@@ -103,30 +69,10 @@ bool lvni_tensor_device_capture_lose(lvni_tensor_device *d)
     return true;
 }
 
-static bool is_captured(const lvni_tensor_device *d, const void *p)
-{
-    for (int i = 0; i < d->n_captured; i++) {
-        if (d->captured[i] == p) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Every block that was taken is back, and no other one. */
 static bool all_back(const lvni_tensor_device *d)
 {
-    int n = 0;
-    for (int k = 0; k < LVNI_SIZE_CLASSES; k++) {
-        for (const lvni_tensor_piece *piece = d->capture_list[k]; piece != NULL;
-             piece = piece->next) {
-            if (!is_captured(d, piece->p)) {
-                return false;
-            }
-            n++;
-        }
-    }
-    return n == d->n_captured && !d->capture_lost;
+    return d->captured_in_use == 0 && !d->capture_gave_others && !d->capture_lost;
 }
 
 /* ---- begin, end, replay ---- */
@@ -138,15 +84,10 @@ static lvn_status begin(lvni_tensor_device *d)
                  d->backend->capture_begin == NULL ? "its backend does not capture"
                                                    : "there is captured work already");
     }
-    if (d->capture_list == NULL) {
-        d->capture_list =
-            lvni_core_calloc(LVNI_TAG_TENSOR, LVNI_SIZE_CLASSES, sizeof(lvni_tensor_piece *));
-    }
-    if (d->capture_list == NULL) {
-        return LVN_ERR_MEMORY;
-    }
-    d->n_captured = 0;
-    d->capture_lost = false;
+    LVN_TRY(lvni_tensor_device_gather(d)); /* streams cannot wait for each other in it */
+    d->capture++;
+    d->captured_in_use = 0;
+    d->capture_gave_others = d->capture_lost = false;
     atomic_store(&d->capturing, true);
     return LVN_OK;
 }
@@ -238,6 +179,4 @@ void lvni_tensor_device_capture_free(lvni_tensor_device *d)
     if (d->graph != NULL) {
         d->backend->graph_destroy(d->graph);
     }
-    lvni_core_free(d->capture_list);
-    lvni_core_free(d->captured);
 }

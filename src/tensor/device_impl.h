@@ -3,22 +3,16 @@
 #define LEVIN_TENSOR_DEVICE_IMPL_H
 
 #include "tensor/device.h"
+#include "tensor/device_heap.h"
 
 #include <pthread.h>
-
-/* A piece of a device's addresses, described in host memory: what is free cannot hold its own
- * chain. */
-typedef struct lvni_tensor_piece {
-    struct lvni_tensor_piece *next;
-    char *p;
-    size_t bytes;
-} lvni_tensor_piece;
 
 /* What was taken from the backend at once. */
 typedef struct lvni_tensor_segment {
     struct lvni_tensor_segment *next;
     char *p;
     size_t bytes;
+    lvni_tensor_piece *lowest;
 } lvni_tensor_segment;
 
 /* A context's stream on a device. The device keeps a list, to end them when it is closed before
@@ -39,27 +33,26 @@ struct lvni_tensor_device {
     lvn_device_info info;
     lvni_tensor_device *stands_for; /* of a dry one */
 
-    pthread_mutex_t memory_lock;   /* a leaf lock, except for the backend's */
-    lvni_tensor_piece **free_list; /* by stream kind and size class (ctx.h) */
-    /* never handed out, or given up: by address, no two adjacent of one segment */
-    lvni_tensor_piece *holes;
-    /* one for every block in use, at least: giving back cannot fail */
-    lvni_tensor_piece *spare;
+    pthread_mutex_t memory_lock; /* a leaf lock, except for the backend's */
+    lvni_tensor_heap *heap;
     lvni_tensor_segment *segments;
-    uint64_t taken;                    /* bytes of all segments */
-    uint64_t in_use, held, peak, most; /* bytes */
+    uint64_t taken;              /* bytes of all segments */
+    uint64_t in_use, peak, most; /* bytes */
     int64_t given_up;
     int64_t fail_in; /* 0: never */
+    /* of a dry device: blocks in use of each size class, and the most there were; else NULL */
+    struct lvni_tensor_class_count *classes;
+    uint64_t cached; /* bytes of those */
 
     /* device_capture.c; what lists hold is under memory_lock */
     _Atomic int64_t uploads, waits;
     _Atomic int owners;
     _Atomic bool capturing;
-    void *graph;                      /* NULL: nothing is captured */
-    lvni_tensor_piece **capture_list; /* by size class: blocks of captured work, free in it */
-    void **captured;                  /* blocks that it took from elsewhere */
-    int n_captured, captured_room;
-    bool capture_lost; /* no memory to note them; or the device was full, and others have them */
+    void *graph;             /* NULL: nothing is captured */
+    uint32_t capture;        /* counts those that were begun */
+    int64_t captured_in_use; /* blocks that the newest one took, and did not give back */
+    /* others were given back in it; or the device was full, and its blocks went to others */
+    bool capture_gave_others, capture_lost;
 
     pthread_mutex_t stream_lock; /* a leaf lock */
     lvni_tensor_stream *streams;
@@ -82,14 +75,16 @@ lvn_status lvni_tensor_device_order(lvni_tensor_device *device, lvn_stream_kind 
                                     lvn_stream_kind earlier);
 /* ---- device_capture.c, for the allocator and for copies ---- */
 
-/* Under memory_lock: a block of captured work that is free in it; NULL: none, or nothing is being
- * captured. */
-void *lvni_tensor_device_capture_take(lvni_tensor_device *device, lvn_stream_kind kind, int k);
-/* Under memory_lock: a block that was taken from elsewhere. */
-void lvni_tensor_device_capture_note(lvni_tensor_device *device, lvn_stream_kind kind, void *p);
-/* Under memory_lock: where a block that is given back goes. */
-lvni_tensor_piece **lvni_tensor_device_list(lvni_tensor_device *device, lvn_stream_kind kind,
-                                            int k);
+/* Under memory_lock: blocks of compute streams belong to captured work now. */
+bool lvni_tensor_device_captures(const lvni_tensor_device *device, lvn_stream_kind kind);
+/* Under memory_lock: a block that was taken, and one that is given back. */
+void lvni_tensor_device_capture_note(lvni_tensor_device *device, lvn_stream_kind kind,
+                                     lvni_tensor_piece *piece);
+void lvni_tensor_device_capture_given(lvni_tensor_device *device, lvn_stream_kind kind,
+                                      const lvni_tensor_piece *piece);
+/* Under memory_lock: every free block becomes one of all streams, each of which waits for the
+ * others. */
+lvn_status lvni_tensor_device_gather(lvni_tensor_device *device);
 /* Under memory_lock, the device is full: false: it has no captured work. */
 bool lvni_tensor_device_capture_lose(lvni_tensor_device *device);
 /* Something waits for the device: LVN_ERR_UNSUPPORTED while work is captured. */

@@ -1,6 +1,7 @@
 /* Copies and zeros between any two places of host and devices, flat buffers, and levin/device.h. */
 #include "tensor/device_impl.h"
 
+#include "tensor/device_blocks.h"
 #include "tensor/tensor.h"
 
 #include <stdio.h>
@@ -196,9 +197,8 @@ void lvni_tensor_mem_free(void *p, size_t count, size_t size)
         lvni_core_free(p);
         return;
     }
-    size_t got;
-    lvni_tensor_size_class(count * size, &got);
-    lvni_tensor_device_give(d, LVN_STREAM_COMPUTE, false, p, got);
+    lvni_tensor_device_give(d, LVN_STREAM_COMPUTE, false, p,
+                            lvni_tensor_device_round(count * size));
 }
 
 /* ---- levin/device.h ---- */

@@ -4,6 +4,7 @@
 #include "core/math.h"
 #include "kernels/flat.h"
 #include "tensor/device.h"
+#include "tensor/device_blocks.h"
 #include "trainer/engine.h"
 #include "trainer/phases.h"
 
@@ -36,12 +37,10 @@ static size_t losses_of(const lvni_plan *plan)
 
 uint64_t lvni_trainer_late_bytes(const lvni_plan *plan, int n_phases, int64_t n_sums)
 {
-    size_t sums, block;
-    lvni_tensor_size_class((size_t)(n_sums + 1) * sizeof(double), &sums);
-    lvni_tensor_size_class(bytes_of(plan->micro_batch_end - plan->micro_batch_begin, n_phases) +
-                               losses_of(plan),
-                           &block);
-    return sums + block;
+    return lvni_tensor_device_round((size_t)(n_sums + 1) * sizeof(double)) +
+           lvni_tensor_device_round(
+               bytes_of(plan->micro_batch_end - plan->micro_batch_begin, n_phases) +
+               losses_of(plan));
 }
 
 lvn_status lvni_trainer_late_create(lvni_trainer_engine *e, lvni_trainer_late **out)

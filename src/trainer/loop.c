@@ -3,6 +3,7 @@
 #include "core/machine.h"
 #include "core/signals.h"
 #include "log/run_log.h"
+#include "trainer/excerpt.h"
 #include "trainer/loop_impl.h"
 #include "trainer/profile.h"
 
@@ -394,7 +395,32 @@ static lvn_status catch_up(lvni_trainer *t)
     return validation_is_due(t) ? validate_within_epoch(t, &saved) : LVN_OK;
 }
 
-static lvn_status loop(lvni_trainer *t)
+/* Steps and epochs of an excerpt; steps 0: all of the run. */
+typedef struct excerpt {
+    int64_t steps, epochs;
+} excerpt;
+enum { EXCERPT_LAST = 2 }; /* steps at the end of its epochs, and behind them */
+
+static bool excerpt_ends(const lvni_trainer *t, const excerpt *part)
+{
+    return part->steps > 0 && t->at.epoch >= part->epochs && t->at.step_in_epoch >= EXCERPT_LAST;
+}
+
+/* Past the steps that are not in the excerpt. */
+static lvn_status skip_steps(lvni_trainer *t, const excerpt *part)
+{
+    const int64_t last = steps_of(t, &t->at) - EXCERPT_LAST;
+    if (part->steps == 0 || t->at.step_in_epoch != part->steps || part->steps >= last) {
+        return LVN_OK;
+    }
+    if (drain(t) != LVN_OK) {
+        return save_on_error(t);
+    }
+    lvni_trainer_skip_to(t, last);
+    return lvni_trainer_loop_begin(t);
+}
+
+static lvn_status loop(lvni_trainer *t, const excerpt *part)
 {
     if (t->at.step > 0) { /* of a run that is resumed: it makes no step when its time is over */
         lvni_trainer_clock_look_at_max_time(t);
@@ -406,7 +432,7 @@ static lvn_status loop(lvni_trainer *t)
     LVN_TRY(catch_up(t));
     LVN_TRY(finished(t) ? LVN_OK : lvni_trainer_loop_check_validation(t));
     LVN_TRY(lvni_trainer_loop_begin(t));
-    while (!finished(t)) {
+    while (!finished(t) && !excerpt_ends(t, part)) {
         lvni_trainer_clock_look(t);
         lvn_status s = lvni_trainer_loop_begin_step(t);
         if (t->keeper.signal != 0) {
@@ -419,8 +445,9 @@ static lvn_status loop(lvni_trainer *t)
             return save_on_error(t);
         }
         LVN_TRY(after_step(t));
+        LVN_TRY(finished(t) ? LVN_OK : skip_steps(t, part));
     }
-    return LVN_OK;
+    return drain(t);
 }
 
 bool lvni_trainer_finished(const lvni_trainer *t)
@@ -444,7 +471,7 @@ static lvn_status finish_saving(lvni_trainer *t, lvn_status s)
     return s == LVN_OK ? saved : lvn_error_adopt(&error);
 }
 
-lvn_status lvni_trainer_fit(lvni_trainer *t)
+static lvn_status fit(lvni_trainer *t, const excerpt *part)
 {
     if (lvni_trainer_finished(t)) {
         lvni_trainer_loop_report_finished(t);
@@ -458,7 +485,7 @@ lvn_status lvni_trainer_fit(lvni_trainer *t)
         lvni_trainer_profile_begin(&profile);
     }
     t->keeper.timed = true;
-    lvn_status s = finish_saving(t, loop(t));
+    lvn_status s = finish_saving(t, loop(t, part));
     t->keeper.timed = false;
     lvni_dist_comm_at(t->o.comm, LVNI_PLACE_END, t->at.step);
     if (s == LVN_ERR_CANCELLED && t->keeper.signal == LVNI_STOP_TIME) {
@@ -474,4 +501,14 @@ lvn_status lvni_trainer_fit(lvni_trainer *t)
     lvni_log_progress_finish(&t->report.progress);
     lvni_trainer_profile_end(t->at.step - first);
     return s;
+}
+
+lvn_status lvni_trainer_fit(lvni_trainer *t)
+{
+    return fit(t, &(excerpt){0});
+}
+
+lvn_status lvni_trainer_fit_excerpt(lvni_trainer *t, int64_t steps, int64_t epochs)
+{
+    return fit(t, &(excerpt){steps, epochs});
 }

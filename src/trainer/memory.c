@@ -1,7 +1,7 @@
 /* What a run would take (memory.h): flat buffers by arithmetic; tensors, scratch memory and
  * reordered weights by a dry run of one micro-batch of each size and of a validation chunk, in a
- * lane's context of its own. Blocks that were once taken stay with their lane, so what a
- * micro-batch takes counts for the whole run. */
+ * lane's context of its own. On the host blocks that were once taken stay with their lane, so what
+ * a micro-batch takes counts for the whole run. */
 #include "trainer/memory.h"
 
 #include "core/alloc.h"
@@ -10,6 +10,7 @@
 #include "kernels/kernels.h"
 #include "tensor/ctx.h"
 #include "tensor/device.h"
+#include "tensor/device_blocks.h"
 #include "trainer/late.h"
 #include "trainer/phases.h"
 #include "trainer/staged.h"
@@ -156,7 +157,7 @@ static void note_most(dry_lane *lane, bool training)
     lvni_tensor_device_forget_most(lane->device);
 }
 
-/* Every size once; a lane keeps what the largest of each took. */
+/* Every size once; on the host a lane keeps what the largest of each took. */
 static lvn_status run_lane(dry_lane *lane, const sizes *z)
 {
     for (int i = 0; i < z->n_train; i++) {
@@ -183,8 +184,10 @@ static void read_lane(const dry_lane *lane, lvni_trainer_memory_need *need)
     lvni_tensor_ctx_set(lane->ctx);
     const lvni_cpu_need kernels = lvni_cpu_get_need();
     lvni_tensor_ctx_set(mine);
-    need->device_lane = lvni_tensor_device_get_stats(lane->device).held - need->apart;
-    need->device_lane_least = lane->least;
+    /* a device's allocator makes room for any size of what is free, a host's cache does not */
+    need->device_lane = lvni_tensor_device_of(lane->o->model->weights) != NULL
+                            ? lane->least
+                            : lvni_tensor_device_get_stats(lane->device).held - need->apart;
     need->lane = need->device_lane + lvni_tensor_cache_bytes(lane->ctx->cache) + kernels.scratch;
     need->copies = kernels.weights > need->copies ? kernels.weights : need->copies;
 }
@@ -323,7 +326,6 @@ static lvn_status measure_lanes(const lvni_trainer_options *o, lvni_trainer_memo
         before = z;
         need->lanes += need->lane;
         need->device += need->device_lane;
-        need->device_least += need->device_lane_least;
         largest = need->lane > largest ? need->lane : largest;
     }
     need->lane = largest;
@@ -352,11 +354,7 @@ static lvn_status add_loader(const lvni_trainer_options *o, const lvn_dataset *d
 /* Bytes of a block of the device's allocator. */
 static uint64_t block(uint64_t bytes)
 {
-    size_t got = 0;
-    if (bytes > 0) {
-        lvni_tensor_size_class(bytes, &got);
-    }
-    return got;
+    return bytes > 0 ? lvni_tensor_device_round(bytes) : 0;
 }
 
 /* Of the optimizer's state: on the host, and in blocks of a device's allocator, where what it has
@@ -407,7 +405,7 @@ static void count_device(const lvni_trainer_options *o, uint64_t optimizer,
     const uint64_t element = sizeof *m->weights, values = block((uint64_t)m->n_values * element);
     lvni_tensor_device *device = lvni_tensor_device_of(m->weights);
     if (device == NULL) {
-        need->device = need->device_least = 0;
+        need->device = 0;
         return;
     }
     need->device_name = lvni_tensor_device_name(device);
@@ -420,7 +418,6 @@ static void count_device(const lvni_trainer_options *o, uint64_t optimizer,
                                                   lvni_kernels_flat_blocks(m->n_weights)) +
                           block(lvni_trainer_staged_bytes(o));
     need->device += need->device_fixed;
-    need->device_least += need->device_fixed;
 }
 
 /* Of an exported model: only weights that have another layout there are copied

@@ -19,13 +19,11 @@ typedef struct lvni_trainer_memory_need {
     uint64_t saving;   /* the copy that checkpoints and exported models are written from */
     uint64_t apart;    /* inside of the prediction: what is counted elsewhere */
     uint64_t total;
-    /* tensors of one lane on the run's device, in the end of that which takes most */
+    /* tensors of one lane, in the end of that which takes most */
     uint64_t device_lane;
     /* of the total, on the run's device: weights, averages, gradients, optimizer */
     uint64_t device_fixed;
     uint64_t device; /* and with the tensors of all lanes. 0: it computes on the host */
-    /* the same without what is kept for reuse, which a device gives up before it runs out */
-    uint64_t device_lane_least, device_least;
     uint64_t device_limit;
     const char *device_name; /* NULL on the host */
     /* floating-point operations of products for a sample, forward and backward: of the largest

@@ -246,7 +246,7 @@ static lvn_status write_step(const lvni_trainer_report *r, const lvni_trainer_st
     lvni_tensor_device *device = lvni_tensor_device_of(r->o->model->weights);
     if (device != NULL) {
         row[n++] = (lvni_log_metric){.name = "memory/device_peak_bytes",
-                                     .value = (double)lvni_tensor_device_get_stats(device).peak};
+                                     .value = (double)lvni_tensor_device_get_stats(device).most};
     }
     return write_row(r, &step->after, row, n);
 }

@@ -239,7 +239,7 @@ static int fake_kind;
 
 static lvn_status fake_count(int *n)
 {
-    *n = 8;
+    *n = 256;
     return LVN_OK;
 }
 
@@ -322,7 +322,7 @@ static void add_fake(void)
         fail_msg("%s", lvn_last_error()->message);
     }
     fake.arena =
-        mmap(NULL, (size_t)1 << 30, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        mmap(NULL, (size_t)1 << 40, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     assert_ptr_not_equal(fake.arena, MAP_FAILED);
 }
 
@@ -425,6 +425,134 @@ static void a_block_lies_in_one_segment(void **state)
     assert_non_null(lvni_tensor_device_take(d, LVN_STREAM_COMPUTE, 4 * MIB, &got));
 }
 
+/* ---- what parts the free memory ---- */
+
+/* Small blocks that live on between large ones that go. */
+static void small_blocks_do_not_part_what_is_free(void **state)
+{
+    (void)state;
+    lvni_tensor_device *d = new_fake(64 * MIB, 64 * MIB, 0);
+    char *large[30], *small[300];
+    size_t got_large, got_small, got;
+    for (int i = 0; i < 30; i++) {
+        large[i] = take(d, LVN_STREAM_COMPUTE, 2 * MIB, &got_large);
+        for (int k = 0; k < 10; k++) {
+            small[10 * i + k] = take(d, LVN_STREAM_COMPUTE, 3 * KIB, &got_small);
+        }
+    }
+    for (int i = 0; i < 30; i++) {
+        lvni_tensor_device_give(d, LVN_STREAM_COMPUTE, false, large[i], got_large);
+    }
+    char *whole = take(d, LVN_STREAM_COMPUTE, 62 * MIB, &got);
+    lvni_tensor_device_give(d, LVN_STREAM_COMPUTE, false, whole, got);
+    for (int i = 0; i < 300; i++) {
+        lvni_tensor_device_give(d, LVN_STREAM_COMPUTE, false, small[i], got_small);
+    }
+    take(d, LVN_STREAM_COPY, 64 * MIB, &got);
+}
+
+/* A made-up training: layers whose tensors live from forward to backward, others for an op alone,
+ * small ones among both; steps of two sizes, chunks without backward, batches that are copied
+ * ahead. Each number is drawn from the seed. */
+enum { TRAININGS = 200, LAYERS = 24, AHEAD = 2, STEPS = 14 };
+typedef struct block {
+    char *p;
+    size_t got;
+} block;
+
+typedef struct training {
+    lvni_tensor_device *device;
+    unsigned x;
+    bool full;
+    size_t kept[LAYERS], passing[LAYERS], small[LAYERS];
+    block fixed[LAYERS], batch[AHEAD];
+} training;
+
+static block get(training *t, lvn_stream_kind kind, size_t bytes)
+{
+    block b = {0};
+    b.p = t->full ? NULL : lvni_tensor_device_take(t->device, kind, bytes, &b.got);
+    t->full = t->full || b.p == NULL;
+    return b;
+}
+
+static void put(training *t, lvn_stream_kind kind, block *b)
+{
+    if (b->p != NULL) {
+        lvni_tensor_device_give(t->device, kind, kind == LVN_STREAM_COPY, b->p, b->got);
+        b->p = NULL;
+    }
+}
+
+/* part: of a full batch, in eighths. */
+static void pass(training *t, size_t part, bool backward)
+{
+    block kept[LAYERS], small[LAYERS], gradient = {0};
+    for (int i = 0; i < LAYERS; i++) {
+        const size_t bytes = t->passing[i] * part / 8;
+        block copy = i % 4 == 0 ? get(t, LVN_STREAM_COMPUTE, bytes) : (block){0};
+        kept[i] = get(t, LVN_STREAM_COMPUTE, t->kept[i] * part / 8);
+        small[i] = get(t, LVN_STREAM_COMPUTE, t->small[i]);
+        block scratch = i % 4 == 0 ? (block){0} : get(t, LVN_STREAM_COMPUTE, bytes);
+        put(t, LVN_STREAM_COMPUTE, &scratch);
+        put(t, LVN_STREAM_COMPUTE, &copy);
+        if (!backward && i > 0) {
+            put(t, LVN_STREAM_COMPUTE, &kept[i - 1]);
+            put(t, LVN_STREAM_COMPUTE, &small[i - 1]);
+        }
+    }
+    for (int i = LAYERS - 1; i >= 0; i--) {
+        block before = gradient;
+        gradient = backward ? get(t, LVN_STREAM_COMPUTE, t->kept[i] * part / 8) : gradient;
+        put(t, LVN_STREAM_COMPUTE, &before);
+        put(t, LVN_STREAM_COMPUTE, &kept[i]);
+        put(t, LVN_STREAM_COMPUTE, &small[i]);
+    }
+    put(t, LVN_STREAM_COMPUTE, &gradient);
+}
+
+static bool runs(lvni_tensor_device *d, unsigned seed)
+{
+    training t = {.device = d, .x = seed};
+    const size_t scale = (size_t)KIB << next_random(&t.x) % 9;
+    for (int i = 0; i < LAYERS; i++) {
+        t.kept[i] = (next_random(&t.x) % 64 + 1) * scale;
+        t.passing[i] = (next_random(&t.x) % 64 + 1) * scale;
+        t.small[i] = next_random(&t.x) % (8 * KIB) + 1;
+        t.fixed[i] = get(&t, LVN_STREAM_COMPUTE, (next_random(&t.x) % 32 + 1) * scale);
+    }
+    for (int i = 0; i < STEPS; i++) {
+        put(&t, LVN_STREAM_COPY, &t.batch[i % AHEAD]);
+        t.batch[i % AHEAD] = get(&t, LVN_STREAM_COPY, 20 * scale);
+        pass(&t, i % 5 == 4 ? 1 + next_random(&t.x) % 7 : 8, i % 7 != 6);
+    }
+    for (int i = 0; i < LAYERS; i++) {
+        put(&t, LVN_STREAM_COMPUTE, &t.fixed[i]);
+    }
+    for (int i = 0; i < AHEAD; i++) {
+        put(&t, LVN_STREAM_COPY, &t.batch[i]);
+    }
+    return !t.full;
+}
+
+/* The least memory with which it runs is within 15 % of what is in use at its peak. */
+static void trainings_run_with_little_more_than_their_peak(void **state)
+{
+    (void)state;
+    lvni_tensor_device *ample = new_fake((uint64_t)1 << 30, (uint64_t)1 << 30, 0);
+    for (unsigned seed = 1; seed <= TRAININGS; seed++) {
+        lvni_tensor_device_forget_most(ample);
+        assert_true(runs(ample, seed));
+        const uint64_t peak = lvni_tensor_device_get_stats(ample).most,
+                       least = (peak / 100 * 115 + 4095) / 4096 * 4096;
+        lvni_tensor_device *tight = new_fake(least, least, 0);
+        if (!runs(tight, seed)) {
+            fail_msg("seed %u: peak %llu, not with %llu: %s", seed, (unsigned long long)peak,
+                     (unsigned long long)least, lvn_last_error()->message);
+        }
+    }
+}
+
 int main(void)
 {
     setenv("LEVIN_SIM_KERNEL_US", "4000", 1);
@@ -439,6 +567,8 @@ int main(void)
         cmocka_unit_test(unused_segments_make_room_for_a_large_one),
         cmocka_unit_test(what_fits_exactly_is_taken),
         cmocka_unit_test(a_block_lies_in_one_segment),
+        cmocka_unit_test(small_blocks_do_not_part_what_is_free),
+        cmocka_unit_test(trainings_run_with_little_more_than_their_peak),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -492,7 +492,7 @@ static void steps_allocate_nothing(void **state)
     }
 }
 
-/* To the byte, as for other models. */
+/* Except blocks of a few numbers, as for other models. */
 static void device_memory_is_estimated(void **state)
 {
     (void)state;
@@ -508,7 +508,8 @@ static void device_memory_is_estimated(void **state)
     bench_steps(&b, 4);
     const lvni_trainer_options o = b.trainer->o;
     assert_int_equal(lvni_trainer_predict_memory(&o, &need), LVN_OK);
-    assert_int_equal(need.device, lvni_tensor_device_get_stats(device).peak);
+    const uint64_t most = lvni_tensor_device_get_stats(device).most;
+    assert_int_in_range(need.device, most - 1024, most + 1024);
     bench_close(&b);
     assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
 }

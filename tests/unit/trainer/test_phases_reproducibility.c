@@ -291,7 +291,8 @@ static void optimizers_of_phases_are_saved(void **state)
     }
 }
 
-/* To the byte, as for steps of one phase; on a device that nothing else was on. */
+/* Except blocks of a few numbers, as for steps of one phase; on a device that nothing else was on.
+ */
 static void check_estimate(setting s, int index)
 {
     memory data;
@@ -305,7 +306,8 @@ static void check_estimate(setting s, int index)
     bench_steps(&b, 4);
     const lvni_trainer_options o = b.trainer->o;
     assert_int_equal(lvni_trainer_predict_memory(&o, &need), LVN_OK);
-    assert_int_equal(need.device, lvni_tensor_device_get_stats(device).peak);
+    const uint64_t most = lvni_tensor_device_get_stats(device).most;
+    assert_int_in_range(need.device, most - 1024, most + 1024);
     uint64_t state_bytes = 0;
     for (int k = 0; k < b.trainer->engine->optim->n_slots; k++) {
         state_bytes += (uint64_t)b.trainer->engine->optim->slot_length[k] * sizeof(float);

@@ -286,9 +286,9 @@ static void check_estimate(int lanes, int index, lvni_optim_kind kind)
     assert_int_equal(need.device_limit, stats.limit);
     assert_string_equal(need.device_name, lvni_tensor_device_name(device));
     if (lanes == 1) {
-        assert_int_equal(need.device, stats.peak);
+        assert_int_equal(need.device, stats.most);
     } else {
-        assert_int_in_range(stats.peak, need.device_fixed, need.device);
+        assert_int_in_range(stats.most, need.device_fixed, need.device);
     }
     bench_close(&b);
     assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);

@@ -1,0 +1,18 @@
+/* What a device's allocator makes of sizes: for what predicts them, and for finders. */
+#ifndef LEVIN_TENSOR_DEVICE_BLOCKS_H
+#define LEVIN_TENSOR_DEVICE_BLOCKS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* What a block for so many bytes takes: a multiple of 256. */
+static inline size_t lvni_tensor_device_round(size_t bytes)
+{
+    return bytes == 0 ? 256 : (bytes + 255) / 256 * 256;
+}
+
+/* Before devices are used: those of this process have at most this much, dry ones excepted, and of
+ * that a `spared`-th is not used. 0: all is. */
+void lvni_tensor_device_limit_memory(uint64_t bytes, uint64_t spared);
+
+#endif
