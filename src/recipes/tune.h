@@ -32,13 +32,21 @@ const lvni_core_option_table *lvni_recipes_tune_tables(const lvni_recipes_recipe
                                                        const lvni_core_option_table *finder,
                                                        size_t *n);
 
-/* tune_write.c: batch_size_per_device=size into the YAML file at `path`: where it stands, where
- * batch_size stands (of `world` devices; in files of rcGAN of one), or behind the last line. note:
- * what was written. LVN_ERR_USAGE names the line to change by hand, where the file cannot be. */
+/* tune_write.c: what goes into the YAML file of config=. */
+typedef struct lvni_recipes_tune_answer {
+    int64_t size; /* of a device */
+    int world;
+    int64_t accumulate; /* accumulate_grad_batches; 0: that of the file stays */
+} lvni_recipes_tune_answer;
+
+/* Where the keys stand: the size where batch_size_per_device stands, or batch_size (of all devices;
+ * in files of rcGAN of one); else behind the last line. note: what was written. LVN_ERR_USAGE names
+ * the line to change by hand, where the file cannot be. */
 lvn_status lvni_recipes_tune_write(const lvni_recipes_recipe *recipe, const char *path,
-                                   int64_t size, int world, lvni_core_str *note);
+                                   const lvni_recipes_tune_answer *answer, lvni_core_str *note);
 /* Could that be written? */
-lvn_status lvni_recipes_tune_check_file(const lvni_recipes_recipe *recipe, const char *path);
+lvn_status lvni_recipes_tune_check_file(const lvni_recipes_recipe *recipe, const char *path,
+                                        bool accumulates);
 
 /* ---- tune_trial.c ---- */
 
@@ -57,7 +65,7 @@ typedef enum lvni_recipes_tune_outcome {
 
 typedef struct lvni_recipes_tune_trial {
     int64_t size;
-    bool ran; /* two steps and a validation; else the estimate alone */
+    bool ran; /* the run's beginning; else the estimate alone */
     lvni_recipes_tune_outcome outcome;
     int world, accumulate;       /* 0: not known, as a rank could not begin */
     int64_t samples;             /* of the training set */

@@ -58,7 +58,7 @@ static const lvni_core_option rows[] = {
      .range = LVNI_AT_LEAST(1),
      .flags = LVNI_OPT_AUTO | LVNI_OPT_NOT_SAVED,
      .help = "Print the accumulate_grad_batches, too, with which the answer makes this effective "
-             "batch, or the next larger one."},
+             "batch, or the next larger one; tune.write=true writes it."},
     {.name = "tune.write",
      .type = LVNI_OPT_BOOL,
      .fallback = "false",
@@ -205,12 +205,28 @@ static lvn_status grow(search *s, int64_t *fits, int64_t *too_large)
     return LVN_OK;
 }
 
+/* Between low and high, where the memory should be full: estimates are nearly linear. Without them
+ * the middle. */
+static int64_t guess(const search *s, int64_t low, int64_t high)
+{
+    const lvni_recipes_tune_trial *a = find_trial(s, low, true), *b = find_trial(s, high, true);
+    double part = 0.5;
+    if (a != NULL && b != NULL && b->rank.need > a->rank.need && a->rank.need > 0 &&
+        a->rank.limit >= a->rank.need && b->rank.need > a->rank.limit) {
+        part = (double)(a->rank.limit - a->rank.need) / (double)(b->rank.need - a->rank.need);
+    }
+    const int64_t size = low + (int64_t)(part * (double)(high - low) + 0.5);
+    return size <= low ? low + 1 : size >= high ? high - 1 : size;
+}
+
 /* Of fits < too_large the edge between them; sizes that are refused count for neither. */
 static lvn_status bisect(search *s, bool dry, int64_t *fits, int64_t too_large)
 {
     int64_t low = *fits;
-    while (too_large - low > 1) {
-        const int64_t middle = low + (too_large - low) / 2;
+    for (int i = 0; too_large - low > 1; i++) {
+        /* every third one halves what is left, whatever the estimates are like */
+        const int64_t middle =
+            dry && i % 3 < 2 ? guess(s, low, too_large) : low + (too_large - low) / 2;
         const lvni_recipes_tune_trial *t = NULL;
         int64_t size = middle;
         do {
@@ -358,6 +374,13 @@ static void print_json(const search *s, int64_t best, const lvni_recipes_tune_tr
     fputs("]}\n", stdout);
 }
 
+/* For the effective batch that was asked for; 0: none was. */
+static int64_t accumulation(const search *s, const lvni_recipes_tune_trial *t)
+{
+    const int64_t batch = t->size * t->world;
+    return s->effective > 0 ? (s->effective + batch - 1) / batch : 0;
+}
+
 static void print_answer(const search *s, int64_t best, const lvni_recipes_tune_trial *t)
 {
     if (s->json) {
@@ -373,7 +396,7 @@ static void print_answer(const search *s, int64_t best, const lvni_recipes_tune_
            100.0 * s->margin, t->world, lvni_core_plural(t->world, "", "s"), batch,
            batch * t->accumulate);
     if (s->effective > 0) {
-        const int64_t factor = (s->effective + batch - 1) / batch;
+        const int64_t factor = accumulation(s, t);
         printf("for an effective batch of %" PRId64 ": accumulate_grad_batches=%" PRId64
                ", which makes %" PRId64 "\n",
                s->effective, factor, factor * batch);
@@ -383,8 +406,8 @@ static void print_answer(const search *s, int64_t best, const lvni_recipes_tune_
 static lvn_status write_answer(const search *s, const lvni_recipes_tune_trial *t)
 {
     lvni_core_str note = {0};
-    const lvn_status status =
-        lvni_recipes_tune_write(s->command->recipe, s->file, t->size, t->world, &note);
+    const lvni_recipes_tune_answer answer = {t->size, t->world, accumulation(s, t)};
+    const lvn_status status = lvni_recipes_tune_write(s->command->recipe, s->file, &answer, &note);
     if (status == LVN_OK && !s->json) {
         lvni_core_print(stdout, "%s\n", lvni_core_str_text(&note));
     }
@@ -400,7 +423,8 @@ static lvn_status find(search *s)
     if (best == 0) {
         return refuse(s);
     }
-    const int64_t reduced = (int64_t)((double)best * (1.0 - s->margin));
+    /* to the nearest: one sample of few is more than the margin */
+    const int64_t reduced = (int64_t)((double)best * (1.0 - s->margin) + 0.5);
     LVN_TRY(run_down(s, reduced > 0 ? reduced : 1, 1, &size, &failed));
     LVN_TRY(attempt(s, size > 0 ? size : best, false, &answer));
     if (answer->leads) {
@@ -470,7 +494,9 @@ static lvn_status read_search(const lvni_recipes_tune_command *command, search *
         LVN_FAIL(LVN_ERR_USAGE, "resume=true: a finder makes its steps from the beginning; omit "
                                 "it, or give weights=FILE");
     }
-    return s->file == NULL ? LVN_OK : lvni_recipes_tune_check_file(command->recipe, s->file);
+    return s->file == NULL
+               ? LVN_OK
+               : lvni_recipes_tune_check_file(command->recipe, s->file, s->effective > 0);
 }
 
 lvn_status lvni_recipes_tune_batch_size(const lvni_recipes_tune_command *command)

@@ -35,11 +35,7 @@ static const char TRIAL[] = "LEVIN_TUNE_TRIAL"; /* SIZE:dry|run:FILE */
 /* Of the run's beginning. On a device: the steps before one is captured, that one, and two that
  * repeat it. */
 enum { HOST_STEPS = 2, HOST_EPOCHS = 1, DEVICE_STEPS = 6, DEVICE_EPOCHS = 2 };
-enum { VAL_CHUNKS = 8 }; /* of a rank */
-/* A part of the memory that a trial does without: which lane is first, and what is loaded ahead by
- * then, is not the same in two runs, and so is not where blocks lie. */
-enum { SPARED = 32 };
-
+enum { VAL_CHUNKS = 8 /* of a rank */, MIB = 1 << 20 };
 typedef struct trial {
     int64_t size, accumulate, samples;
     bool dry;
@@ -194,6 +190,50 @@ static void shorten_validation(const lvni_recipes_rank *rank, lvni_trainer_optio
     o->val_chunks = o->val_chunks == 0 || o->val_chunks > most ? most : o->val_chunks;
 }
 
+/* An eighth of what tensors may take, at most 1 MiB, or a 16th where that is more: a trial does
+ * without it where threads decide in which order they take it, and which batches are there ahead of
+ * their step. Of two runs one may need a little more than the other. */
+typedef struct spare {
+    lvni_tensor_device *device; /* NULL: none is spared */
+    void *block;
+    size_t bytes;
+} spare;
+
+static lvn_status take_spare(const lvni_trainer_options *o, lvni_tensor_device *device, spare *out)
+{
+    *out = (spare){0};
+    if (device == NULL || (o->plan.lanes == 1 && o->workers == 0)) {
+        return LVN_OK;
+    }
+    const lvni_tensor_device_stats stats = lvni_tensor_device_get_stats(device);
+    const uint64_t left = stats.limit > stats.in_use ? stats.limit - stats.in_use : 0;
+    const uint64_t few = left / 8 < MIB ? left / 8 : MIB, more = left / 16;
+    out->device = device;
+    out->block = lvni_tensor_device_take(device, LVN_STREAM_COMPUTE,
+                                         (size_t)(few > more ? few : more), &out->bytes);
+    return out->block == NULL ? lvn_last_error()->code : LVN_OK;
+}
+
+static void give_spare(const spare *s)
+{
+    if (s->block != NULL) {
+        lvni_tensor_device_give(s->device, LVN_STREAM_COMPUTE, false, s->block, s->bytes);
+    }
+}
+
+static lvn_status run_beginning(lvni_trainer *trainer, lvni_tensor_device *device, size_t *spared)
+{
+    spare rest;
+    lvn_status s = take_spare(&trainer->o, device, &rest);
+    if (s == LVN_OK) {
+        s = device != NULL ? lvni_trainer_fit_excerpt(trainer, DEVICE_STEPS, DEVICE_EPOCHS)
+                           : lvni_trainer_fit_excerpt(trainer, HOST_STEPS, HOST_EPOCHS);
+    }
+    give_spare(&rest);
+    *spared = rest.bytes;
+    return s;
+}
+
 static lvn_status drive(void *host, const lvni_recipes_ranks *ranks, const lvni_recipes_rank *rank,
                         lvni_trainer *trainer)
 {
@@ -204,10 +244,10 @@ static lvn_status drive(void *host, const lvni_recipes_ranks *ranks, const lvni_
     t.accumulate = o->plan.accumulate;
     t.samples = o->plan.n_samples;
     shorten_validation(rank, o);
-    LVN_TRY(device != NULL ? lvni_trainer_fit_excerpt(trainer, DEVICE_STEPS, DEVICE_EPOCHS)
-                           : lvni_trainer_fit_excerpt(trainer, HOST_STEPS, HOST_EPOCHS));
+    size_t spared;
+    LVN_TRY(run_beginning(trainer, device, &spared));
     lvni_recipes_tune_rank mine = weigh_rank(&t, ranks, rank, device, &none);
-    mine.peak = measure_peak(ranks, rank, device);
+    mine.peak = measure_peak(ranks, rank, device) - spared;
     return exchange(&t, ranks, rank, &mine);
 }
 
@@ -233,7 +273,9 @@ static lvn_status run(const lvni_recipes_tune_command *command, trial *t)
                                      command->args + command->skip, &c));
     const char *limit = lvni_core_config_str(c, "tune.memory_limit");
     t->given = limit == NULL ? 0 : lvni_recipes_tune_read_bytes(limit);
-    lvni_tensor_device_limit_memory(t->given > 0 ? t->given : UINT64_MAX, SPARED);
+    if (t->given > 0) {
+        lvni_tensor_device_limit_memory(t->given);
+    }
     const lvni_recipes_driver driver = {.weigh = weigh, .drive = drive, .host = t};
     const lvni_recipes_ranks_command ranks = {.command = {"tune", "batch-size"},
                                               .n = command->n,

@@ -1,4 +1,4 @@
-/* The answer of a finder into the file of config=: one value is replaced, and all else, comments
+/* The answer of a finder into the file of config=: its values are replaced, and all else, comments
  * included, stays as it is. */
 #include "recipes/tune.h"
 
@@ -8,6 +8,7 @@
 #include "recipes/gan.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -102,6 +103,17 @@ static void change(edit *e)
     }
 }
 
+/* accumulate_grad_batches is a text, as it may also be a list of epochs. */
+static bool is_number(const lvni_core_config *c, const char *key, int64_t number)
+{
+    char text[24];
+    if (lvni_core_config_row(c, key)->type == LVNI_OPT_INT) {
+        return lvni_core_config_int(c, key) == number;
+    }
+    snprintf(text, sizeof text, "%" PRId64, number);
+    return strcmp(lvni_core_config_str(c, key), text) == 0;
+}
+
 /* Does a training read the number in the new text? */
 static bool reads_back(const edit *e)
 {
@@ -109,26 +121,50 @@ static bool reads_back(const edit *e)
     bool good = create(e->recipe, &c) == LVN_OK &&
                 lvni_core_config_load_yaml(c, LVNI_LAYER_FILE, e->path, lvni_core_str_text(&e->out),
                                            e->out.len) == LVN_OK &&
-                lvni_core_config_is_set(c, e->key) && lvni_core_config_int(c, e->key) == e->number;
+                lvni_core_config_is_set(c, e->key) && is_number(c, e->key, e->number);
     lvni_core_config_destroy(c);
     lvn_clear_error();
     return good;
 }
 
-static lvn_status make(edit *e, int64_t size, int world)
+/* The key's number, in place of the text. */
+static lvn_status set_number(edit *e)
 {
-    LVN_TRY(create(e->recipe, &e->config));
-    LVN_TRY(lvni_core_file_read(e->path, FILE_MAX, &e->text, &e->bytes));
-    LVN_TRY(choose_key(e, size, world));
     if (e->place.flow) {
         return refuse(e, "it is written as JSON, in braces, and is not changed");
     }
     if (e->place.found && !e->place.plain) {
         return refuse(e, "the value is not a number on the line of its key");
     }
+    lvni_core_str_clear(&e->out);
     change(e);
     LVN_TRY(lvni_core_str_status(&e->out));
-    return reads_back(e) ? LVN_OK : refuse(e, "with the number in it, it cannot be read any more");
+    if (!reads_back(e)) {
+        return refuse(e, "with the number in it, it cannot be read any more");
+    }
+    lvni_core_free(e->text);
+    e->bytes = e->out.len;
+    e->text = lvni_core_strdup(LVNI_TAG_CONFIG, lvni_core_str_text(&e->out));
+    return e->text == NULL ? LVN_ERR_MEMORY : LVN_OK;
+}
+
+static lvn_status make(edit *e, const lvni_recipes_tune_answer *answer, lvni_core_str *note)
+{
+    LVN_TRY(create(e->recipe, &e->config));
+    LVN_TRY(lvni_core_file_read(e->path, FILE_MAX, &e->text, &e->bytes));
+    LVN_TRY(choose_key(e, answer->size, answer->world));
+    LVN_TRY(set_number(e));
+    lvni_core_str_printf(note, "%s: %" PRId64, e->key, e->number);
+    if (answer->accumulate > 0) {
+        e->key = "accumulate_grad_batches";
+        e->number = answer->accumulate;
+        e->place = (lvni_core_config_place){0};
+        LVN_TRY(find(e, e->key, &e->place));
+        LVN_TRY(set_number(e));
+        lvni_core_str_printf(note, ", %s: %" PRId64, e->key, e->number);
+    }
+    lvni_core_str_printf(note, " in %s", e->path);
+    return lvni_core_str_status(note);
 }
 
 static void free_edit(edit *e)
@@ -138,24 +174,24 @@ static void free_edit(edit *e)
     lvni_core_str_free(&e->out);
 }
 
-lvn_status lvni_recipes_tune_check_file(const lvni_recipes_recipe *recipe, const char *path)
+lvn_status lvni_recipes_tune_check_file(const lvni_recipes_recipe *recipe, const char *path,
+                                        bool accumulates)
 {
     edit e = {.recipe = recipe, .path = path};
-    const lvn_status s = make(&e, 1, 1);
+    lvni_core_str note = {0};
+    const lvni_recipes_tune_answer answer = {1, 1, accumulates ? 1 : 0};
+    const lvn_status s = make(&e, &answer, &note);
+    lvni_core_str_free(&note);
     free_edit(&e);
     return s;
 }
 
 lvn_status lvni_recipes_tune_write(const lvni_recipes_recipe *recipe, const char *path,
-                                   int64_t size, int world, lvni_core_str *note)
+                                   const lvni_recipes_tune_answer *answer, lvni_core_str *note)
 {
     edit e = {.recipe = recipe, .path = path};
-    lvn_status s = make(&e, size, world);
-    if (s == LVN_OK) {
-        lvni_core_str_printf(note, "%s: %" PRId64 " in %s", e.key, e.number, path);
-        s = lvni_core_str_status(note);
-    }
-    s = s == LVN_OK ? lvni_core_file_rewrite(path, lvni_core_str_text(&e.out), e.out.len) : s;
+    lvn_status s = make(&e, answer, note);
+    s = s == LVN_OK ? lvni_core_file_rewrite(path, e.text, e.bytes) : s;
     free_edit(&e);
     return s;
 }

@@ -21,12 +21,11 @@ struct lvni_tensor_class_count {
     int64_t now, most;
 };
 
-static _Atomic uint64_t most_memory = UINT64_MAX, spared_part;
+static _Atomic uint64_t most_memory = UINT64_MAX;
 
-void lvni_tensor_device_limit_memory(uint64_t bytes, uint64_t spared)
+void lvni_tensor_device_limit_memory(uint64_t bytes)
 {
     atomic_store(&most_memory, bytes);
-    atomic_store(&spared_part, spared);
 }
 
 lvn_status lvni_tensor_device_memory_init(lvni_tensor_device *d)
@@ -69,13 +68,6 @@ static uint64_t limit_of(const lvni_tensor_device *d)
     return d->info.memory < most ? d->info.memory : most / 4096 * 4096;
 }
 
-static uint64_t usable_of(const lvni_tensor_device *d)
-{
-    const uint64_t part = lvni_tensor_device_is_dry(d) ? 0 : atomic_load(&spared_part),
-                   limit = limit_of(d);
-    return part == 0 ? limit : (limit - limit / part) / 4096 * 4096;
-}
-
 /* LVN_ERR_DEVICE_MEMORY: the device has no more. */
 static lvn_status add_segment(lvni_tensor_device *d, size_t bytes)
 {
@@ -101,7 +93,7 @@ static lvn_status add_segment(lvni_tensor_device *d, size_t bytes)
 /* Segments grow with what is taken, so that there are few; the last one is what is left. */
 static lvn_status grow(lvni_tensor_device *d, size_t bytes)
 {
-    const uint64_t least = d->info.segment > 0 ? d->info.segment : SEGMENT, limit = usable_of(d),
+    const uint64_t least = d->info.segment > 0 ? d->info.segment : SEGMENT, limit = limit_of(d),
                    left = limit > d->taken ? limit - d->taken : 0,
                    exact = ((uint64_t)bytes + 4095) / 4096 * 4096;
     uint64_t want = d->taken / 8 > least ? d->taken / 8 : least;
@@ -212,7 +204,7 @@ static void fail_full(const lvni_tensor_device *d, size_t bytes)
     char asked[LVNI_BYTES_TEXT], used[LVNI_BYTES_TEXT], all[LVNI_BYTES_TEXT];
     char largest[LVNI_BYTES_TEXT];
     lvni_core_str parts = {0};
-    if (d->in_use + bytes <= usable_of(d)) {
+    if (d->in_use + bytes <= limit_of(d)) {
         lvni_core_str_printf(&parts, " (free: pieces of at most %s)",
                              lvni_core_bytes_text(lvni_tensor_heap_largest(d->heap), largest));
     }
@@ -239,6 +231,11 @@ static lvni_tensor_piece *cut_when_full(lvni_tensor_device *d, lvn_stream_kind k
             give_back_segments(d);
             piece = grow(d, bytes) == LVN_OK ? cut(d, kind, bytes) : NULL;
         }
+    }
+    if (piece == NULL && lvni_tensor_device_captures(d, kind)) { /* its own from here on */
+        lvni_tensor_heap_move(d->heap, LVNI_POOL_OPEN, LVNI_POOL_CAPTURED);
+        lvni_tensor_heap_move(d->heap, (int)kind, LVNI_POOL_CAPTURED);
+        piece = cut(d, kind, bytes);
     }
     if (piece == NULL) { /* small among large, or the other way round */
         piece = search(d, kind, !is_small(d, bytes), bytes);

@@ -11,8 +11,7 @@ static inline size_t lvni_tensor_device_round(size_t bytes)
     return bytes == 0 ? 256 : (bytes + 255) / 256 * 256;
 }
 
-/* Before devices are used: those of this process have at most this much, dry ones excepted, and of
- * that a `spared`-th is not used. 0: all is. */
-void lvni_tensor_device_limit_memory(uint64_t bytes, uint64_t spared);
+/* Devices of this process have at most this much, dry ones excepted; before they are used. */
+void lvni_tensor_device_limit_memory(uint64_t bytes);
 
 #endif

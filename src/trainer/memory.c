@@ -33,7 +33,8 @@ typedef struct dry_lane {
     lvni_trainer_scaler scaler;
     lvni_trainer_memory_need *need;
     lvni_trainer_dry_group *group; /* coupled micro-batches */
-    uint64_t set, least;           /* bytes of a gradient set; in use at once, without it */
+    uint64_t set;                  /* bytes of a gradient set */
+    uint64_t most[2];              /* bytes in use at once, without it: training, validation */
     double flops;                  /* of the newest batch */
 } dry_lane;
 
@@ -153,7 +154,8 @@ static void note_most(dry_lane *lane, bool training)
 {
     const uint64_t most =
         lvni_tensor_device_get_stats(lane->device).most - (training ? lane->set : 0);
-    lane->least = most > lane->least ? most : lane->least;
+    uint64_t *noted = &lane->most[training ? 0 : 1];
+    *noted = most > *noted ? most : *noted;
     lvni_tensor_device_forget_most(lane->device);
 }
 
@@ -186,7 +188,7 @@ static void read_lane(const dry_lane *lane, lvni_trainer_memory_need *need)
     lvni_tensor_ctx_set(mine);
     /* a device's allocator makes room for any size of what is free, a host's cache does not */
     need->device_lane = lvni_tensor_device_of(lane->o->model->weights) != NULL
-                            ? lane->least
+                            ? (lane->most[0] > lane->most[1] ? lane->most[0] : lane->most[1])
                             : lvni_tensor_device_get_stats(lane->device).held - need->apart;
     need->lane = need->device_lane + lvni_tensor_cache_bytes(lane->ctx->cache) + kernels.scratch;
     need->copies = kernels.weights > need->copies ? kernels.weights : need->copies;
@@ -204,7 +206,7 @@ static lvn_status check_kernels(const dry_lane *lane)
 }
 
 static lvn_status measure_lane(const lvni_trainer_options *o, const sizes *z,
-                               lvni_trainer_memory_need *need)
+                               lvni_trainer_memory_need *need, uint64_t most[2])
 {
     const int lanes = o->plan.lanes, team = o->plan.cores / lanes > 1 ? o->plan.cores / lanes : 1;
     dry_lane *lane = LVNI_NEW(LVNI_TAG_TRAINER, dry_lane);
@@ -232,6 +234,7 @@ static lvn_status measure_lane(const lvni_trainer_options *o, const sizes *z,
     }
     if (s == LVN_OK) {
         read_lane(lane, need);
+        memcpy(most, lane->most, sizeof lane->most);
     }
     lvni_tensor_ctx_destroy(lane->ctx);
     lvni_tensor_device_destroy_dry(lane->device);
@@ -316,19 +319,22 @@ static sizes sizes_of(const lvni_trainer_options *o, int lane)
 static lvn_status measure_lanes(const lvni_trainer_options *o, lvni_trainer_memory_need *need)
 {
     sizes before = {0};
-    uint64_t largest = 0;
+    uint64_t largest = 0, most[2] = {0}, together[2] = {0};
     for (int i = 0; i < o->plan.lanes; i++) {
         const sizes z = sizes_of(o, i);
         if (i == 0 || memcmp(&z, &before, sizeof z) != 0) {
             need->apart = 0;
-            LVN_TRY(measure_lane(o, &z, need));
+            LVN_TRY(measure_lane(o, &z, need, most));
         }
         before = z;
         need->lanes += need->lane;
-        need->device += need->device_lane;
+        together[0] += most[0];
+        together[1] += most[1];
         largest = need->lane > largest ? need->lane : largest;
     }
     need->lane = largest;
+    /* lanes train together, or validate together */
+    need->device = together[0] > together[1] ? together[0] : together[1];
     return LVN_OK;
 }
 

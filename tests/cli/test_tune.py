@@ -55,7 +55,7 @@ class Tune(Case):
                 [
                     *train,
                     f"batch_size_per_device={more}",
-                    "max_steps=200",
+                    "max_steps=60",
                     f"out={self.dir}/{more}",
                 ],
                 code,
@@ -83,7 +83,7 @@ class Tune(Case):
         self.assertEqual(found["batch_size_per_device"], 16)
         last = found["trials"][-1]
         need = max(last["estimated_bytes"], last["peak_bytes"])
-        above, below = ((need + k * 4096) // 4096 * 4096 for k in (1, -1))
+        above, below = int(1.2 * need), need - 4096  # a trial does without a part of it
         trials = {}
         for limit in (above, below):
             got = self.tune(*exact, f"tune.memory_limit={limit}", env=self.sim("32MiB", 1))
@@ -156,8 +156,8 @@ class Tune(Case):
         with open(path, "w", encoding="ascii") as f:
             f.write("data: builtin:shapes\nimage_size: 32\nmodel: cnn\nbatch_size: 5\n")
         out, _ = self.levin(["tune", "batch-size", f"config={path}", "tune.max_size=2"], OK)
-        self.assertIn("\nMaximum Batch Size: 1\n", out)
-        self.assertIn("batch_size_per_device=1: 2 fits (the memory may allow more; tune.max", out)
+        self.assertIn("\nMaximum Batch Size: 2\n", out)
+        self.assertIn("batch_size_per_device=2: 2 fits (the memory may allow more; tune.max", out)
 
     def test_answer_goes_into_the_file(self):
         path = f"{self.dir}/job.yaml"
@@ -166,20 +166,24 @@ class Tune(Case):
             "experience: mass_mapping\ndata_path: builtin:mass\nin_chans: 2\nout_chans: 2\n"
             "im_size: 32\ndisc_stages: 3\nlr: 1e-3\nnum_epochs: 3\n"
         )
-        use = ["tune.max_size=2", "tune.write=true", "devices=2", "accelerator=cpu"]
+        use = ["tune.max_size=1", "tune.write=true", "devices=2", "accelerator=cpu"]
+        three = "accumulate_grad_batches: 3\n"
         for recipe, before, after in (
-            ("classify", shapes + "batch_size: 7 # all\n", "batch_size: 2 # all\n"),
-            ("classify", shapes + "batch_size_per_device:\t7\n", "batch_size_per_device:\t1\n"),
-            ("classify", shapes + "model: cnn", "model: cnn\nbatch_size_per_device: 1\n"),
-            ("gan", map_of_rcgan + "batch_size: 9 #GPU", "batch_size: 1 #GPU"),
+            ("classify", shapes + "batch_size: 7 # all\n", "batch_size: 2 # all\n" + three),
+            ("classify", shapes + "batch_size_per_device:\t7\n",
+             "batch_size_per_device:\t1\n" + three),
+            ("classify", shapes + "model: cnn", "model: cnn\nbatch_size_per_device: 1\n" + three),
+            ("gan", map_of_rcgan + "batch_size: 9 #GPU", "batch_size: 1 #GPU\n" + three),
             ("gan", map_of_rcgan.replace("experience: mass_mapping", "num_z_test: 32")
-             + "batch_size: 9 #GPU", "batch_size: 1 #GPU"),
-            ("classify", shapes + '"batch_size": 7\n', '"batch_size": 2\n'),
-            ("classify", shapes + "batch-size : 7\r\n", "batch-size : 2\r\n"),
+             + "batch_size: 9 #GPU", "batch_size: 1 #GPU\n" + three),
+            ("classify", shapes + '"batch_size": 7\n', '"batch_size": 2\n' + three),
+            ("classify", shapes + "batch-size : 7\r\n", "batch-size : 2\r\n" + three),
             ("classify", shapes + "train_batch_size:\nseed: 1\n",
-             "train_batch_size: 2\nseed: 1\n"),
+             "train_batch_size: 2\nseed: 1\n" + three),
             ("classify", "# \u00b5m \u2192\n" + shapes + "optim:\n  lr: 0.1\nbatch_size: 7\n",
-             "batch_size: 2\n"),
+             "batch_size: 2\n" + three),
+            ("classify", shapes + "gradient_accumulation_steps: 4 # all\nbatch_size: 7\n",
+             "gradient_accumulation_steps: 3 # all\nbatch_size: 2\n"),
         ):
             with open(path, "w", encoding="utf-8", newline="") as f:
                 f.write(before)
@@ -199,11 +203,12 @@ class Tune(Case):
             ('{"data": "builtin:shapes",\n"batch_size": 7}\n', ["job.yaml:2: ", "JSON"]),
             ("{data: 'builtin:shapes'}\n", ["job.yaml: ", "JSON", "`batch_size_per_device`"]),
             (shapes + "batch_size:\n  7\n", ["job.yaml:3: ", "on the line of its key"]),
+            (shapes + "accumulate_grad_batches:\n  7\n", ["job.yaml:3: ", "of its key"]),
             ("  data: builtin:shapes\n", ["job.yaml: ", "cannot be read any more"]),
         ):
             with open(path, "w", encoding="ascii") as f:
                 f.write(before)
-            self.levin(["tune", "batch-size", f"config={path}", *use], USAGE, pieces)
+            self.levin(["tune", "batch-size", f"config={path}", *more], USAGE, pieces)
             with open(path, encoding="ascii") as f:
                 self.assertEqual(f.read(), before)
 
@@ -219,7 +224,7 @@ class Tune(Case):
 
     def test_sharded(self):
         few = [*SHAPES, "data.count=60", "tune.max_size=2", "strategy=sharded", "devices=2"]
-        self.assertEqual(self.tune(*few, "accelerator=cpu")["batch_size_per_device"], 1)
+        self.assertEqual(self.tune(*few, "accelerator=cpu")["batch_size_per_device"], 2)
         sim = [*few, "accelerator=sim"]
         expects = ["strategy=sharded: the optimizer's parts are updated on the CPU so far"]
         self.tune(*sim, code=FAILURE, env=self.sim("32MiB"), expects=expects)
