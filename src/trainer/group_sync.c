@@ -244,6 +244,7 @@ void lvni_trainer_group_sync_leave(lvni_trainer_group_sync *m, int index, lvn_st
 
 struct lvni_trainer_dry_group {
     lvni_tensor_group group; /* first */
+    int present;
     lvni_tensor_part *part;
     void *zeros;
     size_t room;
@@ -266,8 +267,10 @@ static lvn_status sync_dry(const lvni_tensor_group *group, const char *what, con
         g->room = bytes;
     }
     for (int i = 0; i < group->micro_batches; i++) {
-        g->part[i] = (lvni_tensor_part){.data = mine == NULL ? NULL : g->zeros, .number = number};
-        if (mine != NULL) {
+        const bool here = i < g->present;
+        g->part[i] = (lvni_tensor_part){.data = here && mine != NULL ? g->zeros : NULL,
+                                        .number = here ? number : 0};
+        if (here && mine != NULL) {
             g->part[i].desc = lvni_tensor_get_desc(mine);
         }
     }
@@ -301,7 +304,8 @@ void lvni_trainer_dry_group_destroy(lvni_trainer_dry_group *g)
     }
 }
 
-const lvni_tensor_group *lvni_trainer_dry_group_get(const lvni_trainer_dry_group *g)
+const lvni_tensor_group *lvni_trainer_dry_group_get(lvni_trainer_dry_group *g, int present)
 {
+    g->present = present;
     return &g->group;
 }

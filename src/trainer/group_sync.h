@@ -37,10 +37,11 @@ lvn_status lvni_trainer_group_sync_close(lvni_trainer_group_sync *group_sync);
 /* After the micro-batches: the first failure, as the thread's error again. */
 lvn_status lvni_trainer_group_sync_status(const lvni_trainer_group_sync *group_sync);
 
-/* A group for a dry run: zeros of the same shapes stand for the other micro-batches. */
+/* A group for a dry run: zeros of the same shapes stand for the other micro-batches, of which
+ * `present` - 1 have samples. */
 typedef struct lvni_trainer_dry_group lvni_trainer_dry_group;
 lvn_status lvni_trainer_dry_group_create(int micro_batches, lvni_trainer_dry_group **out);
 void lvni_trainer_dry_group_destroy(lvni_trainer_dry_group *group);
-const lvni_tensor_group *lvni_trainer_dry_group_get(const lvni_trainer_dry_group *group);
+const lvni_tensor_group *lvni_trainer_dry_group_get(lvni_trainer_dry_group *group, int present);
 
 #endif

@@ -171,12 +171,22 @@ static bool has_all_state(const lvni_trainer *t)
            t->keeper.saved_step == t->at.step;
 }
 
-static void keep_step(lvni_trainer *t)
+/* Of the same configuration and code: resumed, it would come again. */
+static bool comes_again(lvn_status failed)
+{
+    return failed == LVN_ERR_SHAPE || failed == LVN_ERR_DTYPE || failed == LVN_ERR_UNSUPPORTED ||
+           failed == LVN_ERR_USAGE;
+}
+
+static void keep_step(lvni_trainer *t, lvn_status failed)
 {
     const bool waited = lvni_trainer_save_wait(t) == LVN_OK; /* first: it sets saved_step */
     if (save_now(t, waited && t->keeper.saved_step == t->at.step) == LVN_OK) {
         snprintf(t->keeper.kept, sizeof t->keeper.kept,
-                 "; step %lld (epoch %lld) is saved: resume=true goes on from there",
+                 comes_again(failed)
+                     ? "; step %lld (epoch %lld) is saved, and a run resumed without a change of "
+                       "what is wrong would end here again"
+                     : "; step %lld (epoch %lld) is saved: resume=true goes on from there",
                  (long long)t->at.step, (long long)t->at.epoch + 1);
         return;
     }
@@ -203,7 +213,7 @@ lvn_status lvni_trainer_keeper_save_on_error(lvni_trainer *t, lvn_status failed)
         keep_none(t);
     } else {
         lvni_dist_comm_at(t->o.comm, LVNI_PLACE_SAVE, t->at.step);
-        keep_step(t);
+        keep_step(t, failed);
         lvni_dist_comm_at(t->o.comm, LVNI_PLACE_END, t->at.step);
     }
     return lvn_error_adopt(&error);

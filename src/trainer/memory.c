@@ -40,7 +40,7 @@ typedef struct dry_lane {
 
 /* Forward and backward of a micro-batch, phase after phase; there: the same where lanes compute.
  * The gradient set has addresses alone, and is not the lane's. */
-static lvn_status train_dry(dry_lane *lane, const lvni_data_loader_batch *batch,
+static lvn_status train_dry(dry_lane *lane, int in_group, const lvni_data_loader_batch *batch,
                             const lvni_data_loader_batch *there)
 {
     const lvni_trainer_options *o = lane->o;
@@ -52,7 +52,8 @@ static lvn_status train_dry(dry_lane *lane, const lvni_data_loader_batch *batch,
     lane->need->apart += after.held - before.held;
     lane->set = after.in_use - before.in_use;
     job.set = set;
-    lane->ctx->group = lane->group == NULL ? NULL : lvni_trainer_dry_group_get(lane->group);
+    lane->ctx->group =
+        lane->group == NULL ? NULL : lvni_trainer_dry_group_get(lane->group, in_group);
     lvn_status s = LVN_OK;
     for (int i = 0; i < lvni_trainer_phases_count(o->model) && s == LVN_OK; i++) {
         const lvni_trainer_pass pass = {.model = o->model,
@@ -91,7 +92,8 @@ static lvn_status validate_dry(const dry_lane *lane, const lvni_data_loader_batc
 
 /* The run will have a copy on its device, and that of the next batch, which threads of the loader
  * or an earlier phase made ready (feed.c). */
-static lvn_status copy_and_train_dry(dry_lane *lane, const lvni_data_loader_batch *batch)
+static lvn_status copy_and_train_dry(dry_lane *lane, int in_group,
+                                     const lvni_data_loader_batch *batch)
 {
     lvni_tensor_copies *copies;
     lvni_data_loader_batch copy = {0}, next = {0};
@@ -100,7 +102,7 @@ static lvn_status copy_and_train_dry(dry_lane *lane, const lvni_data_loader_batc
     if (s == LVN_OK && (lane->o->workers > 0 || lvni_trainer_phases_count(lane->o->model) > 1)) {
         s = lvni_trainer_device_batch_begin(batch, copies, &next);
     }
-    s = s == LVN_OK ? train_dry(lane, batch, &copy) : s;
+    s = s == LVN_OK ? train_dry(lane, in_group, batch, &copy) : s;
     lvni_trainer_device_batch_free(&next);
     lvni_trainer_device_batch_free(&copy);
     lvni_tensor_copies_destroy(copies);
@@ -139,9 +141,11 @@ static lvn_status run_dry(dry_lane *lane, const lvni_trainer_samples *z, bool tr
         lvni_tensor_ctx_set(lane->ctx);
         const double before = lvni_kernels_dry_flops();
         if (mine->device == NULL) {
-            s = training ? train_dry(lane, batch, batch) : validate_dry(lane, batch, batch);
+            s = training ? train_dry(lane, (int)z->in_group, batch, batch)
+                         : validate_dry(lane, batch, batch);
         } else {
-            s = training ? copy_and_train_dry(lane, batch) : copy_and_validate_dry(lane, batch);
+            s = training ? copy_and_train_dry(lane, (int)z->in_group, batch)
+                         : copy_and_validate_dry(lane, batch);
         }
         lane->flops = lvni_kernels_dry_flops() - before;
         lvni_tensor_ctx_set(mine);
@@ -255,9 +259,20 @@ static void add_size(const lvni_trainer_samples *z, lvni_trainer_samples list[MO
     }
 }
 
+static int count_in_group(const lvni_plan *p, int64_t step, int micro_batch)
+{
+    const int begin = micro_batch / p->group * p->group;
+    int n = 0;
+    for (int i = begin; i < begin + p->group && i < p->micro_batches && p->coupled; i++) {
+        n += lvni_plan_micro_batch(p, step, i).count > 0;
+    }
+    return n;
+}
+
 static void add_micro_batch(const lvni_plan *p, int64_t step, int micro_batch, sizes *z)
 {
-    lvni_trainer_samples one = {.n = lvni_plan_micro_batch(p, step, micro_batch).count};
+    lvni_trainer_samples one = {.n = lvni_plan_micro_batch(p, step, micro_batch).count,
+                                .in_group = count_in_group(p, step, micro_batch)};
     for (int i = 0; i < p->n_streams; i++) {
         one.stream[i] = lvni_plan_stream_micro_batch(p, i, step, step, micro_batch).count;
     }
@@ -288,6 +303,18 @@ lvn_status lvni_trainer_zeros_each(const lvni_trainer_options *o, lvni_trainer_z
     return s;
 }
 
+/* A sample that is alone in its group, on any rank: a network may need two. */
+static void add_alone(const lvni_trainer_options *o, sizes *z)
+{
+    const lvni_plan *p = &o->plan;
+    const int64_t last = p->steps_per_epoch - 1;
+    for (int i = 0; i < p->micro_batches && p->coupled && ends_epoch(o); i++) {
+        if (lvni_plan_micro_batch(p, last, i).count == 1 && count_in_group(p, last, i) == 1) {
+            add_micro_batch(p, last, i, z);
+        }
+    }
+}
+
 /* Micro-batches and chunks are dealt to the lanes in turn (waves.c, evaluate.c). */
 static sizes sizes_of(const lvni_trainer_options *o, int lane)
 {
@@ -304,6 +331,9 @@ static sizes sizes_of(const lvni_trainer_options *o, int lane)
         if (ends_epoch(o)) {
             add_micro_batch(p, p->steps_per_epoch - 1, micro_batch, &z);
         }
+    }
+    if (lane == 0) {
+        add_alone(o, &z);
     }
     const int64_t n = lvni_trainer_validation_length(o);
     const lvni_plan_range own =

@@ -45,6 +45,7 @@ typedef struct lvni_trainer_zeros {
 } lvni_trainer_zeros;
 typedef struct lvni_trainer_samples {
     int64_t n, stream[LVN_MAX_STREAMS];
+    int64_t in_group; /* of coupled ones: micro-batches of its group that have samples; else 0 */
 } lvni_trainer_samples;
 lvn_status lvni_trainer_zeros_make(const lvni_trainer_options *options, bool training,
                                    const lvni_trainer_samples *samples, lvni_trainer_zeros *out);

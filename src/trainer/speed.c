@@ -159,7 +159,7 @@ lvn_status lvni_trainer_measure_choices(const lvni_trainer_options *o, int *prob
         s = lvni_trainer_dry_group_create(o->plan.group, &group);
     }
     if (s == LVN_OK) {
-        m.ctx->group = group == NULL ? NULL : lvni_trainer_dry_group_get(group);
+        m.ctx->group = group == NULL ? NULL : lvni_trainer_dry_group_get(group, o->plan.group);
         m.ctx->tuning.measures = true;
         s = lvni_trainer_zeros_each(o, measure_size, &m);
         m.ctx->group = NULL;

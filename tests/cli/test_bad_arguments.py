@@ -192,7 +192,10 @@ class Words(Case):
             "max_epochs=1",
             "max_steps=-1",
             code=USAGE,
-            expects=["scheduler.monitor=train/los", "the training of epoch 1", "no such metric"],
+            expects=[
+                "scheduler.monitor=train/los: the training of epoch 1 has no such metric",
+                "is saved, and a run resumed without a change",
+            ],
         )
 
     def test_options_without_effect(self):
@@ -332,6 +335,34 @@ class Words(Case):
         )
         for fits in ("drop_last=true", "max_steps=5", "image_size=64", "data.count=24"):
             self.levin(["plan", *self.arguments(self.photos, self.out), *arguments, fits], OK)
+
+    def test_a_group_that_batch_norm_cannot_do(self):
+        """With sync_batchnorm micro-batches of one sample do, unless one is alone in its group, on
+        whatever rank that is."""
+        arguments = [
+            "data=builtin:shapes",
+            "val_split=0",
+            "model=resnet18",
+            "image_size=32",
+            "sync_batchnorm=true",
+            "micro_batches=4",
+            "batch_size=4",
+            "max_steps=-1",
+            "max_epochs=1",
+        ]
+        last = "the last step of an epoch has %d sample%s in 4 micro-batches (%d samples in steps"
+        alone = [(21, 1, "", "group=4"), (23, 3, "s", "group=2"), (22, 2, "s", "group=1")]
+        for count, left, plural, group in alone:
+            expects = [last % (left, plural, count), "batch norm needs more than one value"]
+            how = [*arguments, f"data.count={count}", group]
+            if group == "group=1":  # nor does any full step
+                expects = ["the network cannot take a micro-batch of 1 sample"]
+            self.refused(how, expects)
+            self.refused([*how, "devices=4"], expects)
+            self.levin(["plan", *self.arguments(self.photos, self.out), *how], USAGE, expects)
+        for fits in ("data.count=22", "data.count=24", "drop_last=true", "max_steps=5"):
+            how = [*arguments, "group=4", "data.count=21", fits]
+            self.levin(["plan", *self.arguments(self.photos, self.out), *how], OK)
 
     def test_more_memory_than_there_is(self):
         """Reported by the plan, before the system kills the run. 1024 images at once take about 100
