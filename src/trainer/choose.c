@@ -39,7 +39,7 @@ static lvn_status look(const lvni_trainer *t, unsigned news, bool validated, boo
         *score = *looked ? automatic_score(t, validated) : (double)NAN;
         return LVN_OK;
     }
-    *looked = lvni_trainer_loop_is_new(o->monitor, news) &&
+    *looked = lvni_trainer_loop_is_new(t, o->monitor, news) &&
               (validated || !lvni_trainer_loop_is_val(o->monitor));
     *score = (double)NAN;
     LVN_TRY(*looked ? lvni_trainer_loop_find_metric(t, "checkpoint.monitor", o->monitor, score)
@@ -57,7 +57,7 @@ static lvn_status check_pattern(const lvni_trainer *t, unsigned news, bool valid
          part == LVNI_PATTERN_TEXT || part == LVNI_PATTERN_FIELD;
          part = lvni_trainer_pattern_next(&at, &f)) {
         double value;
-        if (f.metric[0] != '\0' && lvni_trainer_loop_is_new(f.metric, news) &&
+        if (f.metric[0] != '\0' && lvni_trainer_loop_is_new(t, f.metric, news) &&
             (validated || !lvni_trainer_loop_is_val(f.metric))) {
             LVN_TRY(lvni_trainer_loop_find_metric(t, "checkpoint.filename", f.metric, &value));
         }

@@ -24,7 +24,7 @@ lvn_status lvni_trainer_loop_check_names(const lvni_trainer *t, const lvni_nn_st
 void lvni_trainer_loop_next_epoch(lvni_trainer *t);
 bool lvni_trainer_loop_is_val(const char *monitor); /* "val/NAME" */
 /* Is it time to look at this metric? NULL: never. */
-bool lvni_trainer_loop_is_new(const char *monitor, unsigned news);
+bool lvni_trainer_loop_is_new(const lvni_trainer *t, const char *monitor, unsigned news);
 /* The metric that an option names, NaN where nothing of it had weight. LVN_ERR_USAGE: there is
  * none; the message lists those that there are. */
 lvn_status lvni_trainer_loop_find_metric(const lvni_trainer *t, const char *key,

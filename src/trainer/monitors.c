@@ -16,10 +16,14 @@ bool lvni_trainer_loop_is_val(const char *monitor)
     return strncmp(monitor, "val/", 4) == 0;
 }
 
-bool lvni_trainer_loop_is_new(const char *monitor, unsigned news)
+bool lvni_trainer_loop_is_new(const lvni_trainer *t, const char *monitor, unsigned news)
 {
-    return monitor != NULL && (news & (lvni_trainer_loop_is_val(monitor) ? LVNI_NEWS_VALIDATION
-                                                                         : LVNI_NEWS_EPOCH)) != 0;
+    if (monitor == NULL || lvni_trainer_loop_is_val(monitor)) {
+        return monitor != NULL && (news & LVNI_NEWS_VALIDATION) != 0;
+    }
+    /* an epoch of bad batches alone (on_bad_batch=skip) has nothing new */
+    return (news & LVNI_NEWS_EPOCH) != 0 &&
+           lvni_trainer_metric_exists(&t->report.epoch_sum, "loss");
 }
 
 void lvni_trainer_loop_print_monitor(const char *monitor, bool larger_is_better, char *text,
@@ -189,10 +193,10 @@ static lvn_status follow_early(lvni_trainer *t)
 lvn_status lvni_trainer_loop_follow(lvni_trainer *t, unsigned news)
 {
     if (t->o.schedule.kind == LVNI_SCHEDULE_PLATEAU &&
-        lvni_trainer_loop_is_new(t->o.plateau.monitor, news)) {
+        lvni_trainer_loop_is_new(t, t->o.plateau.monitor, news)) {
         LVN_TRY(follow_plateau(t));
     }
-    return lvni_trainer_loop_is_new(t->o.early.monitor, news) ? follow_early(t) : LVN_OK;
+    return lvni_trainer_loop_is_new(t, t->o.early.monitor, news) ? follow_early(t) : LVN_OK;
 }
 
 /* What trains on a run that has come to its end. */

@@ -65,6 +65,16 @@ class Anomaly(RankCase):
             self.assertIn("at step 1 (epoch 1), micro-batch 5", done.stderr + done.stdout)
         self.assertEqual(len({self.hash_of(out) for out in runs}), 1)
 
+    def test_an_epoch_of_bad_batches_decides_nothing(self):
+        """Nor does it end the run, which has no metric to look at."""
+        for name in ("early_stopping", "checkpoint", "scheduler"):
+            watch = ["max_epochs=3", f"{name}.monitor=train/loss", "limit_val_batches=0"]
+            watch += ["scheduler=plateau"] if name == "scheduler" else []
+            done = self.train(name, *DIVERGES, "on_bad_batch=skip", *watch)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(f"{self.dir}/{name}/metrics.jsonl") as f:
+                self.assertEqual(json.loads(f.readlines()[-1])["epoch"], 3)
+
     def test_coupled_batches_end_the_run(self):
         coupled = ["sync_batchnorm=true", "on_bad_batch=skip", "devices=2"]
         done = self.train("coupled", *DIVERGES, *coupled)
