@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What `levin tune lr` suggests, beside the best of a grid of learning rates: five sets of data (two
-of builtin:shapes, photos, a folder of drawn images, digits in IDX files), several optimizers and
-networks, eight seeds each.
+"""What `levin tune lr` suggests, beside the best of a grid of learning rates: five sets of data
+(two of builtin:shapes, photos, a folder of drawn images, digits in IDX files), several optimizers
+and networks, eight seeds each.
 
 usage: bench/lr_finder.py LEVIN [DATA] [--seeds N] [--keep DIR]
   DATA    a folder with clothing/ (classes of photos); without it four sets

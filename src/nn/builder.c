@@ -11,6 +11,10 @@
 void *lvni_nn_builder_fail(lvn_builder *b, lvn_status code)
 {
     if (b->status == LVN_OK) {
+        if (lvn_last_error()->code == LVN_OK) { /* a user's build() has cleared it */
+            lvn_error_set(code, __FILE__, __LINE__, "building a module failed: %s",
+                          lvn_status_name(code));
+        }
         b->status = code;
         b->error = *lvn_last_error();
     }
@@ -79,12 +83,39 @@ static bool grow(void **array, int n, size_t size)
     return true;
 }
 
+static const char *name_of(const lvn_module_class *cls)
+{
+    return cls->name != NULL ? cls->name : "without a name";
+}
+
+/* `size` is the user's to set, and what build() writes behind it would be other memory. */
+static bool good_class(const lvn_module_class *cls, const char *path)
+{
+    if (cls == NULL) {
+        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "a child of %s%s has no class (NULL)",
+                      path[0] != '\0' ? "module " : "the model", path);
+        return false;
+    }
+    if (cls->size < sizeof(lvn_module)) {
+        lvn_error_set(
+            LVN_ERR_INVALID, __FILE__, __LINE__,
+            "the module class %s has size %zu, less than the %zu of a module: give sizeof "
+            "of the struct that begins with an lvn_module",
+            name_of(cls), cls->size, sizeof(lvn_module));
+        return false;
+    }
+    return true;
+}
+
 lvn_module *lvni_nn_builder_new_module(lvn_builder *b, const lvn_module_class *cls,
                                        const char *name)
 {
     lvni_nn_model *m = b->model;
     if (b->status != LVN_OK) {
         return NULL;
+    }
+    if (!good_class(cls, b->path)) {
+        return lvni_nn_builder_fail(b, LVN_ERR_INVALID);
     }
     if (m->n_modules > 0 && !good_name(name, "child", b->path)) {
         return lvni_nn_builder_fail(b, LVN_ERR_INVALID);
@@ -120,9 +151,16 @@ lvn_module *lvni_nn_builder_build(lvn_builder *b, lvn_module *module)
     const lvn_module *around = b->module;
     b->path = module->path;
     b->module = module;
+    const uint64_t before = lvn_last_error()->serial;
     const lvn_status s = module->cls->build == NULL ? LVN_OK : module->cls->build(module, b);
     b->path = outside;
     b->module = around;
+    if (s != LVN_OK && lvn_last_error()->serial == before && b->status == LVN_OK) {
+        lvn_error_set(s, __FILE__, __LINE__,
+                      "build() of the module class %s returned %s (%d) without a message: "
+                      "lvn_error_set gives it one",
+                      name_of(module->cls), lvn_status_name(s), (int)s);
+    }
     return s == LVN_OK ? module : lvni_nn_builder_fail(b, s);
 }
 
@@ -145,6 +183,14 @@ static lvn_tensor *new_tensor(lvn_builder *b, const char *name, int ndim, const 
     *full = join(b->path, name);
     if (*full == NULL) {
         return lvni_nn_builder_fail(b, LVN_ERR_MEMORY);
+    }
+    if (strlen(*full) > LVNI_NN_NAME) {
+        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__,
+                      "the name of a parameter or buffer has %zu characters, and checkpoints have "
+                      "room for %d: %s",
+                      strlen(*full), LVNI_NN_NAME, *full);
+        lvni_core_free(*full);
+        return lvni_nn_builder_fail(b, LVN_ERR_INVALID);
     }
     if (lvni_nn_model_has(b->model, *full)) {
         lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__,

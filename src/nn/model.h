@@ -70,6 +70,7 @@ typedef struct lvni_nn_queue {
 typedef struct lvni_nn_follow_rule {
     double momentum, end; /* of the first step; of the run's last one */
 } lvni_nn_follow_rule;
+enum { LVNI_NN_NAME = 200 }; /* characters of a parameter's or buffer's name */
 enum { LVNI_FOLLOW_RULES = LVN_STEP_FOLLOWS };
 
 typedef struct lvni_nn_follower {

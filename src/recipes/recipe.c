@@ -7,13 +7,16 @@
  *   lvni_trainer_fit       trainer/loop.c: the steps */
 #include "recipes/recipe.h"
 
+#include "core/error.h"
 #include "core/signals.h"
 #include "core/str.h"
 #include "log/run_log.h"
 #include "recipes/options.h"
 
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -88,9 +91,31 @@ static lvn_status open_and_fit(const work *w, lvni_recipes_ranks *ranks, fit_fun
 }
 
 /* Called by lvni_recipes_ranks_run. */
+static _Atomic pid_t in_training; /* this process; 0: none */
+
+/* A module, a dataset or a library of theirs may call exit(), with 0, too: that is not the end of a
+ * training. Processes that they start have another number. */
+static void refuse_exit(void)
+{
+    if (atomic_load(&in_training) == getpid()) {
+        lvni_log_line(LVNI_LOG_ERROR,
+                      "exit() was called in the middle of the training, by a module, a dataset or "
+                      "a library that they call: return a status, or NULL, with a reason in "
+                      "lvn_error_set");
+        _exit(LVNI_EXIT_FAILURE);
+    }
+}
+
 static lvn_status train(void *user, lvni_recipes_ranks *ranks)
 {
-    return open_and_fit(user, ranks, lvni_recipes_fit);
+    static bool registered;
+    if (!registered) {
+        registered = atexit(refuse_exit) == 0;
+    }
+    atomic_store(&in_training, getpid());
+    const lvn_status s = open_and_fit(user, ranks, lvni_recipes_fit);
+    atomic_store(&in_training, 0);
+    return s;
 }
 
 /* config.yaml of another recipe, also that of the run to resume. A user's program has no name that

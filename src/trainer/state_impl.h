@@ -20,7 +20,8 @@
 #define LVNI_STATE_KEPT "kept_files" /* metadata, with checkpoint.save_top_k: kept.h */
 #define LVNI_STATE_EPOCH_METRICS "epoch_metrics" /* metadata: sums of the epoch so far */
 
-enum { LVNI_STATE_NAME = 200, LVNI_STATE_BEST_BY_TEXT = 112 };
+/* with what stands before a parameter's name ("optimizer/exp_avg_sq/") */
+enum { LVNI_STATE_NAME = LVNI_NN_NAME + 40, LVNI_STATE_BEST_BY_TEXT = 112 };
 
 /* The flat arrays that make a run's state: its own, which may lie on a device, or copies of them in
  * host memory. */

@@ -358,6 +358,70 @@ static const lvn_recipe_use use = {
         empty = compile_source("empty", ("job->module = &net_class;", ""))
         self.assertIn("empty.so needs a module class", levin("train", empty, status=1))
 
+    def test_callbacks_that_give_no_reason(self):
+        """Whatever a callback returns without lvn_error_set, and exit(0) in one: a sentence, and an
+        exit code that is not 0."""
+        at = '(getenv("AT") == NULL ? 0 : atoi(getenv("AT")))'
+        code = '(lvn_status)atoi(getenv("CODE"))'
+        mute = compile_source(
+            "mute",
+            ("    return lvn_builder_status(b);", f"    return {at} == 1 ? {code} : LVN_OK;"),
+            ("    const net *m = (const net *)module;\n", f"""
+    const net *m = (const net *)module;
+    if ({at} == 2) {{
+        return NULL;
+    }}
+"""),
+            ("    return loss;", f"""
+    if ({at} == 4) {{
+        exit(0);
+    }}
+    return {at} == 3 ? NULL : loss;"""),
+            ("    float *point = field[0];", f"""
+    if ({at} == 6) {{
+        exit(0);
+    }}
+    if ({at} == 5) {{
+        return {code};
+    }}
+    float *point = field[0];"""),
+            ("    (void)k, (void)job;", f"""
+    (void)k, (void)job;
+    if ({at} == 7) {{
+        return {code};
+    }}"""),
+            ('    const double noise = lvn_key_float(k, "noise");', f"""
+    if ({at} == 8) {{
+        return {code};
+    }}
+    const double noise = lvn_key_float(k, "noise");"""),
+        )  # fmt: skip
+
+        def run(place, code=0):
+            line = [LEVIN, "train", mute, *SMALL, "max_steps=2", "out=mute", "overwrite=true"]
+            env = {**os.environ, "AT": str(place), "CODE": str(code)}
+            done = subprocess.run(line, cwd=FOLDER, env=env, capture_output=True, text=True)
+            errors = [x for x in done.stderr.splitlines() if x.startswith(("error: ", "stopped: "))]
+            self.assertGreater(done.returncode, 0, (place, code, done.stderr))
+            self.assertEqual(len(errors), 1, (place, code, done.stderr))
+            self.assertGreater(len(errors[0]), 20, (place, code))
+            return errors[0]
+
+        for code in [*range(-18, 0), -99, 1, 7]:
+            named = r"build\(\) of the module class net returned \S+ \(-?\d+\)"
+            self.assertRegex(run(1, code), named)
+        run(2)
+        run(3)
+        for place in (5, 7, 8):
+            for code in (-1, -6, -99, 1):
+                run(place, code)
+        for place in (4, 6):
+            self.assertIn("exit() was called in the middle of the training", run(place))
+        small = compile_source("small", (".size = sizeof(net)", ".size = sizeof(void *)"))
+        self.assertIn("class net has size 8, less than", levin("train", small, status=1))
+        long = compile_source("long", ('b, "head"', f'b, "{"h" * 195}"'))
+        self.assertIn("has 202 characters, and checkpoints", levin("train", long, status=1))
+
     def test_compiler(self):
         self.assertIn("which source file?", levin("cc", status=64))
         self.assertIn("cannot be started", levin("cc", "mine.c", status=1, CC="/nowhere/cc"))
