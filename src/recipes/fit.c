@@ -150,19 +150,12 @@ lvn_status lvni_recipes_fit_options(lvni_recipes_fit_run *r, lvni_trainer_option
     return LVN_OK;
 }
 
-static void warn_scarce(const lvni_recipes_fit_run *r)
-{
-    if (r->scarce.len > 0) {
-        lvni_log_line(LVNI_LOG_WARNING, "%s", lvni_core_str_text(&r->scarce));
-    }
-}
-
 static lvn_status make_trainer(lvni_recipes_fit_run *r)
 {
     lvni_trainer_options o;
     LVN_TRY(lvni_recipes_fit_options(r, &o));
     lvni_log_line(LVNI_LOG_DETAIL, "%s", lvni_core_str_text(&r->memory));
-    warn_scarce(r);
+    lvni_recipes_fit_warn_memory(r);
     return lvni_trainer_create(&o, &r->trainer);
 }
 
@@ -366,6 +359,7 @@ static lvn_status lead(lvni_recipes_fit_run *r)
                 ? LVN_OK
                 : lvni_recipes_run_dir_choose(c, &r->dir));
     LVN_TRY(prepare_in_turn(r));
+    LVN_TRY(lvni_recipes_fit_check_memory(r));
     if (r->measures) {
         char ready = 1;
         LVN_TRY(lvni_dist_comm_broadcast(r->rank.comm, &ready, sizeof ready, 0));
@@ -589,7 +583,10 @@ lvn_status lvni_recipes_fit_plan(const lvni_recipes_fit_request *request)
     if (s == LVN_OK) {
         s = lvni_recipes_fit_print_plan(&r);
         lvni_recipes_fit_check_choices(&r);
-        warn_scarce(&r);
+        s = s == LVN_OK ? lvni_recipes_fit_check_memory(&r) : s;
+        if (s == LVN_OK) {
+            lvni_recipes_fit_warn_memory(&r);
+        }
     }
     lvni_core_pin_entries *pins = r.rank.pins;
     run_free(&r);

@@ -38,6 +38,7 @@ typedef struct lvni_recipes_fit_run {
     lvni_trainer_memory_need need; /* on rank 0 with those of the other threads */
     lvni_core_str memory;          /* a line: what the run will take */
     lvni_core_str scarce;          /* a line: the machine has less */
+    bool too_scarce;               /* so much less that the run does not begin (memory_check) */
     lvni_core_str machine;         /* what the bits come from, of all ranks (trainer/identity.h) */
     lvni_core_str hardware;        /* a line: ranks whose bits differ */
     bool measures;                 /* the shares of the ranks are still to be measured */
@@ -95,7 +96,10 @@ lvn_status lvni_recipes_fit_export(const lvni_recipes_fit_request *request,
 /* A dry run of each size of micro-batch. Lines into run->memory and run->scarce. LVN_ERR_USAGE: the
  * network cannot take one of them. */
 lvn_status lvni_recipes_fit_predict_memory(lvni_recipes_fit_run *run);
-void lvni_recipes_fit_banner(const lvni_recipes_fit_run *run); /* the start block */
+/* LVN_ERR_USAGE where that takes far more than there is, unless memory_check=warn. */
+lvn_status lvni_recipes_fit_check_memory(const lvni_recipes_fit_run *run);
+void lvni_recipes_fit_warn_memory(const lvni_recipes_fit_run *run); /* where it takes more */
+void lvni_recipes_fit_banner(const lvni_recipes_fit_run *run);      /* the start block */
 /* A line on standard output where ranks on the CPU are more than its cores. */
 void lvni_recipes_fit_print_cores(const lvni_recipes_fit_run *run);
 /* On standard output what `levin plan train` prints: batches, steps, ranks, device, model, memory.

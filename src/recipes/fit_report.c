@@ -28,7 +28,8 @@
 static lvn_status refuse_size(const lvni_plan *p, int64_t size)
 {
     const lvn_error why = *lvn_last_error();
-    const bool in_all = size >= lvni_plan_micro_batch(p, 0, p->micro_batches - 1).count;
+    const bool in_all = size >= lvni_plan_micro_batch(p, 0, p->micro_batches - 1).count &&
+                        !(p->coupled && p->group > 1 && p->last_step < p->micro_batches);
     if (in_all || p->last_step == p->effective_batch) {
         LVN_FAIL(LVN_ERR_USAGE, "the network cannot take a micro-batch of %lld sample%s: %s",
                  (long long)size, lvni_core_plural(size, "", "s"), why.message);
@@ -53,13 +54,20 @@ static const char *or_size_key(const lvni_recipes_fit_run *r, char text[SIZE_KEY
     return text;
 }
 
-/* A warning, not an error: the estimate is of the peak, and memory of other processes may be free
- * by then. */
-static void compare_memory(const lvni_recipes_fit_run *r, uint64_t need, lvni_core_str *out)
+/* The estimate is of the peak, and memory of other processes may be free by then: what is a little
+ * more than there is may run. Of the host alone: a device that runs out ends the run with an error,
+ * the system kills it. */
+static bool is_far_above(uint64_t need, uint64_t has)
+{
+    return (double)need > 1.2 * (double)has;
+}
+
+static void compare_memory(lvni_recipes_fit_run *r, uint64_t need, lvni_core_str *out)
 {
     char size[SIZE_KEY];
     char takes[LVNI_BYTES_TEXT], there[LVNI_BYTES_TEXT];
     const uint64_t has = lvni_core_machine_memory("");
+    r->too_scarce = is_far_above(need, has);
     if (need > has) {
         lvni_core_str_printf(
             out,
@@ -68,6 +76,35 @@ static void compare_memory(const lvni_recipes_fit_run *r, uint64_t need, lvni_co
             lvni_core_bytes_text(need, takes), lvni_core_bytes_text(has, there),
             or_size_key(r, size));
     }
+}
+
+/* Ranks whose memory is this host's, each with a process of its own. */
+static int count_ranks_here(const lvni_recipes_fit_run *r)
+{
+    const lvni_control_member *m =
+        r->rank.control == NULL ? NULL : lvni_control_members(r->rank.control);
+    int n = 0;
+    for (int i = 0; m != NULL && i < r->rank.world; i++) {
+        n += m[i].host_index == m[r->rank.rank].host_index;
+    }
+    return n > 0 ? n : r->rank.nodes > 0 ? r->rank.world / r->rank.nodes : r->rank.world;
+}
+
+void lvni_recipes_fit_warn_memory(const lvni_recipes_fit_run *r)
+{
+    if (r->scarce.len > 0) {
+        lvni_log_line(LVNI_LOG_WARNING, "%s", lvni_core_str_text(&r->scarce));
+    }
+}
+
+lvn_status lvni_recipes_fit_check_memory(const lvni_recipes_fit_run *r)
+{
+    if (!r->too_scarce || r->request->tunes ||
+        strcmp(lvni_core_config_str(r->request->config, "memory_check"), "warn") == 0) {
+        return LVN_OK;
+    }
+    LVN_FAIL(LVN_ERR_USAGE, "%s; memory_check=warn begins all the same",
+             lvni_core_str_text(&r->scarce));
 }
 
 /* What does not fit in any case is refused before there is a run; the rest is a peak of lanes that
@@ -196,7 +233,7 @@ lvn_status lvni_recipes_fit_predict_memory(lvni_recipes_fit_run *r)
         } else if (r->rank.world > 1) {
             lvni_core_str_printf(&r->memory, ", on each of %d ranks", r->rank.world);
         }
-        compare_memory(r, need.total * (uint64_t)(together ? 1 : r->rank.world), &r->scarce);
+        compare_memory(r, need.total * (uint64_t)(together ? 1 : count_ranks_here(r)), &r->scarce);
         LVN_TRY(compare_device(r, &need, &r->scarce));
     } else {
         lvni_core_str_printf(&r->memory, "memory: not known (%s)", lvn_last_error()->message);

@@ -161,6 +161,7 @@ static void report_change(const char *key, const json_t *old, const json_t *valu
                                            "pins",
                                            "same_hardware",
                                            "data_changed",
+                                           "memory_check",
                                            "balance_ranks",
                                            "logger",
                                            "log_histograms",

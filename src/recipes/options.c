@@ -233,6 +233,12 @@ static const lvni_core_option run_rows[] = {
      .fallback = "warn",
      .help = "A resumed run whose files have other sizes or first 4 KiB than when its checkpoint "
              "was written, under the same names: a warning, or the end before the beginning."},
+    {.name = "memory_check",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "refuse|warn",
+     .fallback = "refuse",
+     .help = "A run that is estimated to take over a fifth more host memory than there is: refused "
+             "before it begins, or only warned of, as one that takes a little more."},
     {.name = "peer_timeout_s",
      .type = LVNI_OPT_FLOAT,
      .unit = "s",

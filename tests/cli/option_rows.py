@@ -98,6 +98,7 @@ train_rows = {
     "devices": row("2", "stdout weights", "accelerator=cpu"),
     "allow_shared_device": row("true", "code", "accelerator=sim devices=[0,0]", env=SIM),
     "strategy": row("dp", "stdout", "devices=2 accelerator=cpu verbose=true", first="ddp"),
+    "memory_check": Elsewhere("test_memory_estimate.py", "memory_check="),
     "collective_timeout": HANG,
     "peer_timeout_s": PEER,
     "rdzv": row("file:seed.yaml", "stderr", env=TASK, fails=True),

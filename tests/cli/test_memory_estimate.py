@@ -114,6 +114,36 @@ class Memory(unittest.TestCase):
         """All of them are in the one process, and share weights and optimizer."""
         self.holds("model=cnn", "image_size=64", "batch_size=32", "devices=2", "strategy=dp")
 
+    def test_far_more_than_there_is(self):
+        """Refused before there is a run directory, by the plan, too; a warning by request."""
+        run = ["classify", *SHAPES, "model=resnet50", "image_size=64", "micro_batches=1"]
+        run += ["optim=sgd", "max_steps=1", f"out={self.dir}/far"]
+        takes = r"the run takes about ([0-9.]+) (\w+), and ([0-9.]+) (\w+) are available"
+
+        def start(command, batch, *more):
+            line = [LEVIN, *command, *run, f"batch_size={batch}", f"data.count={2 * batch}", *more]
+            return subprocess.run(line, capture_output=True, text=True)
+
+        with open("/proc/meminfo", encoding="ascii") as f:
+            there = int(re.search(r"MemAvailable:\s+(\d+) kB", f.read())[1]) / 1024
+        needs = []
+        for batch in (64, 192):
+            few = start(("plan", "train"), batch)
+            found = re.search(r"memory: about ([0-9.]+) (\w+) at peak", few.stdout)
+            self.assertIsNotNone(found, few.stdout + few.stderr)
+            needs.append(float(found[1]) * UNITS[found[2]])
+        batch = int(128 * 2 * there / (needs[1] - needs[0]))
+        for command in (("plan", "train"), ("train",)):  # the first computes nothing
+            done = start(command, batch)
+            self.assertEqual(done.returncode, 64, done.stderr)
+            self.assertIn("memory_check=warn begins all the same", done.stderr)
+            need, unit, has, of = re.search(takes, done.stderr).groups()
+            self.assertGreater(float(need) * UNITS[unit], 1.2 * float(has) * UNITS[of])
+            self.assertFalse(os.path.exists(f"{self.dir}/far"))
+        done = start(("plan", "train"), batch, "memory_check=warn")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, "warning: " + takes)
+
     @unittest.skipUnless(SLOW, "with LEVIN_TEST_SLOW=1")
     def test_more(self):
         for model in ("cnn", "mlp", "resnet18", "resnet50", "vit_s_16"):
