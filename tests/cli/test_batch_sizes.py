@@ -1,8 +1,8 @@
 """`levin tune batch-size` of random trainings on the simulated accelerator, on 1 to 4 ranks.
 
 The answer trains two epochs with a validation. Where memory was the bound, 1.3 times the answer
-does not run (with lanes=1, or as many as there is room for). And the training still runs on devices
-with 15 % more memory than it has in use at its peak.
+does not run (with lanes=1, or as many as there is room for). With LEVIN_TEST_SECONDS the training
+must also run on devices with 15 % more memory than it has in use at its peak.
 
 usage: test_batch_sizes.py LEVIN [test names]
   LEVIN_TEST_SEED=N       the first seed, default that of the day; configuration k is drawn from
@@ -131,9 +131,10 @@ class BatchSizes(unittest.TestCase):
                 faults += [f"1.3 times the answer {size} fails with something else: {line}"]
         # that of rank 0 here, and that of the rank which had most in the finder's run
         peak = max(self.peak("run"), answer["peak_bytes"])
-        least, line = self.train(keys, size, LEAST * peak, "least")
-        if least.returncode != 0:
-            faults += [f"{size} does not run with {LEAST} times its peak of {peak}: {line}"]
+        if SECONDS > 0:
+            least, line = self.train(keys, size, LEAST * peak, "least")
+            if least.returncode != 0:
+                faults += [f"{size} does not run with {LEAST} times its peak of {peak}: {line}"]
         n = len([t for t in answer["trials"] if t["ran"]])
         return faults, (
             f"answer {size} ({bound}), {peak / MIB:.1f} of {memory / MIB:.1f} MiB, "
