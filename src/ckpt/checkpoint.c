@@ -46,7 +46,7 @@ static void add_real(header *h, const char *key, double value)
     if (isnan(value)) {
         snprintf(text, NUMBER_ROOM, "nan"); /* printf may write -nan */
     } else {
-        snprintf(text, NUMBER_ROOM, "%.17g", value);
+        lvni_core_format(text, NUMBER_ROOM, "%.17g", value);
     }
     add_text(h, key, text);
 }
@@ -117,7 +117,7 @@ static lvn_status get_real(const lvni_ckpt *c, const char *key, double *out)
 {
     const char *text = lvni_ckpt_st_meta_get(c->file, key);
     char *end = NULL;
-    const double value = text != NULL ? strtod(text, &end) : 0;
+    const double value = text != NULL ? lvni_core_strtod(text, &end) : 0;
     if (text == NULL || end == text || *end != '\0') {
         return wrong_value(c, key, text);
     }

@@ -32,7 +32,7 @@ static void print_cases(const lvni_check_result *r)
         printf("%s%d not supported", between, r->refused);
     }
     if (r->worst > 0.0) {
-        printf("; largest error %.0f%% of what is allowed", 100.0 * r->worst);
+        lvni_core_print(stdout, "; largest error %.0f%% of what is allowed", 100.0 * r->worst);
     }
 }
 

@@ -384,8 +384,9 @@ static void report_waiting(search *s, uint64_t now)
     }
     s->next_line_ns += (uint64_t)(s->o->waiting_every_s * 1e9);
     print_ports(s, ports, sizeof ports);
-    snprintf(line, sizeof line, "rank %d: waiting %.0f s for the store of this run at %s%s: %s",
-             s->o->rank, (double)(now - s->began_ns) / 1e9, s->resolved, ports, s->last);
+    lvni_core_format(line, sizeof line,
+                     "rank %d: waiting %.0f s for the store of this run at %s%s: %s", s->o->rank,
+                     (double)(now - s->began_ns) / 1e9, s->resolved, ports, s->last);
     s->o->report(s->o->user, line);
 }
 

@@ -5,6 +5,7 @@
 
 #include "core/alloc.h"
 #include "core/machine.h"
+#include "core/str.h"
 #include "core/thread.h"
 
 #include <errno.h>
@@ -251,8 +252,9 @@ static void listen_for_silence(lvni_control *c, uint64_t now)
     c->turn_ns = now;
     if (now > c->heard_ns && now - c->heard_ns > limit) {
         char why[100];
-        snprintf(why, sizeof why, "nothing was heard from it for %.1f s: stopped, hung or cut off",
-                 c->peer_timeout_s);
+        lvni_core_format(why, sizeof why,
+                         "nothing was heard from it for %.1f s: stopped, hung or cut off",
+                         c->peer_timeout_s);
         lose_store(c, why);
     }
 }

@@ -435,10 +435,11 @@ void lvni_control_store_munge_tick(lvni_control_store *store, uint64_t now_ns)
         now_ns - store->munge_failed_ns < lvni_control_ns(store->o.munge_timeout_s)) {
         return;
     }
-    snprintf(line, sizeof line,
-             "E120: MUNGE, by which the ranks prove who they are, does not answer on %s for %.0f "
-             "s\n  found: %s\n  fix: start munged "
-             "there, or set LEVIN_TOKEN to one secret text for all ranks",
-             store->host, store->o.munge_timeout_s, store->munge_why);
+    lvni_core_format(
+        line, sizeof line,
+        "E120: MUNGE, by which the ranks prove who they are, does not answer on %s for %.0f "
+        "s\n  found: %s\n  fix: start munged "
+        "there, or set LEVIN_TOKEN to one secret text for all ranks",
+        store->host, store->o.munge_timeout_s, store->munge_why);
     lvni_control_store_refuse_all(store, LVN_ERR_NOT_FOUND, 120, line);
 }

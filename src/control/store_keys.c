@@ -5,6 +5,7 @@
 
 #include "core/alloc.h"
 #include "core/machine.h"
+#include "core/str.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -198,8 +199,8 @@ void lvni_control_store_keys_tick(lvni_control_store *store, uint64_t now_ns)
         }
         *at = get->next;
         char message[LVNI_CONTROL_MAX_KEY + 80];
-        snprintf(message, sizeof message, "key '%s' was not set within %.1f s", get->key,
-                 (double)(get->until_ns - get->asked_ns) / 1e9);
+        lvni_core_format(message, sizeof message, "key '%s' was not set within %.1f s", get->key,
+                         (double)(get->until_ns - get->asked_ns) / 1e9);
         lvni_control_conn_reply_error(get->conn, get->id, LVN_ERR_TIMEOUT, message);
         lvni_core_free(get);
         at = &store->gets;

@@ -3,6 +3,7 @@
 #include "store_impl.h"
 
 #include "core/machine.h"
+#include "core/str.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -183,8 +184,9 @@ static void watch_conn(lvni_control_conn *conn, uint64_t now)
         }
     } else if (now > conn->heard_ns &&
                now - conn->heard_ns > lvni_control_ns(store->o.peer_timeout_s)) {
-        snprintf(why, sizeof why, "nothing was heard from it for %.1f s: stopped, hung or cut off",
-                 store->o.peer_timeout_s);
+        lvni_core_format(why, sizeof why,
+                         "nothing was heard from it for %.1f s: stopped, hung or cut off",
+                         store->o.peer_timeout_s);
         lose_silent(conn, why);
     } else if (now > conn->sent_ns &&
                now - conn->sent_ns >= lvni_control_ns(store->o.heartbeat_s)) {

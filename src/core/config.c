@@ -327,7 +327,7 @@ void lvni_core_config_add_mistake(lvni_core_config *config, const char *fmt, ...
     char text[sizeof lvn_last_error()->message];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
+    lvni_core_format_args(text, sizeof text, fmt, args);
     va_end(args);
     lvni_core_str_append(&config->mistakes, config->n_mistakes++ == 0 ? "" : "\n");
     lvni_core_str_append(&config->mistakes, text);

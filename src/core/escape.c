@@ -213,7 +213,7 @@ static void put_number(sink *s, const conversion *c, rest *r)
         const bool longer = has_length(c, "L");
         const double value =
             longer ? (double)va_arg(r->args, long double) : va_arg(r->args, double);
-        n = snprintf(piece, sizeof piece, spec, value);
+        n = lvni_core_format(piece, sizeof piece, spec, value);
     } else {
         n = snprintf(piece, sizeof piece, spec, integer(c, r));
     }

@@ -145,7 +145,7 @@ static bool read_float(const char *text, double *out)
         return false;
     }
     char *end = NULL;
-    *out = strtod(text, &end);
+    *out = lvni_core_strtod(text, &end);
     return end != text && *end == '\0' && isfinite(*out);
 }
 

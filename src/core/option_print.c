@@ -3,6 +3,7 @@
 #include "core/option.h"
 
 #include "core/config_impl.h"
+#include "core/str.h"
 
 #include <stdarg.h>
 #include <stdint.h>
@@ -18,7 +19,7 @@ lvn_status lvni_core_option_fail(const lvni_core_option *row, const lvni_core_va
     char sentence[700];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(sentence, sizeof sentence, fmt, ap);
+    lvni_core_format_args(sentence, sizeof sentence, fmt, ap);
     va_end(ap);
     LVN_FAIL(LVN_ERR_USAGE, "%s %.*s: %s  (%s)", row->name, SHOWN,
              value->text != NULL ? value->text : "unset", sentence, origin);

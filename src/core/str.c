@@ -4,7 +4,8 @@
 #include "core/alloc.h"
 
 #include <ctype.h>
-#include <stdarg.h>
+#include <locale.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,18 +65,56 @@ void lvni_core_str_char(lvni_core_str *s, char c)
     lvni_core_str_append_n(s, &c, 1);
 }
 
+/* ---- numbers ---- */
+
+static locale_t c_locale;
+
+static void make_locale(void)
+{
+    c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* takes no memory */
+}
+
+static locale_t get_locale(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_locale);
+    return c_locale;
+}
+
+int lvni_core_format_args(char *out, size_t room, const char *fmt, va_list args)
+{
+    const locale_t before = uselocale(get_locale()); /* of this thread alone */
+    const int n = vsnprintf(out, room, fmt, args);
+    uselocale(before);
+    return n;
+}
+
+int lvni_core_format(char *out, size_t room, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    const int n = lvni_core_format_args(out, room, fmt, args);
+    va_end(args);
+    return n;
+}
+
+double lvni_core_strtod(const char *text, char **end)
+{
+    return strtod_l(text, end, get_locale());
+}
+
 void lvni_core_str_printf(lvni_core_str *s, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    const int n = vsnprintf(NULL, 0, fmt, ap);
+    const int n = lvni_core_format_args(NULL, 0, fmt, ap);
     va_end(ap);
     if (n < 0 || !reserve(s, (size_t)n)) {
         s->failed = true;
         return;
     }
     va_start(ap, fmt);
-    vsnprintf(s->data + s->len, s->room - s->len, fmt, ap);
+    lvni_core_format_args(s->data + s->len, s->room - s->len, fmt, ap);
     va_end(ap);
     s->len += (size_t)n;
 }
@@ -172,8 +211,8 @@ void lvni_core_str_double(lvni_core_str *s, double value)
 {
     char text[40];
     for (int digits = 15; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, value);
-        if (strtod(text, NULL) == value) {
+        lvni_core_format(text, sizeof text, "%.*g", digits, value);
+        if (lvni_core_strtod(text, NULL) == value) {
             break;
         }
     }
@@ -184,11 +223,11 @@ const char *lvni_core_bytes_text(uint64_t bytes, char out[LVNI_BYTES_TEXT])
 {
     const double kib = (double)bytes / 1024.0, mib = kib / 1024.0;
     if (mib >= 1023.5) {
-        snprintf(out, LVNI_BYTES_TEXT, "%.2f GiB", mib / 1024.0);
+        lvni_core_format(out, LVNI_BYTES_TEXT, "%.2f GiB", mib / 1024.0);
     } else {
         const double value = kib >= 1023.5 ? mib : kib;
-        snprintf(out, LVNI_BYTES_TEXT, "%.*g %s", value < 100.0 ? 3 : 4, value,
-                 kib >= 1023.5 ? "MiB" : "KiB");
+        lvni_core_format(out, LVNI_BYTES_TEXT, "%.*g %s", value < 100.0 ? 3 : 4, value,
+                         kib >= 1023.5 ? "MiB" : "KiB");
     }
     return out;
 }

@@ -6,6 +6,7 @@
 #define LEVIN_CORE_STR_H
 
 #include <levin/status.h>
+#include <stdarg.h>
 
 typedef struct lvni_core_str {
     char *data; /* zero-terminated; NULL while empty: read it with lvni_core_str_text */
@@ -19,6 +20,12 @@ void lvni_core_str_char(lvni_core_str *s, char c);
 /* n more bytes at the end, for the caller to fill at once; NULL: no memory, and s is marked. */
 char *lvni_core_str_room(lvni_core_str *s, size_t n);
 void lvni_core_str_printf(lvni_core_str *s, const char *fmt, ...) LVN_PRINTF(2, 3);
+/* snprintf, vsnprintf and strtod with a decimal point, whatever locale the program that uses the
+ * library has set: texts with numbers in them are for files, other programs and levin itself. Those
+ * of the C library are for texts without (tools/check-names looks). */
+int lvni_core_format(char *out, size_t room, const char *fmt, ...) LVN_PRINTF(3, 4);
+int lvni_core_format_args(char *out, size_t room, const char *fmt, va_list args) LVN_PRINTF(3, 0);
+double lvni_core_strtod(const char *text, char **end);
 /* The text as a JSON string with its quotes, control characters and hidden ones as \uHHHH. A byte
  * that is not UTF-8 becomes the text `\xHH` (escape.h has the form that can be undone). A YAML
  * reader takes it as the same text. */

@@ -1,6 +1,7 @@
 /* lvni_data_inverse_open, and what all kinds of inverse problems ask of the options. */
 #include "data/inverse.h"
 
+#include "core/str.h"
 #include "inverse/inverse_impl.h"
 
 #include <stdarg.h>
@@ -27,7 +28,7 @@ void lvni_inverse_mistake(lvni_data_inverse_mistakes *out, const char *key, cons
     }
     out->of[out->n].key = key;
     va_start(args, fmt);
-    vsnprintf(out->of[out->n].text, sizeof out->of[0].text, fmt, args);
+    lvni_core_format_args(out->of[out->n].text, sizeof out->of[0].text, fmt, args);
     va_end(args);
     out->n++;
 }

@@ -3,6 +3,7 @@
 #include "launch/device_spec.h"
 
 #include "core/alloc.h"
+#include "core/str.h"
 #include "launch/env_vars.h"
 
 #include <stdarg.h>
@@ -53,7 +54,7 @@ static lvn_status fail(const lvni_launch_device_request *r, const lvni_launch_vi
     char sentence[SENTENCE];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(sentence, sizeof sentence, fmt, args);
+    lvni_core_format_args(sentence, sizeof sentence, fmt, args);
     va_end(args);
     lvni_core_str tail = {.len = 0};
     if (v != NULL) {

@@ -82,7 +82,7 @@ lvn_status lvni_launch_env_seconds(char *const *env, const char *name, lvni_core
         return LVN_OK;
     }
     char *end;
-    const double s = strtod(text, &end);
+    const double s = lvni_core_strtod(text, &end);
     /* beginning with a digit: no sign, no blanks, neither inf nor nan; none of hexadecimal either
      */
     if (strspn(text, "0123456789.e+-") != strlen(text) || text[0] < '0' || text[0] > '9' ||

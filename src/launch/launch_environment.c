@@ -4,6 +4,7 @@
 #include "launch/launch_impl.h"
 
 #include "core/alloc.h"
+#include "core/str.h"
 #include "core/vfs.h"
 #include "launch/env_vars.h"
 
@@ -111,7 +112,7 @@ void lvni_launch_export_timeout(const lvni_launch_options *o, lvni_launch_variab
 {
     if (o->rdzv_timeout_s > 0) {
         char text[32];
-        snprintf(text, sizeof text, "%.15g", o->rdzv_timeout_s);
+        lvni_core_format(text, sizeof text, "%.15g", o->rdzv_timeout_s);
         lvni_launch_variables_set(v, "LEVIN_RDZV_TIMEOUT", text);
     }
 }

@@ -3,6 +3,7 @@
 #include "launch/launch_impl.h"
 
 #include "core/alloc.h"
+#include "core/str.h"
 #include "core/vfs.h"
 #include "launch/env_vars.h"
 
@@ -26,7 +27,7 @@ static lvn_status make_path(char **out, const char *fmt, ...)
     char text[4096];
     va_list args;
     va_start(args, fmt);
-    const int n = vsnprintf(text, sizeof text, fmt, args);
+    const int n = lvni_core_format_args(text, sizeof text, fmt, args);
     va_end(args);
     if (n < 0 || n >= (int)sizeof text) {
         LVN_FAIL(LVN_ERR_USAGE, "the path of a file of the run is too long: %.80s...", text);
@@ -314,7 +315,7 @@ lvn_status lvni_launch_open_logs(const lvni_launch_run *r, lvni_launch_proc *p)
 static void remove_at(int (*remove_one)(const char *path), const char *fmt, va_list args)
 {
     char path[4096];
-    const int n = vsnprintf(path, sizeof path, fmt, args);
+    const int n = lvni_core_format_args(path, sizeof path, fmt, args);
     if (n > 0 && n < (int)sizeof path) {
         (void)remove_one(path);
     }

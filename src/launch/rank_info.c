@@ -3,6 +3,7 @@
  * rank_info_address.c. */
 #include "launch/rank_info.h"
 
+#include "core/str.h"
 #include "launch/rank_info_impl.h"
 
 #include <inttypes.h>
@@ -238,7 +239,7 @@ lvn_status lvni_launch_rank_info_inconsistent(const lvni_launch_rank_info *info,
     char sentence[SENTENCE];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(sentence, sizeof sentence, fmt, args);
+    lvni_core_format_args(sentence, sizeof sentence, fmt, args);
     va_end(args);
     const lvn_status s = lvni_core_notice_error(notices, 102, "%s", sentence);
     lvni_core_str line = {.len = 0};

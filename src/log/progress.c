@@ -3,6 +3,7 @@
 #include "log/progress.h"
 
 #include "core/machine.h"
+#include "core/str.h"
 #include "log/run_log.h"
 
 #include <math.h>
@@ -26,7 +27,7 @@ static void add(line *l, const char *fmt, ...)
     char field[64];
     va_list ap;
     va_start(ap, fmt);
-    const int n = vsnprintf(field, sizeof field, fmt, ap);
+    const int n = lvni_core_format_args(field, sizeof field, fmt, ap);
     va_end(ap);
     const size_t gap = l->n == 0 ? 0 : 2, length = n < 0 ? 0 : (size_t)n;
     if (length == 0 || length >= sizeof field || l->n + gap + length > l->limit) {

@@ -123,7 +123,7 @@ static lvn_status apply_freeze(const lvni_optim_rules *r, lvni_optim_parameter *
 static bool read_number(const char *text, const char *end, double *out)
 {
     char *stop = NULL;
-    *out = strtod(text, &stop);
+    *out = lvni_core_strtod(text, &stop);
     return stop != text && stop == end && strspn(text, "+-.0123456789eE") >= (size_t)(end - text) &&
            *out >= 0.0 && isfinite(*out);
 }
@@ -133,7 +133,7 @@ static lvn_status split_scale(const char *text, char pattern[PATTERN], double *s
 {
     const char *equals = strrchr(text, '=');
     char *end = NULL;
-    *scale = equals == NULL ? -1.0 : strtod(equals + 1, &end);
+    *scale = equals == NULL ? -1.0 : lvni_core_strtod(equals + 1, &end);
     const bool number = equals != NULL && equals[1] != '\0' && *end == '\0' &&
                         equals[1 + strspn(equals + 1, "+-.0123456789eE")] == '\0';
     if (!number || equals == text || equals - text >= PATTERN || !(*scale >= 0.0) ||

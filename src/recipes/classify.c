@@ -4,6 +4,7 @@
 #include "recipes/classify.h"
 
 #include "core/alloc.h"
+#include "core/str.h"
 #include "recipes/image_data.h"
 #include "recipes/classify_mix.h"
 #include "recipes/options.h"
@@ -87,7 +88,7 @@ static lvn_status write_files(void *user, const char *dir)
 static lvn_status resolve(lvni_core_config *c, const char *name, double value)
 {
     char text[32];
-    snprintf(text, sizeof text, "%.9g", value);
+    lvni_core_format(text, sizeof text, "%.9g", value);
     return lvni_core_config_is_set(c, name)
                ? LVN_OK
                : lvni_core_config_set(c, name, text, "resolved at start");

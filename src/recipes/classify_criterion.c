@@ -2,6 +2,7 @@
 #include "recipes/classify_criterion.h"
 
 #include "core/alloc.h"
+#include "core/str.h"
 #include "core/vfs.h"
 #include "data/sampler.h"
 
@@ -81,7 +82,7 @@ static lvn_status read_list(const reading *r)
     const char *at = r->given + 1;
     bool good = true;
     for (char *end; good && *at != ']'; n++) {
-        const double weight = strtod(at, &end);
+        const double weight = lvni_core_strtod(at, &end);
         good = end != at;
         if (good && n < r->lists->n_classes) {
             r->weight[n] = weight;
@@ -128,7 +129,7 @@ static lvn_status read_line(const reading *r, const char *line, size_t length, i
         name_end--;
     }
     char *end = NULL;
-    const double weight = colon > from ? strtod(line + colon, &end) : 0.0;
+    const double weight = colon > from ? lvni_core_strtod(line + colon, &end) : 0.0;
     const bool is_number = end != NULL && end != line + colon && end <= line + length &&
                            end + strspn(end, " \t\r") >= line + length;
     const int k = class_of(r->train, line + from, name_end - from);

@@ -2,6 +2,7 @@
 #include "recipes/classify_sheet.h"
 
 #include "core/alloc.h"
+#include "core/str.h"
 #include "data/contact_sheet.h"
 
 #include <stdio.h>
@@ -126,8 +127,8 @@ static void describe(const lvni_recipes_sheet_sample *pick, const char *const *c
                      char text[2][48], lvni_data_sheet_item *item)
 {
     const bool right = is_right(pick);
-    snprintf(text[0], 48, "%s %.0f%%", class_names[pick->predicted],
-             100.0 * (double)pick->probability);
+    lvni_core_format(text[0], 48, "%s %.0f%%", class_names[pick->predicted],
+                     100.0 * (double)pick->probability);
     if (!right) {
         snprintf(text[1], 48, "is %s", class_names[pick->label]);
     }

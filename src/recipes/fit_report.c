@@ -434,10 +434,10 @@ static void print_length(const lvni_recipes_fit_run *r)
         const int64_t rest = lvni_plan_locate(&r->plan, total, &whole);
         const double in_epochs =
             (double)whole + (double)rest / (double)lvni_plan_steps_of(&r->plan, whole);
-        printf("the run: %lld step%s, %.*g epoch%s\n", (long long)total,
-               lvni_core_plural(total, "", "s"),
-               /* no exponents */
-               in_epochs < 1000.0 ? 4 : 9, in_epochs, in_epochs == 1.0 ? "" : "s");
+        lvni_core_print(stdout, "the run: %lld step%s, %.*g epoch%s\n", (long long)total,
+                        lvni_core_plural(total, "", "s"),
+                        /* no exponents */
+                        in_epochs < 1000.0 ? 4 : 9, in_epochs, in_epochs == 1.0 ? "" : "s");
     }
     char *dir = NULL;
     if (lvni_recipes_run_dir_choose(c, &dir) != LVN_OK) {

@@ -1,6 +1,8 @@
 /* The rule of std_mult, and the choice of the best epoch (gan_control.h). */
 #include "recipes/gan_control.h"
 
+#include "core/str.h"
+
 #include <math.h>
 #include <stdio.h>
 
@@ -44,7 +46,7 @@ lvni_recipes_gan_choice lvni_recipes_gan_choose(const lvni_recipes_gan_epoch *e,
 static const char *number_text(char text[24], bool fixed, double value)
 {
     if (isfinite(value)) {
-        snprintf(text, 24, fixed ? "%.4f" : "%.6g", value);
+        lvni_core_format(text, 24, fixed ? "%.4f" : "%.6g", value);
     }
     return isfinite(value) ? text : "-";
 }

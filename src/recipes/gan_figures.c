@@ -3,6 +3,7 @@
 
 #include "core/alloc.h"
 #include "core/rng.h"
+#include "core/str.h"
 #include "data/canvas.h"
 #include "recipes/gan_metrics.h"
 

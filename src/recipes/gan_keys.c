@@ -30,7 +30,7 @@ static const char *parse_stair(const char *at, bool pairs, lvn_stair *out)
         return NULL;
     }
     at = end + 1;
-    *out = (lvn_stair){.epoch = epoch, .value = strtod(at, &end)};
+    *out = (lvn_stair){.epoch = epoch, .value = lvni_core_strtod(at, &end)};
     if (end == at || !isfinite(out->value) || (pairs && *end++ != ']')) {
         return NULL;
     }

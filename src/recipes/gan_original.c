@@ -539,8 +539,9 @@ static lvn_status take_betas(lvni_core_config *c)
     if ((!one && !two) || lvni_core_config_layer(c, "optim.betas") >= LVNI_LAYER_FILE) {
         return LVN_OK;
     }
-    snprintf(text, sizeof text, "[%.17g,%.17g]", one ? lvni_core_config_float(c, "beta_1") : 0.0,
-             two ? lvni_core_config_float(c, "beta_2") : 0.99);
+    lvni_core_format(text, sizeof text, "[%.17g,%.17g]",
+                     one ? lvni_core_config_float(c, "beta_1") : 0.0,
+                     two ? lvni_core_config_float(c, "beta_2") : 0.99);
     return lvni_core_config_set(c, "optim.betas", text, "beta_1, beta_2");
 }
 

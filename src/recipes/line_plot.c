@@ -3,6 +3,7 @@
 
 #include "core/alloc.h"
 #include "core/json_read.h"
+#include "core/str.h"
 #include "core/vfs.h"
 #include "data/canvas.h"
 #include "recipes/gan_control.h"
@@ -97,7 +98,7 @@ static double up(const frame *f, double y)
 /* The value of tick i, where 0 is not written as 1e-17. */
 static const char *tick_text(double value, double tick, char text[24])
 {
-    snprintf(text, 24, "%.4g", fabs(value) < 1e-9 * tick ? 0.0 : value);
+    lvni_core_format(text, 24, "%.4g", fabs(value) < 1e-9 * tick ? 0.0 : value);
     return text;
 }
 
@@ -110,7 +111,7 @@ static void draw_axes(const frame *f, const lvni_recipes_plot *plot)
         const int x = (int)lround(along_axis(f, i * f->x.tick));
         lvni_data_canvas_fill(c, x, TOP, 1, bottom - TOP, pale);
         if (f->log_x) {
-            snprintf(text, sizeof text, "%.3g", pow(10.0, i * f->x.tick));
+            lvni_core_format(text, sizeof text, "%.3g", pow(10.0, i * f->x.tick));
         } else {
             tick_text(i * f->x.tick, f->x.tick, text);
         }

@@ -22,7 +22,7 @@ static bool parse_limit(const char *text, lvni_recipes_limit *out)
         out->none = out->batches == 0;
         return out->batches <= INT32_MAX;
     }
-    double part = strtod(text, &end);
+    double part = lvni_core_strtod(text, &end);
     part = *end == '%' ? part / 100.0 : part;
     end += *end == '%';
     out->part = part < 1.0 ? part : 0.0; /* 1.0 is all */
@@ -56,7 +56,7 @@ static lvn_status check_some(const lvni_core_option *row, const lvni_core_value 
 static bool parse_field(const char **at, double *out)
 {
     const size_t n = strspn(*at, "0123456789");
-    *out = strtod(*at, NULL);
+    *out = lvni_core_strtod(*at, NULL);
     *at += n;
     return n > 0 && n <= 9;
 }
@@ -69,7 +69,7 @@ static double parse_duration(const char *text)
     if (strchr(text, ':') == NULL) {
         static const char letters[] = "dhms";
         char *end;
-        const double n = strtod(text, &end);
+        const double n = lvni_core_strtod(text, &end);
         const char *letter = *end == '\0' ? NULL : strchr(letters, *end);
         return text[0] < '0' || text[0] > '9' || letter == NULL || end[1] != '\0'
                    ? (double)NAN

@@ -2,6 +2,8 @@
  * optim/ takes; of schedules: schedule_options.c. */
 #include "recipes/options.h"
 
+#include "core/str.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -408,7 +410,7 @@ static const char *default_of(const char *optimizer, const char *key)
 
 static double default_number(const char *optimizer, const char *key)
 {
-    return strtod(default_of(optimizer, key), NULL);
+    return lvni_core_strtod(default_of(optimizer, key), NULL);
 }
 
 bool lvni_recipes_default_optim(const char *name, size_t n, lvni_optim_options *o)
@@ -428,13 +430,14 @@ bool lvni_recipes_default_optim(const char *name, size_t n, lvni_optim_options *
                               .momentum = default_number(full, "optim.momentum"),
                               .dampening = default_number(full, "optim.dampening"),
                               .trust_coefficient = default_number(full, "optim.trust_coefficient"),
-                              .beta1 = strtod(default_of(full, "optim.betas") + 1, &second),
+                              .beta1 =
+                                  lvni_core_strtod(default_of(full, "optim.betas") + 1, &second),
                               .eps = default_number(full, "optim.eps"),
                               .alpha = default_number(full, "optim.alpha"),
                               .beta2_decay = default_number(full, "optim.beta2_decay"),
                               .eps2 = default_number(full, "optim.eps2"),
                               .d = default_number(full, "optim.d")};
-    o->beta2 = strtod(second + 1, NULL);
+    o->beta2 = lvni_core_strtod(second + 1, NULL);
     return true;
 }
 

@@ -1,6 +1,8 @@
 /* optim.phases: what phases of a step have of their own. */
 #include "recipes/options.h"
 
+#include "core/str.h"
+
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -31,7 +33,7 @@ static int find_phase(const char *const *phases, const char *name, size_t n)
 static bool read_number(const char *text, size_t n, double *out)
 {
     char *stop = NULL;
-    *out = strtod(text, &stop);
+    *out = lvni_core_strtod(text, &stop);
     return n > 0 && stop == text + n && strspn(text, "+-.0123456789eE") >= n && isfinite(*out);
 }
 

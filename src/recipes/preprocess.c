@@ -4,6 +4,7 @@
 #include "ckpt/torch_file.h"
 #include "core/alloc.h"
 #include "core/json_read.h"
+#include "core/str.h"
 #include "core/vfs.h"
 #include "log/run_log.h"
 #include "recipes/weights.h"
@@ -197,8 +198,8 @@ static void print_three(lvni_core_str *out, const float x[3])
 {
     for (int i = 0; i < 3; i++) {
         char text[32];
-        snprintf(text, sizeof text, "%.6g", (double)x[i]);
-        const bool exact = strtof(text, NULL) == x[i];
+        lvni_core_format(text, sizeof text, "%.6g", (double)x[i]);
+        const bool exact = (float)lvni_core_strtod(text, NULL) == x[i];
         lvni_core_str_append(out, i == 0 ? "[" : ",");
         lvni_core_str_printf(out, "%.*g", exact ? 6 : 9, (double)x[i]);
     }
@@ -369,7 +370,7 @@ static lvn_status resolve_resize(lvni_core_config *c, const lvni_recipes_preproc
         return LVN_OK;
     }
     if (followed && p->crop_pct >= LEAST_PCT && p->crop_pct <= 1.0) {
-        snprintf(text, sizeof text, "%.17g", p->crop_pct);
+        lvni_core_format(text, sizeof text, "%.17g", p->crop_pct);
         return resolve(c, "eval.crop_pct", text);
     }
     snprintf(text, sizeof text, "%d", t->eval_resize);

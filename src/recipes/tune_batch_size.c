@@ -391,10 +391,11 @@ static void print_answer(const search *s, int64_t best, const lvni_recipes_tune_
     printf("Maximum Batch Size: %" PRId64 "\n", t->size);
     printf("batch_size_per_device=%" PRId64 ": %" PRId64 " fits", t->size, best);
     print_bound(s, best);
-    printf(", less a margin of %g %%; with %d device%s batch_size=%" PRId64
-           ", effective batch %" PRId64 "\n",
-           100.0 * s->margin, t->world, lvni_core_plural(t->world, "", "s"), batch,
-           batch * t->accumulate);
+    lvni_core_print(stdout,
+                    ", less a margin of %g %%; with %d device%s batch_size=%" PRId64
+                    ", effective batch %" PRId64 "\n",
+                    100.0 * s->margin, t->world, lvni_core_plural(t->world, "", "s"), batch,
+                    batch * t->accumulate);
     if (s->effective > 0) {
         const int64_t factor = accumulation(s, t);
         printf("for an effective batch of %" PRId64 ": accumulate_grad_batches=%" PRId64

@@ -223,7 +223,7 @@ static lvn_status write_plot(const char *path, const lvni_recipes_range_test *te
                    {.name = "smoothed", .x = rate, .y = smoothed, .n = n}},
         .n_series = 2};
     if (suggested >= 0) {
-        snprintf(name, sizeof name, "suggested: %.3g", rate[suggested]);
+        lvni_core_format(name, sizeof name, "suggested: %.3g", rate[suggested]);
         plot.series[plot.n_series++] = (lvni_recipes_plot_series){
             .name = name, .x = rate + suggested, .y = smoothed + suggested, .n = 1};
     }

@@ -319,7 +319,7 @@ uint64_t lvni_recipes_tune_read_bytes(const char *text)
     } unit[] = {{"GiB", 0x1p30}, {"MiB", 0x1p20}, {"KiB", 0x1p10}, {"GB", 1e9},
                 {"MB", 1e6},     {"KB", 1e3},     {"", 1.0}};
     char *end;
-    const double number = strtod(text, &end);
+    const double number = lvni_core_strtod(text, &end);
     for (size_t i = 0; end != text && i < sizeof unit / sizeof *unit; i++) {
         const double bytes = number * unit[i].bytes;
         if (strcmp(end, unit[i].name) == 0 && bytes >= 1.0 && bytes < 0x1p62) {

@@ -3,6 +3,7 @@
 
 #include "ckpt/checkpoint.h"
 #include "core/alloc.h"
+#include "core/str.h"
 #include "log/run_log.h"
 #include "tensor/device.h"
 
@@ -27,7 +28,7 @@ static void add_name(names *list, const char *fmt, ...)
     char one[512];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(one, sizeof one, fmt, args);
+    lvni_core_format_args(one, sizeof one, fmt, args);
     va_end(args);
     lvni_core_str_append(&list->text, list->n > 1 ? ", " : "");
     lvni_core_str_append(&list->text, one);

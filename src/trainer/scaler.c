@@ -1,6 +1,8 @@
 /* The loss scale (scaler.h). */
 #include "trainer/scaler.h"
 
+#include "core/str.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -70,9 +72,9 @@ void lvni_trainer_scaler_print(const lvni_trainer_scaler *s, char *text, size_t 
 {
     text[0] = '\0';
     if (s->on) {
-        snprintf(text, size, "scale=%.17g clean=%lld skipped=%lld in_a_row=%d in_epoch=%lld",
-                 s->scale, (long long)s->clean, (long long)s->skipped, s->in_a_row,
-                 (long long)s->in_epoch);
+        lvni_core_format(
+            text, size, "scale=%.17g clean=%lld skipped=%lld in_a_row=%d in_epoch=%lld", s->scale,
+            (long long)s->clean, (long long)s->skipped, s->in_a_row, (long long)s->in_epoch);
     } else if (s->skipped > 0) {
         snprintf(text, size, "skipped=%lld", (long long)s->skipped);
     }
@@ -90,10 +92,14 @@ lvn_status lvni_trainer_scaler_read(const char *text, lvni_trainer_scaler *s)
         s->skipped = skipped;
         return LVN_OK;
     }
-    const int n = sscanf(text, "scale=%lf clean=%lld skipped=%lld in_a_row=%d%n in_epoch=%lld%n",
-                         &scale, &clean, &skipped, &in_a_row, &end, &in_epoch, &longer);
-    end = n == 5 ? longer : end; /* early files do not count the epoch's */
-    if (n < 4 || in_epoch < 0 || in_epoch > skipped || text[end] != '\0' ||
+    const char *rest = text;
+    if (strncmp(text, "scale=", 6) == 0) {
+        scale = lvni_core_strtod(text + 6, (char **)(uintptr_t)&rest);
+    }
+    const int n = sscanf(rest, " clean=%lld skipped=%lld in_a_row=%d%n in_epoch=%lld%n", &clean,
+                         &skipped, &in_a_row, &end, &in_epoch, &longer);
+    end = n == 4 ? longer : end; /* early files do not count the epoch's */
+    if (n < 3 || in_epoch < 0 || in_epoch > skipped || rest[end] != '\0' ||
         !(scale >= LVN_SCALER_LEAST && isfinite(scale)) || clean < 0 ||
         clean >= LVN_SCALER_GROWTH || skipped < 0 || in_a_row < 0) {
         LVN_FAIL(LVN_ERR_CORRUPT, "the state of the loss scale is '%s'", text);

@@ -96,7 +96,7 @@ static void install_handler(void)
 static double read_amount(const char *text, size_t *length)
 {
     char *end;
-    const double number = strtod(text, &end);
+    const double number = lvni_core_strtod(text, &end);
     const size_t n = strcspn(end, ",");
     *length = (size_t)(end - text) + n;
     return end == text                             ? 0.0
@@ -131,7 +131,7 @@ static lvn_status read_number(const char *name, double most, double *number)
 {
     const char *text = getenv(name);
     char *end = NULL;
-    *number = text == NULL ? 0.0 : strtod(text, &end);
+    *number = text == NULL ? 0.0 : lvni_core_strtod(text, &end);
     if (text != NULL && (end == text || *end != '\0' || !(*number > 0.0 && *number <= most))) {
         LVN_FAIL(LVN_ERR_USAGE, "%s=%s: give a number above 0, at most %g", name, text, most);
     }
@@ -145,7 +145,7 @@ static lvn_status read_kernel_us(void)
     const char *at = getenv(name);
     for (int i = 0; at != NULL && i < LVNI_SIM_DEVICES; i++) {
         char *end;
-        const double us = strtod(at, &end);
+        const double us = lvni_core_strtod(at, &end);
         if (end == at || (*end != '\0' && *end != ',') || !(us > 0.0 && us <= 1e6)) {
             LVN_FAIL(LVN_ERR_USAGE,
                      "%s=%s: give a number above 0, at most 1e+06, or one for each device between "

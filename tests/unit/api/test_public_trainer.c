@@ -9,8 +9,10 @@
 
 #include "trainer_job.h"
 
+#include <ctype.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <locale.h>
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
@@ -726,6 +728,78 @@ static void two_trainers_do_not_share_a_directory(void **state)
 
 /* ---- */
 
+/* Of a German locale, which writes 0,5; false: this system cannot make one. */
+static bool make_locale(void)
+{
+    char command[320];
+    snprintf(command, sizeof command,
+             "mkdir -p %s/locale && localedef -i de_DE -f UTF-8 %s/locale/de_DE.UTF-8 "
+             ">/dev/null 2>&1",
+             dir, dir);
+    if (system(command) != 0) { /* NOLINT(cert-env33-c): a test */
+        return false;
+    }
+    snprintf(command, sizeof command, "%s/locale", dir);
+    setenv("LOCPATH", command, 1);
+    return true;
+}
+
+/* Is there a comma between digits? In JSON text none is. */
+static bool has_decimal_comma(const char *name)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s/metrics.jsonl", dir, name);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    bool found = false;
+    int last[2] = {0, 0}, n = 0;
+    for (int c; (c = fgetc(f)) != EOF; last[0] = last[1], last[1] = c, n++) {
+        found = found || (isdigit(last[0]) && last[1] == ',' && isdigit(c));
+    }
+    fclose(f);
+    assert_true(n > 200);
+    return found;
+}
+
+/* The locale is the program's: it changes neither what is read nor what is written. */
+static void numbers_have_a_point_in_every_locale(void **state)
+{
+    (void)state;
+    if (!make_locale()) {
+        print_message("skipped: localedef cannot make de_DE.UTF-8 (Debian: locales)\n");
+        skip();
+    }
+    static const char *const when[] = {"never", "before", "after"};
+    float want[VALUES];
+    for (int i = 0; i < 3; i++) {
+        char out[96], file[96], text[16];
+        snprintf(out, sizeof out, "out=%s/%s", dir, when[i]);
+        snprintf(file, sizeof file, "%s/number-%d", dir, i);
+        const char *args[] = {out, "optim.lr=2.5e-2", "precision=16-mixed", "log_every_n_steps=1",
+                              "weight_decay=0.5"};
+        assert_non_null(setlocale(LC_ALL, i == 1 ? "de_DE.UTF-8" : "C"));
+        lvn_trainer *t = NULL;
+        must(lvn_trainer_create(&POINT_JOB, &t, .n_args = 5, .args = args));
+        assert_non_null(setlocale(LC_ALL, i == 0 ? "C" : "de_DE.UTF-8"));
+        steps(t, 3);
+        must(lvn_trainer_save(t, file));
+        lvn_trainer_destroy(t);
+        t = make(&(words){1, {"precision=16-mixed"}});
+        must(lvn_trainer_load(t, file));
+        if (i == 0) {
+            read_values(t, want);
+        }
+        assert_same(want, t);
+        lvn_trainer_destroy(t);
+        (void)lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "%.1f", 0.5);
+        assert_string_equal(lvn_last_error()->message, "0.5");
+        snprintf(text, sizeof text, "%.1f", 0.5);
+        assert_string_equal(text, i == 0 ? "0.5" : "0,5"); /* the program's own is left alone */
+        setlocale(LC_ALL, "C");
+        assert_false(has_decimal_comma(when[i]));
+    }
+}
+
 static int make_dir(void **state)
 {
     (void)state;
@@ -768,6 +842,7 @@ int main(void)
         cmocka_unit_test(wrong_calls_are_refused),
         cmocka_unit_test(a_failed_step_ends_a_trainer),
         cmocka_unit_test(two_trainers_do_not_share_a_directory),
+        cmocka_unit_test(numbers_have_a_point_in_every_locale),
     };
     return cmocka_run_group_tests(tests, make_dir, drop_dir);
 }
