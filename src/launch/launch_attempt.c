@@ -207,7 +207,7 @@ static void on_signal(lvni_launch_run *r, const struct signalfd_siginfo *info, u
      * already. */
     const bool had = r->shares_group && info->ssi_code == SI_KERNEL;
     switch (number) {
-    case SIGCHLD: return;
+    case SIGCHLD: r->looked_ns = 0; return; /* it may have been stopped */
     case SIGINT:
     case SIGTERM:
     case SIGHUP:
@@ -298,6 +298,7 @@ static uint64_t tick(lvni_launch_run *r, uint64_t now_ns)
         sooner(&next, at);
     }
     check_straggler(r, now_ns, &next);
+    sooner(&next, lvni_launch_stopped_tick(r, now_ns));
     if (r->phase != LVNI_PHASE_RUN) {
         sooner(&next, now_ns + WHILE_ENDING_MS * 1000000u);
     }

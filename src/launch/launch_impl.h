@@ -23,6 +23,7 @@ typedef struct lvni_launch_proc {
     bool stopped;     /* it ended because of a signal from the launcher */
     int how, status;  /* CLD_EXITED, CLD_KILLED or CLD_DUMPED; exit code or signal */
     uint64_t start_ns, end_ns;
+    int peers; /* most connections to others that it had since it was stopped (launch_stopped.c) */
     lvni_launch_stream out, err;
     char *out_log, *err_log, *record; /* paths */
 } lvni_launch_proc;
@@ -97,6 +98,8 @@ typedef struct lvni_launch_run {
     int signal;    /* from the user */
     int straggler; /* the rank that ended early */
     uint64_t stop_ns, kill_ns;
+    uint64_t looked_ns; /* whether a rank is stopped; 0: look now */
+    bool sees_stopped;
     bool swept; /* SIGTERM was sent to what processes left behind */
     /* all attempts */
     uint64_t begin_ns;
@@ -189,6 +192,10 @@ void lvni_launch_stop(lvni_launch_run *r, lvni_launch_reason why, int signal_num
 /* Ends what is due. Returns true when nothing of the run is left (or nothing that can be
  * ended). */
 bool lvni_launch_stop_tick(lvni_launch_run *r, uint64_t now_ns);
+bool lvni_launch_is_stopped(pid_t pid); /* by a signal */
+/* launch_stopped.c: ends a run over several nodes that has ended for all but a rank that is stopped
+ * here. When it is to be called again; 0: at the next signal. */
+uint64_t lvni_launch_stopped_tick(lvni_launch_run *r, uint64_t now_ns);
 void lvni_launch_find_others(lvni_launch_run *r);
 /* The guard: until its end, what the ranks start ends also when this process is killed. */
 lvn_status lvni_launch_guard_start(lvni_launch_run *r);

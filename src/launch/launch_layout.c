@@ -333,10 +333,10 @@ lvn_status lvni_launch_name_run(lvni_launch_run *r)
     }
     uint64_t id = LVNI_CORE_HASH;
     if (r->nodes > 1) {
+        /* without its arguments: ranks with other ones meet, and the rendezvous names them */
+        const char *slash = strrchr(o->program[0], '/');
         id = hash_argument(hash_argument(id, r->master_addr), o->master_port);
-        for (int i = 0; i < o->n_program; i++) {
-            id = hash_argument(id, o->program[i]);
-        }
+        id = hash_argument(id, slash != NULL ? slash + 1 : o->program[0]);
     } else if (getrandom(&id, sizeof id, 0) != (ssize_t)sizeof id) {
         LVN_FAIL(LVN_ERR_INTERNAL,
                  "the system gives no random numbers; name the run: --run-id NAME");

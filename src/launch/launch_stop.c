@@ -75,6 +75,12 @@ static bool read_pair(pid_t pid, pair *out)
     return true;
 }
 
+bool lvni_launch_is_stopped(pid_t pid)
+{
+    pair one;
+    return read_pair(pid, &one) && one.stopped;
+}
+
 static void read_table(table *t)
 {
     DIR *d = opendir("/proc");

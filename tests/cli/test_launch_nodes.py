@@ -6,7 +6,10 @@ usage: test_launch_nodes.py LEVIN
 """
 
 import os
+import shutil
+import signal
 import subprocess
+import time
 import unittest
 
 from bad_support import LEVIN, OK, USAGE, Case, main
@@ -38,10 +41,15 @@ class Nodes(Case):
 
     def on_nodes(self, *launches, wait_s=10):
         """Options of the launchers, from node 0 on. Returns code and output of each."""
+        return end_all(self.start(*launches, wait_s=wait_s))
+
+    def start(self, *launches, wait_s=10, more=((), ())):
+        """more: of each node the arguments behind those of the program."""
         port, started = free_port(), []
         for node, options in launches:
             command = [LEVIN, "launch", "--master-addr", "127.0.0.1", "--master-port", str(port)]
             command += [*options, "--run-dir", self.out, "--", LEVIN, *TRAIN, f"out={self.out}"]
+            command += more[node]
             started.append(
                 subprocess.Popen(
                     ["unshare", "--uts", "sh", "-c", ENTER, f"node{node}", *command],
@@ -56,7 +64,7 @@ class Nodes(Case):
                     text=True,
                 )
             )
-        return end_all(started)
+        return started
 
     def test_the_same_bits(self):
         alone = f"{self.dir}/alone"
@@ -82,6 +90,48 @@ class Nodes(Case):
             for code, written in self.on_nodes((0, first), (1, second)):
                 self.assertEqual(code, USAGE, written)
                 self.assertIn("error E102: the processes do not agree how many they are", written)
+
+    def test_other_arguments(self):
+        """Named by both at once, and not by the end of the wait."""
+        pair = [(k, ["--nnodes=2", f"--node-rank={k}", "--nproc=1"]) for k in (0, 1)]
+        begin = time.monotonic()
+        started = self.start(*pair, wait_s=60, more=([], ["optim.lr=0.5"]))
+        for code, written in end_all(started):
+            self.assertEqual(code, USAGE, written)
+            self.assertRegex(written, r"E117: .*\n.*optim\.lr: \S+ / 0\.5")
+        self.assertLess(time.monotonic() - begin, 30)
+
+    def test_a_stopped_rank_alone_on_its_node(self):
+        """Its launcher has no other rank that could notice the end of the run."""
+        pair = [(k, ["--nnodes=2", f"--node-rank={k}", "--nproc=1"]) for k in (0, 1)]
+        more = ["max_steps=1000000", "peer_timeout_s=2", "log_every_n_steps=1"]
+        for stopped in (0, 1):
+            started = self.start(*pair, more=(more, more))
+            lines = f"{self.out}/metrics.jsonl"
+            while not os.path.exists(lines) or os.path.getsize(lines) == 0:
+                self.assertIsNone(started[0].poll())
+                time.sleep(0.05)
+            rank = self.rank_of(started[stopped].pid)
+            os.kill(rank, signal.SIGSTOP)
+            begin = time.monotonic()
+            ended = end_all(started)
+            self.assertLess(time.monotonic() - begin, 15)
+            self.assertNotIn(0, [code for code, _ in ended])
+            self.assertIn(
+                f"rank {stopped} (pid {rank}) is stopped, and the other nodes have closed all",
+                ended[stopped][1],
+            )
+            shutil.rmtree(self.out)
+
+    def rank_of(self, launcher):
+        """The training among the children of a launcher, which exec has made of the shell."""
+        with open(f"/proc/{launcher}/task/{launcher}/children", encoding="utf-8") as f:
+            children = f.read().split()
+        for pid in children:
+            with open(f"/proc/{pid}/comm", encoding="utf-8") as f:
+                if f.read().strip() != "lvn-guard":
+                    return int(pid)
+        raise AssertionError(children)
 
     def test_one_node_alone(self):
         ((code, written),) = self.on_nodes(
