@@ -244,11 +244,30 @@ static void destroy_program(void *logger)
     lvni_core_free(p);
 }
 
-/* Out of the terminal's process group, so that Ctrl-C lets it read to the end; its output goes to a
- * file, not between the lines of the run. */
-static int start(const char *command, int input, int output, pid_t *pid)
+/* This process's variables without those by which a process proves that it belongs to the run; the
+ * texts are borrowed. NULL: no memory. */
+static char **make_environment(void)
 {
     extern char **environ;
+    static const char *const secrets[] = {"LEVIN_TOKEN=", "LEVIN_RUN_KEY="};
+    size_t n = 0, kept = 0;
+    while (environ != NULL && environ[n] != NULL) {
+        n++;
+    }
+    char **list = lvni_core_calloc(LVNI_TAG_CORE, n + 1, sizeof *list);
+    for (size_t i = 0; list != NULL && i < n; i++) {
+        if (strncmp(environ[i], secrets[0], strlen(secrets[0])) != 0 &&
+            strncmp(environ[i], secrets[1], strlen(secrets[1])) != 0) {
+            list[kept++] = environ[i];
+        }
+    }
+    return list;
+}
+
+/* Out of the terminal's process group, so that Ctrl-C lets it read to the end; its output goes to a
+ * file, not between the lines of the run. */
+static int start(const char *command, int input, int output, char *const *environment, pid_t *pid)
+{
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     sigset_t none, all;
@@ -270,7 +289,7 @@ static int start(const char *command, int input, int output, pid_t *pid)
         char *out;
     } text = {command}; /* posix_spawn changes nothing */
     char *const argument[] = {shell, option, text.out, NULL};
-    const int error = posix_spawn(pid, "/bin/sh", &actions, &attributes, argument, environ);
+    const int error = posix_spawn(pid, "/bin/sh", &actions, &attributes, argument, environment);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     return error;
@@ -283,15 +302,18 @@ static lvn_status launch(program *p, const char *dir, const char *command)
     lvn_status s = path == NULL ? LVN_ERR_MEMORY : lvni_core_append_open(path, false, &output);
     lvni_core_free(path);
     LVN_TRY(s);
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        const int error = errno;
+    char **environment = make_environment();
+    if (environment == NULL || pipe2(ends, O_CLOEXEC) != 0) {
+        const int error = environment == NULL ? ENOMEM : errno;
+        lvni_core_free(environment);
         lvni_core_vfs_get()->close(output);
         LVN_FAIL(LVN_ERR_IO, "no pipe for %s: %s", command, strerror(error));
     }
     p->pipe = ends[1];
     fcntl(p->pipe, F_SETPIPE_SZ, PIPE_BYTES); /* less where the system's limit is lower */
     fcntl(p->pipe, F_SETFL, O_NONBLOCK);
-    const int error = start(command, ends[0], output, &p->pid);
+    const int error = start(command, ends[0], output, environment, &p->pid);
+    lvni_core_free(environment);
     lvni_core_vfs_get()->close(ends[0]);
     lvni_core_vfs_get()->close(output);
     if (error != 0) {

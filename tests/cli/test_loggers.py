@@ -359,6 +359,16 @@ class Loggers(LoggerCase):
         self.assertFalse(os.path.exists(f"{self.dir}/lines"))
         self.check_csv()
 
+    def test_a_program_gets_no_proof_of_the_run(self):
+        secrets = {"LEVIN_TOKEN": "a-token", "LEVIN_RUN_KEY": "0" * 32, "OTHER": "stays"}
+        program = "env > variables; cat > lines; : --password=secret"
+        self.start_train(f"logger=exec:{program}", "max_steps=1", env=secrets)
+        names = {line.partition(b"=")[0] for line in read(f"{self.dir}/variables").splitlines()}
+        self.assertIn(b"OTHER", names)
+        self.assertEqual(names & {b"LEVIN_TOKEN", b"LEVIN_RUN_KEY"}, set())
+        for model in glob.glob(f"{self.out}/exported_models/*"):
+            self.assertNotIn(b"secret", read(model))
+
     def test_other_names_are_refused(self):
         for value in ("wandb", "exec:", "[csv,tb]"):
             self.refused([f"logger={value}"], ["is not a logger: csv, tensorboard, exec:COMMAND"])
