@@ -4,6 +4,7 @@
 #include "core/config_impl.h"
 
 #include "core/alloc.h"
+#include "core/str.h"
 
 #include <ctype.h>
 #include <stdarg.h>
@@ -248,30 +249,42 @@ static lvn_status translate(const lvni_core_config *config, const lvni_core_assi
     return LVN_OK;
 }
 
-/* null in a file is "not given", as in the files that other trainers write out with all their keys:
+/* null and None are "not given", as in the files that other trainers write out with all their keys:
  * of a row that has a default, or of a key of theirs that is not here (row NULL). Where a row can
  * be unset null does that, over what an earlier layer has. */
 static bool is_left_out(const lvni_core_config *config, const lvni_core_assignment *a,
                         const lvni_core_option *row)
 {
-    if (a->layer != LVNI_LAYER_FILE || a->quoted || a->back ||
-        (strcmp(a->text, "null") != 0 && strcmp(a->text, "~") != 0)) {
+    const bool given = a->layer == LVNI_LAYER_FILE || a->layer == LVNI_LAYER_ARGUMENTS ||
+                       a->layer == LVNI_LAYER_JOB;
+    if (!given || a->quoted || a->back || !lvni_core_option_is_null(a->text)) {
         return false;
     }
     const lvni_core_foreign *entry = foreign_of(config, a->key);
     return row == NULL || (entry != NULL && entry->values != NULL)
                ? entry != NULL
-               : !lvni_core_option_knows_null(row);
+               : !lvni_core_option_knows_null(row, a->text);
+}
+
+/* batch_size=auto would silently be the default. */
+static lvn_status check_tuned(const lvni_core_option *row, const lvni_core_assignment *a)
+{
+    char text[] = "auto";
+    const lvni_core_value value = {.text = text};
+    if ((row->flags & LVNI_OPT_TUNED) == 0 || a->back || strcasecmp(a->text, text) != 0) {
+        return LVN_OK;
+    }
+    return lvni_core_option_fail(row, &value, a->origin, "%s", row->later_note);
 }
 
 static lvn_status assign(lvni_core_config *config, const lvni_core_assignment *a)
 {
     lvni_core_slot *slot = lvni_core_config_target(config, a->key);
     if (slot == NULL) {
-        return is_left_out(config, a, NULL) ? LVN_OK
-                                            : lvni_core_config_unknown(config, a->key, a->origin);
+        return is_left_out(config, a, NULL) ? LVN_OK : lvni_core_config_assign_foreign(config, a);
     }
     const lvni_core_option *row = slot->row;
+    LVN_TRY(check_tuned(row, a));
     if (is_left_out(config, a, row)) {
         return LVN_OK;
     }
@@ -302,19 +315,6 @@ static lvn_status assign(lvni_core_config *config, const lvni_core_assignment *a
         return s;
     }
     return store(slot, a, &value);
-}
-
-void lvni_core_config_note(lvni_core_config *config, const lvni_core_assignment *a,
-                           const lvni_core_foreign *entry)
-{
-    lvni_core_str_printf(&config->notes, "note: %.80s has no effect: ", a->key);
-    lvni_core_foreign_print_hint(entry, &config->notes);
-    lvni_core_str_printf(&config->notes, "  (%s)\n", a->origin);
-}
-
-const char *lvni_core_config_notes(const lvni_core_config *config)
-{
-    return lvni_core_str_text(&config->notes);
 }
 
 void lvni_core_config_collect(lvni_core_config *config)

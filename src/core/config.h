@@ -136,6 +136,9 @@ const char *lvni_core_config_spelled(const lvni_core_config *config, const char 
  * config=FILE reads back to the same values; and one JSON object of the same keys. */
 lvn_status lvni_core_config_write_yaml(const lvni_core_config *config, lvni_core_str *out);
 lvn_status lvni_core_config_to_json(const lvni_core_config *config, lvni_core_str *out);
+/* The JSON object without what is of the run and its machine (LVNI_OPT_RUN): for exported models,
+ * which are passed on. */
+lvn_status lvni_core_config_to_model_json(const lvni_core_config *config, lvni_core_str *out);
 /* The lines of that YAML, with paths as they were given: equal on ranks in different
  * directories. */
 lvn_status lvni_core_config_write_as_given(const lvni_core_config *config, lvni_core_str *out);

@@ -83,8 +83,15 @@ static lvn_status split_dashes(const lvni_core_config *config, int left, const c
         out->text = "true";
         return LVN_OK;
     }
-    if (lvni_core_config_target(config, out->key) == NULL) {
+    const lvni_core_foreign *entry = lvni_core_config_foreign(config, out->key);
+    if (lvni_core_config_target(config, out->key) == NULL &&
+        (entry == NULL || entry->harmless == 0)) {
         return lvni_core_config_unknown(config, out->key, origin);
+    }
+    if (lvni_core_config_target(config, out->key) == NULL &&
+        (next == NULL || *next == '-' || strchr(next, '=') != NULL)) {
+        out->text = "true"; /* of another trainer, a switch */
+        return LVN_OK;
     }
     if (next == NULL || strncmp(next, "--", 2) == 0) {
         LVN_FAIL(LVN_ERR_USAGE, "`%.80s` needs a value: %.80s=VALUE  (%s)", args[0], out->key,
@@ -206,8 +213,7 @@ static lvn_status load_variable(lvni_core_config *config, int source, const char
         return lvni_core_config_assign(config, &a);
     }
     if (entry != NULL) {
-        lvni_core_config_note(config, &(lvni_core_assignment){.key = name, .origin = "environment"},
-                              entry);
+        lvni_core_config_add_note(config, name, entry, "environment");
     }
     return lvni_core_str_status(&config->notes);
 }
@@ -234,9 +240,9 @@ static char *argument_end(char *p)
             quote = *p == quote ? '\0' : quote;
         } else if (*p == '\'' || *p == '"') {
             quote = *p;
-        } else if (*p == '[') {
+        } else if (*p == '[' || *p == '{') {
             depth++;
-        } else if (*p == ']') {
+        } else if (*p == ']' || *p == '}') {
             depth--;
         } else if (depth <= 0 && strchr(" \t\r\n", *p) != NULL) {
             break;

@@ -10,6 +10,11 @@
  * foreign_table.c, asked for keys and values that no row knows. */
 
 #define LVNI_CORE_FOREIGN_LIST "[]"
+enum {
+    LVNI_CORE_HARMLESS_ON = 1,  /* true, yes, on, 1 */
+    LVNI_CORE_HARMLESS_OFF = 2, /* false, no, off, 0 */
+    LVNI_CORE_HARMLESS_ANY = 4
+};
 enum { LVNI_CORE_FOREIGN_TEXT = 256 }; /* room for a translated value */
 
 typedef struct lvni_core_foreign {
@@ -25,6 +30,7 @@ typedef struct lvni_core_foreign {
     bool yields; /* with key: of no effect where another name of the key stands beside it */
     /* without key: what to do, with the keys of here in braces: "use {max_steps}=5" */
     const char *hint;
+    unsigned harmless; /* which values get the hint as a note, and not as an error */
 } lvni_core_foreign;
 
 extern const lvni_core_foreign lvni_core_foreign_table[];
@@ -91,8 +97,10 @@ lvni_core_slot *lvni_core_config_target(const lvni_core_config *config, const ch
 /* The foreign table's entry for a key that is not a row here; NULL: none for this command. */
 const lvni_core_foreign *lvni_core_config_foreign(const lvni_core_config *config, const char *key);
 /* A note: the key has no effect, with the entry's hint. */
-void lvni_core_config_note(lvni_core_config *config, const lvni_core_assignment *a,
-                           const lvni_core_foreign *entry);
+void lvni_core_config_add_note(lvni_core_config *config, const char *key,
+                               const lvni_core_foreign *entry, const char *origin);
+/* Of a key that no row has: a note, or the error of lvni_core_config_unknown. */
+lvn_status lvni_core_config_assign_foreign(lvni_core_config *config, const lvni_core_assignment *a);
 /* Does any key begin with "prefix."? */
 bool lvni_core_config_is_prefix(const lvni_core_config *config, const char *prefix);
 lvn_status lvni_core_config_unknown(const lvni_core_config *config, const char *key,

@@ -313,3 +313,40 @@ lvn_status lvni_core_config_unknown(const lvni_core_config *config, const char *
              help != NULL ? "; all keys: `" : "", help != NULL ? help : "", help != NULL ? "`" : "",
              origin);
 }
+
+/* ---- keys without effect ---- */
+
+void lvni_core_config_add_note(lvni_core_config *config, const char *key,
+                               const lvni_core_foreign *entry, const char *origin)
+{
+    lvni_core_str_printf(&config->notes, "note: %.80s has no effect: ", key);
+    lvni_core_foreign_print_hint(entry, &config->notes);
+    lvni_core_str_printf(&config->notes, "  (%s)\n", origin);
+}
+
+const char *lvni_core_config_notes(const lvni_core_config *config)
+{
+    return lvni_core_str_text(&config->notes);
+}
+
+/* A key of another trainer that asks for what is so here anyhow, or is for what is not here. */
+static bool is_harmless(const lvni_core_foreign *entry, const lvni_core_assignment *a)
+{
+    static const char on[] = "true|yes|on|1", off[] = "false|no|off|0|0.0";
+    const size_t n = strlen(a->text);
+    return ((entry->harmless & LVNI_CORE_HARMLESS_ON) != 0 &&
+            lvni_core_option_choice_index(on, a->text, n) >= 0) ||
+           ((entry->harmless & LVNI_CORE_HARMLESS_OFF) != 0 &&
+            lvni_core_option_choice_index(off, a->text, n) >= 0) ||
+           (entry->harmless & LVNI_CORE_HARMLESS_ANY) != 0;
+}
+
+lvn_status lvni_core_config_assign_foreign(lvni_core_config *config, const lvni_core_assignment *a)
+{
+    const lvni_core_foreign *entry = lvni_core_config_foreign(config, a->key);
+    if (entry == NULL || !is_harmless(entry, a)) {
+        return lvni_core_config_unknown(config, a->key, a->origin);
+    }
+    lvni_core_config_add_note(config, a->key, entry, a->origin);
+    return lvni_core_str_status(&config->notes);
+}

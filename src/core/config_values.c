@@ -313,13 +313,13 @@ lvn_status lvni_core_config_write_as_given(const lvni_core_config *config, lvni_
     return lvni_core_str_status(out);
 }
 
-lvn_status lvni_core_config_to_json(const lvni_core_config *config, lvni_core_str *out)
+static lvn_status write_json(const lvni_core_config *config, unsigned without, lvni_core_str *out)
 {
     lvni_core_str_char(out, '{');
     bool first = true;
     for (size_t i = 0; i < config->n; i++) {
         const lvni_core_slot *slot = &config->slots[i];
-        if (saved(slot)) {
+        if (saved(slot) && (slot->row->flags & without) == 0) {
             lvni_core_str_append(out, first ? "" : ",");
             lvni_core_str_json(out, slot->row->name);
             lvni_core_str_char(out, ':');
@@ -329,4 +329,14 @@ lvn_status lvni_core_config_to_json(const lvni_core_config *config, lvni_core_st
     }
     lvni_core_str_char(out, '}');
     return lvni_core_str_status(out);
+}
+
+lvn_status lvni_core_config_to_json(const lvni_core_config *config, lvni_core_str *out)
+{
+    return write_json(config, 0, out);
+}
+
+lvn_status lvni_core_config_to_model_json(const lvni_core_config *config, lvni_core_str *out)
+{
+    return write_json(config, LVNI_OPT_RUN, out);
 }

@@ -299,6 +299,14 @@ static lvn_status read_inner_map(reader *r, yaml_mark_t mark, int depth)
     if (slot != NULL && (slot->row->flags & LVNI_OPT_MAP) != 0) {
         return read_whole(r, true, mark);
     }
+    const lvni_core_foreign *entry = lvni_core_config_foreign(r->config, path);
+    if (slot == NULL && entry != NULL && (entry->harmless & LVNI_CORE_HARMLESS_ANY) != 0) {
+        lvni_core_str keys = {0};
+        lvn_status status = assign(r, "", false, mark);
+        status = status == LVN_OK ? skip_map(r, &keys) : status;
+        lvni_core_str_free(&keys);
+        return status;
+    }
     char origin[ORIGIN_MAX];
     origin_of(r, mark, origin);
     return refuse_section(r, path, origin);
@@ -314,8 +322,8 @@ static lvn_status read_value(reader *r, int depth)
     if (event.type == YAML_SCALAR_EVENT) {
         unescape_path(r, &event);
         const char *text = scalar_text(&event);
-        const bool empty = !scalar_quoted(&event) &&
-                           (*text == '\0' || strcmp(text, "~") == 0 || strcmp(text, "null") == 0);
+        const bool empty =
+            !scalar_quoted(&event) && (*text == '\0' || lvni_core_option_is_null(text));
         const bool section =
             lvni_core_config_find(r->config, lvni_core_str_text(&r->path)) == NULL &&
             lvni_core_config_is_prefix(r->config, lvni_core_str_text(&r->path));

@@ -5,9 +5,14 @@
 #include "core/config_impl.h"
 
 /* clang-format off */
-#define SAME(names, key) {names, key, NULL, false, NULL}
-#define VALUES(names, key, values, yields) {names, key, values, yields, NULL}
-#define HINT(names, hint) {names, NULL, NULL, false, hint}
+#define SAME(names, key) {names, key, NULL, false, NULL, 0}
+#define VALUES(names, key, values, yields) {names, key, values, yields, NULL, 0}
+#define HINT(names, hint) {names, NULL, NULL, false, hint, 0}
+/* true, or false, is what is done here anyhow */
+#define ON(names, hint) {names, NULL, NULL, false, hint, LVNI_CORE_HARMLESS_ON}
+#define OFF(names, hint) {names, NULL, NULL, false, hint, LVNI_CORE_HARMLESS_OFF}
+/* nothing depends on it: never a mistake */
+#define NOTE(names, hint) {names, NULL, NULL, false, hint, LVNI_CORE_HARMLESS_ANY}
 #define NO_NEED "leave it out"
 
 const lvni_core_foreign lvni_core_foreign_table[] = {
@@ -38,19 +43,19 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
     HINT("train_num_samples|val_num_samples|limit_predict_batches",
          "all images of {data}=DIR are used; for a part use {limit_train_batches}=0.25 or "
          "{limit_val_batches}=0.25, for a short run {max_steps}=100"),
-    HINT("dataset_download|download|dataset_trust_remote_code",
+    OFF("dataset_download|download|dataset_trust_remote_code",
          "nothing is downloaded: use {data}=DIR with your own images"),
     HINT("input_key|target_key|target_format",
          "classes come from the sub-folders of {data}=DIR; " NO_NEED),
-    HINT("shuffle|worker_seeding",
+    ON("shuffle|worker_seeding",
          "every epoch has an order of its own, which follows from {seed}; " NO_NEED),
     HINT("balanced_mode|balanced_*", "use {sampler}=balanced"),
     HINT("labelmix*", "use {augment.mixup_alpha}=0.2"),
     HINT("sample_weight|sample_weights", "samples are weighed by class: use {class_weights}=auto"),
     SAME("class_weight|classweights|loss_weight", "class_weights"),
     SAME("smoothing|label_smooth|smooth|ls", "label_smoothing"),
-    HINT("weighted_sampler|balanced|class_balanced|oversample", "use {sampler}=balanced"),
-    HINT("pin_mem|pin_memory|no_prefetcher|prefetch_factor|loader_prefetch_factor|"
+    OFF("weighted_sampler|balanced|class_balanced|oversample", "use {sampler}=balanced"),
+    NOTE("pin_mem|pin_memory|no_prefetcher|prefetch_factor|loader_prefetch_factor|"
          "persistent_workers|use_multi_epochs_loader|"
          "reload_dataloaders_every_n_epochs|use_distributed_sampler|"
          "replace_sampler_ddp", "loading is set by {num_workers} alone; " NO_NEED),
@@ -63,27 +68,28 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
     SAME("drop|dropout|drop_rate|dropout_rate", "model.dropout"),
     SAME("initial_checkpoint|pretrained_path|pretrained_weights|init_checkpoint|"
          "finetune|finetune_from|load_weights|weight|model_checkpoint", "weights"),
-    HINT("pretrained|weights_only",
+    OFF("pretrained|weights_only",
          "nothing is downloaded: fetch the network's file (docs/weights.md has the addresses) for "
          "{weights}=FILE, and {reset_head}=true for classes of your own"),
     HINT("model_kwargs|gp|fast_norm|bn_momentum|bn_eps|head_init_scale|head_init_bias|"
          "model_registry",
          "the networks are those of {model.name}, as torchvision has them; " NO_NEED),
-    HINT("drop_connect|drop_path|drop_path_rate|drop_block|stochastic_depth",
+    OFF("drop_connect|drop_path|drop_path_rate|drop_block|stochastic_depth",
          "not for these networks: use {model.dropout}=0.1"),
-    HINT("grad_checkpointing|gradient_checkpointing|activation_checkpointing",
+    OFF("grad_checkpointing|gradient_checkpointing|activation_checkpointing",
          "use a smaller {batch_size} with {accumulate_grad_batches}=4"),
-    HINT("torchscript|torchcompile|torchcompile_mode|compile|jit_compile|fuser|"
+    NOTE("torchscript|torchcompile|torchcompile_mode|compile|jit_compile|fuser|"
          "aot_autograd|run_eagerly|steps_per_execution|channels_last|benchmark|"
-         "inference_mode|synchronize_step|cudnn_benchmark|allow_tf32",
+         "inference_mode|synchronize_step|cudnn_benchmark",
          "there is nothing to compile or to tune; " NO_NEED),
+    OFF("allow_tf32", "use {tf32}=true"),
     HINT("layer_decay_min_scale|layer_decay_no_opt_scale",
          "{optim.layer_decay}=0.7 has no smallest scale; {lr_scale}=[layer1.*=0.1,fc=10] gives "
          "patterns of names a scale each"),
     HINT("freeze_backbone|freeze_layers|linear_probe|feature_extract",
          "use {freeze}=backbone, all but the last layer, or patterns over the names of "
          "parameters"),
-    HINT("kd_*|distill_loss_weight|task_loss_weight|teacher|teacher_model|distill*",
+    OFF("kd_*|distill_loss_weight|task_loss_weight|teacher|teacher_model|distill*",
          "there is no distillation; use {weights}=FILE to start from another model"),
     HINT("naflex*", "images have one size, {image_size}"),
 
@@ -93,10 +99,10 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
          "optim.lr"),
     HINT("lr_base|lr_base_size|lr_base_scale|blr|scale_lr",
          "the rate does not depend on the batch: use {optim.lr}=LR*batch/256"),
-    HINT("auto_scale_batch_size|scale_batch_size|batch_size_finder",
+    OFF("auto_scale_batch_size|scale_batch_size|batch_size_finder",
          "levin tune batch-size with the same arguments finds it: give {batch_size_per_device} its "
          "answer"),
-    HINT("auto_lr_find|lr_find",
+    OFF("auto_lr_find|lr_find",
          "levin tune lr with the same arguments finds it: give {optim.lr} its answer"),
     SAME("wd|w_decay|weightdecay|decay|l2", "optim.weight_decay"),
     SAME("momentum|mom", "optim.momentum"),
@@ -207,9 +213,10 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
     HINT("epoch_repeats",
          "an epoch is all images of {data}=DIR once; for a length in steps use "
          "{steps_per_epoch}"),
-    HINT("early_stopping|early_stop|early_stop_callback",
-         "use {early_stopping.monitor}=val/loss with {early_stopping.patience}=3"),
-    HINT("early_stopping.check_finite|check_finite",
+    VALUES("early_stopping|early_stop|early_stop_callback", "early_stopping.monitor",
+           "true=val/loss|yes=val/loss|on=val/loss|1=val/loss|false=null|no=null|off=null|0=null",
+           true),
+    NOTE("early_stopping.check_finite|check_finite",
          "a metric that is not finite ends the run; " NO_NEED),
     SAME("patience", "early_stopping.patience"),
     HINT("stop_epoch|save_epochs",
@@ -232,14 +239,15 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
     SAME("training.num_gpus|ngpus|ngpu|n_gpu|n_gpus|num_devices|n_devices", "devices"),
     VALUES("gpu|gpu_id|gpu_ids|device_id|device_ids", "devices", LVNI_CORE_FOREIGN_LIST, false),
     SAME("device", "accelerator"),
-    HINT("cpu|no_cuda|use_cpu|no_gpu", "use {accelerator}=cpu"),
+    OFF("cpu|no_cuda|use_cpu|no_gpu", "use {accelerator}=cpu"),
     HINT("cuda|use_cuda|use_gpu", "use {accelerator}=gpu"),
-    HINT("tpu_cores|ipus|hpus|device_modules", "use {accelerator}=cpu and {devices}=N"),
+    OFF("tpu_cores|ipus|hpus|device_modules", "use {accelerator}=cpu and {devices}=N"),
     VALUES("use_amp", "precision", "true=16-mixed|false=32-true", false),
     VALUES("amp_level", "precision", "O0=32-true|O1=16-mixed|O2=16-mixed|O3=16-mixed", true),
-    HINT("amp|mixed_precision|fp16|half|amp_dtype|bf16|amp_impl|model_dtype|"
-         "dtype|auto_scale_loss|amp_backend|apex_amp",
+    OFF("amp|mixed_precision|fp16|half|amp_dtype|bf16|amp_impl|model_dtype|"
+         "dtype|auto_scale_loss",
          "use {precision}=bf16-mixed or {precision}=16-mixed"),
+    NOTE("amp_backend|apex_amp", "{precision} alone decides; " NO_NEED),
     HINT("precision=fp16|precision=float16|precision=half|precision=amp|"
          "precision=mixed|precision=16-true", "use {precision}=16-mixed"),
     HINT("precision=bfloat16|precision=bf16_mixed|precision=mixed_bfloat16",
@@ -284,13 +292,13 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
          "torchrun"),
     SAME("batch_norm_sync|syncbn|use_sync_bn|convert_syncbn", "sync_batchnorm"),
     SAME("print_nan_grads", "detect_anomaly"),
-    HINT("log_gpu_memory",
+    NOTE("log_gpu_memory",
          "the most memory of process and device is in metrics.jsonl; " NO_NEED),
-    HINT("auto_select_gpus", "use {devices}=N, or [N], the numbers of the devices"),
-    HINT("stochastic_weight_avg|swa_lrs|swa_epoch_start",
+    OFF("auto_select_gpus", "use {devices}=N, or [N], the numbers of the devices"),
+    OFF("stochastic_weight_avg|swa_lrs|swa_epoch_start",
          "use {ema.decay}=0.999, an average over all steps; levin ckpt average makes the mean of "
          "checkpoints"),
-    HINT("terminate_on_nan|track_grad_norm",
+    NOTE("terminate_on_nan|track_grad_norm",
          "numbers that are not finite end the run, and the gradient's norm is in "
          "metrics.jsonl; " NO_NEED),
 
@@ -300,13 +308,13 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
     HINT("default_root_dir|experiment|exp_name|experiment_name|run_name|name|project|"
          "log_dir", "use {out}=DIR, the folder of the run"),
     SAME("configs|cfg|config_file|conf|-c", "config"),
-    HINT("ckpt_path|resume_from_checkpoint|resume_from|auto_resume|restart|continue|"
+    OFF("ckpt_path|resume_from_checkpoint|resume_from|auto_resume|restart|continue|"
          "load|restore|checkpoint|ckpt|load_checkpoint|-r",
          "use {resume}=true with {out}=DIR, the folder of the run"),
     HINT("resume=*", "use {resume}=true with {out}=DIR, the folder of the run"),
     HINT("no_resume_opt|reset_optimizer|load_optimizer",
          "use {weights}=DIR of the run, which takes its weights alone"),
-    HINT("enable_checkpointing|num_saves|checkpoint_callback|save_best|save_last|save_strategy|"
+    ON("enable_checkpointing|num_saves|checkpoint_callback|save_best|save_last|save_strategy|"
          "checkpoint.save_last|checkpoint.enable_version_counter|enable_version_counter",
          "the last and the best checkpoint are kept; {checkpoint.every_n_steps}=N saves the last "
          "one more often, {checkpoint.save_top_k}=N keeps more of them"),
@@ -315,7 +323,7 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
          "alone"),
     HINT("dirpath|checkpoint.dirpath|checkpoint_dir|ckpt_dir",
          "use {out}=DIR, the folder of the run: checkpoints stand in DIR/checkpoints"),
-    HINT("save_on_train_epoch_end|checkpoint.save_on_train_epoch_end",
+    NOTE("save_on_train_epoch_end|checkpoint.save_on_train_epoch_end",
          "a checkpoint follows each epoch, and each validation that is the best so far; " NO_NEED),
     HINT("train_time_interval|checkpoint.train_time_interval",
          "use {checkpoint.every_n_minutes}=30"),
@@ -330,29 +338,35 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
     SAME("log_interval|print_freq|logging_steps|log_every|log_freq|log_steps", "log_every_n_steps"),
     HINT("num_logs", "use {log_every_n_steps}=N"),
     SAME("loggers|report_to", "logger"),
-    HINT("tensorboard|log_tensorboard|tb|loggers.tensorboard*", "use {logger}=tensorboard"),
+    OFF("tensorboard|log_tensorboard|tb|loggers.tensorboard*", "use {logger}=tensorboard"),
     HINT("csv_logger", "use {logger}=csv"),
-    HINT("log_wandb|wandb*|mlflow*|comet*|neptune*|loggers.wandb*|loggers.mlflow*",
+    HINT("loggers.wandb*|loggers.mlflow*",
          "use {logger}=exec:COMMAND, a program that gets all that is logged; examples/12_loggers "
          "has those for W&B and MLflow"),
-    HINT("log_save_interval|flush_logs_every_n_steps|flush_secs|log_flush_every",
+    NOTE("log_wandb|use_wandb|wandb*|mlflow*|comet*|neptune*",
+         "use {logger}=exec:COMMAND, a program that gets all that is logged; examples/12_loggers "
+         "has those for W&B and MLflow"),
+    NOTE("log_save_interval|flush_logs_every_n_steps|flush_secs|log_flush_every",
          "every line is written at once; " NO_NEED),
-    HINT("enable_autolog_hparams|log_hyperparams",
+    NOTE("enable_autolog_hparams|log_hyperparams",
          "loggers get the configuration, and it is in config.yaml of {out}=DIR; " NO_NEED),
-    HINT("callbacks|barebones|save_images|vis|visualize|hooks",
+    OFF("callbacks|barebones|save_images|vis|visualize|hooks",
          "there is nothing to plug in from the command line; metrics.jsonl has "
          "losses, times and memory; " NO_NEED),
-    HINT("enable_progress_bar|progress_bar|no_progress|progress_bar_refresh_rate|"
-         "enable_model_summary|weights_summary|silent|-q", "use {quiet}=true"),
+    NOTE("enable_progress_bar|progress_bar|no_progress|progress_bar_refresh_rate|process_position|"
+         "show_progress_bar|disable_tqdm|enable_model_summary|model_summary|weights_summary",
+         "progress is one line, on a terminal alone, and the model another; {quiet}=true prints "
+         "none"),
+    HINT("silent|-q", "use {quiet}=true"),
     SAME("verbosity|-v", "verbose"),
     HINT("verbose=2", "use {verbose}=true for more, {quiet}=true for less"),
     HINT("deterministic=warn", "use {deterministic}=true"),
     HINT("force|force_overwrite|overwrite_output_dir|exist_ok|-f", "use {overwrite}=true"),
-    HINT("eval|evaluate|test|test_only|eval_only|do_eval|validate|evaluate_only",
+    OFF("eval|evaluate|test|test_only|eval_only|do_eval|validate|evaluate_only",
          "levin eval {model}=RUN {data}=DIR measures a trained model"),
-    HINT("do_predict|inference|infer", "levin predict {model}=RUN {data}=DIR labels images"),
+    OFF("do_predict|inference|infer", "levin predict {model}=RUN {data}=DIR labels images"),
     HINT("do_train|train|mode", "levin train classify {data}=DIR trains; " NO_NEED),
-    HINT("tta", "one centre crop of each image is evaluated; " NO_NEED),
+    OFF("tta", "one centre crop of each image is evaluated; " NO_NEED),
 
     /* ---- predict, eval, export ---- */
     SAME("output_file|out|output_path|output_csv|results_file|result|dest|to|-o", "output"),

@@ -102,14 +102,26 @@ static bool in_range(const lvni_core_option *row, double x)
                             (range->below ? x < range->max : x <= range->max));
 }
 
-/* The choice as the table writes it; it differs in case at most. */
-static void canonical_choice(const char *choices, int index, char *text)
+static char *copy_n(const char *text, size_t n)
 {
-    const char *p = choices;
-    for (; index > 0; index--) {
+    char *copy = lvni_core_alloc(LVNI_TAG_CONFIG, n + 1);
+    if (copy != NULL) {
+        memcpy(copy, text, n);
+        copy[n] = '\0';
+    }
+    return copy;
+}
+
+/* The choice as the table writes it. */
+static lvn_status take_choice(const lvni_core_option *row, int index, lvni_core_value *out)
+{
+    const char *p = row->choices;
+    for (out->choice = index; index > 0; index--) {
         p = strchr(p, '|') + 1;
     }
-    memcpy(text, p, strlen(text));
+    lvni_core_free(out->text);
+    out->text = copy_n(p, strcspn(p, "|"));
+    return out->text != NULL ? LVN_OK : LVN_ERR_MEMORY;
 }
 
 static bool read_bool(const char *text, bool *out)
@@ -119,6 +131,20 @@ static bool read_bool(const char *text, bool *out)
     const size_t n = strlen(text);
     *out = lvni_core_option_choice_index(yes, text, n) >= 0;
     return *out || lvni_core_option_choice_index(no, text, n) >= 0;
+}
+
+/* The choice that true or false stands for, as in profiler=False and cuda_graph=yes; -1: none. */
+static int truth_choice(const char *choices, const char *text)
+{
+    static const char *const names[2][4] = {{"false", "off", "no", "none"}, {"true", "on", "yes"}};
+    bool on;
+    int index = -1;
+    if (isalpha((unsigned char)*text) && read_bool(text, &on)) {
+        for (int i = 0; i < 4 && index < 0 && names[on][i] != NULL; i++) {
+            index = lvni_core_option_choice_index(choices, names[on][i], strlen(names[on][i]));
+        }
+    }
+    return index;
 }
 
 static bool read_int(const char *text, int64_t *out)
@@ -357,10 +383,11 @@ static lvn_status parse_scalar(const lvni_core_option *row, const char *text, bo
         break;
     case LVNI_OPT_CHOICE:
         out->choice = lvni_core_option_choice_index(row->choices, text, strlen(text));
-        good = out->choice >= 0 || ((row->flags & LVNI_OPT_OPEN) != 0 && is_name(text));
+        out->choice = out->choice < 0 && !quoted ? truth_choice(row->choices, text) : out->choice;
         if (out->choice >= 0) {
-            canonical_choice(row->choices, out->choice, out->text);
+            return take_choice(row, out->choice, out);
         }
+        good = (row->flags & LVNI_OPT_OPEN) != 0 && is_name(text);
         break;
     default: good = true; break;
     }
@@ -385,13 +412,8 @@ static bool means_unset(const lvni_core_option *row, const char *text)
     return nullable(row) && (n == 0 || lvni_core_option_choice_index("null|none|~", text, n) >= 0);
 }
 
-bool lvni_core_option_knows_null(const lvni_core_option *row)
-{
-    return nullable(row) ||
-           (row->choices != NULL && lvni_core_option_choice_index(row->choices, "null", 4) >= 0);
-}
-
-/* "none=single|ddp_spawn=ddp": the value a text stands for; its length in *n. */
+/* "none=single|ddp_spawn=ddp": the value a text stands for; its length in *n. A text is also the
+ * default, whatever its case. */
 static const char *respell(const lvni_core_option *row, const char *text, size_t *n)
 {
     *n = strlen(text);
@@ -404,17 +426,39 @@ static const char *respell(const lvni_core_option *row, const char *text, size_t
         }
         p = p[length] == '|' ? p + length + 1 : NULL;
     }
-    return text;
+    const char *own = row->respell != NULL ? row->respell(text) : NULL;
+    if (own == NULL && row->type == LVNI_OPT_STRING && row->fallback != NULL &&
+        strcasecmp(text, row->fallback) == 0) {
+        own = row->fallback;
+    }
+    *n = own != NULL ? strlen(own) : *n;
+    return own != NULL ? own : text;
 }
 
-static char *copy_n(const char *text, size_t n)
+bool lvni_core_option_is_null(const char *text)
 {
-    char *copy = lvni_core_alloc(LVNI_TAG_CONFIG, n + 1);
-    if (copy != NULL) {
-        memcpy(copy, text, n);
-        copy[n] = '\0';
+    return lvni_core_option_choice_index("null|none|~", text, strlen(text)) >= 0;
+}
+
+bool lvni_core_option_knows_null(const lvni_core_option *row, const char *text)
+{
+    size_t n;
+    return nullable(row) || respell(row, text, &n) != text ||
+           (row->choices != NULL &&
+            lvni_core_option_choice_index(row->choices, text, strlen(text)) >= 0) ||
+           (row->type == LVNI_OPT_PATH && strcasecmp(text, "none") == 0);
+}
+
+/* "{0: 8, 4: 4}" as "0:8,4:4". */
+static lvn_status flatten_map(const char *text, lvni_core_str *out)
+{
+    const size_t n = strlen(text);
+    for (size_t i = 1; n > 1 && i < n - 1; i++) {
+        if (strchr(" \t\r\n'\"", text[i]) == NULL) {
+            lvni_core_str_char(out, text[i]);
+        }
     }
-    return copy;
+    return lvni_core_str_status(out);
 }
 
 /* A value in quotes as a whole, as job strings and copied YAML have it: key='a b'. */
@@ -424,14 +468,9 @@ static bool unquote_whole(const char *text, lvni_core_str *out)
     return (*text == '"' || *text == '\'') && items_quoted(&it, out) && it.p == it.end;
 }
 
-static lvn_status parse_clean(const lvni_core_option *row, const char *given, bool quoted,
-                              const char *origin, lvni_core_str *item, lvni_core_value *out)
+static lvn_status parse_text(const lvni_core_option *row, const char *text, size_t n, bool quoted,
+                             const char *origin, lvni_core_str *item, lvni_core_value *out)
 {
-    if (!quoted && means_unset(row, given)) {
-        return LVN_OK;
-    }
-    size_t n = strlen(given);
-    const char *text = quoted ? given : respell(row, given, &n);
     out->text = copy_n(text, n);
     if (out->text == NULL) {
         return LVN_ERR_MEMORY;
@@ -450,6 +489,42 @@ static lvn_status parse_clean(const lvni_core_option *row, const char *given, bo
         return parse_list(row, out->text, origin, item, out);
     }
     return parse_scalar(row, out->text, quoted, origin, out);
+}
+
+/* A text that the row's check refuses may be a truth value in another spelling (logger=True). */
+static lvn_status parse_truth(const lvni_core_option *row, const char *text, const char *origin,
+                              lvni_core_str *item, lvni_core_value *out)
+{
+    bool on;
+    const bool texts = row->type == LVNI_OPT_STRING || row->type == LVNI_OPT_STRING_LIST;
+    if (!texts || row->check == NULL || !out->set || !isalpha((unsigned char)*text) ||
+        !read_bool(text, &on) || row->check(row, out, origin) == LVN_OK) {
+        return LVN_OK;
+    }
+    lvn_clear_error();
+    lvni_core_value_free(out);
+    return parse_text(row, on ? "true" : "false", on ? 4 : 5, false, origin, item, out);
+}
+
+static lvn_status parse_clean(const lvni_core_option *row, const char *given, bool quoted,
+                              const char *origin, lvni_core_str *item, lvni_core_value *out)
+{
+    if (!quoted && means_unset(row, given)) {
+        return LVN_OK;
+    }
+    lvni_core_str map = {0};
+    const char *text = given;
+    size_t n = strlen(given);
+    if ((row->flags & LVNI_OPT_MAP) != 0 && *given == '{' && given[n - 1] == '}') {
+        LVN_TRY(flatten_map(given, &map));
+        text = lvni_core_str_text(&map);
+        n = strlen(text);
+    } else if (!quoted) {
+        text = respell(row, given, &n);
+    }
+    lvn_status s = parse_text(row, text, n, quoted, origin, item, out);
+    lvni_core_str_free(&map);
+    return s == LVN_OK && !quoted ? parse_truth(row, given, origin, item, out) : s;
 }
 
 lvn_status lvni_core_option_parse(const lvni_core_option *row, const char *text, bool quoted,

@@ -40,6 +40,11 @@ enum {
     LVNI_OPT_MAP = 256,
     /* off unless given; any value switches this row on, 0 too, and `auto` is off */
     LVNI_OPT_ON_IF_GIVEN = 512,
+    /* `auto` of a file or the command line asks for a search that is another command:
+     * .later_note */
+    LVNI_OPT_TUNED = 1024,
+    /* of the run and where it ran, not of the model: not in exported models */
+    LVNI_OPT_RUN = 2048,
 };
 
 /* Allowed numbers, for every element of a list. All zero: any. */
@@ -104,6 +109,9 @@ struct lvni_core_option {
      * that switch the row off. */
     const char *needs;
     const char *spellings; /* other spellings of values: "none=single|ddp_spawn=ddp" */
+    /* the value that another spelling stands for, where these are too many for a list; NULL: it is
+     * none */
+    const char *(*respell)(const char *text);
     /* Looks at a value that was given (not at defaults), after all layers are joined; records an
      * error that names key, value, what is right and origin. lvni_core_option_fail and
      * lvni_core_option_fail_later help. */
@@ -128,8 +136,10 @@ typedef struct lvni_core_option_table {
         .name = (other), .alias_of = (of)                                                          \
     }
 
-/* Does null unset the row, or is it one of its values? */
-bool lvni_core_option_knows_null(const lvni_core_option *row);
+/* null, None or ~, in any case. */
+bool lvni_core_option_is_null(const char *text);
+/* Does that text unset the row, or is it one of its values? */
+bool lvni_core_option_knows_null(const lvni_core_option *row, const char *text);
 /* Reads text for a row; `quoted`: it stood in quotes, so it is text, not a number, null or auto. On
  * failure LVN_ERR_USAGE (or LVN_ERR_MEMORY) and *out is empty. Owner of *out: the caller
  * (lvni_core_value_free). */

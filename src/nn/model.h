@@ -211,7 +211,10 @@ typedef struct lvni_nn_zoo_arguments {
     int image_size, n_classes;
     double dropout;
 } lvni_nn_zoo_arguments;
-/* "cnn", "resnet18", ...; NULL when unknown */
+/* "torchvision/resnet18", "timm/resnet18.a1_in1k", "vit_base_patch16_224": the name here of what
+ * others call so; NULL: none. */
+const char *lvni_nn_zoo_respell(const char *text);
+/* "cnn", "resnet18", ..., in their spelling, too; NULL when unknown */
 const lvn_module_class *lvni_nn_zoo_find(const char *name);
 bool lvni_nn_zoo_any_size(const char *name);  /* its weights fit images of other sizes */
 double lvni_nn_zoo_dropout(const char *name); /* what model.dropout=auto means */

@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 /* Every classifier trains on the mean cross entropy. */
 static lvn_tensor *classifier_step(const lvn_module *m, const lvn_batch *batch, lvn_step *step)
@@ -421,9 +422,37 @@ static int index_of(const char *name)
     return -1;
 }
 
+const char *lvni_nn_zoo_respell(const char *text)
+{
+    static const char *const libraries[] = {"torchvision/", "torchvision.models.", "timm/",
+                                            "hf-hub:timm/", "hf_hub:timm/"};
+    static const char *const others[][2] = {{"resnet18", "resnet18"},
+                                            {"resnet34", "resnet34"},
+                                            {"resnet50", "resnet50"},
+                                            {"vit_s_16", "vit_s_16"},
+                                            {"vit_b_16", "vit_b_16"},
+                                            {"vit_small_patch16_224", "vit_s_16"},
+                                            {"vit_base_patch16_224", "vit_b_16"}};
+    for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++) {
+        const size_t n = strlen(libraries[i]);
+        if (strncasecmp(text, libraries[i], n) == 0) {
+            text += n;
+            break;
+        }
+    }
+    const size_t n = strcspn(text, "."); /* what follows names the weights: .a1_in1k */
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        if (strlen(others[i][0]) == n && strncasecmp(text, others[i][0], n) == 0) {
+            return others[i][1];
+        }
+    }
+    return NULL;
+}
+
 const lvn_module_class *lvni_nn_zoo_find(const char *name)
 {
-    const int i = index_of(name);
+    const char *here = lvni_nn_zoo_respell(name);
+    const int i = index_of(here != NULL ? here : name);
     return i < 0 ? NULL : zoo[i].cls;
 }
 

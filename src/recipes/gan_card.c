@@ -9,7 +9,7 @@ void lvni_recipes_gan_card_write(const lvni_recipes_card *general, const void *o
     (void)general;
     const lvni_recipes_gan_card *card = own;
     lvni_core_str config = {0};
-    if (lvni_core_config_to_json(card->keys, &config) != LVN_OK) {
+    if (lvni_core_config_to_model_json(card->keys, &config) != LVN_OK) {
         out->failed = true;
     }
     lvni_core_str_printf(out, ",\"config\":%s", lvni_core_str_text(&config));

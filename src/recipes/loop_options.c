@@ -245,9 +245,9 @@ static const lvni_core_option loop_rows[] = {
     {.name = "early_stopping.patience",
      .type = LVNI_OPT_INT,
      .fallback = "3",
-     .range = LVNI_AT_LEAST(1),
-     .needs = WATCHES,
-     .help = "Looks at the metric in a row without improvement that end the run."},
+     .range = LVNI_AT_LEAST(0),
+     .help = "Looks at the metric in a row without improvement that end the run, 0 as 1; given "
+             "without early_stopping.monitor: of val/loss."},
     {.name = "early_stopping.min_delta",
      .type = LVNI_OPT_FLOAT,
      .fallback = "0",
@@ -341,23 +341,59 @@ static double number_or_none(const lvni_core_config *c, const char *key)
     return lvni_core_config_is_set(c, key) ? lvni_core_config_float(c, key) : (double)NAN;
 }
 
-/* Under this name alone it is an idea, not the copy of a default: also 3 asks for an early end. */
-static lvn_status check_patience(const lvni_core_config *c)
+/* "val_loss", as Lightning has it, is val/loss. */
+static lvn_status respell_monitor(lvni_core_config *c, const char *key)
 {
-    const char *key = "early_stopping.patience", *spelled = lvni_core_config_spelled(c, key);
-    if (strcmp(spelled, "patience") != 0 || lvni_recipes_is_dev_run(c)) {
+    static const char *const parts[] = {"val_", "train_"};
+    char text[128];
+    const char *given = lvni_core_config_has(c, key) ? lvni_core_config_str(c, key) : NULL;
+    for (size_t i = 0; given != NULL && i < sizeof parts / sizeof *parts; i++) {
+        const size_t n = strlen(parts[i]);
+        if (strncmp(given, parts[i], n) == 0 && given[n] != '\0' && strlen(given) < sizeof text) {
+            snprintf(text, sizeof text, "%s", given);
+            text[n - 1] = '/';
+            return lvni_core_config_set(c, key, text, lvni_core_config_origin(c, key));
+        }
+    }
+    return LVN_OK;
+}
+
+/* A patience asks for an early end: also 3, under the name that is not that of the default. The
+ * one of scheduler=plateau has a key of its own. */
+static lvn_status resolve_patience(lvni_core_config *c)
+{
+    static const char key[] = "early_stopping.patience";
+    const lvni_core_layer layer = lvni_core_config_layer(c, key);
+    const bool off = lvni_core_config_layer(c, WATCHES) >= layer; /* ~early_stopping.monitor */
+    const bool given = layer == LVNI_LAYER_ARGUMENTS || layer == LVNI_LAYER_FILE,
+               copied = layer == LVNI_LAYER_FILE && lvni_core_config_int(c, key) == 3 &&
+                        strcmp(lvni_core_config_spelled(c, key), "patience") != 0;
+    if (!given || copied || off || lvni_core_config_is_set(c, WATCHES)) {
         return LVN_OK;
     }
-    LVN_FAIL(LVN_ERR_USAGE,
-             "patience=%lld ends no run without a metric to watch: give " WATCHES
-             "=val/loss as well, or scheduler.patience for scheduler=plateau  (%s)",
-             (long long)lvni_core_config_int(c, key), lvni_core_config_origin(c, key));
+    if (lvni_core_config_has(c, "scheduler.name") &&
+        strcmp(lvni_core_config_str(c, "scheduler.name"), "plateau") == 0) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%s=%lld beside scheduler=plateau: give scheduler.patience for that, or " WATCHES
+                 "=val/loss as well for an early end  (%s)",
+                 lvni_core_config_spelled(c, key), (long long)lvni_core_config_int(c, key),
+                 lvni_core_config_origin(c, key));
+    }
+    return lvni_core_config_set(c, WATCHES, "val/loss", lvni_core_config_origin(c, key));
+}
+
+lvn_status lvni_recipes_resolve_monitors(lvni_core_config *c)
+{
+    LVN_TRY(respell_monitor(c, "checkpoint.monitor"));
+    LVN_TRY(respell_monitor(c, "scheduler.monitor"));
+    LVN_TRY(respell_monitor(c, WATCHES));
+    return resolve_patience(c);
 }
 
 static lvn_status read_early(const lvni_core_config *c, lvni_trainer_options *o)
 {
     if (!lvni_core_config_is_set(c, WATCHES)) {
-        return check_patience(c);
+        return LVN_OK;
     }
     o->early = (lvni_trainer_early_options){
         .monitor = lvni_core_config_str(c, WATCHES),

@@ -156,6 +156,7 @@ static const lvni_core_option run_rows[] = {
              "those of --cpus-per-task but one."},
     {.name = "on_error",
      .type = LVNI_OPT_CHOICE,
+     .flags = LVNI_OPT_RUN,
      .choices = "stop|skip",
      .fallback = "stop",
      .help =
@@ -179,7 +180,7 @@ static const lvni_core_option run_rows[] = {
      .type = LVNI_OPT_CHOICE,
      .choices = "auto|cpu|gpu|sim",
      .fallback = "auto",
-     .flags = LVNI_OPT_OPEN,
+     .flags = LVNI_OPT_OPEN | LVNI_OPT_RUN,
      .help = "Kind of device; auto: the GPU where there is one that works, else the CPU; gpu: "
              "NVIDIA GPUs (cuda); sim: a simulated "
              "accelerator, which LEVIN_SIM_DEVICES=1 and "
@@ -223,6 +224,7 @@ static const lvni_core_option run_rows[] = {
              "proportions. Results do not depend on it."},
     {.name = "same_hardware",
      .type = LVNI_OPT_CHOICE,
+     .flags = LVNI_OPT_RUN,
      .choices = "warn|require",
      .fallback = "warn",
      .help = "Ranks, or a resumed run, whose bits may differ, as they have other processors, "
@@ -285,12 +287,14 @@ static const lvni_core_option run_rows[] = {
      .help = "The same bits on every layout."},
     {.name = "log_every_n_steps",
      .type = LVNI_OPT_INT,
+     .flags = LVNI_OPT_RUN,
      .unit = "steps",
      .fallback = "10",
      .range = LVNI_AT_LEAST(1),
      .help = "Distance of the lines in metrics.jsonl; an epoch's last step is always logged."},
     {.name = "peak_flops",
      .type = LVNI_OPT_FLOAT,
+     .flags = LVNI_OPT_RUN,
      .unit = "1/s",
      .fallback = "0",
      .range = LVNI_AT_LEAST(0),
@@ -298,17 +302,20 @@ static const lvni_core_option run_rows[] = {
              "CPU: that the cores of a rank can); with it metrics.jsonl has throughput/mfu."},
     {.name = "logger",
      .type = LVNI_OPT_STRING_LIST,
+     .flags = LVNI_OPT_RUN,
      .check = check_logger,
      .help = "Where the lines of metrics.jsonl go, too: csv (metrics.csv, as Lightning writes it), "
              "tensorboard (or true: event files), exec:COMMAND (a program that reads JSON lines; "
              "docs/logging.md); one or a list; none or false: nowhere."},
     {.name = "log_histograms",
      .type = LVNI_OPT_BOOL,
+     .flags = LVNI_OPT_RUN,
      .fallback = "false",
      .needs = "logger",
      .help = "With each checkpoint a histogram of each parameter, for loggers that have those."},
     {.name = "profiler",
      .type = LVNI_OPT_CHOICE,
+     .flags = LVNI_OPT_RUN,
      .choices = "none|simple",
      .fallback = "none",
      .help = "simple: at the end a table of where rank 0's time went: data, forward, backward, "
@@ -565,8 +572,11 @@ static lvn_status load_all(lvni_core_config *c, const lvni_recipes_defaults *of,
         LVN_TRY(load_saved(c));
     }
     LVN_TRY(lvni_core_config_finish(c));
+    LVN_TRY(lvni_core_config_has(c, "early_stopping.monitor") ? lvni_recipes_resolve_monitors(c)
+                                                              : LVN_OK);
     LVN_TRY(lvni_core_config_has(c, "logger") ? leave_out_saved_programs(c) : LVN_OK);
     LVN_TRY(check_needs(c));
+    lvni_recipes_report_notes(c);
     LVN_TRY(lvni_core_config_has(c, "max_time") ? lvni_recipes_resolve_end(c) : LVN_OK);
     LVN_TRY(lvni_core_config_has(c, "fast_dev_run") ? lvni_recipes_resolve_dev_run(c) : LVN_OK);
     return lvni_core_config_has(c, "accelerator") ? lvni_recipes_accelerator_resolve(c) : LVN_OK;

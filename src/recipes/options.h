@@ -98,6 +98,10 @@ int64_t lvni_recipes_dev_run(const char *text);
 bool lvni_recipes_is_dev_run(const lvni_core_config *config);
 /* A run that is given max_steps= or max_time= and no max_epochs= has no limit of epochs. */
 lvn_status lvni_recipes_resolve_end(lvni_core_config *config);
+/* Of every command: keys of other trainers that have no effect, and how a batch is counted. */
+void lvni_recipes_report_notes(const lvni_core_config *config);
+/* early_stopping.monitor where a patience is given alone; monitors in Lightning's spelling. */
+lvn_status lvni_recipes_resolve_monitors(lvni_core_config *config);
 /* fast_dev_run=, if it is on, as the keys that it stands for. */
 lvn_status lvni_recipes_resolve_dev_run(lvni_core_config *config);
 

@@ -4,6 +4,7 @@
 
 #include "core/str.h"
 #include "kernels/kernels.h"
+#include "log/run_log.h"
 #include "trainer/scaler.h"
 
 #include <stdio.h>
@@ -78,14 +79,16 @@ static const lvni_core_option batch_rows[] = {
      .type = LVNI_OPT_INT,
      .unit = "samples",
      .range = LVNI_AT_LEAST(1),
-     .flags = LVNI_OPT_AUTO,
-     .help = "Samples over all devices before accumulation; auto: 32 unless batch_size_per_device "
+     .flags = LVNI_OPT_AUTO | LVNI_OPT_TUNED,
+     .later_note = "levin tune batch-size with the same arguments finds one that fits: give its "
+                   "answer, or leave the key out for 32",
+     .help = "Samples over all devices before accumulation; unset: 32 unless batch_size_per_device "
              "is given."},
     {.name = "batch_size_per_device",
      .type = LVNI_OPT_INT,
      .unit = "samples",
      .range = LVNI_AT_LEAST(1),
-     .flags = LVNI_OPT_AUTO,
+     .flags = LVNI_OPT_AUTO | LVNI_OPT_RUN,
      .help = "The same, counted per device."},
     {.name = "eval_batch_size",
      .type = LVNI_OPT_INT,
@@ -351,4 +354,40 @@ lvn_status lvni_recipes_make_plan(lvni_core_config *c, const lvni_recipes_plan_d
         LVN_TRY(resolve(c, lvni_core_pin_table[i].key, lvni_core_pins_get(&out->pins, i)));
     }
     return resolve(c, "eval_batch_size", out->eval_batch_size);
+}
+
+/* ---- notes ---- */
+
+/* Lightning's scripts count a batch per device, and batch_size here is of all. */
+static void report_batch(const lvni_core_config *c)
+{
+    const lvni_core_layer layer = lvni_core_config_layer(c, "batch_size");
+    const char *spelled = lvni_core_config_spelled(c, "devices"),
+               *devices = lvni_core_config_str(c, "devices");
+    const bool nodes = lvni_core_config_layer(c, "num_nodes") != LVNI_LAYER_DEFAULT &&
+                       lvni_core_config_int(c, "num_nodes") > 1,
+               gpus = strcmp(spelled, "devices") != 0 && devices != NULL &&
+                      strcmp(devices, "0") != 0 && strcmp(devices, "1") != 0;
+    if ((layer == LVNI_LAYER_FILE || layer == LVNI_LAYER_ARGUMENTS) && (nodes || gpus) &&
+        lvni_core_config_is_set(c, "batch_size")) {
+        lvni_log_line(LVNI_LOG_INFO,
+                      "note: batch_size=%lld is of all devices together; a batch per device, as "
+                      "Lightning's loaders count, is batch_size_per_device=%lld",
+                      (long long)lvni_core_config_int(c, "batch_size"),
+                      (long long)lvni_core_config_int(c, "batch_size"));
+    }
+}
+
+/* Keys of other trainers that have no effect here. */
+void lvni_recipes_report_notes(const lvni_core_config *c)
+{
+    for (const char *line = lvni_core_config_notes(c); *line != '\0';) {
+        const size_t n = strcspn(line, "\n");
+        lvni_log_line(LVNI_LOG_INFO, "%.*s", (int)n, line);
+        line += n + (line[n] == '\n' ? 1 : 0);
+    }
+    if (lvni_core_config_has(c, "batch_size") && lvni_core_config_has(c, "devices") &&
+        lvni_core_config_has(c, "num_nodes") && !lvni_core_config_has(c, "num_z_train")) {
+        report_batch(c); /* files of gan count per device */
+    }
 }

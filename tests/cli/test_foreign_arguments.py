@@ -50,6 +50,7 @@ class Keys(Case):
         rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
         same = [row[:2] for row in rows if len(row) == 3 and row[0].startswith("`")]
         answered = [row for row in rows if len(row) == 2 and row[0].startswith("`")]
+        noted = [row[:1] + row[1:2] for row in rows if len(row) == 4 and row[0].startswith("`")]
         self.assertGreater(len(same), 15)
         self.assertGreater(len(answered), 15)
         for theirs, ours in same:
@@ -59,6 +60,99 @@ class Keys(Case):
         for argument, answer in answered:
             with self.subTest(argument):
                 self.plan([argument.strip("`")], USAGE, ["is not in this version: ", answer])
+        self.assertGreater(len(noted), 5)
+        plain = self.plan([])[0]
+        for argument, answer in noted:
+            with self.subTest(argument):
+                key = argument.strip("`").split("=")[0]
+                out, err = self.plan([argument.strip("`")])
+                self.assertEqual(out, plain)
+                self.assertIn(f"note: {key} has no effect: ", err)
+                self.assertIn(answer, err)
+
+    def test_notes(self):
+        """Keys without an effect, in every form; a switch that asks for more is a mistake."""
+        plain = self.plan([])[0]
+        for arguments in (
+            ["--benchmark", "True"],
+            ["--benchmark", "seed=0"],
+            ["--benchmark"],
+            ["auto_lr_find=False", "auto_scale_batch_size=None", "tpu_cores=None"],
+            ["stochastic_weight_avg=off", "callbacks=NULL", "resume_from_checkpoint=None"],
+            ["save_last=yes", "shuffle=True", "amp=no", "tensorboard=0"],
+        ):
+            self.assertEqual(self.plan(arguments)[0], plain, arguments)
+        text = "benchmark: true\nwandb:\n  project: x\n  tags: [a, {b: c}]\nseed: 0\n"
+        write(f"{self.dir}/job.yaml", text.encode())
+        out, err = self.plan([f"config={self.dir}/job.yaml"])
+        self.assertEqual(out, plain)
+        self.assertIn("note: wandb has no effect: ", err)
+        for argument in ("shuffle=False", "save_last=no", "auto_lr_find=True", "tpu_cores=8"):
+            self.plan([argument], USAGE, ["is not in this version: "])
+
+    def test_truth_has_many_spellings(self):
+        on = {"logger": "tensorboard", "drop_last": "true"}
+        off = {"logger": "none", "drop_last": "false", "cuda_graph": "off", "profiler": "none"}
+        for keys, spellings in ((on, "True yes On"), (off, "False no OFF")):
+            out = [f"out={self.out}"]  # logger has no effect without
+            want = self.plan([*out, *(f"{key}={value}" for key, value in keys.items())])[0]
+            for text in spellings.split():
+                write(f"{self.dir}/job.yaml", "".join(f"{k}: {text}\n" for k in keys).encode())
+                self.assertEqual(self.plan([*out, *(f"{key}={text}" for key in keys)])[0], want)
+                self.assertEqual(self.plan([f"config={self.dir}/job.yaml"])[0], want)
+        short = self.plan(["fast_dev_run=1"])[0]
+        for text in ("True", "yes"):
+            self.assertEqual(self.plan([f"fast_dev_run={text}"])[0], short)
+        nothing = ["class_weights=None", "devices=None", "strategy=None"]
+        arguments = ["fast_dev_run=OFF", "profiler=False", *nothing]
+        self.assertEqual(self.plan(arguments)[0], self.plan([])[0])
+
+    def test_names_of_networks(self):
+        for theirs, ours in (
+            ("torchvision/resnet18", "resnet18"),
+            ("timm/resnet34.a1_in1k", "resnet34"),
+            ("timm/vit_small_patch16_224", "vit_s_16"),
+        ):
+            same = (self.plan([f"model={name}", "image_size=32"])[0] for name in (theirs, ours))
+            self.assertEqual(*same)
+        self.plan(["model=timm/resnet101"], USAGE, ["expected one of cnn, mlp, resnet18"])
+        shape = "{'descr': '|u1', 'fortran_order': False, 'shape': (1, 32, 32, 3), }"
+        head = b"\x93NUMPY\x01\x00\x76\x00" + shape.ljust(117).encode() + b"\n"
+        write(f"{self.dir}/x.npy", head + bytes(32 * 32 * 3))
+        predict = ["predict", f"weights={self.dir}/none.pth", f"data={self.dir}/x.npy"]
+        self.levin([*predict, "model=timm/resnet18", "output=-"], 1, ["none.pth: cannot open"])
+        self.levin([*predict, "model=timm/resnet101", "output=-"], USAGE, ["it names a network"])
+
+    def test_a_batch_per_device_or_of_all(self):
+        for arguments, noted in (
+            (["gpus=2", "num_nodes=2", "batch_size=8"], True),
+            (["num_nodes=2", "batch_size=8"], True),
+            (["gpus=0", "batch_size=8"], False),
+            (["devices=2", "batch_size=8"], False),
+            (["gpus=2", "batch_size_per_device=4"], False),
+        ):
+            reported = self.plan(["accelerator=cpu", *arguments], None)[1]
+            self.assertEqual("batch_size_per_device=8" in reported, noted, reported)
+        for argument in ("batch_size=auto", "bs=Auto"):
+            self.plan([argument], USAGE, ["levin tune batch-size with the same arguments"])
+
+    def test_an_early_end_without_a_metric(self):
+        def watched(*arguments, file=""):
+            write(f"{self.dir}/job.yaml", file.encode() or b"seed: 0\n")
+            run = ["train", "classify", *SHAPES, "max_epochs=1", "overwrite=true", "quiet=true"]
+            self.levin([*run, f"config={self.dir}/job.yaml", f"out={self.out}", *arguments], OK)
+            with open(f"{self.out}/config.yaml", encoding="utf-8") as f:
+                lines = dict(line.strip().split(": ", 1) for line in f if ": " in line)
+            keys = ("early_stopping.monitor", "early_stopping.patience", "checkpoint.monitor")
+            return [lines.get(key, "null") for key in keys]
+
+        self.assertEqual(watched("early_stopping=True"), ["val/loss", "3", "null"])
+        self.assertEqual(watched(file="early_stopping: yes\npatience: 0\n")[:2], ["val/loss", "0"])
+        self.assertEqual(watched("patience=3"), ["val/loss", "3", "null"])
+        self.assertEqual(watched("early_stop_callback=False"), ["null", "3", "null"])
+        self.assertEqual(watched(file="early_stopping.patience: 3\n"), ["null", "3", "null"])
+        self.assertEqual(watched("checkpoint.monitor=val_loss")[2], "val/loss")
+        self.assertEqual(watched("early_stopping.monitor=train_acc")[0], "train/acc")
 
     def test_names_of_the_tables_in_other_forms(self):
         for theirs, ours in (
@@ -127,10 +221,20 @@ class Keys(Case):
         self.plan([config], USAGE, ["max_epochs"])
         write(f"{self.dir}/job.yaml", b"limit_train_batchs: null\n")
         self.plan([config], USAGE, ["did you mean `limit_train_batches`?"])
-        self.plan(["limit_train_batches=null"], USAGE, ["limit_train_batches"])
+        write(f"{self.dir}/job.yaml", text.replace("null", "None").encode())
+        self.assertEqual(self.plan([config])[0], self.plan([])[0])
+        arguments = text.replace(": null", "=None").split("\n")[:-1]
+        self.assertEqual(self.plan(arguments)[0], self.plan([])[0])
 
     def test_a_map_of_accumulation(self):
         config, line = f"config={self.dir}/job.yaml", ["accumulate_grad_batches=0:8,4:4"]
+        for text in ("{0: 8, 4: 4}", "{'0': 8,'4': 4}", '{"0":8,"4":4}'):
+            self.assertEqual(
+                self.plan([f"accumulate_grad_batches={text}"])[0], self.plan(line)[0], text
+            )
+        self.assertEqual(
+            self.plan(["--grad-accum-steps", "{0: 8, 4: 4}"])[0], self.plan(line)[0]
+        )
         for text in (
             "accumulate_grad_batches: {0: 8, 4: 4}\n",
             "accumulate_grad_batches:\n  0: 8\n  4: 4\n",
@@ -170,14 +274,19 @@ class Keys(Case):
         self.assertNotIn("did you mean `optimizer`", err)
 
     def test_patience_alone(self):
-        self.plan(["patience=3"], USAGE, ["give early_stopping.monitor=val/loss as well"])
+        """It is of val/loss, except where scheduler=plateau has one of its own."""
+        self.plan(
+            ["patience=3", "scheduler=plateau"],
+            USAGE,
+            ["give scheduler.patience for that, or early_stopping.monitor=val/loss as well"],
+        )
+        self.plan(["patience=3", "val_split=0"], USAGE, ["early_stopping.monitor=val/loss"])
         self.plan(["patience=3", "early_stopping.monitor=val/loss"])
 
     def test_what_is_not_here_reports_what_is(self):
         for argument, expects in (
             ("amp=true", "use precision=bf16-mixed or precision=16-mixed"),
             ("--amp", "use precision"),
-            ("early_stop=true", "use early_stopping.monitor=val/loss"),
             ("strategy=fsdp", "use strategy=sharded"),
             ("strategy=ddp_cpu", "use strategy=ddp"),
             ("strategy=deepspeed_stage_3", "use strategy=sharded"),
@@ -193,7 +302,7 @@ class Keys(Case):
             ("save_weights_only=true", "levin export model=RUN writes the weights alone"),
             ("checkpoint.dirpath=x", "checkpoints stand in DIR/checkpoints"),
             ("train_time_interval=1h", "use checkpoint.every_n_minutes=30"),
-            ("save_last=true", "the last and the best checkpoint are kept"),
+            ("save_last=false", "the last and the best checkpoint are kept"),
             ("monitor=val/loss", "use checkpoint.monitor=val/loss for the best checkpoint"),
             ("naflex_loader=1", "images have one size, image_size"),
             ("val_split=validation", "is found by its name"),

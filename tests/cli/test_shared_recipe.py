@@ -69,7 +69,14 @@ def compile_source(name, *changes):
 class SharedRecipe(unittest.TestCase):
     def test_layouts_and_resume(self):
         for name, layout in LAYOUTS.items():
-            levin("train", MINE, *SMALL, *layout, f"out={name}", **ON_SIM)
+            logger = f"logger=exec:cat > lines; : --token={name}"
+            levin("train", MINE, *SMALL, *layout, logger, "group=4", f"out={name}", **ON_SIM)
+        models = {
+            Path(FOLDER, f"{name}/exported_models/exported_last.safetensors").read_bytes()
+            for name in LAYOUTS
+        }
+        self.assertEqual(len(models), 1)  # to the byte: nothing of where it was trained
+        self.assertNotIn(b"--token", models.pop())
         levin("train", "mine.so", *SMALL, "max_steps=7", "out=two")
         levin("train", MINE, "resume=true", "out=two", "max_steps=-1", "quiet=true")
         hashes = {name: levin("ckpt", "hash", name) for name in [*LAYOUTS, "two"]}

@@ -143,14 +143,14 @@ static void numbers_are_strict(void **state)
 {
     (void)state;
     static const char *const bad[] = {
-        "batch_size=abc",  "batch_size=12.5", "batch_size=",
-        "batch_size='12'", "batch_size=0x10", "batch_size=9223372036854775808",
-        "batch_size=0",    "batch_size=null", "batch_size=1e3",
-        "batch_size=1 2",  "optim.lr=nan",    "optim.lr=inf",
-        "optim.lr=0x1p3",  "optim.lr=1e999",  "optim.lr=0",
-        "optim.lr=1,5",    "optim.lr=e5",     "val_split=1",
-        "val_split=-0.1",  "drop_last=2",     "drop_last=maybe",
-        "wait=-inf",       "optim.lr=1.2.3",  "optim.lr=--1"};
+        "batch_size=abc",  "batch_size=12.5",   "batch_size=",
+        "batch_size='12'", "batch_size=0x10",   "batch_size=9223372036854775808",
+        "batch_size=0",    "batch_size='null'", "batch_size=1e3",
+        "batch_size=1 2",  "optim.lr=nan",      "optim.lr=inf",
+        "optim.lr=0x1p3",  "optim.lr=1e999",    "optim.lr=0",
+        "optim.lr=1,5",    "optim.lr=e5",       "val_split=1",
+        "val_split=-0.1",  "drop_last=2",       "drop_last=maybe",
+        "wait=-inf",       "optim.lr=1.2.3",    "optim.lr=--1"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(words(bad[i], NULL, NULL), LVN_ERR_USAGE);
         assert_non_null(strstr(lvn_last_error()->message, "expected"));
@@ -164,6 +164,28 @@ static void numbers_are_strict(void **state)
     assert_true(lvni_core_config_float(config, "optim.lr") == 5.0);
     assert_true(lvni_core_config_int(config, "seed") == INT64_MIN);
     assert_true(isinf(lvni_core_config_float(config, "wait")));
+}
+
+/* What others write for nothing is "not given", in files and arguments alike. */
+static void null_has_many_spellings(void **state)
+{
+    (void)state;
+    static const char *const nulls[] = {"null", "Null", "NULL", "None", "none", "~"};
+    for (size_t i = 0; i < sizeof nulls / sizeof *nulls; i++) {
+        char text[3][40];
+        snprintf(text[0], sizeof text[0], "batch_size=%s", nulls[i]);
+        snprintf(text[1], sizeof text[1], "drop_last=%s", nulls[i]);
+        snprintf(text[2], sizeof text[2], "milestones=%s", nulls[i]);
+        assert_int_equal(words(text[0], text[1], text[2]), LVN_OK);
+        assert_int_equal(lvni_core_config_int(config, "batch_size"), 128);
+        assert_int_equal(lvni_core_config_layer(config, "drop_last"), LVNI_LAYER_DEFAULT);
+        char file[80];
+        const int n = snprintf(file, sizeof file, "batch_size: %s\ndata: %s\n", nulls[i], nulls[i]);
+        assert_int_equal(lvni_core_config_load_yaml(config, LVNI_LAYER_FILE, "f", file, (size_t)n),
+                         LVN_OK);
+        assert_int_equal(lvni_core_config_int(config, "batch_size"), 128);
+        assert_false(lvni_core_config_is_set(config, "data"));
+    }
 }
 
 static void lists_have_three_forms(void **state)
@@ -640,6 +662,7 @@ int main(void)
         T(arguments_have_several_forms),
         T(files_lie_below_arguments_and_above_saved),
         T(numbers_are_strict),
+        T(null_has_many_spellings),
         T(lists_have_three_forms),
         T(unset_and_auto),
         T(choices_have_other_spellings),
