@@ -498,7 +498,7 @@ static lvn_status resolve_mass(lvni_core_config *c, const lvni_nn_rcgan_sizes *s
     }
     if (is_saved(c) && s->out_chans == 1 && !is_builtin(c) &&
         !lvni_core_config_is_set(c, "data.sigma")) {
-        snprintf(text, sizeof text, "%.17g", lvni_data_inverse_mass_sigma(s->im_size));
+        lvni_core_format(text, sizeof text, "%.17g", lvni_data_inverse_mass_sigma(s->im_size));
         LVN_TRY(lvni_core_config_set(c, "data.sigma", text, "as the run began"));
     }
     return lvni_core_config_set(c, "mass_norm", by_constants(c, s) ? "constants" : "sample",

@@ -275,7 +275,8 @@ static lvn_status take_sections(lvni_core_config *c)
         LVN_TRY(set_unless_given(c, "out_chans", text, origin));
     }
     if (lvni_core_config_is_set(c, "train.adv_weight")) {
-        snprintf(text, sizeof text, "0:%.17g", lvni_core_config_float(c, "train.adv_weight"));
+        lvni_core_format(text, sizeof text, "0:%.17g",
+                         lvni_core_config_float(c, "train.adv_weight"));
         snprintf(origin, sizeof origin, "%s", lvni_core_config_origin(c, "train.adv_weight"));
         LVN_TRY(set_unless_given(c, "adv_schedule", text, origin));
         LVN_TRY(set_unless_given(c, "adv_reduce", "mean", origin));
