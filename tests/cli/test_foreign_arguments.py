@@ -319,7 +319,7 @@ class Keys(Case):
         """What the answer proposes is taken as it stands, by the network that it is about."""
         for argument in ("layer_decay_min_scale=0.7", "freeze_backbone=true"):
             reported = self.plan([argument], USAGE, ["is not in this version: "])[1]
-            proposed = re.search(r" (\S+=\[\S+\])", reported).group(1)
+            proposed = re.search(r" (\S+=(?:\[\S+\]|backbone))", reported).group(1)
             self.plan([proposed, "model=resnet18"])
 
     def test_meaning_before_spelling(self):
