@@ -259,8 +259,9 @@ static int check(const drawing *d, const char *accelerator, int n, const char *c
     lvn_status s = find(accelerator, &device);
     const char *name = device == NULL ? "cpu" : lvni_tensor_device_name(device);
     if (s == LVN_OK && d->seconds > 0.0) {
-        printf("%s: %g seconds of drawn shapes against ref in double precision, seed=%lld\n", name,
-               d->seconds, (long long)d->seed);
+        lvni_core_print(
+            stdout, "%s: %g seconds of drawn shapes against ref in double precision, seed=%lld\n",
+            name, d->seconds, (long long)d->seed);
         fflush(stdout);
         s = check_drawn(d, device, n, names, &t);
     } else if (s == LVN_OK) {

@@ -118,11 +118,11 @@ static void draw_bar(const lvni_data_canvas *c, const panel *p, int left, int to
         char text[24];
         const int y = top + (height - 1) * i / BAR_STEPS,
                   line = y - (i < BAR_STEPS ? 0 : TEXT * LVNI_FONT_HEIGHT - 1);
-        snprintf(text, sizeof text, "%s%.3g",
-                 i == 0 && above           ? ">"
-                 : i == BAR_STEPS && below ? "<"
-                                           : "",
-                 p->high + (p->low - p->high) * i / BAR_STEPS);
+        lvni_core_format(text, sizeof text, "%s%.3g",
+                         i == 0 && above           ? ">"
+                         : i == BAR_STEPS && below ? "<"
+                                                   : "",
+                         p->high + (p->low - p->high) * i / BAR_STEPS);
         lvni_data_canvas_fill(c, left + BAR, y, 4, 1, ink);
         lvni_data_canvas_text(c, left + BAR + 6, line, BAR_ROOM - BAR - 6, TEXT, text);
     }
@@ -381,7 +381,8 @@ lvn_status lvni_recipes_gan_progress(const char *path, const float *truth, const
     char title[40];
     double low, high;
     range_of(truth, n, &low, &high);
-    snprintf(title, sizeof title, "Recon: PSNR %.2f", lvni_recipes_gan_psnr(mean, truth, n));
+    lvni_core_format(title, sizeof title, "Recon: PSNR %.2f",
+                     lvni_recipes_gan_psnr(mean, truth, n));
     figure f = {.columns = 2};
     add(&f, "Truth", truth, width, whole(&item), LVNI_GAN_GREY, high)->low = low;
     add(&f, title, mean, width, whole(&item), LVNI_GAN_GREY, high)->low = low;

@@ -2,6 +2,7 @@
 #include "kernels/check/drawn.h"
 
 #include "core/rng.h"
+#include "core/str.h"
 #include "tensor/tensor.h"
 
 #include <stdio.h>
@@ -383,8 +384,8 @@ static void print_attribute(lvni_kernels_op op, const lvni_check_attr *a, char *
         break;
     default: /* attention; linear layers have none */
         if (lvni_kernels_ops[op].attr_size > 0) {
-            snprintf(text, size, ", scale %g%s", a->attention.scale,
-                     a->attention.causal ? ", causal" : "");
+            lvni_core_format(text, size, ", scale %g%s", a->attention.scale,
+                             a->attention.causal ? ", causal" : "");
         }
     }
 }
