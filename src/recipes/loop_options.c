@@ -384,6 +384,9 @@ static lvn_status resolve_patience(lvni_core_config *c)
 
 lvn_status lvni_recipes_resolve_monitors(lvni_core_config *c)
 {
+    if (!lvni_core_config_has(c, WATCHES)) {
+        return LVN_OK; /* it trains nothing */
+    }
     LVN_TRY(respell_monitor(c, "checkpoint.monitor"));
     LVN_TRY(respell_monitor(c, "scheduler.monitor"));
     LVN_TRY(respell_monitor(c, WATCHES));

@@ -572,8 +572,7 @@ static lvn_status load_all(lvni_core_config *c, const lvni_recipes_defaults *of,
         LVN_TRY(load_saved(c));
     }
     LVN_TRY(lvni_core_config_finish(c));
-    LVN_TRY(lvni_core_config_has(c, "early_stopping.monitor") ? lvni_recipes_resolve_monitors(c)
-                                                              : LVN_OK);
+    LVN_TRY(lvni_recipes_resolve_monitors(c));
     LVN_TRY(lvni_core_config_has(c, "logger") ? leave_out_saved_programs(c) : LVN_OK);
     LVN_TRY(check_needs(c));
     lvni_recipes_report_notes(c);
