@@ -598,9 +598,3 @@ lvn_status lvni_recipes_read_config(const lvni_core_option_table *tables, size_t
     *out = c;
     return LVN_OK;
 }
-
-int lvni_recipes_sharded_stage(const lvni_core_config *c)
-{
-    const bool sharded = strcmp(lvni_core_config_str(c, "strategy"), "sharded") == 0;
-    return !sharded ? 0 : strcmp(lvni_core_config_str(c, "sharded_stage"), "1") == 0 ? 1 : 2;
-}

@@ -356,6 +356,12 @@ lvn_status lvni_recipes_make_plan(lvni_core_config *c, const lvni_recipes_plan_d
     return resolve(c, "eval_batch_size", out->eval_batch_size);
 }
 
+int lvni_recipes_sharded_stage(const lvni_core_config *c)
+{
+    const bool sharded = strcmp(lvni_core_config_str(c, "strategy"), "sharded") == 0;
+    return !sharded ? 0 : strcmp(lvni_core_config_str(c, "sharded_stage"), "1") == 0 ? 1 : 2;
+}
+
 /* ---- notes ---- */
 
 /* Lightning's scripts count a batch per device, and batch_size here is of all. */
