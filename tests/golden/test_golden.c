@@ -115,7 +115,8 @@ static void load_theirs(problem *p, const char *names)
     snprintf(path, sizeof path, "%s/theirs.safetensors", folder);
     write_theirs(p, names, path);
     golden_fill(p->model, 77, "other");
-    const lvn_status s = lvni_recipes_model_load(p->model, path, false, &report);
+    const lvni_recipes_weights_source from = {.path = path};
+    const lvn_status s = lvni_recipes_model_load(p->model, &from, &report);
     unlink(path);
     rmdir(folder);
     if (s != LVN_OK) {
