@@ -266,12 +266,13 @@ static bool is_left_out(const lvni_core_config *config, const lvni_core_assignme
                : !lvni_core_option_knows_null(row, a->text);
 }
 
-/* batch_size=auto would silently be the default. */
+/* batch_size=auto of a user would silently be the default. */
 static lvn_status check_tuned(const lvni_core_option *row, const lvni_core_assignment *a)
 {
     char text[] = "auto";
     const lvni_core_value value = {.text = text};
-    if ((row->flags & LVNI_OPT_TUNED) == 0 || a->back || strcasecmp(a->text, text) != 0) {
+    if ((row->flags & LVNI_OPT_TUNED) == 0 || a->back || a->layer == LVNI_LAYER_RESOLVED ||
+        strcasecmp(a->text, text) != 0) {
         return LVN_OK;
     }
     return lvni_core_option_fail(row, &value, a->origin, "%s", row->later_note);

@@ -242,8 +242,9 @@ static lvn_status add_key(reader *r, const yaml_event_t *event, lvni_core_str *k
 
 static lvn_status read_map(reader *r, int depth);
 
-/* The rest of a map whose name means nothing here. *keys: what its own keys are called here. */
-static lvn_status skip_map(reader *r, lvni_core_str *keys)
+/* The rest of a map whose name means nothing here, which began at `mark`. *keys: what its own keys
+ * are called here. No deeper than other maps: libyaml's time grows with the square of the depth. */
+static lvn_status skip_map(reader *r, yaml_mark_t mark, lvni_core_str *keys)
 {
     bool is_key = true; /* the next scalar of the map itself */
     int n = 0;
@@ -261,6 +262,10 @@ static lvn_status skip_map(reader *r, lvni_core_str *keys)
             }
         }
         depth += opens ? 1 : closes ? -1 : 0;
+        if (depth > DEPTH_MAX) {
+            yaml_event_delete(&event);
+            return refuse(r, mark, "maps are nested deeper than 16 levels");
+        }
         is_key = depth == 1 && (closes || !is_key);
         yaml_event_delete(&event);
     }
@@ -268,10 +273,10 @@ static lvn_status skip_map(reader *r, lvni_core_str *keys)
 }
 
 /* A mistake beside others of the file, which is read to its end. */
-static lvn_status refuse_section(reader *r, const char *path, const char *origin)
+static lvn_status refuse_section(reader *r, yaml_mark_t mark, const char *path, const char *origin)
 {
     lvni_core_str keys = {0};
-    lvn_status status = skip_map(r, &keys);
+    lvn_status status = skip_map(r, mark, &keys);
     if (status == LVN_OK && keys.len > 0) {
         status = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
                                "`%.80s` is not a section here: give its keys as %.300s  (%s)", path,
@@ -309,7 +314,7 @@ static lvn_status read_inner_map(reader *r, yaml_mark_t mark, int depth)
     }
     char origin[ORIGIN_MAX];
     origin_of(r, mark, origin);
-    return refuse_section(r, path, origin);
+    return refuse_section(r, mark, path, origin);
 }
 
 /* The value behind a key; r->path is the whole key. */

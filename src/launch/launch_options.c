@@ -483,12 +483,12 @@ static lvn_status create_config(lvni_core_config **out)
 int lvni_launch_own_arguments(int n, const char *const *args)
 {
     lvni_core_config *config;
-    lvni_launch_program_place place = {.n_options = n};
+    lvni_launch_program_place place = {.n_options = n, .first = n};
     if (create_config(&config) == LVN_OK) {
         lvni_launch_program_find(config, n, args, &place);
         lvni_core_config_destroy(config);
     }
-    return place.n_options;
+    return place.first < n ? place.n_options : n; /* without a program all are */
 }
 
 /* torchrun's PET_NNODES and others, as Kubeflow sets them. A command that became its own launcher

@@ -303,8 +303,12 @@ static lvn_status launch(program *p, const char *dir, const char *command)
     lvni_core_free(path);
     LVN_TRY(s);
     char **environment = make_environment();
-    if (environment == NULL || pipe2(ends, O_CLOEXEC) != 0) {
-        const int error = environment == NULL ? ENOMEM : errno;
+    if (environment == NULL) {
+        lvni_core_vfs_get()->close(output);
+        return LVN_ERR_MEMORY;
+    }
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        const int error = errno;
         lvni_core_free(environment);
         lvni_core_vfs_get()->close(output);
         LVN_FAIL(LVN_ERR_IO, "no pipe for %s: %s", command, strerror(error));

@@ -85,8 +85,8 @@ static lvn_status grow_table(lvni_tensor_heap *h)
     return LVN_OK;
 }
 
-/* A new segment, a piece for small blocks, and what is left of it. */
-enum { MOST_CUTS = 3 };
+/* Two new segments, a piece for small blocks, and what is left of it. */
+enum { MOST_CUTS = 4 };
 
 lvn_status lvni_tensor_heap_reserve(lvni_tensor_heap *h)
 {

@@ -380,14 +380,11 @@ class Words(Case):
             has = next(int(line.split()[1]) << 10 for line in f if line.startswith("MemAvailable:"))
         plan = ["plan", "train", "classify", *arguments]
         if has < 80 << 30:
+            expects = ["GiB are available to it here", "a smaller batch_size or image_size"]
+            large = [*plan, "batch_size=1024"]
+            self.levin(large, USAGE, ["error: the run takes about", *expects])
             self.levin(
-                [*plan, "batch_size=1024"],
-                OK,
-                [
-                    "warning: the run takes about",
-                    "GiB are available to it here",
-                    "a smaller batch_size or image_size",
-                ],
+                [*large, "memory_check=warn"], OK, ["warning: the run takes about", *expects]
             )
         self.assertNotIn("are available", self.levin([*plan, "batch_size=1"], OK)[1])
         advice = "a smaller batch_size or image_size, or more micro-batches"

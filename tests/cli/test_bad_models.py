@@ -54,7 +54,7 @@ class Models(Case):
             ["is not a classifier of levin", "run directory", "exported_models/", "checkpoints"],
         )
         self.predict(f"{self.model}/config.yaml", ["config.yaml", "not a safetensors file"])
-        self.predict(self.dir, [f"{self.dir}: cannot read: it is not a file"])
+        self.predict(self.dir, [f"{self.dir}: cannot read: it is a folder, not a file"])
 
     def test_averages(self):
         """A run with ema.decay has two sets of weights; the exported file has one of them."""

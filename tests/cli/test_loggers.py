@@ -372,7 +372,12 @@ class Loggers(LoggerCase):
     def test_other_names_are_refused(self):
         for value in ("wandb", "exec:", "[csv,tb]"):
             self.refused([f"logger={value}"], ["is not a logger: csv, tensorboard, exec:COMMAND"])
-        self.refused(["use_wandb=true", "log_wandb=true"], ["log_wandb", "logger=exec:COMMAND"])
+        self.start_train(
+            "use_wandb=true",
+            "log_wandb=true",
+            "max_steps=1",
+            expects=["note: log_wandb has no effect: use logger=exec:COMMAND"],
+        )
 
     def test_a_file_that_cannot_be_opened_ends_the_run_before_it_begins(self):
         os.makedirs(f"{self.out}/metrics.csv")

@@ -4,6 +4,7 @@ usage: test_rank_refusals.py LEVIN [test names]
 """
 
 import os
+import re
 import subprocess
 
 from bad_support import Case, LEVIN, main, OK, USAGE, WAIT_S
@@ -77,6 +78,7 @@ class Refused(Case):
                 (["gpus=GPU-1f"], "1"),
             ):
                 text = self.reported(*command, *arguments, code=RESOURCE)
+                text = re.sub(r"^note: batch_size=6 is of all devices .*\n", "", text)
                 first, rest = text.split("\n", 1)
                 self.assertRegex(
                     first,

@@ -332,8 +332,7 @@ lvni_check_drawn_size lvni_check_draw_case(uint64_t seed, int64_t number, lvni_k
                                            lvni_check_case *row)
 {
     static const double most[] = {2e6, 2e7, 2e8};
-    const lvni_core_rng rng = {.key =
-                                   lvni_core_rng_make_key(seed, lvni_core_rng_purpose("shapes"))};
+    const lvni_core_rng rng = {.key = lvni_core_rng_make_key(seed, lvni_core_rng_purpose("check"))};
     lvni_check_draw d = {.state = (uint64_t)lvni_core_rng_u32(&rng, 2 * (uint64_t)number) << 32 |
                                   lvni_core_rng_u32(&rng, 2 * (uint64_t)number + 1)};
     const int64_t turn = number / LVNI_CHECK_ROUND % 16;
