@@ -217,6 +217,7 @@ static const lvni_core_option run_rows[] = {
              "(1: half as many bytes more)."},
     {.name = "balance_ranks",
      .type = LVNI_OPT_STRING,
+     .flags = LVNI_OPT_RUN,
      .fallback = "off",
      .check = check_balance,
      .help = "Micro-batches of each rank: off: equally many; auto: ranks on faster devices get "
@@ -231,12 +232,14 @@ static const lvni_core_option run_rows[] = {
              "devices or versions of libraries: a warning, or the end before the beginning."},
     {.name = "data_changed",
      .type = LVNI_OPT_CHOICE,
+     .flags = LVNI_OPT_RUN,
      .choices = "warn|error",
      .fallback = "warn",
      .help = "A resumed run whose files have other sizes or first 4 KiB than when its checkpoint "
              "was written, under the same names: a warning, or the end before the beginning."},
     {.name = "memory_check",
      .type = LVNI_OPT_CHOICE,
+     .flags = LVNI_OPT_RUN,
      .choices = "refuse|warn",
      .fallback = "refuse",
      .help = "A run that is estimated to take over a fifth more host memory than there is: refused "
