@@ -308,7 +308,7 @@ static lvn_status read_inner_map(reader *r, yaml_mark_t mark, int depth)
     if (slot == NULL && entry != NULL && (entry->harmless & LVNI_CORE_HARMLESS_ANY) != 0) {
         lvni_core_str keys = {0};
         lvn_status status = assign(r, "", false, mark);
-        status = status == LVN_OK ? skip_map(r, &keys) : status;
+        status = status == LVN_OK ? skip_map(r, mark, &keys) : status;
         lvni_core_str_free(&keys);
         return status;
     }
