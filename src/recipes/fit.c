@@ -532,6 +532,9 @@ static lvn_status fit_rank(void *user, const lvni_recipes_rank *rank)
     if (is_first(&r)) {
         end_turn(r.turn); /* it may have failed before */
     }
+    if (s != LVN_OK && ranks->process != NULL) {
+        lvni_core_signals_hold(); /* now the others end, and with the first the launcher ends all */
+    }
     /* before the trainer goes, for whose end others may be needed */
     lvni_recipes_rank_give_up(rank, s);
     if (rank == ranks->rank && r.trainer != NULL) {
