@@ -586,8 +586,7 @@ lvn_status lvni_recipes_fit_plan(const lvni_recipes_fit_request *request)
     if (s == LVN_OK) {
         s = lvni_recipes_fit_print_plan(&r);
         lvni_recipes_fit_check_choices(&r);
-        s = s == LVN_OK ? lvni_recipes_fit_check_memory(&r) : s;
-        if (s == LVN_OK) {
+        if (s == LVN_OK) { /* the run itself may be for another machine */
             lvni_recipes_fit_warn_memory(&r);
         }
     }

@@ -90,17 +90,24 @@ static int count_ranks_here(const lvni_recipes_fit_run *r)
     return n > 0 ? n : r->rank.nodes > 0 ? r->rank.world / r->rank.nodes : r->rank.world;
 }
 
+/* Too much to begin with. A finder is to find what is not. */
+static bool refuses_memory(const lvni_recipes_fit_run *r)
+{
+    return r->too_scarce && !r->request->tunes &&
+           strcmp(lvni_core_config_str(r->request->config, "memory_check"), "warn") != 0;
+}
+
 void lvni_recipes_fit_warn_memory(const lvni_recipes_fit_run *r)
 {
     if (r->scarce.len > 0) {
-        lvni_log_line(LVNI_LOG_WARNING, "%s", lvni_core_str_text(&r->scarce));
+        lvni_log_line(LVNI_LOG_WARNING, "%s%s", lvni_core_str_text(&r->scarce),
+                      refuses_memory(r) ? "; here it begins with memory_check=warn alone" : "");
     }
 }
 
 lvn_status lvni_recipes_fit_check_memory(const lvni_recipes_fit_run *r)
 {
-    if (!r->too_scarce || r->request->tunes ||
-        strcmp(lvni_core_config_str(r->request->config, "memory_check"), "warn") == 0) {
+    if (!refuses_memory(r)) {
         return LVN_OK;
     }
     LVN_FAIL(LVN_ERR_USAGE, "%s; memory_check=warn begins all the same",

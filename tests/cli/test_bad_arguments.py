@@ -366,7 +366,7 @@ class Words(Case):
 
     def test_more_memory_than_there_is(self):
         """Reported by the plan, before the system kills the run. 1024 images at once take about 100
-        GiB, 3200 more than the dry run has, and 400000 of 512 x 512 are 1172 GiB themselves."""
+        GiB, and 400000 of 512 x 512 are 1172 GiB themselves."""
         arguments = [
             "data=builtin:shapes",
             "data.count=4096",
@@ -380,19 +380,18 @@ class Words(Case):
             has = next(int(line.split()[1]) << 10 for line in f if line.startswith("MemAvailable:"))
         plan = ["plan", "train", "classify", *arguments]
         if has < 80 << 30:
-            expects = ["GiB are available to it here", "a smaller batch_size or image_size"]
-            large = [*plan, "batch_size=1024"]
-            self.levin(large, USAGE, ["error: the run takes about", *expects])
             self.levin(
-                [*large, "memory_check=warn"], OK, ["warning: the run takes about", *expects]
+                [*plan, "batch_size=1024"],
+                OK,
+                [
+                    "warning: the run takes about",
+                    "GiB are available to it here",
+                    "a smaller batch_size or image_size",
+                    "here it begins with memory_check=warn alone",
+                ],
             )
         self.assertNotIn("are available", self.levin([*plan, "batch_size=1"], OK)[1])
         advice = "a smaller batch_size or image_size, or more micro-batches"
-        self.levin(
-            [*plan, "batch_size=3200"],
-            USAGE,
-            ["3200 samples at once take more memory", "out of memory", advice],
-        )
         self.refused(
             [*arguments, "data.count=400000", "image_size=512", "batch_size=400000"],
             [

@@ -115,7 +115,7 @@ class Memory(unittest.TestCase):
         self.holds("model=cnn", "image_size=64", "batch_size=32", "devices=2", "strategy=dp")
 
     def test_far_more_than_there_is(self):
-        """Refused before there is a run directory, by the plan, too; a warning by request."""
+        """Refused before there is a run directory; a warning by request, and of the plan."""
         run = ["classify", *SHAPES, "model=resnet50", "image_size=64", "micro_batches=1"]
         run += ["optim=sgd", "max_steps=1", f"out={self.dir}/far"]
         takes = r"the run takes about ([0-9.]+) (\w+), and ([0-9.]+) (\w+) are available"
@@ -133,16 +133,17 @@ class Memory(unittest.TestCase):
             self.assertIsNotNone(found, few.stdout + few.stderr)
             needs.append(float(found[1]) * UNITS[found[2]])
         batch = int(128 * 2 * there / (needs[1] - needs[0]))
-        for command in (("plan", "train"), ("train",)):  # the first computes nothing
-            done = start(command, batch)
-            self.assertEqual(done.returncode, 64, done.stderr)
-            self.assertIn("memory_check=warn begins all the same", done.stderr)
-            need, unit, has, of = re.search(takes, done.stderr).groups()
-            self.assertGreater(float(need) * UNITS[unit], 1.2 * float(has) * UNITS[of])
-            self.assertFalse(os.path.exists(f"{self.dir}/far"))
-        done = start(("plan", "train"), batch, "memory_check=warn")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stderr, "warning: " + takes)
+        done = start(("train",), batch)
+        self.assertEqual(done.returncode, 64, done.stderr)
+        self.assertIn("memory_check=warn begins all the same", done.stderr)
+        need, unit, has, of = re.search(takes, done.stderr).groups()
+        self.assertGreater(float(need) * UNITS[unit], 1.2 * float(has) * UNITS[of])
+        self.assertFalse(os.path.exists(f"{self.dir}/far"))
+        for more, begins in ((["memory_check=warn"], False), ([], True)):  # computes nothing
+            done = start(("plan", "train"), batch, *more)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stderr, "warning: " + takes)
+            self.assertEqual("begins with memory_check=warn alone" in done.stderr, begins)
 
     @unittest.skipUnless(SLOW, "with LEVIN_TEST_SLOW=1")
     def test_more(self):
