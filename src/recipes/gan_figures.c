@@ -137,7 +137,7 @@ static lvn_status draw(const char *path, const figure *f)
         height = part->height * zoom > height ? part->height * zoom : height;
         width = part->width * zoom > width ? part->width * zoom : width;
     }
-    int row[MAX_PANELS], column[MAX_PANELS], columns = 0;
+    int row[MAX_PANELS] = {0}, column[MAX_PANELS] = {0}, columns = 0;
     for (int i = 0; i < f->n; i++) {
         const bool begins = i > 0 && (f->panels[i].begins_row || column[i - 1] + 1 == f->columns);
         row[i] = i == 0 ? 0 : row[i - 1] + (begins ? 1 : 0);
