@@ -359,8 +359,8 @@ static void an_older_index_is_made_again(void **state)
     assert_int_equal(lvni_core_file_read(index, 1 << 20, &text, &n), LVN_OK);
     char *version = strchr(text, '\n') - 1, *end = text + n - 21;
     assert_memory_equal(version, "3\n", 2);
-    for (char older = '1'; older < '3'; older++) {
-        *version = older;
+    for (int older = '1'; older < '3'; older++) {
+        *version = (char)older;
         snprintf(end, 22, "end %016llx\n", (unsigned long long)XXH3_64bits(text, n - 21));
         assert_int_equal(lvni_core_file_write(index, text, n), LVN_OK);
         assert_int_equal(scan(folder, &opened, notes, sizeof notes), 3);

@@ -306,7 +306,7 @@ static void the_draw_of_volumes_is_that_of_rcgan(void **state)
 {
     (void)state;
     static const struct {
-        int n, drawn[6];
+        int n, drawn[7]; /* one behind the last */
     } want[] = {{3, {2}}, {10, {4, 5, 7}}, {20, {0, 1, 4, 10, 16, 17}}};
     static const int number[][2] = {{0, 0}, {1, 0}, {5, 2}, {15, 4}, {25, 8}, {35, 10}};
     bool drawn[64];
@@ -332,7 +332,7 @@ static void volumes_of_rcgan_have_more_coils(void **state)
     (void)state;
     const char *folder = images_temp_folder();
     /* without a: b .. k are 10, of which f, g and i are drawn; f has too few coils */
-    for (char c = 'a'; c <= 'k'; c++) {
+    for (int c = 'a'; c <= 'k'; c++) {
         char name[32];
         snprintf(name, sizeof name, "multicoil_val/%c.npy", c);
         write_volume(images_path(folder, name), 1, c == 'f' ? 2 : 3);
