@@ -68,8 +68,6 @@ lvn_status lvni_tensor_tuning_begin(lvni_core_pin_entries *entries,
 typedef struct lvni_tensor_device_stats {
     uint64_t limit;
     uint64_t in_use, held; /* bytes; held: in use, or kept for reuse */
-    uint64_t peak;         /* of held */
-    int64_t given_up;      /* how often what was kept became holes again, as there was no room */
     uint64_t most;         /* of in_use, since lvni_tensor_device_forget_most */
 } lvni_tensor_device_stats;
 lvni_tensor_device_stats lvni_tensor_device_get_stats(lvni_tensor_device *device);

@@ -190,7 +190,6 @@ static lvni_tensor_piece *cut(lvni_tensor_device *d, lvn_stream_kind kind, size_
 
 lvn_status lvni_tensor_device_gather(lvni_tensor_device *d)
 {
-    d->given_up++;
     LVN_TRY(lvni_tensor_device_order(d, LVN_STREAM_COMPUTE, LVN_STREAM_COPY));
     LVN_TRY(lvni_tensor_device_order(d, LVN_STREAM_COPY, LVN_STREAM_COMPUTE));
     for (int kind = 0; kind < LVN_STREAM_KINDS; kind++) {
@@ -304,7 +303,6 @@ static lvni_tensor_piece *take(lvni_tensor_device *d, lvn_stream_kind kind, size
         count_class(d, piece, bytes);
         d->in_use += piece->bytes;
         d->most = d->in_use > d->most ? d->in_use : d->most;
-        d->peak = held(d) > d->peak ? held(d) : d->peak;
     }
     return piece;
 }
@@ -356,12 +354,8 @@ void lvni_tensor_device_fail_at(lvni_tensor_device *d, int64_t k)
 lvni_tensor_device_stats lvni_tensor_device_get_stats(lvni_tensor_device *d)
 {
     pthread_mutex_lock(&d->memory_lock);
-    const lvni_tensor_device_stats s = {.limit = limit_of(d),
-                                        .in_use = d->in_use,
-                                        .held = held(d),
-                                        .peak = d->peak,
-                                        .given_up = d->given_up,
-                                        .most = d->most};
+    const lvni_tensor_device_stats s = {
+        .limit = limit_of(d), .in_use = d->in_use, .held = held(d), .most = d->most};
     pthread_mutex_unlock(&d->memory_lock);
     return s;
 }

@@ -36,10 +36,9 @@ struct lvni_tensor_device {
     pthread_mutex_t memory_lock; /* a leaf lock, except for the backend's */
     lvni_tensor_heap *heap;
     lvni_tensor_segment *segments;
-    uint64_t taken;              /* bytes of all segments */
-    uint64_t in_use, peak, most; /* bytes */
-    int64_t given_up;
-    int64_t fail_in; /* 0: never */
+    uint64_t taken;        /* bytes of all segments */
+    uint64_t in_use, most; /* bytes */
+    int64_t fail_in;       /* 0: never */
     /* of a dry device: blocks in use of each size class, and the most there were; else NULL */
     struct lvni_tensor_class_count *classes;
     uint64_t cached; /* bytes of those */
