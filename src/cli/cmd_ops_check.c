@@ -7,6 +7,7 @@
 #include "kernels/check/drawn.h"
 #include "recipes/devices.h"
 #include "recipes/report_error.h"
+#include "tensor/ctx.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -197,6 +198,17 @@ static lvn_status check_shape(const drawing *d, int64_t number, lvni_kernels_op 
     return LVN_OK;
 }
 
+/* Libraries divide work among threads, and some do so wrongly: every other round of the ops runs on
+ * all cores, the weight gradient, too. */
+static void set_team(int64_t number, int cores)
+{
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
+    if (ctx != NULL) {
+        ctx->team = number / LVNI_CHECK_ROUND % 2 == 0 ? cores : 1;
+        ctx->pins.wgrad_threads = ctx->team;
+    }
+}
+
 /* Shape after shape, in every type, for a round of the ops at least, until the time is over. A
  * short check leaves large ones out, except the first. */
 static lvn_status check_drawn(const drawing *d, lvni_tensor_device *device, int n,
@@ -206,6 +218,7 @@ static lvn_status check_drawn(const drawing *d, lvni_tensor_device *device, int 
     const uint64_t end = lvni_core_now_ns() + (uint64_t)(d->seconds * 1e9);
     const lvni_check_drawn_size largest =
         d->seconds < LONG_CHECK ? LVNI_CHECK_SMALL : LVNI_CHECK_LARGE;
+    const int cores = lvni_recipes_usable_cores();
     memset(of_op, 0, sizeof of_op);
     for (int64_t k = d->first; k < d->first + LVNI_CHECK_ROUND || lvni_core_now_ns() < end; k++) {
         lvni_check_case row;
@@ -214,6 +227,7 @@ static lvn_status check_drawn(const drawing *d, lvni_tensor_device *device, int 
         if (!is_named(lvni_kernels_ops[op].name, n, names) || (!fits && k > d->first)) {
             continue;
         }
+        set_team(k, cores);
         for (int i = 0; i < N_DRAWN_TYPES; i++) {
             if (d->type == LVN_DTYPE_COUNT || d->type == drawn_types[i]) {
                 LVN_TRY(check_shape(d, k, op, &row, drawn_types[i], device, &of_op[op]));
