@@ -1,5 +1,5 @@
 # The human door; CMake (CMakePresets.json) does the work. `make help` lists what there is.
-.PHONY: all help install uninstall build cuda deps try-deps lint-deps check test demo asan tsan bench fuzz soak lint fmt clean
+.PHONY: all help install uninstall build cuda deps try-deps lint-deps check test demo asan tsan bench fuzz soak lint fmt release clean
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
@@ -80,6 +80,9 @@ install: build ## install below PREFIX (/usr/local); DESTDIR goes in front of it
 
 uninstall: ## remove what the last `make install` put there
 	@DESTDIR='$(DESTDIR)' tools/install --uninstall '$(PREFIX)'
+
+release: ## check that the committed state can be released, and write build/release/levin-VERSION.tar.gz
+	@tools/release
 
 clean: ## remove the build folders
 	rm -rf build build-asan build-tsan build-fuzz

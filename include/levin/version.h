@@ -7,7 +7,7 @@
 extern "C" {
 #endif
 
-#define LEVIN_VERSION "0.1.0" /* of the headers a program was compiled with */
+#define LEVIN_VERSION "0.2.0" /* of the headers a program was compiled with */
 
 LVN_API const char *lvn_version(void); /* of the library it runs with */
 
