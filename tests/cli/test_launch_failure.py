@@ -14,6 +14,12 @@ import time
 
 from launch_case import alive, Case, CLEAN, free_port, GONE_S, main, WAIT_S
 
+# rank 1 ends once the launcher has noticed the end of rank 0
+REQUEUED = (
+    "[ $RANK = 0 ] && { echo $$ > pid; exit 85; }; until [ -s pid ]; do sleep 0.01; done; "
+    "while [ -e /proc/$(cat pid) ]; do sleep 0.01; done; exit 0"
+)
+
 
 class Failure(Case):
     def test_the_first_is_named_and_all_end(self):
@@ -134,8 +140,9 @@ time.sleep(600)
         _, err = self.launch(
             "-n",
             "2",
-            sh="if [ $RANK = 0 ]; then while [ ! -e ready ]; do sleep 0.01; done; exit "
-            "76; fi; trap '' TERM; touch ready; sleep 0.3; exit 9",
+            sh="if [ $RANK = 0 ]; then echo $$ > pid; while [ ! -e ready ]; do sleep 0.01; done; "
+            "exit 76; fi; trap '' TERM; touch ready; until [ -s pid ]; do sleep 0.01; done; "
+            "while [ -e /proc/$(cat pid) ]; do sleep 0.01; done; exit 9",
             code=9,
         )
         self.assertIn("rank 1 (", err.splitlines()[0])
@@ -169,7 +176,7 @@ time.sleep(600)
                     os.unlink(f"{self.dir}/{name}")
 
     def test_requeue_is_no_failure(self):
-        _, err = self.launch("-n", "2", sh="[ $RANK = 0 ] && exit 85; sleep 0.3; exit 0", code=85)
+        _, err = self.launch("-n", "2", sh=REQUEUED, code=85)
         self.assertEqual(err, "")
 
     def test_a_dry_run_removes_nothing(self):

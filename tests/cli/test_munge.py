@@ -20,7 +20,7 @@ import sys
 import time
 
 from bad_support import Case, LEVIN, OTHER_USER, OK, SIGTERM, WAIT_S, main
-from rank_processes import drop_identity
+from rank_processes import drop_identity, thread_names
 from rank_stranger import DENY, WELCOME, Client, run_key
 
 drop_identity()
@@ -301,8 +301,7 @@ class Munge(Case):
         """Once it has chosen: rank 0 reports it, and no rank joins with less."""
         self.addCleanup(lambda: self.one.process.poll() is None or self.one.start())
         first = self.task(0, self.one.conf, timeout=6)
-        self.listens(first)
-        time.sleep(0.5)  # its own connection: an earlier end is another message
+        self.wait_for(lambda: "lvn-control" in thread_names(first.pid), first)  # it is connected
         self.one.stop()
         second = self.task(1, self.same.conf, timeout=6)
         self.ends(

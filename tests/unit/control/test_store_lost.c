@@ -342,7 +342,7 @@ static void a_rank_that_dies_at_the_rendezvous_is_named(void **state)
     const uint64_t began = lvni_core_now_ns();
     assert_int_equal(lvni_control_rendezvous(c[0], &g.ranks[0].facts), LVN_ERR_PEER);
     assert_non_null(strstr(lvn_last_error()->message, "rank 1 ("));
-    assert_true(lvni_core_seconds_since(began) < 2);
+    assert_true(lvni_core_seconds_since(began) < 10); /* not the 20 s of a rendezvous */
     o.rank = 2; /* who comes when all is over hears it at once */
     assert_int_equal(lvni_control_connect(&o, &c[1]), LVN_OK);
     assert_int_equal(lvni_control_rendezvous(c[1], &g.ranks[2].facts), LVN_ERR_PEER);
