@@ -12,7 +12,7 @@
  *                      draw (lvn_random_uniform) the same with the purpose hash(path) +
  *                      0x9e3779b97f4a7c15 hash(name)
  *     initialisation   a = b = c = 0
- *     sample order     a = epoch, b = c = 0                          (purpose "order")
+ *     sample order     a = epoch, b = c = 0    (purpose "order"; of more than 2^27 "order/large")
  *     data             a = epoch, b = sample, c = operation of the augmentation
  *                      (purpose "data"; "data/own" for what users' datasets draw)
  */

@@ -3,7 +3,9 @@
 #include "data/dataset.h"
 
 #include "core/alloc.h"
+#include "core/machine.h"
 #include "core/rng.h"
+#include "data/sampler.h"
 
 #include <string.h>
 
@@ -106,8 +108,6 @@ static lvn_status check(const int64_t *labels, int64_t n, int n_classes, double 
         LVN_FAIL(LVN_ERR_USAGE, "val_split is %g; it must be at least 0 and less than 1",
                  val_split);
     }
-    LVN_ARG(n <= (int64_t)UINT32_MAX, "%lld samples are more than can be split (2^32 - 1)",
-            (long long)n);
     for (int64_t i = 0; i < n; i++) {
         LVN_ARG(labels[i] >= 0 && labels[i] < n_classes, "sample %lld has label %lld of %d classes",
                 (long long)i, (long long)labels[i], n_classes);
@@ -148,6 +148,27 @@ lvn_status lvni_data_split(const int64_t *labels, int64_t n, int n_classes, doub
     return status;
 }
 
+lvn_status lvni_data_split_fits(int64_t n)
+{
+    enum { SAMPLE = 4 * sizeof(int64_t) + sizeof(bool) }; /* labels, members, both parts, a mark */
+    if (n > (int64_t)UINT32_MAX) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%lld samples are more than can be divided into training and validation (2^32 - "
+                 "1); use fewer (data.count)",
+                 (long long)n);
+    }
+    const uint64_t available = lvni_core_machine_memory("");
+    if (n > LVNI_DATA_SHUFFLED_MAX && (uint64_t)n * SAMPLE > available) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "dividing %lld samples into training and validation takes %.1f GiB of memory (%d "
+                 "bytes a sample), and %.1f GiB are available; use fewer (data.count), or a "
+                 "machine with more memory",
+                 (long long)n, (double)n * SAMPLE / 0x1p30, (int)SAMPLE,
+                 (double)available / 0x1p30);
+    }
+    return LVN_OK;
+}
+
 lvn_status lvni_data_split_dataset(const lvn_dataset *dataset, double val_split, uint64_t seed,
                                    int64_t **train, int64_t *n_train, int64_t **val, int64_t *n_val)
 {
@@ -155,6 +176,7 @@ lvn_status lvni_data_split_dataset(const lvn_dataset *dataset, double val_split,
     LVN_ARG(dataset->cls->label != NULL && dataset->n_classes > 0,
             "the dataset %s has no labels to split by", dataset->cls->name);
     const int64_t n = dataset->cls->length(dataset);
+    LVN_TRY(lvni_data_split_fits(n));
     int64_t *labels = lvni_core_alloc(LVNI_TAG_DATA, (size_t)n * sizeof *labels);
     if (labels == NULL) {
         return LVN_ERR_MEMORY;

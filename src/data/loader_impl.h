@@ -36,7 +36,8 @@ typedef struct lvni_data_source {
     bool cycles; /* positions count on from pass to pass */
     lvni_data_slot_layout layout;
 
-    uint32_t *order;              /* of order_epoch; NULL: in sequence */
+    uint32_t *order;              /* of order_epoch; NULL: in sequence, or `permuted` */
+    bool permuted;                /* too many to shuffle: each position is computed */
     lvni_data_class_lists *lists; /* balanced; else NULL */
     /* drawn with replacement: length of order[p] in this epoch; then as many for the sampler to
      * count in; else NULL */

@@ -65,10 +65,20 @@ static bool repeats(const lvni_data_source *s)
     return s->balanced || s->order_kind == LVN_ORDER_REPLACEMENT;
 }
 
+static bool is_permuted(const lvni_data_source *s)
+{
+    return !s->balanced && s->order_kind == LVN_ORDER_SHUFFLE && s->length > LVNI_DATA_SHUFFLED_MAX;
+}
+
+static bool has_order(const lvni_data_source *s)
+{
+    return (s->balanced || s->order_kind != LVN_ORDER_SEQUENCE) && !is_permuted(s);
+}
+
 size_t lvni_data_source_bytes(const lvni_data_loader *l, int number)
 {
     const lvni_data_source *s = &l->source[number];
-    const size_t one = (s->balanced || s->order_kind != LVN_ORDER_SEQUENCE ? sizeof *s->order : 0) +
+    const size_t one = (has_order(s) ? sizeof *s->order : 0) +
                        (repeats(s) ? 2 * sizeof *s->repeat : 0) +
                        (s->balanced ? sizeof *s->lists->position : 0);
     return s->length == LVN_ENDLESS ? 0 : (size_t)s->length * one + (size_t)s->length / 8;
@@ -108,7 +118,8 @@ lvn_status lvni_data_source_create(lvni_data_loader *l, int number)
 {
     lvni_data_source *s = &l->source[number];
     const size_t n = s->length == LVN_ENDLESS ? 0 : (size_t)s->length;
-    const bool ordered = l->o.training && (s->balanced || s->order_kind != LVN_ORDER_SEQUENCE);
+    const bool ordered = l->o.training && has_order(s);
+    s->permuted = l->o.training && is_permuted(s);
     if (s->length != LVN_ENDLESS) {
         s->bad = lvni_core_calloc(LVNI_TAG_DATA, n / 64 + 1, sizeof *s->bad);
     }
@@ -169,7 +180,10 @@ static void list(lvni_data_source *s, lvni_plan_range r, uint32_t epoch, lvni_da
             p = s->length == LVN_ENDLESS ? p : p % s->length;
         }
         make_order(s, epoch);
-        part->position[i] = s->order == NULL ? p : s->order[p];
+        part->position[i] =
+            s->permuted ? lvni_data_sampler_at(s->seed, epoch, (uint32_t)s->length, (uint32_t)p)
+            : s->order == NULL ? p
+                               : s->order[p];
         part->repeat[i] = s->repeat == NULL ? 0 : s->repeat[p];
         part->epoch[i] = epoch;
     }

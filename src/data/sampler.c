@@ -103,6 +103,29 @@ void lvni_data_sampler_order(uint64_t seed, uint32_t epoch, uint32_t n, uint32_t
     }
 }
 
+uint32_t lvni_data_sampler_at(uint64_t seed, uint32_t epoch, uint32_t n, uint32_t position)
+{
+    enum { ROUNDS = 6 };
+    const lvni_core_rng rng = {
+        .key = lvni_core_rng_make_key(seed, lvni_core_rng_purpose("order/large")), .a = epoch};
+    int half = 1; /* bits */
+    while (half < 16 && n > (uint32_t)1 << 2 * half) {
+        half++;
+    }
+    const uint32_t mask = ((uint32_t)1 << half) - 1;
+    uint32_t at = position;
+    do {
+        uint32_t left = at >> half, right = at & mask;
+        for (uint64_t r = 0; r < ROUNDS; r++) {
+            const uint32_t next = left ^ (lvni_core_rng_u32(&rng, r << 16 | right) & mask);
+            left = right;
+            right = next;
+        }
+        at = left << half | right;
+    } while (at >= n);
+    return at;
+}
+
 void lvni_data_sampler_balanced(uint64_t seed, uint32_t epoch, const lvni_data_class_lists *lists,
                                 uint32_t *order, uint32_t *repeat, uint32_t *drawn)
 {

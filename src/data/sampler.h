@@ -1,7 +1,7 @@
 /* The order of an epoch, from (seed, epoch) alone: the Fisher-Yates shuffle of
- * docs/reproducibility.md, or draws balanced over the classes. Called by the loader; the lists of
- * each class also serve the recipes' class weights. tests/unit/data/order.py is the same in
- * Python. */
+ * docs/reproducibility.md, a permutation without memory, or draws balanced over the classes. Called
+ * by the loader; the lists of each class also serve the recipes' class weights.
+ * tests/unit/data/order.py is the same in Python. */
 #ifndef LEVIN_DATA_SAMPLER_H
 #define LEVIN_DATA_SAMPLER_H
 
@@ -31,6 +31,16 @@ static inline int64_t lvni_data_class_count(const lvni_data_class_lists *lists, 
  * epoch. n < 2^32. For i = n-1 down to 1 entries i and j are swapped, j drawn below i+1 from the
  * stream of purpose "order" with a = epoch; the element counter starts at 0 and runs on. */
 void lvni_data_sampler_order(uint64_t seed, uint32_t epoch, uint32_t n, uint32_t *order);
+
+/* The shuffle of more samples takes longer than a start may, and their order too much memory. */
+#define LVNI_DATA_SHUFFLED_MAX ((int64_t)1 << 27)
+
+/* The sample at one position of an epoch of more than LVNI_DATA_SHUFFLED_MAX samples; works for any
+ * 1 <= n < 2^32. A Feistel network of six rounds on 2h bits, the least with n <= 2^2h, applied
+ * until the result is below n. Round r replaces (left, right), h bits each, by (right, left ^ the
+ * lowest h bits of element r * 2^16 + right) of the stream of purpose "order/large" with a = epoch.
+ */
+uint32_t lvni_data_sampler_at(uint64_t seed, uint32_t epoch, uint32_t n, uint32_t position);
 
 /* With replacement, every class that has samples equally often: torch's WeightedRandomSampler with
  * weights 1 / samples of the class. Position p of the epoch, p = 0 .. lists->n - 1 in turn: a class

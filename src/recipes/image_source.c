@@ -7,6 +7,7 @@
 #include "data/image.h"
 #include "data/image_folder.h"
 #include "data/dataset.h"
+#include "data/sampler.h"
 #include "log/run_log.h"
 #include "trainer/identity.h"
 
@@ -460,8 +461,16 @@ lvn_status lvni_recipes_image_source_cut(const lvni_recipes_image_source *s,
     }
     lvn_dataset *all;
     LVN_TRY(view_of_training(s, t, &all));
-    const lvn_status status =
-        lvni_data_split_dataset(all, val_split, seed, &part[0], &n[0], &part[1], &n[1]);
+    const int64_t length = all->cls->length(all);
+    lvn_status status = lvni_data_split_fits(length);
+    if (status == LVN_OK && length > LVNI_DATA_SHUFFLED_MAX) {
+        lvni_log_line(LVNI_LOG_INFO,
+                      "dividing %lld samples into training and validation, which takes minutes",
+                      (long long)length);
+    }
+    if (status == LVN_OK) {
+        status = lvni_data_split_dataset(all, val_split, seed, &part[0], &n[0], &part[1], &n[1]);
+    }
     lvn_dataset_destroy(all);
     return status;
 }

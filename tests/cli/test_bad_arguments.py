@@ -364,6 +364,18 @@ class Words(Case):
             how = [*arguments, "group=4", "data.count=21", fits]
             self.levin(["plan", *self.arguments(self.photos, self.out), *how], OK)
 
+    def test_more_samples_than_can_be_divided(self):
+        """At once, and not by the kernel minutes later."""
+        with open("/proc/meminfo") as f:
+            has = next(int(line.split()[1]) << 10 for line in f if line.startswith("MemAvailable:"))
+        if has > 130 << 30:
+            self.skipTest("there is memory for 2^32 - 1 samples")
+        self.refused(
+            ["data=builtin:shapes", "data.count=4294967295"],
+            ["dividing 4294967295 samples into training and validation takes 132.0 GiB",
+             "use fewer (data.count)"],
+        )
+
     def test_more_memory_than_there_is(self):
         """Reported by the plan, before the system kills the run. 1024 images at once take about 100
         GiB, and 400000 of 512 x 512 are 1172 GiB themselves."""

@@ -84,6 +84,16 @@ class SharedRecipe(unittest.TestCase):
         with open(os.path.join(FOLDER, "two", "config.yaml")) as f:
             self.assertIn("count: 300\n", f.read())
 
+    def test_two_thousand_million_samples(self):
+        """They start as others do: an order in memory takes 8 GiB and minutes."""
+        pinned = ["count=2147483648", "max_steps=3", *SMALL[1:3], "quiet=true"]
+        for name in ("one", "ddp"):
+            levin("train", "mine.so", *pinned, f"out=many_{name}", *LAYOUTS[name])
+        levin("train", "mine.so", *pinned, "out=many_cut", "max_steps=2")
+        levin("train", "mine.so", "out=many_cut", "resume=true", "quiet=true", "max_steps=3")
+        hashes = {levin("ckpt", "hash", f"many_{name}") for name in ("one", "ddp", "cut")}
+        self.assertEqual(len(hashes), 1)
+
     def test_keys_change_the_run(self):
         def trained(*keys):
             out = "keys_" + "_".join(keys).replace("=", "")

@@ -2,8 +2,9 @@
 import sys
 
 n, batch, seed, epoch, t = map(int, sys.argv[1:])
+LARGE = n > 2**27  # these are not shuffled: a Feistel network of 6 rounds
 M32, M64, purpose = 2**32 - 1, 2**64 - 1, 0xCBF29CE484222325
-for byte in b"order":
+for byte in b"order/large" if LARGE else b"order":
     purpose = (purpose ^ byte) * 0x100000001B3 & M64
 z = seed + 0x9E3779B97F4A7C15 * purpose & M64
 z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & M64
@@ -21,6 +22,17 @@ def word(e):
     return c[e % 4]
 
 
+def at(p):
+    bits = ((n - 1).bit_length() + 1) // 2
+    for r in range(6):
+        right = p % 2**bits
+        p = right << bits | p >> bits ^ word(r << 16 | right) % 2**bits
+    return p if p < n else at(p)
+
+
+if LARGE:
+    print(*map(at, range(t * batch, min(n, (t + 1) * batch))))
+    sys.exit()
 order, draws = list(range(n)), map(word, range(2**62))
 for i in range(n - 1, 0, -1):
     j = next(d for d in draws if d >= 2**32 % (i + 1)) % (i + 1)

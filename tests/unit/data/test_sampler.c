@@ -33,6 +33,23 @@ static void an_order_is_a_permutation(void **state)
     assert_int_equal(order[0], 0);
 }
 
+static void a_large_order_is_a_permutation(void **state)
+{
+    (void)state;
+    enum { N = 5000 }; /* it works for any number, and is used for those that are not shuffled */
+    for (uint32_t n = 1; n < N; n = n < 70 ? n + 1 : n * 3 - 1) {
+        uint8_t seen[N] = {0};
+        uint32_t moved = 0, other = 0;
+        for (uint32_t p = 0; p < n; p++) {
+            const uint32_t i = lvni_data_sampler_at(5, 3, n, p);
+            assert_true(i < n && seen[i]++ == 0);
+            moved += i != p;
+            other += i != lvni_data_sampler_at(5, 4, n, p);
+        }
+        assert_true(n < 50 || (moved > n * 9 / 10 && other > n * 9 / 10));
+    }
+}
+
 static void known_numbers(void **state)
 {
     (void)state;
@@ -69,6 +86,23 @@ static void compare_with_python(uint32_t n, uint32_t batch, uint64_t seed, uint3
     lvni_core_free(order);
 }
 
+/* The same of an order that is not held in memory. */
+static void compare_large_with_python(uint32_t n, uint64_t seed, uint32_t epoch, uint32_t step)
+{
+    enum { BATCH = 40 };
+    char command[512];
+    snprintf(command, sizeof command, "python3 '%s' %u %d %llu %u %u", LEVIN_ORDER_PY, n, BATCH,
+             (unsigned long long)seed, epoch, step);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    uint32_t at = step * BATCH;
+    for (unsigned id; fscanf(pipe, "%u", &id) == 1; at++) {
+        assert_int_equal(id, lvni_data_sampler_at(seed, epoch, n, at));
+    }
+    assert_int_equal(pclose(pipe), 0);
+    assert_int_equal(at, n - step * BATCH < BATCH ? n : (step + 1) * BATCH);
+}
+
 static void an_independent_program_agrees(void **state)
 {
     (void)state;
@@ -82,6 +116,9 @@ static void an_independent_program_agrees(void **state)
     compare_with_python(1, 8, 42, 0, 0);
     compare_with_python(2, 2, 42, 9, 0);
     compare_with_python(1500, 1500, UINT64_MAX, UINT32_MAX, 0);
+    compare_large_with_python(((uint32_t)1 << 27) + 1, 1, 0, 0);
+    compare_large_with_python((uint32_t)1 << 31, 7, 2, 53687091); /* the last step */
+    compare_large_with_python(UINT32_MAX, UINT64_MAX, UINT32_MAX, 1000);
 }
 
 /* Numbers of users' datasets: figures of an independent program; each part of the key and the
@@ -103,6 +140,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_order_is_a_permutation),
+        cmocka_unit_test(a_large_order_is_a_permutation),
         cmocka_unit_test(known_numbers),
         cmocka_unit_test(an_independent_program_agrees),
         cmocka_unit_test(own_numbers_of_a_sample),
