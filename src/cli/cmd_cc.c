@@ -53,6 +53,50 @@ static bool ends_in_c(const char *argument)
     return n > 2 && argument[0] != '-' && strcmp(argument + n - 2, ".c") == 0;
 }
 
+/* What the arguments name. */
+typedef struct cc_files {
+    const char *source, *output; /* NULL: not given */
+    bool linked;                 /* not with -c, -S or -E, whose output has other names */
+} cc_files;
+
+static cc_files find_files(int n, const char *const *args)
+{
+    cc_files f = {.linked = true};
+    for (int i = 0; i < n; i++) {
+        if (strncmp(args[i], "-o", 2) == 0) {
+            const bool follows = args[i][2] == '\0';
+            i += follows ? 1 : 0;
+            f.output = !follows ? args[i] + 2 : i < n ? args[i] : "";
+        } else if (strcmp(args[i], "-c") == 0 || strcmp(args[i], "-S") == 0 ||
+                   strcmp(args[i], "-E") == 0) {
+            f.linked = false;
+        } else if (f.source == NULL && ends_in_c(args[i])) {
+            f.source = args[i];
+        }
+    }
+    return f;
+}
+
+/* Run as a program, a shared object crashes without a message. */
+static bool is_named_well(const cc_files *f)
+{
+    const char *name = f->output;
+    const size_t n = name == NULL ? 0 : strlen(name);
+    if (name == NULL || !f->linked || (n > 3 && strcmp(name + n - 3, ".so") == 0)) {
+        return true;
+    }
+    if (n == 0) {
+        fputs("error: -o needs a name, which ends in .so\n", stderr);
+        return false;
+    }
+    lvni_core_print(stderr,
+                    "error: -o %s: levin cc makes a shared object, for levin train ./%s.so, and "
+                    "its name ends in .so; a program with a main() of its own is compiled by cc %s "
+                    "-o %s $(pkg-config --cflags --libs levin)\n",
+                    name, name, f->source, name);
+    return false;
+}
+
 int lvni_cli_cmd_cc(int n, const char *const *args)
 {
     static const char *const flags[] = {"-std=gnu11",
@@ -66,20 +110,13 @@ int lvni_cli_cmd_cc(int n, const char *const *args)
     enum { FLAGS = sizeof flags / sizeof *flags, MORE = 8 };
     const char *given = getenv("CC");
     const char *compiler = given != NULL && given[0] != '\0' ? given : "cc";
-    const char *source = NULL;
-    bool named = false;
-    for (int i = 0; i < n; i++) {
-        const bool output = strncmp(args[i], "-o", 2) == 0;
-        named = named || output;
-        if (output && args[i][2] == '\0') {
-            i++; /* its name follows */
-        } else if (source == NULL && ends_in_c(args[i])) {
-            source = args[i];
-        }
-    }
-    if (source == NULL) {
+    const cc_files files = find_files(n, args);
+    if (files.source == NULL) {
         fputs("error: which source file? Its name ends in .c\n", stderr);
         return lvni_cli_command_misused("cc");
+    }
+    if (!is_named_well(&files)) {
+        return LVNI_EXIT_USAGE;
     }
     char headers[PATH_MAX];
     if (!find_headers(headers)) {
@@ -90,7 +127,7 @@ int lvni_cli_cmd_cc(int n, const char *const *args)
     }
     lvni_core_str output = {0};
     const char **line = lvni_core_calloc(LVNI_TAG_CONFIG, (size_t)n + FLAGS + MORE, sizeof *line);
-    lvn_status s = line == NULL ? LVN_ERR_MEMORY : name_output(source, &output);
+    lvn_status s = line == NULL ? LVN_ERR_MEMORY : name_output(files.source, &output);
     if (s != LVN_OK) {
         lvni_core_free((void *)line);
         lvni_core_str_free(&output);
@@ -106,7 +143,7 @@ int lvni_cli_cmd_cc(int n, const char *const *args)
     for (int i = 0; i < n; i++) {
         line[at++] = args[i];
     }
-    if (!named) {
+    if (files.output == NULL) {
         line[at++] = "-o";
         line[at++] = lvni_core_str_text(&output);
     }

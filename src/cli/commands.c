@@ -123,8 +123,10 @@ const lvni_cli_command lvni_cli_commands[] = {
      .run = lvni_cli_cmd_cc,
      .use = {{"levin cc mine.c [-o mine.so] [FLAG...]",
               "compile a recipe of your own, for levin train ./mine.so"}},
-     .more = "Calls $CC, else cc, with levin's headers; other arguments go to it as they are. See "
-             "levin/recipe.h and examples/07_recipe."},
+     .more = "The shared object is written beside the source (dir/mine.c makes dir/mine.so), or "
+             "under the name of -o. Calls $CC, else cc, with levin's headers; other arguments\n"
+             "go to it as they are. See levin/recipe.h and examples/07_recipe. A program with a "
+             "main() of its own: cc prog.c -o prog $(pkg-config --cflags --libs levin)."},
     {.name = "ops",
      .run = lvni_cli_cmd_ops,
      .computes = true,

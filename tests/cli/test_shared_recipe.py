@@ -447,6 +447,20 @@ static const lvn_recipe_use use = {
         self.assertIn("lvn_mse_los", levin("cc", "misspelled.c", status=1))
         levin("cc", "-I", "include", "-O0", "mine.c", "-o", "elsewhere.so")
         self.assertTrue(os.path.exists(os.path.join(FOLDER, "elsewhere.so")))
+        for named in (["-o", "prog"], ["-oprog"], ["-o", "prog.so.1"], ["-o", ".so"]):
+            shown = levin("cc", "mine.c", *named, status=64)
+            name = named[-1].removeprefix("-o")
+            self.assertIn(f"cc mine.c -o {name} $(pkg-config --cflags --libs levin)", shown)
+            self.assertFalse(os.path.exists(os.path.join(FOLDER, name)))
+        self.assertIn("-o needs a name", levin("cc", "mine.c", "-o", status=64))
+        levin("cc", "-c", "mine.c", "-o", "mine.o")  # of several sources, for one object
+        levin("cc", "mine.c", "-oagain.so")
+        self.assertTrue(os.path.exists(os.path.join(FOLDER, "again.so")))
+        os.mkdir(os.path.join(FOLDER, "beside"))
+        shutil.copy(SOURCE, os.path.join(FOLDER, "beside", "mine.c"))
+        levin("cc", "beside/mine.c")
+        self.assertTrue(os.path.exists(os.path.join(FOLDER, "beside", "mine.so")))
+        self.assertIn("beside the source", levin("cc", "--help"))
 
 
 with tempfile.TemporaryDirectory() as FOLDER:
