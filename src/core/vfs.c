@@ -416,7 +416,7 @@ lvn_status lvni_core_folder_sync(const char *path)
     return s;
 }
 
-static bool is_directory(const char *path)
+bool lvni_core_path_is_folder(const char *path)
 {
     struct stat st;
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
@@ -430,7 +430,7 @@ static lvn_status make_one(const char *path)
         return LVN_OK;
     }
     const int error = errno;
-    if (is_directory(path)) {
+    if (lvni_core_path_is_folder(path)) {
         return LVN_OK;
     }
     return lvni_core_io_error(__FILE__, __LINE__, "make the directory", path,
@@ -439,7 +439,7 @@ static lvn_status make_one(const char *path)
 
 lvn_status lvni_core_mkdirs(const char *path)
 {
-    if (is_directory(path)) {
+    if (lvni_core_path_is_folder(path)) {
         return LVN_OK;
     }
     char *copy = lvni_core_strdup(LVNI_TAG_CORE, path);
@@ -450,11 +450,11 @@ lvn_status lvni_core_mkdirs(const char *path)
     for (char *p = copy + 1; copy[0] != '\0' && *p != '\0' && status == LVN_OK; p++) {
         if (*p == '/' && p[-1] != '/') {
             *p = '\0';
-            status = is_directory(copy) ? LVN_OK : make_one(copy);
+            status = lvni_core_path_is_folder(copy) ? LVN_OK : make_one(copy);
             *p = '/';
         }
     }
-    if (status == LVN_OK && !is_directory(copy)) { /* "a/b/" is complete already */
+    if (status == LVN_OK && !lvni_core_path_is_folder(copy)) { /* "a/b/" is complete already */
         status = make_one(copy);
     }
     lvni_core_free(copy);

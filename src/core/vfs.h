@@ -72,6 +72,7 @@ lvn_status lvni_core_file_remove(const char *path); /* fine when it does not exi
 lvn_status lvni_core_folder_sync(const char *path);
 lvn_status lvni_core_mkdirs(const char *path); /* with parents; fine when it exists */
 bool lvni_core_path_exists(const char *path);
+bool lvni_core_path_is_folder(const char *path); /* or a link to one */
 /* The same path for every current directory, appended to out: of a relative one that of now stands
  * before it, without "./". As it is where that cannot be asked (it was removed). */
 void lvni_core_path_absolute(const char *path, lvni_core_str *out);

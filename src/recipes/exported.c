@@ -13,7 +13,9 @@
 #include "recipes/weights.h"
 #include "trainer/identity.h"
 
+#include <dirent.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* ---- the card ---- */
 
@@ -188,12 +190,78 @@ static double shown_average(const lvni_ckpt_st_file *file)
     return decay;
 }
 
+static const char MODELS[] = "exported_models";
+
+/* A run that has saved a model, and when its last one was named; false: none. */
+static bool is_run_folder(const char *path, struct timespec *when)
+{
+    struct stat st;
+    char *inside = lvni_recipes_path_join(path, MODELS);
+    const bool found = inside != NULL && stat(inside, &st) == 0 && S_ISDIR(st.st_mode);
+    *when = found ? st.st_mtim : (struct timespec){0};
+    lvni_core_free(inside);
+    return found;
+}
+
+/* The run that a folder without a model is near: the one that holds it, or else the newest of those
+ * in it; freed by the caller. NULL: none. */
+static char *find_run_near(const char *path)
+{
+    struct timespec when, newest = {0};
+    lvni_core_str above = {0};
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') {
+        n--;
+    }
+    while (n > 0 && path[n - 1] != '/') {
+        n--;
+    }
+    lvni_core_str_append_n(&above, n > 0 ? path : ".", n > 1 ? n - 1 : 1);
+    char *near = lvni_core_str_take(&above);
+    if (near != NULL && is_run_folder(near, &when)) {
+        return near;
+    }
+    lvni_core_free(near);
+    near = NULL;
+    DIR *d = opendir(path);
+    for (const struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
+        char *one = e->d_name[0] == '.' ? NULL : lvni_recipes_path_join(path, e->d_name);
+        const bool newer = one != NULL && is_run_folder(one, &when) &&
+                           (near == NULL || when.tv_sec > newest.tv_sec ||
+                            (when.tv_sec == newest.tv_sec && when.tv_nsec > newest.tv_nsec));
+        char **unused = newer ? &near : &one;
+        lvni_core_free(*unused);
+        *unused = NULL;
+        near = newer ? one : near;
+        newest = newer ? when : newest;
+    }
+    if (d != NULL) {
+        closedir(d);
+    }
+    return near;
+}
+
+static lvn_status fail_no_models(const char *path)
+{
+    char *near = find_run_near(path);
+    lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__,
+                  "%s has no %s/: model= takes the directory of a run that has saved a model, as "
+                  "out/NAME, or an exported .safetensors file%s%s",
+                  path, MODELS, near != NULL ? "; did you mean model=" : "",
+                  near != NULL ? near : "");
+    lvni_core_free(near);
+    return LVN_ERR_NOT_FOUND;
+}
+
 /* The file behind model=PATH; freed by the caller. */
 static lvn_status find_file(const char *path, const char *which, char **file)
 {
-    char *inside = lvni_recipes_path_join(path, "exported_models");
-    const bool is_run = inside != NULL && lvni_core_path_exists(inside);
-    lvni_core_free(inside);
+    struct timespec when;
+    const bool is_run = is_run_folder(path, &when);
+    *file = NULL;
+    if (!is_run && lvni_core_path_is_folder(path)) {
+        return fail_no_models(path);
+    }
     *file = is_run ? NULL : lvni_core_strdup(LVNI_TAG_CONFIG, path);
     if (!is_run && which != NULL && lvni_core_path_exists(path)) {
         lvni_core_free(*file);
@@ -206,7 +274,7 @@ static lvn_status find_file(const char *path, const char *which, char **file)
     const char *const names[] = {which != NULL ? which : "best", which != NULL ? which : "last"};
     for (int i = 0; is_run && i < 2; i++) {
         lvni_core_str s = {0};
-        lvni_core_str_printf(&s, "%s/exported_models/exported_%s.safetensors", path, names[i]);
+        lvni_core_str_printf(&s, "%s/%s/exported_%s.safetensors", path, MODELS, names[i]);
         lvni_core_free(*file);
         *file = lvni_core_str_take(&s);
         if (*file == NULL || lvni_core_path_exists(*file)) {

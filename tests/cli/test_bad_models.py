@@ -54,7 +54,31 @@ class Models(Case):
             ["is not a classifier of levin", "run directory", "exported_models/", "checkpoints"],
         )
         self.predict(f"{self.model}/config.yaml", ["config.yaml", "not a safetensors file"])
-        self.predict(self.dir, [f"{self.dir}: cannot read: it is a folder, not a file"])
+
+    def test_folder_that_is_no_run(self):
+        """One folder too high or too low, and a run that has saved nothing."""
+        rule = "has no exported_models/: model= takes the directory of a run that has saved a model"
+        runs = f"{self.dir}/runs"
+        for name in ("older", "newest", "unfinished"):
+            os.makedirs(f"{runs}/{name}" + ("" if name == "unfinished" else "/exported_models"))
+        os.utime(f"{runs}/older/exported_models", (1, 1))
+        newest = f"did you mean model={runs}/newest\n"
+        os.makedirs(f"{self.dir}/empty/sub")
+        for path, expects in (
+            (runs, newest),
+            (f"{runs}/unfinished/", "or an exported .safetensors file\n"),
+            (f"{self.model}/checkpoints", f"did you mean model={self.model}\n"),
+            (f"{self.model}/exported_models/", f"did you mean model={self.model}\n"),
+            (f"{self.dir}/empty", "or an exported .safetensors file\n"),
+        ):
+            for which in ([], ["checkpoint=last"]):
+                given = [f"model={path}", *which]
+                for use in (
+                    ["predict", f"data={self.photos}", f"output={self.dir}/p.csv"],
+                    ["eval", f"data={self.photos}"],
+                    ["export", f"output={self.dir}/w.safetensors"],
+                ):
+                    self.levin([*use, *given], FAILURE, [path, rule, expects])
 
     def test_averages(self):
         """A run with ema.decay has two sets of weights; the exported file has one of them."""
