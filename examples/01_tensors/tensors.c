@@ -1,8 +1,9 @@
 /* Tensors, scopes, gradients: a line fitted by gradient descent, derivatives beside finite
  * differences.
  *
- *   cc -Iinclude examples/01_tensors/tensors.c -Lbuild -llevin -lm -Wl,-rpath,$PWD/build -o
- *   tensors */
+ *   cc -Iinclude examples/01_tensors/tensors.c -Lbuild -llevin -lm \
+ *      -Wl,-rpath,$PWD/build -o tensors
+ *   ./tensors */
 #include <levin/levin.h>
 
 #include <math.h>

@@ -1,6 +1,10 @@
 /* A classifier of 32 x 32 colour images from two folders, photos/train and photos/val, each with
- * one sub-folder per class. The whole program; keys on its command line win, `./photos help` lists
- * them. */
+ * one sub-folder per class. The whole program; keys on its command line win, `./photo_net help`
+ * lists them.
+ *
+ *   cc -Iinclude examples/02_classifier/photos.c -Lbuild -llevin -lm \
+ *      -Wl,-rpath,$PWD/build -o photo_net
+ *   ./photo_net */
 #include <levin/levin.h>
 
 enum { CLASSES = 10 }; /* as many sub-folders, or fewer */

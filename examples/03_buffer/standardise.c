@@ -16,8 +16,8 @@
  * is pushed into `seen`, so it lags behind in the same way, and the quotient is right from the
  * second step on. Compare:
  *
- *   cc -Iinclude examples/03_buffer/standardise.c -Lbuild -llevin -lm -Wl,-rpath,$PWD/build -o
- *     standardise
+ *   cc -Iinclude examples/03_buffer/standardise.c -Lbuild -llevin -lm \
+ *      -Wl,-rpath,$PWD/build -o standardise
  *   ./standardise out=out/one lanes=1 && ./standardise out=out/two lanes=2
  *   build/levin ckpt hash out/one && build/levin ckpt hash out/two */
 #include <levin/levin.h>

@@ -92,6 +92,30 @@ class Readme(unittest.TestCase):
         for name in ("logs", "errors"):
             self.assertTrue((self.cwd / "out/four" / name).is_dir(), name)
 
+    def test_comments_of_examples_compile_them(self):
+        """As pasted, line by line: each command is whole, and makes the file that it names."""
+        sources = [*sorted(SOURCE.glob("examples/*/*.c"))]
+        sources = [path for path in sources if "06_backend" not in str(path)]  # has a Makefile
+        environment = os.environ | {"PATH": f"{BUILD}:{os.environ['PATH']}"}
+        for path in sources:
+            head = path.read_text().partition("*/")[0].replace("\\\n *", " ")
+            lines = [line.removeprefix(" *   ").strip() for line in head.splitlines()]
+            commands = [line for line in lines if re.match(r"(levin )?cc ", line)]
+            self.assertEqual(len(commands), 1, path)
+            done = subprocess.run(
+                ["sh", "-e", "-c", commands[0]],
+                cwd=self.cwd,
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            self.assertEqual(done.returncode, 0, f"{commands[0]}\n{done.stderr}")
+            output = commands[0].split(" -o ")[1]
+            self.assertTrue(os.access(self.cwd / output, os.X_OK), output)
+            if commands[0].startswith("cc "):
+                self.assertTrue(any(line.startswith(f"./{output}") for line in lines), path)
+
     def test_predictions_and_page(self):
         with open(self.cwd / "pred.csv", newline="") as file:
             rows = list(csv.DictReader(file))
