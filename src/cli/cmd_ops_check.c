@@ -131,6 +131,7 @@ typedef struct drawing {
 
 static const lvn_dtype drawn_types[] = {LVN_F32, LVN_BF16, LVN_F16};
 enum { N_DRAWN_TYPES = 3, LONG_CHECK = 100 /* seconds */ };
+static const int64_t MOST_SECONDS = 10000000, MOST_NUMBER = (int64_t)1 << 52;
 
 static bool read_type(const char *text, lvn_dtype *out)
 {
@@ -143,12 +144,13 @@ static bool read_type(const char *text, lvn_dtype *out)
     return false;
 }
 
-static bool read_whole(const char *text, int64_t *out)
+/* 0 to most */
+static bool read_whole(const char *text, int64_t most, int64_t *out)
 {
     char *end;
     errno = 0;
     *out = strtoll(text, &end, 10);
-    return errno == 0 && end != text && *end == '\0' && *out >= 0;
+    return errno == 0 && end != text && *end == '\0' && *out >= 0 && *out <= most;
 }
 
 /* A key of the drawing; `known`: there is such a key. */
@@ -156,14 +158,15 @@ static bool read_key(const char *arg, drawing *d, bool *known)
 {
     int64_t seconds;
     *known = true;
-    if (strncmp(arg, "seconds=", 8) == 0 && read_whole(arg + 8, &seconds) && seconds > 0) {
+    if (strncmp(arg, "seconds=", 8) == 0 && read_whole(arg + 8, MOST_SECONDS, &seconds) &&
+        seconds > 0) {
         d->seconds = (double)seconds;
         return true;
     }
-    if (strncmp(arg, "seed=", 5) == 0 && read_whole(arg + 5, &d->seed)) {
+    if (strncmp(arg, "seed=", 5) == 0 && read_whole(arg + 5, INT64_MAX, &d->seed)) {
         return true;
     }
-    if (strncmp(arg, "first=", 6) == 0 && read_whole(arg + 6, &d->first)) {
+    if (strncmp(arg, "first=", 6) == 0 && read_whole(arg + 6, MOST_NUMBER, &d->first)) {
         return true;
     }
     if (strncmp(arg, "type=", 5) == 0 && read_type(arg + 5, &d->type)) {
@@ -199,12 +202,13 @@ static lvn_status check_shape(const drawing *d, int64_t number, lvni_kernels_op 
 }
 
 /* Libraries divide work among threads, and some do so wrongly: every other round of the ops runs on
- * all cores, the weight gradient, too. */
+ * all cores, the weight gradient, too. Sizes come in turns of 16 rounds, and each has both. */
 static void set_team(int64_t number, int cores)
 {
     lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
+    const int64_t round = number / LVNI_CHECK_ROUND;
     if (ctx != NULL) {
-        ctx->team = number / LVNI_CHECK_ROUND % 2 == 0 ? cores : 1;
+        ctx->team = (round + round / 16) % 2 == 0 ? cores : 1;
         ctx->pins.wgrad_threads = ctx->team;
     }
 }
@@ -242,6 +246,33 @@ static lvn_status check_drawn(const drawing *d, lvni_tensor_device *device, int 
     return LVN_OK;
 }
 
+static bool is_drawn(const char *name)
+{
+    for (int i = 0; i < LVNI_OP_COUNT; i++) {
+        if (strcmp(lvni_kernels_ops[i].name, name) == 0) {
+            return lvni_check_is_drawn((lvni_kernels_op)i);
+        }
+    }
+    return false;
+}
+
+/* Without this an op whose shapes are not drawn would pass unseen. */
+static int check_names(const drawing *d, int n, const char *const *names)
+{
+    drawing key;
+    bool known;
+    for (int i = 0; i < n && d->seconds > 0.0; i++) {
+        if (!read_key(names[i], &key, &known) && !is_drawn(names[i])) {
+            lvni_core_print(stderr,
+                            "error: no shapes are drawn for %s, which no library computes; leave "
+                            "seconds= out to check its cases\n",
+                            names[i]);
+            return lvni_cli_command_misused("ops");
+        }
+    }
+    return LVNI_EXIT_OK;
+}
+
 /* Keys of the drawing, and names of ops: *ops of them. */
 static int read_arguments(int n, const char *const *args, drawing *d, int *ops)
 {
@@ -253,9 +284,9 @@ static int read_arguments(int n, const char *const *args, drawing *d, int *ops)
         if (known) {
             lvni_core_print(
                 stderr,
-                "error: %s: seconds, seed and first are whole numbers (seconds above 0), type is "
-                "f32, bf16 or f16\n",
-                args[i]);
+                "error: %s: seconds, seed and first are whole numbers (seconds 1 to %lld, first at "
+                "most %lld), type is f32, bf16 or f16\n",
+                args[i], (long long)MOST_SECONDS, (long long)MOST_NUMBER);
             return lvni_cli_command_misused("ops");
         }
         if (!exists(args[i])) {
@@ -299,7 +330,8 @@ int lvni_cli_cmd_ops_check(int n, const char *const *args)
         return lvni_cli_command_misused("ops");
     }
     const int code = read_arguments(n - 1, args + 1, &d, &ops);
-    return code != LVNI_EXIT_OK
-               ? code /* no op is named as a key, so keys may stay among them */
+    const int names = code != LVNI_EXIT_OK ? code : check_names(&d, n - 1, args + 1);
+    return names != LVNI_EXIT_OK
+               ? names /* no op is named as a key, so keys may stay among them */
                : check(&d, args[0] + sizeof key - 1, ops == 0 ? 0 : n - 1, args + 1);
 }

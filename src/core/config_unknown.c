@@ -329,16 +329,23 @@ const char *lvni_core_config_notes(const lvni_core_config *config)
     return lvni_core_str_text(&config->notes);
 }
 
-/* A key of another trainer that asks for what is so here anyhow, or is for what is not here. */
+static bool has(const lvni_core_assignment *a, const char *values)
+{
+    return lvni_core_option_choice_index(values, a->text, strlen(a->text)) >= 0;
+}
+
+/* A key of another trainer that is switched off: what it would do is not here, or off by default.
+ */
+static bool is_off_already(const lvni_core_foreign *entry, const lvni_core_assignment *a)
+{
+    return (entry->harmless & LVNI_CORE_HARMLESS_OFF) != 0 && has(a, "false|no|off|0|0.0");
+}
+
+/* That, or one that asks for what is so here anyhow, or is for what is not here. */
 static bool is_harmless(const lvni_core_foreign *entry, const lvni_core_assignment *a)
 {
-    static const char on[] = "true|yes|on|1", off[] = "false|no|off|0|0.0";
-    const size_t n = strlen(a->text);
-    return ((entry->harmless & LVNI_CORE_HARMLESS_ON) != 0 &&
-            lvni_core_option_choice_index(on, a->text, n) >= 0) ||
-           ((entry->harmless & LVNI_CORE_HARMLESS_OFF) != 0 &&
-            lvni_core_option_choice_index(off, a->text, n) >= 0) ||
-           (entry->harmless & LVNI_CORE_HARMLESS_ANY) != 0;
+    return ((entry->harmless & LVNI_CORE_HARMLESS_ON) != 0 && has(a, "true|yes|on|1")) ||
+           is_off_already(entry, a) || (entry->harmless & LVNI_CORE_HARMLESS_ANY) != 0;
 }
 
 lvn_status lvni_core_config_assign_foreign(lvni_core_config *config, const lvni_core_assignment *a)
@@ -347,6 +354,12 @@ lvn_status lvni_core_config_assign_foreign(lvni_core_config *config, const lvni_
     if (entry == NULL || !is_harmless(entry, a)) {
         return lvni_core_config_unknown(config, a->key, a->origin);
     }
-    lvni_core_config_add_note(config, a->key, entry, a->origin);
+    if (is_off_already(entry, a)) { /* the hint is for those who switch it on */
+        lvni_core_str_printf(&config->notes,
+                             "note: %.80s has no effect: it is off already; leave it out  (%s)\n",
+                             a->key, a->origin);
+    } else {
+        lvni_core_config_add_note(config, a->key, entry, a->origin);
+    }
     return lvni_core_str_status(&config->notes);
 }

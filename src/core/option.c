@@ -444,6 +444,7 @@ bool lvni_core_option_knows_null(const lvni_core_option *row, const char *text)
 {
     size_t n;
     return nullable(row) || respell(row, text, &n) != text ||
+           (row->type == LVNI_OPT_STRING && strcmp(text, "none") == 0) || /* a text as any */
            (row->choices != NULL &&
             lvni_core_option_choice_index(row->choices, text, strlen(text)) >= 0) ||
            (row->type == LVNI_OPT_PATH && strcasecmp(text, "none") == 0);

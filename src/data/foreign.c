@@ -68,7 +68,7 @@ const char *lvni_data_foreign_name(lvni_data_foreign kind)
 
 bool lvni_data_foreign_is_converted(const char *path)
 {
-    static const char *const endings[] = {".png", ".jpg"};
+    static const char *const endings[] = {".png", ".jpg", ".jpeg", ".PNG", ".JPG", ".JPEG"};
     const char *slash = strrchr(path, '/'), *dot = strrchr(path, '.');
     if (dot == NULL || (slash != NULL && dot < slash)) {
         return false;
@@ -91,14 +91,13 @@ void lvni_data_foreign_print(lvni_data_foreign kind, int64_t n, const char *fold
                          (long long)n, kinds[kind].name, lvni_core_plural(n, " is", "s are"),
                          lvni_core_plural(n, "it", "them"));
     lvni_core_shell_quote(out, folder);
-    /* x.jpg that is a WebP is not beside itself */
+    /* The same endings as above; x.jpg that is a WebP is not beside itself. */
     lvni_core_str_printf(
         out,
         " -type f -exec sh -c 'for f; do case $(file -b --mime-type \"$f\") in "
-        "%s) b=${f%%.*}; "
-        "[ \"$f\" != \"$b.png\" -a -e \"$b.png\" -o "
-        "\"$f\" != \"$b.jpg\" -a -e \"$b.jpg\" ] || "
-        "{ convert \"$f[0]\" -auto-orient \"$f.png\" && mv \"$f\" \"$f.orig\"; };; "
+        "%s) d=; for e in png jpg jpeg PNG JPG JPEG; do g=${f%%.*}.$e; "
+        "[ \"$f\" = \"$g\" ] || [ ! -e \"$g\" ] || d=y; done; "
+        "[ $d ] || { convert \"$f[0]\" -auto-orient \"$f.png\" && mv \"$f\" \"$f.orig\"; };; "
         "esac; done' sh {} +  (file and ImageMagick)",
         kinds[kind].type);
 }

@@ -245,7 +245,6 @@ static const lvni_core_option io_rows[] = {
     {.name = "show",
      .type = LVNI_OPT_STRING,
      .fallback = "all",
-     .spellings = "none=none",
      .help = "ranks whose output reaches the terminal: 0, 0,3-5, none"},
     {.name = "prefix",
      .type = LVNI_OPT_STRING,

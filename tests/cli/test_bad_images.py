@@ -192,10 +192,12 @@ class Images(Case):
             write(f"{data}/dog/.hidden.{kind}", head)
         write(f"{data}/dog/done.webp", OTHER_KINDS["webp"])
         png(f"{data}/dog/done.png", 20, 18, half)
+        write(f"{data}/dog/shot.HEIC", OTHER_KINDS["heic"])  # as phones name the two
+        png(f"{data}/dog/shot.PNG", 20, 18, half)
         reasons = [f"dog/x{i}.jpg: the image is {k.upper()}" for i, k in enumerate(OTHER_KINDS)]
         reasons[0] = reasons[0].replace("WEBP", "WebP")
         _, reported = self.train(
-            data=data, code=FAILURE, expects=["6 of 19 images cannot be used: ", *reasons]
+            data=data, code=FAILURE, expects=["6 of 20 images cannot be used: ", *reasons]
         )
         lines = [line for line in reported.splitlines() if "images are not read" in line]
         self.assertEqual(len(lines), len(OTHER_KINDS), reported)
@@ -212,7 +214,7 @@ class Images(Case):
         printed, reported = self.train(data=data)
         self.assertNotIn("not read", reported)
         self.assertNotIn("cannot be used", reported)
-        self.assertIn("25 images in 2 classes (cat 12, dog 13)", printed)
+        self.assertIn("26 images in 2 classes (cat 12, dog 14)", printed)
         os.mkdir(f"{self.dir}/one")
         write(f"{self.dir}/one/a.webp", OTHER_KINDS["webp"])
         self.levin(

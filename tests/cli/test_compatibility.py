@@ -78,7 +78,7 @@ class Compatibility(unittest.TestCase):
 
 
 def number(text):
-    """What a cell of a table says as a number; None: it says something else."""
+    """The number in a cell of a table; None: it is none."""
     try:
         return float(text) if isinstance(text, str) else None
     except ValueError:

@@ -78,8 +78,8 @@ class Ops(unittest.TestCase):
         self.assertIn("wgrad_threads", reported)
 
     def test_drawn_shapes_agree_with_ref(self):
-        """For LEVIN_TEST_SECONDS (6) with the seed LEVIN_TEST_SEED (another each day)."""
-        seconds = os.environ.get("LEVIN_TEST_SECONDS", "6")
+        """For LEVIN_TEST_SECONDS (20) with the seed LEVIN_TEST_SEED (another each day)."""
+        seconds = os.environ.get("LEVIN_TEST_SECONDS", "20")
         seed = os.environ.get("LEVIN_TEST_SEED", str(int(time.time()) // 86400))
         check = ["ops", "check", "accelerator=cpu", f"seed={seed}"]
         print(f"LEVIN_TEST_SEED={seed}", flush=True)
@@ -98,11 +98,16 @@ class Ops(unittest.TestCase):
         self.assertEqual(len(only), 3)
 
     def test_mistakes(self):
-        for wrong in ("seconds=0", "seconds=x", "seed=-1", "first=", "type=i64"):
+        wrongs = ["seconds=0", "seconds=x", "seconds=99999999999999", "seed=-1", "first="]
+        for wrong in (*wrongs, "first=9223372036854775807", "type=i64"):
             self.assertIn(
                 f"error: {wrong}: seconds, seed and first are whole numbers",
                 levin("ops", "check", "accelerator=cpu", wrong, status=64),
             )
+        self.assertIn(
+            "error: no shapes are drawn for softmax",
+            levin("ops", "check", "accelerator=cpu", "seconds=1", "softmax", status=64),
+        )
         self.assertIn("did you mean softmax?", levin("ops", "sofmax", status=64))
         self.assertIn(
             "there is no op qqqqqqqq; `levin ops` lists all", levin("ops", "qqqqqqqq", status=64)

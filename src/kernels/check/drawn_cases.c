@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* A linear congruential generator (Knuth's MMIX), its upper bits. */
-int lvni_check_draw_below(lvni_check_draw *d, int n)
+int lvni_check_draw_below(lvni_check_generator *d, int n)
 {
     d->state = d->state * 6364136223846793005u + 1442695040888963407u;
     return (int)((d->state >> 33) % (uint64_t)n);
@@ -19,13 +19,13 @@ int lvni_check_draw_below(lvni_check_draw *d, int n)
 
 /* ---- convolutions ---- */
 
-static int channels(lvni_check_draw *d)
+static int channels(lvni_check_generator *d)
 {
     static const int usual[] = {3, 16, 32, 48, 64, 96, 128, 256, 512, 1024};
     return BELOW(3) == 0 ? 1 + BELOW(67) : usual[BELOW(10)];
 }
 
-static lvni_check_conv any_conv(lvni_check_draw *d)
+static lvni_check_conv any_conv(lvni_check_generator *d)
 {
     static const int kernels[] = {1, 1, 2, 3, 3, 3, 4, 5, 7};
     lvni_check_conv c = {.groups = 1};
@@ -47,7 +47,7 @@ static lvni_check_conv any_conv(lvni_check_draw *d)
 }
 
 /* Most layers of most networks. */
-static lvni_check_conv usual_conv(lvni_check_draw *d)
+static lvni_check_conv usual_conv(lvni_check_generator *d)
 {
     lvni_check_conv c = any_conv(d);
     c.k = 3 + 2 * (BELOW(4) / 2 * BELOW(3));
@@ -56,7 +56,7 @@ static lvni_check_conv usual_conv(lvni_check_draw *d)
     return c;
 }
 
-static lvni_check_conv pixels_of_odd_channels(lvni_check_draw *d)
+static lvni_check_conv pixels_of_odd_channels(lvni_check_generator *d)
 {
     lvni_check_conv c = {.k = 1, .dilation = 1, .groups = 1};
     c.n = 1 + BELOW(2);
@@ -68,7 +68,7 @@ static lvni_check_conv pixels_of_odd_channels(lvni_check_draw *d)
     return c;
 }
 
-static lvni_check_conv dilated_of_odd_channels(lvni_check_draw *d)
+static lvni_check_conv dilated_of_odd_channels(lvni_check_generator *d)
 {
     static const int odd[] = {20, 24, 33, 40};
     lvni_check_conv c = any_conv(d);
@@ -81,7 +81,7 @@ static lvni_check_conv dilated_of_odd_channels(lvni_check_draw *d)
     return c;
 }
 
-lvni_check_conv lvni_check_draw_conv(lvni_check_draw *d)
+lvni_check_conv lvni_check_draw_conv(lvni_check_generator *d)
 {
     for (;;) {
         const int kind = BELOW(d->narrow ? 6 : 3);
@@ -100,7 +100,7 @@ lvni_check_conv lvni_check_draw_conv(lvni_check_draw *d)
 
 /* ---- products ---- */
 
-lvni_check_product lvni_check_draw_product(lvni_check_draw *d)
+lvni_check_product lvni_check_draw_product(lvni_check_generator *d)
 {
     for (;;) {
         static const int usual[] = {10, 64, 128, 256, 512, 768, 1000, 2048, 3072};
@@ -135,7 +135,7 @@ static void give(lvni_check_case *row, int i, int ndim, const int64_t *shape)
          (const int64_t[]){__VA_ARGS__})
 
 /* One in five has a height of one pixel in its windows, as a convolution of sequences. */
-static void draw_conv(lvni_check_draw *d, lvni_kernels_op op, lvni_check_case *row)
+static void draw_conv(lvni_check_generator *d, lvni_kernels_op op, lvni_check_case *row)
 {
     d->narrow = BELOW(3) > 0;
     const lvni_check_conv c = lvni_check_draw_conv(d);
@@ -170,7 +170,7 @@ static void draw_conv(lvni_check_draw *d, lvni_kernels_op op, lvni_check_case *r
     row->full = BELOW(2) == 0 ? 6 : 0; /* weights and biases that stay f32, as in mixed precision */
 }
 
-static void draw_matmul(lvni_check_draw *d, lvni_check_case *row)
+static void draw_matmul(lvni_check_generator *d, lvni_check_case *row)
 {
     const lvni_check_product p = lvni_check_draw_product(d);
     const int64_t as[2] = {p.trans_a ? p.k : p.m, p.trans_a ? p.m : p.k},
@@ -186,7 +186,7 @@ static void draw_matmul(lvni_check_draw *d, lvni_check_case *row)
     }
 }
 
-static void draw_linear(lvni_check_draw *d, lvni_kernels_op op, lvni_check_case *row)
+static void draw_linear(lvni_check_generator *d, lvni_kernels_op op, lvni_check_case *row)
 {
     const lvni_check_product p = lvni_check_draw_product(d);
     const bool bias = BELOW(4) > 0;
@@ -209,7 +209,7 @@ static void draw_linear(lvni_check_draw *d, lvni_kernels_op op, lvni_check_case 
     row->full = BELOW(2) == 0 ? 6 : 0;
 }
 
-static void draw_attention(lvni_check_draw *d, lvni_kernels_op op, lvni_check_case *row)
+static void draw_attention(lvni_check_generator *d, lvni_kernels_op op, lvni_check_case *row)
 {
     const bool packed = op == LVNI_OP_attention_qkv || op == LVNI_OP_attention_qkv_grad;
     int n, t, s, h, q, v;
@@ -250,7 +250,7 @@ static void draw_attention(lvni_check_draw *d, lvni_kernels_op op, lvni_check_ca
 }
 
 /* Largest and average pooling, and their gradients. */
-static void draw_pool(lvni_check_draw *d, lvni_kernels_op op, lvni_check_case *row)
+static void draw_pool(lvni_check_generator *d, lvni_kernels_op op, lvni_check_case *row)
 {
     lvn_pool_attr a = {.in_h = 0};
     int n, c, size[2], out[2];
@@ -286,7 +286,7 @@ static void draw_pool(lvni_check_draw *d, lvni_kernels_op op, lvni_check_case *r
     }
 }
 
-static void draw_fft(lvni_check_draw *d, lvni_check_case *row)
+static void draw_fft(lvni_check_generator *d, lvni_check_case *row)
 {
     const int n = 1 + BELOW(6), h = 1 + BELOW(BELOW(3) == 0 ? 300 : 40),
               w = 1 + BELOW(BELOW(3) == 0 ? 300 : 40), axes = 1 + BELOW(2);
@@ -297,7 +297,7 @@ static void draw_fft(lvni_check_draw *d, lvni_check_case *row)
     GIVE(0, n <= most ? n : 1, most < 1.0 ? 1 : h, w, 2);
 }
 
-static void draw_row(lvni_check_draw *d, lvni_kernels_op op, lvni_check_case *row)
+static void draw_row(lvni_check_generator *d, lvni_kernels_op op, lvni_check_case *row)
 {
     switch (op) {
     case LVNI_OP_conv2d:
@@ -328,13 +328,24 @@ static const lvni_kernels_op round_of_ops[] = {
     LVNI_OP_fft};
 _Static_assert(sizeof round_of_ops / sizeof *round_of_ops == LVNI_CHECK_ROUND, "drawn.h");
 
+bool lvni_check_is_drawn(lvni_kernels_op op)
+{
+    for (int i = 0; i < LVNI_CHECK_ROUND; i++) {
+        if (round_of_ops[i] == op) {
+            return true;
+        }
+    }
+    return false;
+}
+
 lvni_check_drawn_size lvni_check_draw_case(uint64_t seed, int64_t number, lvni_kernels_op *op,
                                            lvni_check_case *row)
 {
     static const double most[] = {2e6, 2e7, 2e8};
     const lvni_core_rng rng = {.key = lvni_core_rng_make_key(seed, lvni_core_rng_purpose("check"))};
-    lvni_check_draw d = {.state = (uint64_t)lvni_core_rng_u32(&rng, 2 * (uint64_t)number) << 32 |
-                                  lvni_core_rng_u32(&rng, 2 * (uint64_t)number + 1)};
+    lvni_check_generator d = {.state = (uint64_t)lvni_core_rng_u32(&rng, 2 * (uint64_t)number)
+                                           << 32 |
+                                       lvni_core_rng_u32(&rng, 2 * (uint64_t)number + 1)};
     const int64_t turn = number / LVNI_CHECK_ROUND % 16;
     const lvni_check_drawn_size size = turn == 15      ? LVNI_CHECK_LARGE
                                        : turn % 4 == 3 ? LVNI_CHECK_MIDDLE
@@ -342,8 +353,7 @@ lvni_check_drawn_size lvni_check_draw_case(uint64_t seed, int64_t number, lvni_k
     d.most = most[size];
     *op = round_of_ops[number % LVNI_CHECK_ROUND];
     *row = (lvni_check_case){.special = false};
-    snprintf(row->name, sizeof row->name, "%.20llu/%.15lld", (unsigned long long)seed,
-             (long long)number);
+    snprintf(row->name, sizeof row->name, "%llu/%lld", (unsigned long long)seed, (long long)number);
     draw_row(&d, *op, row);
     return size;
 }

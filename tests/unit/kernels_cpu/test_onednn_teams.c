@@ -25,7 +25,7 @@
 static const int teams[] = {1, 2, 3, 4, 8, 16};
 enum { TEAMS = sizeof teams / sizeof *teams, MOST_PRODUCTS = 8000000 };
 
-static lvni_check_draw drawn = {.most = MOST_PRODUCTS};
+static lvni_check_generator drawn = {.most = MOST_PRODUCTS};
 
 static int draw(int n)
 {
