@@ -87,7 +87,7 @@ class Keys(Case):
         out, err = self.plan([f"config={self.dir}/job.yaml"])
         self.assertEqual(out, plain)
         self.assertIn("note: wandb has no effect: ", err)
-        for key in ("amp", "resume_from_checkpoint", "swa_lrs", "tensorboard"):  # no advice to use it
+        for key in ("amp", "resume_from_checkpoint", "swa_lrs"):  # no advice to use it
             err = self.plan([f"{key}=0"])[1]
             self.assertIn(f"note: {key} has no effect: it is off already; leave it out  (", err)
         for argument in ("shuffle=False", "save_last=no", "auto_lr_find=True", "tpu_cores=8"):
