@@ -2,6 +2,8 @@
  * backward. */
 #include "autograd/tape_impl.h"
 
+#include "core/error.h"
+
 #include <string.h>
 
 static lvn_function_call call_of(lvni_autograd_node *n)
@@ -49,12 +51,20 @@ static lvn_status hand_over(lvni_autograd_node *n, lvn_tensor *const dx[LVNI_NOD
     return LVN_OK;
 }
 
+static lvn_status call_backward(const lvni_autograd_node *n, lvn_function_call *call,
+                                lvn_tensor *dy, lvn_tensor **dx)
+{
+    const uint64_t before = lvn_last_error()->serial;
+    return lvni_core_error_of_callback(n->attr.function.f->backward(call, dy, dx), before,
+                                       "backward() of the function %s", n->name);
+}
+
 static lvn_status function_backward(lvni_autograd_node *n, lvn_tensor *dy)
 {
     lvn_function_call call = call_of(n);
     lvn_tensor *dx[LVNI_NODE_IN] = {NULL};
     LVN_TRY(lvn_scope_open());
-    lvn_status s = n->attr.function.f->backward(&call, dy, dx);
+    lvn_status s = call_backward(n, &call, dy, dx);
     if (s == LVN_OK) {
         s = hand_over(n, dx);
     }
@@ -67,7 +77,7 @@ static lvn_status function_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
 {
     lvn_function_call call = call_of(n);
     lvn_tensor *dx[LVNI_NODE_IN] = {NULL};
-    LVN_TRY(n->attr.function.f->backward(&call, dy, dx));
+    LVN_TRY(call_backward(n, &call, dy, dx));
     return hand_over(n, dx);
 }
 
@@ -104,9 +114,13 @@ lvn_tensor *lvn_apply(const lvn_function *f, lvn_tensor *const *in, int n_in, co
     memcpy(copy, f->attr_size > 0 ? attr : "", f->attr_size);
     lvn_function_call call = {.attr = copy};
     const bool recording = lvn_set_grad_enabled(false);
+    const uint64_t before = lvn_last_error()->serial;
     lvn_tensor *y = f->forward(&call, in);
     lvn_set_grad_enabled(recording);
     if (y == NULL) {
+        if (!lvni_autograd_scope_failed()) {
+            lvni_core_error_of_null(before, "forward() of the function %s", f->name);
+        }
         return lvni_autograd_op_fail(f->name);
     }
     bool own = y->node == NULL && !y->requires_grad;

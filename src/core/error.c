@@ -69,6 +69,40 @@ static const struct kind *kind_of(int code)
     return &usage;
 }
 
+/* The name of a callback, with what it returned. */
+static void set_unexplained(lvn_status status, const char *returned, const char *format,
+                            va_list args)
+{
+    char name[LINE];
+    lvni_core_escape_format(name, sizeof name, format, args);
+    (void)lvn_error_set(status, __FILE__, __LINE__,
+                        "%s returned %s without a message: lvn_error_set gives it one", name,
+                        returned);
+}
+
+lvn_status lvni_core_error_of_callback(lvn_status status, uint64_t before, const char *format, ...)
+{
+    if (status != LVN_OK && lvn_last_error()->serial == before) {
+        char returned[64];
+        snprintf(returned, sizeof returned, "%s (%d)", lvn_status_name(status), (int)status);
+        va_list args;
+        va_start(args, format);
+        set_unexplained(status, returned, format, args);
+        va_end(args);
+    }
+    return status;
+}
+
+void lvni_core_error_of_null(uint64_t before, const char *format, ...)
+{
+    if (lvn_last_error()->serial == before) {
+        va_list args;
+        va_start(args, format);
+        set_unexplained(LVN_ERR_INVALID, "NULL", format, args);
+        va_end(args);
+    }
+}
+
 static void add_line(lvni_core_str *out, const char *before, const char *fmt, va_list args)
 {
     char line[LINE];

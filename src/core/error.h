@@ -41,6 +41,16 @@ typedef enum lvni_core_exit_code {
 lvni_core_exit_code lvni_core_exit_of_status(lvn_status status);
 int lvni_core_exit_of_signal(int signal_number); /* 128 + n */
 
+/* ---- users' callbacks ----
+ * One has failed: where it set no error since `before`, a serial of lvn_last_error(), it gets one
+ * that names it. The format says which: "get() of the dataset digits". */
+
+/* It returned this status, which is returned again. LVN_OK: nothing happens. */
+lvn_status lvni_core_error_of_callback(lvn_status status, uint64_t before, const char *format, ...)
+    LVN_PRINTF(3, 4);
+/* It returned NULL: LVN_ERR_INVALID. */
+void lvni_core_error_of_null(uint64_t before, const char *format, ...) LVN_PRINTF(2, 3);
+
 /* ---- numbered errors and warnings ----
  * Of starting a run: who a rank is, which device it gets, how the ranks connect. An error is a
  * block of lines (what is wrong, what was found, what to do) and there is at most one; a warning is

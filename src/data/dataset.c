@@ -14,6 +14,24 @@ int64_t lvni_data_dataset_index(const lvn_dataset *dataset, int64_t position)
     return dataset->cls->index != NULL ? dataset->cls->index(dataset, position) : position;
 }
 
+lvn_status lvni_data_dataset_fields(const lvn_dataset *dataset, lvn_field out[LVN_MAX_FIELDS],
+                                    int *n)
+{
+    *n = dataset->cls->fields(dataset, out);
+    LVN_ARG(*n >= 1 && *n <= LVN_MAX_FIELDS, "dataset %s has %d fields; 1 to %d are possible",
+            dataset->cls->name, *n, LVN_MAX_FIELDS);
+    return LVN_OK;
+}
+
+lvn_status lvni_data_dataset_check_length(const lvn_dataset *dataset)
+{
+    const int64_t n = dataset->cls->length(dataset);
+    LVN_ARG(n >= 0 || n == LVN_ENDLESS,
+            "length() of the dataset %s returned %lld; it is 0 or more, or LVN_ENDLESS (-1)",
+            dataset->cls->name, (long long)n);
+    return LVN_OK;
+}
+
 double lvn_sample_uniform(const lvn_sample_key *key, uint32_t operation, uint64_t element)
 {
     /* A purpose of its own: a user's dataset around a built-in one draws other numbers than the

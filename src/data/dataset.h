@@ -8,6 +8,11 @@
 
 /* The whole-list index of position 0 <= position < length. */
 int64_t lvni_data_dataset_index(const lvn_dataset *dataset, int64_t position);
+/* What the class says, with a number of fields that is possible. */
+lvn_status lvni_data_dataset_fields(const lvn_dataset *dataset, lvn_field out[LVN_MAX_FIELDS],
+                                    int *n);
+/* LVN_ERR_INVALID: a length that none has. */
+lvn_status lvni_data_dataset_check_length(const lvn_dataset *dataset);
 
 /* Which samples of a list a dataset shows: all of them, or chosen ones in a chosen order. */
 typedef struct lvni_data_subset {

@@ -5,6 +5,7 @@
 #include "data/loader_impl.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/escape.h"
 #include "core/thread.h"
 #include "data/dataset.h"
@@ -42,10 +43,7 @@ lvn_status lvni_data_slot_layout_make(const lvn_dataset *dataset, int64_t capaci
                                       lvni_data_slot_layout *out)
 {
     *out = (lvni_data_slot_layout){.capacity = capacity};
-    out->n_fields = dataset->cls->fields(dataset, out->field);
-    LVN_ARG(out->n_fields >= 1 && out->n_fields <= LVN_MAX_FIELDS,
-            "dataset %s has %d fields; 1 to %d are possible", dataset->cls->name, out->n_fields,
-            LVN_MAX_FIELDS);
+    LVN_TRY(lvni_data_dataset_fields(dataset, out->field, &out->n_fields));
     for (int i = 0; i < out->n_fields; i++) {
         LVN_TRY(field_bytes(dataset, &out->field[i], capacity, &out->bytes[i]));
         out->slot_bytes += (size_t)capacity * out->bytes[i];
@@ -310,7 +308,13 @@ static lvn_status get_sample(lvni_data_loader *l, lvni_data_slot *slot, int numb
     }
     part->sample[i] = sample;
     lvn_clear_error();
+    const uint64_t before = lvn_last_error()->serial;
     const lvn_status status = lvni_data_source_get(l, number, worker, &key, field);
+    if (!is_unreadable(status)) { /* else the status says what is wrong with the sample */
+        (void)lvni_core_error_of_callback(status, before, "%s() of the dataset %s",
+                                          s->state == NULL ? "get" : "worker_get",
+                                          s->dataset->cls->name);
+    }
     if (status != LVN_OK) {
         name_error(s, status, sample);
     }

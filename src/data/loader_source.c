@@ -2,6 +2,7 @@
  * seed and step decide; orders; states of workers; samples that could not be read. Called by
  * loader.c and loader_fill.c. */
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/rng.h"
 #include "data/dataset.h"
 #include "data/image_folder.h"
@@ -101,11 +102,11 @@ static lvn_status open_states(lvni_data_source *s, int workers)
     }
     for (; s->n_states < n; s->n_states++) {
         lvn_clear_error();
-        const lvn_status status = c->worker_open(s->dataset, &s->state[s->n_states]);
+        const uint64_t before = lvn_last_error()->serial;
+        const lvn_status status = lvni_core_error_of_callback(
+            c->worker_open(s->dataset, &s->state[s->n_states]), before,
+            "worker_open() of the dataset %s", c->name);
         if (status != LVN_OK) {
-            if (lvn_last_error()->code != status) {
-                lvn_error_set(status, __FILE__, __LINE__, "%s", lvn_status_text(status));
-            }
             lvn_error_frame("opening the state of worker %d of %d of the dataset %s", s->n_states,
                             n, c->name);
             return status;

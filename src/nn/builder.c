@@ -3,6 +3,7 @@
 #include "nn/builder_impl.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/options_struct.h"
 
 #include <stdio.h>
@@ -155,11 +156,9 @@ lvn_module *lvni_nn_builder_build(lvn_builder *b, lvn_module *module)
     const lvn_status s = module->cls->build == NULL ? LVN_OK : module->cls->build(module, b);
     b->path = outside;
     b->module = around;
-    if (s != LVN_OK && lvn_last_error()->serial == before && b->status == LVN_OK) {
-        lvn_error_set(s, __FILE__, __LINE__,
-                      "build() of the module class %s returned %s (%d) without a message: "
-                      "lvn_error_set gives it one",
-                      name_of(module->cls), lvn_status_name(s), (int)s);
+    if (b->status == LVN_OK) {
+        (void)lvni_core_error_of_callback(s, before, "build() of the module class %s",
+                                          name_of(module->cls));
     }
     return s == LVN_OK ? module : lvni_nn_builder_fail(b, s);
 }

@@ -2,6 +2,7 @@
  * parameters lie in files written for others. */
 #include "nn/builder_impl.h"
 
+#include "core/error.h"
 #include "kernels/flat.h"
 #include "kernels/random.h"
 #include "tensor/device.h"
@@ -298,8 +299,16 @@ static lvn_tensor *forward(const lvn_module *module, lvn_tensor *x, lvn_tensor *
     ctx->module_path = module->path;
     const bool quiet = lvni_nn_module_follows(module),
                recording = quiet && lvn_set_grad_enabled(false);
+    const uint64_t before = lvn_last_error()->serial;
     lvn_tensor *y = residual == NULL ? module->cls->forward(module, x)
                                      : module->cls->forward_residual(module, x, residual);
+    if (y == NULL && !lvni_autograd_scope_failed()) {
+        lvni_core_error_of_null(before, "%s() of the module class %s%s%s",
+                                residual == NULL ? "forward" : "forward_residual",
+                                module->cls->name, module->path[0] == '\0' ? "" : ", at ",
+                                module->path);
+        (void)lvni_autograd_op_fail(NULL);
+    }
     ctx->module_path = outside;
     if (quiet) {
         (void)lvn_set_grad_enabled(recording);

@@ -5,6 +5,7 @@
 #include "core/alloc.h"
 #include "core/signals.h"
 #include "core/vfs.h"
+#include "data/dataset.h"
 #include "kernels/kernels.h"
 #include "log/run_log.h"
 #include "recipes/devices.h"
@@ -264,6 +265,8 @@ static lvn_status measure_data(const lvni_recipes_fit_request *r, lvni_recipes_p
     static const char *const orders[] = {[LVN_ORDER_SHUFFLE] = "shuffled",
                                          [LVN_ORDER_SEQUENCE] = "in sequence",
                                          [LVN_ORDER_REPLACEMENT] = "drawn with replacement"};
+    LVN_TRY(r->val == NULL ? LVN_OK : lvni_data_dataset_check_length(r->val));
+    LVN_TRY(lvni_data_dataset_check_length(r->train));
     const int64_t val = r->val == NULL ? 0 : r->val->cls->length(r->val);
     LVN_ARG(val >= 0, "the validation set %s has no length", r->val->cls->name);
     out->n_samples = r->train->cls->length(r->train);

@@ -85,7 +85,13 @@ static const lvni_recipes_shared_card *card_of(const lvni_recipes_use *u)
 /* On a lane's thread: the recipe's, whose shape is not taken on trust. */
 static lvn_tensor *output(const lvn_module *root, const lvn_batch *batch)
 {
+    const uint64_t before = lvn_last_error()->serial;
     lvn_tensor *y = lvni_recipes_loaded.recipe->use->predict(root, batch);
+    if (y == NULL && !lvni_autograd_scope_failed()) {
+        lvni_core_error_of_null(before, "use->predict of the recipe %s",
+                                lvni_recipes_loaded.recipe->name);
+        return lvni_autograd_op_fail(NULL);
+    }
     if (y == NULL || (y->ndim == 2 && y->shape[0] == batch->size && y->dtype == LVN_F32)) {
         return y;
     }

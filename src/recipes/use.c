@@ -3,6 +3,7 @@
 
 #include "core/alloc.h"
 #include "core/vfs.h"
+#include "data/dataset.h"
 #include "data/loader.h"
 #include "kernels/kernels.h"
 #include "log/run_log.h"
@@ -112,6 +113,7 @@ static lvn_status make_plan(const lvni_recipes_use *u, const lvni_recipes_rank *
                             lvni_plan *out)
 {
     const lvni_core_config *c = u->config;
+    LVN_TRY(lvni_data_dataset_check_length(u->data));
     const int64_t n = u->data->cls->length(u->data);
     const lvni_plan_options o = {.n_samples = n,
                                  .batch_size = rank->world,

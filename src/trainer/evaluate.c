@@ -3,6 +3,7 @@
  * and metrics are read one wave late. */
 #include "core/alloc.h"
 #include "autograd/tape.h"
+#include "core/error.h"
 #include "tensor/device.h"
 #include "trainer/loop_impl.h"
 #include "trainer/row_message.h"
@@ -41,11 +42,24 @@ typedef struct evaluation {
     double *slots; /* metrics: LVNI_EVALUATION_SLOTS for each lane */
 } evaluation;
 
+/* What the module returned, which may have failed without a message. */
+static const lvn_tensor *explained(const lvn_tensor *y, uint64_t before, const char *callback,
+                                   const lvn_module *root)
+{
+    if (y == NULL && !lvni_autograd_scope_failed()) {
+        lvni_core_error_of_null(before, "%s of the module class %s", callback, root->cls->name);
+        (void)lvni_autograd_op_fail(NULL);
+    }
+    return y;
+}
+
 static void forward_chunk(evaluation *e, int lane, const lvn_batch *batch)
 {
     const lvn_module *root = e->model->root;
+    const uint64_t before = lvn_last_error()->serial;
     if (e->output != NULL) {
         lvn_tensor *p = e->output(root, batch);
+        (void)explained(p, before, "the output for predictions", root);
         e->values[lane] = p != NULL && lvni_tensor_device_of(p->data) != NULL
                               ? lvni_tensor_to(p, NULL)
                               : lvn_keep(p);
@@ -56,7 +70,9 @@ static void forward_chunk(evaluation *e, int lane, const lvn_batch *batch)
     }
     lvn_tensor *(*step)(const lvn_module *, const lvn_batch *, lvn_step *) =
         root->cls->validation_step != NULL ? root->cls->validation_step : root->cls->training_step;
-    step(root, batch, &e->now->chunk[lane].step.now);
+    (void)explained(step(root, batch, &e->now->chunk[lane].step.now), before,
+                    root->cls->validation_step != NULL ? "validation_step()" : "training_step()",
+                    root);
 }
 
 static size_t slots_of_wave(const evaluation *e)

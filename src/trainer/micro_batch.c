@@ -1,6 +1,7 @@
 /* Forward and backward of one micro-batch, and its batch on the device that computes it
  * (micro_batch.h). */
 #include "trainer/micro_batch.h"
+#include "core/error.h"
 #include "trainer/profile.h"
 
 #include "autograd/tape.h"
@@ -145,8 +146,13 @@ static lvn_status run_passes(const lvni_trainer_pass *pass, lvni_trainer_micro_b
     (void)lvni_kernels_watch_set(pass->detect_anomaly ? watch : NULL);
     lvni_dist_comm_at(pass->comm, LVNI_PLACE_FORWARD, pass->step);
     lvni_trainer_profile_at(LVNI_PART_FORWARD);
+    const uint64_t before = lvn_last_error()->serial;
     lvn_tensor *loss = root->cls->training_step(root, batch, &job->step.now);
     job->set->gradients.final = final;
+    if (loss == NULL && !lvni_autograd_scope_failed()) {
+        lvni_core_error_of_null(before, "training_step() of the module class %s", root->cls->name);
+        (void)lvni_autograd_op_fail(NULL);
+    }
     bool bad;
     lvn_status s = check_loss(pass, job, watch, loss, &bad);
     if (s == LVN_OK && bad) {

@@ -2,6 +2,7 @@
  * are found out with them, before there are samples (memory.h). Called by memory.c and speed.c. */
 #include "core/alloc.h"
 #include "core/machine.h"
+#include "data/dataset.h"
 #include "trainer/memory.h"
 
 #include <string.h>
@@ -34,7 +35,8 @@ static lvn_status make_batch(const lvn_dataset *dataset, int64_t n_samples, lvn_
                              int64_t *sample)
 {
     lvn_field field[LVN_MAX_FIELDS];
-    const int n = dataset->cls->fields(dataset, field);
+    int n;
+    LVN_TRY(lvni_data_dataset_fields(dataset, field, &n));
     LVN_TRY(check_batch(field, n, n_samples));
     *b = (lvn_batch){.size = n_samples, .n_fields = n_samples > 0 ? n : 0, .sample = sample};
     for (int i = 0; i < b->n_fields; i++) {

@@ -439,6 +439,59 @@ static const lvn_recipe_use use = {
         long = compile_source("long", ('b, "head"', f'b, "{"h" * 195}"'))
         self.assertIn("has 202 characters, and checkpoints", levin("train", long, status=1))
 
+    def test_every_callback_gives_a_reason(self):
+        """Of mute.c, in a training, its validation and a model in use: one sentence that names the
+        callback, and never an end as if nothing had failed."""
+        source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "mute.c")
+        levin("cc", source, "-o", "mute.so")
+        levin("train", "mute.so", "out=mute_good", "quiet=true")
+        train = ["train", "mute.so", "out=mute_bad", "overwrite=true", "quiet=true"]
+        ranks = [*train, "devices=2", "strategy=dp"]
+        measure = ["eval", "mute.so", "model=mute_good"]
+        predict = ["predict", "mute.so", "model=mute_good", "output=mute.csv"]
+        export = ["export", "mute.so", "model=mute_good", "output=mute.safetensors"]
+
+        def run(command, place, code):
+            env = {**os.environ, "MUTE_AT": place, "MUTE_CODE": str(code)}
+            done = subprocess.run(
+                [LEVIN, *command], cwd=FOLDER, env=env, capture_output=True, text=True, timeout=200
+            )
+            errors = [x for x in done.stderr.splitlines() if x.startswith("error: ")]
+            self.assertGreater(done.returncode, 0, (command, place, code, done.stderr))
+            self.assertEqual(len(errors), 1, (command, place, code, done.stderr))
+            return errors[0]
+
+        of_net, mute = "of the module class net returned", "without a message: lvn_error_set"
+        get = f"worker_get() of the dataset numbers returned LVN_ERR_INVALID (-1) {mute}"
+        for commands, place, code, expected in (
+            ([train, measure], "build", 7, f"build() {of_net} LVN_ERR_? (7) {mute}"),
+            ([train, ranks], "training_step", 0, f"training_step() {of_net} NULL {mute}"),
+            ([train, ranks, measure], "validation_step", 0, f"validation_step() {of_net} NULL"),
+            ([train, measure, predict], "forward", 0, f"forward() {of_net} NULL {mute}"),
+            ([train], "buffer", 0, "the function of buffer mean gave NULL and no error"),
+            ([train, predict], "function forward", 0, "forward() of the function doubling returned"),
+            ([train, ranks], "function backward", -6, "backward() of the function doubling"),
+            ([train], "function backward", 5, "returned LVN_ERR_? (5)"),
+            ([train], "function no gradient", 0, "its backward gave no gradient"),
+            ([train, ranks], "validated", -6, f"validated() {of_net} LVN_ERR_IO (-6) {mute}"),
+            ([train, ranks, measure, predict], "worker_get", -1, get),
+            ([train], "val worker_get", -1, get),
+            ([train, measure], "worker_open", -99, "worker_open() of the dataset numbers returned"),
+            ([train], "val worker_open", 5, "worker_open() of the dataset numbers returned"),
+            ([train, measure, predict], "fields", 100000, "numbers has 100000 fields; 1 to 8"),
+            ([train, measure, predict], "length", -5, "length() of the dataset numbers returned -5"),
+            ([measure, predict], "length", 0, "has no samples"),
+            ([train], "open", 5, "open of the recipe failed"),
+            ([train], "write_card", -6, "use->write_card of the recipe failed"),
+            ([measure, predict, export], "use open", -6, "use->open of the recipe failed"),
+            ([predict], "predict", 0, f"use->predict of the recipe mute returned NULL {mute}"),
+            ([train, measure], "no module", 0, "needs a module class"),
+            ([train], "table", 0, "lvn_recipe_table returns NULL"),
+        ):
+            for command in commands:
+                with self.subTest(command=command[0], place=place):
+                    self.assertIn(expected, run(command, place, code))
+
     def test_compiler(self):
         self.assertIn("which source file?", levin("cc", status=64))
         self.assertIn("cannot be started", levin("cc", "mine.c", status=1, CC="/nowhere/cc"))

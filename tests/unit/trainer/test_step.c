@@ -303,7 +303,8 @@ static void impossible_steps_are_explained(void **state)
         const char *reports;
     } cases[] = {
         {vector_loss, LVN_ERR_INVALID, "needs a loss of one element, not 12"},
-        {no_loss, LVN_ERR_INVALID, "given NULL"},
+        {no_loss, LVN_ERR_INVALID,
+         "training_step() of the module class softmax_regression returned NULL"},
         {constant_loss, LVN_ERR_INVALID, "does not depend on anything that requires a gradient"},
         {infinite_gradient, LVN_ERR_NON_FINITE, "the gradient's norm is"},
         {wrong_metric, LVN_ERR_DTYPE, "accuracy"},
