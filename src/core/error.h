@@ -43,7 +43,7 @@ int lvni_core_exit_of_signal(int signal_number); /* 128 + n */
 
 /* ---- users' callbacks ----
  * One has failed: where it set no error since `before`, a serial of lvn_last_error(), it gets one
- * that names it. The format says which: "get() of the dataset digits". */
+ * that names it. The format reports which: "get() of the dataset digits". */
 
 /* It returned this status, which is returned again. LVN_OK: nothing happens. */
 lvn_status lvni_core_error_of_callback(lvn_status status, uint64_t before, const char *format, ...)

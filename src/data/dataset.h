@@ -8,7 +8,7 @@
 
 /* The whole-list index of position 0 <= position < length. */
 int64_t lvni_data_dataset_index(const lvn_dataset *dataset, int64_t position);
-/* What the class says, with a number of fields that is possible. */
+/* The fields of its class; LVN_ERR_INVALID: a number of them that none has. */
 lvn_status lvni_data_dataset_fields(const lvn_dataset *dataset, lvn_field out[LVN_MAX_FIELDS],
                                     int *n);
 /* LVN_ERR_INVALID: a length that none has. */

@@ -310,7 +310,7 @@ static lvn_status get_sample(lvni_data_loader *l, lvni_data_slot *slot, int numb
     lvn_clear_error();
     const uint64_t before = lvn_last_error()->serial;
     const lvn_status status = lvni_data_source_get(l, number, worker, &key, field);
-    if (!is_unreadable(status)) { /* else the status says what is wrong with the sample */
+    if (!is_unreadable(status)) { /* else the status is the reason */
         (void)lvni_core_error_of_callback(status, before, "%s() of the dataset %s",
                                           s->state == NULL ? "get" : "worker_get",
                                           s->dataset->cls->name);

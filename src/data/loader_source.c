@@ -103,9 +103,9 @@ static lvn_status open_states(lvni_data_source *s, int workers)
     for (; s->n_states < n; s->n_states++) {
         lvn_clear_error();
         const uint64_t before = lvn_last_error()->serial;
-        const lvn_status status = lvni_core_error_of_callback(
-            c->worker_open(s->dataset, &s->state[s->n_states]), before,
-            "worker_open() of the dataset %s", c->name);
+        const lvn_status status =
+            lvni_core_error_of_callback(c->worker_open(s->dataset, &s->state[s->n_states]), before,
+                                        "worker_open() of the dataset %s", c->name);
         if (status != LVN_OK) {
             lvn_error_frame("opening the state of worker %d of %d of the dataset %s", s->n_states,
                             n, c->name);

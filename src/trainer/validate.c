@@ -120,9 +120,9 @@ static lvn_status call_validated(lvni_trainer *t)
     lvn_clear_error();
     t->report.last_val.now.step = t->at.step;
     const uint64_t before = lvn_last_error()->serial;
-    lvn_status s = lvni_core_error_of_callback(
-        root->cls->validated(root, &t->report.last_val.now), before,
-        "validated() of the module class %s", root->cls->name);
+    lvn_status s =
+        lvni_core_error_of_callback(root->cls->validated(root, &t->report.last_val.now), before,
+                                    "validated() of the module class %s", root->cls->name);
     s = s == LVN_OK ? lvn_last_error()->code : s; /* of lvn_log_number */
     lvni_nn_model_touch(t->o.model);
     return s;

@@ -410,9 +410,12 @@ static void the_first_error_in_order_is_reported(void **state)
             assert_int_equal(b->batch.size, 4);
             lvni_data_loader_release(l, b);
         }
-        char want[128];
+        const char *silent = fatal ? "get() of the dataset fake returned LVN_ERR_MEMORY (-4) "
+                                     "without a message: lvn_error_set gives it one"
+                                   : lvn_status_text(f.status);
+        char want[160];
         snprintf(want, sizeof want, "%s: %s%s", f.n_broken == 3 ? "f.jpg" : "c.jpg",
-                 f.silent ? lvn_status_text(f.status) : "no end of image",
+                 f.silent ? silent : "no end of image",
                  fatal ? "" : "; on_error=skip leaves out what cannot be read");
         for (int again = 0; again < 2; again++) {
             assert_int_equal(lvni_data_loader_next(l, &b), f.status);
