@@ -1,5 +1,5 @@
-/* Arguments that name a file or folder without a key, and resume=PATH: what is meant is clear, so
- * the error is the line that works (cli.h). */
+/* Arguments that name a file or folder without a key, resume=PATH, and what a shell has parted at a
+ * space: what is meant is clear, so the error is the line that works (cli.h). */
 #include "cli/cli.h"
 #include "core/config.h"
 #include "core/error.h"
@@ -12,7 +12,9 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-enum { LINE_MAX_BYTES = 800, PATH_MAX_BYTES = 2048 };
+enum { LINE_MAX_BYTES = 800, PATH_MAX_BYTES = 2048, KEY_MAX_BYTES = 128 };
+
+typedef enum fault { BARE, SPACED, UNQUOTED, RESUME } fault;
 
 /* The command line, and the line that would work. */
 typedef struct line {
@@ -22,6 +24,7 @@ typedef struct line {
     bool trains;
     lvni_core_str text; /* the line */
     const char *wrong;  /* the first argument that was changed; NULL: none */
+    fault fault;        /* of that one */
     const char *script; /* a Python script among the arguments */
     bool resumes;       /* the line has the run to continue: out= of the arguments is omitted */
     bool unfit;         /* an argument that makes no sense */
@@ -140,6 +143,120 @@ static bool is_truth(const char *text)
     return lvni_core_option_choice_index(truths, text, strlen(text)) >= 0;
 }
 
+static void note(line *l, int i, fault f)
+{
+    l->fault = l->wrong != NULL ? l->fault : f;
+    l->wrong = l->wrong != NULL ? l->wrong : l->args[i];
+}
+
+/* ---- what a space has parted ---- */
+
+/* A key and its value, in one argument or several. */
+typedef struct given {
+    char front[KEY_MAX_BYTES]; /* "data=", or "" for "--data VALUE" */
+    const char *value;
+    const lvni_core_option *row;
+    int used; /* arguments */
+} given;
+
+/* "data = DIR", "data =DIR", "data= DIR", "data DIR". */
+static bool find_spaced(const line *l, int i, given *out)
+{
+    const char *arg = l->args[i], *next = i + 1 < l->n ? l->args[i + 1] : "";
+    const size_t n = strcspn(arg, "=");
+    if (n == 0 || n + 2 > sizeof out->front || (arg[n] != '\0' && arg[n + 1] != '\0')) {
+        return false;
+    }
+    snprintf(out->front, sizeof out->front, "%.*s", (int)n, arg);
+    out->row = arg[0] == '-' ? NULL : lvni_core_config_row(l->config, out->front);
+    const bool alone = arg[n] == '\0' && strcmp(next, "=") == 0;
+    if (arg[n] == '\0' && next[0] != '=' && exists(arg)) {
+        return false; /* a path that has the name of a key */
+    }
+    out->used = alone ? 3 : 2;
+    out->value = !alone         ? next + (arg[n] == '\0' && next[0] == '=' ? 1 : 0)
+                 : i + 2 < l->n ? l->args[i + 2]
+                                : "";
+    strcat(out->front, "=");
+    return out->row != NULL && out->value[0] != '\0' && strchr("-+~", out->value[0]) == NULL &&
+           strchr(out->value, '=') == NULL;
+}
+
+/* How many arguments at i are neither a key nor an option. */
+static int count_bare(const line *l, int i)
+{
+    int n = 0;
+    while (i + n < l->n && l->args[i + n][0] != '\0' && strchr("-+~", l->args[i + n][0]) == NULL &&
+           strchr(l->args[i + n], '=') == NULL) {
+        n++;
+    }
+    return n;
+}
+
+static void join(const line *l, const given *g, int i, int n, lvni_core_str *out)
+{
+    lvni_core_str_clear(out);
+    lvni_core_str_append(out, g->value);
+    for (int k = 0; k < n; k++) {
+        lvni_core_str_printf(out, " %s", l->args[i + k]);
+    }
+}
+
+/* How many of the arguments behind a value, at i, belong to it, as those of data=my photos; *value
+ * is all of it. */
+static int find_rest(const line *l, const given *g, int i, lvni_core_str *value)
+{
+    const int all = count_bare(l, i);
+    const bool path = g->row->type == LVNI_OPT_PATH;
+    if (!path && g->row->type != LVNI_OPT_STRING) {
+        return 0;
+    }
+    for (int n = path ? all : 0; n > 0; n--) {
+        join(l, g, i, n, value);
+        if (exists(lvni_core_str_text(value))) {
+            return n;
+        }
+    }
+    const bool is_data = strcmp(g->row->name, "data") == 0;
+    if (all == 0 || (path && exists(g->value)) || (!is_data && exists(l->args[i]))) {
+        return 0;
+    }
+    join(l, g, i, all, value);
+    return all;
+}
+
+/* Appends what a space has parted; returns how many arguments that takes. 0: nothing is. */
+static int add_parted(line *l, int i)
+{
+    given g = {.used = 0};
+    const char *name, *text;
+    const int used = lvni_core_config_arguments_of(l->config, l->n - i, l->args + i, &name, &text);
+    const bool spaced = find_spaced(l, i, &g);
+    if (!spaced && (used == 0 || text == NULL || text[0] == '\0')) {
+        return 0;
+    }
+    if (!spaced) {
+        const size_t front = used == 1 ? (size_t)(text - l->args[i]) : 0;
+        g = (given){.value = text, .row = lvni_core_config_row(l->config, name), .used = used};
+        if (front >= sizeof g.front || g.row == NULL) {
+            return 0;
+        }
+        snprintf(g.front, sizeof g.front, "%.*s", (int)front, l->args[i]);
+    }
+    lvni_core_str value = {0};
+    const int rest = find_rest(l, &g, i + g.used, &value);
+    if (spaced || rest > 0) {
+        note(l, spaced ? i : i + g.used, spaced ? SPACED : UNQUOTED);
+        if (g.front[0] == '\0') {
+            add(l, "", l->args[i]); /* --data */
+        }
+        add(l, g.front, rest > 0 ? lvni_core_str_text(&value) : g.value);
+    }
+    l->text.failed = l->text.failed || value.failed;
+    lvni_core_str_free(&value);
+    return spaced || rest > 0 ? g.used + rest : 0;
+}
+
 /* Appends the replacement of the argument at i; returns how many arguments that takes. 0: the
  * errors of the options are better. */
 static int add_arg(line *l, int i)
@@ -148,20 +265,24 @@ static int add_arg(line *l, int i)
     const int used = lvni_core_config_arguments_of(l->config, l->n - i, l->args + i, &name, &text);
     const bool resume = used > 0 && strcmp(name, "resume") == 0;
     if (resume && text != NULL && text[0] != '\0' && !is_truth(text)) {
-        l->wrong = l->wrong != NULL ? l->wrong : arg;
+        note(l, i, RESUME);
         add_resumed(l, text);
         return 1;
     }
     if (resume && text == NULL && i + 1 < l->n && exists(l->args[i + 1])) { /* --resume PATH */
-        l->wrong = l->wrong != NULL ? l->wrong : arg;
+        note(l, i, RESUME);
         add_resumed(l, l->args[i + 1]);
         return 2;
+    }
+    const int parted = add_parted(l, i);
+    if (parted > 0) {
+        return parted;
     }
     if (used == 0 && (strchr("-+~", arg[0]) != NULL || strchr(arg, '=') != NULL || !exists(arg))) {
         return 0;
     }
     if (used == 0) {
-        l->wrong = l->wrong != NULL ? l->wrong : arg;
+        note(l, i, BARE);
         add_bare(l, arg);
         return 1;
     }
@@ -219,19 +340,31 @@ static lvn_status fail_script(const line *l)
     return s;
 }
 
-static lvn_status fail_line(const line *l, bool resume)
+static const char *explain(const line *l)
+{
+    switch (l->fault) {
+    case SPACED: return "is not key=value, with no spaces around =";
+    case UNQUOTED: return "is behind a space, and a value with spaces needs quotes";
+    case RESUME:
+        return l->resumes ? "is not a switch; out names the run to continue"
+                          : "is not in a run directory; a new run takes its weights";
+    default: return "has no key";
+    }
+}
+
+static lvn_status fail_line(const line *l)
 {
     LVN_TRY(lvni_core_str_status(&l->text));
+    if (l->text.len > LINE_MAX_BYTES && l->fault != BARE) {
+        LVN_FAIL(LVN_ERR_USAGE, "`%.200s` %s", l->wrong, explain(l));
+    }
     if (l->text.len > LINE_MAX_BYTES) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "`%.200s` has no key; a folder of images is data=DIR, the run to "
                  "continue out=DIR resume=true",
                  l->wrong);
     }
-    const char *why = !resume      ? "has no key"
-                      : l->resumes ? "is not a switch; out names the run to continue"
-                                   : "is not in a run directory; a new run takes its weights";
-    LVN_FAIL(LVN_ERR_USAGE, "`%.100s` %s: %s", l->wrong, why, lvni_core_str_text(&l->text));
+    LVN_FAIL(LVN_ERR_USAGE, "`%.100s` %s: %s", l->wrong, explain(l), lvni_core_str_text(&l->text));
 }
 
 static lvn_status check(line *l, const char *command)
@@ -239,7 +372,7 @@ static lvn_status check(line *l, const char *command)
     if (!put_together(l, command) || l->wrong == NULL) {
         return LVN_OK; /* errors, if any, are those of the options */
     }
-    return l->script != NULL ? fail_script(l) : fail_line(l, strstr(l->wrong, "resume") != NULL);
+    return l->script != NULL ? fail_script(l) : fail_line(l);
 }
 
 enum { COMMAND = 512 };

@@ -108,7 +108,12 @@ static lvn_status split_argument(const lvni_core_config *config, int left, const
     argument_parts p;
     split_parts(config, args[0], &p);
     *out = (setting){.back = p.back, .used = 1, .text = ""};
-    if (p.n == 0 || (p.text == NULL && !p.dashes && !p.back)) {
+    const bool bare = p.text == NULL && !p.dashes && !p.back;
+    if (bare && p.n > 0 && lvni_core_config_target(config, args[0]) != NULL) {
+        LVN_FAIL(LVN_ERR_USAGE, "`%.80s` has no value: %.80s=VALUE, with no spaces around =  (%s)",
+                 args[0], args[0], origin);
+    }
+    if (p.n == 0 || bare) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "`%.80s` is not understood: arguments are key=value or --key value  (%s)", args[0],
                  origin);

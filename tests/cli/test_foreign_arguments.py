@@ -480,6 +480,47 @@ class Lines(Case):
             ["use resume=true with out=DIR", "resume.yaml:1"],
         )
 
+    def test_what_a_space_has_parted(self):
+        """Around =, and in a value without quotes."""
+        train = ["train", "classify"]
+        mine = r"train classify 'data=my '\''best'\'' photos'"
+        for arguments, line in (
+            ([*train, "data", "=", "photos", "epochs=3"], "train classify data=photos epochs=3"),
+            ([*train, "data", "=photos"], "train classify data=photos"),
+            ([*train, "data=", "photos"], "train classify data=photos"),
+            ([*train, "data", "photos"], "train classify data=photos"),
+            ([*train, "data", "=", "photos", "lr", "=", "1"], "train classify data=photos lr=1"),
+            ([*train, "data=photos", "optim.lr=", "1"], "train classify data=photos optim.lr=1"),
+            ([*train, "data=my", "'best'", "photos"], mine),
+            ([*train, "data", "=", "my", "'best'", "photos"], mine),
+            ([*train, "--data", "my", "'best'", "photos", "lr=1"], None),
+            ([*train, "data=no", "such", "photos"], "train classify 'data=no such photos'"),
+            ([*train, "data=photos", "out=my", "dir"], "train classify data=photos 'out=my dir'"),
+            (["predict", "data=a", "b", "model=run"], "predict 'data=a b' model=run"),
+            (["eval", "model=run", "data=no", "photos"], "eval model=run 'data=no photos'"),
+            (["plan", *train, "data=a", "b"], "plan train classify 'data=a b'"),
+        ):
+            shown = self.line(*arguments)
+            if line is not None:
+                self.assertEqual(shown, line, arguments)
+        for arguments, expects in (
+            (["data", "=", "photos"], "`data` is not key=value, with no spaces around =: levin"),
+            (["data=a", "b"], "`b` is behind a space, and a value with spaces needs quotes: levin"),
+            (["data=photos", "model=cnn", "x"], "`x` is not understood"),
+            (["data=photos", "x"], "`x` is not understood"),
+            (["data=photos", "max_epochs"], "`max_epochs` has no value: max_epochs=VALUE, with no"),
+        ):
+            done = subprocess.run(
+                [LEVIN, *train, *arguments],
+                cwd=self.dir,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=60,
+            )
+            self.assertEqual(done.returncode, USAGE)
+            self.assertIn(expects, done.stderr)
+
     def test_what_is_no_path_is_an_error_as_before(self):
         for arguments, expects in (
             (["train", "classify", "nothere"], "`nothere` is not understood"),

@@ -105,6 +105,8 @@ static void arguments_have_several_forms(void **state)
     assert_message(
         words("photos", NULL, NULL),
         "`photos` is not understood: arguments are key=value or --key value  (command line)");
+    assert_message(words("seed", "=", "3"),
+                   "`seed` has no value: seed=VALUE, with no spaces around =  (command line)");
     assert_message(words("--seed", NULL, NULL),
                    "`--seed` needs a value: seed=VALUE  (command line)");
     assert_message(words("--seed", "--overwrite", NULL),
