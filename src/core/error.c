@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 enum { LINE = 1024, RECORD_MAX = 1 << 20 }; /* bytes; a longer line is cut */
@@ -317,13 +318,13 @@ enum { FATAL = sizeof fatal / sizeof *fatal };
 static struct sigaction before[FATAL];
 
 typedef struct text {
-    char bytes[2048];
+    char bytes[2049]; /* with a zero where it is printed */
     size_t n;
 } text;
 
 static void put(text *t, const char *s)
 {
-    while (*s != '\0' && t->n < sizeof t->bytes) {
+    while (*s != '\0' && t->n + 1 < sizeof t->bytes) {
         t->bytes[t->n++] = *s++;
     }
 }
@@ -354,7 +355,60 @@ static void put_file(const text *t)
     }
 }
 
-static void record_signal(const struct fatal *f, const siginfo_t *info)
+/* Of a user's code; "": there is none. */
+static char object_name[256];
+static uintptr_t object_from, object_to;
+
+/* Where the thread was; 0: unknown. */
+static uintptr_t instruction_of(const void *context)
+{
+    const ucontext_t *c = context;
+#if defined __x86_64__
+    return (uintptr_t)c->uc_mcontext.gregs[REG_RIP];
+#elif defined __aarch64__
+    return (uintptr_t)c->uc_mcontext.pc;
+#else
+    (void)c;
+    return 0;
+#endif
+}
+
+static void put_signal(text *t, const struct fatal *f, const siginfo_t *info, const void *context)
+{
+    put(t, f->name);
+    put(t, " (");
+    put(t, f->meaning);
+    put(t, ")");
+    if (info->si_code > 0 && f->number != SIGABRT) {
+        put(t, f->number == SIGFPE || f->number == SIGILL ? " in the instruction at 0x"
+                                                          : " at address 0x");
+        put_number(t, (uint64_t)(uintptr_t)info->si_addr, 16);
+    }
+    const uintptr_t at = instruction_of(context);
+    if (object_name[0] != '\0' && (info->si_code > 0 || f->number == SIGABRT)) {
+        put(t, at >= object_from && at < object_to ? ", in the code of "
+                                                   : ", in levin or a library, with the code of ");
+        put(t, object_name);
+        put(t, at >= object_from && at < object_to ? "" : " loaded");
+    }
+}
+
+/* Of a process without a launcher. One that was sent by another process is not a crash. */
+static void report_crash(const struct fatal *f, const siginfo_t *info, const void *context)
+{
+    if (object_name[0] == '\0' || (info->si_code <= 0 && f->number != SIGABRT)) {
+        return;
+    }
+    text t;
+    t.n = 0;
+    put(&t, "error: killed by ");
+    put_signal(&t, f, info, context);
+    put(&t, "; gdb --args and this command show the line (levin cc -g -O0 keeps it)\n");
+    t.bytes[t.n] = '\0';
+    lvni_core_terminal_print_from_signal(false, t.bytes);
+}
+
+static void record_signal(const struct fatal *f, const siginfo_t *info, const void *context)
 {
     text t;
     t.n = 0;
@@ -364,15 +418,7 @@ static void record_signal(const struct fatal *f, const siginfo_t *info)
     put(&t, ", \"kind\": \"signal\", \"code\": ");
     put_number(&t, (uint64_t)lvni_core_exit_of_signal(f->number), 10);
     put(&t, ", \"message\": \"");
-    put(&t, f->name);
-    put(&t, " (");
-    put(&t, f->meaning);
-    put(&t, ")");
-    if (info->si_code > 0 && f->number != SIGABRT) {
-        put(&t, f->number == SIGFPE || f->number == SIGILL ? " in the instruction at 0x"
-                                                           : " at address 0x");
-        put_number(&t, (uint64_t)(uintptr_t)info->si_addr, 16);
-    }
+    put_signal(&t, f, info, context);
     put(&t, "\", \"where\": \"\", \"stack\": []}\n");
     put_file(&t);
 }
@@ -381,12 +427,13 @@ static void record_signal(const struct fatal *f, const siginfo_t *info)
  * is sent again. */
 static void on_fatal(int number, siginfo_t *info, void *context)
 {
-    (void)context;
     const int saved = errno;
     for (int i = 0; i < FATAL; i++) {
         if (fatal[i].number == number) {
-            if (!atomic_exchange(&written, true)) {
-                record_signal(&fatal[i], info);
+            if (record_path[0] == '\0') {
+                report_crash(&fatal[i], info, context);
+            } else if (!atomic_exchange(&written, true)) {
+                record_signal(&fatal[i], info, context);
             }
             sigaction(number, &before[i], NULL);
         }
@@ -418,6 +465,17 @@ lvn_status lvni_core_error_record_catch_signals(void)
         }
     }
     return LVN_OK;
+}
+
+lvn_status lvni_core_error_report_crashes(const char *object, const void *from, const void *to)
+{
+    object_from = (uintptr_t)from;
+    object_to = (uintptr_t)to;
+    lvni_core_escape(object_name, sizeof object_name, object, strlen(object), LVNI_ESCAPE_TEXT);
+    for (char *c = object_name; *c != '\0'; c++) {
+        *c = *c == '"' || *c == '\\' ? '\'' : *c; /* as it stands in a record */
+    }
+    return lvni_core_error_record_catch_signals();
 }
 
 /* ---- reading ---- */

@@ -132,6 +132,10 @@ lvn_status lvni_core_error_record_begin(const char *path, int rank);
  * way; what was set up for them before happens after that (a core dump, a sanitizer's report).
  * After lvni_core_error_record_begin, in the main thread. */
 lvn_status lvni_core_error_record_catch_signals(void);
+/* A user's code, between these addresses, was loaded from the file `object`: in a process without a
+ * record, from now on such a signal of the process's own is reported on standard error, and where a
+ * record is written it has the same text. Then what was set up before happens, as above. */
+lvn_status lvni_core_error_report_crashes(const char *object, const void *from, const void *to);
 /* Writes the record. Only the first call of a process does: an error on the way out is not the
  * cause. LVN_OK where there is no place for it. Thread-safe. */
 lvn_status lvni_core_error_record_write(const lvn_error *error, int code);

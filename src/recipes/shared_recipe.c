@@ -1,11 +1,13 @@
 /* Recipes in shared objects (levin/recipe.h): one is loaded in a process, and becomes a row like
  * those of the registry. */
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/str.h"
 #include "recipes/options.h"
 #include "recipes/shared_impl.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <string.h>
 
 lvni_recipes_shared lvni_recipes_loaded;
@@ -244,6 +246,38 @@ static lvn_status check_recipe(const lvn_recipe *r, const char *path)
     return LVN_OK;
 }
 
+typedef struct range {
+    uintptr_t within, from, to;
+} range;
+
+static int find_range(struct dl_phdr_info *info, size_t size, void *user)
+{
+    (void)size;
+    range *r = user;
+    uintptr_t from = UINTPTR_MAX, to = 0;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        if (info->dlpi_phdr[i].p_type == PT_LOAD) {
+            const uintptr_t at = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+            from = at < from ? at : from;
+            to = at + info->dlpi_phdr[i].p_memsz > to ? at + info->dlpi_phdr[i].p_memsz : to;
+        }
+    }
+    if (r->within < from || r->within >= to) {
+        return 0;
+    }
+    r->from = from;
+    r->to = to;
+    return 1;
+}
+
+/* A crash in it names the object: the process of one device has no launcher that reports it. */
+static lvn_status report_crashes(const char *path, const void *symbol)
+{
+    range r = {.within = (uintptr_t)symbol};
+    (void)dl_iterate_phdr(find_range, &r);
+    return lvni_core_error_report_crashes(path, (const void *)r.from, (const void *)r.to);
+}
+
 static lvn_status find_table(const char *path, const lvn_recipe **out)
 {
     lvni_core_str file = {0}; /* without a slash the system's folders would be searched */
@@ -262,6 +296,7 @@ static lvn_status find_table(const char *path, const lvn_recipe **out)
                  LVN_RECIPE_SYMBOL);
     }
     memcpy(&get, &symbol, sizeof get);
+    LVN_TRY(report_crashes(path, symbol));
     *out = get();
     return check_recipe(*out, path);
 }

@@ -492,6 +492,28 @@ static const lvn_recipe_use use = {
                 with self.subTest(command=command[0], place=place):
                     self.assertIn(expected, run(command, place, code))
 
+    def test_a_crash_is_reported(self):
+        """On one device and on two; the signal ends the process, as without a report."""
+        source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "mute.c")
+        levin("cc", source, "-o", "crash.so")
+        levin("train", "crash.so", "out=crash_good", "quiet=true")
+        train = ["train", "crash.so", "out=crash_bad", "overwrite=true", "quiet=true"]
+        predict = ["predict", "crash.so", "model=crash_good", "output=crash.csv"]
+        segv = "killed by SIGSEGV (invalid memory access) at address 0x0, in the code of crash.so; "
+        asan = os.environ.get("ASAN_OPTIONS", "") + ":handle_segv=0:handle_abort=0"
+        for command, place, expected, code in (
+            (train, "crash", f"error: {segv}", -11),
+            ([*train, "devices=2", "strategy=dp"], "crash", f"error: {segv}", -11),
+            ([*train, "devices=2"], "crash", "at address 0x0, in the code of crash.so\n", 139),
+            (predict, "predict crash", f"error: {segv}", -11),
+            (train, "abort", "error: killed by SIGABRT (the program called abort()), in", -6),
+        ):
+            env = {**os.environ, "MUTE_AT": place, "ASAN_OPTIONS": asan}
+            line = ["sh", "-c", 'ulimit -c 0; exec "$0" "$@"', LEVIN, *command]
+            done = subprocess.run(line, cwd=FOLDER, env=env, capture_output=True, text=True)
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertEqual(done.stderr.count(expected), 1, done.stderr)
+
     def test_compiler(self):
         self.assertIn("which source file?", levin("cc", status=64))
         self.assertIn("cannot be started", levin("cc", "mine.c", status=1, CC="/nowhere/cc"))
