@@ -35,6 +35,17 @@ static void add_tensor(XXH3_state_t *state, const char *name, const lvni_ckpt_st
     XXH3_128bits_update(state, t->data, t->bytes);
 }
 
+static void add_other(XXH3_state_t *state, const char *name, const lvni_ckpt_st_other *t)
+{
+    add_text(state, name);
+    add_text(state, t->type);
+    add_number(state, (uint64_t)t->ndim);
+    for (int64_t i = 0; i < t->ndim; i++) {
+        add_number(state, (uint64_t)lvni_ckpt_st_other_size(t, i));
+    }
+    XXH3_128bits_update(state, t->data, t->bytes);
+}
+
 static void finish(XXH3_state_t *state, char hex[33])
 {
     const XXH128_hash_t hash = XXH3_128bits_digest(state);
@@ -45,24 +56,31 @@ static void finish(XXH3_state_t *state, char hex[33])
     hex[32] = '\0';
 }
 
-static bool is_model(const lvni_ckpt_st_tensor *t)
+static bool is_model(const char *name)
 {
-    return strncmp(t->name, LVNI_CKPT_MODEL, strlen(LVNI_CKPT_MODEL)) == 0;
+    return strncmp(name, LVNI_CKPT_MODEL, strlen(LVNI_CKPT_MODEL)) == 0;
 }
 
 static void hash_weights(const lvni_ckpt_st_file *file, char hex[33])
 {
     bool prefixed = false;
     for (int64_t i = 0; i < lvni_ckpt_st_count(file); i++) {
-        prefixed = prefixed || is_model(lvni_ckpt_st_at(file, i));
+        prefixed = prefixed || is_model(lvni_ckpt_st_at(file, i)->name);
     }
+    const size_t cut = prefixed ? strlen(LVNI_CKPT_MODEL) : 0;
     XXH3_state_t state;
     XXH3_INITSTATE(&state);
     XXH3_128bits_reset(&state);
     for (int64_t i = 0; i < lvni_ckpt_st_count(file); i++) {
         const lvni_ckpt_st_tensor *t = lvni_ckpt_st_at(file, i);
-        if (!prefixed || is_model(t)) {
-            add_tensor(&state, t->name + (prefixed ? strlen(LVNI_CKPT_MODEL) : 0), t);
+        if (!prefixed || is_model(t->name)) {
+            add_tensor(&state, t->name + cut, t);
+        }
+    }
+    for (int64_t i = 0; i < lvni_ckpt_st_count_others(file); i++) {
+        const lvni_ckpt_st_other *t = lvni_ckpt_st_other_at(file, i);
+        if (!prefixed || is_model(t->name)) {
+            add_other(&state, t->name + cut, t);
         }
     }
     finish(&state, hex);
@@ -77,6 +95,9 @@ static void hash_state(const lvni_ckpt_st_file *file, char hex[33])
     XXH3_128bits_reset(&state);
     for (int64_t i = 0; i < lvni_ckpt_st_count(file); i++) {
         add_tensor(&state, lvni_ckpt_st_at(file, i)->name, lvni_ckpt_st_at(file, i));
+    }
+    for (int64_t i = 0; i < lvni_ckpt_st_count_others(file); i++) {
+        add_other(&state, lvni_ckpt_st_other_at(file, i)->name, lvni_ckpt_st_other_at(file, i));
     }
     for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
         const char *value = lvni_ckpt_st_meta_get(file, keys[k]);

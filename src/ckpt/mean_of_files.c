@@ -59,6 +59,13 @@ static lvn_status check_tensor(const job *j, int k, const lvni_ckpt_st_tensor *t
 static lvn_status check_file(const job *j, int k)
 {
     const lvni_ckpt_st_file *first = j->files[0], *f = j->files[k];
+    const lvni_ckpt_st_other *unread = lvni_ckpt_st_other_at(f, 0);
+    if (unread != NULL) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED,
+                 "%s: tensor %s (%s) has no mean: levin does not read its elements; average files "
+                 "without it, or convert it to f32 where they were made",
+                 j->paths[k], unread->name, unread->what);
+    }
     if (is_checkpoint(f) != is_checkpoint(first)) {
         LVN_FAIL(LVN_ERR_MISMATCH,
                  "%s is a %s and %s is not: their layouts differ; give files of one kind",

@@ -24,10 +24,16 @@ typedef struct lvni_ckpt_st_tensor {
     size_t bytes;     /* filled by the reader; the writer counts by itself */
 } lvni_ckpt_st_tensor;
 
-/* A tensor of a type or form that levin does not have, which is not read. */
+/* A tensor of a type or form that levin does not have, whose elements are not read. The rest is of
+ * safetensors files alone. */
 typedef struct lvni_ckpt_st_other {
     const char *name;
-    char what[64]; /* "2 axes, type I8" */
+    char what[64];     /* "2 axes, type I8" */
+    const char *type;  /* "I8" */
+    const void *shape; /* lvni_ckpt_st_other_size reads it */
+    int64_t ndim;
+    const void *data; /* as of a tensor */
+    size_t bytes;
 } lvni_ckpt_st_other;
 
 typedef struct lvni_ckpt_st_meta {
@@ -67,6 +73,7 @@ const lvni_ckpt_st_tensor *lvni_ckpt_st_at(const lvni_ckpt_st_file *file, int64_
 int64_t lvni_ckpt_st_count_others(const lvni_ckpt_st_file *file);
 const lvni_ckpt_st_other *lvni_ckpt_st_other_at(const lvni_ckpt_st_file *file, int64_t i);
 const lvni_ckpt_st_other *lvni_ckpt_st_find_other(const lvni_ckpt_st_file *file, const char *name);
+int64_t lvni_ckpt_st_other_size(const lvni_ckpt_st_other *other, int64_t axis);
 /* NULL when there is none */
 const lvni_ckpt_st_tensor *lvni_ckpt_st_find(const lvni_ckpt_st_file *file, const char *name);
 /* NULL when there is none */

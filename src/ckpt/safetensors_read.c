@@ -188,7 +188,12 @@ static lvn_status read_entry(lvni_ckpt_st_file *f, const char *name, const json_
     LVN_TRY(read_range(f, name, json_object_get(value, "data_offsets"), data_bytes, r));
     if (is_other(value)) {
         lvni_ckpt_st_other *other = &f->content.others[f->content.n_others++];
-        other->name = name;
+        *other = (lvni_ckpt_st_other){.name = name,
+                                      .type = type,
+                                      .shape = shape,
+                                      .ndim = (int64_t)json_array_size(shape),
+                                      .bytes = r->end - r->begin};
+        other->data = f->content.data == NULL ? NULL : f->content.data + r->begin;
         snprintf(other->what, sizeof other->what, "%zu ax%s, type %s", json_array_size(shape),
                  lvni_core_plural((int64_t)json_array_size(shape), "is", "es"), type);
         return LVN_OK;
@@ -287,7 +292,8 @@ static lvn_status read_checksums(lvni_ckpt_st_file *f)
         char hex[LVNI_ST_HEX];
         lvni_ckpt_st_header_checksum(f->content.tensors, f->content.n_tensors, f->meta, f->n_meta,
                                      hex);
-        f->header_ok = f->header_ok && strcmp(hex, stored) == 0;
+        /* levin writes only what it reads: another type is a damaged one */
+        f->header_ok = f->header_ok && f->content.n_others == 0 && strcmp(hex, stored) == 0;
     }
     return LVN_OK;
 }
@@ -494,6 +500,11 @@ const lvni_ckpt_st_other *lvni_ckpt_st_find_other(const lvni_ckpt_st_file *f, co
     return c->n_others == 0
                ? NULL
                : bsearch(name, c->others, (size_t)c->n_others, sizeof *c->others, compare_other);
+}
+
+int64_t lvni_ckpt_st_other_size(const lvni_ckpt_st_other *other, int64_t axis)
+{
+    return json_integer_value(json_array_get(other->shape, (size_t)axis));
 }
 
 const char *lvni_ckpt_st_meta_get(const lvni_ckpt_st_file *f, const char *key)

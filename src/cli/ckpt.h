@@ -26,7 +26,21 @@ lvn_status lvni_cli_ckpt_open(const char *path, char **name, lvni_ckpt_st_file *
 /* An error line for each part whose checksum does not match; returns how many there are. */
 int64_t lvni_cli_ckpt_print_damage(const lvni_ckpt_st_file *file, const char *name);
 bool lvni_cli_ckpt_is_checkpoint(const lvni_ckpt_st_file *file); /* else weights alone */
-uint64_t lvni_cli_ckpt_bytes(const lvni_ckpt_st_file *file);     /* of all tensors */
+/* Of all tensors, of types that levin does not have, too. */
+int64_t lvni_cli_ckpt_count(const lvni_ckpt_st_file *file);
+uint64_t lvni_cli_ckpt_bytes(const lvni_ckpt_st_file *file);
+
+/* All of them in the order of their names. */
+typedef struct lvni_cli_ckpt_entry {
+    const char *name;                  /* NULL: behind the last */
+    const lvni_ckpt_st_tensor *tensor; /* one of the two */
+    const lvni_ckpt_st_other *other;
+} lvni_cli_ckpt_entry;
+typedef struct lvni_cli_ckpt_place {
+    const lvni_ckpt_st_file *file; /* the rest is 0 at first */
+    int64_t tensor, other;
+} lvni_cli_ckpt_place;
+lvni_cli_ckpt_entry lvni_cli_ckpt_next(lvni_cli_ckpt_place *at);
 /* A JSON number; null for what JSON cannot express. */
 void lvni_cli_ckpt_json_number(lvni_core_str *s, double value);
 /* A line on standard output; frees the text. */

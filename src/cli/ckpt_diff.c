@@ -5,7 +5,6 @@
 #include "core/error.h"
 #include "core/escape.h"
 #include "recipes/report_error.h"
-#include "tensor/tensor.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -145,48 +144,113 @@ static lvn_status print_values(const sides *s, const lvni_ckpt_st_tensor *a,
     return end(s, &line);
 }
 
+/* ---- types that levin does not have ---- */
+
+static lvn_status compare_bytes(sides *s, const lvni_ckpt_st_other *a, const lvni_ckpt_st_other *b)
+{
+    const char *x = a->data, *y = b->data;
+    const size_t least = a->bytes < b->bytes ? a->bytes : b->bytes;
+    size_t n = a->bytes + b->bytes - 2 * least; /* none of a type whose size is known */
+    for (size_t i = 0; i < least; i++) {
+        n += x[i] != y[i];
+    }
+    if (n == 0) {
+        return LVN_OK;
+    }
+    s->n_different++;
+    lvni_core_str line = {0};
+    begin(s, &line, a->name, "bytes");
+    if (s->json) {
+        lvni_core_str_printf(&line, ", \"bytes\": %zu, \"different\": %zu", a->bytes, n);
+    } else {
+        lvni_core_str_printf(&line, "%zu of %zu byte%s differ%s; levin does not read its elements",
+                             n, a->bytes, lvni_core_plural((int64_t)a->bytes, "", "s"),
+                             lvni_core_plural((int64_t)n, "s", ""));
+    }
+    return end(s, &line);
+}
+
 /* ---- files ---- */
 
-static lvn_status compare_tensor(sides *s, const lvni_ckpt_st_tensor *a,
-                                 const lvni_ckpt_st_tensor *b)
+/* "(2, 3)", of any number of axes. */
+static void add_shape(lvni_core_str *out, const lvni_cli_ckpt_entry *e)
 {
-    char one[96], two[96];
-    lvni_tensor_shape_string(a->ndim, a->shape, one);
-    lvni_tensor_shape_string(b->ndim, b->shape, two);
-    s->n_different++;
-    if (strcmp(one, two) != 0) {
-        return print_texts(s, a->name, "shape", one, two);
+    const int64_t ndim = e->tensor != NULL ? e->tensor->ndim : e->other->ndim;
+    lvni_core_str_char(out, '(');
+    for (int64_t i = 0; i < ndim; i++) {
+        const int64_t size =
+            e->tensor != NULL ? e->tensor->shape[i] : lvni_ckpt_st_other_size(e->other, i);
+        lvni_core_str_printf(out, "%s%lld", i > 0 ? ", " : "", (long long)size);
     }
-    if (a->dtype != b->dtype) {
-        return print_texts(s, a->name, "dtype", lvn_dtype_name(a->dtype), lvn_dtype_name(b->dtype));
+    lvni_core_str_char(out, ')');
+}
+
+static lvn_status compare_shapes(sides *s, const lvni_cli_ckpt_entry e[2], bool *equal)
+{
+    lvni_core_str shapes[2] = {{0}, {0}};
+    lvn_status status = LVN_OK;
+    for (int i = 0; i < 2; i++) {
+        add_shape(&shapes[i], &e[i]);
+        status = status == LVN_OK ? lvni_core_str_status(&shapes[i]) : status;
+    }
+    if (status == LVN_OK) {
+        const char *a = lvni_core_str_text(&shapes[0]), *b = lvni_core_str_text(&shapes[1]);
+        *equal = strcmp(a, b) == 0;
+        status = *equal ? LVN_OK : print_texts(s, e[0].name, "shape", a, b);
+    }
+    lvni_core_str_free(&shapes[0]);
+    lvni_core_str_free(&shapes[1]);
+    return status;
+}
+
+static const char *type_of(const lvni_cli_ckpt_entry *e)
+{
+    return e->tensor != NULL ? lvn_dtype_name(e->tensor->dtype) : e->other->type;
+}
+
+/* Two of one name. */
+static lvn_status compare_entries(sides *s, const lvni_cli_ckpt_entry e[2])
+{
+    const lvni_ckpt_st_tensor *a = e[0].tensor, *b = e[1].tensor;
+    bool equal;
+    LVN_TRY(compare_shapes(s, e, &equal));
+    s->n_different += !equal;
+    if (!equal) {
+        return LVN_OK;
+    }
+    if (strcmp(type_of(&e[0]), type_of(&e[1])) != 0) {
+        s->n_different++;
+        return print_texts(s, e[0].name, "dtype", type_of(&e[0]), type_of(&e[1]));
+    }
+    if (a == NULL || b == NULL) { /* neither is read: one type and one shape */
+        return compare_bytes(s, e[0].other, e[1].other);
     }
     if (a->bytes > 0 && memcmp(a->data, b->data, a->bytes) != 0) {
+        s->n_different++;
         return print_values(s, a, b);
     }
-    s->n_different--;
     return LVN_OK;
 }
 
-/* Both lists are in the order of names. */
 static lvn_status compare_tensors(sides *s)
 {
-    const lvni_ckpt_st_tensor *a, *b;
-    for (int64_t i = 0, j = 0;; s->n_all++) {
-        a = lvni_ckpt_st_at(s->file[0], i);
-        b = lvni_ckpt_st_at(s->file[1], j);
-        if (a == NULL && b == NULL) {
-            return LVN_OK;
-        }
-        const int order = a == NULL ? 1 : b == NULL ? -1 : strcmp(a->name, b->name);
-        i += order <= 0;
-        j += order >= 0;
+    lvni_cli_ckpt_place at[2] = {{.file = s->file[0]}, {.file = s->file[1]}};
+    lvni_cli_ckpt_entry e[2] = {lvni_cli_ckpt_next(&at[0]), lvni_cli_ckpt_next(&at[1])};
+    for (; e[0].name != NULL || e[1].name != NULL; s->n_all++) {
+        const int order = e[0].name == NULL   ? 1
+                          : e[1].name == NULL ? -1
+                                              : strcmp(e[0].name, e[1].name);
         if (order == 0) {
-            LVN_TRY(compare_tensor(s, a, b));
+            LVN_TRY(compare_entries(s, e));
         } else {
             s->n_different++;
-            LVN_TRY(print_only_in(s, order < 0 ? a->name : b->name, order < 0 ? 0 : 1));
+            LVN_TRY(print_only_in(s, e[order > 0].name, order > 0));
+        }
+        for (int i = 0; i < 2; i++) {
+            e[i] = (i == 0 ? order <= 0 : order >= 0) ? lvni_cli_ckpt_next(&at[i]) : e[i];
         }
     }
+    return LVN_OK;
 }
 
 static const char *position(const lvni_ckpt_st_file *f, const char *key)

@@ -115,8 +115,13 @@ static lvn_status print_metadata(const lvni_ckpt_st_file *f)
 static void print_tensors(const lvni_ckpt_st_file *f)
 {
     char shape[96];
-    for (int64_t i = 0; i < lvni_ckpt_st_count(f); i++) {
-        const lvni_ckpt_st_tensor *t = lvni_ckpt_st_at(f, i);
+    lvni_cli_ckpt_place at = {.file = f};
+    for (lvni_cli_ckpt_entry e; (e = lvni_cli_ckpt_next(&at)).name != NULL;) {
+        const lvni_ckpt_st_tensor *t = e.tensor;
+        if (t == NULL) {
+            lvni_core_print(stdout, "  %s  %s, which levin does not read\n", e.name, e.other->what);
+            continue;
+        }
         const numbers m = measure(t);
         lvni_core_print(
             stdout, "  %s  %s %s  norm %.6g, %.6g to %.6g\n", t->name, lvn_dtype_name(t->dtype),
@@ -127,7 +132,7 @@ static void print_tensors(const lvni_ckpt_st_file *f)
 static lvn_status print_lines(const char *name, const lvni_ckpt_st_file *f)
 {
     char bytes[LVNI_BYTES_TEXT];
-    const int64_t n = lvni_ckpt_st_count(f);
+    const int64_t n = lvni_cli_ckpt_count(f);
     lvni_core_print(stdout, "%s: %s, %lld tensor%s, %s\n", name,
                     lvni_cli_ckpt_is_checkpoint(f) ? "checkpoint" : "weights", (long long)n,
                     lvni_core_plural(n, "", "s"),
@@ -156,14 +161,19 @@ static void add_metadata(lvni_core_str *s, const lvni_ckpt_st_file *f)
     }
 }
 
-static void add_tensor(lvni_core_str *s, const lvni_ckpt_st_tensor *t)
+static void add_tensor(lvni_core_str *s, const lvni_cli_ckpt_entry *e)
 {
-    const numbers m = measure(t);
+    static const numbers unread = {.norm = NAN, .least = NAN, .most = NAN};
+    const lvni_ckpt_st_tensor *t = e->tensor;
+    const numbers m = t == NULL ? unread : measure(t);
     lvni_core_str_append(s, "{\"name\": ");
-    lvni_core_str_json(s, t->name);
-    lvni_core_str_printf(s, ", \"dtype\": \"%s\", \"shape\": [", lvn_dtype_name(t->dtype));
-    for (int i = 0; i < t->ndim; i++) {
-        lvni_core_str_printf(s, "%s%lld", i > 0 ? ", " : "", (long long)t->shape[i]);
+    lvni_core_str_json(s, e->name);
+    lvni_core_str_printf(s, ", \"dtype\": \"%s\", \"shape\": [",
+                         t == NULL ? e->other->type : lvn_dtype_name(t->dtype));
+    const int64_t ndim = t == NULL ? e->other->ndim : t->ndim;
+    for (int64_t i = 0; i < ndim; i++) {
+        const int64_t size = t == NULL ? lvni_ckpt_st_other_size(e->other, i) : t->shape[i];
+        lvni_core_str_printf(s, "%s%lld", i > 0 ? ", " : "", (long long)size);
     }
     lvni_core_str_append(s, "], \"norm\": ");
     lvni_cli_ckpt_json_number(s, m.norm);
@@ -184,9 +194,11 @@ static lvn_status print_json(const char *name, const lvni_ckpt_st_file *f)
                          (unsigned long long)lvni_cli_ckpt_bytes(f));
     add_metadata(&s, f);
     lvni_core_str_append(&s, "}, \"tensors\": [");
-    for (int64_t i = 0; i < lvni_ckpt_st_count(f); i++) {
+    lvni_cli_ckpt_place at = {.file = f};
+    lvni_cli_ckpt_entry e;
+    for (int64_t i = 0; (e = lvni_cli_ckpt_next(&at)).name != NULL; i++) {
         lvni_core_str_append(&s, i > 0 ? ", " : "");
-        add_tensor(&s, lvni_ckpt_st_at(f, i));
+        add_tensor(&s, &e);
     }
     lvni_core_str_append(&s, "]}");
     return lvni_cli_ckpt_print_line(&s);

@@ -9,11 +9,26 @@
 
 #include <stdio.h>
 
+/* Of the tensors, those whose elements nothing here reads. */
+static void list_unread(const lvni_ckpt_st_file *f)
+{
+    enum { SHOWN = 8 };
+    const int64_t n = lvni_ckpt_st_count_others(f);
+    for (int64_t i = 0; i < n && i < SHOWN; i++) {
+        const lvni_ckpt_st_other *t = lvni_ckpt_st_other_at(f, i);
+        lvni_core_print(stdout, "%s%s (%s)", i == 0 ? "; levin does not read " : ", ", t->name,
+                        t->what);
+    }
+    if (n > SHOWN) {
+        printf(" and %lld more", (long long)(n - SHOWN));
+    }
+}
+
 /* The file is whole. */
 static void describe(const char *name, const lvni_ckpt_st_file *f, const lvni_ckpt *c)
 {
     char bytes[LVNI_BYTES_TEXT];
-    const int64_t n = lvni_ckpt_st_count(f);
+    const int64_t n = lvni_cli_ckpt_count(f);
     lvni_core_print(stdout, "%s: complete: ", name);
     if (c != NULL) {
         printf("step %lld, %lld epoch%s done%s, ", (long long)c->at.step, (long long)c->at.epoch,
@@ -21,11 +36,13 @@ static void describe(const char *name, const lvni_ckpt_st_file *f, const lvni_ck
     } else {
         fputs("weights, ", stdout);
     }
-    printf("%lld tensor%s, %s%s\n", (long long)n, lvni_core_plural(n, "", "s"),
+    printf("%lld tensor%s, %s%s", (long long)n, lvni_core_plural(n, "", "s"),
            lvni_core_bytes_text(lvni_cli_ckpt_bytes(f), bytes),
            lvni_ckpt_st_meta_get(f, LVNI_ST_CHECKSUMS) == NULL
                ? "; it has no checksums, only its form was checked"
                : "");
+    list_unread(f);
+    putchar('\n');
 }
 
 static lvn_status describe_json(const char *name, const lvni_ckpt_st_file *f, const lvni_ckpt *c)
@@ -41,9 +58,10 @@ static lvn_status describe_json(const char *name, const lvni_ckpt_st_file *f, co
                              (long long)c->at.step, (long long)c->at.epoch,
                              c->at.finished ? "true" : "false");
     }
-    lvni_core_str_printf(&line, ", \"tensors\": %lld, \"bytes\": %llu}",
-                         (long long)lvni_ckpt_st_count(f),
-                         (unsigned long long)lvni_cli_ckpt_bytes(f));
+    lvni_core_str_printf(&line, ", \"tensors\": %lld, \"bytes\": %llu, \"unread\": %lld}",
+                         (long long)lvni_cli_ckpt_count(f),
+                         (unsigned long long)lvni_cli_ckpt_bytes(f),
+                         (long long)lvni_ckpt_st_count_others(f));
     return lvni_cli_ckpt_print_line(&line);
 }
 

@@ -78,11 +78,31 @@ bool lvni_cli_ckpt_is_checkpoint(const lvni_ckpt_st_file *file)
     return lvni_ckpt_st_meta_get(file, LVNI_CKPT_FORMAT) != NULL;
 }
 
+int64_t lvni_cli_ckpt_count(const lvni_ckpt_st_file *file)
+{
+    return lvni_ckpt_st_count(file) + lvni_ckpt_st_count_others(file);
+}
+
+lvni_cli_ckpt_entry lvni_cli_ckpt_next(lvni_cli_ckpt_place *at)
+{
+    const lvni_ckpt_st_tensor *t = lvni_ckpt_st_at(at->file, at->tensor);
+    const lvni_ckpt_st_other *o = lvni_ckpt_st_other_at(at->file, at->other);
+    if (t != NULL && (o == NULL || strcmp(t->name, o->name) < 0)) {
+        at->tensor++;
+        return (lvni_cli_ckpt_entry){.name = t->name, .tensor = t};
+    }
+    at->other += o != NULL;
+    return (lvni_cli_ckpt_entry){.name = o == NULL ? NULL : o->name, .other = o};
+}
+
 uint64_t lvni_cli_ckpt_bytes(const lvni_ckpt_st_file *file)
 {
     uint64_t bytes = 0;
     for (int64_t i = 0; i < lvni_ckpt_st_count(file); i++) {
         bytes += lvni_ckpt_st_at(file, i)->bytes;
+    }
+    for (int64_t i = 0; i < lvni_ckpt_st_count_others(file); i++) {
+        bytes += lvni_ckpt_st_other_at(file, i)->bytes;
     }
     return bytes;
 }

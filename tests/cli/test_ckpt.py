@@ -104,6 +104,7 @@ class Verify(CkptCase):
                 "finished": True,
                 "tensors": len(tensors),
                 "bytes": sum(len(data) for _, _, data in tensors.values()),
+                "unread": 0,
             },
         )
         self.assertEqual(two, {"file": data, "complete": False})
@@ -339,6 +340,107 @@ class Diff(CkptCase):
         self.ckpt("diff", none, self.last, code=FAILURE, error=[f"error: {none}: cannot open"])
         expects = ["levin ckpt diff: 1 path given, it takes 2"]
         self.ckpt("diff", self.last, code=USAGE, error=expects)
+
+
+class OtherTypes(CkptCase):
+    """Tensors of types and forms that levin does not have, in files of other programs: whatever
+    speaks about the whole file speaks about them."""
+
+    W = {"w": ("F32", [1], b"\0" * 4)}
+    Q = {
+        "a": ("I8", [3], b"\1\2\3"),
+        "q": ("F8_E4M3", [1, 2], b"\4\5"),
+        "z": ("U8", [1] * 7, b"\6"),
+    }
+
+    def file(self, name, tensors):
+        path = f"{self.dir}/other-{name}.safetensors"
+        write_safetensors(path, tensors)
+        return path
+
+    def test_diff(self):
+        """Bytes, type, shape and presence, in the order of the names."""
+        one = self.file("1", self.W | self.Q)
+        self.assertEqual(self.ckpt("diff", one, self.file("2", self.W | self.Q)), "")
+        for name, tensor, line, differs in (
+            ("a", ("I8", [3], b"\1\0\0"), "2 of 3 bytes differ; levin does not read", "bytes"),
+            ("z", ("U8", [1] * 7, b"\7"), "1 of 1 byte differs; levin does not read", "bytes"),
+            ("a", ("F8_E5M2", [3], b"\1\2\3"), "I8 and F8_E5M2", "dtype"),
+            ("a", ("U8", [3], b"\1\2\3"), "I8 and u8", "dtype"),
+            ("q", ("F8_E4M3", [2, 1], b"\4\5"), "(1, 2) and (2, 1)", "shape"),
+            ("z", ("U8", [1] * 8, b"\6"), "and (1, 1, 1, 1, 1, 1, 1, 1)", "shape"),
+            ("z", ("U8", [1], b"\6"), "(1, 1, 1, 1, 1, 1, 1) and (1)", "shape"),
+            ("w", ("G32", [1], b"\0" * 4), "f32 and G32", "dtype"),
+        ):
+            two = self.file("2", self.W | self.Q | {name: tensor})
+            lines = self.ckpt("diff", one, two, code=FAILURE).splitlines()
+            self.assertTrue(lines[0].startswith(f"{name}: "), lines)
+            self.assertIn(line, lines[0])
+            self.assertEqual(lines[1:], ["1 of 4 tensors differs"])
+            found = json.loads(self.ckpt("diff", one, two, "json=true", code=FAILURE))
+            self.assertEqual((found["name"], found["differs"]), (name, differs))
+        two = self.file("2", self.W)
+        lines = [f"{name}: only in {one}" for name in "aqz"] + ["3 of 4 tensors differ"]
+        self.assertEqual(self.ckpt("diff", one, two, code=FAILURE).splitlines(), lines)
+
+    def test_verify_and_show(self):
+        path = self.file("1", self.W | self.Q)
+        line = self.ckpt("verify", path)
+        self.assertIn("complete: weights, 4 tensors, 0.00977 KiB", line)
+        self.assertIn(
+            "; levin does not read a (1 axis, type I8), q (2 axes, type F8_E4M3), z (7 axes, type"
+            " U8)\n",
+            line,
+        )
+        found = json.loads(self.ckpt("verify", path, "json=true"))
+        self.assertEqual((found["tensors"], found["bytes"], found["unread"]), (4, 10, 3))
+        shown = self.ckpt("show", path)
+        self.assertIn("weights, 4 tensors, 0.00977 KiB", shown)
+        self.assertIn("  q  2 axes, type F8_E4M3, which levin does not read\n", shown)
+        found = json.loads(self.ckpt("show", path, "json=true"))
+        self.assertEqual([t["name"] for t in found["tensors"]], ["a", "q", "w", "z"])
+        q = {"name": "q", "dtype": "F8_E4M3", "shape": [1, 2]}
+        self.assertEqual(found["tensors"][1], q | {"norm": None, "min": None, "max": None})
+        self.assertEqual(found["tensors"][3]["shape"], [1] * 7)
+
+    def test_hash(self):
+        """Equal files have equal hashes, and any difference shows in both."""
+        one = self.ckpt("hash", self.file("1", self.W | self.Q))
+        self.assertEqual(one, self.ckpt("hash", self.file("2", self.W | self.Q)))
+        for name, tensor in (
+            ("a", ("I8", [3], b"\1\2\4")),
+            ("a", ("F8_E5M2", [3], b"\1\2\3")),
+            ("q", ("F8_E4M3", [2, 1], b"\4\5")),
+            ("b", ("I8", [1], b"\0")),
+        ):
+            two = self.ckpt("hash", self.file("2", self.W | self.Q | {name: tensor}))
+            for a, b in zip(one.splitlines(), two.splitlines()):
+                self.assertNotEqual(a, b)
+
+    def test_average(self):
+        """Neither left out nor guessed, in whichever file it is."""
+        plain, out = self.file("1", self.W), f"{self.dir}/other-mean.safetensors"
+        for name, tensor in self.Q.items():
+            path = self.file("2", self.W | {name: tensor})
+            for paths in ((plain, path), (path, plain), (path, path)):
+                expects = f"{path}: tensor {name} ("
+                self.ckpt("average", *paths, f"out={out}", code=FAILURE, error=[expects])
+                self.assertFalse(os.path.exists(out))
+
+    def test_a_type_of_levins_own_file_is_damaged(self):
+        """The checksum of the header covers it, whatever the rest of the header is."""
+        with open(self.exported, "rb") as f:
+            data = f.read()
+        path = f"{self.dir}/other-damaged.safetensors"
+        head = json.loads(data[8 : header_end(self.exported)])
+        head["more"] = {"dtype": "I8", "shape": [0], "data_offsets": [0, 0]}
+        for text in (json.dumps(head).encode(), data[8:].replace(b'"F32"', b'"G32"', 1)):
+            rest = data[header_end(self.exported) :] if text[-1:] == b"}" else b""
+            length = len(text) if rest else header_end(self.exported) - 8
+            with open(path, "wb") as f:
+                f.write(struct.pack("<Q", length) + text + rest)
+            for command in (["verify", path], ["diff", path, path], ["show", path], ["hash", path]):
+                self.ckpt(*command, code=FAILURE, error=["checksum of "])
 
 
 class Convert(CkptCase):
