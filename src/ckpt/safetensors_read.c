@@ -417,6 +417,23 @@ void lvni_ckpt_st_content_free(lvni_ckpt_st_content *c)
     lvni_core_free(c->data);
 }
 
+/* A name of two tensors, whether they are read or not; NULL: there is none. Both lists are in the
+ * order of names. */
+static const char *find_twice(const lvni_ckpt_st_content *c)
+{
+    const char *last = NULL;
+    for (int64_t i = 0, k = 0; i < c->n_tensors || k < c->n_others;) {
+        const bool read = k == c->n_others ||
+                          (i < c->n_tensors && strcmp(c->tensors[i].name, c->others[k].name) <= 0);
+        const char *name = read ? c->tensors[i++].name : c->others[k++].name;
+        if (last != NULL && strcmp(last, name) == 0) {
+            return name;
+        }
+        last = name;
+    }
+    return NULL;
+}
+
 lvn_status lvni_ckpt_st_adopt(const char *path, lvni_ckpt_st_content *c, lvni_ckpt_st_file **out)
 {
     lvni_ckpt_st_file *f = LVNI_NEW(LVNI_TAG_CKPT, lvni_ckpt_st_file);
@@ -429,11 +446,10 @@ lvn_status lvni_ckpt_st_adopt(const char *path, lvni_ckpt_st_content *c, lvni_ck
     lvn_status status = f->path == NULL ? LVN_ERR_MEMORY : LVN_OK;
     lvni_ckpt_st_sort_tensors(c->tensors, c->n_tensors);
     lvni_ckpt_st_sort_others(c->others, c->n_others);
-    for (int64_t i = 1; i < c->n_tensors && status == LVN_OK; i++) {
-        if (strcmp(c->tensors[i - 1].name, c->tensors[i].name) == 0) {
-            status = lvn_error_set(LVN_ERR_CORRUPT, __FILE__, __LINE__,
-                                   "%s: two tensors are called '%s'", path, c->tensors[i].name);
-        }
+    const char *twice = find_twice(c);
+    if (status == LVN_OK && twice != NULL) {
+        status = lvn_error_set(LVN_ERR_CORRUPT, __FILE__, __LINE__,
+                               "%s: two tensors are called '%s'", path, twice);
     }
     if (status != LVN_OK) {
         lvni_ckpt_st_close(f);

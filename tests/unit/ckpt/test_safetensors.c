@@ -239,6 +239,33 @@ static void several_files_are_read_as_one(void **state)
     assert_true(k > 10);
 }
 
+/* Of the types that levin reads and of those it does not, in either file. */
+static void a_name_in_two_of_the_files_is_found(void **state)
+{
+    (void)state;
+    static const char *const types[] = {"U8", "I8"};
+    for (int i = 0; i < 8; i++) {
+        static const char index[] = "{\"weight_map\":{\"a\":\"t-0.safetensors\",\"w\":"
+                                    "\"t-1.safetensors\"}}";
+        for (int k = 0; k < 2; k++) {
+            char raw[512], header[256];
+            snprintf(header, sizeof header,
+                     "{\"%s\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
+                     "\"%s\":{\"dtype\":\"%s\",\"shape\":[1],\"data_offsets\":[1,2]}}",
+                     k == 0 ? "a" : "z", k == 0 && i >= 4 ? "v" : "w", types[i >> k & 1]);
+            put_file(in_dir(k == 0 ? "t-0.safetensors" : "t-1.safetensors"), raw,
+                     foreign_file(raw, header, "ab", 2));
+        }
+        put_file(in_dir("t.index.json"), index, sizeof index - 1);
+        lvni_ckpt_st_file *f = NULL;
+        const char *inner;
+        const lvn_status s = lvni_ckpt_tensors_open(in_dir("t.index.json"), 0, NULL, &inner, &f);
+        assert_int_equal(s, i < 4 ? LVN_ERR_CORRUPT : LVN_OK);
+        assert_true(i >= 4 || strstr(lvn_last_error()->message, "two tensors are called 'w'"));
+        lvni_ckpt_st_close(f);
+    }
+}
+
 static void the_writer_refuses(void **state)
 {
     (void)state;
@@ -285,6 +312,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_entry_describes_a_tensor, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(files_of_others_are_read, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(several_files_are_read_as_one, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(a_name_in_two_of_the_files_is_found, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(types_levin_lacks_are_listed, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(the_writer_refuses, make_dir, drop_dir),
     };
