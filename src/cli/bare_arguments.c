@@ -167,7 +167,8 @@ static bool find_spaced(const line *l, int i, given *out)
     if (n == 0 || n + 2 > sizeof out->front || (arg[n] != '\0' && arg[n + 1] != '\0')) {
         return false;
     }
-    snprintf(out->front, sizeof out->front, "%.*s", (int)n, arg);
+    *out = (given){.used = 0};
+    memcpy(out->front, arg, n);
     out->row = arg[0] == '-' ? NULL : lvni_core_config_row(l->config, out->front);
     const bool alone = arg[n] == '\0' && strcmp(next, "=") == 0;
     if (arg[n] == '\0' && next[0] != '=' && exists(arg)) {
@@ -177,7 +178,7 @@ static bool find_spaced(const line *l, int i, given *out)
     out->value = !alone         ? next + (arg[n] == '\0' && next[0] == '=' ? 1 : 0)
                  : i + 2 < l->n ? l->args[i + 2]
                                 : "";
-    strcat(out->front, "=");
+    out->front[n] = '='; /* behind it the zeros of `given` */
     return out->row != NULL && out->value[0] != '\0' && strchr("-+~", out->value[0]) == NULL &&
            strchr(out->value, '=') == NULL;
 }
@@ -228,7 +229,7 @@ static int find_rest(const line *l, const given *g, int i, lvni_core_str *value)
 /* Appends what a space has parted; returns how many arguments that takes. 0: nothing is. */
 static int add_parted(line *l, int i)
 {
-    given g = {.used = 0};
+    given g;
     const char *name, *text;
     const int used = lvni_core_config_arguments_of(l->config, l->n - i, l->args + i, &name, &text);
     const bool spaced = find_spaced(l, i, &g);
