@@ -45,30 +45,52 @@ static void list_metrics(const lvni_nn_step *of, const char *part, char *text, s
     }
 }
 
-/* The metric that the option `key` names, among those of `of`. */
-static lvn_status find_in(const lvni_trainer *t, const lvni_nn_step *of, const char *key,
+/* The nearest name of a metric, of a monitor without its "val/"; NULL: none is near. */
+static const char *find_near(const lvni_nn_step *of, const char *name)
+{
+    const char *near = NULL;
+    size_t nearest = SIZE_MAX;
+    for (int i = 0; i < of->n_metrics; i++) {
+        const char *one = of->metric[i].name;
+        const size_t d = lvni_core_edit_distance(name, one);
+        if (d <= lvni_core_edit_limit(name, one) && d < nearest) {
+            near = one;
+            nearest = d;
+        }
+    }
+    return near;
+}
+
+/* The metric that the option `key` names, among those of `of`, which are of `where`. */
+static lvn_status find_in(const lvni_nn_step *of, const char *where, const char *key,
                           const char *monitor, double *out)
 {
-    const bool val = lvni_trainer_loop_is_val(monitor);
+    const char *part = lvni_trainer_loop_is_val(monitor) ? "val" : "train";
     const char *name = strchr(monitor, '/') + 1;
-    char list[400];
+    char list[400], meant[100] = "";
     for (int i = 0; i < of->n_metrics; i++) {
         if (strcmp(of->metric[i].name, name) == 0) {
             *out = lvni_trainer_metric_mean(of, name);
             return LVN_OK;
         }
     }
-    list_metrics(of, val ? "val" : "train", list, sizeof list);
-    LVN_FAIL(LVN_ERR_USAGE, "%s=%s: %s of epoch %lld has no such metric; it has %s", key, monitor,
-             val ? "the validation" : "the training", (long long)t->at.epoch + 1,
-             list[0] == '\0' ? "none" : list);
+    list_metrics(of, part, list, sizeof list);
+    const char *near = find_near(of, name);
+    if (near != NULL) {
+        snprintf(meant, sizeof meant, "; did you mean `%s/%.60s`?", part, near);
+    }
+    LVN_FAIL(LVN_ERR_USAGE, "%s=%s: %s has no such metric; it has %s%s", key, monitor, where,
+             list[0] == '\0' ? "none" : list, meant);
 }
 
 lvn_status lvni_trainer_loop_find_metric(const lvni_trainer *t, const char *key,
                                          const char *monitor, double *out)
 {
     const bool val = lvni_trainer_loop_is_val(monitor);
-    return find_in(t, val ? &t->report.last_val : &t->report.epoch_sum, key, monitor, out);
+    char where[64];
+    snprintf(where, sizeof where, "the %s of epoch %lld", val ? "validation" : "training",
+             (long long)t->at.epoch + 1);
+    return find_in(val ? &t->report.last_val : &t->report.epoch_sum, where, key, monitor, out);
 }
 
 /* What is decided by val/NAME, one after the other; NULL: no more. */
@@ -95,7 +117,8 @@ bool lvni_trainer_loop_watches_validation(const lvni_trainer *t)
 }
 
 /* Those in the names of kept checkpoints. */
-static lvn_status check_pattern(const lvni_trainer *t, const lvni_nn_step *validation)
+static lvn_status check_pattern(const lvni_trainer *t, const lvni_nn_step *validation,
+                                const char *where)
 {
     lvni_trainer_pattern_field f;
     const char *at = t->o.keep.save_top_k == 0 ? "" : t->o.keep.filename;
@@ -104,7 +127,7 @@ static lvn_status check_pattern(const lvni_trainer *t, const lvni_nn_step *valid
          part == LVNI_PATTERN_TEXT || part == LVNI_PATTERN_FIELD;
          part = lvni_trainer_pattern_next(&at, &f)) {
         if (lvni_trainer_loop_is_val(f.metric)) {
-            LVN_TRY(find_in(t, validation, "checkpoint.filename", f.metric, &value));
+            LVN_TRY(find_in(validation, where, "checkpoint.filename", f.metric, &value));
         }
     }
     return LVN_OK;
@@ -114,15 +137,18 @@ lvn_status lvni_trainer_loop_check_names(const lvni_trainer *t, const lvni_nn_st
 {
     int at = 0;
     const char *key, *monitor;
+    char where[80];
     double value;
+    snprintf(where, sizeof where, "the sanity validation before step %lld",
+             (long long)t->at.step + 1);
     /* no sample of it could be read; or the module adds others to a real one */
     if (validation->n_metrics == 0 || t->o.model->root->cls->validated != NULL) {
         return LVN_OK;
     }
     while ((monitor = next_watched(t, &at, &key)) != NULL) {
-        LVN_TRY(find_in(t, validation, key, monitor, &value));
+        LVN_TRY(find_in(validation, where, key, monitor, &value));
     }
-    return check_pattern(t, validation);
+    return check_pattern(t, validation, where);
 }
 
 /* key: of the option, for the error. A metric without a value is none. */

@@ -194,6 +194,7 @@ class Words(Case):
             code=USAGE,
             expects=[
                 "scheduler.monitor=train/los: the training of epoch 1 has no such metric",
+                "did you mean `train/loss`?",
                 "is saved, and a run resumed without a change",
             ],
         )

@@ -476,7 +476,7 @@ class Loop(Case):
 
     def test_a_monitor_that_is_not_there(self):
         """Found before the first step, and of a run that goes on before the next one."""
-        message = "val/f1: the validation of epoch {} has no such metric; it has val/loss, val/acc"
+        message = "val/f1: the sanity validation before step {} has no such metric; it has val/loss"
         self.train("run", "max_epochs=1")
         for keys in (
             ["checkpoint.monitor=val/f1"],
@@ -487,8 +487,14 @@ class Loop(Case):
             with self.subTest(keys):
                 self.train("new", *keys, "overwrite=true", code=USAGE, expects=[message.format(1)])
                 self.assertEqual(os.listdir(f"{self.dir}/new/checkpoints"), [])
+        meant = "has no such metric; it has val/loss, val/acc; did you mean `val/{}`?"
+        for key in ("checkpoint.monitor", "early_stopping.monitor"):
+            for wrong, right in (("val/los", "loss"), ("val/accc", "acc"), ("val/Loss", "loss")):
+                keys = [f"{key}={wrong}", "max_steps=6", "overwrite=true"]
+                self.train("new", *keys, code=USAGE, expects=[meant.format(right)])
+                self.assertEqual(os.listdir(f"{self.dir}/new/checkpoints"), [])
         resume = ["train", "classify", f"out={self.dir}/run", "resume=true", "max_epochs=3"]
-        self.levin([*resume, "early_stopping.monitor=val/f1"], USAGE, [message.format(2)])
+        self.levin([*resume, "early_stopping.monitor=val/f1"], USAGE, [message.format(7)])
         self.assertEqual(self.rows("run")[-1]["epoch"], 1)
         self.levin([*resume, "early_stopping.monitor=val/acc"], OK)
 
@@ -516,7 +522,7 @@ class Loop(Case):
             "early_stopping.monitor=val/f1",
             "max_epochs=1",
             code=USAGE,
-            expects=["early_stopping.monitor=val/f1: the validation of epoch 1 has no such metric"],
+            expects=["early_stopping.monitor=val/f1: the sanity validation before step 1 has no"],
         )
 
 
