@@ -278,6 +278,26 @@ static lvn_status check_tuned(const lvni_core_option *row, const lvni_core_assig
     return lvni_core_option_fail(row, &value, a->origin, "%s", row->later_note);
 }
 
+/* Another value than the one that always holds: a note, and the row stays as it is. */
+static lvn_status note_always(lvni_core_config *config, const lvni_core_assignment *a,
+                              const lvni_core_option *row, const lvni_core_value *value,
+                              bool *noted)
+{
+    lvni_core_value always = {0};
+    *noted = false;
+    if ((row->flags & LVNI_OPT_ALWAYS) == 0) {
+        return LVN_OK;
+    }
+    LVN_TRY(lvni_core_option_parse(row, row->fallback, false, "default", &always));
+    *noted = !lvni_core_value_equal(row, value, &always);
+    lvni_core_value_free(&always);
+    if (*noted) {
+        lvni_core_str_printf(&config->notes, "note: %s=%.40s has no effect: %s  (%s)\n", row->name,
+                             a->text, row->later_note, a->origin);
+    }
+    return lvni_core_str_status(&config->notes);
+}
+
 static lvn_status assign(lvni_core_config *config, const lvni_core_assignment *a)
 {
     lvni_core_slot *slot = lvni_core_config_target(config, a->key);
@@ -306,11 +326,13 @@ static lvn_status assign(lvni_core_config *config, const lvni_core_assignment *a
     lvni_core_value value = {0};
     LVN_TRY(translate(config, a, room, &text));
     LVN_TRY(lvni_core_option_parse(row, text, a->quoted, a->origin, &value));
-    if (gives_way) {
+    bool noted = false;
+    lvn_status s = note_always(config, a, row, &value, &noted);
+    if (gives_way || noted) {
         lvni_core_value_free(&value);
-        return LVN_OK;
+        return s;
     }
-    const lvn_status s = replaces ? LVN_OK : check_repeated(slot, a, &value);
+    s = s != LVN_OK || replaces ? s : check_repeated(slot, a, &value);
     if (s != LVN_OK) {
         lvni_core_value_free(&value);
         return s;

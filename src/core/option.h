@@ -45,6 +45,8 @@ enum {
     LVNI_OPT_TUNED = 1024,
     /* of the run and where it ran, not of the model: not in exported models */
     LVNI_OPT_RUN = 2048,
+    /* the default is how it always is; another value of a user is a note: .later_note */
+    LVNI_OPT_ALWAYS = 4096,
 };
 
 /* Allowed numbers, for every element of a list. All zero: any. */

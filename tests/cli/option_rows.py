@@ -105,7 +105,7 @@ train_rows = {
     "rdzv": row("file:seed.yaml", "stderr", env=TASK, fails=True),
     "max_restarts": row("1", "files", "devices=2 accelerator=cpu optim.lr=1e30", fails=True),
     "num_nodes": refusal("2"),
-    "deterministic": refusal("false"),
+    "deterministic": Elsewhere("test_foreign_arguments.py", "deterministic=false"),
     "checkpoint.every_n_steps": row("1", "files", "optim=sgd optim.lr=1e38", fails=True),
     "checkpoint.every_n_epochs": row("2", "files", "checkpoint.save_top_k=-1"),
     "checkpoint.every_n_minutes": Elsewhere("test_keep.py", "checkpoint.every_n_minutes="),

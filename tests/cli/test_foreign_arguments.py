@@ -80,8 +80,13 @@ class Keys(Case):
             ["auto_lr_find=False", "auto_scale_batch_size=None", "tpu_cores=None"],
             ["stochastic_weight_avg=off", "callbacks=NULL", "resume_from_checkpoint=None"],
             ["save_last=yes", "shuffle=True", "amp=no", "tensorboard=0"],
+            ["deterministic=false"],
+            ["--deterministic=None"],
         ):
             self.assertEqual(self.plan(arguments)[0], plain, arguments)
+        noted = "note: deterministic=no has no effect: a run is always deterministic"
+        self.assertIn(noted, self.plan(["deterministic=no"])[1])
+        self.assertNotIn("note: ", self.plan(["deterministic=yes"])[1])
         text = "benchmark: true\nwandb:\n  project: x\n  tags: [a, {b: c}]\nseed: 0\n"
         write(f"{self.dir}/job.yaml", text.encode())
         out, err = self.plan([f"config={self.dir}/job.yaml"])
