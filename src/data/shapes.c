@@ -438,6 +438,11 @@ static lvn_status check(const lvni_data_shapes_options *o)
     return LVN_OK;
 }
 
+const char *lvni_data_shapes_name(int number)
+{
+    return names[number];
+}
+
 lvn_status lvni_data_shapes_create(const lvni_data_shapes_options *options, const int64_t *indices,
                                    int64_t n, const lvni_data_transform *transform,
                                    lvn_dataset **out)

@@ -36,4 +36,7 @@ void lvni_data_shapes_draw(uint64_t seed, int64_t sample, int classes, int size,
  * within the unit circle around (0, 0). Same bits everywhere. */
 float lvni_data_shapes_distance(int shape, float x, float y);
 
+/* Of class 0 <= number < LVNI_SHAPES_MAX_CLASSES. */
+const char *lvni_data_shapes_name(int number);
+
 #endif

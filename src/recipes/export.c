@@ -7,6 +7,7 @@
 #include "core/alloc.h"
 #include "core/escape.h"
 #include "core/str.h"
+#include "log/run_log.h"
 #include "recipes/fit_impl.h"
 #include "recipes/options.h"
 #include "recipes/output_file.h"
@@ -255,6 +256,20 @@ static lvn_status open_model(const lvni_recipes_recipe *recipe, const lvni_core_
     return lvni_recipes_exported_open(recipe, &place, c, out);
 }
 
+/* Which weights are written: of which file, best or last in its name, and step. */
+static void report_weights(const lvni_recipes_exported *e)
+{
+    char step[64] = "", average[64] = "";
+    if (e->step >= 0) {
+        snprintf(step, sizeof step, ", after step %lld of its training", (long long)e->step);
+    }
+    if (e->card.ema_decay > 0.0) {
+        lvni_core_format(average, sizeof average, ", their average (ema.decay=%g)",
+                         e->card.ema_decay);
+    }
+    lvni_log_line(LVNI_LOG_INFO, "note: the weights of %s%s%s", e->file, step, average);
+}
+
 static lvn_status write_file(const lvni_recipes_recipe *recipe, const lvni_core_config *c)
 {
     static const lvni_recipes_output_kind kind = {
@@ -272,6 +287,9 @@ static lvn_status write_file(const lvni_recipes_recipe *recipe, const lvni_core_
         s = lvni_recipes_export_model(e->model, e->model->weights,
                                       lvni_core_config_bool(c, "card") ? recipe : NULL, &e->card,
                                       e->own, -1, output);
+    }
+    if (s == LVN_OK) {
+        report_weights(e);
     }
     if (s == LVN_OK && !lvni_recipes_output_is_stdout(c)) {
         lvni_core_print(stdout, "%s: %s%s, %lld parameters, names and layouts of PyTorch\n", output,

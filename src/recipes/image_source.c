@@ -546,5 +546,14 @@ lvn_status lvni_recipes_image_source_relabel(const lvni_recipes_image_source *s,
         LVN_FAIL(LVN_ERR_MISMATCH, "the model has %d class%s; give data.classes=%d", n_classes,
                  lvni_core_plural(n_classes, "", "es"), n_classes);
     }
+    for (int k = 0; k < n_classes; k++) {
+        if (strcmp(class_names[k], lvni_data_shapes_name(k)) != 0) {
+            lvni_log_line(LVNI_LOG_WARNING,
+                          "the model was trained on other classes: class %d was %s and is %s in "
+                          "data=" SHAPES "; the metrics compare their numbers",
+                          k, class_names[k], lvni_data_shapes_name(k));
+            break;
+        }
+    }
     return LVN_OK;
 }

@@ -42,6 +42,17 @@ class Models(Case):
             ["unknown key `ouput`", "did you mean `output`?"],
         )
 
+    def test_as_many_classes_with_other_names(self):
+        """Measured, with a warning; those of the same names without one."""
+        shapes = ["eval", "data=builtin:shapes", "data.classes=2"]
+        warning = "warning: the model was trained on other classes: class 0 was cat and is circle"
+        self.levin([*shapes, f"model={self.model}"], OK, [warning])
+        out = f"{self.dir}/shapes"
+        train = ["train", "classify", *shapes[1:], "data.count=40", "model=mlp", "image_size=8"]
+        self.levin([*train, "max_steps=1", f"out={out}"], OK)
+        written = "".join(self.levin([*shapes, f"model={out}", "data.seed=3"], OK))
+        self.assertNotIn("warning: ", written)
+
     def test_of_another_kind(self):
         whole = read(self.exported)  # tensors alone, as PyTorch's
         n = struct.unpack("<Q", whole[:8])[0]

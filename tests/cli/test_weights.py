@@ -486,7 +486,12 @@ class Sources(Case):
 class Export(Case):
     def test_file(self):
         out = f"{self.dir}/e.safetensors"
-        self.levin(["export", f"run={self.run_dir}", f"output={out}"], 0, ["cnn with 4 classes"])
+        whose = f"note: the weights of {self.run_dir}/exported_models/exported_"
+        self.levin(
+            ["export", f"run={self.run_dir}", f"output={out}"],
+            0,
+            ["cnn with 4 classes", whose, ", after step "],
+        )
         tensors, meta = read_safetensors(out)
         self.assertEqual(tensors["conv2.weight"][1], [64, 32, 3, 3])
         self.assertEqual(tensors["norm1.num_batches_tracked"], ("I64", [], bytes(8)))
