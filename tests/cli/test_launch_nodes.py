@@ -104,8 +104,9 @@ class Nodes(Case):
     def test_a_stopped_rank_alone_on_its_node(self):
         """Its launcher has no other rank that could notice the end of the run."""
         pair = [(k, ["--nnodes=2", f"--node-rank={k}", "--nproc=1"]) for k in (0, 1)]
-        more = ["max_steps=1000000", "peer_timeout_s=2", "log_every_n_steps=1"]
-        for stopped in (0, 1):
+        run = ["max_steps=1000000", "peer_timeout_s=2", "log_every_n_steps=1"]
+        ddp2 = [*run, "strategy=ddp2", "devices=2"]  # a process of two ranks
+        for stopped, more in ((0, run), (1, run), (0, ddp2), (1, ddp2)):
             started = self.start(*pair, more=(more, more))
             lines = f"{self.out}/metrics.jsonl"
             while not os.path.exists(lines) or os.path.getsize(lines) == 0:
