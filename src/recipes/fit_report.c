@@ -62,6 +62,15 @@ static bool is_far_above(uint64_t need, uint64_t has)
     return (double)need > 1.2 * (double)has;
 }
 
+/* What lies on a device is not the host's memory; only the simulated device has none of its own. */
+static uint64_t on_host(const lvni_recipes_fit_run *r, const lvni_trainer_memory_need *n)
+{
+    const char *accelerator = lvni_core_config_str(r->request->config, "accelerator");
+    return accelerator != NULL && strcmp(accelerator, "sim") == 0 ? n->total
+           : n->total > n->device                                 ? n->total - n->device
+                                                                  : 0;
+}
+
 static void compare_memory(lvni_recipes_fit_run *r, uint64_t need, lvni_core_str *out)
 {
     char size[SIZE_KEY];
@@ -240,7 +249,8 @@ lvn_status lvni_recipes_fit_predict_memory(lvni_recipes_fit_run *r)
         } else if (r->rank.world > 1) {
             lvni_core_str_printf(&r->memory, ", on each of %d ranks", r->rank.world);
         }
-        compare_memory(r, need.total * (uint64_t)(together ? 1 : count_ranks_here(r)), &r->scarce);
+        compare_memory(r, on_host(r, &need) * (uint64_t)(together ? 1 : count_ranks_here(r)),
+                       &r->scarce);
         LVN_TRY(compare_device(r, &need, &r->scarce));
     } else {
         lvni_core_str_printf(&r->memory, "memory: not known (%s)", lvn_last_error()->message);

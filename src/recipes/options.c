@@ -241,6 +241,7 @@ static const lvni_core_option run_rows[] = {
      .type = LVNI_OPT_CHOICE,
      .flags = LVNI_OPT_RUN,
      .choices = "refuse|warn",
+     .spellings = "none=warn|off=warn|false=warn",
      .fallback = "refuse",
      .help = "A run that is estimated to take over a fifth more host memory than there is: refused "
              "before it begins, or only warned of, as one that takes a little more."},
@@ -563,6 +564,24 @@ static lvn_status check_mistakes(lvni_core_config *c)
              file, file);
 }
 
+/* Of ranks that are processes the first one reports what all of them read. */
+static bool is_other_rank(void)
+{
+    const lvni_launch_rank_info_options o = {.launcher = true};
+    lvni_core_notices notices = {0};
+    lvni_launch_rank_info info;
+    const bool known =
+        lvni_launch_rank_info_detect(lvni_recipes_environment(), &o, &notices, &info) == LVN_OK;
+    const bool other = known && info.rank > 0;
+    if (known) {
+        lvni_launch_rank_info_free(&info);
+    } else {
+        lvn_clear_error(); /* the start itself reports it */
+    }
+    lvni_core_notices_free(&notices);
+    return other;
+}
+
 static lvn_status load_all(lvni_core_config *c, const lvni_recipes_defaults *of, int n,
                            const char *const *args)
 {
@@ -578,7 +597,9 @@ static lvn_status load_all(lvni_core_config *c, const lvni_recipes_defaults *of,
     LVN_TRY(lvni_recipes_resolve_monitors(c));
     LVN_TRY(lvni_core_config_has(c, "logger") ? leave_out_saved_programs(c) : LVN_OK);
     LVN_TRY(check_needs(c));
-    lvni_recipes_report_notes(c);
+    if (!is_other_rank()) {
+        lvni_recipes_report_notes(c);
+    }
     LVN_TRY(lvni_core_config_has(c, "max_time") ? lvni_recipes_resolve_end(c) : LVN_OK);
     LVN_TRY(lvni_core_config_has(c, "fast_dev_run") ? lvni_recipes_resolve_dev_run(c) : LVN_OK);
     return lvni_core_config_has(c, "accelerator") ? lvni_recipes_accelerator_resolve(c) : LVN_OK;

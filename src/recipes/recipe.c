@@ -90,7 +90,6 @@ static lvn_status open_and_fit(const work *w, lvni_recipes_ranks *ranks, fit_fun
     return s;
 }
 
-/* Called by lvni_recipes_ranks_run. */
 static _Atomic pid_t in_training; /* this process; 0: none */
 
 /* A module, a dataset or a library of theirs may call exit(), with 0, too: that is not the end of a

@@ -212,6 +212,16 @@ static void report_model(const lvni_recipes_use *u)
     }
 }
 
+/* A file of a run lies in one of its folders; another folder is not looked into. */
+static bool is_of_run(const char *folder)
+{
+    char path[PATH_MAX];
+    const char *slash = strrchr(folder, '/'), *name = slash == NULL ? folder : slash + 1;
+    const int n = snprintf(path, sizeof path, "%s/../run_id", folder);
+    return (strcmp(name, "exported_models") == 0 || strcmp(name, "checkpoints") == 0) &&
+           n < PATH_MAX && lvni_core_path_exists(path);
+}
+
 /* config.yaml of the run that the model is of: model= is its directory, or a file in a folder of
  * it. NULL: there is none (or no memory). */
 static char *config_of_run(const char *model)
@@ -221,11 +231,15 @@ static char *config_of_run(const char *model)
         return file;
     }
     lvni_core_free(file);
-    const char *slash = strrchr(model, '/');
-    char folder[PATH_MAX];
-    const int n = snprintf(folder, sizeof folder, "%.*s/..",
-                           slash == NULL ? 1 : (int)(slash - model), slash == NULL ? "." : model);
-    file = n < PATH_MAX ? lvni_recipes_path_join(folder, "config.yaml") : NULL;
+    lvni_core_str whole = {0};
+    lvni_core_path_absolute(model, &whole);
+    char *folder = whole.data, *slash = folder == NULL ? NULL : strrchr(folder, '/');
+    if (slash != NULL) {
+        *slash = '\0';
+    }
+    file = slash != NULL && is_of_run(folder) ? lvni_recipes_path_join(folder, "../config.yaml")
+                                              : NULL;
+    lvni_core_str_free(&whole);
     if (file != NULL && !lvni_core_path_exists(file)) {
         lvni_core_free(file);
         file = NULL;
@@ -233,8 +247,8 @@ static char *config_of_run(const char *model)
     return file;
 }
 
-/* What the training left out, its model is not asked about, unless on_error= is given. A file that
- * cannot be read is none. */
+/* on_error as in the training, unless it is given. A configuration that cannot be read counts as
+ * one that is not there. */
 static void keep_on_error(const lvni_recipes_use *u)
 {
     static const char key[] = "on_error";

@@ -102,6 +102,7 @@ typedef struct lvni_recipes_names {
     lvni_recipes_name *entries; /* by name */
     int64_t n;
     char *text;
+    const char *under; /* as given to make; borrowed */
 } lvni_recipes_names;
 
 /* under: only names that begin with it and a dot, and without that; NULL: all. Free in every case.

@@ -78,7 +78,7 @@ lvn_status lvni_recipes_names_make(const lvni_ckpt_st_file *file, const char *pa
     for (int64_t i = 0; i < all; i++) {
         bytes += strlen(name_at(file, i)) + 1;
     }
-    *out = (lvni_recipes_names){.file = file};
+    *out = (lvni_recipes_names){.file = file, .under = under};
     out->text = lvni_core_alloc(LVNI_TAG_CKPT, bytes);
     out->entries = lvni_core_calloc(LVNI_TAG_CKPT, (size_t)all, sizeof *out->entries);
     if (out->text == NULL || out->entries == NULL) {
@@ -87,9 +87,12 @@ lvn_status lvni_recipes_names_make(const lvni_ckpt_st_file *file, const char *pa
     char *to = out->text;
     for (int64_t i = 0; i < all; i++) {
         const char *name = behind(name_at(file, i), under);
-        if (name != NULL) {
-            out->entries[out->n++] = (lvni_recipes_name){.plain = to, .tensor = i};
-            to = write_plain(name, to);
+        char *end = write_plain(name != NULL ? name : name_at(file, i), to);
+        /* "_orig_mod.student.": the key is below what a wrapper put before it */
+        const char *plain = name != NULL ? to : behind(to, under);
+        if (plain != NULL) {
+            out->entries[out->n++] = (lvni_recipes_name){.plain = plain, .tensor = i};
+            to = end;
         }
     }
     if (under != NULL && out->n == 0) {
@@ -250,6 +253,8 @@ static bool is_same(const lvni_recipes_names *names, const lvni_nn_model *model,
 static lvn_status check_unique(const lvni_recipes_names *names, const lvni_nn_model *model,
                                const char *path, const candidates *c, const candidate *best)
 {
+    const char *under = names->under != NULL ? names->under : "",
+               *dot = under[0] != '\0' ? "." : "";
     for (int i = 0; i < c->n; i++) {
         const candidate *other = &c->list[i];
         if (other->found == best->found && strcmp(other->prefix, best->prefix) != 0 &&
@@ -257,10 +262,10 @@ static lvn_status check_unique(const lvni_recipes_names *names, const lvni_nn_mo
             !is_same(names, model, best, other)) {
             LVN_FAIL(LVN_ERR_MISMATCH,
                      "%s has weights of this model, %s, under %s and under %s; choose: "
-                     "weights.key=%.*s or weights.key=%.*s",
-                     path, model->root->cls->name, best->prefix, other->prefix,
-                     (int)strlen(best->prefix) - 1, best->prefix, (int)strlen(other->prefix) - 1,
-                     other->prefix);
+                     "weights.key=%s%s%.*s or weights.key=%s%s%.*s",
+                     path, model->root->cls->name, best->prefix, other->prefix, under, dot,
+                     (int)strlen(best->prefix) - 1, best->prefix, under, dot,
+                     (int)strlen(other->prefix) - 1, other->prefix);
         }
     }
     return LVN_OK;

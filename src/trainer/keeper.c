@@ -175,7 +175,7 @@ static bool has_all_state(const lvni_trainer *t)
 static bool comes_again(lvn_status failed)
 {
     return failed == LVN_ERR_SHAPE || failed == LVN_ERR_DTYPE || failed == LVN_ERR_UNSUPPORTED ||
-           failed == LVN_ERR_USAGE;
+           failed == LVN_ERR_USAGE || failed == LVN_ERR_DEVICE_MEMORY;
 }
 
 static void keep_step(lvni_trainer *t, lvn_status failed)

@@ -96,6 +96,16 @@ class Weights(Case):
         self.assertNotEqual(
             self.logits("model=cnn", f"weights={path}", "weights.key=student"), want
         )
+        # behind what a wrapper put before it, and within another key
+        for before, given in (("_orig_mod", ""), ("net", "net.")):
+            sets = lambda t: {**under("student", zero(t)), **under("teacher", t)}
+            path = self.changed(f"two_{before}", lambda t, b=before: under(b, sets(t)))
+            more = ["weights.key=net"] if given else []
+            advice = [f"weights.key={given}student or weights.key={given}teacher"]
+            self.logits("model=cnn", f"weights={path}", *more, code=1, expects=advice)
+            key = f"weights.key={given}teacher"
+            self.assertEqual(self.logits("model=cnn", f"weights={path}", key), want)
+        path = f"{self.dir}/two.safetensors"
         expects = ["weights.key=pupil", "no name begins with pupil."]
         self.logits("model=cnn", f"weights={path}", "weights.key=pupil", code=1, expects=expects)
         equal = self.changed("equal", lambda t: {**under("a", t), **under("b", t)})
