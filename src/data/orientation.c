@@ -255,12 +255,13 @@ static bool find_text(const char *type, const uint8_t **text, size_t *n, bool *c
 /* Longer texts and those that cannot be unpacked hold no orientation that would be found. */
 static void read_text(places *found, const char *type, const uint8_t *body, size_t n)
 {
-    const uint8_t *zero = memchr(body, 0, n), *text = zero + 1;
+    const uint8_t *zero = memchr(body, 0, n);
     bool compressed;
     if (zero == NULL || (strncmp((const char *)body, "Raw profile type ", 17) != 0 &&
                          strcmp((const char *)body, "XML:com.adobe.xmp") != 0)) {
         return;
     }
+    const uint8_t *text = zero + 1;
     size_t bytes = n - (size_t)(text - body);
     if (!find_text(type, &text, &bytes, &compressed)) {
         return;

@@ -39,9 +39,8 @@ def png(width, height, colour, samples, depth=8, extra=b""):
     )
 
 
-def chunk_palette():
-    data = bytes(range(12))
-    return struct.pack(">I", 12) + b"PLTE" + data + struct.pack(">I", zlib.crc32(b"PLTE" + data))
+def extra_chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
 def safetensors(header, data=b""):
@@ -68,7 +67,16 @@ def npy(descr, fortran, shape, data, version=1):
 
 for colour, samples in ((0, 1), (2, 3), (4, 2), (6, 4)):
     put(f"image/colour{colour}.png", png(7, 5, colour, samples))
-put("image/palette.png", png(6, 3, 3, 1, 2, chunk_palette()))
+put("image/palette.png", png(6, 3, 3, 1, 2, extra_chunk(b"PLTE", bytes(range(12)))))
+XMP = b"XML:com.adobe.xmp"
+TURNED = b"<x tiff:Orientation='5'/>"
+for name, kind, body in (
+    ("text", b"tEXt", XMP + b"\0" + TURNED),
+    ("packed_text", b"zTXt", XMP + b"\0\0" + zlib.compress(TURNED)),
+    ("utf8_text", b"iTXt", XMP + bytes(5) + TURNED),
+    ("text_without_zero", b"tEXt", XMP),
+):
+    put(f"image/{name}.png", png(2, 2, 0, 1, 8, extra_chunk(kind, body)))
 put("image/deep.png", png(4, 4, 2, 3, 16))
 put("image/colour.jpg", JPEG)
 put("image/grey.jpg", GREY_JPEG)

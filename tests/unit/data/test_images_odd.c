@@ -451,6 +451,13 @@ static void orientation_of_a_png_wherever_it_stands(void **state)
     expect_png("iTXt", "XML:com.adobe.xmp\0\0\0\0\0<x tiff:Orientation='5'/>", 47, 5);
     expect_png("iTXt", "XML:com.adobe.xmp\0\0\0\0", 21, 1);
     expect_png("tEXt", "Comment\0tiff:Orientation='5'", 28, 1);
+    static const char *const types[] = {"tEXt", "zTXt", "iTXt"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) { /* no keyword, no zero behind it */
+        expect_png(types[i], "", 0, 1);
+        expect_png(types[i], "Raw profile type exif", 21, 1);
+        expect_png(types[i], "XML:com.adobe.xmp", 17, 1);
+        expect_png(types[i], "XML:com.adobe.xmp", 18, 1);
+    }
 }
 
 static int make_tails(void **state)
