@@ -55,7 +55,7 @@ static lvn_status open_part(sharded *x, const char *tensor, const char *name)
     }
     lvni_core_str_free(&path);
     if (s != LVN_OK) {
-        lvn_error_frame("%s lists it, in several files", x->path);
+        lvn_error_frame("a file that %s lists", x->path);
         return s;
     }
     x->content.n_parts++;

@@ -173,6 +173,9 @@ class Weights(Case):
         ):
             bad_index = index(bad, "bad.index.json")
             self.logits("model=cnn", f"weights={bad_index}", code=1, expects=[expects])
+        missing = index({names[0]: "none.safetensors"})
+        expects = [f"in a file that {missing} lists"]
+        self.logits("model=cnn", f"weights={missing}", code=1, expects=expects)
 
     def test_what_does_not_fit_is_listed(self):
         def change(t):
