@@ -79,11 +79,10 @@ static void add_set(found *f, const char *folder, const char *prefix, const char
     f->n++;
 }
 
-/* The set without a prefix, else all others, each by its training images. A folder of many files is
- * no such folder. */
+/* The set without a prefix, else all others, each by its training images. All names are looked at:
+ * in which order they come depends on the file system. */
 static void look_in(const char *path, const char *below, found *f)
 {
-    enum { MANY = 1000 };
     char folder[PATH_MAX], file[PATH_MAX], prefix[PREFIX];
     const char *part;
     if (snprintf(folder, sizeof folder, "%s%s", path, below) >= PATH_MAX) {
@@ -95,7 +94,7 @@ static void look_in(const char *path, const char *below, found *f)
     }
     DIR *dir = opendir(folder);
     const struct dirent *e = dir == NULL ? NULL : readdir(dir);
-    for (int i = 0; e != NULL && i < MANY; i++, e = readdir(dir)) {
+    for (; e != NULL; e = readdir(dir)) {
         if (split_name(e->d_name, prefix, &part) && part == part_names[0] &&
             find_file(folder, prefix, part, 0, file) &&
             strcmp(strrchr(file, '/') + 1, e->d_name) == 0) {
@@ -317,13 +316,23 @@ static lvn_status read_part(lvni_data_array_set *s, const lvni_core_zip *zip, co
 
 static lvn_status report_names(const lvni_core_zip *zip)
 {
+    enum { SHOWN = 20, END = sizeof ".npy" - 1 };
     lvni_core_str names = {0};
-    for (int64_t i = 0; i < zip->n_entries && i < 20; i++) {
+    int shown = 0;
+    for (int64_t i = 0; i < zip->n_entries && shown < SHOWN; i++) {
         const lvni_core_zip_entry *e = &zip->entries[i];
-        const size_t n = e->name_bytes > 4 ? e->name_bytes - 4 : e->name_bytes;
-        lvni_core_str_printf(&names, "%s%.*s", i > 0 ? ", " : "", (int)n, e->name);
+        if (e->name_bytes > END && memcmp(e->name + e->name_bytes - END, ".npy", END) == 0) {
+            lvni_core_str_printf(&names, "%s%.*s", shown++ > 0 ? ", " : "",
+                                 (int)(e->name_bytes - END), e->name);
+        }
     }
     lvn_status s = lvni_core_str_status(&names);
+    if (s == LVN_OK && shown == 0) {
+        s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
+                          "%s is a zip archive without arrays (.npy): unpack it, and give the "
+                          "folder of its images as data=",
+                          zip->path);
+    }
     if (s == LVN_OK) {
         s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
                           "%s holds the arrays %s; levin takes images and labels called x_train "

@@ -82,6 +82,16 @@ def packed_sets(train, hashes):
         z.writestr("photos.npy", member((90, SIDE, SIDE), pixels))
     text = levin(*plan, "data=other.npz", status=64)
     assert "other.npz holds the arrays photos; " in text and "x_train" in text, text
+    with zipfile.ZipFile("other.npz", "a") as z:
+        z.writestr("cat/1.jpg", b"")
+        z.writestr("a.md", b"")
+    text = levin(*plan, "data=other.npz", status=64)
+    assert "other.npz holds the arrays photos; " in text, text
+    with zipfile.ZipFile("photos.zip", "w") as z:
+        for name in ("cat/1.jpg", "dog/2.jpg", ".npy", "a"):
+            z.writestr(name, b"")
+    text = levin(*plan, "data=photos.zip", status=64)
+    assert "photos.zip is a zip archive without arrays (.npy): unpack it" in text, text
     with open("packed.npz", "rb") as f:
         whole = f.read()
     for at in (400, len(whole) // 2):

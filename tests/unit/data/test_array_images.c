@@ -133,6 +133,25 @@ static void parts_that_do_not_fit_are_reported(void **state)
 }
 
 /* EMNIST's names and torchvision's folders; which labels have no image. */
+/* In whichever order the file system lists them. */
+static void sets_among_many_files_are_found(void **state)
+{
+    (void)state;
+    enum { FILES = 1500, SETS = 12 };
+    const char *folder = images_temp_folder();
+    for (int i = 0; i < FILES; i++) {
+        char path[512];
+        const bool is_set = i % (FILES / SETS) == 0;
+        snprintf(path, sizeof path, is_set ? "%s/%d-train-images-idx3-ubyte" : "%s/%d", folder, i);
+        FILE *f = fopen(path, "wb");
+        assert_non_null(f);
+        fclose(f);
+    }
+    lvni_data_array_images *m;
+    assert_int_equal(lvni_data_array_images_open(folder, NULL, true, &m), LVN_ERR_USAGE);
+    assert_non_null(strstr(lvn_last_error()->message, "holds 12 sets; "));
+}
+
 static void sets_are_found_by_their_names(void **state)
 {
     (void)state;
@@ -276,6 +295,7 @@ int main(void)
         cmocka_unit_test(mnist_folder_has_its_two_parts_and_its_pixels),
         cmocka_unit_test(parts_that_do_not_fit_are_reported),
         cmocka_unit_test(sets_are_found_by_their_names),
+        cmocka_unit_test(sets_among_many_files_are_found),
         cmocka_unit_test(npy_images_find_their_labels),
         cmocka_unit_test(no_memory_leaves_nothing_behind),
     };
