@@ -11,7 +11,7 @@ $(error BUILD_DIR=$(BUILD_DIR) is for build, check, test, demo, asan, tsan, soak
 make $(filter bench clean cuda fuzz lint,$(MAKECMDGOALS)) uses ./build: leave it out)
 endif
 endif
-all: build ## build build/levin (installs nothing); BUILD_DIR=DIR: build DIR/levin
+all: build ## build build/levin and, with nvcc, the CUDA backend (installs nothing); BUILD_DIR=DIR: build DIR/levin
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,7 +31,8 @@ try-deps:
 lint-deps:
 	@tools/install-deps lint || [ $$? -eq 3 ]
 
-check: build ## the quick tests, under two minutes
+check: ## the quick tests, under two minutes
+	@tools/build default $(JOBS) tests
 	@tools/check-layers
 	@tools/check-names
 	@tools/check-words
@@ -39,31 +40,32 @@ check: build ## the quick tests, under two minutes
 	@tools/run-tests fast $(JOBS)
 
 test: try-deps ## install what is missing, build, all tests
-	@tools/build default $(JOBS)
+	@tools/build default $(JOBS) tests
 	@tools/run-tests default $(JOBS)
 
-demo: try-deps ## install what is missing, build, train on built-in images, show the result
-	@tools/build default $(JOBS)
-	@tools/demo
+demo: try-deps ## install what is missing, build levin alone, train on built-in images, show the result
+	@tools/demo $(JOBS)
 
-asan: ## build in build-asan with ASan and UBSan, all tests
-	@tools/build asan $(JOBS)
+asan: ## build in build-asan with ASan and UBSan, all tests; ASAN_PART=0 to 3: of those of the command a quarter
+	@tools/build asan $(JOBS) tests
 	@tools/run-tests asan $(JOBS)
 
 tsan: ## build in build-tsan with TSan, the tests of what threads share
-	@tools/build tsan $(JOBS)
+	@tools/build tsan $(JOBS) tests
 	@tools/run-tests tsan $(JOBS)
 
-soak: build ## random configurations, signals and foreign connections, a new seed each, SOAK_MINUTES (30), then the slow tests
+soak: lint-deps build ## random configurations, signals and foreign connections, a new seed each, SOAK_MINUTES (30), then the slow tests
+	@tools/build default $(JOBS) tests
 	@tools/soak $(SOAK_MINUTES)
 
 fuzz: ## search for inputs that break a parser, FUZZ_SECONDS (60) each; FUZZ="idx npy": only these
 	@tools/fuzz $(JOBS) $(FUZZ_SECONDS) $(FUZZ)
 
-bench: build ## run every program of bench/
+bench: ## run every program of bench/
+	@tools/build default $(JOBS) tests
 	@tools/run-bench
 
-lint: lint-deps ## clang-tidy; LINT_BASE=REV: only files changed since REV
+lint: lint-deps ## clang-tidy over what is not known to be clean, and the checks of tools/
 	@tools/check-layers
 	@tools/check-names
 	@tools/check-words

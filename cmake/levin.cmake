@@ -18,7 +18,7 @@ target_compile_options(levin_flags INTERFACE
 if(LEVIN_SANITIZE)
     # Under sanitizers gcc's warnings about flow (maybe-uninitialized, format-truncation) see the inserted code: no errors here.
     target_compile_options(levin_flags INTERFACE
-        -fsanitize=${LEVIN_SANITIZE} -fno-omit-frame-pointer -g -Wno-error -Wno-format-truncation -Wno-maybe-uninitialized)
+        -fsanitize=${LEVIN_SANITIZE} -fno-omit-frame-pointer -Wno-error -Wno-format-truncation -Wno-maybe-uninitialized)
     target_link_options(levin_flags INTERFACE -fsanitize=${LEVIN_SANITIZE})
 endif()
 
@@ -68,6 +68,37 @@ function(levin_library)
     endif()
 endfunction()
 
+# levin_part(name): one of the tests of which .ci/run runs a quarter under ASan, by turns (ASAN_PART of tools/run-tests)
+function(levin_part name)
+    get_property(count GLOBAL PROPERTY LEVIN_PARTED)
+    if(NOT count)
+        set(count 0)
+    endif()
+    math(EXPR part "${count} % 4")
+    math(EXPR count "${count} + 1")
+    set_property(GLOBAL PROPERTY LEVIN_PARTED ${count})
+    set_property(TEST ${name} APPEND PROPERTY LABELS part${part})
+endfunction()
+
+# levin_targets(folder out): all targets of a folder and of those below it that are built by default
+function(levin_targets folder out)
+    get_property(found DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
+    get_property(below DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)
+    set(kept)
+    foreach(target ${found})
+        get_target_property(excluded ${target} EXCLUDE_FROM_ALL)
+        get_target_property(type ${target} TYPE)
+        if(NOT excluded AND NOT type STREQUAL INTERFACE_LIBRARY AND NOT type STREQUAL UTILITY)
+            list(APPEND kept ${target})
+        endif()
+    endforeach()
+    foreach(sub ${below})
+        levin_targets(${sub} more)
+        list(APPEND kept ${more})
+    endforeach()
+    set(${out} ${kept} PARENT_SCOPE)
+endfunction()
+
 # levin_test_load(name SERIAL WAITS PROCESSORS). SERIAL: the test asserts times while it computes, so it runs alone. WAITS: it
 # asserts times and hardly computes, so one such test at a time runs beside the others, and these tests, one after the other
 # as they are, begin first. PROCESSORS (1): cores that the test needs for itself; four at most, or nothing else would run
@@ -101,6 +132,9 @@ function(levin_test name)
         math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * 5") # what the checking costs
     endif()
     add_executable(${name} ${ARG_SOURCES})
+    if(LEVIN_SANITIZE STREQUAL thread AND NOT tsan IN_LIST ARG_LABELS) # not among the tests of `make tsan`
+        set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+    endif()
     target_link_libraries(${name} PRIVATE levin_flags PkgConfig::cmocka ${ARG_LIBS})
     target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
     foreach(dep ${ARG_DEPS})

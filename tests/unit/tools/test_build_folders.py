@@ -3,8 +3,10 @@ and in a tree that was copied or moved after it was built; on a project without 
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -126,6 +128,62 @@ class BuildFolders(unittest.TestCase):
         (self.dir / "a").rename(self.dir / "b")
         out, _ = self.build(self.tree, BUILD_DIR=str(self.dir / "b"))
         self.assertIn(f"{self.dir}/b was configured as {self.dir}/a for the tree", out)
+
+    def test_the_backend_for_gpus_comes_last(self):
+        """`make` builds it after the command, and interrupted it leaves the command; `make test`
+        and `make demo` do not build it."""
+        backend = (
+            "add_custom_command(OUTPUT levin_backend_cuda.so\n"
+            "    COMMAND sh ${CMAKE_SOURCE_DIR}/slow.sh)\n"
+            "add_custom_target(levin_backend_cuda ALL DEPENDS levin_backend_cuda.so)\n"
+            "add_custom_target(tests DEPENDS program)\n"
+        )
+        (self.tree / "CMakeLists.txt").write_text(CMAKE + backend)
+        slow = self.tree / "slow.sh"
+        slow.write_text("test -f levin || exit 1\ntouch began\nexec sleep 60\n")
+        for target in "program", "tests":
+            self.run_in(self.tree, "tools/build", "default", "1", target)
+        self.assertFalse((self.tree / "build/began").exists())
+        (self.tree / "build/levin").unlink()
+        with subprocess.Popen(
+            ["tools/build", "default", "1"],
+            cwd=self.tree,
+            env={**os.environ, "BUILD_DIR": ""},
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as make:
+            while not (self.tree / "build/began").exists():
+                self.assertIsNone(make.poll())
+                time.sleep(0.02)
+            os.killpg(make.pid, signal.SIGINT)  # Ctrl-C on a terminal
+            out = make.communicate()[0]
+        self.assertNotEqual(make.returncode, 0)
+        self.assertIn("build/levin is ready, after ", out)
+        self.assertIn("now the CUDA backend for GPUs", out)
+        self.assertTrue((self.tree / "build/levin").is_file())
+        slow.write_text("touch levin_backend_cuda.so\n")
+        self.assertIn("now the CUDA backend", self.build(self.tree)[0])
+        self.assertTrue((self.tree / "build/levin_backend_cuda.so").is_file())
+
+    def test_a_quarter_of_the_tests_under_asan(self):
+        lists = CMAKE + "".join(
+            f"add_test(NAME of_{part} COMMAND true)\n"
+            f'set_tests_properties(of_{part} PROPERTIES LABELS "slow;part{part}")\n'
+            for part in range(4)
+        )
+        (self.tree / "CMakeLists.txt").write_text(lists)
+        self.build(self.tree, "asan")
+        seen = []
+        for part in range(4):
+            out, _ = self.run_in(self.tree, "tools/run-tests", "asan", "1", ASAN_PART=str(part))
+            self.assertIn("good=3 bad=0", out.splitlines()[-1])
+            seen += [part for part in range(4) if f"of_{part} " in out]
+        self.assertEqual(seen, [0, 1, 2, 3])
+        out, _ = self.run_in(self.tree, "tools/run-tests", "asan", "1", ASAN_PART="all")
+        self.assertIn("good=6 bad=0", out.splitlines()[-1])
+        _, error = self.run_in(self.tree, "tools/run-tests", "asan", "1", code=1, ASAN_PART="4")
+        self.assertEqual(error, "ASAN_PART=4: it is 0, 1, 2, 3 or all\n")
 
     def test_what_knows_the_usual_folder_alone(self):
         for target in ("bench", "clean", "cuda", "fuzz", "lint"):
