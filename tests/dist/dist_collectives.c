@@ -3,6 +3,7 @@
 #include "dist_numbers.h"
 
 #include "core/alloc.h"
+#include "support/sanitized.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@ static bool reduced(dist_rank *me, const void *got, int64_t first, int64_t n, lv
                     lvni_dist_reduce how, int salt)
 {
     const size_t size = lvn_dtype_size(dtype);
-    const int64_t stride = n > 3000 ? 37 : 1;
+    const int64_t stride = n > (SANITIZED ? 500 : 3000) ? 37 : 1;
     for (int64_t i = 0; i < n; i += i + stride < n || i == n - 1 ? stride : n - 1 - i) {
         unsigned char want[8];
         dist_expect(want, dtype, how, me->world, first + i, salt);
@@ -73,6 +74,9 @@ bool dist_case_reduce(dist_rank *me)
     for (int t = 0; t < N_TYPES; t++) {
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
             const bool all_ways = types[t] == LVN_F32 || sizes[s] == 4097;
+            if (SANITIZED && sizes[s] > 1000 && types[t] != LVN_F32 && types[t] != LVN_F16) {
+                continue;
+            }
             for (int how = 0; how < 3; how++) {
                 if ((how == 0 || sizes[s] <= 1000) &&
                     !(reduce_one(me, sizes[s], types[t], (lvni_dist_reduce)how, false,
@@ -96,22 +100,42 @@ bool dist_case_reduce(dist_rank *me)
     return true;
 }
 
-static unsigned char byte_of(int rank, size_t i, int salt)
+/* Random bytes again and again, from another place for each rank: a prime number of them, so that
+ * no part of a message looks like the next one. Copied and compared in runs, which sanitizers see
+ * as one access each. */
+enum { PERIOD = 32749 };
+static unsigned char pattern[PERIOD];
+static pthread_once_t pattern_made = PTHREAD_ONCE_INIT;
+
+static void make_pattern(void)
 {
-    return (unsigned char)((i + (size_t)rank * 59 + (size_t)salt * 101) * 2654435761u >> 13);
+    for (int i = 0; i < PERIOD; i++) {
+        pattern[i] = (unsigned char)dist_bits(0, i, 0);
+    }
+}
+
+/* The place in the pattern of byte i, and in *run how many bytes follow there, n at most. */
+static const unsigned char *bytes_of(int rank, size_t i, int salt, size_t n, size_t *run)
+{
+    (void)pthread_once(&pattern_made, make_pattern);
+    const size_t at = (i + (size_t)rank * 6007 + (size_t)salt * 10111) % PERIOD;
+    *run = n < PERIOD - at ? n : PERIOD - at;
+    return pattern + at;
 }
 
 static void fill_bytes(unsigned char *p, int rank, size_t n, int salt)
 {
-    for (size_t i = 0; i < n; i++) {
-        p[i] = byte_of(rank, i, salt);
+    for (size_t i = 0, run; i < n; i += run) {
+        const unsigned char *bytes = bytes_of(rank, i, salt, n - i, &run);
+        memcpy(p + i, bytes, run);
     }
 }
 
 static bool bytes_are(const unsigned char *p, int rank, size_t from, size_t n, int salt)
 {
-    for (size_t i = 0; i < n; i++) {
-        if (p[i] != byte_of(rank, from + i, salt)) {
+    for (size_t i = 0, run; i < n; i += run) {
+        const unsigned char *bytes = bytes_of(rank, from + i, salt, n - i, &run);
+        if (memcmp(p + i, bytes, run) != 0) {
             return false;
         }
     }
@@ -171,7 +195,7 @@ static bool gather_sized(dist_rank *me, size_t unit, int salt)
 
 bool dist_case_move(dist_rank *me)
 {
-    static const size_t sizes[] = {0, 1, 8, 65, 4096, 70001, 600001};
+    static const size_t sizes[] = {0, 1, 8, 65, 4096, 70001, SANITIZED ? 270001 : 600001};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         if (!move_one(me, sizes[s], false, (int)s) || !move_one(me, sizes[s], true, (int)s) ||
             !gather_sized(me, sizes[s], (int)s)) {

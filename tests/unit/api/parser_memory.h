@@ -11,13 +11,12 @@
 
 #include <levin/status.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { MEASURED = 0 }; /* a sanitizer's own memory would be counted */
-#else
-enum { MEASURED = 1 };
-#endif
+#include "support/sanitized.h"
+
+enum { MEASURED = !SANITIZED }; /* a sanitizer's own memory would be counted */
 
 #define MIB ((size_t)1 << 20)
+#define PART (MIB >> (SANITIZED ? 4 : 0)) /* of inputs whose size matters to what is measured */
 
 typedef struct input {
     char *bytes;

@@ -2,6 +2,7 @@
 #include "sweep.h"
 
 #include "core/alloc.h"
+#include "support/sanitized.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -43,6 +44,12 @@ static attempt try_with(const scenario *s, int64_t k)
     return a;
 }
 
+static int64_t next_after(const scenario *s, int64_t k)
+{
+    const double growth = SANITIZED && s->growth < 1.1 ? 1.1 : s->growth;
+    return growth > 0 && k > 30 ? k + (int64_t)((double)k * (growth - 1)) + 1 : k + 1;
+}
+
 int64_t sweep(const char *what, const scenario *s)
 {
     const attempt warm = try_with(s, 0); /* what the process makes once */
@@ -51,8 +58,7 @@ int64_t sweep(const char *what, const scenario *s)
     }
     const uint64_t live = lvni_core_alloc_get_total().live_bytes;
     int64_t failures = 0;
-    for (int64_t k = 1;
-         k<MANY; k += s->growth> 0 && k > 30 ? (int64_t)((double)k * (s->growth - 1)) + 1 : 1) {
+    for (int64_t k = 1; k < MANY; k = next_after(s, k)) {
         const attempt a = try_with(s, k);
         const uint64_t now = lvni_core_alloc_get_total().live_bytes;
         if (now != live) {

@@ -22,7 +22,7 @@ typedef struct scenario {
     /* optional; allocations there do not fail */
     void (*before)(const void *argument), (*after)(const void *argument);
     /* 0: every k; else k grows by this factor from 30 on, for scenarios with thousands of
-     * allocations */
+     * allocations; under sanitizers by 1.1 at least */
     double growth;
     /* some failures may be survived: a line of the log, memory that only saves a copy */
     bool goes_on;

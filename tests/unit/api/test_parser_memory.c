@@ -69,8 +69,8 @@ static void headers_take_what_their_bytes_allow(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         const struct family *f = &families[i];
-        header(f->head, f->unit, f->tail, MIB);
-        header(f->head, f->unit, f->tail, 3 * MIB);
+        header(f->head, f->unit, f->tail, PART);
+        header(f->head, f->unit, f->tail, 3 * PART);
     }
 }
 
@@ -131,7 +131,7 @@ static void pickles_take_what_their_bytes_allow(void **state)
         {"", "]\x94", ""},  {"(", "N", "l."}, {"", "Kx", ""},    {"", "}NNs2N", ""},
     };
     for (size_t i = 0; i < sizeof pickles / sizeof *pickles; i++) {
-        for (size_t n = MIB; n <= 5 * MIB; n += 2 * MIB) {
+        for (size_t n = PART; n <= 5 * PART; n += 2 * PART) {
             input in = repeat(pickles[i].head, pickles[i].unit, pickles[i].tail, n, 0);
             bounded(parse_pickle, &in, pickles[i].unit);
             free(in.bytes);
@@ -177,7 +177,7 @@ static void cards_of_many_classes_are_read(void **state)
     (void)state;
     input in = repeat("{\"image_size\":16,\"mean\":[0,0,0],\"std\":[1,1,1],\"eval\":{\"resize\":16,"
                       "\"crop\":16,\"filter\":\"bilinear\"},\"classes\":[",
-                      "\"identity_%d\",", "\"z\"]}", (size_t)3 * MIB, 0); /* about 180,000 */
+                      "\"identity_%d\",", "\"z\"]}", 3 * PART, 0); /* about 180,000 */
     assert_string_equal(bounded(parse_card, &in, "classes").message, "");
     free(in.bytes);
 }
@@ -196,10 +196,10 @@ static void records_metrics_and_cards_take_what_their_bytes_allow(void **state)
 {
     (void)state;
     for (size_t i = 0; i < 5; i++) {
-        input in = repeat(families[i].head, families[i].unit, families[i].tail, MIB - 64, 0);
+        input in = repeat(families[i].head, families[i].unit, families[i].tail, PART - 64, 0);
         bounded(parse_record, &in, families[i].unit);
         free(in.bytes);
-        in = repeat(families[i].head, families[i].unit, families[i].tail, 3 * MIB, 0);
+        in = repeat(families[i].head, families[i].unit, families[i].tail, 3 * PART, 0);
         bounded(parse_metrics, &in, families[i].unit);
         assert_int_equal(bounded(parse_card, &in, families[i].unit).status, LVN_ERR_CORRUPT);
         free(in.bytes);
@@ -231,7 +231,7 @@ static void configurations_take_what_their_bytes_allow(void **state)
         {"", "optim: {", ""},
     };
     for (size_t i = 0; i < sizeof yaml / sizeof *yaml; i++) {
-        input in = repeat(yaml[i].head, yaml[i].unit, yaml[i].tail, MIB - 64, 0);
+        input in = repeat(yaml[i].head, yaml[i].unit, yaml[i].tail, PART - 64, 0);
         const outcome o = bounded(parse_config, &in, yaml[i].unit);
         assert_true(o.status == LVN_OK || o.status == LVN_ERR_USAGE);
         free(in.bytes);
