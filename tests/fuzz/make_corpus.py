@@ -2,9 +2,11 @@
 stands; its output is committed."""
 
 import gzip
+import io
 import json
 import struct
 import sys
+import zipfile
 import zlib
 from pathlib import Path
 
@@ -117,6 +119,25 @@ put("npy/c8", npy("<c8", True, "(2, 2)", bytes(32)))
 put("npy/c16", npy(">c16", False, "(2,)", bytes(32)))
 put("npy/object", npy("|O", False, "(1,)", bytes(8)))
 put("npy/f2", npy("<f2", False, "(3,)", bytes(6), 3))
+
+
+def npz(method, **arrays):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, content in arrays.items():
+            info = zipfile.ZipInfo(f"{name}.npy")
+            info.compress_type = method
+            archive.writestr(info, content)
+    return out.getvalue()
+
+
+IMAGES = npy("|u1", False, "(2, 2, 2)", bytes(8))
+LABELS = npy("<i8", False, "(2,)", struct.pack("<2q", 0, 1))
+ALL = {"x_train": IMAGES, "y_train": LABELS, "x_test": IMAGES, "y_test": LABELS}
+put("npz/stored", npz(zipfile.ZIP_STORED, **ALL))
+put("npz/packed", npz(zipfile.ZIP_DEFLATED, **ALL))
+put("npz/unnamed", npz(zipfile.ZIP_DEFLATED, arr_0=IMAGES, arr_1=LABELS))
+put("npz/others", npz(zipfile.ZIP_STORED, photos=IMAGES))
 
 
 # Frames of the control channel (src/control/frame.h); the first byte is the size of the pieces they
