@@ -98,6 +98,14 @@ const lvni_cli_command lvni_cli_commands[] = {
              "first failure is named with its last lines, all\n"
              "others are stopped, and nothing is left behind. See docs/launch.md.",
      .tables = lvni_launch_tables},
+    {.name = "report",
+     .run = lvni_cli_cmd_report,
+     .alone = true,
+     .use = {{"levin report RUN [output=FILE.html]",
+              "a page of a run: curves, values, starts, warnings, configuration"}},
+     .more = "RUN is the directory of any run, also of one that goes on or was killed; the page is "
+             "RUN/report.html, one file without scripts\n"
+             "and without requests to anywhere. output=- prints it."},
     {.name = "ckpt",
      .run = lvni_cli_cmd_ckpt,
      .alone = true,

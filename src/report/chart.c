@@ -1,0 +1,265 @@
+/* Line charts (chart.h). */
+#include "report/chart.h"
+
+#include "report/page.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The drawing in units of its view box; a page scales it to its column. */
+enum { WIDTH = 480, HEIGHT = 220, LEFT = 58, RIGHT = 12, TOP = 10, BOTTOM = 36 };
+enum { MOST_TICKS = 12 };
+#define MINUS "\xe2\x88\x92" /* U+2212 */
+
+/* From a value to a place in the drawing. */
+typedef struct axis {
+    double least, most; /* of a logarithmic axis: exponents of ten */
+    bool log;
+    int from, to; /* places */
+    double tick[MOST_TICKS];
+    int n_ticks;
+} axis;
+
+static double place(const axis *a, double value)
+{
+    const double v = a->log ? log10(value) : value;
+    return a->from + (v - a->least) / (a->most - a->least) * (a->to - a->from);
+}
+
+/* ---- numbers ---- */
+
+/* %.*g with a true minus sign, and without a plus or zeros in exponents. */
+static void print_short(lvni_core_str *out, double value, int digits)
+{
+    char text[40];
+    lvni_core_format(text, sizeof text, "%.*g", digits, value);
+    for (const char *p = text; *p != '\0'; p++) {
+        if (*p == '-') {
+            lvni_core_str_append(out, MINUS);
+        } else if (*p != '+' && !(*p == '0' && p > text + 1 && (p[-1] == '-' || p[-1] == '+'))) {
+            lvni_core_str_char(out, *p);
+        }
+    }
+}
+
+static void print_plain(lvni_core_str *out, double value, int digits)
+{
+    static const struct {
+        double from;
+        const char *name;
+    } large[] = {{1e12, " T"}, {1e9, " G"}, {1e6, " M"}, {1e4, " k"}};
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++) {
+        if (fabs(value) >= large[i].from && fabs(value) < 1e15) {
+            const double unit = large[i].from < 1e5 ? 1e3 : large[i].from;
+            print_short(out, value / unit, digits < 4 ? 4 : digits);
+            lvni_core_str_append(out, large[i].name);
+            return;
+        }
+    }
+    print_short(out, value, digits);
+}
+
+void lvni_report_number(lvni_core_str *out, double value, lvni_report_unit unit)
+{
+    char text[LVNI_BYTES_TEXT];
+    if (unit == LVNI_REPORT_BYTES && value >= 0.0 && value < 1e18) {
+        lvni_core_str_append(out, lvni_core_bytes_text((uint64_t)value, text));
+    } else {
+        print_plain(out, value, 5);
+    }
+}
+
+/* ---- axes ---- */
+
+/* Ticks at multiples of 1, 2 or 5 times a power of ten (of two, for bytes): about `wanted`. */
+static void add_ticks(axis *a, int wanted, bool bytes)
+{
+    const double raw = (a->most - a->least) / wanted, base = bytes ? 2.0 : 10.0;
+    double step = pow(base, floor(log(raw) / log(base)));
+    if (!bytes) {
+        const double rest = raw / step;
+        step *= rest > 7.0 ? 10.0 : rest > 3.5 ? 5.0 : rest > 1.5 ? 2.0 : 1.0;
+    } else if (step < raw) {
+        step *= 2.0;
+    }
+    for (double k = ceil(a->least / step - 1e-9); k * step <= a->most + 1e-9 * step; k += 1.0) {
+        if (a->n_ticks < MOST_TICKS) {
+            a->tick[a->n_ticks++] = fabs(k) < 0.5 ? 0.0 : k * step;
+        }
+    }
+}
+
+/* Powers of ten, every second or third of them where there are many. */
+static void add_decades(axis *a)
+{
+    const int from = (int)ceil(a->least - 1e-9), to = (int)floor(a->most + 1e-9);
+    const int each = (to - from) / 6 + 1;
+    for (int e = from; e <= to && a->n_ticks < MOST_TICKS; e += each) {
+        a->tick[a->n_ticks++] = pow(10.0, e);
+    }
+}
+
+/* The range of all lines, with a little room, and a width of its own where all are equal. */
+static axis value_axis(const lvni_report_chart *c)
+{
+    double least = INFINITY, most = -INFINITY;
+    for (int i = 0; i < c->n; i++) {
+        least = fmin(least, c->line[i]->least.value);
+        most = fmax(most, c->line[i]->most.value);
+    }
+    axis a = {
+        .log = c->log && least > 0.0 && most / least > 10.0, .from = HEIGHT - BOTTOM, .to = TOP};
+    a.least = a.log ? log10(least) : least;
+    a.most = a.log ? log10(most) : most;
+    /* halves: the difference of the largest numbers is none */
+    const double half = (a.most / 2.0 - a.least / 2.0);
+    const double room = half > 1e-12 * fabs(a.most) ? half * 0.1 : fabs(a.most) * 0.05 + 1e-12;
+    a.least = fmax(a.least - room, -1e300);
+    a.most = fmin(a.most + room, 1e300);
+    if (!a.log && least >= 0.0 && a.least < 0.0) {
+        a.least = 0.0; /* what is never negative has no axis below 0 */
+    }
+    if (a.log) {
+        add_decades(&a);
+    } else {
+        add_ticks(&a, 5, c->unit == LVNI_REPORT_BYTES);
+    }
+    return a;
+}
+
+static axis step_axis(const lvni_report_chart *c)
+{
+    axis a = {.least = INFINITY, .most = -INFINITY, .from = LEFT, .to = WIDTH - RIGHT};
+    for (int i = 0; i < c->n; i++) {
+        for (int k = 0; k < LVNI_REPORT_BUCKETS; k++) {
+            const lvni_report_bucket *b = &c->line[i]->bucket[k];
+            a.least = b->n > 0 ? fmin(a.least, b->step / b->n) : a.least;
+            a.most = b->n > 0 ? fmax(a.most, b->step / b->n) : a.most;
+        }
+    }
+    if (a.most - a.least < 1.0) {
+        a.least -= 0.5;
+        a.most += 0.5;
+    }
+    add_ticks(&a, 5, false);
+    return a;
+}
+
+static void write_axes(const lvni_report_chart *c, const axis *x, const axis *y, lvni_core_str *out)
+{
+    for (int i = 0; i < y->n_ticks; i++) {
+        const double at = place(y, y->tick[i]);
+        lvni_core_str_printf(out,
+                             "<line class=g x1=%d x2=%d y1=%.1f y2=%.1f /><text x=%d y=%.1f "
+                             "text-anchor=end>",
+                             LEFT, WIDTH - RIGHT, at, at, LEFT - 6, at + 4.0);
+        lvni_report_number(out, y->tick[i], c->unit);
+        lvni_core_str_append(out, "</text>");
+    }
+    for (int i = 0; i < x->n_ticks; i++) {
+        if (x->tick[i] == floor(x->tick[i])) {
+            lvni_core_str_printf(out, "<text x=%.1f y=%d text-anchor=middle>", place(x, x->tick[i]),
+                                 HEIGHT - BOTTOM + 16);
+            lvni_report_number(out, x->tick[i], LVNI_REPORT_PLAIN);
+            lvni_core_str_append(out, "</text>");
+        }
+    }
+    lvni_core_str_printf(out,
+                         "<line class=a x1=%d x2=%d y1=%d y2=%d /><text x=%d y=%d "
+                         "text-anchor=end>step</text>",
+                         LEFT, WIDTH - RIGHT, HEIGHT - BOTTOM, HEIGHT - BOTTOM, WIDTH - RIGHT,
+                         HEIGHT - 4);
+}
+
+/* ---- lines ---- */
+
+static void write_point(lvni_core_str *out, const axis *x, const axis *y, double step, double value)
+{
+    lvni_core_str_printf(out, "%.1f,%.1f ", place(x, step), place(y, value));
+}
+
+/* The least and the greatest of each bucket, where some have more than one value. */
+static void write_band(const lvni_report_series *s, int colour, const axis *x, const axis *y,
+                       lvni_core_str *out)
+{
+    bool wide = false;
+    for (int k = 0; k < LVNI_REPORT_BUCKETS; k++) {
+        wide = wide || s->bucket[k].n > 1;
+    }
+    if (!wide) {
+        return;
+    }
+    lvni_core_str_printf(out, "<polygon class=\"b c%d\" points=\"", colour);
+    for (int k = 0; k < 2 * LVNI_REPORT_BUCKETS; k++) {
+        const bool back = k >= LVNI_REPORT_BUCKETS;
+        const lvni_report_bucket *b = &s->bucket[back ? 2 * LVNI_REPORT_BUCKETS - 1 - k : k];
+        if (b->n > 0) {
+            write_point(out, x, y, b->step / b->n, back ? b->least : b->most);
+        }
+    }
+    lvni_core_str_append(out, "\" />");
+}
+
+static void write_line(const lvni_report_series *s, int colour, const axis *x, const axis *y,
+                       lvni_core_str *out)
+{
+    const lvni_report_bucket *only = NULL;
+    int n = 0;
+    const size_t length = strlen(s->name);
+    const bool single = length > 5 && strcmp(s->name + length - 5, "_step") == 0;
+    lvni_core_str_printf(out, "<polyline class=\"l%s c%d\" points=\"", single ? " s" : "", colour);
+    for (int k = 0; k < LVNI_REPORT_BUCKETS; k++) {
+        const lvni_report_bucket *b = &s->bucket[k];
+        if (b->n > 0) {
+            write_point(out, x, y, b->step / b->n, b->value / b->n);
+            only = b;
+            n++;
+        }
+    }
+    lvni_core_str_append(out, "\" />");
+    if (n == 1) { /* a line of one point cannot be seen */
+        lvni_core_str_printf(out, "<circle class=\"p c%d\" r=3 cx=%.1f cy=%.1f />", colour,
+                             place(x, only->step / only->n), place(y, only->value / only->n));
+    }
+}
+
+static void write_legend(const lvni_report_chart *c, lvni_core_str *out)
+{
+    lvni_core_str_append(out, "<figcaption>");
+    lvni_report_escape(out, c->title);
+    for (int i = 0; i < c->n && c->n > 1; i++) {
+        lvni_core_str_printf(out, " <span class=\"k c%d\">", i);
+        lvni_report_escape(out, c->line[i]->name);
+        lvni_core_str_append(out, "</span>");
+    }
+    lvni_core_str_append(out, "</figcaption>");
+}
+
+void lvni_report_chart_write(const lvni_report_chart *chart, lvni_core_str *out)
+{
+    lvni_report_chart c = *chart;
+    c.n = 0;
+    for (int i = 0; i < chart->n; i++) {
+        if (chart->line[i]->n > 0) {
+            c.line[c.n++] = chart->line[i];
+        }
+    }
+    if (c.n == 0) {
+        return;
+    }
+    const axis x = step_axis(&c), y = value_axis(&c);
+    lvni_core_str_append(out, "<figure>");
+    write_legend(&c, out);
+    lvni_core_str_printf(out, "<svg viewBox=\"0 0 %d %d\" role=img aria-label=\"", WIDTH, HEIGHT);
+    lvni_report_escape(out, c.title);
+    lvni_core_str_append(out, "\">");
+    write_axes(&c, &x, &y, out);
+    for (int i = 0; i < c.n; i++) {
+        write_band(c.line[i], i, &x, &y, out);
+    }
+    for (int i = 0; i < c.n; i++) {
+        write_line(c.line[i], i, &x, &y, out);
+    }
+    lvni_core_str_append(out, "</svg></figure>\n");
+}

@@ -1,0 +1,97 @@
+/* The frame of a page (page.h). */
+#include "report/page.h"
+
+#include <string.h>
+
+/* Six colours that differ in lightness, too, for those who see few colours (Okabe and Ito, 2008);
+ * the dark page has lighter ones. */
+static const char style[] =
+    "<style>\n"
+    ":root{color-scheme:light dark;--ink:#1b1f24;--soft:#59636e;--paper:#fff;--rule:#d8dee4;"
+    "--c0:#0072b2;--c1:#d55e00;--c2:#009e73;--c3:#cc79a7;--c4:#8a6d00;--c5:#56b4e9}\n"
+    "@media(prefers-color-scheme:dark){:root{--ink:#e6edf3;--soft:#9ba7b4;--paper:#0f1419;"
+    "--rule:#2f3842;--c0:#58a6e0;--c1:#ff9c5b;--c2:#3fd0a4;--c3:#e6a3cb;--c4:#e3c24d;--c5:#9bd3f5}}"
+    "\n"
+    "body{font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);"
+    "max-width:72rem;margin:0 auto;padding:1rem}\n"
+    "h1{font-size:1.5rem;overflow-wrap:anywhere}h2{font-size:1.15rem;margin:2rem 0 .5rem}\n"
+    "main>p{margin:.25rem 0}.soft{color:var(--soft)}\n"
+    ".charts{display:grid;gap:1rem;grid-template-columns:repeat(auto-fill,minmax(min(100%,26rem),"
+    "1fr))}\n"
+    "figure{margin:0;padding:.75rem;border:1px solid var(--rule);border-radius:.5rem}\n"
+    "figcaption{font-weight:600}.k{font-weight:400;font-size:.85rem;white-space:nowrap}\n"
+    ".k::before{content:\"\";display:inline-block;width:1rem;height:.2rem;margin:0 .3rem .2rem "
+    ".5rem;background:var(--c)}\n"
+    "svg{width:100%;height:auto;display:block}svg text{font-size:12px;fill:var(--soft)}\n"
+    ".g{stroke:var(--rule)}.a{stroke:var(--soft)}.l{fill:none;stroke:var(--c);stroke-width:1.75;"
+    "stroke-linejoin:round}.b{fill:var(--c);opacity:.18}.p{fill:var(--c)}.s{stroke-width:1;opacity:"
+    ".6}\n"
+    ".c0{--c:var(--c0)}.c1{--c:var(--c1)}.c2{--c:var(--c2)}.c3{--c:var(--c3)}.c4{--c:var(--c4)}"
+    ".c5{--c:var(--c5)}\n"
+    "table{border-collapse:collapse;font-size:.9rem}.wide{overflow-x:auto}\n"
+    "th,td{text-align:left;padding:.15rem 1rem .15rem 0;border-bottom:1px solid var(--rule);"
+    "vertical-align:top;overflow-wrap:anywhere}\n"
+    "td.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}\n"
+    "pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:.85rem}summary{cursor:pointer}."
+    "changed{font-weight:600}\n"
+    "</style>\n";
+
+void lvni_report_page_begin(lvni_core_str *out, const char *title)
+{
+    lvni_core_str_append(out,
+                         "<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n"
+                         "<meta name=viewport content=\"width=device-width,initial-scale=1\">\n"
+                         "<link rel=icon href=\"data:,\">\n<title>");
+    lvni_report_escape(out, title);
+    lvni_core_str_append(out, "</title>\n");
+    lvni_core_str_append(out, style);
+    lvni_core_str_append(out, "</head>\n<body>\n<main>\n<h1>");
+    lvni_report_escape(out, title);
+    lvni_core_str_append(out, "</h1>\n");
+}
+
+void lvni_report_page_end(lvni_core_str *out)
+{
+    lvni_core_str_append(out, "</main>\n</body>\n</html>\n");
+}
+
+void lvni_report_escape(lvni_core_str *out, const char *text)
+{
+    for (size_t left = strlen(text), n; left > 0; text += n, left -= n) {
+        uint32_t code = 0;
+        n = lvni_core_utf8_char(text, left, &code);
+        if (n == 0 || (code < ' ' && code != '\n' && code != '\t') || code == 0x7f ||
+            lvni_core_utf8_hidden(code)) {
+            lvni_core_str_append(out, "\xef\xbf\xbd");
+            n = n == 0 ? 1 : n;
+            continue;
+        }
+        const char *name = code == '&'    ? "&amp;"
+                           : code == '<'  ? "&lt;"
+                           : code == '>'  ? "&gt;"
+                           : code == '"'  ? "&quot;"
+                           : code == '\'' ? "&#39;"
+                                          : NULL;
+        if (name != NULL) {
+            lvni_core_str_append(out, name);
+        } else {
+            lvni_core_str_append_n(out, text, n);
+        }
+    }
+}
+
+void lvni_report_heading(lvni_core_str *out, const char *text)
+{
+    lvni_core_str_append(out, "<h2>");
+    lvni_report_escape(out, text);
+    lvni_core_str_append(out, "</h2>\n");
+}
+
+void lvni_report_row(lvni_core_str *out, const char *name, const char *text)
+{
+    lvni_core_str_append(out, "<tr><th>");
+    lvni_report_escape(out, name);
+    lvni_core_str_append(out, "</th><td>");
+    lvni_report_escape(out, text);
+    lvni_core_str_append(out, "</td></tr>\n");
+}

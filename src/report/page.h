@@ -1,0 +1,19 @@
+/* A self-contained HTML page: its style, which follows the reader's light or dark setting and fits
+ * a narrow window, and text that is escaped. Sections and tables are written by the caller. */
+#ifndef LEVIN_REPORT_PAGE_H
+#define LEVIN_REPORT_PAGE_H
+
+#include "core/str.h"
+
+/* From <!doctype> to <h1>, and the end. */
+void lvni_report_page_begin(lvni_core_str *out, const char *title);
+void lvni_report_page_end(lvni_core_str *out);
+/* As text and within quotes of an attribute; bytes that are not UTF-8 and control characters become
+ * U+FFFD. */
+void lvni_report_escape(lvni_core_str *out, const char *text);
+/* <h2> */
+void lvni_report_heading(lvni_core_str *out, const char *text);
+/* A row of a table with a name and a text. */
+void lvni_report_row(lvni_core_str *out, const char *name, const char *text);
+
+#endif

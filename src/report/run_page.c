@@ -1,0 +1,442 @@
+/* The page of a run (run_page.h). */
+#include "report/run_page.h"
+
+#include "core/alloc.h"
+#include "core/error.h"
+#include "core/vfs.h"
+#include "report/chart.h"
+#include "report/log_text.h"
+#include "report/page.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const size_t MOST_CONFIG = (size_t)1 << 22;
+
+/* The files of a run; those that are not there are empty. */
+typedef struct run {
+    const char *folder;
+    lvni_report_metrics metrics;
+    lvni_report_log log;
+    char *config;
+    bool has_metrics, has_log, has_config;
+} run;
+
+/* ---- reading ---- */
+
+/* found: the file exists. One that does not is left out. */
+static lvn_status allow_missing(lvn_status s, bool *found)
+{
+    *found = s == LVN_OK;
+    if (s == LVN_ERR_NOT_FOUND) {
+        lvn_clear_error();
+        return LVN_OK;
+    }
+    return s;
+}
+
+static lvn_status read_run(const char *folder, lvni_core_str *path, run *r)
+{
+    size_t n;
+    r->folder = folder;
+    lvni_core_str_printf(path, "%s/metrics.jsonl", folder);
+    LVN_TRY(lvni_core_str_status(path));
+    LVN_TRY(allow_missing(lvni_report_metrics_read(lvni_core_str_text(path), &r->metrics),
+                          &r->has_metrics));
+    lvni_core_str_clear(path);
+    lvni_core_str_printf(path, "%s/train.log", folder);
+    LVN_TRY(lvni_core_str_status(path));
+    LVN_TRY(allow_missing(lvni_report_log_read(lvni_core_str_text(path), &r->log), &r->has_log));
+    lvni_core_str_clear(path);
+    lvni_core_str_printf(path, "%s/config.yaml", folder);
+    LVN_TRY(lvni_core_str_status(path));
+    LVN_TRY(
+        allow_missing(lvni_core_regular_read(lvni_core_str_text(path), MOST_CONFIG, &r->config, &n),
+                      &r->has_config));
+    if (!r->has_metrics && !r->has_log && !r->has_config) {
+        LVN_FAIL(
+            LVN_ERR_NOT_FOUND,
+            "%s holds no config.yaml, train.log or metrics.jsonl: give the directory of a run, "
+            "as out/NAME",
+            folder);
+    }
+    return LVN_OK;
+}
+
+static void free_run(run *r)
+{
+    lvni_report_metrics_free(&r->metrics);
+    lvni_report_log_free(&r->log);
+    lvni_core_free(r->config);
+}
+
+/* ---- configuration ---- */
+
+/* The next "key: value" of *lines, which moves on; false: the end. Comments are left out. */
+static bool next_pair(const char **lines, lvni_core_str *key, lvni_core_str *value)
+{
+    while (**lines != '\0') {
+        const char *line = *lines, *end = line + strcspn(line, "\n");
+        const char *colon = memchr(line, ':', (size_t)(end - line));
+        *lines = *end == '\n' ? end + 1 : end;
+        if (line[0] == '#' || colon == NULL || colon == line) {
+            continue;
+        }
+        const char *from = colon + 1, *to = end;
+        from += from < to && *from == ' ';
+        if (to - from >= 2 && *from == '"' && to[-1] == '"') {
+            from++;
+            to--;
+        }
+        lvni_core_str_clear(key);
+        lvni_core_str_clear(value);
+        lvni_core_str_append_n(key, line, (size_t)(colon - line));
+        lvni_core_str_append_n(value, from, (size_t)(to - from));
+        return true;
+    }
+    return false;
+}
+
+bool lvni_report_config_value(const char *lines, const char *key, lvni_core_str *value)
+{
+    lvni_core_str name = {0};
+    bool found = false;
+    while (lines != NULL && !found && next_pair(&lines, &name, value)) {
+        found = strcmp(lvni_core_str_text(&name), key) == 0;
+    }
+    lvni_core_str_free(&name);
+    return found;
+}
+
+static void write_config_rows(const char *config, const char *defaults, bool changed,
+                              lvni_core_str *out)
+{
+    lvni_core_str key = {0}, value = {0}, other = {0};
+    while (next_pair(&config, &key, &value)) {
+        const char *now = lvni_core_str_text(&value);
+        const bool known = lvni_report_config_value(defaults, lvni_core_str_text(&key), &other);
+        const bool differs = known && strcmp(now, lvni_core_str_text(&other)) != 0;
+        if (differs != changed) {
+            continue;
+        }
+        lvni_core_str_append(out, "<tr><th>");
+        lvni_report_escape(out, lvni_core_str_text(&key));
+        lvni_core_str_append(out, "</th><td>");
+        lvni_report_escape(out, now);
+        if (differs) {
+            lvni_core_str_append(out, "</td><td class=soft>");
+            lvni_report_escape(out, lvni_core_str_text(&other));
+        }
+        lvni_core_str_append(out, "</td></tr>\n");
+    }
+    lvni_core_str_free(&key);
+    lvni_core_str_free(&value);
+    lvni_core_str_free(&other);
+}
+
+static void write_config(const run *r, const char *defaults, lvni_core_str *out)
+{
+    if (!r->has_config) {
+        return;
+    }
+    lvni_report_heading(out, "Configuration");
+    if (defaults != NULL) {
+        lvni_core_str_append(out, "<p class=soft>What differs from the defaults, beside them; "
+                                  "auto: chosen at the start.</p>\n"
+                                  "<div class=wide><table>\n");
+        write_config_rows(r->config, defaults, true, out);
+        lvni_core_str_append(out, "</table></div>\n");
+    }
+    lvni_core_str_append(out, defaults != NULL ? "<details><summary>All other keys</summary>"
+                                               : "<details open><summary>All keys</summary>");
+    lvni_core_str_append(out, "<div class=wide><table>\n");
+    write_config_rows(r->config, defaults, false, out);
+    lvni_core_str_append(out, "</table></div></details>\n");
+}
+
+/* ---- how it went ---- */
+
+static void write_state(const run *r, lvni_core_str *out)
+{
+    const lvni_report_log *log = &r->log;
+    const lvni_report_metrics *m = &r->metrics;
+    lvni_core_str_append(out, "<p>");
+    if (log->done) {
+        lvni_core_str_append(out, "Finished");
+    } else if (log->error != NULL) {
+        lvni_core_str_append(out, "Failed: ");
+        lvni_report_escape(out, log->error);
+    } else {
+        lvni_core_str_append(out, r->has_log ? "No end in its log: it is running, or was stopped"
+                                             : "It has no train.log");
+    }
+    lvni_core_str_append(out, "</p>\n<p class=soft>");
+    if (m->rows == 0) {
+        lvni_core_str_append(out, "No metrics yet.");
+    } else {
+        lvni_core_str_printf(out,
+                             "Step %lld, epoch %.0f, %.0f min %02.0f s of training; %lld "
+                             "row%s of metrics.",
+                             (long long)m->last_step, m->last_epoch, floor(m->seconds / 60.0),
+                             floor(fmod(m->seconds, 60.0)), (long long)m->rows,
+                             lvni_core_plural(m->rows, "", "s"));
+    }
+    if (m->damaged > 0) {
+        lvni_core_str_printf(out, " %lld line%s of metrics.jsonl %s damaged.",
+                             (long long)m->damaged, lvni_core_plural(m->damaged, "", "s"),
+                             lvni_core_plural(m->damaged, "is", "are"));
+    }
+    if (m->left_out) {
+        lvni_core_str_printf(out, " There are more than %d metrics: the first are shown.",
+                             LVNI_REPORT_SERIES);
+    }
+    lvni_core_str_append(out, "</p>\n");
+}
+
+static bool ends(const char *text, const char *with)
+{
+    const size_t n = strlen(text), k = strlen(with);
+    return n >= k && strcmp(text + n - k, with) == 0;
+}
+
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+static lvni_report_unit unit_of(const char *name)
+{
+    return ends(name, "_bytes") || ends(name, "_bytes_step") ? LVNI_REPORT_BYTES
+                                                             : LVNI_REPORT_PLAIN;
+}
+
+static void write_cell(const lvni_report_value *v, bool step, lvni_report_unit unit,
+                       lvni_core_str *out)
+{
+    lvni_core_str_append(out, "<td class=n>");
+    lvni_report_number(out, v->value, unit);
+    lvni_core_str_append(out, "</td>");
+    if (step) {
+        lvni_core_str_printf(out, "<td class=\"n soft\">step %lld</td>", (long long)v->step);
+    }
+}
+
+/* Of epochs and validations: the last value, the least and the greatest. */
+static void write_values(const run *r, lvni_core_str *out)
+{
+    bool begun = false;
+    for (int i = 0; i < r->metrics.n; i++) {
+        const lvni_report_series *s = r->metrics.series[i];
+        if (s->n == 0 || ends(s->name, "_step") ||
+            !(begins(s->name, "train/") || begins(s->name, "val/"))) {
+            continue;
+        }
+        if (!begun) {
+            lvni_report_heading(out, "Values");
+            lvni_core_str_append(out, "<div class=wide><table>\n<tr><th></th><th>last</th>"
+                                      "<th colspan=2>least</th><th colspan=2>greatest</th></tr>\n");
+            begun = true;
+        }
+        lvni_core_str_append(out, "<tr><th>");
+        lvni_report_escape(out, s->name);
+        lvni_core_str_append(out, "</th>");
+        write_cell(&s->last, false, unit_of(s->name), out);
+        write_cell(&s->least, true, unit_of(s->name), out);
+        write_cell(&s->most, true, unit_of(s->name), out);
+        lvni_core_str_append(out, "</tr>\n");
+    }
+    lvni_core_str_append(out, begun ? "</table></div>\n" : "");
+}
+
+/* ---- charts ---- */
+
+/* What series that belong together have in common: train/loss_step, train/loss and val/loss are
+ * "loss", all of memory/ are "memory". */
+static void group_of(const char *name, char out[LVNI_REPORT_NAME])
+{
+    const char *slash = strchr(name, '/');
+    const bool phase = begins(name, "train/") || begins(name, "val/");
+    const char *from = phase ? slash + 1 : name;
+    size_t n = strlen(from);
+    if (phase && ends(from, "_step")) {
+        n -= strlen("_step");
+    }
+    if (begins(name, "memory/")) {
+        n = strlen("memory");
+    }
+    snprintf(out, LVNI_REPORT_NAME, "%.*s", (int)n, from);
+}
+
+/* First what is trained and validated, then the rest in the order of the file. */
+static int rank_of(const char *name)
+{
+    return begins(name, "val/") || begins(name, "train/") ? 0 : 1;
+}
+
+/* Within a chart: epochs of training, validation, others, single steps. */
+static int place_of(const char *name)
+{
+    return ends(name, "_step") ? 3 : begins(name, "train/") ? 0 : begins(name, "val/") ? 1 : 2;
+}
+
+static void add_line(lvni_report_chart *c, const lvni_report_series *s)
+{
+    int at = c->n++;
+    for (; at > 0 && place_of(c->line[at - 1]->name) > place_of(s->name); at--) {
+        c->line[at] = c->line[at - 1];
+    }
+    c->line[at] = s;
+}
+
+/* All of the group of series `first` that were not drawn, up to a chart's lines. */
+static void write_chart(const run *r, int first, bool *drawn, lvni_core_str *out)
+{
+    char group[LVNI_REPORT_NAME], other[LVNI_REPORT_NAME];
+    const lvni_report_series *const *series = (const lvni_report_series *const *)r->metrics.series;
+    group_of(series[first]->name, group);
+    lvni_report_chart c = {.title = group, .unit = unit_of(series[first]->name)};
+    for (int i = first; i < r->metrics.n && c.n < LVNI_REPORT_LINES; i++) {
+        group_of(series[i]->name, other);
+        if (!drawn[i] && strcmp(group, other) == 0) {
+            drawn[i] = true;
+            add_line(&c, series[i]);
+        }
+    }
+    c.log = begins(group, "lr");
+    if (c.n == 1) {
+        c.title = c.line[0]->name;
+    }
+    lvni_report_chart_write(&c, out);
+}
+
+static void write_charts(const run *r, lvni_core_str *out)
+{
+    bool drawn[LVNI_REPORT_SERIES] = {false};
+    if (r->metrics.n == 0) {
+        return;
+    }
+    lvni_report_heading(out, "Curves");
+    lvni_core_str_append(out, "<div class=charts>\n");
+    for (int rank = 0; rank < 2; rank++) {
+        for (int i = 0; i < r->metrics.n; i++) {
+            while (!drawn[i] && rank_of(r->metrics.series[i]->name) == rank) {
+                write_chart(r, i, drawn, out);
+            }
+        }
+    }
+    lvni_core_str_append(out, "</div>\n");
+}
+
+/* ---- the log ---- */
+
+static void write_starts(const lvni_report_log *log, lvni_core_str *out)
+{
+    const int n = log->n_starts < LVNI_REPORT_STARTS ? log->n_starts : LVNI_REPORT_STARTS;
+    if (n == 0) {
+        return;
+    }
+    lvni_report_heading(out, "Starts");
+    if (log->n_starts > n) {
+        lvni_core_str_printf(out, "<p class=soft>The last %d of %d.</p>\n", n, log->n_starts);
+    }
+    lvni_core_str_append(out, "<div class=wide><table>\n");
+    for (int i = 0; i < n; i++) {
+        const lvni_report_start *s = &log->start[i];
+        lvni_core_str_append(out, "<tr><th>");
+        lvni_report_escape(out, s->time);
+        lvni_core_str_append(out, "</th><td>");
+        lvni_report_escape(out, s->version);
+        if (s->resumed != NULL) {
+            lvni_core_str_append(out, "<br>");
+            lvni_report_escape(out, s->resumed);
+        }
+        lvni_core_str_append(out, "</td><td class=soft>");
+        lvni_report_escape(out, s->end != NULL ? s->end : "");
+        lvni_core_str_append(out, "</td></tr>\n");
+    }
+    lvni_core_str_append(out, "</table></div>\n");
+}
+
+static void write_messages(const lvni_report_log *log, lvni_core_str *out)
+{
+    if (log->n_messages == 0) {
+        return;
+    }
+    lvni_report_heading(out, "Warnings and errors");
+    lvni_core_str_append(out, "<ul>\n");
+    for (int i = 0; i < log->n_messages; i++) {
+        const lvni_report_message *m = &log->message[i];
+        lvni_core_str_append(out, m->error ? "<li>error: " : "<li>");
+        lvni_report_escape(out, m->text);
+        if (m->n > 1) {
+            lvni_core_str_printf(out, " <span class=soft>(%d times)</span>", m->n);
+        }
+        lvni_core_str_append(out, "</li>\n");
+    }
+    lvni_core_str_append(out, "</ul>\n");
+    if (log->more_messages > 0) {
+        lvni_core_str_printf(out, "<p class=soft>%d more are in train.log.</p>\n",
+                             log->more_messages);
+    }
+}
+
+static void write_machine(const lvni_report_log *log, lvni_core_str *out)
+{
+    if (log->n_first == 0) {
+        return;
+    }
+    lvni_report_heading(out, "Data, model and machine of the last start");
+    lvni_core_str_append(out, "<pre>");
+    for (int i = 0; i < log->n_first; i++) {
+        lvni_report_escape(out, log->first[i]);
+        lvni_core_str_char(out, '\n');
+    }
+    lvni_core_str_append(out, "</pre>\n");
+}
+
+/* ---- all of it ---- */
+
+/* "out/x" of "out/x/", and "." as it is */
+static void write_title(const char *folder, lvni_core_str *out)
+{
+    size_t n = strlen(folder);
+    while (n > 1 && folder[n - 1] == '/') {
+        n--;
+    }
+    lvni_core_str_append_n(out, folder, n);
+}
+
+static void write_page(const run *r, const char *title, const char *defaults, lvni_core_str *out)
+{
+    lvni_report_page_begin(out, title);
+    write_state(r, out);
+    write_charts(r, out);
+    write_values(r, out);
+    write_starts(&r->log, out);
+    write_messages(&r->log, out);
+    write_machine(&r->log, out);
+    write_config(r, defaults, out);
+    lvni_report_page_end(out);
+}
+
+lvn_status lvni_report_run_page(const char *folder, const char *defaults, lvni_core_str *out)
+{
+    run *r = LVNI_NEW(LVNI_TAG_CORE, run);
+    lvni_core_str path = {0}, title = {0};
+    if (r == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    lvn_status s = read_run(folder, &path, r);
+    if (s == LVN_OK) {
+        write_title(folder, &title);
+        write_page(r, lvni_core_str_text(&title), defaults, out);
+        s = lvni_core_str_status(&title);
+        s = s == LVN_OK ? lvni_core_str_status(out) : s;
+    }
+    free_run(r);
+    lvni_core_free(r);
+    lvni_core_str_free(&path);
+    lvni_core_str_free(&title);
+    return s;
+}

@@ -1,0 +1,16 @@
+/* The page of a run: its curves, best values, starts, warnings, machine and configuration, from the
+ * files of its directory. A run that is still going on, was killed or has damaged files has one,
+ * too. */
+#ifndef LEVIN_REPORT_RUN_PAGE_H
+#define LEVIN_REPORT_RUN_PAGE_H
+
+#include "core/str.h"
+
+/* defaults: lines "key: value" of all keys of the run's recipe, as in config.yaml; NULL: unknown.
+ * LVN_ERR_NOT_FOUND: the directory holds none of a run's files; LVN_ERR_IO, LVN_ERR_MEMORY. */
+lvn_status lvni_report_run_page(const char *folder, const char *defaults, lvni_core_str *out);
+
+/* The value of a key in such lines, appended to value without quotes; false: it is not there. */
+bool lvni_report_config_value(const char *lines, const char *key, lvni_core_str *value);
+
+#endif

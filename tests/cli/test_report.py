@@ -1,0 +1,156 @@
+"""levin report: the page of a run, of one that goes on, was killed or has damaged files.
+
+usage: test_report.py LEVIN [test names]
+"""
+
+import html.parser
+import json
+import os
+import subprocess
+import unittest
+
+from bad_support import Case, LEVIN, main, read, write
+
+SHAPES = ["data=builtin:shapes", "data.count=120", "image_size=8", "batch_size=12"]
+VOID = {"meta", "link", "line", "br", "circle", "polyline", "polygon"}
+
+
+class Page(html.parser.HTMLParser):
+    """What is on a page; its elements are closed in order."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.texts, self.addresses, self.names, self.points = [], [], [], [], []
+        self.feed(text)
+        assert self.open == [], self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.names.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            if name in ("src", "href", "action", "data", "srcset") or name.startswith("on"):
+                self.addresses.append(value)
+            if name == "points":
+                self.points += value.split()
+
+    def handle_endtag(self, tag):
+        if tag not in VOID and tag not in ("th", "td", "tr", "li"):
+            while self.open[-1] in ("th", "td", "tr", "li") and self.open[-1] != tag:
+                self.open.pop()
+        assert tag in VOID or self.open.pop() == tag, tag
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+    def has(self, text):
+        return any(text in t for t in self.texts)
+
+
+class Report(Case):
+    def setUp(self):
+        super().setUp()
+        self.run_dir = f"{self.dir}/run"
+
+    def start(self, *more, code=0):
+        line = [LEVIN, "train", "classify", *SHAPES, f"out={self.run_dir}", "max_epochs=2"]
+        done = subprocess.run([*line, *more], capture_output=True, text=True)
+        self.assertEqual(done.returncode, code, done.stderr)
+
+    def report(self, *more, code=0, expects=()):
+        line = [LEVIN, "report", self.run_dir, *more]
+        done = subprocess.run(line, capture_output=True, text=True)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        for text in expects:
+            self.assertIn(text, done.stderr)
+        return done.stdout
+
+    def page(self, name="report.html"):
+        page = Page(read(f"{self.run_dir}/{name}").decode())
+        self.assertEqual([a for a in page.addresses if a != "data:,"], [])
+        self.assertNotIn("script", page.names)
+        for point in page.points:
+            x, y = (float(v) for v in point.split(","))
+            self.assertTrue(0 <= x <= 480 and 0 <= y <= 220, point)
+        return page
+
+    def test_a_run_that_was_resumed(self):
+        self.start("optim.lr=0.002")
+        self.start("resume=true", "max_epochs=3")
+        self.assertEqual(self.report(), f"{self.run_dir}/report.html\n")
+        page = self.page()
+        for text in ("Finished", "loss", "train/loss", "val/acc", "resuming from", "device cpu"):
+            self.assertTrue(page.has(text), text)
+        # what differs from the defaults, with these beside it
+        at = page.texts.index("optim.lr")
+        self.assertEqual([t for t in page.texts[at : at + 4] if t.strip()][1:3], ["0.002", "0.001"])
+        rows = read(f"{self.run_dir}/metrics.jsonl").decode().splitlines()
+        last = [json.loads(r)["val/loss"] for r in rows if "val/loss" in r][-1]
+        at = page.texts.index("val/loss", page.texts.index("Values"))
+        self.assertAlmostEqual(float(page.texts[at + 1]), last, delta=1e-4 * abs(last))
+        printed = self.report("output=-")
+        self.assertEqual(printed.encode(), read(f"{self.run_dir}/report.html"))
+
+    def test_a_run_that_goes_on(self):
+        """Its last row is half there; the log has no end."""
+        self.start()
+        rows = read(f"{self.run_dir}/metrics.jsonl")
+        write(f"{self.run_dir}/metrics.jsonl", rows[: len(rows) - 20])
+        log = read(f"{self.run_dir}/train.log").splitlines(keepends=True)
+        write(f"{self.run_dir}/train.log", b"".join(x for x in log if b"done after" not in x))
+        self.report()
+        self.assertTrue(self.page().has("it is running, or was stopped"))
+        self.assertTrue(self.page().has("1 line of metrics.jsonl is damaged"))
+
+    def test_damaged_and_missing_files(self):
+        self.start()
+        for name in ("metrics.jsonl", "train.log", "config.yaml"):
+            write(f"{self.run_dir}/{name}", os.urandom(5000))
+            self.report()
+            self.page()
+        for name in ("metrics.jsonl", "train.log"):
+            os.remove(f"{self.run_dir}/{name}")
+            self.report()
+            self.page()
+        os.remove(f"{self.run_dir}/config.yaml")
+        self.report(code=1, expects=["holds no config.yaml, train.log or metrics.jsonl"])
+
+    def test_texts_are_escaped(self):
+        os.mkdir(self.run_dir)
+        evil = '</script><script>alert(1)</script><img src=x onerror="y">&\x1b[31m'
+        row = {"step": 1, "epoch": 1, "time_s": 1, evil: 1.5, "train/" + evil: 2, "val/" + evil: 3}
+        text = json.dumps(row) + "\n" + json.dumps({**row, "step": 2}) + "\n"
+        write(f"{self.run_dir}/metrics.jsonl", text.encode())
+        line = f"[2026-11-28 20:53:30,003][WARNING] {evil}\xff\n"
+        write(f"{self.run_dir}/train.log", line.encode("latin-1"))
+        write(f"{self.run_dir}/config.yaml", f"data: {evil}\n".encode())
+        self.report()
+        page = self.page()
+        self.assertNotIn("img", page.names)
+        self.assertTrue(page.has("<script>"))
+
+    def test_a_long_run_has_a_small_page(self):
+        os.mkdir(self.run_dir)
+        with open(f"{self.run_dir}/metrics.jsonl", "w", encoding="ascii") as f:
+            for i in range(100000):
+                names = ",".join(f'"m{k}":{(i * (k + 1)) % 997}.25' for k in range(8))
+                f.write(f'{{"step":{10 * i},"epoch":1,"time_s":{i},{names}}}\n')
+        self.report()
+        self.assertLess(os.path.getsize(f"{self.run_dir}/report.html"), 3 << 20)
+        self.assertTrue(self.page().has("100000 rows"))
+
+    def test_mistakes(self):
+        line = [LEVIN, "report"]
+        for more, text in (
+            ([], "the directory of a run is missing"),
+            (["a", "b"], "does not take b"),
+            (["a", "format=x"], "does not take format=x"),
+        ):
+            done = subprocess.run([*line, *more], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 64)
+            self.assertIn(text, done.stderr)
+        self.report(code=1, expects=["holds no config.yaml"])
+
+
+if __name__ == "__main__":
+    main()
