@@ -100,8 +100,8 @@ function(levin_targets folder out)
 endfunction()
 
 # levin_test_load(name SERIAL WAITS PROCESSORS). SERIAL: the test asserts times while it computes, so it runs alone. WAITS: it
-# asserts times and hardly computes, so one such test at a time runs beside the others, and these tests, one after the other
-# as they are, begin first. PROCESSORS (1): cores that the test needs for itself; four at most, or nothing else would run
+# asserts times and hardly computes, so two such tests at a time run beside the others, and these tests, two after two as they
+# are, begin first. PROCESSORS (1): cores that the test needs for itself; four at most, or nothing else would run
 # beside it on the machines that most have. A test that needs no time-outs to hold takes 1 whatever it starts.
 function(levin_test_load name serial waits processors)
     get_test_property(${name} LABELS labels)
@@ -111,7 +111,14 @@ function(levin_test_load name serial waits processors)
     if(serial)
         set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
     elseif(waits)
-        set_tests_properties(${name} PROPERTIES RESOURCE_LOCK clock COST 100)
+        get_property(clock GLOBAL PROPERTY LEVIN_CLOCK)
+        if(clock STREQUAL first)
+            set(clock second)
+        else()
+            set(clock first)
+        endif()
+        set_property(GLOBAL PROPERTY LEVIN_CLOCK ${clock})
+        set_tests_properties(${name} PROPERTIES RESOURCE_LOCK clock_${clock} COST 100)
     elseif(processors)
         if(processors GREATER 4)
             set(processors 4)

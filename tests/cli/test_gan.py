@@ -830,9 +830,9 @@ class Gan(unittest.TestCase):
         self.assertEqual(self.hash("run"), want)
 
     def test_term_saves_and_the_run_goes_on(self):  # row 37
-        self.train("whole", "max_epochs=60")
+        self.train("whole", "max_epochs=16")
         process = subprocess.Popen(
-            [LEVIN, "train", "gan", *SMALL, "out=run", "max_epochs=60", "log_every_n_steps=1"],
+            [LEVIN, "train", "gan", *SMALL, "out=run", "max_epochs=16", "log_every_n_steps=1"],
             cwd=self.cwd,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

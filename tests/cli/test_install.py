@@ -5,6 +5,7 @@ usage: test_install.py SOURCE_DIR BUILD_DIR CC
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,10 +18,14 @@ PREFIX = "/opt/levin-test"
 
 CMAKE = """cmake_minimum_required(VERSION 3.25)
 project(outside LANGUAGES C)
-find_package(levin 0.1 REQUIRED {components})
+find_package(levin VERSION REQUIRED {components})
 add_executable(program tensors.c)
 target_link_libraries(program PRIVATE {target} m)
 """
+# As a program asks for the version that it was written for: 0.2 of 0.2.0
+HEADER = (SOURCE / "include/levin/version.h").read_text()
+VERSION = re.search(r'#define LEVIN_VERSION "(\d+\.\d+)', HEADER)
+CMAKE = CMAKE.replace("VERSION REQUIRED", f"{VERSION[1]} REQUIRED")
 
 
 def run(*arguments, status=0, **more):
