@@ -314,6 +314,25 @@ const lvni_data_loader_batch *lvni_data_loader_try_next(lvni_data_loader *l)
     return out;
 }
 
+bool lvni_data_loader_upcoming(lvni_data_loader *l, int k, lvni_data_loader_shape *out)
+{
+    pthread_mutex_lock(&l->lock);
+    const int64_t sequence = l->handed + k;
+    pthread_mutex_unlock(&l->lock);
+    if (l->o.workers == 0 || sequence >= l->total) {
+        return false;
+    }
+    int64_t samples[LVNI_LOADER_SOURCES];
+    lvni_data_source_count(l, sequence, samples);
+    out->n_parts = l->n_sources;
+    for (int i = 0; i < l->n_sources; i++) {
+        out->part[i].samples = samples[i];
+        out->part[i].n_fields = l->source[i].layout.n_fields;
+        out->part[i].field = l->source[i].layout.field;
+    }
+    return true;
+}
+
 void lvni_data_loader_release(lvni_data_loader *l, const lvni_data_loader_batch *batch)
 {
     if (batch == NULL) {

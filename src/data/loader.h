@@ -89,6 +89,18 @@ lvn_status lvni_data_loader_next(lvni_data_loader *loader, const lvni_data_loade
 /* The batch that lvni_data_loader_next would give without blocking, complete. NULL, and nothing has
  * changed: it is not decoded yet, lacks unreadable samples or failed, or there is none. */
 const lvni_data_loader_batch *lvni_data_loader_try_next(lvni_data_loader *loader);
+/* What the k-th batch from now on will have if no sample of it is unreadable, before threads have
+ * made it; 0: that of lvni_data_loader_next. The fields are the loader's. */
+typedef struct lvni_data_loader_shape {
+    int n_parts; /* the batch itself, then its streams */
+    struct {
+        int64_t samples;
+        int n_fields;
+        const lvn_field *field;
+    } part[1 + LVN_MAX_STREAMS];
+} lvni_data_loader_shape;
+/* false: there is no such batch, or no thread that makes batches ahead. Thread-safe. */
+bool lvni_data_loader_upcoming(lvni_data_loader *loader, int k, lvni_data_loader_shape *out);
 /* thread-safe; NULL is fine */
 void lvni_data_loader_release(lvni_data_loader *loader, const lvni_data_loader_batch *batch);
 

@@ -123,6 +123,9 @@ lvn_status lvni_data_source_create(lvni_data_loader *l, int number);
 void lvni_data_source_destroy(lvni_data_source *source);
 /* The samples that slot->sequence stands for, of all sources. */
 void lvni_data_source_list(lvni_data_loader *l, lvni_data_slot *slot);
+/* How many they are, of each source. Without a lock. */
+void lvni_data_source_count(const lvni_data_loader *l, int64_t sequence,
+                            int64_t samples[LVNI_LOADER_SOURCES]);
 /* A sample's dataset, state and key. */
 lvn_status lvni_data_source_get(lvni_data_loader *l, int number, int worker,
                                 const lvn_sample_key *key, void *const field[]);

@@ -203,41 +203,53 @@ static int64_t locate(const lvni_data_loader *l, int64_t sequence, lvni_data_loa
     return step;
 }
 
-static void list_training(lvni_data_loader *l, lvni_data_slot *slot)
+/* Positions of a batch's samples in the passes of the sources; *out: its place in the run. */
+static void ranges_in_training(const lvni_data_loader *l, int64_t sequence,
+                               lvni_data_loader_batch *out, lvni_plan_range r[LVNI_LOADER_SOURCES])
 {
-    lvni_data_loader_batch *b = &slot->out;
-    const int64_t before = l->o.step - l->o.step_in_epoch + locate(l, slot->sequence, b);
-    const lvni_plan plan = lvni_plan_in_epoch(&l->plan, b->epoch);
-    lvni_plan_range r = lvni_plan_micro_batch(&plan, b->step_in_epoch, (int)b->micro_batch);
-    const bool runs = r.count > 0;
+    const int64_t before = l->o.step - l->o.step_in_epoch + locate(l, sequence, out);
+    const lvni_plan plan = lvni_plan_in_epoch(&l->plan, out->epoch);
+    r[0] = lvni_plan_micro_batch(&plan, out->step_in_epoch, (int)out->micro_batch);
     if (l->source[0].cycles) {
-        r.start += (before - b->step_in_epoch) * l->plan.effective_batch;
+        r[0].start += (before - out->step_in_epoch) * l->plan.effective_batch;
     }
-    list(&l->source[0], r, b->epoch, &slot->part[0]);
     for (int i = 0; i < l->plan.n_streams; i++) {
-        r = lvni_plan_stream_micro_batch(&l->plan, i, b->step_in_epoch, before,
-                                         (int)b->micro_batch);
-        r.count = runs ? r.count : 0; /* it is not computed */
-        list(&l->source[1 + i], r, b->epoch, &slot->part[1 + i]);
+        r[1 + i] = lvni_plan_stream_micro_batch(&l->plan, i, out->step_in_epoch, before,
+                                                (int)out->micro_batch);
+        r[1 + i].count = r[0].count > 0 ? r[1 + i].count : 0; /* else it is not computed */
     }
 }
 
-static void list_evaluation(lvni_data_loader *l, lvni_data_slot *slot)
+static void ranges_of(const lvni_data_loader *l, int64_t sequence, lvni_data_loader_batch *out,
+                      lvni_plan_range r[LVNI_LOADER_SOURCES])
 {
-    slot->out.epoch = l->o.epoch;
-    slot->out.step_in_epoch = 0;
-    slot->out.micro_batch = l->first + slot->sequence * (l->o.in_turn ? l->plan.devices : 1);
-    const lvni_plan_range r =
-        lvni_plan_eval_chunk(&l->plan, l->source[0].length, slot->out.micro_batch);
-    list(&l->source[0], r, l->o.epoch, &slot->part[0]);
+    if (l->o.training) {
+        ranges_in_training(l, sequence, out, r);
+        return;
+    }
+    out->epoch = l->o.epoch;
+    out->step_in_epoch = 0;
+    out->micro_batch = l->first + sequence * (l->o.in_turn ? l->plan.devices : 1);
+    r[0] = lvni_plan_eval_chunk(&l->plan, l->source[0].length, out->micro_batch);
+}
+
+void lvni_data_source_count(const lvni_data_loader *l, int64_t sequence,
+                            int64_t samples[LVNI_LOADER_SOURCES])
+{
+    lvni_data_loader_batch at;
+    lvni_plan_range r[LVNI_LOADER_SOURCES];
+    ranges_of(l, sequence, &at, r);
+    for (int i = 0; i < l->n_sources; i++) {
+        samples[i] = r[i].count;
+    }
 }
 
 void lvni_data_source_list(lvni_data_loader *l, lvni_data_slot *slot)
 {
-    if (l->o.training) {
-        list_training(l, slot);
-    } else {
-        list_evaluation(l, slot);
+    lvni_plan_range r[LVNI_LOADER_SOURCES];
+    ranges_of(l, slot->sequence, &slot->out, r);
+    for (int i = 0; i < l->n_sources; i++) {
+        list(&l->source[i], r[i], slot->out.epoch, &slot->part[i]);
     }
     slot->out.planned = slot->part[0].planned;
     slot->planned = 0;

@@ -67,8 +67,12 @@ typedef struct lvni_recipes_tune_trial {
     int64_t size;
     bool ran; /* the run's beginning; else the estimate alone */
     lvni_recipes_tune_outcome outcome;
-    int world, accumulate;       /* 0: not known, as a rank could not begin */
-    int64_t samples;             /* of the training set */
+    int world, accumulate; /* 0: not known, as a rank could not begin */
+    int64_t samples;       /* of the training set */
+    /* eval_batch_size of a validation that takes more than training, which may fit; 0: it does not
+     */
+    int64_t chunk;
+    bool on_device;
     bool leads;                  /* rank 0 is one of this process */
     int tightest;                /* the rank with the least room */
     lvni_recipes_tune_rank rank; /* that one */

@@ -1,6 +1,6 @@
 /* levin tune batch-size: the search (tune.h). Sizes grow by powers of two and are then bisected, on
- * estimates alone; the largest that should fit is really run, and so is the answer, which is that
- * less a margin. */
+ * estimates alone; the largest that should fit is really run, larger ones where it took less than
+ * estimated, and so is the answer, which is the largest that ran less a margin. */
 #include "core/alloc.h"
 #include "core/escape.h"
 #include "core/option.h"
@@ -114,12 +114,15 @@ static void print_trial(const lvni_recipes_tune_trial *t)
     fflush(stdout);
 }
 
-/* What is known of a size; an estimate does not replace a run. */
+/* What is known of a size; an estimate does not replace a run, but on the host, which must not run
+ * out of memory. */
 static const lvni_recipes_tune_trial *find_trial(const search *s, int64_t size, bool dry)
 {
     for (int i = 0; i < s->n; i++) {
         const lvni_recipes_tune_trial *t = &s->trial[i];
-        if (t->size == size && (dry || t->ran || t->outcome != LVNI_TUNE_FITS)) {
+        const bool decides =
+            t->outcome == LVNI_TUNE_REFUSED || (t->outcome == LVNI_TUNE_TOO_LARGE && !t->on_device);
+        if (t->size == size && (dry || t->ran || decides)) {
             return t;
         }
     }
@@ -242,18 +245,51 @@ static lvn_status bisect(search *s, bool dry, int64_t *fits, int64_t too_large)
     return LVN_OK;
 }
 
-/* Down from `size` to one that is not refused and fits, by this much at a time; 0: none. */
+/* Down from `size` to one that is not refused and fits, by this much and then twice as much at a
+ * time, and in the end 1; 0: none. */
 static lvn_status run_down(search *s, int64_t size, int64_t by, int64_t *fits, int64_t *too_large)
 {
     const lvni_recipes_tune_trial *t;
     *fits = 0;
-    for (; size >= 1; size -= by) {
+    while (size >= 1) {
         LVN_TRY(attempt(s, size, false, &t));
         if (t->outcome == LVNI_TUNE_FITS) {
             *fits = size;
             return LVN_OK;
         }
         *too_large = size;
+        size = size > by ? size - by : size > 1 ? 1 : 0;
+        by *= 2;
+    }
+    return LVN_OK;
+}
+
+/* The run of `best` took clearly less than its estimate: by a 16th of what depends on the size. Of
+ * few samples one more is a large part. */
+static bool is_estimated_high(const search *s, int64_t best)
+{
+    enum { FEW = 8, PART = 16 };
+    const lvni_recipes_tune_trial *run = find_trial(s, best, false), *least = &s->trial[0];
+    if (run == NULL || !run->on_device || run->rank.peak == 0) {
+        return false;
+    }
+    const uint64_t depends =
+        run->rank.need > least->rank.need ? run->rank.need - least->rank.need : 0;
+    return best < FEW || run->rank.peak + depends / PART < run->rank.need;
+}
+
+/* Up from *best, which ran, to one that does not; *too_large stays 0: none was met. */
+static lvn_status run_up(search *s, int64_t *best, int64_t *too_large)
+{
+    const lvni_recipes_tune_trial *t;
+    for (int64_t by = *best / 16 > 0 ? *best / 16 : 1; *best < s->most; by *= 2) {
+        const int64_t size = by < s->most - *best ? *best + by : s->most;
+        LVN_TRY(attempt(s, size, false, &t));
+        if (t->outcome != LVNI_TUNE_FITS) {
+            *too_large = size;
+            return LVN_OK;
+        }
+        *best = size;
     }
     return LVN_OK;
 }
@@ -272,6 +308,9 @@ static lvn_status find_largest(search *s, int64_t *best)
     }
     int64_t failed = 0;
     LVN_TRY(run_down(s, estimated, estimated / 16 > 0 ? estimated / 16 : 1, best, &failed));
+    if (*best > 0 && failed == 0 && !s->power && is_estimated_high(s, *best)) {
+        LVN_TRY(run_up(s, best, &failed));
+    }
     if (*best > 0 && failed > 0 && !s->power) {
         LVN_TRY(bisect(s, false, best, failed));
     }
@@ -333,6 +372,13 @@ static lvn_status refuse(const search *s)
     char need[LVNI_BYTES_TEXT], has[LVNI_BYTES_TEXT];
     if (t == NULL) {
         LVN_FAIL(LVN_ERR_USAGE, "%s", s->refused.message);
+    }
+    if (t->chunk > 0) {
+        LVN_FAIL(LVN_ERR_RESOURCE,
+                 "batch_size_per_device=%" PRId64
+                 " does not fit because of eval_batch_size=%" PRId64
+                 ", with which validation takes more than training (%s): a smaller eval_batch_size",
+                 t->size, t->chunk, t->message);
     }
     if (t->rank.need == 0 || t->rank.need <= t->rank.limit) {
         LVN_FAIL(LVN_ERR_RESOURCE,

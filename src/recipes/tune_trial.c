@@ -38,7 +38,8 @@ enum { HOST_STEPS = 2, HOST_EPOCHS = 1, DEVICE_STEPS = 6, DEVICE_EPOCHS = 2 };
 enum { VAL_CHUNKS = 8 /* of a rank */, MIB = 1 << 20 };
 typedef struct trial {
     int64_t size, accumulate, samples;
-    bool dry;
+    int64_t chunk; /* of a validation that takes too much; 0: not known */
+    bool dry, on_device;
     const char *path;
     uint64_t given;               /* tune.memory_limit; 0: none */
     lvni_recipes_tune_rank *rank; /* all, as of the last exchange; of the first rank here */
@@ -80,8 +81,8 @@ static void report_ranks(const trial *t, const lvni_recipes_rank *first,
                          const lvni_recipes_tune_rank *all)
 {
     lvni_core_str text = {0};
-    lvni_core_str_printf(&text, "plan %d %" PRId64 " %" PRId64 " %d\n", first->world, t->accumulate,
-                         t->samples, first->rank == 0);
+    lvni_core_str_printf(&text, "plan %d %" PRId64 " %" PRId64 " %" PRId64 " %d %d\n", first->world,
+                         t->accumulate, t->samples, t->chunk, t->on_device, first->rank == 0);
     for (int i = 0; i < first->world; i++) {
         lvni_core_str_printf(&text, "rank %d %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", i, all[i].need,
                              all[i].limit, all[i].peak);
@@ -140,7 +141,9 @@ static lvn_status exchange(const trial *t, const lvni_recipes_ranks *ranks,
     if (s == LVN_OK && rank->rank == ranks->rank[0].rank) {
         report_ranks(t, rank, all);
     }
-    for (int i = 0; i < rank->world && s == LVN_OK; i++) {
+    /* a run on a device decides itself, whatever the estimate; the host would be full first */
+    const bool counts = t->dry || !t->on_device || mine->peak > 0;
+    for (int i = 0; i < rank->world && s == LVN_OK && counts; i++) {
         const uint64_t takes = all[i].peak > 0 ? all[i].peak : all[i].need;
         if (takes > all[i].limit) {
             char text[LVNI_BYTES_TEXT], has[LVNI_BYTES_TEXT];
@@ -161,7 +164,11 @@ static lvn_status weigh(void *host, const lvni_recipes_ranks *ranks, const lvni_
     t.accumulate = plan->accumulate;
     t.samples = plan->n_samples;
     lvni_tensor_device *device = lvni_tensor_device_of(model->weights);
+    t.on_device = device != NULL;
     const lvni_recipes_tune_rank mine = weigh_rank(&t, ranks, rank, device, need);
+    const bool validates_most =
+        t.on_device && need->device_val > 0 && mine.need - need->device_val <= mine.limit;
+    t.chunk = validates_most ? plan->eval_batch_size : 0;
     LVN_TRY(exchange(&t, ranks, rank, &mine));
     if (t.dry) {
         LVN_FAIL(LVN_ERR_CANCELLED, "only the estimate counts");
@@ -191,8 +198,8 @@ static void shorten_validation(const lvni_recipes_rank *rank, lvni_trainer_optio
 }
 
 /* An eighth of what tensors may take, at most 1 MiB, or a 16th where that is more: a trial does
- * without it where threads decide in which order they take it, and which batches are there ahead of
- * their step. Of two runs one may need a little more than the other. */
+ * without it where several lanes decide in which order they take it. Of two runs one may need a
+ * little more than the other. With one lane a trial takes what the run takes. */
 typedef struct spare {
     lvni_tensor_device *device; /* NULL: none is spared */
     void *block;
@@ -202,7 +209,7 @@ typedef struct spare {
 static lvn_status take_spare(const lvni_trainer_options *o, lvni_tensor_device *device, spare *out)
 {
     *out = (spare){0};
-    if (device == NULL || (o->plan.lanes == 1 && o->workers == 0)) {
+    if (device == NULL || o->plan.lanes == 1) {
         return LVN_OK;
     }
     const lvni_tensor_device_stats stats = lvni_tensor_device_get_stats(device);
@@ -243,6 +250,7 @@ static lvn_status drive(void *host, const lvni_recipes_ranks *ranks, const lvni_
     const lvni_trainer_memory_need none = {0};
     t.accumulate = o->plan.accumulate;
     t.samples = o->plan.n_samples;
+    t.on_device = device != NULL;
     shorten_validation(rank, o);
     size_t spared;
     LVN_TRY(run_beginning(trainer, device, &spared));
@@ -461,10 +469,13 @@ static void read_report(char *text, lvn_status *status, lvni_recipes_tune_trial 
     char *rest = NULL;
     for (char *line = strtok_r(text, "\n", &rest); line != NULL;
          line = strtok_r(NULL, "\n", &rest)) {
-        int leads = 0;
-        if (sscanf(line, "plan %d %d %" SCNd64 " %d", &t->world, &t->accumulate, &t->samples,
-                   &leads) == 4) {
+        int leads = 0, on_device = 0;
+        int64_t chunk = 0;
+        if (sscanf(line, "plan %d %d %" SCNd64 " %" SCNd64 " %d %d", &t->world, &t->accumulate,
+                   &t->samples, &chunk, &on_device, &leads) == 6) {
             t->leads = t->leads || leads != 0;
+            t->on_device = on_device != 0;
+            t->chunk = chunk > 0 ? chunk : t->chunk;
         }
         read_rank(line, t);
         read_end(line, status, t);

@@ -203,12 +203,22 @@ static lvn_status load(evaluation *e, bool *more)
     return LVN_OK;
 }
 
+/* As far as they are ready; there will be room for the others. */
+static lvn_status load_ahead(const evaluation *e)
+{
+    for (int i = 0; i < e->most && e->feed != NULL; i++) {
+        bool begun;
+        LVN_TRY(lvni_trainer_feed_ahead(e->feed, NULL, &begun));
+        if (!begun) {
+            return lvni_trainer_feed_reserve(e->feed, e->most - i);
+        }
+    }
+    return LVN_OK;
+}
+
 static lvn_status compute(evaluation *e, lvni_trainer_lanes *lanes)
 {
-    bool begun = e->feed != NULL;
-    for (int i = 0; i < e->most && begun; i++) { /* as far as they are ready */
-        LVN_TRY(lvni_trainer_feed_ahead(e->feed, NULL, &begun));
-    }
+    LVN_TRY(load_ahead(e));
     LVN_TRY(lvni_trainer_lanes_run(lanes, e->now->n, chunk_work, e));
     if (e->slots == NULL) {
         return LVN_OK;

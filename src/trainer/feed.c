@@ -10,10 +10,12 @@ typedef struct place {
     const lvni_data_loader_batch *held; /* NULL: none */
     lvni_data_loader_batch there;       /* its fields on the device */
     lvni_tensor_copies *copies;
-    bool release; /* nothing needs the loader's batch once it is copied */
+    lvni_trainer_batch_room room; /* of a batch that is not begun */
+    bool release;                 /* nothing needs the loader's batch once it is copied */
 } place;
 
 struct lvni_trainer_feed {
+    lvni_tensor_device *device;
     lvni_data_loader *loader; /* of the batches here */
     place *ring;
     int n;
@@ -28,6 +30,7 @@ lvn_status lvni_trainer_feed_create(lvni_tensor_device *device, int places, lvni
     if (f == NULL) {
         return LVN_ERR_MEMORY;
     }
+    f->device = device;
     f->ring = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)places, sizeof *f->ring);
     lvn_status s = f->ring == NULL ? LVN_ERR_MEMORY : LVN_OK;
     for (; f->n < places && s == LVN_OK; f->n++) {
@@ -76,6 +79,7 @@ void lvni_trainer_feed_drop(lvni_trainer_feed *f)
     }
     f->taken = f->begun;
     for (int i = 0; i < f->n; i++) {
+        lvni_trainer_batch_room_free(&f->ring[i].room);
         clear(f, &f->ring[i]);
     }
     f->loader = NULL;
@@ -90,7 +94,7 @@ static lvn_status begin(lvni_trainer_feed *f, const lvni_data_loader_batch *held
     clear(f, p);
     p->held = held;
     f->begun++; /* also half a batch is dropped */
-    return lvni_trainer_device_batch_begin(held, p->copies, &p->there);
+    return lvni_trainer_device_batch_begin(held, p->copies, &p->room, &p->there);
 }
 
 lvn_status lvni_trainer_feed_next(lvni_trainer_feed *f, lvni_data_loader *loader,
@@ -120,6 +124,21 @@ lvn_status lvni_trainer_feed_ahead(lvni_trainer_feed *f, const lvni_data_loader_
     held = held == NULL ? lvni_data_loader_try_next(f->loader) : held;
     *begun = held != NULL;
     return held == NULL ? LVN_OK : begin(f, held);
+}
+
+lvn_status lvni_trainer_feed_reserve(lvni_trainer_feed *f, int n)
+{
+    lvni_data_loader_shape shape;
+    for (int i = 0; i < n && lvni_data_loader_upcoming(f->loader, i, &shape); i++) {
+        place *p = &f->ring[(f->begun + i) % f->n];
+        if (f->begun + i - f->done >= f->n) {
+            return LVN_OK; /* its batch cannot be begun yet, either */
+        }
+        clear(f, p);
+        lvni_trainer_batch_room_free(&p->room);
+        LVN_TRY(lvni_trainer_batch_room_make(&shape, f->device, &p->room));
+    }
+    return LVN_OK;
 }
 
 void lvni_trainer_feed_done(lvni_trainer_feed *f, int n, bool release)

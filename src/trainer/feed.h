@@ -1,7 +1,8 @@
 /* Batches of a step, or of an evaluation, on a device: copied there beside the kernels, those of
- * the next wave while the current one computes. Each waits for its copy on the device alone; the
- * loader gets a batch back when its copy has run. Called by waves.c and evaluate.c, in the order in
- * which the loader gives batches. */
+ * the next wave while the current one computes. Where threads of the loader are late the batch's
+ * memory is taken nevertheless: what a run takes does not depend on time. Each waits for its copy
+ * on the device alone; the loader gets a batch back when its copy has run. Called by waves.c and
+ * evaluate.c, in the order in which the loader gives batches. */
 #ifndef LEVIN_TRAINER_FEED_H
 #define LEVIN_TRAINER_FEED_H
 
@@ -27,6 +28,9 @@ lvn_status lvni_trainer_feed_next(lvni_trainer_feed *feed, lvni_data_loader *loa
  * most one per lane before they are asked for. */
 lvn_status lvni_trainer_feed_ahead(lvni_trainer_feed *feed, const lvni_data_loader_batch *held,
                                    bool *begun);
+/* Takes the memory of the loader's n next batches, which are not ready. As above, at most one per
+ * lane. */
+lvn_status lvni_trainer_feed_reserve(lvni_trainer_feed *feed, int n);
 /* All kernels that read the n oldest batches in use are submitted. release: the loader gets them
  * back, but not before the feed needs their place. */
 void lvni_trainer_feed_done(lvni_trainer_feed *feed, int n, bool release);

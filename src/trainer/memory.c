@@ -98,9 +98,9 @@ static lvn_status copy_and_train_dry(dry_lane *lane, int in_group,
     lvni_tensor_copies *copies;
     lvni_data_loader_batch copy = {0}, next = {0};
     LVN_TRY(lvni_tensor_copies_create(lane->device, &copies));
-    lvn_status s = lvni_trainer_device_batch_begin(batch, copies, &copy);
+    lvn_status s = lvni_trainer_device_batch_begin(batch, copies, NULL, &copy);
     if (s == LVN_OK && (lane->o->workers > 0 || lvni_trainer_phases_count(lane->o->model) > 1)) {
-        s = lvni_trainer_device_batch_begin(batch, copies, &next);
+        s = lvni_trainer_device_batch_begin(batch, copies, NULL, &next);
     }
     s = s == LVN_OK ? train_dry(lane, in_group, batch, &copy) : s;
     lvni_trainer_device_batch_free(&next);
@@ -117,9 +117,9 @@ static lvn_status copy_and_validate_dry(const dry_lane *lane, const lvni_data_lo
     lvn_status s =
         slots == NULL ? lvn_last_error()->code : lvni_tensor_copies_create(lane->device, &copies);
     if (s == LVN_OK) {
-        s = lvni_trainer_device_batch_begin(batch, copies, &copy);
+        s = lvni_trainer_device_batch_begin(batch, copies, NULL, &copy);
         if (s == LVN_OK && lane->o->workers > 0) {
-            s = lvni_trainer_device_batch_begin(batch, copies, &next);
+            s = lvni_trainer_device_batch_begin(batch, copies, NULL, &next);
         }
         s = s == LVN_OK ? validate_dry(lane, batch, &copy) : s;
         lvni_trainer_device_batch_free(&next);
@@ -365,6 +365,7 @@ static lvn_status measure_lanes(const lvni_trainer_options *o, lvni_trainer_memo
     need->lane = largest;
     /* lanes train together, or validate together */
     need->device = together[0] > together[1] ? together[0] : together[1];
+    need->device_val = together[1] > together[0] ? together[1] - together[0] : 0;
     return LVN_OK;
 }
 

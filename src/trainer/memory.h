@@ -25,6 +25,7 @@ typedef struct lvni_trainer_memory_need {
     uint64_t device_fixed;
     uint64_t device; /* and with the tensors of all lanes. 0: it computes on the host */
     uint64_t device_limit;
+    uint64_t device_val;     /* so much more do tensors of validation take than those of training */
     const char *device_name; /* NULL on the host */
     /* floating-point operations of products for a sample, forward and backward: of the largest
      * micro-batch, which has so many samples; 0: none is known */

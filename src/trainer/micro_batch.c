@@ -205,14 +205,65 @@ lvn_status lvni_trainer_run_micro_batch(const lvni_trainer_pass *pass,
                : s;
 }
 
+lvn_status lvni_trainer_batch_room_make(const lvni_data_loader_shape *shape,
+                                        lvni_tensor_device *device, lvni_trainer_batch_room *out)
+{
+    *out = (lvni_trainer_batch_room){0};
+    for (int i = 0; i < shape->n_parts && shape->part[0].samples > 0; i++) {
+        for (int k = 0; k < shape->part[i].n_fields && shape->part[i].samples > 0; k++) {
+            const lvn_field *field = &shape->part[i].field[k];
+            lvni_tensor_desc d = {
+                .dtype = field->dtype, .ndim = field->ndim + 1, .shape = {shape->part[i].samples}};
+            memcpy(d.shape + 1, field->shape, (size_t)field->ndim * sizeof *field->shape);
+            out->field[i][k] = lvni_tensor_new_for_copy(&d, device);
+            if (out->field[i][k] == NULL) {
+                lvn_error_frame("making room for the next batch of %lld samples on the device",
+                                (long long)shape->part[i].samples);
+                return lvn_last_error()->code;
+            }
+        }
+    }
+    return LVN_OK;
+}
+
+void lvni_trainer_batch_room_free(lvni_trainer_batch_room *room)
+{
+    for (int i = 0; i <= LVN_MAX_STREAMS; i++) {
+        for (int k = 0; k < LVN_MAX_FIELDS; k++) {
+            lvn_release(room->field[i][k]);
+        }
+    }
+    *room = (lvni_trainer_batch_room){0};
+}
+
+static bool same_shape(const lvn_tensor *a, const lvn_tensor *b)
+{
+    return a->dtype == b->dtype && a->ndim == b->ndim &&
+           memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
+}
+
+/* *room: NULL where there is none; else it is used up, or given back. */
+static lvn_tensor *copy_field(const lvn_tensor *from, lvni_tensor_copies *copies, lvn_tensor **room)
+{
+    lvn_tensor *there = *room;
+    *room = NULL;
+    if (there != NULL && same_shape(there, from) &&
+        lvni_tensor_copies_begin_into(copies, from, there) == LVN_OK) {
+        return there;
+    }
+    lvn_release(there);
+    return lvni_tensor_copies_begin(copies, from);
+}
+
 /* *b: a copy of the batch that has fields in host memory. */
-static lvn_status copy_fields(lvn_batch *b, lvni_tensor_copies *copies)
+static lvn_status copy_fields(lvn_batch *b, lvni_tensor_copies *copies,
+                              lvn_tensor *room[LVN_MAX_FIELDS])
 {
     lvn_tensor *from[LVN_MAX_FIELDS];
     memcpy(from, b->field, sizeof from);
     memset(b->field, 0, sizeof b->field);
     for (int i = 0; i < b->n_fields && b->size > 0; i++) {
-        b->field[i] = lvni_tensor_copies_begin(copies, from[i]);
+        b->field[i] = copy_field(from[i], copies, &room[i]);
         if (b->field[i] == NULL) {
             lvn_error_frame("copying a batch of %lld samples to the device", (long long)b->size);
             return lvn_last_error()->code;
@@ -224,15 +275,15 @@ static lvn_status copy_fields(lvn_batch *b, lvni_tensor_copies *copies)
 }
 
 static lvn_status make_batch(const lvni_data_loader_batch *from, lvni_tensor_copies *copies,
-                             lvni_data_loader_batch *out)
+                             lvni_trainer_batch_room *room, lvni_data_loader_batch *out)
 {
     *out = *from;
     out->batch.streams = from->batch.streams == NULL ? NULL : &out->streams;
-    lvn_status s = copy_fields(&out->batch, copies);
+    lvn_status s = copy_fields(&out->batch, copies, room->field[0]);
     for (int i = 0; i < out->streams.n; i++) {
         lvn_batch *b = &out->streams.batch[i];
         if (s == LVN_OK) {
-            s = copy_fields(b, copies);
+            s = copy_fields(b, copies, room->field[1 + i]);
         } else { /* the loader's are not this batch's to free */
             memset(b->field, 0, sizeof b->field);
         }
@@ -241,17 +292,23 @@ static lvn_status make_batch(const lvni_data_loader_batch *from, lvni_tensor_cop
 }
 
 lvn_status lvni_trainer_device_batch_begin(const lvni_data_loader_batch *from,
-                                           lvni_tensor_copies *copies, lvni_data_loader_batch *out)
+                                           lvni_tensor_copies *copies,
+                                           lvni_trainer_batch_room *room,
+                                           lvni_data_loader_batch *out)
 {
+    lvni_trainer_batch_room none = {0};
+    room = room != NULL ? room : &none;
     if (from->batch.size == 0) {
+        lvni_trainer_batch_room_free(room);
         *out = *from;
         out->batch.n_fields = 0;
         out->batch.streams = NULL;
         out->streams.n = 0;
         return LVN_OK;
     }
-    LVN_TRY(make_batch(from, copies, out));
-    return lvni_tensor_copies_end(copies);
+    const lvn_status s = make_batch(from, copies, room, out);
+    lvni_trainer_batch_room_free(room);
+    return s == LVN_OK ? lvni_tensor_copies_end(copies) : s;
 }
 
 static void free_fields(lvn_batch *batch)

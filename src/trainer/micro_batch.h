@@ -69,11 +69,23 @@ lvn_status lvni_trainer_run_micro_batch(const lvni_trainer_pass *pass,
 lvn_status lvni_trainer_fail_loss(const lvni_trainer_pass *pass, double value, int64_t micro_batch,
                                   const lvn_batch *batch);
 
+/* Memory of the device for the fields of a batch that is not there yet: zeros are an empty one. */
+typedef struct lvni_trainer_batch_room {
+    lvn_tensor *field[1 + LVN_MAX_STREAMS][LVN_MAX_FIELDS];
+} lvni_trainer_batch_room;
+/* Free it also after a failure. */
+lvn_status lvni_trainer_batch_room_make(const lvni_data_loader_shape *shape,
+                                        lvni_tensor_device *device, lvni_trainer_batch_room *out);
+void lvni_trainer_batch_room_free(lvni_trainer_batch_room *room);
+
 /* The batch with its fields on the device of `copies`, copied beside its kernels: of a batch in
- * memory of lvni_tensor_host_take. Nothing to copy when it has no samples. Free with
- * lvni_trainer_device_batch_free, also after a failure. */
+ * memory of lvni_tensor_host_take. Nothing to copy when it has no samples. They get the room, as
+ * far as it fits, which is empty afterwards; NULL: none. Free with lvni_trainer_device_batch_free,
+ * also after a failure. */
 lvn_status lvni_trainer_device_batch_begin(const lvni_data_loader_batch *from,
-                                           lvni_tensor_copies *copies, lvni_data_loader_batch *out);
+                                           lvni_tensor_copies *copies,
+                                           lvni_trainer_batch_room *room,
+                                           lvni_data_loader_batch *out);
 void lvni_trainer_device_batch_free(lvni_data_loader_batch *batch);
 
 #endif

@@ -66,7 +66,7 @@ static lvn_status run_there(measured *m, lvn_status (*run)(const measured *, dou
     lvni_tensor_copies *copies;
     lvni_data_loader_batch copy = {0};
     LVN_TRY(lvni_tensor_copies_create(device, &copies));
-    lvn_status s = lvni_trainer_device_batch_begin(m->batch, copies, &copy);
+    lvn_status s = lvni_trainer_device_batch_begin(m->batch, copies, NULL, &copy);
     m->there = &copy;
     s = s == LVN_OK ? run(m, seconds) : s;
     (void)lvni_tensor_device_sync();

@@ -70,7 +70,8 @@ lvn_status lvni_trainer_wave_load(lvni_trainer_engine *e, int micro_batch, int n
 }
 
 /* The batches of the next wave, as far as they are ready, on their way to the device before the
- * kernels of this one: its first batch is micro-batch `next`. */
+ * kernels of this one, which leave the room for the others: its first batch is micro-batch `next`.
+ */
 static lvn_status load_ahead(lvni_trainer_engine *e, int64_t next)
 {
     const lvni_plan *plan = &e->o.plan;
@@ -80,9 +81,13 @@ static lvn_status load_ahead(lvni_trainer_engine *e, int64_t next)
     }
     next = next == plan->micro_batch_end ? plan->micro_batch_begin : next;
     const int64_t n = lvni_plan_wave(plan, (int)next).count;
-    bool begun = true;
-    for (int64_t i = next - plan->micro_batch_begin, end = i + n; i < end && begun; i++) {
-        LVN_TRY(lvni_trainer_feed_ahead(e->feed, new_step ? NULL : e->held[i], &begun));
+    const int64_t first = next - plan->micro_batch_begin;
+    for (int64_t i = 0; i < n; i++) {
+        bool begun;
+        LVN_TRY(lvni_trainer_feed_ahead(e->feed, new_step ? NULL : e->held[first + i], &begun));
+        if (!begun) {
+            return lvni_trainer_feed_reserve(e->feed, (int)(n - i));
+        }
     }
     return LVN_OK;
 }

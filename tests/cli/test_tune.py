@@ -129,6 +129,32 @@ class Tune(Case):
                 expects=["batch_size_per_device=1 does not fit", " takes ", ", and has 2 MiB"],
             )
 
+    def test_validation_does_not_fit(self):
+        self.tune(
+            *SHAPES,
+            "accelerator=sim",
+            "devices=1",
+            "eval_batch_size=100",
+            code=RESOURCE,
+            env=self.sim("12MiB", 1),
+            expects=["batch_size_per_device=1 does not fit because of eval_batch_size=100"],
+        )
+
+    def test_an_estimate_that_is_high_does_not_end_the_search(self):
+        """The next batch of an epoch of two steps is small; the larger sizes run."""
+        keys = ["data=builtin:shapes", "data.count=220", "image_size=32", "model=mlp"]
+        keys += ["accelerator=sim", "devices=1", "lanes=1", "optim=sgd", "eval_batch_size=4"]
+        keys += ["num_workers=1", "val_split=0.1"]
+        env = self.sim("14500KiB", 1)
+        found = self.tune("classify", *keys, env=env)
+        size = found["batch_size_per_device"]
+        too_large = [t for t in found["trials"] if t["estimated_bytes"] > t["limit_bytes"]]
+        self.assertGreater(size, min(t["batch_size_per_device"] for t in too_large))
+        train = ["train", "classify", *keys, "quiet=true", "max_epochs=3"]
+        self.levin(
+            [*train, f"batch_size_per_device={size}", f"out={self.dir}/run"], OK, env=env
+        )
+
     def test_keys(self):
         cpu = [*SHAPES, "data.count=300", "accelerator=cpu", "tune.memory_limit=50MiB"]
         run = f"{self.dir}/run"

@@ -23,7 +23,7 @@ static const setting step_of_waves = {.batch_size = 32,
                                       .optim = {.lr = 0.1, .momentum = 0.9}};
 
 typedef struct taken {
-    uint64_t clock_ns, kernels_ns, copies_ns, waits, hash;
+    uint64_t clock_ns, kernels_ns, copies_ns, waits, hash, most;
 } taken;
 
 static void must(lvn_status s)
@@ -59,6 +59,9 @@ static taken run(const memory *data, setting s, lvn_device device, bool more)
     bench b;
     s.cls = lvni_nn_zoo_find("cnn");
     assert_int_equal(lvn_device_use(device), LVN_OK);
+    lvni_tensor_device *sim;
+    must(lvni_tensor_device_open(LVN_DEVICE_SIM, 0, &sim));
+    lvni_tensor_device_forget_most(sim);
     bench_open(&b, data, &s);
     take_steps(&b, 2, more);
     const lvni_sim_counters from = lvni_sim_get_counters(0);
@@ -68,7 +71,8 @@ static taken run(const memory *data, setting s, lvn_device device, bool more)
                      .kernels_ns = to.device_ns - from.device_ns,
                      .copies_ns = to.copy_ns - from.copy_ns,
                      .waits = to.drained + to.throttled - from.drained - from.throttled,
-                     .hash = bench_hash(&b)};
+                     .hash = bench_hash(&b),
+                     .most = lvni_tensor_device_get_stats(sim).most};
     bench_close(&b);
     assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
     return r;
@@ -116,6 +120,26 @@ static void bits_are_those_of_the_cpu(void **state)
         const uint64_t here = run(&data, settings[i], LVN_CPU, true).hash;
         assert_true(run(&data, settings[i], LVN_SIM(0), true).hash == here);
         assert_true(run(&data, settings[i], LVN_SIM(0), false).hash == here);
+    }
+}
+
+/* A run takes the memory of the next batches whether the loader has them in time or not. */
+static void memory_does_not_depend_on_time(void **state)
+{
+    (void)state;
+    for (int lanes = 1; lanes <= 2; lanes++) {
+        memory data;
+        memory_init(&data, 72, SIDE);
+        const setting s = {.batch_size = 32, .micro_batches = lanes, .lanes = lanes, .workers = 2};
+        data.late_us = 2000;
+        const taken late = run(&data, s, LVN_SIM(0), true), none = run(&data, s, LVN_SIM(0), false);
+        const uint64_t batch = 16 * SIDE * SIDE * sizeof(float);
+        if (lanes == 1) { /* of two lanes tensors may be there at once, or not */
+            data.late_us = 0;
+            assert_int_equal(run(&data, s, LVN_SIM(0), true).most, late.most);
+            assert_true(late.most >= none.most + batch);
+        }
+        assert_true(late.hash == none.hash);
     }
 }
 
@@ -266,6 +290,7 @@ int main(void)
     sim_start("1", "64MiB");
     const struct CMUnitTest tests[] = {cmocka_unit_test(copies_run_beside_kernels),
                                        cmocka_unit_test(bits_are_those_of_the_cpu),
+                                       cmocka_unit_test(memory_does_not_depend_on_time),
                                        cmocka_unit_test(errors_come_with_their_step),
                                        cmocka_unit_test(metrics_are_read_one_wave_late),
                                        cmocka_unit_test(metrics_are_those_of_the_cpu),

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <xxhash.h>
+#include <unistd.h>
 
 #ifdef __SANITIZE_THREAD__ /* TSan does not understand the threads of OpenMP: lanes and savers are \
                               left */
@@ -55,6 +56,9 @@ static lvn_status memory_get(const lvn_dataset *dataset, const lvn_sample_key *k
                              void *const field[])
 {
     const memory *m = (const memory *)(const void *)dataset;
+    if (m->late_us > 0) {
+        usleep(m->late_us);
+    }
     const int64_t i = key->sample, n = m->side > 0 ? (int64_t)m->side * m->side * 3 : FEATURES;
     if (m->unreadable[i]) {
         LVN_FAIL(LVN_ERR_CORRUPT, "sample %lld is damaged", (long long)i);

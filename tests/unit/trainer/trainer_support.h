@@ -21,6 +21,7 @@ typedef struct memory {
     int side;                    /* 0: vectors of FEATURES */
     bool unreadable[MEMORY_MAX]; /* LVN_ERR_CORRUPT */
     bool nan[MEMORY_MAX];        /* feature 0 is NaN */
+    unsigned late_us;            /* each sample takes so long */
 } memory;
 
 void memory_init(memory *m, int64_t n, int side);
