@@ -22,23 +22,29 @@ typedef struct opened {
     bool warned;
 } opened;
 
+lvn_status lvni_recipes_gan_load_saved(const lvni_core_config *c, lvni_core_config **out)
+{
+    const char *dir = lvni_core_config_str(c, "out");
+    char *path = dir == NULL ? NULL : lvni_recipes_path_join(dir, "config.yaml");
+    size_t n;
+    const lvni_core_option_table *tables = lvni_recipes_gan_train_tables(&n);
+    *out = NULL;
+    lvn_status s = LVN_OK;
+    if (path != NULL && lvni_core_path_exists(path)) {
+        s = lvni_core_config_create(tables, n, out);
+        s = s == LVN_OK ? lvni_core_config_load_file(*out, LVNI_LAYER_SAVED, path) : s;
+    }
+    lvni_core_free(path);
+    return s;
+}
+
 /* Unset in the configuration that the run in `out` has saved; false: there is none. */
 static lvn_status saved_without(const lvni_core_config *c, const char *key, bool *without)
 {
-    const char *out = lvni_core_config_str(c, "out");
-    char *path = out == NULL ? NULL : lvni_recipes_path_join(out, "config.yaml");
-    size_t n;
-    const lvni_core_option_table *tables = lvni_recipes_gan_train_tables(&n);
-    lvni_core_config *saved = NULL;
-    *without = false;
-    lvn_status s = LVN_OK;
-    if (path != NULL && lvni_core_path_exists(path)) {
-        s = lvni_core_config_create(tables, n, &saved);
-        s = s == LVN_OK ? lvni_core_config_load_file(saved, LVNI_LAYER_SAVED, path) : s;
-        *without = s == LVN_OK && !lvni_core_config_is_set(saved, key);
-    }
+    lvni_core_config *saved;
+    const lvn_status s = lvni_recipes_gan_load_saved(c, &saved);
+    *without = s == LVN_OK && saved != NULL && !lvni_core_config_is_set(saved, key);
     lvni_core_config_destroy(saved);
-    lvni_core_free(path);
     return s;
 }
 

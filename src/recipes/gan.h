@@ -63,6 +63,8 @@ bool lvni_recipes_gan_is_original(const char *path);
 lvn_status lvni_recipes_gan_take_names(lvni_core_config *config);
 /* What a file of the original means here; its missing keys are mistakes. */
 lvn_status lvni_recipes_gan_take_file(lvni_core_config *config);
+/* The same where the run is resumed, whose saved configuration has the rest. */
+lvn_status lvni_recipes_gan_take_resumed(lvni_core_config *config);
 /* Keys of the configuration that do nothing, or not what they do in its file, a line each. */
 void lvni_recipes_gan_print_notes(const lvni_core_config *config, lvni_core_str *out);
 /* Of these, that about the sections of an older file. */
@@ -75,6 +77,8 @@ bool lvni_recipes_gan_is_of_original(const lvni_core_config *config, const char 
 /* Before the data are opened: folders that are missing. One that a file of the original names is
  * unset at a fresh start, with a warning; of all else, and of what was saved, LVN_ERR_USAGE. */
 lvn_status lvni_recipes_gan_resolve_folders(lvni_core_config *config);
+/* The configuration that the run in `out` has saved, for the caller to destroy; NULL: none. */
+lvn_status lvni_recipes_gan_load_saved(const lvni_core_config *config, lvni_core_config **out);
 
 /* ---- gan_step.c ---- */
 

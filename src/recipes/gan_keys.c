@@ -459,7 +459,7 @@ lvn_status lvni_recipes_gan_prepare(lvni_core_config *c)
 {
     LVN_TRY(lvni_recipes_gan_take_names(c));
     if (lvni_core_config_is_on(c, "resume")) {
-        return LVN_OK; /* the saved configuration has the rest */
+        return lvni_recipes_gan_take_resumed(c);
     }
     LVN_TRY(lvni_recipes_gan_take_file(c));
     const char *data = lvni_core_config_str(c, "data");

@@ -6,6 +6,7 @@
 #include "core/str.h"
 #include "core/vfs.h"
 #include "recipes/options.h"
+#include "recipes/run_dir.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -476,23 +477,69 @@ static lvn_status take_drops(lvni_core_config *c, const char *file, size_t n)
     return set_unless_given(c, "val_drop_last", "true", origin);
 }
 
+/* Does the run that is resumed count as many samples of a device? *batch: then that of all its
+ * devices, which it keeps on any number of them. */
+static lvn_status read_kept_batch(const lvni_core_config *c, int64_t per_device, int64_t *batch)
+{
+    const char *out = lvni_core_config_str(c, "out");
+    const bool resumes = lvni_core_config_is_on(c, "resume") ||
+                         (out != NULL && lvni_recipes_run_dir_is_of_attempt_before(out));
+    lvni_core_config *saved = NULL;
+    *batch = 0;
+    if (!resumes || is_given(c, "batch_size_per_device")) {
+        return LVN_OK;
+    }
+    const lvn_status s = lvni_recipes_gan_load_saved(c, &saved);
+    if (saved != NULL && lvni_core_config_is_set(saved, "batch_size") &&
+        lvni_core_config_is_set(saved, "batch_size_per_device") &&
+        lvni_core_config_int(saved, "batch_size_per_device") == per_device) {
+        *batch = lvni_core_config_int(saved, "batch_size");
+    }
+    lvni_core_config_destroy(saved);
+    return s;
+}
+
 /* The number of a device; of a file with sections it was of all. */
 static lvn_status take_batch_size(lvni_core_config *c, const char *file, size_t n)
 {
     char text[32], origin[400];
+    int64_t kept;
     if (!stands_in(c, "batch_size", file, n) || !lvni_core_config_is_set(c, "batch_size")) {
         return LVN_OK;
     }
-    snprintf(text, sizeof text, "%lld", (long long)lvni_core_config_int(c, "batch_size"));
+    const int64_t size = lvni_core_config_int(c, "batch_size");
+    const bool resumes =
+        lvni_core_config_is_on(c, "resume"); /* else a new run, or a restarted one */
+    snprintf(text, sizeof text, "%lld", (long long)size);
     snprintf(origin, sizeof origin, PER_DEVICE "%s", lvni_core_config_origin(c, "batch_size"));
+    if (!resumes) {
+        LVN_TRY(set_unless_given(c, "eval_batch_size", text, origin));
+    }
     if (has_section(c, "batch_size")) {
-        return set_unless_given(c, "eval_batch_size", text, origin);
+        return LVN_OK;
+    }
+    LVN_TRY(read_kept_batch(c, size, &kept));
+    if (kept > 0) {
+        snprintf(text, sizeof text, "%lld", (long long)kept);
+        return lvni_core_config_set(c, "batch_size", text, origin);
     }
     if (!lvni_core_config_is_set(c, "batch_size_per_device")) {
         LVN_TRY(lvni_core_config_set(c, "batch_size_per_device", text, origin));
     }
-    LVN_TRY(set_unless_given(c, "eval_batch_size", text, origin));
     return lvni_core_config_set(c, "batch_size", "auto", origin);
+}
+
+/* All else is in the saved configuration. */
+lvn_status lvni_recipes_gan_take_resumed(lvni_core_config *c)
+{
+    const char *named;
+    char file[400];
+    const size_t n = original_file(c, &named);
+    if (n == 0 || n >= sizeof file) {
+        return LVN_OK;
+    }
+    memcpy(file, named, n);
+    return take_batch_size(c, file, n);
 }
 
 lvn_status lvni_recipes_gan_take_file(lvni_core_config *c)

@@ -168,6 +168,28 @@ class Gan(unittest.TestCase):
             "what the file's batch_size means  (", done.stdout + done.stderr,
         )
 
+    def test_a_resumed_run_keeps_its_batch_beside_its_file(self):
+        """Of a device there, too: a file that has not changed does not change the run."""
+        small = [a for a in SMALL[1:-1] if not a.startswith(("batch", "micro"))]
+        use = ["config=f.yml", *small, "accelerator=cpu", "out=run", "max_epochs=1"]
+        text = self.SMALL_FILE + "accumulate_grad_batches: 2\n"
+        (self.cwd / "f.yml").write_text(text)
+        self.levin("train", "gan", *use, "devices=2", "overwrite=true", "quiet=true")
+        for more, batch in (
+            (["devices=2"], 8), (["devices=1"], 8), (["devices=2", "batch_size=3"], 6),
+            (["devices=2", "batch_size_per_device=2"], 8),
+            (["devices=1", "batch_size_per_device=2"], 4),
+            (["devices=2", "resume_epoch=1"], 8),
+        ):
+            done = self.plan(*use, "resume=true", *more)
+            self.assertIn(f"effective batch {batch} = ", done.stdout)
+            self.assertNotIn("warning", done.stderr)
+        (self.cwd / "f.yml").write_text(text.replace("batch_size: 2", "batch_size: 3"))
+        done = self.plan(*use, "devices=2", "resume=true")
+        self.assertIn("effective batch 12 = ", done.stdout)
+        done = self.levin("train", "gan", *use, "devices=2", "resume=true", "max_epochs=2")
+        self.assertIn("batch_size_per_device is 3 from here on; so far this run had 2", done.stderr)
+
     def test_a_missing_folder_of_a_file_stays_out(self):
         """A fresh start goes without it, and nothing changes where it comes back or goes."""
         (self.cwd / "map.yml").write_text(
