@@ -60,14 +60,15 @@ lvn_status lvni_core_config_load_file(lvni_core_config *config, lvni_core_layer 
 /* YAML (or JSON) text; `name` stands in the origins: "name:12". */
 lvn_status lvni_core_config_load_yaml(lvni_core_config *config, lvni_core_layer layer,
                                       const char *name, const char *text, size_t bytes);
-/* Where the value of a row at the top level of YAML text stands, whatever its key is called there,
- * for a change of the text. */
+/* Where the value of a row stands in YAML text, whatever its key is called there and in whatever
+ * section, for a change of the text. */
 typedef struct lvni_core_config_place {
     bool found;
     bool flow;      /* the text is {...}, as JSON is */
     bool plain;     /* one value on one line */
     size_t at, end; /* bytes of the text; of no value behind the colon */
     size_t line;    /* of the key, from 1 */
+    char key[64];   /* as it is called there: "train.batch_size" */
 } lvni_core_config_place;
 /* `name` stands in the messages. LVN_ERR_USAGE: it is not YAML. */
 lvn_status lvni_core_config_find_place(const lvni_core_config *config, const char *row,

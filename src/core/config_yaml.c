@@ -431,12 +431,21 @@ static size_t byte_of(const char *text, size_t bytes, size_t index)
     return at;
 }
 
+enum { PLACE_DEPTH = 8 }; /* of sections: deeper keys have no rows */
+
+/* An open map or list. */
+typedef struct place_level {
+    bool is_map, is_key; /* is_key: the next one is */
+    size_t length;       /* of the keys that lead to it */
+} place_level;
+
 typedef struct place_search {
     const char *row, *text;
     size_t bytes;
-    int depth;   /* of maps and lists */
-    bool is_key; /* the next one at the top level */
-    bool takes;  /* the next value is the one */
+    int depth;
+    place_level level[PLACE_DEPTH + 1]; /* [0]: the document */
+    bool takes;                         /* the next value is the one */
+    lvni_core_str path;                 /* "train.batch_size" */
 } place_search;
 
 static void take_place(const place_search *p, const yaml_event_t *e, lvni_core_config_place *out)
@@ -448,34 +457,61 @@ static void take_place(const place_search *p, const yaml_event_t *e, lvni_core_c
     out->end = byte_of(p->text, p->bytes, e->end_mark.index);
 }
 
+/* Keys of maps in a list have no rows. */
+static void see_key(const reader *r, place_search *p, const yaml_event_t *e,
+                    lvni_core_config_place *out)
+{
+    place_level *l = &p->level[p->depth];
+    p->path.len = l->length;
+    lvni_core_str_append(&p->path, l->length > 0 ? "." : "");
+    lvni_core_str_append(&p->path, e->type == YAML_SCALAR_EVENT ? scalar_text(e) : "-");
+    const lvni_core_option *row = lvni_core_str_status(&p->path) == LVN_OK
+                                      ? lvni_core_config_row(r->config, p->path.data)
+                                      : NULL;
+    p->takes = !out->found && row != NULL && strcmp(row->name, p->row) == 0;
+    if (p->takes) {
+        out->line = e->start_mark.line + 1;
+        snprintf(out->key, sizeof out->key, "%s", p->path.data);
+    }
+    l->is_key = false;
+}
+
+static void see_value(place_search *p, const yaml_event_t *e, lvni_core_config_place *out)
+{
+    if (p->takes) {
+        take_place(p, e, out);
+    }
+    p->takes = false;
+    p->level[p->depth].is_key = true;
+}
+
 static void see(const reader *r, place_search *p, const yaml_event_t *e,
                 lvni_core_config_place *out)
 {
-    const bool opens = e->type == YAML_MAPPING_START_EVENT || e->type == YAML_SEQUENCE_START_EVENT,
-               closes = e->type == YAML_MAPPING_END_EVENT || e->type == YAML_SEQUENCE_END_EVENT;
-    if (p->depth == 0 && e->type == YAML_MAPPING_START_EVENT) {
+    const bool map = e->type == YAML_MAPPING_START_EVENT,
+               opens = map || e->type == YAML_SEQUENCE_START_EVENT,
+               closes = e->type == YAML_MAPPING_END_EVENT || e->type == YAML_SEQUENCE_END_EVENT,
+               seen = p->depth <= PLACE_DEPTH && p->level[p->depth].is_map;
+    if (p->depth == 0 && map) {
         out->flow = e->data.mapping_start.style == YAML_FLOW_MAPPING_STYLE;
-    } else if (p->depth == 1 && !closes && p->is_key) {
-        const lvni_core_option *row =
-            e->type == YAML_SCALAR_EVENT ? lvni_core_config_row(r->config, scalar_text(e)) : NULL;
-        p->takes = !out->found && row != NULL && strcmp(row->name, p->row) == 0;
-        out->line = p->takes ? e->start_mark.line + 1 : out->line;
-        p->is_key = false;
-    } else if (p->depth == 1 && !closes) {
-        if (p->takes) {
-            take_place(p, e, out);
-        }
-        p->takes = false;
-        p->is_key = true;
+    } else if (seen && !closes && p->level[p->depth].is_key) {
+        see_key(r, p, e, out);
+    } else if (seen && !closes) {
+        see_value(p, e, out);
     }
     p->depth += opens ? 1 : closes ? -1 : 0;
+    if (opens && p->depth <= PLACE_DEPTH) {
+        p->level[p->depth] = (place_level){.is_map = map && (p->depth == 1 || seen),
+                                           .is_key = true,
+                                           .length = p->depth == 1 ? 0 : p->path.len};
+    }
 }
 
 lvn_status lvni_core_config_find_place(const lvni_core_config *config, const char *row,
                                        const char *name, const char *text, size_t bytes,
                                        lvni_core_config_place *out)
 {
-    place_search p = {.row = row, .text = text, .bytes = bytes, .is_key = true};
+    place_search p = {.row = row, .text = text, .bytes = bytes};
     reader r = {.config = (lvni_core_config *)(uintptr_t)config, .name = name};
     lvn_status status = LVN_OK;
     *out = (lvni_core_config_place){0};
@@ -493,6 +529,7 @@ lvn_status lvni_core_config_find_place(const lvni_core_config *config, const cha
         }
     }
     yaml_parser_delete(&r.parser);
+    lvni_core_str_free(&p.path);
     return status;
 }
 

@@ -44,6 +44,9 @@ typedef struct lvni_recipes_tune_answer {
  * the line to change by hand, where the file cannot be. */
 lvn_status lvni_recipes_tune_write(const lvni_recipes_recipe *recipe, const char *path,
                                    const lvni_recipes_tune_answer *answer, lvni_core_str *note);
+/* What would be written. */
+lvn_status lvni_recipes_tune_show(const lvni_recipes_recipe *recipe, const char *path,
+                                  const lvni_recipes_tune_answer *answer, lvni_core_str *note);
 /* Could that be written? */
 lvn_status lvni_recipes_tune_check_file(const lvni_recipes_recipe *recipe, const char *path,
                                         bool accumulates);

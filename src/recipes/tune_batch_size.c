@@ -78,7 +78,8 @@ typedef struct search {
     double margin;
     int64_t most;
     int64_t effective; /* effective batch; 0: none in particular */
-    char *file;        /* that gets the answer; NULL: none */
+    char *file;        /* of config=; NULL: none */
+    bool writes;       /* the answer into it */
     int64_t samples;   /* of the training set, where `most` follows from it; 0: tune.max_size */
     lvni_recipes_tune_trial trial[MOST_TRIALS];
     int n;
@@ -420,14 +421,43 @@ static void print_json(const search *s, int64_t best, const lvni_recipes_tune_tr
     fputs("]}\n", stdout);
 }
 
-/* For the effective batch that was asked for; 0: none was. */
-static int64_t accumulation(const search *s, const lvni_recipes_tune_trial *t)
+/* The effective batch that was asked for, of sizes up to `most`: exactly, with at most twice the
+ * least accumulation; else the least that is larger. */
+static lvni_recipes_tune_answer divide(int64_t effective, int64_t most, int world)
 {
-    const int64_t batch = t->size * t->world;
-    return s->effective > 0 ? (s->effective + batch - 1) / batch : 0;
+    const int64_t least = (effective + most * world - 1) / (most * world);
+    lvni_recipes_tune_answer answer = {most, world, least};
+    for (int64_t factor = least; factor <= 2 * least; factor++) {
+        if (effective % (factor * world) == 0) {
+            answer.accumulate = factor;
+            break;
+        }
+    }
+    const int64_t parts = answer.accumulate * world;
+    answer.size = (effective + parts - 1) / parts;
+    return answer;
 }
 
-static void print_answer(const search *s, int64_t best, const lvni_recipes_tune_trial *t)
+/* What goes into a file. A smaller size is run, too, and where it does not run the answer stays. */
+static lvn_status choose(search *s, const lvni_recipes_tune_trial *t, lvni_recipes_tune_answer *out)
+{
+    *out = (lvni_recipes_tune_answer){t->size, t->world, 0};
+    if (s->effective == 0 || t->size < 1 || t->world < 1) {
+        return LVN_OK;
+    }
+    const int64_t batch = t->size * t->world;
+    const lvni_recipes_tune_answer a = divide(s->effective, t->size, t->world);
+    const lvni_recipes_tune_trial *smaller = t;
+    LVN_TRY(a.size < t->size ? attempt(s, a.size, false, &smaller) : LVN_OK);
+    out->accumulate = (s->effective + batch - 1) / batch;
+    if (smaller->outcome == LVNI_TUNE_FITS) {
+        *out = a;
+    }
+    return LVN_OK;
+}
+
+static void print_answer(const search *s, int64_t best, const lvni_recipes_tune_trial *t,
+                         const lvni_recipes_tune_answer *answer)
 {
     if (s->json) {
         print_json(s, best, t);
@@ -443,20 +473,30 @@ static void print_answer(const search *s, int64_t best, const lvni_recipes_tune_
                     100.0 * s->margin, t->world, lvni_core_plural(t->world, "", "s"), batch,
                     batch * t->accumulate);
     if (s->effective > 0) {
-        const int64_t factor = accumulation(s, t);
-        printf("for an effective batch of %" PRId64 ": accumulate_grad_batches=%" PRId64
-               ", which makes %" PRId64 "\n",
-               s->effective, factor, factor * batch);
+        printf("for an effective batch of %" PRId64 ": ", s->effective);
+        if (answer->size != t->size) {
+            printf("batch_size_per_device=%" PRId64 " ", answer->size);
+        }
+        printf("accumulate_grad_batches=%" PRId64 ", which makes %" PRId64 "\n", answer->accumulate,
+               answer->accumulate * answer->size * answer->world);
     }
 }
 
-static lvn_status write_answer(const search *s, const lvni_recipes_tune_trial *t)
+/* Into the file, or as a line that shows what would be there: what batch_size counts depends on the
+ * file. */
+static lvn_status write_answer(const search *s, const lvni_recipes_tune_answer *answer)
 {
     lvni_core_str note = {0};
-    const lvni_recipes_tune_answer answer = {t->size, t->world, accumulation(s, t)};
-    const lvn_status status = lvni_recipes_tune_write(s->command->recipe, s->file, &answer, &note);
-    if (status == LVN_OK && !s->json) {
-        lvni_core_print(stdout, "%s\n", lvni_core_str_text(&note));
+    lvn_status status = LVN_OK;
+    if (s->writes) {
+        status = lvni_recipes_tune_write(s->command->recipe, s->file, answer, &note);
+    } else if (lvni_recipes_tune_show(s->command->recipe, s->file, answer, &note) != LVN_OK) {
+        lvn_clear_error(); /* one that cannot be edited */
+        lvni_core_str_clear(&note);
+    }
+    if (status == LVN_OK && !s->json && note.len > 0) {
+        lvni_core_print(stdout, "%s%s\n", lvni_core_str_text(&note),
+                        s->writes ? "" : " with tune.write=true");
     }
     lvni_core_str_free(&note);
     return status;
@@ -464,7 +504,8 @@ static lvn_status write_answer(const search *s, const lvni_recipes_tune_trial *t
 
 static lvn_status find(search *s)
 {
-    const lvni_recipes_tune_trial *answer;
+    const lvni_recipes_tune_trial *found;
+    lvni_recipes_tune_answer answer;
     int64_t best, size, failed = 0;
     LVN_TRY(find_largest(s, &best));
     if (best == 0) {
@@ -473,11 +514,12 @@ static lvn_status find(search *s)
     /* to the nearest: one sample of few is more than the margin */
     const int64_t reduced = (int64_t)((double)best * (1.0 - s->margin) + 0.5);
     LVN_TRY(run_down(s, reduced > 0 ? reduced : 1, 1, &size, &failed));
-    LVN_TRY(attempt(s, size > 0 ? size : best, false, &answer));
-    if (answer->leads) {
-        print_answer(s, best, answer);
+    LVN_TRY(attempt(s, size > 0 ? size : best, false, &found));
+    LVN_TRY(choose(s, found, &answer));
+    if (found->leads) {
+        print_answer(s, best, found, &answer);
     }
-    return answer->leads && s->file != NULL ? write_answer(s, answer) : LVN_OK;
+    return found->leads && s->file != NULL ? write_answer(s, &answer) : LVN_OK;
 }
 
 /* A process that others have started as a rank would have to search in step with all others. */
@@ -532,7 +574,8 @@ static lvn_status read_search(const lvni_recipes_tune_command *command, search *
     const bool resumes = lvni_core_config_bool(c, "resume"),
                writes = lvni_core_config_bool(c, "tune.write");
     const char *file = lvni_core_config_str(c, "config");
-    s->file = writes && file != NULL ? lvni_core_strdup(LVNI_TAG_CONFIG, file) : NULL;
+    s->writes = writes;
+    s->file = file != NULL ? lvni_core_strdup(LVNI_TAG_CONFIG, file) : NULL;
     lvni_core_config_destroy(c);
     if (writes && s->file == NULL) {
         LVN_FAIL(LVN_ERR_USAGE, "tune.write=true needs config=FILE, which gets the answer");
@@ -541,9 +584,8 @@ static lvn_status read_search(const lvni_recipes_tune_command *command, search *
         LVN_FAIL(LVN_ERR_USAGE, "resume=true: a finder makes its steps from the beginning; omit "
                                 "it, or give weights=FILE");
     }
-    return s->file == NULL
-               ? LVN_OK
-               : lvni_recipes_tune_check_file(command->recipe, s->file, s->effective > 0);
+    return writes ? lvni_recipes_tune_check_file(command->recipe, s->file, s->effective > 0)
+                  : LVN_OK;
 }
 
 lvn_status lvni_recipes_tune_batch_size(const lvni_recipes_tune_command *command)

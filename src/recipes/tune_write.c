@@ -22,6 +22,7 @@ typedef struct edit {
     lvni_core_config *config; /* for the names of keys */
     const char *key;          /* that gets the number */
     int64_t number;
+    bool of_device; /* though the key is batch_size */
     lvni_core_config_place place;
     lvni_core_str out;
 } edit;
@@ -41,7 +42,7 @@ static lvn_status find(const edit *e, const char *key, lvni_core_config_place *o
                : LVN_OK;
 }
 
-/* Of a file of rcGAN, where batch_size counts per device. */
+/* Of a file of rcGAN, where batch_size counts per device; in its sections, of all devices. */
 static lvn_status is_original(const edit *e, bool *original)
 {
     const char *sign;
@@ -52,7 +53,7 @@ static lvn_status is_original(const edit *e, bool *original)
         *original = place.found;
     }
     LVN_TRY(find(e, "recipe", &place));
-    *original = *original && !place.found;
+    *original = *original && !place.found && strchr(e->place.key, '.') == NULL;
     return LVN_OK;
 }
 
@@ -67,10 +68,9 @@ static lvn_status choose_key(edit *e, int64_t size, int world)
     }
     LVN_TRY(find(e, shared, &e->place));
     if (e->place.found) {
-        bool original;
-        LVN_TRY(is_original(e, &original));
+        LVN_TRY(is_original(e, &e->of_device));
         e->key = shared;
-        e->number = original ? size : size * world;
+        e->number = e->of_device ? size : size * world;
     }
     return LVN_OK;
 }
@@ -148,20 +148,29 @@ static lvn_status set_number(edit *e)
     return e->text == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
+/* As the file calls it. */
+static void print_number(const edit *e, lvni_core_str *note)
+{
+    const bool section = e->place.found && strchr(e->place.key, '.') != NULL;
+    lvni_core_str_printf(note, "%s: %" PRId64, section ? e->place.key : e->key, e->number);
+}
+
 static lvn_status make(edit *e, const lvni_recipes_tune_answer *answer, lvni_core_str *note)
 {
     LVN_TRY(create(e->recipe, &e->config));
     LVN_TRY(lvni_core_file_read(e->path, FILE_MAX, &e->text, &e->bytes));
     LVN_TRY(choose_key(e, answer->size, answer->world));
     LVN_TRY(set_number(e));
-    lvni_core_str_printf(note, "%s: %" PRId64, e->key, e->number);
+    print_number(e, note);
+    lvni_core_str_append(note, e->of_device ? " (of a device)" : "");
     if (answer->accumulate > 0) {
         e->key = "accumulate_grad_batches";
         e->number = answer->accumulate;
         e->place = (lvni_core_config_place){0};
         LVN_TRY(find(e, e->key, &e->place));
         LVN_TRY(set_number(e));
-        lvni_core_str_printf(note, ", %s: %" PRId64, e->key, e->number);
+        lvni_core_str_append(note, ", ");
+        print_number(e, note);
     }
     lvni_core_str_printf(note, " in %s", e->path);
     return lvni_core_str_status(note);
@@ -174,15 +183,22 @@ static void free_edit(edit *e)
     lvni_core_str_free(&e->out);
 }
 
+lvn_status lvni_recipes_tune_show(const lvni_recipes_recipe *recipe, const char *path,
+                                  const lvni_recipes_tune_answer *answer, lvni_core_str *note)
+{
+    edit e = {.recipe = recipe, .path = path};
+    const lvn_status s = make(&e, answer, note);
+    free_edit(&e);
+    return s;
+}
+
 lvn_status lvni_recipes_tune_check_file(const lvni_recipes_recipe *recipe, const char *path,
                                         bool accumulates)
 {
-    edit e = {.recipe = recipe, .path = path};
     lvni_core_str note = {0};
     const lvni_recipes_tune_answer answer = {1, 1, accumulates ? 1 : 0};
-    const lvn_status s = make(&e, &answer, &note);
+    const lvn_status s = lvni_recipes_tune_show(recipe, path, &answer, &note);
     lvni_core_str_free(&note);
-    free_edit(&e);
     return s;
 }
 

@@ -184,6 +184,21 @@ class Tune(Case):
         out, _ = self.levin(["tune", "batch-size", f"config={path}", "tune.max_size=2"], OK)
         self.assertIn("\nMaximum Batch Size: 2\n", out)
         self.assertIn("batch_size_per_device=2: 2 fits (the memory may allow more; tune.max", out)
+        self.assertTrue(out.endswith(f"\nbatch_size: 2 in {path} with tune.write=true\n"), out)
+
+    def test_an_effective_batch_is_divided_exactly(self):
+        """By a smaller size, which is run, too, where the largest leaves a remainder."""
+        use = ["tune", "batch-size", *SHAPES, "accelerator=cpu", "devices=1", "tune.margin=0"]
+        for most, batch, answer in (
+            (5, 12, "batch_size_per_device=4 accumulate_grad_batches=3, which makes 12"),
+            (4, 10, "batch_size_per_device=2 accumulate_grad_batches=5, which makes 10"),
+            (3, 7, "accumulate_grad_batches=3, which makes 9"),
+        ):
+            more = [f"tune.max_size={most}", f"tune.effective_batch={batch}"]
+            out, _ = self.levin([*use, *more], OK)
+            self.assertIn(f"for an effective batch of {batch}: {answer}\n", out)
+            if "batch_size" in answer:
+                self.assertRegex(out, f"\n{answer.split()[0]}: fits, was run,")
 
     def test_answer_goes_into_the_file(self):
         path = f"{self.dir}/job.yaml"
@@ -191,6 +206,10 @@ class Tune(Case):
         map_of_rcgan = (
             "experience: mass_mapping\ndata_path: builtin:mass\nin_chans: 2\nout_chans: 2\n"
             "im_size: 32\ndisc_stages: 3\nlr: 1e-3\nnum_epochs: 3\n"
+        )
+        sections = (
+            "data:\n  path: builtin:mass\n  channels: 2\n  resolution: 32\noptimizer:\n  lr: 1e-3\n"
+            "disc_stages: 3\ntest:\n  P: 32\n  batch_size: 9\ntrain:\n  n_epochs: 3\n"
         )
         use = ["tune.max_size=1", "tune.write=true", "devices=2", "accelerator=cpu"]
         three = "accumulate_grad_batches: 3\n"
@@ -202,6 +221,7 @@ class Tune(Case):
             ("gan", map_of_rcgan + "batch_size: 9 #GPU", "batch_size: 1 #GPU\n" + three),
             ("gan", map_of_rcgan.replace("experience: mass_mapping", "num_z_test: 32")
              + "batch_size: 9 #GPU", "batch_size: 1 #GPU\n" + three),
+            ("gan", sections + "  batch_size: 9 # all\n", "  batch_size: 2 # all\n" + three),
             ("classify", shapes + '"batch_size": 7\n', '"batch_size": 2\n' + three),
             ("classify", shapes + "batch-size : 7\r\n", "batch-size : 2\r\n" + three),
             ("classify", shapes + "train_batch_size:\nseed: 1\n",
