@@ -217,8 +217,9 @@ lvn_status lvni_trainer_batch_room_make(const lvni_data_loader_shape *shape,
             memcpy(d.shape + 1, field->shape, (size_t)field->ndim * sizeof *field->shape);
             out->field[i][k] = lvni_tensor_new_for_copy(&d, device);
             if (out->field[i][k] == NULL) {
-                lvn_error_frame("making room for the next batch of %lld samples on the device",
-                                (long long)shape->part[i].samples);
+                const int64_t n = shape->part[i].samples;
+                lvn_error_frame("making room for the next batch of %lld sample%s on the device",
+                                (long long)n, lvni_core_plural(n, "", "s"));
                 return lvn_last_error()->code;
             }
         }

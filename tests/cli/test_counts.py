@@ -28,6 +28,7 @@ NUMBER = re.compile(rf"%(?:l|ll|z|j)?(?:[diu]|\"\s*PRI[diu]64\s*\")(?: [a-z]+)? 
 # Two or more, or a limit.
 NEVER_ONE = [
     "take turns",
+    "into training and validation, which takes minutes",
     "%d devices x %d accumulation",
     "x %lld accumulation steps",
     "%d devices cannot share",

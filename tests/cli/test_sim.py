@@ -401,7 +401,7 @@ class Sim(Case):
             env=between,
             expects=[
                 "sim:0 is out of memory: ",
-                "step 3 (epoch 1) is saved: resume=true goes on from there",
+                "step 3 (epoch 1) is saved, and a run resumed without a change",
             ],
         )
         self.no_leftovers()
