@@ -37,6 +37,7 @@ class Words(Case):
                 "ops",
                 "plan",
                 "predict",
+                "report",
                 "slurm",
                 "train",
                 "tune",

@@ -101,7 +101,9 @@ class Listed(Case):
         self.levin(["train", "gan", f"out={self.out}", *gan], OK)
         images, indexed = {kept, "images/"}, set(ALWAYS) - {"data.index"}
         self.assertEqual(self.rows_of(self.out), indexed | images)
-        rest = {*images, page, "logs/", "errors/", "launch_id", "job_id"}
+        self.levin(["report", self.out], OK)
+        self.assertEqual(self.rows_of(self.out), indexed | images | {"report.html"})
+        rest = {*images, page, "logs/", "errors/", "launch_id", "job_id", "report.html"}
         self.assertEqual(set(rows), {*ALWAYS, *LOGGERS.values(), *rest})
 
     def test_after_a_stop_and_a_failure(self):
