@@ -86,12 +86,3 @@ void lvni_report_heading(lvni_core_str *out, const char *text)
     lvni_report_escape(out, text);
     lvni_core_str_append(out, "</h2>\n");
 }
-
-void lvni_report_row(lvni_core_str *out, const char *name, const char *text)
-{
-    lvni_core_str_append(out, "<tr><th>");
-    lvni_report_escape(out, name);
-    lvni_core_str_append(out, "</th><td>");
-    lvni_report_escape(out, text);
-    lvni_core_str_append(out, "</td></tr>\n");
-}

@@ -13,7 +13,5 @@ void lvni_report_page_end(lvni_core_str *out);
 void lvni_report_escape(lvni_core_str *out, const char *text);
 /* <h2> */
 void lvni_report_heading(lvni_core_str *out, const char *text);
-/* A row of a table with a name and a text. */
-void lvni_report_row(lvni_core_str *out, const char *name, const char *text);
 
 #endif

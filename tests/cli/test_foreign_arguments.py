@@ -392,6 +392,18 @@ class Keys(Case):
 class Lines(Case):
     """A path without its key gets the line that works, copied into a shell."""
 
+    def is_refused(self, arguments, expects):
+        done = subprocess.run(
+            [LEVIN, *arguments],
+            cwd=self.dir,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        self.assertEqual(done.returncode, USAGE)
+        self.assertIn(expects, done.stderr)
+
     def setUp(self):
         super().setUp()
         for name in (
@@ -515,16 +527,7 @@ class Lines(Case):
             (["data=photos", "x"], "`x` is not understood"),
             (["data=photos", "max_epochs"], "`max_epochs` has no value: max_epochs=VALUE, with no"),
         ):
-            done = subprocess.run(
-                [LEVIN, *train, *arguments],
-                cwd=self.dir,
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=60,
-            )
-            self.assertEqual(done.returncode, USAGE)
-            self.assertIn(expects, done.stderr)
+            self.is_refused([*train, *arguments], expects)
 
     def test_what_is_no_path_is_an_error_as_before(self):
         for arguments, expects in (
@@ -533,16 +536,7 @@ class Lines(Case):
             (["train", "classify", "--unknown", "photos"], "unknown key `unknown`"),
             (["train", "classify", "--data", "photos", "xx=1"], "unknown key `xx`"),
         ):
-            done = subprocess.run(
-                [LEVIN, *arguments],
-                cwd=self.dir,
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=60,
-            )
-            self.assertEqual(done.returncode, USAGE)
-            self.assertIn(expects, done.stderr)
+            self.is_refused(arguments, expects)
 
 
 class Help(Case):
