@@ -123,8 +123,8 @@ lvn_status lvni_recipes_fit_check_memory(const lvni_recipes_fit_run *r)
              lvni_core_str_text(&r->scarce));
 }
 
-/* What does not fit in any case is refused before there is a run; the rest is a peak of lanes that
- * need not come together. */
+/* What does not fit in any case is refused before there is a run; the rest is an estimate of what
+ * is in use at once, and a warning. */
 static lvn_status compare_device(const lvni_recipes_fit_run *r, const lvni_trainer_memory_need *n,
                                  lvni_core_str *out)
 {
