@@ -6,7 +6,7 @@
 
 #include "core/alloc.h"
 #include "core/rng.h"
-#include "recipes/gan.h"
+#include "recipes/gan/gan.h"
 
 #include <string.h>
 
@@ -61,23 +61,23 @@ static const lvn_dataset_class maps_class = {
 static lvn_status open_gan(const bench_duel *d, lvni_nn_model **model, lvn_dataset **data)
 {
     static maps m;
-    static lvni_recipes_gan_settings s;
+    static lvni_gan_settings s;
     const bool small = strcmp(d->net, "gan64") == 0;
     m = (maps){.base = {.cls = &maps_class}, .side = d->side, .samples = d->batch};
-    s = (lvni_recipes_gan_settings){.sizes = {.in_chans = CHANNELS,
-                                              .out_chans = CHANNELS,
-                                              .im_size = d->side,
-                                              .gen_channels = small ? 16 : 32,
-                                              .gen_levels = 4,
-                                              .disc_channels = small ? 8 : 16,
-                                              .disc_stages = small ? 4 : 5},
-                                    .n_train = 2,
-                                    .n_valid = 8,
-                                    .gp_weight = 10.0,
-                                    .drift_weight = 0.001,
-                                    .adv = {{0, 0.01}},
-                                    .n_adv = 1,
-                                    .std_mult_init = 1.0};
+    s = (lvni_gan_settings){.sizes = {.in_chans = CHANNELS,
+                                      .out_chans = CHANNELS,
+                                      .im_size = d->side,
+                                      .gen_channels = small ? 16 : 32,
+                                      .gen_levels = 4,
+                                      .disc_channels = small ? 8 : 16,
+                                      .disc_stages = small ? 4 : 5},
+                            .n_train = 2,
+                            .n_valid = 8,
+                            .gp_weight = 10.0,
+                            .drift_weight = 0.001,
+                            .adv = {{0, 0.01}},
+                            .n_adv = 1,
+                            .std_mult_init = 1.0};
     const size_t n = (size_t)(2 * d->side * d->side * CHANNELS + d->batch);
     m.number = lvni_core_alloc(LVNI_TAG_DATA, n * sizeof *m.number);
     if (m.number == NULL) {
@@ -88,7 +88,7 @@ static lvn_status open_gan(const bench_duel *d, lvni_nn_model **model, lvn_datas
         m.number[i] = (float)lvni_core_rng_normal(&rng, i);
     }
     *data = &m.base;
-    return lvni_nn_model_build(&lvni_recipes_gan_class, &s, 1, model);
+    return lvni_nn_model_build(&lvni_gan_class, &s, 1, model);
 }
 
 static void close_maps(lvn_dataset *data)

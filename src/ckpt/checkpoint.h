@@ -30,7 +30,7 @@
 #define LVNI_CKPT_SCALER "levin.scaler"
 #define LVNI_CKPT_SCHEDULE "levin.schedule"
 #define LVNI_CKPT_AVERAGED "averaged" /* of a mean of several files: how many */
-#define LVNI_CKPT_RUN_ID "run_id"     /* extra: of the run that wrote it (recipes/run_dir.h) */
+#define LVNI_CKPT_RUN_ID "run_id"     /* extra: of the run that wrote it (run/run_dir.h) */
 
 typedef struct lvni_ckpt_position {
     int64_t step;          /* optimizer steps done */

@@ -4,8 +4,8 @@
 #include "core/config.h"
 #include "core/error.h"
 #include "core/escape.h"
-#include "recipes/recipe.h"
-#include "recipes/report_error.h"
+#include "run/error_record.h"
+#include "run/recipe.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -387,7 +387,7 @@ static bool find_begin(const lvni_cli_command *c, int n, const char *const *args
     *skip = 1;
     if (!c->by_recipe) {
         const char *first = c->uses && n > 1 ? args[1] : "";
-        const bool own = lvni_recipes_is_file(first) || lvni_recipes_find(first) != NULL;
+        const bool own = lvni_user_is_file(first) || lvni_recipes_find(first) != NULL;
         *skip += c->uses && own ? 1 : 0;
         snprintf(command, COMMAND, "levin %s%s%s", c->name, own ? " " : "", own ? first : "");
         return lvni_cli_topic_of(c, own ? first : NULL, topic);
@@ -397,7 +397,7 @@ static bool find_begin(const lvni_cli_command *c, int n, const char *const *args
     }
     *skip += plan ? 1 : 0;
     const char *recipe = n > *skip ? args[*skip] : "";
-    const bool named = lvni_recipes_find(recipe) != NULL || lvni_recipes_is_file(recipe);
+    const bool named = lvni_recipes_find(recipe) != NULL || lvni_user_is_file(recipe);
     const size_t length = strlen(recipe);
     const bool source = length > 2 && strcmp(recipe + length - 2, ".c") == 0; /* levin cc first */
     if ((!named && (source || !exists(recipe))) || !lvni_cli_topic_of(c, recipe, topic)) {
@@ -428,5 +428,5 @@ int lvni_cli_bare_arguments(const lvni_cli_command *c, int n, const char *const 
         lvni_core_str_free(&l.text);
         lvni_core_config_destroy(config);
     }
-    return lvni_recipes_report_status(s);
+    return lvni_run_report_status(s);
 }

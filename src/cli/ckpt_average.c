@@ -3,7 +3,7 @@
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/escape.h"
-#include "recipes/report_error.h"
+#include "run/error_record.h"
 
 #include <stdio.h>
 
@@ -27,5 +27,5 @@ int lvni_cli_ckpt_average(const lvni_cli_ckpt_args *args)
         lvni_core_free(files[i]);
     }
     lvni_core_free(files);
-    return lvni_recipes_report_status(s);
+    return lvni_run_report_status(s);
 }

@@ -5,9 +5,9 @@
 #include "core/error.h"
 #include "core/escape.h"
 #include "core/vfs.h"
-#include "recipes/exported.h"
-#include "recipes/report_error.h"
-#include "recipes/weights.h"
+#include "run/error_record.h"
+#include "run/exported.h"
+#include "run/weights.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -78,7 +78,7 @@ static lvn_status write_tensors(const lvni_ckpt_st_tensor *tensors, int64_t n, c
 static lvn_status convert_file(const lvni_ckpt_st_file *file, const char *in, const char *under,
                                const char *out, bool torch)
 {
-    if (lvni_cli_ckpt_is_checkpoint(file) && lvni_recipes_is_of_program(file)) {
+    if (lvni_cli_ckpt_is_checkpoint(file) && lvni_run_is_of_program(file)) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "%s is a checkpoint of a program of your own, which has layouts of its own; the "
                  "exported_models/ of its run has its weights to convert (of a run that has none: "
@@ -131,7 +131,7 @@ static lvn_status refuse_folder(const char *in, const char *out)
         }
     }
     char *found;
-    const lvn_status s = lvni_recipes_weights_find(in, &found);
+    const lvn_status s = lvni_run_weights_find(in, &found);
     const bool checkpoint = s == LVN_OK && strstr(found + strlen(in), "checkpoints/") != NULL;
     if (s == LVN_OK && !checkpoint && strcmp(found, in) != 0) { /* as Hugging Face keeps them */
         (void)lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
@@ -170,5 +170,5 @@ static lvn_status convert(const char *in, const char *out, const char *key)
 
 int lvni_cli_ckpt_convert(const lvni_cli_ckpt_args *args)
 {
-    return lvni_recipes_report_status(convert(args->paths[0], args->paths[1], args->key));
+    return lvni_run_report_status(convert(args->paths[0], args->paths[1], args->key));
 }

@@ -4,7 +4,7 @@
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/escape.h"
-#include "recipes/report_error.h"
+#include "run/error_record.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -318,5 +318,5 @@ int lvni_cli_ckpt_diff(const lvni_cli_ckpt_args *args)
         lvni_ckpt_st_close(files[i]);
         lvni_core_free(names[i]);
     }
-    return s == LVN_OK ? code : lvni_recipes_report_status(s);
+    return s == LVN_OK ? code : lvni_run_report_status(s);
 }

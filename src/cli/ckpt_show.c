@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "core/escape.h"
 #include "core/json_read.h"
-#include "recipes/report_error.h"
+#include "run/error_record.h"
 #include "tensor/tensor.h"
 
 #include <math.h>
@@ -216,7 +216,7 @@ int lvni_cli_ckpt_show(const lvni_cli_ckpt_args *args)
     }
     lvni_ckpt_st_close(f);
     lvni_core_free(name);
-    return s != LVN_OK      ? lvni_recipes_report_status(s)
+    return s != LVN_OK      ? lvni_run_report_status(s)
            : n_damaged == 0 ? LVNI_EXIT_OK
                             : LVNI_EXIT_FAILURE;
 }

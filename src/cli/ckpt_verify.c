@@ -5,7 +5,7 @@
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/escape.h"
-#include "recipes/report_error.h"
+#include "run/error_record.h"
 
 #include <stdio.h>
 
@@ -108,7 +108,7 @@ static int verify_file(const char *name, bool json)
         lvni_ckpt_st_close(f);
     }
     if (s != LVN_OK) {
-        code = lvni_recipes_report_status(s);
+        code = lvni_run_report_status(s);
         describe_incomplete(name, json);
     }
     return code;
@@ -120,7 +120,7 @@ static int verify_path(const char *path, bool json)
     int64_t n;
     const lvn_status s = lvni_ckpt_files_of(path, &files, &n);
     if (s != LVN_OK) {
-        const int code = lvni_recipes_report_status(s);
+        const int code = lvni_run_report_status(s);
         describe_incomplete(path, json);
         return code;
     }

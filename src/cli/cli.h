@@ -43,7 +43,7 @@ const lvni_cli_command *lvni_cli_command_find(const char *name);
 typedef struct lvni_cli_topic {
     char name[64]; /* "train.classify", "predict" (of the first recipe), "launch" */
     const lvni_cli_command *command;
-    const struct lvni_recipes_recipe *recipe; /* NULL: none */
+    const struct lvni_run_recipe *recipe; /* NULL: none */
     const lvni_core_option_table *(*tables)(size_t *n);
 } lvni_cli_topic;
 /* topics.c: topic `i`; false: there are no more. */
@@ -77,8 +77,8 @@ int lvni_cli_cmd_plan(int n, const char *const *args);
 int lvni_cli_cmd_tune(int n, const char *const *args);
 /* The recipe that args[0] names, of `command`. NULL: an error was printed; *code: what to exit
  * with. */
-const struct lvni_recipes_recipe *lvni_cli_find_recipe(int n, const char *const *args,
-                                                       const char *command, int *code);
+const struct lvni_run_recipe *lvni_cli_find_recipe(int n, const char *const *args,
+                                                   const char *command, int *code);
 int lvni_cli_cmd_predict(int n, const char *const *args);
 int lvni_cli_cmd_eval(int n, const char *const *args);
 int lvni_cli_cmd_export(int n, const char *const *args);

@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "core/escape.h"
 #include "core/str.h"
-#include "recipes/report_error.h"
+#include "run/error_record.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -131,7 +131,7 @@ int lvni_cli_cmd_cc(int n, const char *const *args)
     if (s != LVN_OK) {
         lvni_core_free((void *)line);
         lvni_core_str_free(&output);
-        return lvni_recipes_report_status(s);
+        return lvni_run_report_status(s);
     }
     int at = 0;
     line[at++] = compiler;

@@ -5,7 +5,7 @@
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/escape.h"
-#include "recipes/report_error.h"
+#include "run/error_record.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -40,7 +40,7 @@ static int hash(const lvni_cli_ckpt_args *args)
         }
         lvni_core_free(file);
     }
-    return s == LVN_OK ? code : lvni_recipes_report_status(s);
+    return s == LVN_OK ? code : lvni_run_report_status(s);
 }
 
 /* ---- shared ---- */
@@ -259,7 +259,7 @@ int lvni_cli_cmd_ckpt(int n, const char *const *args)
     }
     const char **paths = lvni_core_calloc(LVNI_TAG_CONFIG, (size_t)n, sizeof *paths);
     if (paths == NULL) {
-        return lvni_recipes_report_status(LVN_ERR_MEMORY);
+        return lvni_run_report_status(LVN_ERR_MEMORY);
     }
     const int code = run_row(r, n - 1, args + 1, paths);
     lvni_core_free(paths);

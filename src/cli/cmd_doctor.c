@@ -5,9 +5,9 @@
 #include "core/config.h"
 #include "core/error.h"
 #include "core/escape.h"
-#include "recipes/devices.h"
-#include "recipes/recipe.h"
-#include "recipes/report_error.h"
+#include "run/devices.h"
+#include "run/error_record.h"
+#include "run/recipe.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,7 +93,7 @@ static lvn_status resolve_auto(char *name, size_t room)
         s = lvni_core_config_set(config, "accelerator", "auto", "levin doctor");
     }
     if (s == LVN_OK) {
-        s = lvni_recipes_accelerator_resolve(config);
+        s = lvni_run_accelerator_resolve(config);
     }
     if (s == LVN_OK) {
         snprintf(name, room, "%s", lvni_core_config_str(config, "accelerator"));
@@ -157,7 +157,7 @@ int lvni_cli_cmd_doctor(int n, const char *const *args)
     lvni_cli_doctor_backend(&d);
     lvni_cli_doctor_variables(&d);
     const lvn_status s = print_conclusion(&d);
-    return s != LVN_OK    ? lvni_recipes_report_status(s)
+    return s != LVN_OK    ? lvni_run_report_status(s)
            : d.failed > 0 ? LVNI_EXIT_FAILURE
                           : LVNI_EXIT_OK;
 }

@@ -4,8 +4,8 @@
 #include "core/config_impl.h"
 #include "core/error.h"
 #include "core/escape.h"
-#include "recipes/recipe.h"
-#include "recipes/report_error.h"
+#include "run/error_record.h"
+#include "run/recipe.h"
 
 #include <levin/version.h>
 #include <stdio.h>
@@ -139,7 +139,7 @@ static int report_unknown(const keys *k, const char *key, const char *near)
         char help[NAME_MAX_BYTES];
         snprintf(help, sizeof help, "levin help %s", k->topic.name);
         lvni_core_config_set_help(k->config, help);
-        return lvni_recipes_report_status(lvni_core_config_unknown(k->config, key, "levin help"));
+        return lvni_run_report_status(lvni_core_config_unknown(k->config, key, "levin help"));
     }
     lvni_core_str hint = {0};
     lvni_core_foreign_print_hint(entry, &hint);
@@ -148,7 +148,7 @@ static int report_unknown(const keys *k, const char *key, const char *near)
         lvni_core_print(stdout, "%s is not in this version: %s\n", key, lvni_core_str_text(&hint));
     }
     lvni_core_str_free(&hint);
-    return lvni_recipes_report_status(s);
+    return lvni_run_report_status(s);
 }
 
 /* As rows are written: "--batch-size" is batch_size. */
@@ -175,14 +175,14 @@ static int help_key(const lvni_cli_topic *of, const char *key, const char *near)
         topic = of != NULL ? *of : topic;
         const lvn_status s = open_keys(&topic, &k);
         if (s != LVN_OK) {
-            return lvni_recipes_report_status(s);
+            return lvni_run_report_status(s);
         }
         n += print_rows(&k, name, of == NULL);
         lvni_core_config_destroy(k.config);
     }
     if (n == 0 && (of != NULL || lvni_cli_topic_at(0, &topic))) {
         const lvn_status s = open_keys(of != NULL ? of : &topic, &k);
-        code = s == LVN_OK ? report_unknown(&k, name, near) : lvni_recipes_report_status(s);
+        code = s == LVN_OK ? report_unknown(&k, name, near) : lvni_run_report_status(s);
         lvni_core_config_destroy(k.config);
     }
     return code;
@@ -218,12 +218,12 @@ static const lvni_cli_command *find_command(const char *name)
 /* levin help ./mine.so [KEY] */
 static int help_file(int n, const char *const *args)
 {
-    const lvni_recipes_recipe *recipe;
+    const lvni_run_recipe *recipe;
     lvni_cli_topic t;
     const lvni_cli_command *train = lvni_cli_command_find("train");
-    const lvn_status s = lvni_recipes_load(args[0], &recipe);
+    const lvn_status s = lvni_user_load(args[0], &recipe);
     if (s != LVN_OK || !lvni_cli_topic_of(train, args[0], &t)) {
-        return lvni_recipes_report_status(s);
+        return lvni_run_report_status(s);
     }
     if (n > 1) {
         return help_key(&t, args[1], NULL);
@@ -252,7 +252,7 @@ int lvni_cli_cmd_help(int n, const char *const *args)
         print_overview(stdout);
         return LVNI_EXIT_OK;
     }
-    if (lvni_recipes_is_file(args[0])) {
+    if (lvni_user_is_file(args[0])) {
         return help_file(n, args);
     }
     const lvni_cli_command *c = find_command(args[0]);
@@ -265,8 +265,7 @@ int lvni_cli_cmd_help(int n, const char *const *args)
     }
     /* levin help train.classify KEY, levin help train classify KEY, levin help train KEY; a file in
      * place of the recipe */
-    const bool named =
-        n > 1 && (lvni_recipes_find(args[1]) != NULL || lvni_recipes_is_file(args[1]));
+    const bool named = n > 1 && (lvni_recipes_find(args[1]) != NULL || lvni_user_is_file(args[1]));
     const char *dot = strchr(args[0], '.'), *recipe = named         ? args[1]
                                                       : dot != NULL ? dot + 1
                                                                     : args[0];

@@ -5,8 +5,8 @@
 #include "core/escape.h"
 #include "core/machine.h"
 #include "kernels/check/drawn.h"
-#include "recipes/devices.h"
-#include "recipes/report_error.h"
+#include "run/devices.h"
+#include "run/error_record.h"
 #include "tensor/ctx.h"
 
 #include <errno.h>
@@ -114,7 +114,7 @@ static lvn_status find(const char *name, lvni_tensor_device **device)
     char of_backend[64];
     *device = NULL;
     LVN_TRY(lvni_cpu_start());
-    LVN_TRY(lvni_recipes_accelerator_find(name, of_backend, sizeof of_backend));
+    LVN_TRY(lvni_run_accelerator_find(name, of_backend, sizeof of_backend));
     LVN_TRY(lvn_device_find(of_backend, &d));
     return d.kind == LVN_DEVICE_CPU ? LVN_OK
                                     : lvni_tensor_device_open((int)d.kind, d.index, device);
@@ -222,7 +222,7 @@ static lvn_status check_drawn(const drawing *d, lvni_tensor_device *device, int 
     const uint64_t end = lvni_core_now_ns() + (uint64_t)(d->seconds * 1e9);
     const lvni_check_drawn_size largest =
         d->seconds < LONG_CHECK ? LVNI_CHECK_SMALL : LVNI_CHECK_LARGE;
-    const int cores = lvni_recipes_usable_cores();
+    const int cores = lvni_run_usable_cores();
     memset(of_op, 0, sizeof of_op);
     for (int64_t k = d->first; k < d->first + LVNI_CHECK_ROUND || lvni_core_now_ns() < end; k++) {
         lvni_check_case row;
@@ -314,7 +314,7 @@ static int check(const drawing *d, const char *accelerator, int n, const char *c
         s = check_all(device, n, names, &t);
     }
     if (s != LVN_OK) {
-        return lvni_recipes_report_status(s);
+        return lvni_run_report_status(s);
     }
     printf("%d passed, %d failed, %d not supported\n", t.passed, t.failed, t.missing);
     return t.failed > 0 ? LVNI_EXIT_FAILURE : LVNI_EXIT_OK;

@@ -4,9 +4,9 @@
 #include "core/error.h"
 #include "core/escape.h"
 #include "core/vfs.h"
-#include "recipes/recipe.h"
-#include "recipes/report_error.h"
 #include "report/run_page.h"
+#include "run/error_record.h"
+#include "run/recipe.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -109,5 +109,5 @@ int lvni_cli_cmd_report(int n, const char *const *args)
     }
     s = s == LVN_OK ? write_report(run, output) : s;
     lvni_core_str_free(&beside);
-    return s == LVN_OK ? LVNI_EXIT_OK : lvni_recipes_report_status(s);
+    return s == LVN_OK ? LVNI_EXIT_OK : lvni_run_report_status(s);
 }

@@ -7,7 +7,7 @@
 #include "launch/env_vars.h"
 #include "launch/host_list.h"
 #include "launch/rank_info.h"
-#include "recipes/report_error.h"
+#include "run/error_record.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -83,7 +83,7 @@ static int env(int n, const char *const *args)
         }
     }
     const lvn_status s = print_rank_info(&options, f, strict, &notices);
-    return lvni_recipes_report_notices(s, &notices);
+    return lvni_run_report_notices(s, &notices);
 }
 
 /* All arguments after the options, as one list of hosts. */
@@ -136,7 +136,7 @@ static int expand(int n, const char *const *args)
     const lvn_status s = expand_all(n - i, args + i, &notices, &hosts);
     const int code = s == LVN_OK ? print_hosts(&hosts, first, count, ending) : 0;
     lvni_launch_hosts_free(&hosts);
-    return s == LVN_OK ? code : lvni_recipes_report_notices(s, &notices);
+    return s == LVN_OK ? code : lvni_run_report_notices(s, &notices);
 }
 
 static int compress(int n, const char *const *args)
@@ -160,7 +160,7 @@ static int compress(int n, const char *const *args)
     }
     lvni_launch_hosts_free(&hosts);
     lvni_core_str_free(&out);
-    return lvni_recipes_report_notices(s, &notices);
+    return lvni_run_report_notices(s, &notices);
 }
 
 int lvni_cli_cmd_slurm(int n, const char *const *args)

@@ -5,8 +5,8 @@
 #include "core/error.h"
 #include "core/escape.h"
 #include "core/str.h"
-#include "recipes/recipe.h"
-#include "recipes/report_error.h"
+#include "run/error_record.h"
+#include "run/recipe.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ static bool comes_later(const char *name)
 /* Recipes of a later version are named, so that the error is not taken for a typing mistake. */
 static void report_unknown(const char *name, const char *command)
 {
-    const lvni_recipes_recipe *near = lvni_recipes_near(name);
+    const lvni_run_recipe *near = lvni_recipes_near(name);
     if (comes_later(name)) {
         lvni_core_print(stderr, "error: the recipe %s comes with a later version; this one has ",
                         name);
@@ -67,21 +67,21 @@ static void report_unknown(const char *name, const char *command)
 }
 
 /* *code: what to exit with where there is none. */
-static const lvni_recipes_recipe *load(const char *path, int *code)
+static const lvni_run_recipe *load(const char *path, int *code)
 {
-    const lvni_recipes_recipe *recipe;
-    *code = lvni_recipes_report_status(lvni_recipes_load(path, &recipe));
+    const lvni_run_recipe *recipe;
+    *code = lvni_run_report_status(lvni_user_load(path, &recipe));
     return recipe;
 }
 
-const lvni_recipes_recipe *lvni_cli_find_recipe(int n, const char *const *args, const char *command,
-                                                int *code)
+const lvni_run_recipe *lvni_cli_find_recipe(int n, const char *const *args, const char *command,
+                                            int *code)
 {
     *code = LVNI_EXIT_USAGE;
-    if (n >= 1 && lvni_recipes_is_file(args[0])) {
+    if (n >= 1 && lvni_user_is_file(args[0])) {
         return load(args[0], code);
     }
-    const lvni_recipes_recipe *recipe = n >= 1 ? lvni_recipes_find(args[0]) : NULL;
+    const lvni_run_recipe *recipe = n >= 1 ? lvni_recipes_find(args[0]) : NULL;
     if (n < 1) {
         fputs("error: which recipe?\n", stderr);
         lvni_cli_command_misused(command);
@@ -94,9 +94,8 @@ const lvni_recipes_recipe *lvni_cli_find_recipe(int n, const char *const *args, 
 int lvni_cli_cmd_train(int n, const char *const *args)
 {
     int code;
-    const lvni_recipes_recipe *recipe = lvni_cli_find_recipe(n, args, "train", &code);
-    return recipe == NULL ? code
-                          : lvni_recipes_report_status(lvni_recipes_train(recipe, n - 1, args + 1));
+    const lvni_run_recipe *recipe = lvni_cli_find_recipe(n, args, "train", &code);
+    return recipe == NULL ? code : lvni_run_report_status(lvni_run_train(recipe, n - 1, args + 1));
 }
 
 int lvni_cli_cmd_plan(int n, const char *const *args)
@@ -106,9 +105,8 @@ int lvni_cli_cmd_plan(int n, const char *const *args)
         return lvni_cli_command_misused("plan");
     }
     int code;
-    const lvni_recipes_recipe *recipe = lvni_cli_find_recipe(n - 1, args + 1, "plan", &code);
-    return recipe == NULL ? code
-                          : lvni_recipes_report_status(lvni_recipes_plan(recipe, n - 2, args + 2));
+    const lvni_run_recipe *recipe = lvni_cli_find_recipe(n - 1, args + 1, "plan", &code);
+    return recipe == NULL ? code : lvni_run_report_status(lvni_run_plan(recipe, n - 2, args + 2));
 }
 
 /* ---- trained models ---- */
@@ -145,8 +143,8 @@ static lvn_status find_model(int n, const char *const *args, char **name)
     if (path == NULL && which == NULL) {
         return LVN_OK;
     }
-    const lvn_status s = lvni_recipes_exported_recipe(path != NULL ? path : which,
-                                                      path != NULL ? which : NULL, name);
+    const lvn_status s =
+        lvni_run_exported_recipe(path != NULL ? path : which, path != NULL ? which : NULL, name);
     /* with weights= the model is a network's name; a file may have either; an empty path,
      * and a folder without a model, is reported later */
     const bool is_model = model != NULL && model[strspn(model, " \t'\"")] != '\0' &&
@@ -161,21 +159,21 @@ static lvn_status find_model(int n, const char *const *args, char **name)
 
 /* The recipe in front of the arguments (*skip 1), else that of the model, else the first. NULL: an
  * error was printed; *code: what to exit with. */
-static const lvni_recipes_recipe *find_user(int n, const char *const *args, const char *command,
-                                            int *skip, int *code)
+static const lvni_run_recipe *find_user(int n, const char *const *args, const char *command,
+                                        int *skip, int *code)
 {
-    *skip = n >= 1 && (lvni_recipes_is_file(args[0]) || lvni_recipes_find(args[0]) != NULL);
+    *skip = n >= 1 && (lvni_user_is_file(args[0]) || lvni_recipes_find(args[0]) != NULL);
     if (*skip == 1) {
         return lvni_cli_find_recipe(n, args, command, code);
     }
     char *name = NULL;
     const lvn_status s = find_model(n, args, &name);
     if (s != LVN_OK && strcmp(command, "export") != 0) { /* whose keys are the same for all */
-        *code = lvni_recipes_report_status(s);
+        *code = lvni_run_report_status(s);
         return NULL;
     }
     lvn_clear_error();
-    const lvni_recipes_recipe *recipe = name == NULL ? lvni_recipes_at(0) : lvni_recipes_find(name);
+    const lvni_run_recipe *recipe = name == NULL ? lvni_recipes_at(0) : lvni_recipes_find(name);
     *code = LVNI_EXIT_USAGE;
     if (recipe == NULL) {
         lvni_core_print(stderr,
@@ -190,25 +188,23 @@ static const lvni_recipes_recipe *find_user(int n, const char *const *args, cons
 int lvni_cli_cmd_predict(int n, const char *const *args)
 {
     int skip, code;
-    const lvni_recipes_recipe *recipe = find_user(n, args, "predict", &skip, &code);
-    return recipe == NULL
-               ? code
-               : lvni_recipes_report_status(recipe->predict(recipe, n - skip, args + skip));
+    const lvni_run_recipe *recipe = find_user(n, args, "predict", &skip, &code);
+    return recipe == NULL ? code
+                          : lvni_run_report_status(recipe->predict(recipe, n - skip, args + skip));
 }
 
 int lvni_cli_cmd_eval(int n, const char *const *args)
 {
     int skip, code;
-    const lvni_recipes_recipe *recipe = find_user(n, args, "eval", &skip, &code);
+    const lvni_run_recipe *recipe = find_user(n, args, "eval", &skip, &code);
     return recipe == NULL ? code
-                          : lvni_recipes_report_status(recipe->eval(recipe, n - skip, args + skip));
+                          : lvni_run_report_status(recipe->eval(recipe, n - skip, args + skip));
 }
 
 int lvni_cli_cmd_export(int n, const char *const *args)
 {
     int skip, code;
-    const lvni_recipes_recipe *recipe = find_user(n, args, "export", &skip, &code);
-    return recipe == NULL
-               ? code
-               : lvni_recipes_report_status(lvni_recipes_export(recipe, n - skip, args + skip));
+    const lvni_run_recipe *recipe = find_user(n, args, "export", &skip, &code);
+    return recipe == NULL ? code
+                          : lvni_run_report_status(lvni_run_export(recipe, n - skip, args + skip));
 }

@@ -2,9 +2,9 @@
 #include "cli/cli.h"
 #include "core/error.h"
 #include "core/escape.h"
-#include "recipes/recipe.h"
-#include "recipes/report_error.h"
-#include "recipes/tune.h"
+#include "run/error_record.h"
+#include "run/recipe.h"
+#include "tune/tune.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,8 +17,8 @@ static bool names_recipe(int n, const char *const *args)
 
 static const struct {
     const char *name;
-    lvn_status (*find)(const lvni_recipes_tune_command *command);
-} finders[] = {{"batch-size", lvni_recipes_tune_batch_size}, {"lr", lvni_recipes_tune_lr}};
+    lvn_status (*find)(const lvni_tune_command *command);
+} finders[] = {{"batch-size", lvni_tune_batch_size}, {"lr", lvni_tune_lr}};
 
 /* -1: there is none */
 static int finder_of(const char *name)
@@ -40,12 +40,10 @@ int lvni_cli_cmd_tune(int n, const char *const *args)
         return lvni_cli_command_misused("tune");
     }
     int code = LVNI_EXIT_USAGE;
-    lvni_recipes_tune_command command = {
-        .recipe = lvni_recipes_at(0), .n = n - 1, .args = args + 1};
+    lvni_tune_command command = {.recipe = lvni_recipes_at(0), .n = n - 1, .args = args + 1};
     command.skip = names_recipe(command.n, command.args);
     if (command.skip == 1) {
         command.recipe = lvni_cli_find_recipe(command.n, command.args, "tune", &code);
     }
-    return command.recipe == NULL ? code
-                                  : lvni_recipes_report_status(finders[finder].find(&command));
+    return command.recipe == NULL ? code : lvni_run_report_status(finders[finder].find(&command));
 }

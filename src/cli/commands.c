@@ -4,10 +4,10 @@
 #include "core/escape.h"
 #include "core/str.h"
 #include "launch/launch.h"
-#include "recipes/recipe.h"
-#include "recipes/report_error.h"
-#include "recipes/run_dir.h"
-#include "recipes/tune.h"
+#include "run/error_record.h"
+#include "run/recipe.h"
+#include "run/run_dir.h"
+#include "tune/tune.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 /* levin launch [options] -- PROGRAM [ARGS...] */
 static int run_launch(int n, const char *const *args)
 {
-    return lvni_launch(n, args, environ, lvni_recipes_run_dir_after_kill);
+    return lvni_launch(n, args, environ, lvni_run_dir_after_kill);
 }
 
 #define OWN_RECIPE(command) "Of a recipe of your own: levin " command " ./mine.so model=out/x ..."
@@ -75,7 +75,7 @@ const lvni_cli_command lvni_cli_commands[] = {
              "and writes the losses (tune.csv) and their curve (tune.plot); exit code 69 without a "
              "clear "
              "descent. See docs/tune.md.",
-     .tables = lvni_recipes_tune_own_tables},
+     .tables = lvni_tune_own_tables},
     {.name = "slurm",
      .run = lvni_cli_cmd_slurm,
      .use = {{"levin slurm env [--json | --export] [--strict]",
@@ -204,7 +204,7 @@ void lvni_cli_command_each_use(const lvni_cli_command *c,
                                void *user)
 {
     for (int i = 0; c->trains && lvni_recipes_at(i) != NULL; i++) {
-        const lvni_recipes_recipe *r = lvni_recipes_at(i);
+        const lvni_run_recipe *r = lvni_recipes_at(i);
         char usage[128];
         snprintf(usage, sizeof usage, "levin train %s %s", r->name, r->use);
         use(user, usage, r->help);
@@ -235,7 +235,7 @@ static void print_topic(const lvni_cli_topic *topic)
     size_t n;
     lvni_core_config *defaults;
     const lvni_core_option_table *tables = topic->tables(&n);
-    if (lvni_recipes_report_status(lvni_cli_topic_defaults(topic, &defaults)) == LVNI_EXIT_OK) {
+    if (lvni_run_report_status(lvni_cli_topic_defaults(topic, &defaults)) == LVNI_EXIT_OK) {
         lvni_core_option_print_help(tables, n, defaults, stdout);
         lvni_core_config_destroy(defaults);
     }
@@ -282,7 +282,7 @@ void lvni_cli_command_print_help(const lvni_cli_command *c)
 void lvni_cli_command_print_help_of(const lvni_cli_command *c, const char *first)
 {
     lvni_cli_topic t;
-    const bool file = lvni_recipes_is_file(first);
+    const bool file = lvni_user_is_file(first);
     const char *dot = file ? NULL : strchr(first, '.'), *name = dot != NULL ? dot + 1 : first;
     if (!(c->by_recipe || c->uses) || (!file && lvni_recipes_find(name) == NULL) ||
         !lvni_cli_topic_of(c, name, &t) || (!file && t.command != c)) {

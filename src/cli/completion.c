@@ -4,7 +4,7 @@
 #include "cli/cli.h"
 #include "core/error.h"
 #include "kernels/kernels.h"
-#include "recipes/recipe.h"
+#include "run/recipe.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -72,7 +72,7 @@ static void print_topic(const char *name, const lvni_core_option_table *(*tables
 
 static void print_keys(void)
 {
-    const lvni_recipes_recipe *own = lvni_recipes_shared_row();
+    const lvni_run_recipe *own = lvni_user_row();
     lvni_cli_topic t;
     fputs("# keys of a topic, each with what its value may be\n_levin_keys()\n{\n    case $1 in\n",
           stdout);

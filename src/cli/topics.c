@@ -1,15 +1,15 @@
 /* The topics of `levin help` that have keys: one for each command, and of those that take a recipe
  * one for each recipe (cli.h). */
 #include "cli/cli.h"
-#include "recipes/recipe.h"
+#include "run/recipe.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static void of_recipe(const lvni_cli_command *command, const lvni_recipes_recipe *recipe,
+static void of_recipe(const lvni_cli_command *command, const lvni_run_recipe *recipe,
                       lvni_cli_topic *out)
 {
-    const char *typed = lvni_recipes_typed(recipe);
+    const char *typed = lvni_run_typed(recipe);
     const lvni_cli_command *c = command->uses ? command : lvni_cli_command_find("train");
     *out = (lvni_cli_topic){.command = c,
                             .recipe = recipe,
@@ -69,15 +69,15 @@ bool lvni_cli_topic_find(const char *name, lvni_cli_topic *out)
 bool lvni_cli_topic_of(const lvni_cli_command *c, const char *recipe, lvni_cli_topic *out)
 {
     if (c->by_recipe || c->uses) {
-        const lvni_recipes_recipe *file;
-        if (recipe != NULL && lvni_recipes_is_file(recipe)) {
-            const bool there = lvni_recipes_load(recipe, &file) == LVN_OK;
+        const lvni_run_recipe *file;
+        if (recipe != NULL && lvni_user_is_file(recipe)) {
+            const bool there = lvni_user_load(recipe, &file) == LVN_OK;
             if (there) {
                 of_recipe(c, file, out);
             }
             return there;
         }
-        const lvni_recipes_recipe *r = recipe == NULL ? NULL : lvni_recipes_find(recipe);
+        const lvni_run_recipe *r = recipe == NULL ? NULL : lvni_recipes_find(recipe);
         of_recipe(c, r != NULL ? r : lvni_recipes_at(0), out);
         return true;
     }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Bytes of jansson 2.x on a 64-bit machine, with what malloc adds; tables while they grow have the
- * old and the new one. tests/unit/api/test_parser_memory.c measures that they are enough. */
+ * old and the new one. tests/unit/public/test_parser_memory.c measures that they are enough. */
 enum {
     OBJECT = 224, /* with the buckets of FIRST keys */
     ARRAY = 128,  /* with the slots of FIRST elements */

@@ -1,5 +1,5 @@
 /* SHA-256 (FIPS 180-4), for the names of files that hold digits of it. Called by
- * recipes/weights_sources.c. */
+ * run/weights_sources.c. */
 #ifndef LEVIN_CORE_SHA256_H
 #define LEVIN_CORE_SHA256_H
 

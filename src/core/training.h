@@ -15,7 +15,7 @@ typedef struct lvni_core_training {
     _Atomic bool stops; /* `stop` counts */
     _Atomic int stop;   /* LVNI_STOP_ASKED, or 0; hosted only */
     _Atomic int agreed; /* the signal, or `stop`, that its ranks agreed on */
-    int dir_lock;       /* of its run directory (recipes/run_dir.c); -1: none */
+    int dir_lock;       /* of its run directory (run/run_dir.c); -1: none */
     struct lvni_log_logger *log; /* log/run_log.c; NULL: that of the process */
 } lvni_core_training;
 

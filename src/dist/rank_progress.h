@@ -1,6 +1,6 @@
 /* How far a rank is: which collective it has entered, and what it does in its step. Written by the
  * calls of comm.h, of reductions and group exchanges, and by the trainer; read by the watchdog of a
- * process from another thread (recipes/watchdog.c). A few relaxed stores for each call. */
+ * process from another thread (run/watchdog.c). A few relaxed stores for each call. */
 #ifndef LEVIN_DIST_RANK_PROGRESS_H
 #define LEVIN_DIST_RANK_PROGRESS_H
 

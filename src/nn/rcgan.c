@@ -1,5 +1,5 @@
 /* Generator and critic of rcGAN (rcgan.h). Convolutions have a bias, also in front of a norm, as
- * the original's have: files of its weights fit (recipes/gan_names.c has their names). */
+ * the original's have: files of its weights fit (run/weights_rcgan.c has their names). */
 #include "nn/rcgan.h"
 
 #include "nn/builder_impl.h"

@@ -42,7 +42,7 @@ static void look_at_limit(lvni_trainer *t)
 void lvni_trainer_clock_look_at_max_time(const lvni_trainer *t)
 {
     if (t->o.max_time_s > 0.0 && t->o.plan.rank == 0 && lvni_trainer_stop_signal() == 0 &&
-        lvni_trainer_report_seconds(&t->report) >= t->o.max_time_s) {
+        lvni_trainer_logging_seconds(&t->report) >= t->o.max_time_s) {
         lvni_trainer_stop_note(LVNI_STOP_TIME);
     }
 }
@@ -83,7 +83,7 @@ void lvni_trainer_clock_print(const lvni_trainer *t, char *text, size_t size)
     text[0] = '\0';
     if (t->o.max_time_s > 0.0 || t->o.val_every_s > 0.0) {
         snprintf(text, size, "trained_ns=%" PRIu64 " unvalidated_ns=%" PRIu64,
-                 (uint64_t)(lvni_trainer_report_seconds(&t->report) * 1e9),
+                 (uint64_t)(lvni_trainer_logging_seconds(&t->report) * 1e9),
                  lvni_core_now_ns() - t->validated_ns);
     }
 }

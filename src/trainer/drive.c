@@ -11,7 +11,7 @@
 static lvn_status end_epoch(lvni_trainer *t)
 {
     LVN_TRY(lvni_trainer_loop_check_readable(t));
-    LVN_TRY(lvni_trainer_report_epoch(&t->report, &t->at, &t->engine->scaler, false));
+    LVN_TRY(lvni_trainer_logging_epoch(&t->report, &t->at, &t->engine->scaler, false));
     LVN_TRY(lvni_trainer_loop_follow(t, LVNI_NEWS_EPOCH));
     lvni_trainer_loop_next_epoch(t);
     return LVN_OK;
@@ -58,7 +58,7 @@ static lvn_status advance(lvni_trainer *t, lvni_trainer_step_result *r)
     t->report.waited_ns = lvni_data_loader_get_stats(t->loader).wait_ns;
     lvni_trainer_loop_report_unreadable(t->loader);
     const bool done = lvni_trainer_loop_epoch_done(t);
-    LVN_TRY(lvni_trainer_report_step(&t->report, r, done || lvni_trainer_ends_at(t, &t->at)));
+    LVN_TRY(lvni_trainer_logging_step(&t->report, r, done || lvni_trainer_ends_at(t, &t->at)));
     LVN_TRY(done ? end_epoch(t) : LVN_OK);
     t->at.finished = lvni_trainer_finished(t);
     return LVN_OK;
@@ -76,7 +76,7 @@ lvn_status lvni_trainer_validate(lvni_trainer *t)
     const lvn_status s = lvni_trainer_loop_validate(t);
     lvni_tensor_fp_leave(before);
     LVN_TRY(s);
-    return lvni_trainer_report_validation(&t->report, &t->at);
+    return lvni_trainer_logging_validation(&t->report, &t->at);
 }
 
 lvn_status lvni_trainer_save_as(lvni_trainer *t, const char *path)
@@ -115,6 +115,6 @@ lvn_status lvni_trainer_load(lvni_trainer *t, const lvni_ckpt *ckpt)
     t->report.logged_at_step = t->at.step;
     t->report.start_ns = lvni_core_now_ns();
     t->keeper.saved_step = -1; /* the run directory's last is of another state */
-    lvni_trainer_report_close(&t->report);
+    lvni_trainer_logging_close(&t->report);
     return LVN_OK;
 }

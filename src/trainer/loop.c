@@ -80,7 +80,7 @@ bool lvni_trainer_loop_epoch_done(const lvni_trainer *t)
 
 lvn_status lvni_trainer_loop_begin(lvni_trainer *t)
 {
-    LVN_TRY(lvni_trainer_report_open(&t->report, t->at.step, false));
+    LVN_TRY(lvni_trainer_logging_open(&t->report, t->at.step, false));
     return t->loader != NULL || finished(t) ? LVN_OK : start_loader(t);
 }
 
@@ -99,9 +99,9 @@ static lvn_status save(lvni_trainer *t, bool best)
     t->keeper.saved_ns = lvni_core_now_ns();
     lvni_dist_comm_at(t->o.comm, LVNI_PLACE_SAVE, t->at.step);
     lvni_trainer_profile_at(LVNI_PART_SAVE);
-    lvni_trainer_report_halt(&t->report);
+    lvni_trainer_logging_halt(&t->report);
     const lvn_status s = lvni_trainer_keeper_save(t, best);
-    lvni_trainer_report_continue(&t->report);
+    lvni_trainer_logging_continue(&t->report);
     lvni_trainer_profile_at(LVNI_PART_REST);
     return s == LVN_OK ? s : lvni_trainer_keeper_save_on_error(t, s);
 }
@@ -173,7 +173,7 @@ static lvn_status validate_within_epoch(lvni_trainer *t, bool *saved)
 {
     bool useful = false, best = false, named = false;
     LVN_TRY(validate(t, &useful));
-    LVN_TRY(lvni_trainer_report_within_epoch(&t->report, &t->at));
+    LVN_TRY(lvni_trainer_logging_within_epoch(&t->report, &t->at));
     LVN_TRY(decide(t, LVNI_NEWS_VALIDATION, useful, &best, &named));
     t->at.finished = finished(t);
     *saved = best || named || t->at.finished;
@@ -188,7 +188,7 @@ static lvn_status end_epoch(lvni_trainer *t, bool periodic, bool asked, bool *sa
     const bool due = validates(t) && is_turn(t);
     bool validated = false, best = false, named = false;
     LVN_TRY(due ? validate(t, &validated) : LVN_OK);
-    LVN_TRY(lvni_trainer_report_epoch(&t->report, &t->at, &t->engine->scaler, validated));
+    LVN_TRY(lvni_trainer_logging_epoch(&t->report, &t->at, &t->engine->scaler, validated));
     if (t->o.hooks.epoch != NULL) {
         t->o.hooks.epoch(t->o.hooks.user);
     }
@@ -234,7 +234,7 @@ static lvn_status collect(lvni_trainer *t, lvni_trainer_step_result *r)
     }
     t->first_open = (t->first_open + 1) % LVNI_LATE_STEPS;
     t->n_open--;
-    return lvni_trainer_report_add(&t->report, r);
+    return lvni_trainer_logging_add(&t->report, r);
 }
 
 static lvn_status submit(lvni_trainer *t)
@@ -270,9 +270,9 @@ static lvn_status collect_and_report(lvni_trainer *t)
     lvni_trainer_profile_at(LVNI_PART_LOG);
     t->report.waited_ns = lvni_data_loader_get_stats(t->loader).wait_ns;
     lvni_trainer_loop_report_unreadable(t->loader);
-    LVN_TRY(lvni_trainer_report_step(&t->report, &r,
-                                     r.after.step_in_epoch >= steps_of(t, &r.after) ||
-                                         finished_at(t, &r.after)));
+    LVN_TRY(lvni_trainer_logging_step(&t->report, &r,
+                                      r.after.step_in_epoch >= steps_of(t, &r.after) ||
+                                          finished_at(t, &r.after)));
     lvni_trainer_profile_at(LVNI_PART_REST);
     if (t->o.hooks.step != NULL) {
         t->o.hooks.step(t->o.hooks.user, &r);
@@ -479,8 +479,8 @@ static lvn_status fit(lvni_trainer *t, const excerpt *part)
     }
     lvni_trainer_profile profile;
     const int64_t first = t->at.step;
-    LVN_TRY(lvni_trainer_report_open(&t->report, t->at.step,
-                                     lvni_trainer_loop_epoch_done(t) || validation_is_due(t)));
+    LVN_TRY(lvni_trainer_logging_open(&t->report, t->at.step,
+                                      lvni_trainer_loop_epoch_done(t) || validation_is_due(t)));
     if (t->o.profiles) {
         lvni_trainer_profile_begin(&profile);
     }

@@ -458,7 +458,7 @@ static void count_device(const lvni_trainer_options *o, uint64_t optimizer,
 }
 
 /* Of an exported model: only weights that have another layout there are copied
- * (recipes/export.c). */
+ * (run/export.c). */
 static uint64_t count_export(const lvni_nn_model *m)
 {
     uint64_t bytes = 0;

@@ -8,8 +8,8 @@
 #include "core/vfs.h"
 #include "tensor/device.h"
 #include "trainer/identity.h"
+#include "trainer/logging_impl.h"
 #include "trainer/loop_impl.h"
-#include "trainer/report_impl.h"
 #include "trainer/snapshot.h"
 #include "trainer/state_impl.h"
 
@@ -418,7 +418,7 @@ lvn_status lvni_trainer_save_start(lvni_trainer *t, bool best)
     s->busy = true;
     pthread_cond_signal(&s->go);
     pthread_mutex_unlock(&s->lock);
-    return lvni_trainer_report_histograms(&t->report, s->at.step, s->copy.values);
+    return lvni_trainer_logging_histograms(&t->report, s->at.step, s->copy.values);
 }
 
 /* What a save that is done has brought; an error is reported once. */

@@ -46,7 +46,7 @@ lvn_status lvni_trainer_create(const lvni_trainer_options *options, lvni_trainer
         return LVN_ERR_MEMORY;
     }
     t->o = *options;
-    t->report = (lvni_trainer_report){.o = &t->o, .start_ns = lvni_core_now_ns()};
+    t->report = (lvni_trainer_logging){.o = &t->o, .start_ns = lvni_core_now_ns()};
     t->at = (lvni_ckpt_position){.best_score = (double)NAN, .best_step = -1};
     t->keeper.saved_step = t->keeper.gathered_step = -1;
     t->validated_step = -1;
@@ -80,7 +80,7 @@ void lvni_trainer_destroy(lvni_trainer *t)
         return;
     }
     lvni_trainer_saver_destroy(t->keeper.saver); /* first: it reads model and optimizer */
-    lvni_trainer_report_close(&t->report);
+    lvni_trainer_logging_close(&t->report);
     lvni_trainer_engine_destroy(t->engine); /* it may hold batches of the loader */
     lvni_data_loader_destroy(t->loader);
     lvni_data_loader_destroy(t->val_loader);

@@ -2,7 +2,7 @@
  * recipe, run by lvni_trainer_fit.
  *
  *   engine.h    the step engine: one optimizer step
- *   report.c    what is logged: metrics.jsonl, loggers, the progress line, the epoch's sums
+ *   logging.c    what is logged: metrics.jsonl, loggers, the progress line, the epoch's sums
  *   keeper.c    checkpoints, the signal that stops all ranks; choose.c: which are best and kept;
  *               save.c writes them beside the training, state.c: what they hold, identity.c: are
  *               they of this run?
@@ -129,8 +129,8 @@ typedef struct lvni_trainer_options {
     lvni_trainer_hooks hooks;
 } lvni_trainer_options;
 
-/* What a run logs while it runs (report.c). */
-typedef struct lvni_trainer_report {
+/* What a run logs while it runs (logging.c). */
+typedef struct lvni_trainer_logging {
     const lvni_trainer_options *o;
     struct lvni_log_metrics *log;     /* metrics.jsonl; NULL: not open */
     struct lvni_log_loggers *loggers; /* NULL: none */
@@ -149,7 +149,7 @@ typedef struct lvni_trainer_report {
     double logged_at_s, cpu_at_s;
     double halted_at_s, halted_cpu_s; /* the newest halt */
     double rate, step_rate, wait_share, cpu_cores;
-} lvni_trainer_report;
+} lvni_trainer_logging;
 
 /* What a run leaves behind, and when it ends early (keeper.c, save.c). */
 typedef struct lvni_trainer_keeper {
@@ -192,7 +192,7 @@ typedef struct lvni_trainer {
     uint64_t unvalidated_ns; /* before this start, since the newest validation */
     bool validation_asked;   /* of rank 0's clock, as of the last step; the same on all ranks */
     int64_t validated_step;  /* of the newest validation; -1: none */
-    lvni_trainer_report report;
+    lvni_trainer_logging report;
     lvni_trainer_keeper keeper;
 } lvni_trainer;
 
@@ -233,30 +233,30 @@ lvn_status lvni_trainer_save_as(lvni_trainer *trainer, const char *path);
 /* lvni_trainer_restore at any time between two steps. When it fails the trainer is as before. */
 lvn_status lvni_trainer_load(lvni_trainer *trainer, const lvni_ckpt *ckpt);
 
-/* report.c: metrics.jsonl, loggers and the progress line */
+/* logging.c: metrics.jsonl, loggers and the progress line */
 /* step: steps done. ends_again: the newest one's validation, or the end of its epoch, is still to
  * come; what an earlier start has logged of them goes. */
-lvn_status lvni_trainer_report_open(lvni_trainer_report *report, int64_t step, bool ends_again);
+lvn_status lvni_trainer_logging_open(lvni_trainer_logging *report, int64_t step, bool ends_again);
 /* Around a validation or a save: its time is not part of the throughput. */
-void lvni_trainer_report_halt(lvni_trainer_report *report);
-void lvni_trainer_report_continue(lvni_trainer_report *report);
-void lvni_trainer_report_close(lvni_trainer_report *report);
+void lvni_trainer_logging_halt(lvni_trainer_logging *report);
+void lvni_trainer_logging_continue(lvni_trainer_logging *report);
+void lvni_trainer_logging_close(lvni_trainer_logging *report);
 /* Into the epoch's sums. LVN_ERR_INVALID: its steps report too many different metrics. */
-lvn_status lvni_trainer_report_add(lvni_trainer_report *report,
-                                   const lvni_trainer_step_result *result);
-lvn_status lvni_trainer_report_step(lvni_trainer_report *report,
-                                    const lvni_trainer_step_result *result, bool last_of_epoch);
+lvn_status lvni_trainer_logging_add(lvni_trainer_logging *report,
+                                    const lvni_trainer_step_result *result);
+lvn_status lvni_trainer_logging_step(lvni_trainer_logging *report,
+                                     const lvni_trainer_step_result *result, bool last_of_epoch);
 /* Of training: a resumed run goes on counting where its last line ended. */
-double lvni_trainer_report_seconds(const lvni_trainer_report *report);
+double lvni_trainer_logging_seconds(const lvni_trainer_logging *report);
 /* Means of a validation that is not an epoch's. */
-lvn_status lvni_trainer_report_validation(lvni_trainer_report *report,
-                                          const lvni_ckpt_position *at);
+lvn_status lvni_trainer_logging_validation(lvni_trainer_logging *report,
+                                           const lvni_ckpt_position *at);
 /* The same, and a line for people: of a validation within an epoch. */
-lvn_status lvni_trainer_report_within_epoch(lvni_trainer_report *report,
-                                            const lvni_ckpt_position *at);
+lvn_status lvni_trainer_logging_within_epoch(lvni_trainer_logging *report,
+                                             const lvni_ckpt_position *at);
 /* Means of the epoch and of validation, after its last step. */
-lvn_status lvni_trainer_report_epoch(lvni_trainer_report *report, const lvni_ckpt_position *at,
-                                     const lvni_trainer_scaler *scaler, bool validated);
+lvn_status lvni_trainer_logging_epoch(lvni_trainer_logging *report, const lvni_ckpt_position *at,
+                                      const lvni_trainer_scaler *scaler, bool validated);
 /* The mean of a metric; NaN when there is none, or nothing of it had weight. */
 double lvni_trainer_metric_mean(const lvni_nn_step *step, const char *name);
 bool lvni_trainer_metric_exists(const lvni_nn_step *step, const char *name); /* validate.c */

@@ -93,7 +93,7 @@ lvn_status lvni_trainer_loop_check_validation(lvni_trainer *t)
         return LVN_OK;
     }
     lvni_trainer_profile_at(LVNI_PART_VALIDATE);
-    lvni_trainer_report_halt(&t->report);
+    lvni_trainer_logging_halt(&t->report);
     LVN_TRY(make_loader(t, n, &loader));
     const unsigned before = lvni_tensor_fp_enter(LVNI_FP_FLUSH);
     lvni_trainer_show_average(t, true);
@@ -101,7 +101,7 @@ lvn_status lvni_trainer_loop_check_validation(lvni_trainer *t)
     lvni_trainer_show_average(t, false);
     lvni_tensor_fp_leave(before);
     lvni_data_loader_destroy(loader);
-    lvni_trainer_report_continue(&t->report);
+    lvni_trainer_logging_continue(&t->report);
     lvni_trainer_profile_at(LVNI_PART_REST);
     if (s == LVN_ERR_CANCELLED) { /* the loop finds the signal by itself */
         lvn_clear_error();
@@ -132,12 +132,12 @@ lvn_status lvni_trainer_loop_validate(lvni_trainer *t)
 {
     lvni_dist_comm_at(t->o.comm, LVNI_PLACE_VALIDATION, t->at.step);
     const lvni_trainer_part before = lvni_trainer_profile_at(LVNI_PART_VALIDATE);
-    lvni_trainer_report_halt(&t->report);
+    lvni_trainer_logging_halt(&t->report);
     LVN_TRY(start_validation(t));
     lvni_trainer_show_average(t, true);
     const lvn_status s = lvni_trainer_evaluate_within(t, t->val_loader, &t->report.last_val);
     lvni_trainer_show_average(t, false);
-    lvni_trainer_report_continue(&t->report);
+    lvni_trainer_logging_continue(&t->report);
     lvni_trainer_profile_at(before);
     t->keeper.signal = s == LVN_ERR_CANCELLED ? lvni_trainer_stop_signal() : t->keeper.signal;
     LVN_TRY(s);

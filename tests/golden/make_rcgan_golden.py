@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes rcgan.safetensors: what PyTorch computes, in double precision, for the networks of rcGAN
-(src/nn/rcgan.c) and for both phases of a training step (src/recipes/gan_step.c).
+(src/nn/rcgan.c) and for both phases of a training step (src/recipes/gan/gan_step.c).
 
 usage: python3 make_rcgan_golden.py   by hand, with torch
 

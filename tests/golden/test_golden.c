@@ -11,7 +11,7 @@
 
 #include "core/alloc.h"
 #include "kernels/kernels.h"
-#include "recipes/weights.h"
+#include "run/weights.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -110,13 +110,13 @@ static void write_theirs(const problem *p, const char *names, const char *path)
 static void load_theirs(problem *p, const char *names)
 {
     char folder[] = "/tmp/levin-golden-XXXXXX", path[64];
-    lvni_recipes_weights_report report;
+    lvni_run_weights_report report;
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/theirs.safetensors", folder);
     write_theirs(p, names, path);
     golden_fill(p->model, 77, "other");
-    const lvni_recipes_weights_source from = {.path = path};
-    const lvn_status s = lvni_recipes_model_load(p->model, &from, &report);
+    const lvni_run_weights_source from = {.path = path};
+    const lvn_status s = lvni_run_model_load(p->model, &from, &report);
     unlink(path);
     rmdir(folder);
     if (s != LVN_OK) {
@@ -125,7 +125,7 @@ static void load_theirs(problem *p, const char *names)
     assert_string_equal(report.naming, "timm");
     assert_int_equal(report.taken, report.all);
     assert_string_equal(lvni_core_str_text(&report.unused), "");
-    lvni_recipes_weights_report_free(&report);
+    lvni_run_weights_report_free(&report);
 }
 
 /* Forward and backward; logits and loss against the file. */

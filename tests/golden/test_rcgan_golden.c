@@ -11,7 +11,7 @@
 
 #include "core/alloc.h"
 #include "kernels/kernels.h"
-#include "recipes/gan.h"
+#include "recipes/gan/gan.h"
 #include "trainer/engine.h"
 #include "trainer/micro_batch.h"
 #include "trainer/phases.h"
@@ -29,7 +29,7 @@ static lvni_ckpt_st_file *file;
 /* ---- a model of both networks ---- */
 
 typedef struct problem {
-    lvni_recipes_gan_settings settings;
+    lvni_gan_settings settings;
     lvni_nn_model *model;
     lvni_nn_set *set;
     uint64_t seed;
@@ -37,7 +37,7 @@ typedef struct problem {
     double worst;
 } problem;
 
-static void make(problem *p, const char *name, const lvni_recipes_gan_settings *settings)
+static void make(problem *p, const char *name, const lvni_gan_settings *settings)
 {
     char key[48];
     lvni_optim_parameter *rules;
@@ -45,8 +45,7 @@ static void make(problem *p, const char *name, const lvni_recipes_gan_settings *
     snprintf(p->prefix, sizeof p->prefix, "%s/", name);
     snprintf(key, sizeof key, "%s_seed", name);
     p->seed = (uint64_t)golden_number(file, key);
-    assert_int_equal(lvni_nn_model_build_empty(&lvni_recipes_gan_class, &p->settings, &p->model),
-                     LVN_OK);
+    assert_int_equal(lvni_nn_model_build_empty(&lvni_gan_class, &p->settings, &p->model), LVN_OK);
     golden_fill(p->model, p->seed, "act");
     assert_int_equal(lvni_nn_set_create(p->model, &p->set), LVN_OK);
     assert_int_equal(lvni_trainer_parameters(p->model, &(lvni_optim_rules){.lr = 1.0}, &rules),
@@ -145,21 +144,21 @@ static void run_network(problem *p, const char *network, bool training)
     compare_gradients(p, network);
 }
 
-static lvni_recipes_gan_settings networks(bool nearest)
+static lvni_gan_settings networks(bool nearest)
 {
     static const lvn_stair none = {0, 1.0};
-    return (lvni_recipes_gan_settings){.sizes = {.in_chans = CHANNELS,
-                                                 .out_chans = CHANNELS,
-                                                 .im_size = SIDE,
-                                                 .gen_channels = 4,
-                                                 .gen_levels = 3,
-                                                 .disc_channels = 4,
-                                                 .disc_stages = 3,
-                                                 .alt_upsample = nearest},
-                                       .n_train = 2,
-                                       .n_valid = 2,
-                                       .adv = {none},
-                                       .n_adv = 1};
+    return (lvni_gan_settings){.sizes = {.in_chans = CHANNELS,
+                                         .out_chans = CHANNELS,
+                                         .im_size = SIDE,
+                                         .gen_channels = 4,
+                                         .gen_levels = 3,
+                                         .disc_channels = 4,
+                                         .disc_stages = 3,
+                                         .alt_upsample = nearest},
+                               .n_train = 2,
+                               .n_valid = 2,
+                               .adv = {none},
+                               .n_adv = 1};
 }
 
 static void generator_of_odd_sides(void **state)
@@ -173,7 +172,7 @@ static void generator_of_odd_sides(void **state)
                {"generator/nearest", true, true}};
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         problem p;
-        const lvni_recipes_gan_settings s = networks(row[i].nearest);
+        const lvni_gan_settings s = networks(row[i].nearest);
         make(&p, row[i].name, &s);
         run_network(&p, "generator", row[i].training);
         if (row[i].training) {
@@ -188,7 +187,7 @@ static void critic_of_odd_sides(void **state)
 {
     (void)state;
     problem p;
-    const lvni_recipes_gan_settings s = networks(false);
+    const lvni_gan_settings s = networks(false);
     make(&p, "critic/train", &s);
     run_network(&p, "critic", true);
     unmake(&p);
@@ -203,19 +202,19 @@ static double setting(const char *key)
 
 static void make_step(problem *p, const char *name)
 {
-    const lvni_recipes_gan_settings s = {.sizes = {.in_chans = CHANNELS,
-                                                   .out_chans = CHANNELS,
-                                                   .im_size = golden_number(file, "side"),
-                                                   .gen_channels = 4,
-                                                   .gen_levels = 2,
-                                                   .disc_channels = 4,
-                                                   .disc_stages = 3},
-                                         .n_train = golden_number(file, "samples"),
-                                         .n_valid = 2,
-                                         .gp_weight = setting("gp"),
-                                         .drift_weight = setting("drift"),
-                                         .adv = {{0, setting("w_adv")}},
-                                         .n_adv = 1};
+    const lvni_gan_settings s = {.sizes = {.in_chans = CHANNELS,
+                                           .out_chans = CHANNELS,
+                                           .im_size = golden_number(file, "side"),
+                                           .gen_channels = 4,
+                                           .gen_levels = 2,
+                                           .disc_channels = 4,
+                                           .disc_stages = 3},
+                                 .n_train = golden_number(file, "samples"),
+                                 .n_valid = 2,
+                                 .gp_weight = setting("gp"),
+                                 .drift_weight = setting("drift"),
+                                 .adv = {{0, setting("w_adv")}},
+                                 .n_adv = 1};
     make(p, name, &s);
     const float std_mult = (float)setting("std_mult");
     for (int i = 0; i < p->model->n_buffers; i++) {

@@ -5,10 +5,10 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "data/canvas.h"
-#include "data/contact_sheet.h"
 #include "data/dataset.h"
 #include "data/shapes.h"
+#include "report/canvas.h"
+#include "report/contact_sheet.h"
 #include "images_support.h"
 
 #include <math.h>
@@ -115,13 +115,13 @@ static void contact_sheets_are_png_files(void **state)
     (void)state;
     const char *folder = images_temp_folder(), *path = images_path(folder, "sheet.png");
     uint8_t rgb[5][32 * 32 * 3];
-    lvni_data_sheet_item items[5];
+    lvni_report_sheet_item items[5];
     for (int i = 0; i < 5; i++) {
         lvni_data_shapes_draw(1, i, 6, 32, rgb[i]);
-        items[i] = (lvni_data_sheet_item){rgb[i], (lvni_data_verdict)(i % 3), "ring",
-                                          i == 0 ? NULL : "a line too long for its tile by far"};
+        items[i] = (lvni_report_sheet_item){rgb[i], (lvni_report_verdict)(i % 3), "ring",
+                                            i == 0 ? NULL : "a line too long for its tile by far"};
     }
-    assert_int_equal(lvni_data_contact_sheet_write(path, items, 5, 3, 32), LVN_OK);
+    assert_int_equal(lvni_report_contact_sheet_write(path, items, 5, 3, 32), LVN_OK);
     lvni_data_scratch *scratch = lvni_data_scratch_get();
     size_t n;
     lvni_data_image_info info;
@@ -137,7 +137,7 @@ static void contact_sheets_are_png_files(void **state)
     assert_memory_equal(image.rgb + 3 * (8 * info.width + 8 + 144), green, 3);
     assert_memory_equal(image.rgb + 3 * (8 * info.width + 8 + 288), red, 3);
     assert_memory_equal(image.rgb + 3 * (12 * info.width + 12), rgb[0], 3);
-    assert_int_equal(lvni_data_contact_sheet_write("/nonexistent/x.png", items, 5, 3, 32),
+    assert_int_equal(lvni_report_contact_sheet_write("/nonexistent/x.png", items, 5, 3, 32),
                      LVN_ERR_NOT_FOUND);
     images_remove_folder(folder);
 }
@@ -145,9 +145,9 @@ static void contact_sheets_are_png_files(void **state)
 static void small_letters_look_like_capitals(void **state)
 {
     (void)state;
-    assert_ptr_equal(lvni_data_font_glyph('k'), lvni_data_font_glyph('K'));
-    assert_int_equal(lvni_data_font_glyph('L')[6], 0x1f);
-    assert_ptr_equal(lvni_data_font_glyph('\x01'), lvni_data_font_glyph('~'));
+    assert_ptr_equal(lvni_report_font_glyph('k'), lvni_report_font_glyph('K'));
+    assert_int_equal(lvni_report_font_glyph('L')[6], 0x1f);
+    assert_ptr_equal(lvni_report_font_glyph('\x01'), lvni_report_font_glyph('~'));
 }
 
 int main(void)

@@ -113,7 +113,7 @@ static lvn_status take_steps(bench *b, int n, lvni_trainer_step_result *result)
         }
         if (i > 0) {
             LVN_TRY(lvni_trainer_engine_collect(t->engine, &record[(i + 1) % 2], result));
-            must(lvni_trainer_report_add(&t->report, result));
+            must(lvni_trainer_logging_add(&t->report, result));
         }
     }
     return LVN_OK;

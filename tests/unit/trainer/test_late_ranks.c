@@ -61,7 +61,7 @@ static void run_steps(rank *r, lvni_trainer *t)
             read = r->status != LVN_OK;
             r->done += r->status == LVN_OK ? 1 : 0;
             if (r->status == LVN_OK) {
-                lvni_trainer_report_add(&t->report, &result);
+                lvni_trainer_logging_add(&t->report, &result);
             }
         }
         if (r->done == WARM && before == 0) {

@@ -84,7 +84,7 @@ static void go_on(bench *b, int steps, trace *t)
             t->status =
                 lvni_trainer_engine_collect(e, &record[t->n % LVNI_LATE_STEPS], &t->step[t->n]);
             if (t->status == LVN_OK) {
-                lvni_trainer_report_add(&trainer->report, &t->step[t->n++]);
+                lvni_trainer_logging_add(&trainer->report, &t->step[t->n++]);
             }
         }
         t->error = *lvn_last_error();

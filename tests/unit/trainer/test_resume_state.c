@@ -199,7 +199,7 @@ static void validation_decodes_when_it_is_its_turn(void **state)
     t->o.max_epochs = 2;
     lvni_data_loader_destroy(t->loader);
     t->loader = NULL;
-    lvni_trainer_report_close(&t->report);
+    lvni_trainer_logging_close(&t->report);
     assert_int_equal(lvni_trainer_fit(t), LVN_OK);
     assert_int_equal(asked_for, 60);
     lvni_trainer_destroy(t);

@@ -224,7 +224,7 @@ static uint64_t hash_of_pairs(const memory *data, const setting *s, int steps, l
                 LVN_OK) {
                 fail_msg("%s", lvn_last_error()->message);
             }
-            assert_int_equal(lvni_trainer_report_add(&t->report, &result), LVN_OK);
+            assert_int_equal(lvni_trainer_logging_add(&t->report, &result), LVN_OK);
         }
     }
     const uint64_t hash = bench_hash(&b);

@@ -1,0 +1,199 @@
+/* The log's summary of data= at the start of a run: images of each class, their sizes, and the
+ * memory that decoding them takes. Called by image_data.c and image_source.c. */
+#include "images/image_data.h"
+
+#include "core/alloc.h"
+#include "data/dataset.h"
+
+#include <string.h>
+#include <strings.h>
+
+enum { CLASSES_SHOWN = 20 };
+
+/* ---- classes ---- */
+
+static void count(const lvn_dataset *d, int64_t *n)
+{
+    for (int64_t i = 0; d != NULL && i < d->cls->length(d); i++) {
+        n[d->cls->label(d, lvni_data_dataset_index(d, i))]++;
+    }
+}
+
+static int64_t *new_counts(int n_classes)
+{
+    return lvni_core_calloc(LVNI_TAG_DATA, (size_t)n_classes, sizeof(int64_t));
+}
+
+static lvn_status print_counts(const lvn_dataset *d, const int64_t *n, lvni_core_str *out)
+{
+    int least = 0, most = 0;
+    for (int i = 0; i < d->n_classes; i++) {
+        least = n[i] < n[least] ? i : least;
+        most = n[i] > n[most] ? i : most;
+    }
+    for (int i = 0; i < d->n_classes && d->n_classes <= CLASSES_SHOWN; i++) {
+        lvni_core_str_printf(out, "%s%s %lld", i == 0 ? "(" : ", ", d->class_names[i],
+                             (long long)n[i]);
+    }
+    if (d->n_classes > CLASSES_SHOWN) {
+        lvni_core_str_printf(out, "(smallest: %s %lld, largest: %s %lld", d->class_names[least],
+                             (long long)n[least], d->class_names[most], (long long)n[most]);
+    }
+    lvni_core_str_char(out, ')');
+    return lvni_core_str_status(out);
+}
+
+lvn_status lvni_images_class_counts_print(const lvn_dataset *train, const lvn_dataset *val,
+                                          lvni_core_str *out)
+{
+    int64_t *n = new_counts(train->n_classes);
+    if (n == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    count(train, n);
+    count(val, n);
+    const lvn_status s = print_counts(train, n, out);
+    lvni_core_free(n);
+    return s;
+}
+
+/* Classes of which `all` has some and `part` none. */
+static lvn_status list_without(const int64_t *all, const int64_t *part, const char *const *names,
+                               int n_classes, lvni_core_str *out)
+{
+    enum { SHOWN = 8 };
+    int64_t n = 0;
+    for (int i = 0; i < n_classes; i++) {
+        if (all[i] > 0 && part[i] == 0 && n++ < SHOWN) {
+            lvni_core_str_printf(out, "%s%s", n == 1 ? "" : ", ", names[i]);
+        }
+    }
+    if (n > SHOWN) {
+        lvni_core_str_printf(out, ", and %lld more", (long long)n - SHOWN);
+    }
+    return lvni_core_str_status(out);
+}
+
+lvn_status lvni_images_class_counts_unvalidated(const lvn_dataset *train, const lvn_dataset *val,
+                                                lvni_core_str *out)
+{
+    int64_t *all = new_counts(train->n_classes), *part = new_counts(train->n_classes);
+    lvn_status s = all == NULL || part == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    if (s == LVN_OK) {
+        count(train, all);
+        count(val, part);
+        s = list_without(all, part, train->class_names, train->n_classes, out);
+    }
+    lvni_core_free(all);
+    lvni_core_free(part);
+    return s;
+}
+
+lvn_status lvni_images_class_counts_unreadable(const lvni_data_image_scan *scan, lvni_core_str *out)
+{
+    int64_t *all = new_counts(scan->n_classes), *readable = new_counts(scan->n_classes);
+    lvn_status s = all == NULL || readable == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    for (int64_t i = 0; s == LVN_OK && i < scan->n; i++) {
+        all[scan->label[i]]++;
+        readable[scan->label[i]] += scan->size == NULL || scan->size[i].width > 0;
+    }
+    if (s == LVN_OK) {
+        s = list_without(all, readable, (const char *const *)scan->class_names, scan->n_classes,
+                         out);
+    }
+    lvni_core_free(all);
+    lvni_core_free(readable);
+    return s;
+}
+
+/* ---- sizes ---- */
+
+static int64_t area(const lvni_data_walk_size *s)
+{
+    return (int64_t)s->width * s->height;
+}
+
+void lvni_images_unusable_print(const lvni_data_image_scan *scan, lvni_core_str *out)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; scan != NULL && scan->size != NULL && i < scan->n; i++) {
+        n += area(&scan->size[i]) == 0;
+    }
+    if (n > 0) {
+        lvni_core_str_printf(out, ", %lld of which cannot be used", (long long)n);
+    }
+}
+
+void lvni_images_sizes_print(const lvni_data_image_scan *scan, lvni_core_str *out)
+{
+    const lvni_data_walk_size *least = NULL, *most = NULL;
+    uint64_t bytes = 0;
+    for (int64_t i = 0; scan->size != NULL && i < scan->n; i++) {
+        const lvni_data_walk_size *s = &scan->size[i];
+        bytes += (uint64_t)s->bytes;
+        if (area(s) > 0) {
+            least = least == NULL || area(s) < area(least) ? s : least;
+            most = most == NULL || area(s) > area(most) ? s : most;
+        }
+    }
+    if (least == NULL) {
+        return;
+    }
+    lvni_core_str_append(out, "; images ");
+    if (area(least) == area(most)) {
+        lvni_core_str_printf(out, "of %dx%d", most->width, most->height);
+    } else {
+        lvni_core_str_printf(out, "from %dx%d to %dx%d", least->width, least->height, most->width,
+                             most->height);
+    }
+    char text[LVNI_BYTES_TEXT];
+    lvni_core_str_printf(out, " pixels, %s of files", lvni_core_bytes_text(bytes, text));
+}
+
+static bool is_png(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot == NULL || strcasecmp(dot, ".png") == 0;
+}
+
+/* Bytes of pixels that are there at once in evaluation: a JPEG's part, in full size, that the crop
+ * is made of, or all of a PNG, and the rows between the two passes. */
+static size_t decoded_in_full(const lvni_data_walk_size *s, const char *name,
+                              const lvni_data_transform *t)
+{
+    lvni_data_resize_plan plan;
+    if (area(s) == 0 || lvni_data_resize_centre(t->eval_resize, t->size, t->eval_filter, s->width,
+                                                s->height, &plan) != LVN_OK) {
+        return 0;
+    }
+    const lvni_data_box box = lvni_data_resize_wanted(&plan, s->width, s->height);
+    const size_t there = is_png(name) ? (size_t)area(s) : (size_t)box.width * (size_t)box.height;
+    return 3 * (there + (size_t)box.height * (size_t)t->size);
+}
+
+/* Pixels that are there at once for a random crop: a JPEG is decoded in the smallest of 1/8, 1/4,
+ * 1/2 and 1 that still has the pixels of the output, a PNG as it is. */
+static int64_t decoded(const lvni_data_walk_size *s, const char *name, int side)
+{
+    const int shorter = s->width < s->height ? s->width : s->height;
+    int64_t eighths = is_png(name) ? 8 : 1;
+    while (eighths < 8 && shorter * eighths < 8 * (int64_t)side) {
+        eighths *= 2;
+    }
+    return area(s) * eighths * eighths / 64;
+}
+
+size_t lvni_images_sizes_decode(const lvni_data_image_scan *scan, const lvni_data_transform *t,
+                                bool crops)
+{
+    size_t file = 0, pixels = 0;
+    for (int64_t i = 0; scan->size != NULL && i < scan->n; i++) {
+        const lvni_data_walk_size *s = &scan->size[i];
+        const char *name = lvni_data_image_scan_name(scan, i);
+        const size_t full = decoded_in_full(s, name, t);
+        const size_t rgb = crops ? 3 * (size_t)decoded(s, name, t->size) : full;
+        file = area(s) > 0 && (size_t)s->bytes > file ? (size_t)s->bytes : file;
+        pixels = rgb > pixels ? rgb : pixels;
+    }
+    return file + pixels;
+}

@@ -1,0 +1,176 @@
+/* data=: where images come from (image_source.c), how they are prepared (preprocess.c), cut into
+ * training and validation views (image_data.c), and the log's summary of them (data_summary.c). */
+#ifndef LEVIN_IMAGES_IMAGE_DATA_H
+#define LEVIN_IMAGES_IMAGE_DATA_H
+
+#include "core/config.h"
+#include "core/str.h"
+#include "data/array_images.h"
+#include "data/augment.h"
+#include "data/image_folder.h"
+#include "data/shapes.h"
+#include "recipes/classify/classify_card.h"
+
+#include <levin/data.h>
+
+/* ---- image_source.c: a folder, array files, or builtin:shapes ---- */
+
+typedef struct lvni_images_source {
+    lvni_data_image_scan *scan; /* a folder; NULL: none */
+    /* of the folder, to be written to data.index=, else into the run directory; empty: it is there,
+     * or is not kept */
+    lvni_core_str index;
+    lvni_data_array_images *arrays; /* array files; NULL: none; neither: shapes */
+    lvni_data_shapes_options shapes;
+} lvni_images_source;
+
+extern const lvni_core_option_table lvni_images_options; /* data labels data.* */
+
+/* In a run directory: the images it was trained with (folder_index.c). */
+#define LVNI_RUN_INDEX "data.index"
+
+/* Before anything is read: LVN_ERR_USAGE when data= is missing, wrong, or not there. */
+lvn_status lvni_images_source_check(const lvni_core_config *config);
+/* The same for a training, whose run may not lie among the classes of data=. */
+lvn_status lvni_images_source_check_run(const lvni_core_config *config);
+/* The same, and with on_error=stop and `training` LVN_ERR_CORRUPT when headers are damaged,
+ * LVN_ERR_USAGE when a class folder has no image; else as the openers of the kinds. mode FLAT: no
+ * classes are needed. run: the directory whose index of the folder may be taken, or NULL;
+ * `training`: one is made where none fits. */
+lvn_status lvni_images_source_open(const lvni_core_config *config, lvni_data_scan_mode mode,
+                                   const char *run, bool training, lvni_images_source *out);
+/* Of an open source of builtin:shapes: the keys that are not given are those of `trained`, the data
+ * of a model in use (its card's; NULL: not known). */
+void lvni_images_source_take_shapes(const lvni_core_config *config, const char *trained,
+                                    lvni_images_source *source);
+void lvni_images_source_close(lvni_images_source *source);
+
+/* Photos are cropped at random and come in 224; small images and shapes are used whole, in their
+ * own size or 32. */
+void lvni_images_source_transform(const lvni_images_source *source, lvni_data_transform *out);
+lvn_status lvni_images_source_view(const lvni_images_source *source, const int64_t *indices,
+                                   int64_t n, const lvni_data_transform *transform,
+                                   lvn_dataset **out);
+/* A validation part of its own. */
+bool lvni_images_source_has_parts(const lvni_images_source *source);
+/* Indices of the test part (lvni_core_free); *n 0: there is none. */
+lvn_status lvni_images_source_test(const lvni_images_source *source, int64_t **part, int64_t *n);
+/* What of a folder was passed over: "6 .webp, 1 .txt; folders docs", appended; nothing where
+ * nothing was. */
+void lvni_images_source_print_ignored(const lvni_images_source *source, lvni_core_str *out);
+/* Indices of training and validation (lvni_core_free): the source's own parts, or a seeded
+ * split. */
+lvn_status lvni_images_source_cut(const lvni_images_source *source,
+                                  const lvni_data_transform *transform, double val_split,
+                                  uint64_t seed, int64_t *part[2], int64_t n[2]);
+/* An identity (below) as messages write it; returns out. */
+const char *lvni_images_source_identity_text(const char *identity, char out[96]);
+/* Which images these are, wherever they lie: a test part does not count. */
+lvn_status lvni_images_source_identify(const lvni_images_source *source,
+                                       const lvni_data_transform *transform, char identity[96]);
+/* Number the classes as a trained model does. */
+lvn_status lvni_images_source_relabel(const lvni_images_source *source,
+                                      const char *const *class_names, int n_classes);
+
+/* ---- preprocess.c: how evaluation and prediction prepare an image, from keys, the file of
+ * weights=, and the card of a trained model; the same for validation, eval and predict ---- */
+
+/* eval.resize ... normalize.std */
+extern const lvni_core_option_table lvni_images_preprocess_options;
+
+/* From eval.preset= or the file of weights=; keys that are given take precedence. */
+typedef struct lvni_images_preprocess {
+    double crop_pct; /* crop over shorter side; 0: lvni_data_transform_resize */
+    lvni_data_filter filter;
+    float mean[3], std[3];
+    bool from_weights; /* from the file, or from the network it holds */
+} lvni_images_preprocess;
+
+/* The transforms of training and validation, from a training transform with its size. photos:
+ * resized and cropped by default, not taken whole. Reports what comes from the file of weights=.
+ * LVN_ERR_USAGE. */
+lvn_status lvni_images_preprocess_train(const lvni_core_config *config, bool photos,
+                                        lvni_images_preprocess *found, lvni_data_transform *train,
+                                        lvni_data_transform *eval);
+/* Keys that are auto get what came from the file of weights=: later starts of the run may not have
+ * it. eval: what lvni_images_preprocess_train made of it. */
+lvn_status lvni_images_preprocess_resolve(lvni_core_config *config,
+                                          const lvni_images_preprocess *found,
+                                          const lvni_data_transform *eval);
+/* For a trained model: from its card, except for keys that are given. */
+lvn_status lvni_images_preprocess_use(const lvni_core_config *config,
+                                      const lvni_classify_card *card, lvni_data_transform *out);
+/* LVN_ERR_USAGE when the network needs images of the size it was trained with, and eval.crop is
+ * another. */
+lvn_status lvni_images_preprocess_check_size(const lvni_core_config *config, const char *model,
+                                             int image_size, int crop);
+/* LVN_ERR_USAGE for any of these keys on the command line of a command that uses none. */
+lvn_status lvni_images_preprocess_no_effect(const lvni_core_config *config, const char *why);
+
+/* ---- image_data.c: views of parts ---- */
+
+/* image_size val_split augment.* */
+extern const lvni_core_option_table lvni_images_augment_options;
+
+typedef struct lvni_images_data {
+    lvn_dataset *train, *val; /* val may be NULL; prediction: only train */
+    /* of the training view; evaluation and prediction: of their only view */
+    lvni_data_transform transform;
+    lvni_data_transform eval;          /* training: of the validation view */
+    lvni_images_preprocess preprocess; /* training: from weights= */
+    /* for lvni_images_data_write_index; empty: nothing is to be written */
+    lvni_core_str index;
+    uint64_t files;    /* training: a number for what the files hold; 0: they are none */
+    bool headers_read; /* training: of all images, which the start has accepted */
+    size_t decode_bytes, val_decode_bytes; /* that each loading thread keeps; 0: not known */
+    lvni_core_str note; /* "data clothing: 341 images in 3 classes (dress 30, hat 14, ...); 273 to
+                      train, 68 to validate" */
+    lvni_core_str ignored; /* "ignored: 6 .webp, 1 .txt"; empty: nothing was */
+    /* of the whole list, by the images' names: the same wherever the folder lies. Prediction:
+     * "" */
+    char identity[96];
+    const char *split; /* evaluation: which part it is: all, train, val or test */
+    /* evaluation of all images: how many the model was trained on, as far as it is known */
+    int64_t n_trained;
+} lvni_images_data;
+
+/* For training. Free with lvni_images_data_free. */
+lvn_status lvni_images_data_open(const lvni_core_config *config, lvni_images_data *out);
+/* To data.index=, else as LVNI_RUN_INDEX into a run directory that is there. Nothing without one to
+ * write. */
+lvn_status lvni_images_data_write_index(const lvni_core_config *config,
+                                        const lvni_images_data *data, const char *run);
+/* For a trained model: flat, without labels (predict). */
+lvn_status lvni_images_data_for_model(const lvni_core_config *config,
+                                      const lvni_classify_card *card, lvni_images_data *out);
+/* For a trained model: with its classes, and the part of the data that split= selects (eval). */
+lvn_status lvni_images_data_for_eval(const lvni_core_config *config, const lvni_classify_card *card,
+                                     lvni_images_data *out);
+void lvni_images_data_free(lvni_images_data *data);
+
+/* ---- data_summary.c ---- */
+
+/* Images of each class of both parts together, appended: "(cat 36, dog 40)"; of more than 20
+ * classes "(smallest: apron 12, largest: shirt 98)". val may be NULL. */
+lvn_status lvni_images_class_counts_print(const lvn_dataset *train, const lvn_dataset *val,
+                                          lvni_core_str *out);
+/* Classes with images to train on and none to validate, appended: "hat, coat, and 3 more". Nothing
+ * where there are none. */
+lvn_status lvni_images_class_counts_unvalidated(const lvn_dataset *train, const lvn_dataset *val,
+                                                lvni_core_str *out);
+/* Classes of a folder of whose images none can be read, by their headers, appended in the same
+ * way. */
+lvn_status lvni_images_class_counts_unreadable(const lvni_data_image_scan *scan,
+                                               lvni_core_str *out);
+/* ", 4 of which cannot be used", by their headers, appended; nothing where all can. scan NULL: no
+ * folder. */
+void lvni_images_unusable_print(const lvni_data_image_scan *scan, lvni_core_str *out);
+/* "; images from 80x60 to 640x427 pixels, 24.1 MB of files", appended; nothing where the
+ * headers were not read, or all are damaged. */
+void lvni_images_sizes_print(const lvni_data_image_scan *scan, lvni_core_str *out);
+/* Bytes that one thread keeps for files and pixels on the way through `transform`: its random
+ * crops, or what evaluation takes; 0: not known. */
+size_t lvni_images_sizes_decode(const lvni_data_image_scan *scan,
+                                const lvni_data_transform *transform, bool crops);
+
+#endif

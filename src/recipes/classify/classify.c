@@ -1,0 +1,207 @@
+/* The recipe `classify`, images in and classes out, as a row of the registry (recipe.h): its keys,
+ * data, network and loss of a training. classify_card.c has its model card, classify_predict.c what
+ * `levin predict` and `levin eval` do with a trained model. */
+#include "recipes/classify/classify.h"
+
+#include "core/alloc.h"
+#include "core/str.h"
+#include "images/image_data.h"
+#include "recipes/classify/classify_mix.h"
+#include "run/options.h"
+#include "run/recipe.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const lvni_core_option model_rows[] = {
+    {.name = "model.name",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "cnn|mlp|resnet18|resnet34|resnet50|vit_s_16|vit_b_16",
+     .fallback = "cnn",
+     .respell = lvni_nn_zoo_respell,
+     .help = "Network: cnn (three convolutions with batch norm), mlp (two hidden layers), or one "
+             "with the names and shapes of torchvision."},
+    LVNI_OPTION_ALIAS("model", "model.name"),
+    {.name = "model.dropout",
+     .type = LVNI_OPT_FLOAT,
+     .range = LVNI_FROM_TO_BELOW(0, 1),
+     .flags = LVNI_OPT_AUTO,
+     .help = "Dropout before the last layer; auto: 0.1 for cnn and mlp, else 0."},
+};
+static const lvni_core_option_table model_table = LVNI_OPTION_TABLE("model", model_rows);
+
+static const lvni_core_option_table *train_tables(size_t *n)
+{
+    static lvni_core_option_table all[10];
+    all[0] = lvni_images_options;
+    all[1] = model_table;
+    all[2] = lvni_run_options;
+    all[3] = lvni_run_batch_options;
+    all[4] = lvni_run_optim_table;
+    all[5] = lvni_images_augment_options;
+    all[6] = lvni_classify_criterion_options;
+    all[7] = lvni_images_preprocess_options;
+    all[8] = lvni_run_loop_options;
+    all[9] = lvni_run_checkpoint_options;
+    *n = sizeof all / sizeof *all;
+    return all;
+}
+
+static const lvni_core_option_table *predict_tables(size_t *n)
+{
+    static lvni_core_option_table all[4];
+    all[0] = lvni_images_options;
+    all[1] = lvni_run_inference_options;
+    all[2] = lvni_classify_predict_options;
+    all[3] = lvni_images_preprocess_options;
+    *n = sizeof all / sizeof *all;
+    return all;
+}
+
+static const lvni_core_option_table *eval_tables(size_t *n)
+{
+    static lvni_core_option_table all[4];
+    all[0] = lvni_images_options;
+    all[1] = lvni_run_inference_options;
+    all[2] = lvni_classify_eval_options;
+    all[3] = lvni_images_preprocess_options;
+    *n = sizeof all / sizeof *all;
+    return all;
+}
+
+/* What a training keeps open. */
+typedef struct opened {
+    const lvni_core_config *config;
+    lvni_images_data data;
+    lvni_classify_criterion criterion;
+    lvni_core_str note;
+    lvni_nn_zoo_arguments arguments;
+    lvni_classify_mix mix;
+    lvni_classify_card card;
+} opened;
+
+static lvn_status write_files(void *user, const char *dir)
+{
+    const opened *o = user;
+    return lvni_images_data_write_index(o->config, &o->data, dir);
+}
+
+static lvn_status resolve(lvni_core_config *c, const char *name, double value)
+{
+    char text[32];
+    lvni_core_format(text, sizeof text, "%.9g", value);
+    return lvni_core_config_is_set(c, name)
+               ? LVN_OK
+               : lvni_core_config_set(c, name, text, "resolved at start");
+}
+
+static lvn_status open_data(lvni_core_config *c, opened *o)
+{
+    LVN_TRY(lvni_images_data_open(c, &o->data));
+    lvni_core_str_append(&o->note, lvni_core_str_text(&o->data.note));
+    LVN_TRY(lvni_classify_criterion_read(c, o->data.train, &o->criterion, &o->note));
+    LVN_TRY(lvni_core_str_status(&o->note));
+    LVN_TRY(resolve(c, "image_size", o->data.transform.size));
+    LVN_TRY(lvni_images_preprocess_resolve(c, &o->data.preprocess, &o->data.eval));
+    return lvni_images_preprocess_check_size(c, lvni_core_config_str(c, "model.name"),
+                                             o->data.transform.size, o->data.eval.size);
+}
+
+static void fill_card(opened *o)
+{
+    const lvni_images_data *data = &o->data;
+    o->card = (lvni_classify_card){.image_size = o->arguments.image_size,
+                                   .n_classes = o->arguments.n_classes,
+                                   .class_names = data->train->class_names,
+                                   .dropout = o->arguments.dropout,
+                                   .eval_resize = data->eval.eval_resize,
+                                   .eval_crop = data->eval.size,
+                                   .eval_filter = data->eval.eval_filter,
+                                   .val_split = lvni_core_config_float(o->config, "val_split")};
+    memcpy(o->card.mean, data->transform.mean, sizeof o->card.mean);
+    memcpy(o->card.std, data->transform.std, sizeof o->card.std);
+}
+
+/* The network, with the mixing of images and the loss around it where they are asked for. */
+static const lvn_module_class *choose_class(opened *o, const char *model)
+{
+    const double mixup = lvni_core_config_float(o->config, "augment.mixup_alpha"),
+                 cutmix = lvni_core_config_float(o->config, "augment.cutmix_alpha");
+    if (!(mixup > 0.0 || cutmix > 0.0) && lvni_classify_criterion_is_plain(&o->criterion)) {
+        return lvni_nn_zoo_find(model);
+    }
+    lvni_classify_mix_init(&o->mix, lvni_nn_zoo_find(model), mixup, cutmix);
+    o->mix.criterion = o->criterion;
+    return &o->mix.cls;
+}
+
+static lvn_status open_training(const lvni_run_recipe *recipe, lvni_run_fit_request *request,
+                                void **state)
+{
+    (void)recipe;
+    lvni_core_config *c = request->config;
+    opened *o = *state = LVNI_NEW(LVNI_TAG_DATA, opened);
+    if (o == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    o->config = c;
+    LVN_TRY(open_data(c, o));
+    const char *model = lvni_core_config_str(c, "model.name");
+    LVN_TRY(resolve(c, "model.dropout", lvni_nn_zoo_dropout(model)));
+    o->arguments = (lvni_nn_zoo_arguments){.image_size = o->data.transform.size,
+                                           .n_classes = o->data.train->n_classes,
+                                           .dropout = lvni_core_config_float(c, "model.dropout")};
+    fill_card(o);
+    request->cls = choose_class(o, model);
+    request->arguments = &o->arguments;
+    request->train = o->data.train;
+    request->val = o->data.val;
+    request->balanced = o->criterion.balanced;
+    request->note = lvni_core_str_text(&o->note);
+    request->ignored = lvni_core_str_text(&o->data.ignored);
+    request->model = model;
+    request->data = o->data.identity;
+    request->own_card = &o->card;
+    request->headers_read = o->data.headers_read;
+    request->data_files = o->data.files;
+    request->decode_bytes = o->data.decode_bytes;
+    request->val_decode_bytes = o->data.val_decode_bytes;
+    request->write_files = write_files;
+    request->kept_file = lvni_core_config_str(c, "data.index");
+    request->user = o;
+    return LVN_OK;
+}
+
+static void close_training(void *state)
+{
+    opened *o = state;
+    if (o != NULL) {
+        lvni_classify_criterion_free(&o->criterion);
+        lvni_core_str_free(&o->note);
+        lvni_images_data_free(&o->data);
+        lvni_core_free(o);
+    }
+}
+
+const lvni_run_recipe lvni_classify_recipe = {
+    .name = "classify",
+    .use = "data=DIR [key=value ...]",
+    .help = "train a classifier of images (one sub-folder per class)",
+    .model_keys = "model, model.* and the data's classes",
+    .size_key = "image_size",
+    .train_tables = train_tables,
+    .check = lvni_images_source_check_run,
+    .open = open_training,
+    .close = close_training,
+    .card_key = LVNI_CLASSIFIER_CARD,
+    .noun = "classifier",
+    .card_write = lvni_classify_card_write,
+    .card_read = lvni_classify_card_read,
+    .card_free = lvni_classify_card_free,
+    .card_summary = lvni_classify_card_summary,
+    .card_compare = lvni_classify_card_compare,
+    .predict_tables = predict_tables,
+    .predict = lvni_classify_predict,
+    .eval_tables = eval_tables,
+    .eval = lvni_classify_eval,
+    .export_tables = lvni_run_export_tables};

@@ -1,0 +1,361 @@
+/* A trained classifier in use, on the way of inference.h: `predict` writes a table, `eval`
+ * measures; both can draw a page of images. An array of images goes to classify_array.c. */
+#include "recipes/classify/classify.h"
+
+#include "core/alloc.h"
+#include "core/escape.h"
+#include "core/math.h"
+#include "core/vfs.h"
+#include "data/dataset.h"
+#include "images/image_data.h"
+#include "log/run_log.h"
+#include "recipes/classify/classify_metrics.h"
+#include "recipes/classify/classify_sheet.h"
+#include "run/inference.h"
+#include "run/options.h"
+#include "run/output_file.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- keys ---- */
+
+#define SHEET_ROW                                                                                  \
+    {                                                                                              \
+        .name = "sheet", .type = LVNI_OPT_PATH,                                                    \
+        .help = "Draw images with their predictions into this PNG file (.png)."                    \
+    }
+
+static const lvni_core_option predict_rows[] = {
+    {.name = "weights",
+     .type = LVNI_OPT_PATH,
+     .help = "Of an array: weights with the names of torchvision or timm for the network that "
+             "model= names (resnet18, ...)."},
+    LVNI_RUN_WEIGHTS_KEY_ROW,
+    {.name = "output",
+     .type = LVNI_OPT_PATH,
+     .fallback = "predictions.csv",
+     .help = "File to write: a table (.csv: file, class, probability) or JSON lines (.jsonl); -: "
+             "stdout. For data=FILE.npy, "
+             "images (N, height, width, 3) used as they are: plain logits, as .npy (with weights= "
+             "also to -)."},
+    {.name = "top_k",
+     .type = LVNI_OPT_INT,
+     .unit = "classes",
+     .fallback = "1",
+     .range = LVNI_AT_LEAST(1),
+     .help = "Most probable classes of each image, with their probabilities."},
+    {.name = "probabilities",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "false",
+     .help = "The probability of every class, too."},
+    SHEET_ROW,
+};
+const lvni_core_option_table lvni_classify_predict_options =
+    LVNI_OPTION_TABLE("predict", predict_rows);
+
+static const lvni_core_option eval_rows[] = {
+    {.name = "split",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "auto|all|train|val|test",
+     .fallback = "auto",
+     .help = "Part of the data to measure on: the folder's train/, val/ or test/, else the part of "
+             "the training run, given the same data; auto: "
+             "test/ where the folder has one, else its val/, else all."},
+    {.name = "confusion",
+     .type = LVNI_OPT_PATH,
+     .help = "Write the confusion matrix of all classes into this CSV file (rows: true class, "
+             "columns: predicted)."},
+    SHEET_ROW,
+};
+const lvni_core_option_table lvni_classify_eval_options = LVNI_OPTION_TABLE("eval", eval_rows);
+
+/* ---- rows ---- */
+
+/* What the rows of a prediction are turned into. */
+typedef struct work {
+    lvni_run_inference use; /* first */
+    bool labels;            /* eval */
+    lvni_images_data data;
+    lvni_run_predict_format format;
+    lvni_core_str text;                   /* predict: the rows */
+    lvni_classify_metrics *metrics;       /* eval; of known labels */
+    lvni_classify_sheet_samples *samples; /* for the page; NULL without */
+} work;
+
+static work *work_of(lvni_run_inference *use)
+{
+    return use->user;
+}
+
+static const char *name_of(const work *w, int64_t sample, char number[24])
+{
+    const lvn_dataset *d = w->data.train;
+    snprintf(number, 24, "%lld", (long long)sample);
+    return d->cls->sample_name == NULL ? number : d->cls->sample_name(d, sample);
+}
+
+/* -1: not known, as always in `predict`, whose data need not have the model's classes. */
+static int64_t label_of(const work *w, int64_t sample)
+{
+    const lvn_dataset *d = w->data.train;
+    const int64_t label = !w->labels || d->cls->label == NULL ? -1 : d->cls->label(d, sample);
+    return label < lvni_classify_card_of(w->use.exported)->n_classes ? label : -1;
+}
+
+static lvn_status take_row(void *user, int64_t sample, const float *p, int64_t k)
+{
+    work *w = work_of(user);
+    int64_t best = 0;
+    for (int64_t i = 0; i < k; i++) {
+        if (!isfinite(p[i])) {
+            LVN_FAIL(LVN_ERR_NON_FINITE,
+                     "the model %s gives %g as a probability: its weights are not finite; train "
+                     "again with a "
+                     "smaller optim.lr",
+                     lvni_core_config_str(w->use.config, "model"),
+                     lvni_core_unsigned_nan((double)p[i]));
+        }
+        best = p[i] > p[best] ? i : best;
+    }
+    const int64_t label = label_of(w, sample);
+    w->use.n++;
+    if (label >= 0) {
+        lvni_classify_metrics_add(w->metrics, (int)label, (int)best, p);
+    }
+    if (w->samples != NULL) {
+        const lvni_classify_sheet_sample pick = {
+            .sample = sample, .label = label, .predicted = best, .probability = p[best]};
+        LVN_TRY(lvni_classify_sheet_samples_offer(w->samples, &pick));
+    }
+    if (!w->labels) {
+        char number[24];
+        lvni_run_predict_row_write(&w->format, name_of(w, sample, number), p, &w->text);
+    }
+    return lvni_core_str_status(&w->text);
+}
+
+static lvn_tensor *probabilities(const lvn_module *root, const lvn_batch *batch)
+{
+    return lvn_softmax(lvn_forward(root, batch->image));
+}
+
+/* ---- the data ---- */
+
+static void report_trained(const work *w)
+{
+    const int64_t n = w->data.train->cls->length(w->data.train), trained = w->data.n_trained;
+    if (trained == n && n == 1) {
+        lvni_log_line(LVNI_LOG_INFO, "note: this image was trained on");
+    } else if (trained == n) {
+        lvni_log_line(LVNI_LOG_INFO, "note: all of these %lld images were trained on",
+                      (long long)n);
+    } else if (trained > 0) {
+        lvni_log_line(
+            LVNI_LOG_INFO,
+            "note: %lld of these %lld images %s trained on; split=val measures the others",
+            (long long)trained, (long long)n, lvni_core_plural(trained, "was", "were"));
+    }
+}
+
+static lvn_status choose_format(work *w)
+{
+    const lvni_core_config *c = w->use.config;
+    const lvni_classify_card *card = lvni_classify_card_of(w->use.exported);
+    const int n = card->n_classes, top_k = (int)lvni_core_config_int(c, "top_k");
+    if (top_k > n) {
+        LVN_FAIL(LVN_ERR_USAGE, "top_k=%d: the model %s has %d class%s; give at most %d", top_k,
+                 lvni_core_config_str(c, "model"), n, lvni_core_plural(n, "", "es"), n);
+    }
+    w->format =
+        (lvni_run_predict_format){.class_names = card->class_names,
+                                  .n_classes = n,
+                                  .top_k = top_k,
+                                  .probabilities = lvni_core_config_bool(c, "probabilities"),
+                                  .json = lvni_run_inference_wants_lines(c)};
+    return LVN_OK;
+}
+
+static lvn_status open_data(lvni_run_inference *u)
+{
+    work *w = work_of(u);
+    const lvni_classify_card *card = lvni_classify_card_of(u->exported);
+    LVN_TRY(w->labels ? lvni_images_data_for_eval(u->config, card, &w->data)
+                      : lvni_images_data_for_model(u->config, card, &w->data));
+    u->data = w->data.train;
+    report_trained(w);
+    if (lvni_core_config_str(u->config, "sheet") != NULL) {
+        LVN_TRY(lvni_classify_sheet_samples_create(card->n_classes, &w->samples));
+    }
+    if (w->labels) {
+        return lvni_classify_metrics_create(card->class_names, card->n_classes, &w->metrics);
+    }
+    LVN_TRY(choose_format(w));
+    lvni_run_predict_head(&w->format, &w->text);
+    return LVN_OK;
+}
+
+/* ---- the results ---- */
+
+/* After the results: a page that cannot be written must not cost them. */
+static lvn_status draw_sheet(const work *w)
+{
+    const char *path = lvni_core_config_str(w->use.config, "sheet");
+    if (path == NULL) {
+        return LVN_OK;
+    }
+    LVN_TRY(lvni_classify_sheet_samples_draw(w->samples, w->data.train, &w->data.transform,
+                                             lvni_classify_card_of(w->use.exported)->class_names,
+                                             path));
+    if (lvni_core_config_bool(w->use.config, "json") ||
+        (!w->labels && lvni_run_output_is_stdout(w->use.config))) {
+        return LVN_OK; /* stdout holds results alone */
+    }
+    lvni_core_print(stdout, "sheet in %s\n", path);
+    return LVN_OK;
+}
+
+static lvn_status write_rows(const work *w)
+{
+    LVN_TRY(lvni_core_file_write(lvni_run_output_path(w->use.config), lvni_core_str_text(&w->text),
+                                 w->text.len));
+    if (!lvni_run_output_is_stdout(w->use.config)) {
+        lvni_core_print(stdout, "%lld prediction%s in %s\n", (long long)w->use.n,
+                        lvni_core_plural(w->use.n, "", "s"), lvni_run_output_path(w->use.config));
+    }
+    return LVN_OK;
+}
+
+/* The matrix is written first: where that fails nothing is printed that looks like success. */
+static lvn_status report_metrics(const work *w)
+{
+    lvni_core_str text = {0}, table = {0};
+    const lvni_core_config *c = w->use.config;
+    const char *confusion = lvni_core_config_str(c, "confusion");
+    lvn_status s = LVN_OK;
+    if (confusion != NULL) {
+        s = lvni_classify_metrics_csv(w->metrics, &table);
+        if (s == LVN_OK) {
+            s = lvni_core_file_write(confusion, lvni_core_str_text(&table), table.len);
+        }
+    }
+    if (s == LVN_OK && lvni_core_config_bool(c, "json")) {
+        lvni_core_str_append(&text, "{\"model\": ");
+        lvni_core_str_json(&text, lvni_core_config_str(c, "model"));
+        lvni_core_str_append(&text, ", \"data\": ");
+        lvni_core_str_json(&text, lvni_core_config_str(c, "data"));
+        lvni_core_str_printf(&text, ", \"split\": \"%s\", ", w->data.split);
+        lvni_classify_metrics_json(w->metrics, &text);
+        lvni_core_str_append(&text, "}\n");
+    } else if (s == LVN_OK) {
+        lvni_classify_metrics_print(w->metrics, &text);
+    }
+    if (s == LVN_OK) {
+        s = lvni_core_str_status(&text);
+    }
+    if (s == LVN_OK) {
+        s = lvni_core_file_write(LVNI_STDOUT_PATH, lvni_core_str_text(&text), text.len);
+    }
+    if (s == LVN_OK && confusion != NULL && !lvni_core_config_bool(c, "json")) {
+        lvni_core_print(stdout, "confusion matrix in %s\n", confusion);
+    }
+    lvni_core_str_free(&text);
+    lvni_core_str_free(&table);
+    return s;
+}
+
+static lvn_status finish(const lvni_run_inference *u)
+{
+    const work *w = u->user;
+    if (u->n == 0) {
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "data=%s: none of its %lld images could be read: see the warning for their names",
+                 lvni_core_config_str(u->config, "data"), (long long)u->data->cls->length(u->data));
+    }
+    LVN_TRY(w->labels ? report_metrics(w) : write_rows(w));
+    return draw_sheet(w);
+}
+
+static void work_free(work *w)
+{
+    lvni_images_data_free(&w->data);
+    lvni_core_str_free(&w->text);
+    lvni_classify_sheet_samples_destroy(w->samples);
+    lvni_classify_metrics_destroy(w->metrics);
+}
+
+/* ---- the commands ---- */
+
+/* Before any work that an error here would waste. */
+static lvn_status check_arguments(const lvni_core_config *c)
+{
+    const char *sheet = lvni_core_config_str(c, "sheet");
+    if (sheet != NULL && !lvni_run_output_ends_in(sheet, ".png", 4)) {
+        LVN_FAIL(LVN_ERR_USAGE, "sheet=%s: the page is a PNG file; give a name that ends in .png",
+                 sheet);
+    }
+    LVN_TRY(lvni_run_inference_check(c));
+    return lvni_images_source_check(c);
+}
+
+static lvn_status check_predict(const lvni_core_config *c)
+{
+    if (lvni_core_config_str(c, "weights") != NULL) {
+        LVN_FAIL(LVN_ERR_USAGE, "weights= has no names of classes and no image size: it needs "
+                                "data=FILE.npy, an array of images");
+    }
+    LVN_TRY(check_arguments(c));
+    return lvni_run_inference_check_output(c, "predictions of images");
+}
+
+static lvn_status check_eval(const lvni_core_config *c)
+{
+    const char *confusion = lvni_core_config_str(c, "confusion");
+    LVN_TRY(check_arguments(c));
+    if (confusion != NULL && !lvni_run_output_ends_in(confusion, ".csv", 4)) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "confusion=%s: the matrix is a table; give a name that ends in .csv", confusion);
+    }
+    return confusion == NULL ? LVN_OK : lvni_core_file_check(confusion);
+}
+
+/* Takes the configuration. */
+static lvn_status run(work *w, int n, const char *const *args)
+{
+    w->use.recipe = &lvni_classify_recipe;
+    w->use.open = open_data;
+    w->use.output = probabilities;
+    w->use.row = take_row;
+    w->use.finish = finish;
+    w->use.user = w;
+    const lvn_status s = lvni_run_inference_run(&w->use, n, args);
+    const lvn_error error = *lvn_last_error();
+    work_free(w);
+    lvni_core_config_destroy(w->use.config);
+    lvn_error_adopt(&error);
+    return s;
+}
+
+lvn_status lvni_classify_predict(const lvni_run_recipe *recipe, int n, const char *const *args)
+{
+    lvni_core_config *c;
+    LVN_TRY(lvni_run_inference_read(recipe, "predict", n, args, &c));
+    if (!lvni_classify_is_array(c)) {
+        work w = {.use = {.config = c, .command = "predict", .check = check_predict}};
+        return run(&w, n, args);
+    }
+    const lvni_run_ranks_command command = {
+        .command = {"predict"}, .n = n, .args = args, .uses = true};
+    const lvn_status s = lvni_classify_predict_array(c, &command);
+    lvni_core_config_destroy(c);
+    return s;
+}
+
+lvn_status lvni_classify_eval(const lvni_run_recipe *recipe, int n, const char *const *args)
+{
+    lvni_core_config *c;
+    LVN_TRY(lvni_run_inference_read(recipe, "eval", n, args, &c));
+    work w = {.use = {.config = c, .command = "eval", .check = check_eval}, .labels = true};
+    return run(&w, n, args);
+}

@@ -1,0 +1,201 @@
+/* The recipe gan: posterior samples of inverse problems with a regularised conditional GAN
+ * (Bendel, Ahmad & Schniter 2023). The row of the registry; keys are gan_keys.c's, the step is
+ * gan_step.c's. */
+#include "recipes/gan/gan.h"
+
+#include "core/alloc.h"
+#include "core/math.h"
+#include "core/vfs.h"
+#include "log/run_log.h"
+#include "recipes/gan/gan_preview.h"
+#include "recipes/gan/gan_samples.h"
+#include "run/options.h"
+#include "run/run_dir.h"
+
+#include <string.h>
+
+/* What a training keeps open. */
+typedef struct opened {
+    lvni_gan_card card;
+    lvn_dataset *train, *val;
+    lvni_core_str note;
+    bool warned;
+} opened;
+
+lvn_status lvni_gan_load_saved(const lvni_core_config *c, lvni_core_config **out)
+{
+    const char *dir = lvni_core_config_str(c, "out");
+    char *path = dir == NULL ? NULL : lvni_run_path_join(dir, "config.yaml");
+    size_t n;
+    const lvni_core_option_table *tables = lvni_gan_train_tables(&n);
+    *out = NULL;
+    lvn_status s = LVN_OK;
+    if (path != NULL && lvni_core_path_exists(path)) {
+        s = lvni_core_config_create(tables, n, out);
+        s = s == LVN_OK ? lvni_core_config_load_file(*out, LVNI_LAYER_SAVED, path) : s;
+    }
+    lvni_core_free(path);
+    return s;
+}
+
+/* Unset in the configuration that the run in `out` has saved; false: there is none. */
+static lvn_status saved_without(const lvni_core_config *c, const char *key, bool *without)
+{
+    lvni_core_config *saved;
+    const lvn_status s = lvni_gan_load_saved(c, &saved);
+    *without = s == LVN_OK && saved != NULL && !lvni_core_config_is_set(saved, key);
+    lvni_core_config_destroy(saved);
+    return s;
+}
+
+/* A folder that a file of the original names, and another machine has: a new run goes without it,
+ * and its saved configuration has that, so that nothing changes where the folder comes back. */
+static lvn_status resolve_folder(lvni_core_config *c, const char *key, const char *otherwise)
+{
+    const char *path = lvni_core_config_str(c, key);
+    bool without = lvni_gan_is_of_original(c, key);
+    if (path == NULL || lvni_core_path_exists(path)) {
+        return LVN_OK;
+    }
+    if (without && lvni_core_config_is_on(c, "resume")) {
+        LVN_TRY(saved_without(c, key, &without));
+    }
+    if (!without) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%s %s: there is no such folder, and without it the data would be others: give "
+                 "%s=DIR, where it is now  (%s)",
+                 key, path, key, lvni_core_config_origin(c, key));
+    }
+    lvni_log_line(LVNI_LOG_WARNING, "%s %s: there is no such folder: %s  (%s)", key, path,
+                  otherwise, lvni_core_config_origin(c, key));
+    return lvni_core_config_set(c, key, "null", "a folder that is missing");
+}
+
+lvn_status lvni_gan_resolve_folders(lvni_core_config *c)
+{
+    LVN_TRY(resolve_folder(c, "cosmo_dir_path", "no mask, and the same noise everywhere"));
+    return resolve_folder(c, "sense_maps_path", "coil maps are estimated");
+}
+
+static lvn_status open_data(const lvni_core_config *c, opened *o)
+{
+    lvni_data_inverse_options data;
+    lvni_gan_data_options(c, LVNI_INVERSE_TRAIN, &data);
+    LVN_TRY(lvni_data_inverse_open(&data, &o->train));
+    lvni_gan_data_options(c, LVNI_INVERSE_VAL, &data);
+    return lvni_data_inverse_open(&data, &o->val);
+}
+
+static void describe(const lvni_core_config *c, opened *o)
+{
+    const lvni_nn_rcgan_sizes *s = &o->card.settings.sizes;
+    const int64_t n = o->train->cls->length(o->train), v = o->val->cls->length(o->val);
+    lvni_core_str_printf(&o->note,
+                         "%s: %lld measurement%s of %d x %d to train on, %lld to validate with",
+                         lvni_core_config_str(c, "experience"), (long long)n,
+                         lvni_core_plural(n, "", "s"), s->im_size, s->im_size, (long long)v);
+    if (!s->unused) {
+        lvni_core_str_printf(&o->note,
+                             "; %lld parameters that the original's generator never runs are left "
+                             "out",
+                             (long long)lvni_nn_rcgan_unused(s));
+    }
+}
+
+static void report_notes(const lvni_core_config *c)
+{
+    lvni_core_str text = {0};
+    lvni_gan_print_notes(c, &text);
+    for (char *line = text.data, *end; line != NULL; line = end) {
+        end = strchr(line, '\n');
+        if (end != NULL) {
+            *end++ = '\0';
+        }
+        lvni_log_line(LVNI_LOG_INFO, "%s", line);
+    }
+    lvni_core_str_free(&text);
+}
+
+static int image_every(const lvni_core_config *c, const opened *o)
+{
+    const int usual = o->card.settings.experience == LVNI_INVERSE_MRI ? 5 : 1;
+    return lvni_core_config_is_set(c, "image_every_n_epochs")
+               ? (int)lvni_core_config_int(c, "image_every_n_epochs")
+               : usual;
+}
+
+static lvn_status write_files(void *user, const char *dir)
+{
+    const opened *o = user;
+    return lvni_gan_preview_open(o->card.settings.preview, dir);
+}
+
+static lvn_status open_training(const lvni_run_recipe *recipe, lvni_run_fit_request *request,
+                                void **state)
+{
+    (void)recipe;
+    lvni_core_config *c = request->config;
+    opened *o = *state = LVNI_NEW(LVNI_TAG_DATA, opened);
+    if (o == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    o->card.keys = c;
+    LVN_TRY(lvni_gan_read_settings(c, &o->card.settings));
+    LVN_TRY(lvni_gan_preview_create(image_every(c, o), o->card.settings.sizes.im_size,
+                                    &o->card.settings.preview));
+    o->card.settings.warned = &o->warned;
+    LVN_TRY(lvni_gan_resolve_folders(c));
+    if (request->ranks == NULL || request->ranks->rank->rank == 0) {
+        report_notes(c); /* what a file was taken for explains errors of the data */
+    }
+    LVN_TRY(open_data(c, o));
+    describe(c, o);
+    LVN_TRY(lvni_core_str_status(&o->note));
+    request->cls = &lvni_gan_class;
+    request->arguments = &o->card.settings;
+    request->train = o->train;
+    request->val = o->val;
+    request->note = lvni_core_str_text(&o->note);
+    request->model = "rcgan";
+    request->own_card = &o->card;
+    request->write_files = write_files;
+    request->user = o;
+    return LVN_OK;
+}
+
+static void close_training(void *state)
+{
+    opened *o = state;
+    if (o != NULL) {
+        lvn_dataset_destroy(o->train);
+        lvn_dataset_destroy(o->val);
+        lvni_core_str_free(&o->note);
+        lvni_gan_preview_destroy(o->card.settings.preview);
+        lvni_core_free(o);
+    }
+}
+
+const lvni_run_recipe lvni_gan_recipe = {
+    .name = "gan",
+    .use = "data=DIR|builtin:mass [key=value ...]",
+    .help = "train a sampler of what was measured (rcGAN: mass maps, MRI, radio)",
+    .defaults = {.job = "max_epochs=100 batch_size=8 optim=adam optim.lr=1e-3 optim.betas=[0,0.99] "
+                        "optim.weight_decay=0 checkpoint.monitor=val/score checkpoint.mode=max "
+                        "checkpoint.save_top_k=20",
+                 .prepare = lvni_gan_prepare},
+    .model_keys = "gen_*, disc_*, the channels and im_size",
+    .size_key = "im_size",
+    .train_tables = lvni_gan_train_tables,
+    .open = open_training,
+    .close = close_training,
+    .card_key = LVNI_CARD,
+    .noun = "sampler",
+    .card_write = lvni_gan_card_write,
+    .card_read = lvni_gan_card_read,
+    .card_free = lvni_gan_card_free,
+    .card_summary = lvni_gan_card_summary,
+    .predict_tables = lvni_gan_predict_tables,
+    .predict = lvni_gan_predict,
+    .eval_tables = lvni_gan_eval_tables,
+    .eval = lvni_gan_eval,
+    .export_tables = lvni_run_export_tables};

@@ -1,0 +1,194 @@
+/* Arrays, figures and the page of an evaluation (gan_report.h). */
+#include "recipes/gan/gan_report.h"
+
+#include "core/alloc.h"
+#include "core/vfs.h"
+#include "data/array.h"
+#include "report/plot.h"
+#include "run/run_dir.h"
+
+#include <stdio.h>
+
+/* ---- items ---- */
+
+/* "<folder>/<kind>_<i><ending>" into path, which keeps its memory from call to call. */
+static lvn_status name_file(lvni_core_str *path, const char *folder, const char *kind,
+                            int64_t index, const char *ending)
+{
+    lvni_core_str_clear(path);
+    lvni_core_str_printf(path, "%s/%s_%lld%s", folder, kind, (long long)index, ending);
+    return lvni_core_str_status(path);
+}
+
+static lvn_status write_arrays(lvni_core_str *path, const char *folder, const lvni_gan_item *item)
+{
+    const struct array {
+        const char *kind;
+        const float *data;
+        bool of_samples;
+    } arrays[] = {{"np_gt", item->truth, false},
+                  {"np_zfr", item->baseline, false},
+                  {"np_avgs", item->mean, false},
+                  {"np_stds", item->std, false},
+                  {"np_samps", item->samples, true}};
+    const int64_t shape[] = {item->n_samples, item->height, item->width};
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
+        const struct array *a = &arrays[i];
+        if (a->data != NULL) {
+            LVN_TRY(name_file(path, folder, a->kind, item->index, ".npy"));
+            LVN_TRY(lvni_data_npy_write_f32(lvni_core_str_text(path), a->of_samples ? 3 : 2,
+                                            a->of_samples ? shape : shape + 1, a->data));
+        }
+    }
+    return LVN_OK;
+}
+
+static lvn_status write_figures(lvni_core_str *path, const char *folder, const lvni_gan_item *item,
+                                const lvni_gan_style *style, uint64_t seed)
+{
+    LVN_TRY(name_file(path, folder, "overview", item->index, ".png"));
+    LVN_TRY(lvni_gan_overview(lvni_core_str_text(path), item, style));
+    LVN_TRY(name_file(path, folder, "zoom", item->index, ".png"));
+    LVN_TRY(lvni_gan_zoom(lvni_core_str_text(path), item, style, seed));
+    LVN_TRY(name_file(path, folder, "ascent", item->index, ".png"));
+    return lvni_gan_ascent(lvni_core_str_text(path), item, style, seed);
+}
+
+lvn_status lvni_gan_report_item(const char *folder, const lvni_gan_item *item,
+                                const lvni_gan_style *style, uint64_t seed)
+{
+    lvni_core_str path = {0};
+    lvn_status s = write_arrays(&path, folder, item);
+    s = s == LVN_OK ? write_figures(&path, folder, item, style, seed) : s;
+    lvni_core_str_free(&path);
+    return s;
+}
+
+/* ---- how the run went ---- */
+
+static const struct curves {
+    const char *file, *title, *names[2];
+} curves[LVNI_GAN_CURVES] = {
+    {"loss.png", "loss", {"train/d_loss", "train/g_loss"}},
+    {"std_mult.png", "spread", {"val/std_mult", "val/psnr_diff"}},
+};
+
+lvn_status lvni_gan_report_curves(const char *folder, const char *run, const char **images,
+                                  int *n_images)
+{
+    char *metrics = lvni_run_path_join(run, "metrics.jsonl");
+    lvn_status s = metrics == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    for (int i = 0; i < LVNI_GAN_CURVES && s == LVN_OK && lvni_core_path_exists(metrics); i++) {
+        bool drawn = false;
+        char *path = lvni_run_path_join(folder, curves[i].file);
+        s = path == NULL ? LVN_ERR_MEMORY
+                         : lvni_report_plot_metrics(path, metrics, curves[i].title, curves[i].names,
+                                                    2, &drawn);
+        lvni_core_free(path);
+        if (drawn) {
+            images[(*n_images)++] = curves[i].file;
+        }
+    }
+    lvni_core_free(metrics);
+    return s;
+}
+
+/* ---- the page ---- */
+
+static void html_text(lvni_core_str *out, const char *text)
+{
+    for (; *text != '\0'; text++) {
+        switch (*text) {
+        case '<': lvni_core_str_append(out, "&lt;"); break;
+        case '>': lvni_core_str_append(out, "&gt;"); break;
+        case '&': lvni_core_str_append(out, "&amp;"); break;
+        case '"': lvni_core_str_append(out, "&quot;"); break;
+        default: lvni_core_str_append_n(out, text, 1);
+        }
+    }
+}
+
+static void html_rows(lvni_core_str *out, const lvni_gan_page *page)
+{
+    lvni_core_str_append(out, "<table>\n<tr><th>metric</th><th>mean</th><th>standard error</th>"
+                              "<th>std</th><th>n</th></tr>\n");
+    for (int i = 0; i < page->n_rows; i++) {
+        const lvni_gan_row *r = &page->rows[i];
+        lvni_core_str_append(out, "<tr><td>");
+        html_text(out, r->name);
+        if (r->average->n == 0) {
+            lvni_core_str_append(out, "</td><td>-</td><td>-</td><td>-</td>");
+        } else {
+            lvni_core_str_printf(out, "</td><td>%.*f</td><td>%.*f</td><td>%.*f</td>", r->decimals,
+                                 r->average->mean, r->decimals, lvni_gan_average_stderr(r->average),
+                                 r->decimals, lvni_gan_average_std(r->average));
+        }
+        lvni_core_str_printf(out, "<td>%lld</td></tr>\n", (long long)r->average->n);
+    }
+    lvni_core_str_append(out, "</table>\n");
+}
+
+static void html_image(lvni_core_str *out, const char *file)
+{
+    lvni_core_str_append(out, "<p><a href=\"");
+    html_text(out, file);
+    lvni_core_str_append(out, "\"><img src=\"");
+    html_text(out, file);
+    lvni_core_str_append(out, "\" alt=\"");
+    html_text(out, file);
+    lvni_core_str_append(out, "\"></a></p>\n");
+}
+
+static void html_item(lvni_core_str *out, int64_t index)
+{
+    static const char *const kinds[] = {"overview", "zoom", "ascent"};
+    lvni_core_str_printf(out, "<h2>Item %lld</h2>\n", (long long)index);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        char file[64];
+        snprintf(file, sizeof file, "%s_%lld.png", kinds[i], (long long)index);
+        html_image(out, file);
+    }
+}
+
+static void html_page(lvni_core_str *out, const lvni_gan_page *page)
+{
+    lvni_core_str_append(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n"
+                              "<meta charset=\"utf-8\">\n<title>");
+    html_text(out, page->title);
+    lvni_core_str_append(out, "</title>\n<style>\nbody { font-family: sans-serif; margin: 2em; }\n"
+                              "td, th { padding: 0.2em 1em; text-align: right; }\n"
+                              "td:first-child, th:first-child { text-align: left; }\n"
+                              "img { max-width: 100%; }\n</style>\n</head>\n<body>\n<h1>");
+    html_text(out, page->title);
+    lvni_core_str_append(out, "</h1>\n");
+    if (page->n_rows > 0) {
+        html_rows(out, page);
+    }
+    if (page->text != NULL) {
+        lvni_core_str_append(out, "<pre>");
+        html_text(out, page->text);
+        lvni_core_str_append(out, "</pre>\n");
+    }
+    for (int i = 0; i < page->n_images; i++) {
+        html_image(out, page->images[i]);
+    }
+    for (int i = 0; i < page->n_items; i++) {
+        html_item(out, page->items[i]);
+    }
+    lvni_core_str_append(out, "</body>\n</html>\n");
+}
+
+lvn_status lvni_gan_report_page(const char *folder, const lvni_gan_page *page)
+{
+    lvni_core_str path = {0}, text = {0};
+    lvni_core_str_printf(&path, "%s/index.html", folder);
+    html_page(&text, page);
+    lvn_status s = lvni_core_str_status(&path);
+    s = s == LVN_OK ? lvni_core_str_status(&text) : s;
+    if (s == LVN_OK) {
+        s = lvni_core_file_write(lvni_core_str_text(&path), lvni_core_str_text(&text), text.len);
+    }
+    lvni_core_str_free(&path);
+    lvni_core_str_free(&text);
+    return s;
+}

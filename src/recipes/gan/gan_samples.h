@@ -1,0 +1,58 @@
+/* What `predict` and `eval` of gan share: the samples of a measurement as images. */
+#ifndef LEVIN_RECIPES_GAN_GAN_SAMPLES_H
+#define LEVIN_RECIPES_GAN_GAN_SAMPLES_H
+
+#include "recipes/gan/gan.h"
+#include "run/inference.h"
+
+typedef struct lvni_gan_work lvni_gan_work;
+
+/* A running command. Images are (H, W) in the units of the data: the real part of maps of mass, the
+ * magnitude of other complex images, of MRI that of all coils together. */
+struct lvni_gan_work {
+    lvni_run_inference use; /* first */
+    /* When the model and the data are open; NULL: nothing. */
+    lvn_status (*begin)(lvni_gan_work *work);
+    /* `image` is that of the mean of the first n samples; NULL: nothing. */
+    void (*with_mean)(lvni_gan_work *work, int n);
+    /* Rank 0, for each measurement in the order of the data, when all below is there; value:
+     * (n_samples, H, W, out_chans), as the network gives it. */
+    lvn_status (*item)(lvni_gan_work *work, int64_t sample, const float *value);
+
+    int n_samples; /* of a measurement; 0: num_samples= */
+
+    /* ---- from here on filled on the way ---- */
+    const lvni_gan_card *card;
+    lvn_dataset *data;
+    const char *folder; /* output=; NULL: none */
+    int64_t pixels;     /* H W */
+    int n_fields;
+    float *field[LVN_MAX_FIELDS]; /* of the measurement, as the dataset has them */
+    double *sum;                  /* (H, W, out_chans) */
+    float *mean;                  /* the same: of the samples */
+    float *images;                /* (n_samples, H, W) */
+    float *image;                 /* (3, H, W): of the mean, free room, of the truth */
+    float *std;                   /* (H, W): deviation of `images`, divisor n_samples */
+    uint8_t *mask;                /* (H, W): 0 where nothing is measured; NULL: nowhere */
+    void *own;                    /* of the command */
+};
+
+const lvni_core_option_table *lvni_gan_predict_tables(size_t *n);
+const lvni_core_option_table *lvni_gan_eval_tables(size_t *n);
+lvn_status lvni_gan_predict(const lvni_run_recipe *recipe, int n, const char *const *args);
+/* gan_eval.c */
+lvn_status lvni_gan_eval(const lvni_run_recipe *recipe, int n, const char *const *args);
+/* gan_choose.c: eval with choose=; takes the configuration, which was made of the n arguments. */
+lvn_status lvni_gan_choose_epoch(const lvni_run_recipe *recipe, lvni_core_config *config, int n,
+                                 const char *const *args);
+
+/* (H, W): the truth of the measurement. */
+const float *lvni_gan_truth(const lvni_gan_work *work);
+/* The image of x (H, W, out_chans), normalised as the measurement in `field` is. */
+void lvni_gan_image(const lvni_gan_work *work, const float *x, float *out);
+/* The folder of output=, if there is one. */
+lvn_status lvni_gan_make_folder(lvni_gan_work *work);
+/* Runs the command, and takes its configuration. */
+lvn_status lvni_gan_use(lvni_gan_work *work, int n, const char *const *args);
+
+#endif

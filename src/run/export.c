@@ -1,0 +1,314 @@
+/* A trained model as safetensors with the names and layouts of PyTorch and a model card: the
+ * writer, which training calls beside every checkpoint, and the command `levin export`. exported.c
+ * reads such files. */
+#include "run/exported.h"
+
+#include "ckpt/checkpoint.h"
+#include "core/alloc.h"
+#include "core/escape.h"
+#include "core/str.h"
+#include "log/run_log.h"
+#include "run/fit_impl.h"
+#include "run/options.h"
+#include "run/output_file.h"
+#include "run/recipe.h"
+#include "trainer/identity.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { NAME = 256 };
+
+typedef struct tensors {
+    lvni_ckpt_st_tensor *entry;
+    float *memory;      /* weights whose order there is another */
+    char (*name)[NAME]; /* of the counters */
+    int64_t n;
+} tensors;
+
+static void tensors_free(tensors *t)
+{
+    lvni_core_free(t->entry);
+    lvni_core_free(t->memory);
+    lvni_core_free(t->name);
+}
+
+/* PyTorch's batch norm has a counter of batches beside its statistics; only momentum=None looks at
+ * it. */
+static void add_counters(const lvni_nn_model *m, tensors *t)
+{
+    static const int64_t zero;
+    static const char statistics[] = ".running_mean";
+    int n = 0;
+    for (int i = 0; i < m->n_buffers; i++) {
+        const char *name = m->buffers[i]->name;
+        const size_t stem =
+            strlen(name) > strlen(statistics) ? strlen(name) - strlen(statistics) : 0;
+        if (strcmp(name + stem, statistics) == 0) {
+            snprintf(t->name[n], NAME, "%.*s.num_batches_tracked", (int)stem, name);
+            t->entry[t->n++] =
+                (lvni_ckpt_st_tensor){.name = t->name[n++], .dtype = LVN_I64, .data = &zero};
+        }
+    }
+}
+
+/* Into the order that files have, if that is another. */
+static void reorder(const tensors *t, lvni_ckpt_st_tensor *entry, const lvni_nn_parameter *p,
+                    const float *values, int64_t offset)
+{
+    if (p->layout != LVNI_LAYOUT_PLAIN) {
+        lvni_nn_parameter_to_file(p, values + offset, t->memory + offset);
+        lvni_nn_parameter_file_shape(p, entry->shape);
+        entry->data = t->memory + offset;
+    }
+}
+
+static lvn_status gather(const lvni_nn_model *m, const float *values, tensors *t)
+{
+    const size_t n_buffers = (size_t)m->n_buffers;
+    *t = (tensors){.entry = lvni_core_calloc(LVNI_TAG_CKPT, (size_t)m->n_parameters + 2 * n_buffers,
+                                             sizeof *t->entry),
+                   .memory = lvni_core_alloc(LVNI_TAG_CKPT, (size_t)m->n_values * sizeof(float)),
+                   .name = lvni_core_calloc(LVNI_TAG_CKPT, n_buffers, NAME),
+                   .n = m->n_parameters + m->n_buffers};
+    if (t->entry == NULL || t->memory == NULL || t->name == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    for (int i = 0; i < m->n_parameters; i++) {
+        const lvni_nn_parameter *p = &m->parameters[i];
+        t->entry[i] = lvni_ckpt_st_entry(p->name, p->tensor, values + m->offset[i]);
+        reorder(t, &t->entry[i], p, values, m->offset[i]);
+    }
+    for (int i = 0; i < m->n_buffers; i++) {
+        const lvn_buffer *b = m->buffers[i];
+        lvni_ckpt_st_tensor *entry = &t->entry[m->n_parameters + i];
+        *entry = lvni_ckpt_st_entry(b->name, b->tensor, values + b->value_offset);
+        reorder(t, entry, &b->file, values, b->value_offset);
+    }
+    add_counters(m, t);
+    return LVN_OK;
+}
+
+void lvni_run_card_print(const lvni_run_recipe *recipe, const lvni_run_card *card, const void *own,
+                         lvni_core_str *out)
+{
+    lvni_core_str_printf(out, "{\"version\":%d,\"model\":", LVNI_CARD_VERSION);
+    lvni_core_str_json(out, card->model);
+    for (int i = 0; i < LVNI_PIN_COUNT; i++) {
+        lvni_core_str_printf(out, ",\"%s\":%d", lvni_core_pin_table[i].key,
+                             lvni_core_pins_get(&card->pins, i));
+    }
+    lvni_core_str_append(out, ",\"ema_decay\":");
+    lvni_core_str_double(out, card->ema_decay);
+    if (card->data != NULL) {
+        lvni_core_str_append(out, ",\"data\":");
+        lvni_core_str_json(out, card->data);
+    }
+    lvni_core_str_printf(out, ",\"seed\":%lld", (long long)card->seed);
+    recipe->card_write(card, own, out);
+    lvni_core_str_append(out, "}");
+}
+
+/* The metadata of the file; texts are borrowed. */
+static int64_t list_metadata(const lvni_run_recipe *recipe, const char *card, const char *pins,
+                             const char *step, lvni_ckpt_st_meta meta[5])
+{
+    int64_t n = 0;
+    meta[n++] = (lvni_ckpt_st_meta){"format", "pt"};
+    if (recipe != NULL) {
+        meta[n++] = (lvni_ckpt_st_meta){LVNI_CARD_RECIPE, recipe->name};
+        meta[n++] = (lvni_ckpt_st_meta){recipe->card_key, card};
+    }
+    if (pins[0] != '\0') {
+        meta[n++] = (lvni_ckpt_st_meta){LVNI_IDENTITY_PINS, pins};
+    }
+    if (step[0] != '\0') {
+        meta[n++] = (lvni_ckpt_st_meta){LVNI_CKPT_STEP, step};
+    }
+    return n;
+}
+
+lvn_status lvni_run_export_model(const lvni_nn_model *model, const float *values,
+                                 const lvni_run_recipe *recipe, const lvni_run_card *card,
+                                 const void *own, int64_t step, const char *path)
+{
+    tensors t;
+    lvni_core_str json = {0}, pins = {0};
+    lvn_status s = gather(model, values, &t);
+    if (recipe != NULL) {
+        lvni_run_card_print(recipe, card, own, &json);
+        lvni_core_pin_entries_print(card->pins.entries, " ", &pins);
+    }
+    if (s == LVN_OK) {
+        s = lvni_core_str_status(&json);
+    }
+    if (s == LVN_OK) {
+        s = lvni_core_str_status(&pins);
+    }
+    if (s == LVN_OK) {
+        char at[24] = "";
+        lvni_ckpt_st_meta meta[5];
+        if (step >= 0) {
+            snprintf(at, sizeof at, "%lld", (long long)step);
+        }
+        const int64_t n =
+            list_metadata(recipe, lvni_core_str_text(&json), lvni_core_str_text(&pins), at, meta);
+        s = lvni_ckpt_st_save(path, t.entry, t.n, meta, n);
+    }
+    tensors_free(&t);
+    lvni_core_str_free(&json);
+    lvni_core_str_free(&pins);
+    return s;
+}
+
+/* ---- of a training ---- */
+
+static lvni_run_card card_of(const lvni_run_fit_request *q, bool averaged)
+{
+    const lvni_core_config *c = q->config;
+    const bool average = averaged && lvni_core_config_bool(c, "use_ema");
+    lvni_run_card card = {.model = q->model,
+                          .pins = lvni_run_read_pins(c), /* resolved by now */
+                          .ema_decay = average ? lvni_core_config_float(c, "ema.decay") : 0.0,
+                          .data = q->data,
+                          .seed = lvni_core_config_int(c, "seed")};
+    card.pins.entries = q->ranks == NULL ? NULL : q->ranks->pins;
+    return card;
+}
+
+/* model/ is never the average; whether a checkpoint has one is in its configuration. */
+void lvni_run_fit_card(const lvni_run_fit_request *q, lvni_core_str *out)
+{
+    const lvni_run_card card = card_of(q, false);
+    lvni_run_card_print(q->recipe, &card, q->own_card, out);
+}
+
+lvn_status lvni_run_fit_export(const lvni_run_fit_request *q, const lvni_nn_model *model,
+                               const float *values, int64_t step, const char *path)
+{
+    const lvni_run_card card = card_of(q, true);
+    const lvni_run_recipe *with_card = q->recipe->card_key == NULL ? NULL : q->recipe;
+    return lvni_run_export_model(model, values, with_card, &card, q->own_card, step, path);
+}
+
+/* ---- the command ---- */
+
+static const lvni_core_option export_rows[] = {
+    {.name = "config",
+     .type = LVNI_OPT_PATH,
+     .help = "YAML file with any of these keys.",
+     .flags = LVNI_OPT_NOT_SAVED},
+    {.name = "model",
+     .type = LVNI_OPT_PATH,
+     .help = "Run directory, checkpoint or exported .safetensors file."},
+    LVNI_OPTION_ALIAS("run", "model"),
+    {.name = "checkpoint",
+     .type = LVNI_OPT_PATH,
+     .help = "best or last of a run directory (unset: best), or the path of a checkpoint."},
+    {.name = "use_ema",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "true",
+     .help = "false: of a run with ema.decay, the weights themselves and not their average; needs "
+             "the run directory or a checkpoint."},
+    {.name = "output",
+     .type = LVNI_OPT_PATH,
+     .fallback = "model.safetensors",
+     .help = "File to write (.safetensors), for load_state_dict of PyTorch; -: stdout."},
+    {.name = "card",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "true",
+     .help = "Keep in the file's metadata what levin predict needs: recipe, network, its "
+             "arguments, and what it does with data."},
+};
+const lvni_core_option_table lvni_run_export_options = LVNI_OPTION_TABLE("export", export_rows);
+
+const lvni_core_option_table *lvni_run_export_tables(size_t *n)
+{
+    *n = 1;
+    return &lvni_run_export_options;
+}
+
+static lvn_status open_model(const lvni_run_recipe *recipe, const lvni_core_config *c,
+                             lvni_run_exported **out)
+{
+    const char *model = lvni_core_config_str(c, "model"),
+               *checkpoint = lvni_core_config_str(c, "checkpoint");
+    const bool use_ema = lvni_core_config_bool(c, "use_ema");
+    const bool named =
+        checkpoint != NULL && (strcmp(checkpoint, "best") == 0 || strcmp(checkpoint, "last") == 0);
+    if (checkpoint != NULL && !named) {
+        if (model != NULL) {
+            LVN_FAIL(LVN_ERR_USAGE,
+                     "model=%s and checkpoint=%s: which one? Of a run directory checkpoint= is "
+                     "best or last",
+                     model, checkpoint);
+        }
+        const lvni_run_exported_place alone = {checkpoint, NULL, use_ema};
+        return lvni_run_exported_open(recipe, &alone, c, out);
+    }
+    if (model == NULL) {
+        LVN_FAIL(
+            LVN_ERR_USAGE,
+            "model= is missing: a run directory, a checkpoint or an exported .safetensors file");
+    }
+    const lvni_run_exported_place place = {model, checkpoint, use_ema};
+    return lvni_run_exported_open(recipe, &place, c, out);
+}
+
+/* Which weights are written: of which file, best or last in its name, and step. */
+static void report_weights(const lvni_run_exported *e)
+{
+    char step[64] = "", average[64] = "";
+    if (e->step >= 0) {
+        snprintf(step, sizeof step, ", after step %lld of its training", (long long)e->step);
+    }
+    if (e->card.ema_decay > 0.0) {
+        lvni_core_format(average, sizeof average, ", their average (ema.decay=%g)",
+                         e->card.ema_decay);
+    }
+    lvni_log_line(LVNI_LOG_INFO, "note: the weights of %s%s%s", e->file, step, average);
+}
+
+static lvn_status write_file(const lvni_run_recipe *recipe, const lvni_core_config *c)
+{
+    static const lvni_run_output_kind kind = {
+        .what = "a model is exported as safetensors", .endings = ".safetensors", .binary = true};
+    lvni_run_exported *e;
+    const char *output = lvni_run_output_path(c);
+    LVN_TRY(lvni_run_output_check(c, &kind));
+    LVN_TRY(open_model(recipe, c, &e));
+    lvni_core_str more = {0};
+    if (recipe->card_summary != NULL) {
+        recipe->card_summary(e->own, &more);
+    }
+    lvn_status s = lvni_core_str_status(&more);
+    if (s == LVN_OK) {
+        s = lvni_run_export_model(e->model, e->model->weights,
+                                  lvni_core_config_bool(c, "card") ? recipe : NULL, &e->card,
+                                  e->own, -1, output);
+    }
+    if (s == LVN_OK) {
+        report_weights(e);
+    }
+    if (s == LVN_OK && !lvni_run_output_is_stdout(c)) {
+        lvni_core_print(stdout, "%s: %s%s, %lld parameters, names and layouts of PyTorch\n", output,
+                        e->card.model, lvni_core_str_text(&more),
+                        (long long)lvni_nn_model_count(e->model));
+    }
+    lvni_core_str_free(&more);
+    lvni_run_exported_close(e);
+    return s;
+}
+
+lvn_status lvni_run_export(const lvni_run_recipe *recipe, int n, const char *const *args)
+{
+    lvni_core_config *c;
+    char help[LVNI_RUN_HELP];
+    size_t n_tables;
+    const lvni_core_option_table *tables = recipe->export_tables(&n_tables);
+    LVN_TRY(lvni_run_read_config(tables, n_tables, lvni_run_help_of(recipe, "export", help),
+                                 &(lvni_run_defaults){0}, n, args, &c));
+    const lvn_status s = write_file(recipe, c);
+    lvni_core_config_destroy(c);
+    return s;
+}

@@ -1,0 +1,439 @@
+/* Reading trained models (exported.h). */
+#include "run/exported.h"
+
+#include "ckpt/checkpoint.h"
+#include "core/alloc.h"
+#include "core/escape.h"
+#include "core/json_read.h"
+#include "core/str.h"
+#include "core/vfs.h"
+#include "plan/plan.h"
+#include "run/recipe.h"
+#include "run/run_dir.h"
+#include "run/weights.h"
+#include "trainer/identity.h"
+
+#include <dirent.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- the card ---- */
+
+int lvni_run_card_int(const json_t *number)
+{
+    const double x = json_number_value(number);
+    return x > -1e9 && x < 1e9 ? (int)x : -1;
+}
+
+lvn_status lvni_run_card_keys(const lvni_core_option_table *tables, size_t n_tables,
+                              const char *job, const json_t *json, lvni_core_config **out)
+{
+    if (!json_is_object(json)) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "its model card has no keys of the training");
+    }
+    lvni_core_str text = {0};
+    lvni_core_json_print(json, JSON_REAL_PRECISION(17), &text);
+    lvn_status s = lvni_core_str_status(&text);
+    s = s == LVN_OK ? lvni_core_config_create(tables, n_tables, out) : s;
+    s = s == LVN_OK ? lvni_core_config_load_job(*out, job) : s;
+    s = s == LVN_OK ? lvni_core_config_load_yaml(*out, LVNI_LAYER_SAVED, "model card",
+                                                 lvni_core_str_text(&text), text.len)
+                    : s;
+    lvni_core_str_free(&text);
+    return s;
+}
+
+/* Early files do not have all of them. */
+static lvn_status read_pins(const json_t *j, lvni_core_pins *pins)
+{
+    *pins = lvni_core_pins_least();
+    for (int i = 0; i < LVNI_PIN_COUNT; i++) {
+        const lvni_core_pin *row = &lvni_core_pin_table[i];
+        const json_t *value = json_object_get(j, row->key);
+        const json_int_t n = json_integer_value(value);
+        if (value != NULL && (n < row->min || n > row->max)) {
+            LVN_FAIL(LVN_ERR_CORRUPT, "its model card has %s=%lld: must be %d to %d", row->key,
+                     (long long)n, row->min, row->max);
+        }
+        *lvni_core_pins_at(pins, i) = value == NULL ? row->min : (int)n;
+    }
+    return LVN_OK;
+}
+
+/* What backends recorded in the training; NULL: nothing. */
+static lvn_status read_entries(lvni_run_exported *e, const char *text)
+{
+    char entry[2 * LVNI_PIN_TEXT];
+    LVN_TRY(lvni_core_pin_entries_create(&e->pins));
+    e->card.pins.entries = e->pins;
+    while (text != NULL && lvni_core_pin_entries_next(&text, entry)) {
+        if (lvni_core_pin_entries_read(e->pins, entry) != LVN_OK) {
+            LVN_FAIL(LVN_ERR_CORRUPT,
+                     "its metadata " LVNI_IDENTITY_PINS " has %s, not one value for a key", entry);
+        }
+    }
+    return LVN_OK;
+}
+
+/* What the data of the training was. Early files do not have it. */
+static lvn_status read_data(lvni_run_exported *e, const json_t *j)
+{
+    const char *data = json_string_value(json_object_get(j, "data"));
+    const json_t *seed = json_object_get(j, "seed");
+    e->card.seed = json_integer_value(seed);
+    if (data == NULL && seed == NULL) {
+        return LVN_OK;
+    }
+    if (!json_is_integer(seed) || e->card.seed < 0) {
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "its model card has seed=%lld: must be a whole number, at least 0",
+                 (long long)e->card.seed);
+    }
+    e->data = data == NULL ? NULL : lvni_core_strdup(LVNI_TAG_CONFIG, data);
+    e->card.data = e->data;
+    return data != NULL && e->data == NULL ? LVN_ERR_MEMORY : LVN_OK;
+}
+
+static lvn_status read_card(lvni_run_exported *e, const json_t *j)
+{
+    const char *name = json_string_value(json_object_get(j, "model"));
+    const json_t *version = json_object_get(j, "version");
+    if (version != NULL && lvni_run_card_int(version) != LVNI_CARD_VERSION) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED,
+                 "its model card is of version %d, this levin reads version %d",
+                 lvni_run_card_int(version), LVNI_CARD_VERSION);
+    }
+    if (name == NULL) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "its model card is not complete");
+    }
+    e->model_name = lvni_core_strdup(LVNI_TAG_CONFIG, name);
+    if (e->model_name == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    e->card.model = e->model_name;
+    e->decay = json_number_value(json_object_get(j, "ema_decay"));
+    LVN_TRY(read_pins(j, &e->card.pins));
+    LVN_TRY(read_data(e, j));
+    return e->recipe->card_read(e, j);
+}
+
+/* The recipe that a file names; NULL: none. */
+static const char *recipe_of(const lvni_ckpt_st_file *file)
+{
+    const char *name = lvni_ckpt_st_meta_get(file, LVNI_CARD_RECIPE);
+    const bool early =
+        name == NULL && lvni_ckpt_st_meta_get(file, lvni_classify_recipe.card_key) != NULL;
+    return early ? lvni_classify_recipe.name : name;
+}
+
+/* Trainings of recipes have a card in every file; other programs' files have no step of ours. */
+bool lvni_run_is_of_program(const lvni_ckpt_st_file *file)
+{
+    return recipe_of(file) == NULL && lvni_ckpt_st_meta_get(file, LVNI_CKPT_STEP) != NULL;
+}
+
+static lvn_status fail_of_program(const char *path, const lvni_ckpt_st_file *file)
+{
+    const bool checkpoint = lvni_ckpt_st_meta_get(file, LVNI_CKPT_FORMAT) != NULL;
+    LVN_FAIL(LVN_ERR_MISMATCH,
+             "%s is of a program of your own, whose module levin does not have. %s. For levin "
+             "eval, predict and export the module has to be a recipe in a shared object "
+             "(examples/07_recipe, levin cc): levin train ./mine.so weights=FILE out=... starts "
+             "from these weights, and levin eval ./mine.so model=... uses the result",
+             path,
+             checkpoint ? "The exported_models/ of its run has the weights as safetensors"
+                        : "It has the weights as safetensors, and levin ckpt convert writes them "
+                          "for torch.load");
+}
+
+static lvn_status check_recipe(const lvni_run_exported *e, const char *name)
+{
+    const lvni_run_recipe *r = e->recipe;
+    if (name != NULL && strcmp(name, r->name) != 0) {
+        LVN_FAIL(LVN_ERR_MISMATCH, "%s is a model of the recipe %s, not of %s", e->file, name,
+                 r->name);
+    }
+    return LVN_OK;
+}
+
+static lvn_status read_metadata(lvni_run_exported *e, const lvni_ckpt_st_file *file)
+{
+    LVN_TRY(check_recipe(e, recipe_of(file)));
+    json_t *j =
+        lvni_core_json_try(lvni_ckpt_st_meta_get(file, e->recipe->card_key), LVNI_JSON_INNER);
+    if (j == NULL && lvni_run_is_of_program(file)) {
+        return fail_of_program(e->file, file);
+    }
+    if (j == NULL) {
+        LVN_FAIL(LVN_ERR_MISMATCH,
+                 "%s is not a %s of levin; give model= a run directory, a file of its "
+                 "exported_models/ or one of its checkpoints",
+                 e->file, e->recipe->noun);
+    }
+    const lvn_status s = read_card(e, j);
+    json_decref(j);
+    return s == LVN_OK ? read_entries(e, lvni_ckpt_st_meta_get(file, LVNI_IDENTITY_PINS)) : s;
+}
+
+/* ---- files ---- */
+
+/* A checkpoint has the weights themselves and their average, if there is one; its run validated and
+ * exported the average, except with use_ema=false. 0: no average to take. */
+static double shown_average(const lvni_ckpt_st_file *file)
+{
+    const char *text = lvni_ckpt_st_meta_get(file, LVNI_CKPT_CONFIG);
+    const bool is_checkpoint = lvni_ckpt_st_meta_get(file, LVNI_CKPT_FORMAT) != NULL;
+    json_t *config = is_checkpoint ? lvni_core_json_try(text, LVNI_JSON_INNER) : NULL;
+    const bool shown = !json_is_false(json_object_get(config, "use_ema"));
+    const double decay = shown ? json_number_value(json_object_get(config, "ema.decay")) : 0.0;
+    json_decref(config);
+    return decay;
+}
+
+static const char MODELS[] = "exported_models";
+
+/* A run that has saved a model, and when its last one was named; false: none. */
+static bool is_run_folder(const char *path, struct timespec *when)
+{
+    struct stat st;
+    char *inside = lvni_run_path_join(path, MODELS);
+    const bool found = inside != NULL && stat(inside, &st) == 0 && S_ISDIR(st.st_mode);
+    *when = found ? st.st_mtim : (struct timespec){0};
+    lvni_core_free(inside);
+    return found;
+}
+
+/* The run that a folder without a model is near: the one that holds it, or else the newest of those
+ * in it; freed by the caller. NULL: none. */
+static char *find_run_near(const char *path)
+{
+    struct timespec when, newest = {0};
+    lvni_core_str above = {0};
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') {
+        n--;
+    }
+    while (n > 0 && path[n - 1] != '/') {
+        n--;
+    }
+    lvni_core_str_append_n(&above, n > 0 ? path : ".", n > 1 ? n - 1 : 1);
+    char *near = lvni_core_str_take(&above);
+    if (near != NULL && is_run_folder(near, &when)) {
+        return near;
+    }
+    lvni_core_free(near);
+    near = NULL;
+    DIR *d = opendir(path);
+    for (const struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
+        char *one = e->d_name[0] == '.' ? NULL : lvni_run_path_join(path, e->d_name);
+        const bool newer = one != NULL && is_run_folder(one, &when) &&
+                           (near == NULL || when.tv_sec > newest.tv_sec ||
+                            (when.tv_sec == newest.tv_sec && when.tv_nsec > newest.tv_nsec));
+        char **unused = newer ? &near : &one;
+        lvni_core_free(*unused);
+        *unused = NULL;
+        near = newer ? one : near;
+        newest = newer ? when : newest;
+    }
+    if (d != NULL) {
+        closedir(d);
+    }
+    return near;
+}
+
+static lvn_status fail_no_models(const char *path)
+{
+    char *near = find_run_near(path);
+    lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__,
+                  "%s has no %s/: model= takes the directory of a run that has saved a model, as "
+                  "out/NAME, or an exported .safetensors file%s%s",
+                  path, MODELS, near != NULL ? "; did you mean model=" : "",
+                  near != NULL ? near : "");
+    lvni_core_free(near);
+    return LVN_ERR_NOT_FOUND;
+}
+
+/* The file behind model=PATH; freed by the caller. */
+static lvn_status find_file(const char *path, const char *which, char **file)
+{
+    struct timespec when;
+    const bool is_run = is_run_folder(path, &when);
+    *file = NULL;
+    if (!is_run && lvni_core_path_is_folder(path)) {
+        return fail_no_models(path);
+    }
+    *file = is_run ? NULL : lvni_core_strdup(LVNI_TAG_CONFIG, path);
+    if (!is_run && which != NULL && lvni_core_path_exists(path)) {
+        lvni_core_free(*file);
+        *file = NULL;
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "checkpoint=%s chooses within a run directory, and model=%s is not one: omit "
+                 "checkpoint=, or give the run",
+                 which, path);
+    }
+    const char *const names[] = {which != NULL ? which : "best", which != NULL ? which : "last"};
+    for (int i = 0; is_run && i < 2; i++) {
+        lvni_core_str s = {0};
+        lvni_core_str_printf(&s, "%s/%s/exported_%s.safetensors", path, MODELS, names[i]);
+        lvni_core_free(*file);
+        *file = lvni_core_str_take(&s);
+        if (*file == NULL || lvni_core_path_exists(*file)) {
+            break;
+        }
+    }
+    if (*file != NULL && !lvni_core_path_exists(*file)) {
+        lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__,
+                      is_run ? "%s does not exist: the run has written no model yet; with a "
+                               "checkpoint its program, started again with resume=true, writes it"
+                             : "%s does not exist: model= takes a run directory or an exported "
+                               ".safetensors file",
+                      *file);
+        lvni_core_free(*file);
+        return LVN_ERR_NOT_FOUND;
+    }
+    return *file == NULL ? LVN_ERR_MEMORY : LVN_OK;
+}
+
+lvn_status lvni_run_exported_check(const char *path, const char *which)
+{
+    char *file;
+    LVN_TRY(find_file(path, which, &file));
+    lvni_core_free(file);
+    return LVN_OK;
+}
+
+/* The weights that an average was made of: RUN/exported_models/exported_NAME has them in
+ * RUN/checkpoints/NAME. */
+static lvn_status load_without_average(const lvni_run_exported *e, lvni_nn_model *model)
+{
+    const char *file = e->file;
+    static const char folder[] = "exported_models/exported_";
+    const char *at = strstr(file, folder);
+    while (at != NULL && strstr(at + 1, folder) != NULL) {
+        at = strstr(at + 1, folder);
+    }
+    lvni_core_str checkpoint = {0};
+    if (at != NULL) {
+        lvni_core_str_append_n(&checkpoint, file, (size_t)(at - file));
+        lvni_core_str_printf(&checkpoint, "checkpoints/%s", at + sizeof folder - 1);
+    }
+    lvn_status s = lvni_core_str_status(&checkpoint);
+    if (s == LVN_OK && (at == NULL || !lvni_core_path_exists(lvni_core_str_text(&checkpoint)))) {
+        s = lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__,
+                          "it holds averaged weights (ema.decay=%g), and use_ema=false requests "
+                          "the others, which are in the checkpoints of the run: give "
+                          "model= the run directory",
+                          e->decay);
+    }
+    if (s == LVN_OK) {
+        const lvni_run_weights_source from = {.path = lvni_core_str_text(&checkpoint)};
+        s = lvni_run_model_load(model, &from, NULL);
+    }
+    lvni_core_str_free(&checkpoint);
+    return s;
+}
+
+/* ---- the model ---- */
+
+static int64_t read_step(const lvni_ckpt_st_file *file)
+{
+    const char *text = lvni_ckpt_st_meta_get(file, LVNI_CKPT_STEP);
+    char *end = NULL;
+    const int64_t step = text == NULL ? -1 : strtoll(text, &end, 10);
+    return end == NULL || end == text || *end != '\0' || step < 0 ? -1 : step;
+}
+
+/* The card at the first time, and the model. */
+static lvn_status read_file(lvni_run_exported *e, lvni_nn_model **out)
+{
+    lvni_ckpt_st_file *file;
+    LVN_TRY(lvni_ckpt_st_open(e->file, LVNI_ST_VERIFY, &file));
+    lvn_status s = e->cls != NULL ? LVN_OK : read_metadata(e, file);
+    e->step = read_step(file);
+    const double decay = s == LVN_OK && e->use_ema ? shown_average(file) : 0.0;
+    if (s == LVN_OK) {
+        s = lvni_nn_model_build_empty(e->cls, e->arguments, out);
+    }
+    if (s == LVN_OK) {
+        s = lvni_run_model_load_shown(*out, file, e->file, decay > 0.0);
+    }
+    lvni_ckpt_st_close(file);
+    if (s == LVN_OK && !e->use_ema && e->decay > 0.0) {
+        return load_without_average(e, *out);
+    }
+    e->card.ema_decay = decay > 0.0 ? decay : e->decay;
+    return s;
+}
+
+lvn_status lvni_run_exported_again(const lvni_run_exported *exported, lvni_nn_model **out)
+{
+    lvni_run_exported other = *exported; /* the card is read */
+    *out = NULL;
+    const lvn_status s = read_file(&other, out);
+    if (s != LVN_OK) {
+        lvn_error_frame("reading the model %s", exported->file);
+        lvni_nn_model_destroy(*out);
+        *out = NULL;
+    }
+    return s;
+}
+
+lvn_status lvni_run_exported_open(const lvni_run_recipe *recipe,
+                                  const lvni_run_exported_place *place,
+                                  const lvni_core_config *config, lvni_run_exported **out)
+{
+    *out = NULL;
+    char *file;
+    LVN_TRY(find_file(place->path, place->which, &file));
+    lvni_run_exported *e = LVNI_NEW(LVNI_TAG_CONFIG, lvni_run_exported);
+    if (e == NULL) {
+        lvni_core_free(file);
+        return LVN_ERR_MEMORY;
+    }
+    *e = (lvni_run_exported){
+        .recipe = recipe, .config = config, .file = file, .use_ema = place->use_ema};
+    const lvn_status s = read_file(e, &e->model);
+    if (s != LVN_OK) {
+        lvn_error_frame("reading the model %s", file);
+        lvni_run_exported_close(e);
+        return s;
+    }
+    *out = e;
+    return LVN_OK;
+}
+
+lvn_status lvni_run_exported_recipe(const char *path, const char *which, char **name)
+{
+    char *file;
+    lvni_ckpt_st_file *opened;
+    *name = NULL;
+    LVN_TRY(find_file(path, which, &file));
+    lvn_status s = lvni_ckpt_st_open(file, LVNI_ST_HEADER_ONLY, &opened);
+    if (s == LVN_OK) {
+        const char *text = recipe_of(opened);
+        *name = text == NULL ? NULL : lvni_core_strdup(LVNI_TAG_CONFIG, text);
+        s = text != NULL && *name == NULL ? LVN_ERR_MEMORY : LVN_OK;
+        s = lvni_run_is_of_program(opened) ? fail_of_program(file, opened) : s;
+        lvni_ckpt_st_close(opened);
+    } else {
+        lvn_error_frame("reading the model %s", file);
+    }
+    lvni_core_free(file);
+    return s;
+}
+
+void lvni_run_exported_close(lvni_run_exported *e)
+{
+    if (e == NULL) {
+        return;
+    }
+    lvni_nn_model_destroy(e->model);
+    if (e->own != NULL) {
+        e->recipe->card_free(e->own);
+    }
+    lvni_core_free(e->model_name);
+    lvni_core_free(e->data);
+    lvni_core_pin_entries_destroy(e->pins);
+    lvni_core_free(e->file);
+    lvni_core_free(e);
+}

@@ -1,0 +1,70 @@
+/* From a configuration, a model and datasets to a finished run: what all training commands
+ * share. */
+#ifndef LEVIN_RUN_FIT_H
+#define LEVIN_RUN_FIT_H
+
+#include "core/config.h"
+#include "nn/model.h"
+#include "plan/plan.h"
+#include "run/ranks.h"
+#include "trainer/trainer.h"
+
+struct lvni_trainer_memory_need; /* trainer/memory.h */
+
+typedef struct lvni_run_fit_request {
+    lvni_core_config *config; /* finished; resolved values are written back */
+    lvni_run_ranks *ranks;    /* of this process; NULL for lvni_run_fit_plan */
+    const struct lvni_run_recipe *recipe;
+    const lvn_module_class *cls;
+    const void *arguments;          /* of the root's build() */
+    const lvn_dataset *train, *val; /* borrowed; val may be NULL */
+    /* What a step takes beside samples of `train`; borrowed. */
+    const lvn_stream *streams;
+    int n_streams;
+    lvn_order order;       /* of `train`, not balanced */
+    const char *kept_file; /* that overwrite=true must not remove, as the run reads it, or NULL */
+    /* That a thread that loads training or validation samples keeps beside them; 0: not known. */
+    size_t decode_bytes, val_decode_bytes;
+    uint64_t data_files; /* what identity.h keeps of them; 0: none */
+    bool headers_read;   /* of all files that the samples come from, before the start */
+    bool balanced;       /* training samples are drawn with replacement, classes alike */
+    const char *note;    /* one line about the data for the banner, or NULL */
+    const char *ignored; /* the line behind it, on what of the data is not used; NULL, "": none */
+    /* For the model card (exported.h), of recipes that have one: name of the network, identity of
+     * the data (NULL: none), and the recipe's part. */
+    const char *model, *data;
+    const void *own_card;
+    /* Files that belong into the run directory beside those of every run; called once, before the
+     * first step. NULL: none. */
+    lvn_status (*write_files)(void *user, const char *dir);
+    void *user; /* of write_files */
+    /* In place of lvni_trainer_fit, on each rank: a host program (public_trainer.h), whose run has
+     * a directory only where `out` is given. NULL: trains to the end. */
+    lvn_status (*drive)(void *host, const lvni_run_ranks *ranks, const lvni_run_rank *rank,
+                        lvni_trainer *trainer);
+    void *host;
+    /* A finder drives it (tune.h): nothing is written, even where `out` is given. */
+    bool tunes;
+    /* On each rank, with its estimate, before there is a trainer; a collective. NULL: none. */
+    lvn_status (*weigh)(void *host, const lvni_run_ranks *ranks, const lvni_run_rank *rank,
+                        const lvni_nn_model *model, const lvni_plan *plan,
+                        const struct lvni_trainer_memory_need *need);
+    lvni_trainer_hooks hooks; /* of the first rank of this process */
+} lvni_run_fit_request;
+
+/* Train. LVN_ERR_CANCELLED after a signal. The run directory and its log stay this process's. */
+lvn_status lvni_run_fit(const lvni_run_fit_request *request);
+/* When the ranks are closed, with the status that is going to be reported, whose error is the
+ * thread's: train.log keeps its message, and the run directory is free. Returns the status. */
+lvn_status lvni_run_fit_end(lvn_status status);
+/* Print the plan that lvni_run_fit would follow, and the memory it would take; train
+ * nothing. */
+lvn_status lvni_run_fit_plan(const lvni_run_fit_request *request);
+
+/* ---- fit_saved.c ---- */
+
+/* `levin eval choose=` has made the checkpoint of `step` the best one, in place of those that the
+ * training had found up to step `until`: a resumed run leaves it so until it finds a better one. */
+lvn_status lvni_run_write_chosen(const char *run, int64_t step, int64_t until);
+
+#endif

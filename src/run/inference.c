@@ -1,0 +1,309 @@
+/* The way of `predict` and `eval` through ranks, model and data (inference.h). */
+#include "run/inference.h"
+
+#include "core/alloc.h"
+#include "core/vfs.h"
+#include "data/dataset.h"
+#include "data/loader.h"
+#include "kernels/kernels.h"
+#include "log/run_log.h"
+#include "run/devices.h"
+#include "run/options.h"
+#include "run/output_file.h"
+#include "run/run_dir.h"
+
+#include <levin/device.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+bool lvni_run_inference_leads(const lvni_run_inference *u)
+{
+    return u->ranks->rank->rank == 0;
+}
+
+lvni_run_exported_place lvni_run_inference_place(const lvni_core_config *c)
+{
+    return (lvni_run_exported_place){.path = lvni_core_config_str(c, "model"),
+                                     .which = lvni_core_config_str(c, "checkpoint"),
+                                     .use_ema = lvni_core_config_bool(c, "use_ema")};
+}
+
+/* ---- keys ---- */
+
+lvn_status lvni_run_inference_read(const lvni_run_recipe *recipe, const char *command, int n,
+                                   const char *const *args, lvni_core_config **out)
+{
+    size_t n_tables;
+    char help[LVNI_RUN_HELP];
+    const bool predicts = strcmp(command, "predict") == 0;
+    const lvni_core_option_table *tables =
+        (predicts ? recipe->predict_tables : recipe->eval_tables)(&n_tables);
+    LVN_TRY(lvni_run_read_config(tables, n_tables, lvni_run_help_of(recipe, command, help),
+                                 &(lvni_run_defaults){0}, n, args, out));
+    if (!predicts || !lvni_core_config_bool(*out, "json") ||
+        lvni_core_config_layer(*out, "output") != LVNI_LAYER_DEFAULT) {
+        return LVN_OK;
+    }
+    const lvn_status s = lvni_core_config_set(*out, "output", "-", "json=true");
+    if (s != LVN_OK) {
+        lvni_core_config_destroy(*out);
+        *out = NULL;
+    }
+    return s;
+}
+
+lvn_status lvni_run_inference_check(const lvni_core_config *c)
+{
+    if (lvni_core_config_str(c, "model") == NULL) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "model= is missing: a run directory or an exported .safetensors file");
+    }
+    return lvni_run_exported_check(lvni_core_config_str(c, "model"),
+                                   lvni_core_config_str(c, "checkpoint"));
+}
+
+bool lvni_run_inference_wants_lines(const lvni_core_config *c)
+{
+    static const char lines[] = ".jsonl";
+    return lvni_core_config_bool(c, "json") ||
+           lvni_run_output_ends_in(lvni_core_config_str(c, "output"), lines, sizeof lines - 1);
+}
+
+lvn_status lvni_run_inference_check_output(const lvni_core_config *c, const char *what)
+{
+    char text[128];
+    const bool json = lvni_core_config_bool(c, "json");
+    snprintf(text, sizeof text, "%s are %s", what,
+             json ? "JSON lines (json=true)" : "a table or JSON lines");
+    const lvni_run_output_kind kind = {.what = text, .endings = json ? ".jsonl" : ".csv|.jsonl"};
+    return lvni_run_output_check(c, &kind);
+}
+
+/* ---- a rank's part ---- */
+
+/* Rank 0 reports the unreadable samples of all ranks. */
+static lvn_status report_unreadable(const lvni_run_rank *rank, lvni_data_loader *loader)
+{
+    lvni_core_str text = {0};
+    void *all = NULL;
+    size_t *bytes = lvni_core_calloc(LVNI_TAG_DATA, (size_t)rank->world, sizeof *bytes);
+    lvni_data_loader_report(loader, &text);
+    lvn_status s = bytes == NULL ? LVN_ERR_MEMORY : lvni_core_str_status(&text);
+    if (s == LVN_OK && rank->comm == NULL) {
+        bytes[0] = text.len;
+    } else if (s == LVN_OK) {
+        s = lvni_dist_comm_all_gather_sized(rank->comm, lvni_core_str_text(&text), text.len, &all,
+                                            bytes);
+    }
+    const char *at = all != NULL ? all : lvni_core_str_text(&text);
+    for (int i = 0; i < rank->world && s == LVN_OK && rank->rank == 0; at += bytes[i++]) {
+        if (bytes[i] > 0) {
+            lvni_log_line(LVNI_LOG_WARNING, "%.*s", (int)bytes[i], at);
+        }
+    }
+    lvni_core_free(all);
+    lvni_core_free(bytes);
+    lvni_core_str_free(&text);
+    return s;
+}
+
+static lvn_status make_plan(const lvni_run_inference *u, const lvni_run_rank *rank, lvni_plan *out)
+{
+    const lvni_core_config *c = u->config;
+    LVN_TRY(lvni_data_dataset_check_length(u->data));
+    const int64_t n = u->data->cls->length(u->data);
+    const lvni_plan_options o = {.n_samples = n,
+                                 .batch_size = rank->world,
+                                 .devices = rank->world,
+                                 .rank = rank->rank,
+                                 .cores = rank->cores,
+                                 .eval_batch_size = u->chunk};
+    LVN_TRY(lvni_plan_make(&o, out));
+    const int64_t chunks = u->output != NULL ? lvni_plan_eval_turns_of(out, n, rank->rank).count
+                                             : lvni_plan_eval_chunks_of(out, n, rank->rank).count,
+                  most = chunks > 1 ? chunks : 1;
+    /* what runs with wgrad_threads threads does so in each lane */
+    const int fixed = u->exported->card.pins.wgrad_threads,
+              fit = rank->cores / (fixed > 1 ? fixed : 1),
+              lanes = lvni_core_config_is_set(c, "lanes") ? (int)lvni_core_config_int(c, "lanes")
+                      : fit > 1                           ? fit
+                                                          : 1;
+    out->lanes = lanes > most ? (int)most : lanes;
+    return LVN_OK;
+}
+
+/* Of a lane's chunk: all ranks get the same. */
+static lvn_status measure(lvni_run_inference *u, const lvni_nn_model *model,
+                          lvni_data_loader *loader, lvni_trainer_lanes *lanes,
+                          const lvni_run_rank *rank)
+{
+    lvni_nn_step metrics;
+    const lvn_status s = lvni_trainer_evaluate(model, loader, lanes, rank->comm, &metrics);
+    if (rank == u->ranks->rank) { /* the first here; no other rank touches it */
+        u->metrics = metrics;
+    }
+    return s;
+}
+
+/* The rank's chunks of the data through the model on its device; rank 0 gets the rows of all, in
+ * the order of the data. A collective of the ranks. */
+static lvn_status run_chunks(lvni_run_inference *u, const lvni_nn_model *model,
+                             const lvni_run_rank *rank)
+{
+    lvni_plan plan;
+    LVN_TRY(make_plan(u, rank, &plan));
+    const lvni_data_loader_options o = {
+        .dataset = u->data,
+        .plan = &plan,
+        .in_turn = u->output != NULL,
+        .workers = rank->workers,
+        .skip_unreadable = strcmp(lvni_core_config_str(u->config, "on_error"), "skip") == 0};
+    lvni_data_loader *loader = NULL;
+    lvni_trainer_lanes *lanes = NULL;
+    const int team = rank->cores / plan.lanes > 1 ? rank->cores / plan.lanes : 1;
+    LVN_TRY(lvni_data_loader_create(&o, &loader));
+    lvn_status s = lvni_trainer_lanes_create(plan.lanes, team, &u->exported->card.pins, &lanes);
+    if (s == LVN_OK) {
+        lvni_trainer_lanes_set_low(lanes, u->low);
+        s = u->output != NULL
+                ? lvni_trainer_predict(model, loader, lanes, rank->comm, u->output, u->row, u)
+                : measure(u, model, loader, lanes, rank);
+    }
+    if (s == LVN_OK) {
+        s = report_unreadable(rank, loader);
+    }
+    lvni_data_loader_destroy(loader);
+    lvni_trainer_lanes_destroy(lanes);
+    return s;
+}
+
+static lvn_status rank_work(void *user, const lvni_run_rank *rank)
+{
+    lvni_run_inference *u = user;
+    lvni_nn_model *own = NULL;
+    const bool first = rank == u->ranks->rank;
+    LVN_TRY(lvni_run_accelerator_use(u->config, rank->device));
+    lvn_status s = first ? LVN_OK : lvni_cpu_start();
+    if (s == LVN_OK && !first) {
+        s = lvni_run_exported_again(u->exported, &own);
+    }
+    if (s == LVN_OK) {
+        s = run_chunks(u, first ? u->exported->model : own, rank);
+    }
+    lvni_nn_model_destroy(own);
+    return s;
+}
+
+/* ---- the command ---- */
+
+static void report_model(const lvni_run_inference *u)
+{
+    const lvni_run_exported *e = u->exported;
+    if (!lvni_run_inference_leads(u)) {
+        return;
+    }
+    if (e->step >= 0) {
+        lvni_log_line(LVNI_LOG_INFO, "note: the model of %s, after step %lld of its training",
+                      e->file, (long long)e->step);
+    } else {
+        lvni_log_line(LVNI_LOG_INFO, "note: the model of %s", e->file);
+    }
+}
+
+/* A file of a run lies in one of its folders; another folder is not looked into. */
+static bool is_of_run(const char *folder)
+{
+    char path[PATH_MAX];
+    const char *slash = strrchr(folder, '/'), *name = slash == NULL ? folder : slash + 1;
+    const int n = snprintf(path, sizeof path, "%s/../run_id", folder);
+    return (strcmp(name, "exported_models") == 0 || strcmp(name, "checkpoints") == 0) &&
+           n < PATH_MAX && lvni_core_path_exists(path);
+}
+
+/* config.yaml of the run that the model is of: model= is its directory, or a file in a folder of
+ * it. NULL: there is none (or no memory). */
+static char *config_of_run(const char *model)
+{
+    char *file = lvni_run_path_join(model, "config.yaml");
+    if (file == NULL || lvni_core_path_exists(file)) {
+        return file;
+    }
+    lvni_core_free(file);
+    lvni_core_str whole = {0};
+    lvni_core_path_absolute(model, &whole);
+    char *folder = whole.data, *slash = folder == NULL ? NULL : strrchr(folder, '/');
+    if (slash != NULL) {
+        *slash = '\0';
+    }
+    file = slash != NULL && is_of_run(folder) ? lvni_run_path_join(folder, "../config.yaml") : NULL;
+    lvni_core_str_free(&whole);
+    if (file != NULL && !lvni_core_path_exists(file)) {
+        lvni_core_free(file);
+        file = NULL;
+    }
+    return file;
+}
+
+/* on_error as in the training, unless it is given. A configuration that cannot be read counts as
+ * one that is not there. */
+static void keep_on_error(const lvni_run_inference *u)
+{
+    static const char key[] = "on_error";
+    char *text = NULL, *file = NULL;
+    size_t bytes;
+    lvni_core_config_place at = {0};
+    if (lvni_core_config_layer(u->config, key) == LVNI_LAYER_DEFAULT) {
+        file = config_of_run(lvni_core_config_str(u->config, "model"));
+    }
+    if (file != NULL && lvni_core_file_read(file, (size_t)1 << 20, &text, &bytes) == LVN_OK &&
+        lvni_core_config_find_place(u->config, key, file, text, bytes, &at) == LVN_OK &&
+        at.end - at.at == 4 && strncmp(text + at.at, "skip", 4) == 0 &&
+        lvni_core_config_set(u->config, key, "skip", file) == LVN_OK &&
+        lvni_run_inference_leads(u)) {
+        lvni_log_line(LVNI_LOG_INFO, "note: on_error=skip, as %s has it", file);
+    }
+    lvn_clear_error();
+    lvni_core_free(text);
+    lvni_core_free(file);
+}
+
+static lvn_status open_and_run(lvni_run_inference *u)
+{
+    keep_on_error(u);
+    const lvni_run_exported_place place = lvni_run_inference_place(u->config);
+    LVN_TRY(lvni_cpu_start());
+    LVN_TRY(lvni_run_accelerator_use(u->config, u->ranks->rank->device));
+    LVN_TRY(lvni_run_exported_open(u->recipe, &place, u->config, &u->exported));
+    LVN_TRY(u->open(u));
+    report_model(u);
+    LVN_TRY(lvni_run_ranks_each(u->ranks, rank_work, u));
+    return lvni_run_inference_leads(u) ? u->finish(u) : LVN_OK;
+}
+
+/* Called by lvni_run_ranks_run. */
+static lvn_status use_model(void *user, lvni_run_ranks *ranks)
+{
+    lvni_run_inference *u = user;
+    u->ranks = ranks;
+    u->low = LVN_F32;
+    u->chunk = lvni_core_config_int(u->config, "eval_batch_size");
+    const lvn_status s = open_and_run(u);
+    const lvn_error error = *lvn_last_error();
+    lvni_run_exported_close(u->exported);
+    lvn_device_use(LVN_CPU);
+    lvn_error_adopt(&error);
+    return s;
+}
+
+lvn_status lvni_run_inference_run(lvni_run_inference *u, int n, const char *const *args)
+{
+    const lvni_run_ranks_command command = {.command = {u->command, u->recipe->argument},
+                                            .n = n,
+                                            .args = args,
+                                            .check = u->check,
+                                            .uses = true,
+                                            .run = use_model,
+                                            .user = u};
+    return lvni_run_ranks_run(u->config, &command);
+}

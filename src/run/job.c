@@ -1,0 +1,171 @@
+/* lvn_main and lvn_job_train: a user's own module and datasets as a row like those of the
+ * registry. */
+#include "core/escape.h"
+#include "core/signals.h"
+#include "kernels/kernels.h"
+#include "log/run_log.h"
+#include "run/error_record.h"
+#include "run/options.h"
+#include "run/recipe.h"
+#include "tensor/ctx.h"
+
+#include <levin/trainer.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static lvni_core_option_table all_tables[5];
+static pthread_once_t tables_made = PTHREAD_ONCE_INIT; /* programs may train in several threads */
+
+static void make_tables(void)
+{
+    all_tables[0] = lvni_run_options;
+    all_tables[1] = lvni_run_batch_options;
+    all_tables[2] = lvni_run_optim_table;
+    all_tables[3] = lvni_run_loop_options;
+    all_tables[4] = lvni_run_checkpoint_options;
+}
+
+const lvni_core_option_table *lvni_run_job_tables(size_t *n)
+{
+    pthread_once(&tables_made, make_tables);
+    *n = 5;
+    return all_tables;
+}
+
+static lvn_status check_streams(const lvn_stream *streams, int n)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
+    enum { LONGEST = 23 };
+    LVN_ARG(n >= 0 && n <= LVN_MAX_STREAMS, "%d streams: 0 to %d are possible", n, LVN_MAX_STREAMS);
+    for (int i = 0; i < n; i++) {
+        const char *name = streams[i].name;
+        LVN_ARG(name != NULL && name[0] != '\0' && strlen(name) <= LONGEST &&
+                    strspn(name, letters) == strlen(name),
+                "stream %d has the name '%.40s': 1 to %d lower case letters, digits and _", i,
+                name == NULL ? "" : name, LONGEST);
+        for (int k = 0; k < i; k++) {
+            LVN_ARG(strcmp(streams[k].name, name) != 0, "two streams have the name %s", name);
+        }
+        if (streams[i].dataset == NULL && lvn_last_error()->code != LVN_OK) {
+            return lvn_last_error()->code; /* opening it failed */
+        }
+        LVN_ARG(streams[i].dataset != NULL, "the stream %s has no dataset", name);
+        LVN_ARG((unsigned)streams[i].order <= LVN_ORDER_REPLACEMENT &&
+                    (unsigned)streams[i].rule <= LVN_STREAM_LENGTHENS,
+                "the stream %s has order %d and rule %d: none of the enums'", name,
+                (int)streams[i].order, (int)streams[i].rule);
+        LVN_ARG(streams[i].batch >= 0 && streams[i].ratio >= 0.0,
+                "the stream %s has batch %lld and ratio %g: 0 or more", name,
+                (long long)streams[i].batch, streams[i].ratio);
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_run_open_job(const lvn_job *job, const char *of, lvni_run_fit_request *request)
+{
+    LVN_ARG(job->module != NULL, "%s needs a module class", of);
+    LVN_ARG(job->module->training_step != NULL, "the module class %s has no training_step",
+            job->module->name);
+    if (job->train == NULL && lvn_last_error()->code != LVN_OK) {
+        return lvn_last_error()->code; /* opening it failed */
+    }
+    LVN_ARG(job->train != NULL, "%s needs a training set", of);
+    LVN_ARG((unsigned)job->order <= LVN_ORDER_REPLACEMENT, "%s has order %d: none of the enum's",
+            of, (int)job->order);
+    LVN_TRY(check_streams(job->streams, job->n_streams));
+    request->cls = job->module;
+    request->arguments = job->arguments;
+    request->train = job->train;
+    request->val = job->val;
+    request->order = job->order;
+    request->streams = job->streams;
+    request->n_streams = job->n_streams;
+    return LVN_OK;
+}
+
+void lvni_run_close_job(const lvn_job *job)
+{
+    lvn_dataset_destroy(job->train);
+    lvn_dataset_destroy(job->val == job->train ? NULL : job->val);
+    for (int i = 0; job->streams != NULL && i < job->n_streams; i++) {
+        lvn_dataset *d = job->streams[i].dataset;
+        bool again = d == job->train || d == job->val;
+        for (int k = 0; k < i; k++) {
+            again = again || d == job->streams[k].dataset;
+        }
+        lvn_dataset_destroy(again ? NULL : d);
+    }
+}
+
+/* The job is in recipe->user. */
+static lvn_status open_job(const lvni_run_recipe *recipe, lvni_run_fit_request *request,
+                           void **state)
+{
+    (void)state;
+    return lvni_run_open_job(recipe->user, "a job", request);
+}
+
+static lvn_status train_job(const lvn_job *job, int n, const char *const *args)
+{
+    lvni_run_fit_request checked = {0};
+    LVN_TRY(lvni_run_open_job(job, "a job", &checked)); /* before ranks are started */
+    const lvni_run_recipe recipe = {.name = job->module->name,
+                                    .defaults.job = job->options,
+                                    .train_tables = lvni_run_job_tables,
+                                    .open = open_job,
+                                    .user = job};
+    static const char *const own_program[2] = {NULL, NULL};
+    return lvni_run_train_with(&recipe, own_program, "PROGRAM help", n, args);
+}
+
+lvn_status lvn_job_train(const lvn_job *job, int n_arguments, const char *const *args)
+{
+    lvni_log_set_report(STDOUT_FILENO);
+    lvni_log_buffer();
+    const unsigned before = lvni_tensor_fp_enter(LVNI_FP_FLUSH);
+    const lvn_status s = train_job(job, n_arguments, args);
+    lvni_tensor_fp_leave(before);
+    lvni_core_signals_remove();
+    lvni_log_close();
+    lvni_log_set_report(STDERR_FILENO);
+    lvni_run_close_job(job);
+    return s;
+}
+
+/* With the defaults of the job. */
+static lvn_status print_keys(const lvn_job *job)
+{
+    size_t n;
+    lvni_core_config *defaults;
+    const lvni_core_option_table *tables = lvni_run_job_tables(&n);
+    LVN_TRY(lvni_core_config_create(tables, n, &defaults));
+    const lvn_status s = lvni_core_config_load_job(defaults, job->options);
+    if (s == LVN_OK) {
+        lvni_core_option_print_help(tables, n, defaults, stdout);
+    }
+    lvni_core_config_destroy(defaults);
+    return s;
+}
+
+int lvn_main(int argc, char **argv, const lvn_job *job)
+{
+    if (argc > 1 && (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0)) {
+        lvni_core_print(stdout, "usage: %s [key=value ...]\n\n", argv[0]);
+        const lvn_status s = print_keys(job);
+        lvni_run_close_job(job);
+        return lvni_run_report_status(s);
+    }
+    lvni_core_signals_defer();
+    lvni_cpu_clean_environment(argv);
+    if (job->val == NULL && lvn_last_error()->code != LVN_OK) {
+        /* LVN_IMAGE_FOLDER in the job failed: not a job without validation */
+        lvni_run_close_job(job);
+        return lvni_run_report_status(lvn_last_error()->code);
+    }
+    /* the program is this job alone; who calls lvn_job_train keeps handlers of their own until the
+     * run begins */
+    lvni_core_signals_install_early();
+    return lvni_run_report_status(lvn_job_train(job, argc - 1, (const char *const *)argv + 1));
+}

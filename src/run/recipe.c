@@ -1,0 +1,223 @@
+/* The registry of recipes, and the way from the arguments of a training to its run (recipe.h):
+ *
+ *   lvni_run_train     here: the options
+ *   lvni_run_ranks_run ranks.c: which ranks this process has; then train() here, which lets the
+ *                          recipe open its data and network
+ *   lvni_run_fit       fit.c: the run of each rank: directory, model, trainer
+ *   lvni_trainer_fit       trainer/loop.c: the steps */
+#include "run/recipe.h"
+
+#include "core/error.h"
+#include "core/signals.h"
+#include "core/str.h"
+#include "log/run_log.h"
+#include "run/options.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const lvni_run_recipe *const registry[] = {&lvni_classify_recipe, &lvni_gan_recipe};
+enum { N_RECIPES = sizeof registry / sizeof *registry };
+
+const lvni_run_recipe *lvni_recipes_at(int i)
+{
+    return i >= 0 && i < N_RECIPES ? registry[i] : NULL;
+}
+
+bool lvni_recipes_is_own(const lvni_run_recipe *recipe)
+{
+    int i = 0;
+    while (lvni_recipes_at(i) != NULL && lvni_recipes_at(i) != recipe) {
+        i++;
+    }
+    return lvni_recipes_at(i) != NULL;
+}
+
+const lvni_run_recipe *lvni_recipes_find(const char *name)
+{
+    for (int i = 0; i < N_RECIPES; i++) {
+        if (strcmp(name, registry[i]->name) == 0) {
+            return registry[i];
+        }
+    }
+    return NULL;
+}
+
+const lvni_run_recipe *lvni_recipes_near(const char *name)
+{
+    const lvni_run_recipe *near = NULL;
+    size_t nearest = SIZE_MAX;
+    for (int i = 0; i < N_RECIPES; i++) {
+        const size_t d = lvni_core_edit_distance(name, registry[i]->name);
+        if (d <= lvni_core_edit_limit(name, registry[i]->name) && d < nearest) {
+            near = registry[i];
+            nearest = d;
+        }
+    }
+    return near;
+}
+
+/* ---- training ---- */
+
+typedef lvn_status (*fit_function)(const lvni_run_fit_request *request);
+
+/* A running command. */
+typedef struct work {
+    const lvni_run_recipe *recipe;
+    lvni_core_config *config;
+    const lvni_run_driver *driver; /* NULL: trains to the end */
+} work;
+
+static lvn_status open_and_fit(const work *w, lvni_run_ranks *ranks, fit_function fit)
+{
+    lvni_run_fit_request request = {.config = w->config, .ranks = ranks, .recipe = w->recipe};
+    void *state = NULL;
+    lvn_status s = w->recipe->open(w->recipe, &request, &state);
+    if (w->driver != NULL) {
+        request.tunes = true;
+        request.weigh = w->driver->weigh;
+        request.drive = w->driver->drive;
+        request.host = w->driver->host;
+    }
+    s = s == LVN_OK ? fit(&request) : s;
+    if (w->recipe->close != NULL) {
+        w->recipe->close(state);
+    }
+    return s;
+}
+
+static _Atomic pid_t in_training; /* this process; 0: none */
+
+/* A module, a dataset or a library of theirs may call exit(), with 0, too: that is not the end of a
+ * training. Processes that they start have another number. */
+static void refuse_exit(void)
+{
+    if (atomic_load(&in_training) == getpid()) {
+        lvni_log_line(LVNI_LOG_ERROR,
+                      "exit() was called in the middle of the training, by a module, a dataset or "
+                      "a library that they call: return a status, or NULL, with a reason in "
+                      "lvn_error_set");
+        _exit(LVNI_EXIT_FAILURE);
+    }
+}
+
+static lvn_status train(void *user, lvni_run_ranks *ranks)
+{
+    static bool registered;
+    if (!registered) {
+        registered = atexit(refuse_exit) == 0;
+    }
+    atomic_store(&in_training, getpid());
+    const lvn_status s = open_and_fit(user, ranks, lvni_run_fit);
+    atomic_store(&in_training, 0);
+    return s;
+}
+
+/* config.yaml of another recipe, also that of the run to resume. A user's program has no name that
+ * is worth comparing. */
+static lvn_status check_name(const lvni_run_recipe *recipe, lvni_core_config *c)
+{
+    const char *name = lvni_core_config_str(c, "recipe");
+    if (recipe->card_key == NULL) {
+        return LVN_OK;
+    }
+    if (name != NULL && strcmp(name, recipe->name) != 0) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "recipe=%s (%s), and this is %s: give the recipe that this configuration is of, "
+                 "or another out",
+                 name, lvni_core_config_origin(c, "recipe"), recipe->name);
+    }
+    return name != NULL ? LVN_OK
+                        : lvni_core_config_set(c, "recipe", recipe->name, "resolved at start");
+}
+
+static lvn_status read_config(const lvni_run_recipe *recipe, const char *help, int n,
+                              const char *const *args, lvni_core_config **out)
+{
+    size_t n_tables;
+    const lvni_core_option_table *tables = recipe->train_tables(&n_tables);
+    LVN_TRY(lvni_run_read_config(tables, n_tables, help, &recipe->defaults, n, args, out));
+    const lvn_status s = check_name(recipe, *out);
+    if (s != LVN_OK) {
+        lvni_core_config_destroy(*out);
+        *out = NULL;
+    }
+    return s;
+}
+
+lvn_status lvni_run_train_with(const lvni_run_recipe *recipe, const char *const command[2],
+                               const char *help, int n, const char *const *args)
+{
+    work w = {.recipe = recipe};
+    LVN_TRY(read_config(recipe, help, n, args, &w.config));
+    lvni_log_set_quiet(lvni_core_config_bool(w.config, "quiet"));
+    const lvni_run_ranks_command ranks = {.command = {command[0], command[1]},
+                                          .n = n,
+                                          .args = args,
+                                          .recipe = recipe->name,
+                                          .check = recipe->check,
+                                          .run = train,
+                                          .user = &w};
+    const lvn_status s = lvni_run_fit_end(lvni_run_ranks_run(w.config, &ranks));
+    lvni_core_config_destroy(w.config);
+    return s;
+}
+
+lvn_status lvni_run_drive(const lvni_run_recipe *recipe, lvni_core_config *config,
+                          const lvni_run_ranks_command *command, const lvni_run_driver *driver)
+{
+    work w = {.recipe = recipe, .config = config, .driver = driver};
+    lvni_run_ranks_command ranks = *command;
+    LVN_TRY(check_name(recipe, config));
+    ranks.check = recipe->check;
+    ranks.run = train;
+    ranks.user = &w;
+    return lvni_run_fit_end(lvni_run_ranks_run(config, &ranks));
+}
+
+const char *lvni_run_typed(const lvni_run_recipe *recipe)
+{
+    return recipe->argument != NULL ? recipe->argument : recipe->name;
+}
+
+const char *lvni_run_help_of(const lvni_run_recipe *recipe, const char *command,
+                             char text[LVNI_RUN_HELP])
+{
+    const bool only = strcmp(command, "train") != 0 && recipe == registry[0];
+    if (recipe->argument != NULL) {
+        snprintf(text, LVNI_RUN_HELP, "levin %s %s --help", command, recipe->argument);
+    } else if (only) {
+        snprintf(text, LVNI_RUN_HELP, "levin help %s", command);
+    } else {
+        snprintf(text, LVNI_RUN_HELP, "levin help %s.%s", command, recipe->name);
+    }
+    return text;
+}
+
+lvn_status lvni_run_train(const lvni_run_recipe *recipe, int n, const char *const *args)
+{
+    const char *const command[2] = {"train", lvni_run_typed(recipe)};
+    char help[LVNI_RUN_HELP];
+    lvni_core_signals_install_early();
+    lvni_log_set_report(STDOUT_FILENO);
+    lvni_log_buffer();
+    const lvn_status s =
+        lvni_run_train_with(recipe, command, lvni_run_help_of(recipe, "train", help), n, args);
+    lvni_log_close();
+    return s;
+}
+
+lvn_status lvni_run_plan(const lvni_run_recipe *recipe, int n, const char *const *args)
+{
+    work w = {.recipe = recipe};
+    char help[LVNI_RUN_HELP];
+    LVN_TRY(read_config(recipe, lvni_run_help_of(recipe, "train", help), n, args, &w.config));
+    lvni_log_set_quiet(lvni_core_config_bool(w.config, "quiet"));
+    const lvn_status s = open_and_fit(&w, NULL, lvni_run_fit_plan);
+    lvni_core_config_destroy(w.config);
+    return s;
+}

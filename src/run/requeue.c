@@ -1,0 +1,265 @@
+/* `scontrol requeue` (requeue.h): Slurm ends a job as soon as it accepts, so this is the last thing
+ * that rank 0 does. */
+#include "run/requeue.h"
+
+#include "core/machine.h"
+#include "core/str.h"
+#include "launch/env_vars.h"
+#include "log/run_log.h"
+#include "run/error_record.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { LIMIT_S = 60, QUERY_S = 10, TRIES = 3, BETWEEN_S = 1, NOT_FOUND = 127, TIMED_OUT = 124 };
+enum { MARGIN_S = 60 }; /* for the step under way, a checkpoint and scontrol */
+enum { LATER_S = 10 };  /* squeue prints whole seconds, and a limit grows by minutes */
+
+static const char *variable(const char *name)
+{
+    return lvni_launch_env_get(lvni_run_environment(), name);
+}
+
+bool lvni_run_requeue_job(char *id, size_t size)
+{
+    const char *array = variable("SLURM_ARRAY_JOB_ID"), *task = variable("SLURM_ARRAY_TASK_ID"),
+               *het = variable("SLURM_JOB_ID_HET_GROUP_0"), *job = variable("SLURM_JOB_ID");
+    const int n = array != NULL && task != NULL
+                      ? snprintf(id, size, "%s_%s", array, task)
+                      : snprintf(id, size, "%s", het != NULL && job != NULL ? het : job);
+    /* it becomes an argument of a program */
+    return job != NULL && n > 0 && (size_t)n < size && strspn(id, "0123456789_") == (size_t)n;
+}
+
+int lvni_run_requeue_restarts(void)
+{
+    const char *text = variable("SLURM_RESTART_COUNT");
+    return text == NULL ? 0 : (int)strtol(text, NULL, 10);
+}
+
+/* No shell; output and errors into `output`. An errno. */
+static int start(char *const argument[], int output, pid_t *pid)
+{
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    const int error =
+        posix_spawnp(pid, argument[0], &actions, &attributes, argument, lvni_run_environment());
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&actions);
+    return error;
+}
+
+/* Until the program has closed its output, or the time is over; false: it is. */
+static bool listen_to(int input, int limit_s, lvni_core_str *text)
+{
+    const uint64_t end = lvni_core_now_ns() + (uint64_t)limit_s * 1000000000u;
+    for (;;) {
+        char piece[512];
+        const uint64_t now = lvni_core_now_ns();
+        struct pollfd wait = {.fd = input, .events = POLLIN};
+        const int ready = now >= end ? 0 : poll(&wait, 1, (int)((end - now) / 1000000u) + 1);
+        if (ready == 0) {
+            return false;
+        }
+        const ssize_t n = ready < 0 ? -1 : read(input, piece, sizeof piece);
+        if (n > 0) {
+            lvni_core_str_append_n(text, piece, (size_t)n);
+        } else if (n == 0 || errno != EINTR) {
+            return true;
+        }
+    }
+}
+
+/* Its exit code; what it printed is added to `text`. */
+static int call(char *const argument[], int limit_s, lvni_core_str *text)
+{
+    int ends[2], status = 0;
+    pid_t pid;
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        lvni_core_str_append(text, strerror(errno));
+        return NOT_FOUND;
+    }
+    const int error = start(argument, ends[1], &pid);
+    close(ends[1]);
+    if (error != 0) {
+        close(ends[0]);
+        lvni_core_str_append(text, strerror(error));
+        return NOT_FOUND;
+    }
+    const bool ended = listen_to(ends[0], limit_s, text);
+    close(ends[0]);
+    if (!ended) {
+        kill(pid, SIGKILL);
+    }
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (!ended) {
+        lvni_core_str_printf(text, "no answer within %d s", limit_s);
+        return TIMED_OUT;
+    }
+    if (WIFSIGNALED(status) && (WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGKILL)) {
+        return 0; /* Slurm ends the job with all its processes as soon as it accepts */
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* One line of it, without the end of the line. */
+static const char *one_line(lvni_core_str *text)
+{
+    for (size_t i = 0; i < text->len; i++) {
+        text->data[i] = text->data[i] == '\n' ? ' ' : text->data[i];
+    }
+    while (text->len > 0 && text->data[text->len - 1] == ' ') {
+        text->data[--text->len] = '\0';
+    }
+    return lvni_core_str_text(text);
+}
+
+static void ask_slurm(const char *id)
+{
+    lvni_core_str text = {0};
+    char program[] = "scontrol", verb[] = "requeue", job[64];
+    char *const argument[] = {program, verb, job, NULL};
+    int code = NOT_FOUND;
+    snprintf(job, sizeof job, "%s", id);
+    for (int i = 0; i < TRIES; i++) {
+        text.len = 0;
+        code = call(argument, LIMIT_S, &text);
+        if (code == 0 || code == NOT_FOUND || i + 1 == TRIES) {
+            break;
+        }
+        sleep(BETWEEN_S);
+    }
+    if (code == 0) {
+        lvni_log_line(LVNI_LOG_INFO,
+                      "job %s is requeued: its next start goes on from the checkpoint", id);
+    } else {
+        lvni_log_line(LVNI_LOG_WARNING,
+                      "the job is not requeued: scontrol requeue %s: %s (exit code %d); repeat the "
+                      "command by hand, or start a job with resume=true",
+                      id, one_line(&text), code);
+    }
+    lvni_core_str_free(&text);
+}
+
+/* `levin launch --max-restarts` asked for the stop, to go on at once with another step of this job,
+ * on more nodes (launch_elastic.c). */
+static bool job_continues(void)
+{
+    const char *path = variable("LEVIN_CONTINUES_FILE");
+    struct stat st;
+    return path != NULL && stat(path, &st) == 0 && st.st_size > 0;
+}
+
+static void request_requeue(const char *id, bool often, bool advanced)
+{
+    const int restarts = lvni_run_requeue_restarts();
+    if (often) {
+        lvni_log_line(
+            LVNI_LOG_WARNING,
+            "the job is not requeued: it was %d time%s, as often as max_requeues= allows; "
+            "start a job with resume=true",
+            restarts, lvni_core_plural(restarts, "", "s"));
+    } else if (!advanced && restarts > 0) {
+        lvni_log_line(LVNI_LOG_WARNING,
+                      "the job is not requeued: there was no step since its last start, and the "
+                      "next would be no better (requeue loop); give the job more time");
+    } else {
+        lvni_log_line(LVNI_LOG_INFO, "scontrol requeue %s", id);
+        ask_slurm(id);
+    }
+}
+
+lvn_status lvni_run_requeue(const lvni_run_rank *rank, bool wanted, int64_t most, bool advanced)
+{
+    char id[48];
+    if (!wanted || !lvni_run_requeue_job(id, sizeof id)) {
+        return LVN_OK;
+    }
+    const bool often = most > 0 && lvni_run_requeue_restarts() >= most;
+    if (often) {
+        lvni_run_report_no_requeue();
+    }
+    if (rank->rank == 0 && !job_continues()) {
+        request_requeue(id, often, advanced);
+    }
+    return rank->comm == NULL
+               ? LVN_OK
+               : lvni_dist_comm_agree_status(rank->comm, LVN_OK, "the request to requeue");
+}
+
+/* "5:00", "1:05:00", "2-01:05:00"; below 0: "UNLIMITED" and other words. */
+static double seconds_left(const char *text)
+{
+    double days = 0.0, s = 0.0;
+    const char *dash = strchr(text, '-');
+    if (text[0] < '0' || text[0] > '9' || strchr(text, ':') == NULL) {
+        return -1.0;
+    }
+    if (dash != NULL) {
+        days = (double)strtol(text, NULL, 10);
+        text = dash + 1;
+    }
+    for (;;) {
+        char *end;
+        s = 60.0 * s + (double)strtol(text, &end, 10);
+        if (*end != ':') {
+            return 86400.0 * days + s;
+        }
+        text = end + 1;
+    }
+}
+
+/* 0: none is known. */
+static double ask_time_left(void)
+{
+    const char *id = variable("SLURM_JOB_ID");
+    char own[48];
+    if (id == NULL || !lvni_run_requeue_job(own, sizeof own)) {
+        return 0.0;
+    }
+    lvni_core_str text = {0};
+    char program[] = "squeue", header[] = "-h", of[] = "-j", job[64], form[] = "-o", left[] = "%L";
+    char *const argument[] = {program, header, of, job, form, left, NULL};
+    snprintf(job, sizeof job, "%s", id);
+    const int code = call(argument, QUERY_S, &text);
+    const double s = code == 0 ? seconds_left(lvni_core_str_text(&text)) : -1.0;
+    lvni_log_line(LVNI_LOG_DEBUG, "time left of job %s: %s", id, one_line(&text));
+    lvni_core_str_free(&text);
+    return s > 0.0 ? s : 0.0;
+}
+
+static uint64_t end_ns; /* of the job, as Slurm last reported it */
+
+uint64_t lvni_run_requeue_stop_ns(void)
+{
+    const uint64_t now = lvni_core_now_ns();
+    const double s = ask_time_left();
+    end_ns = now + (uint64_t)(1e9 * s);
+    return s <= 0.0 ? 0 : now + (uint64_t)(1e9 * (s > 2.0 * MARGIN_S ? s - MARGIN_S : s / 2.0));
+}
+
+uint64_t lvni_run_requeue_stop_later(void)
+{
+    const uint64_t before_ns = end_ns, stop_ns = lvni_run_requeue_stop_ns();
+    return end_ns > before_ns + (uint64_t)(1e9 * LATER_S) ? stop_ns : 0;
+}

@@ -1,0 +1,476 @@
+/* Weights from files, by name (weights.h). */
+#include "run/weights.h"
+
+#include "ckpt/checkpoint.h"
+#include "core/alloc.h"
+#include "core/str.h"
+#include "log/run_log.h"
+#include "tensor/device.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { SHOWN = 4 }; /* names in one list of a message */
+
+/* Names with their shapes; the first few. */
+typedef struct names {
+    lvni_core_str text;
+    int n;
+} names;
+
+static void add_name(names *list, const char *fmt, ...) LVN_PRINTF(2, 3);
+static void add_name(names *list, const char *fmt, ...)
+{
+    if (list->n++ >= SHOWN) {
+        return;
+    }
+    char one[512];
+    va_list args;
+    va_start(args, fmt);
+    lvni_core_format_args(one, sizeof one, fmt, args);
+    va_end(args);
+    lvni_core_str_append(&list->text, list->n > 1 ? ", " : "");
+    lvni_core_str_append(&list->text, one);
+}
+
+static void end_names(names *list)
+{
+    if (list->n > SHOWN) {
+        lvni_core_str_printf(&list->text, ", and %d more", list->n - SHOWN);
+    }
+}
+
+/* First parts of the names of a network: "layer1", "blocks". */
+enum { ROOTS = 64, ROOT = 64 };
+
+typedef struct load {
+    const lvni_nn_model *model;
+    const lvni_ckpt_st_file *file;
+    const char *path;
+    lvni_run_weight_names names_there;
+    char prefix[LVNI_WEIGHT_NAME];
+    int naming; /* LVNI_NAMING_...: what the file calls the model's tensors */
+    bool *used; /* (tensors of the file) the model has this one */
+    int taken;
+    char root[ROOTS][ROOT];
+    int n_roots;
+    bool checkpoint; /* levin's own layout */
+    bool average;    /* of a checkpoint: the averaged weights */
+    char head[256];  /* "fc.": parameters under it are passed over; "" without reset_head */
+    bool head_differs;
+    float *memory, *here; /* one tensor in the order of the file, and in this model's */
+    names missing, different, unread, unused, foreign;
+    const char *feature; /* of the other network, by a foreign tensor's name, or NULL */
+} load;
+
+static const lvni_ckpt_st_tensor *find(const load *l, const char *name)
+{
+    return lvni_run_weight_names_find(&l->names_there, l->naming, l->prefix, name);
+}
+
+/* Prefix and names under which most parameters are found. inner: of a key, what names begin
+ * with. */
+static lvn_status choose_names(load *l, const char *inner)
+{
+    if (l->checkpoint && inner != NULL) {
+        LVN_FAIL(LVN_ERR_USAGE, "weights.key=%s: %s is a checkpoint of levin, which needs no key",
+                 inner, l->path);
+    }
+    LVN_TRY(lvni_run_weight_names_make(l->file, l->path, inner, &l->names_there));
+    if (l->checkpoint) {
+        snprintf(l->prefix, sizeof l->prefix, "%s",
+                 l->average ? LVNI_CKPT_AVERAGE : LVNI_CKPT_MODEL);
+        return LVN_OK;
+    }
+    return lvni_run_weight_names_choose(&l->names_there, l->model, l->path, &l->naming, l->prefix);
+}
+
+/* "fc." of "fc.bias": the layer made last. */
+static void head_of(const lvni_nn_model *m, char head[256])
+{
+    snprintf(head, 256, "%s", m->n_parameters > 0 ? m->parameters[m->n_parameters - 1].name : "");
+    char *dot = strrchr(head, '.');
+    if (dot != NULL) {
+        dot[1] = '\0';
+    }
+}
+
+static bool starts_with(const char *text, const char *start)
+{
+    return strncmp(text, start, strlen(start)) == 0;
+}
+
+static bool same(const lvni_ckpt_st_tensor *e, int ndim, const int64_t *shape)
+{
+    return e->ndim == ndim && memcmp(e->shape, shape, (size_t)ndim * sizeof *shape) == 0;
+}
+
+/* One tensor; parameter NULL: it lies in the file as it does here. */
+static lvn_status take(load *l, const char *name, lvn_tensor *t, const lvni_nn_parameter *parameter)
+{
+    const lvni_ckpt_st_tensor *e = find(l, name);
+    int64_t shape[LVN_MAX_NDIM];
+    char mine[96], theirs[96], head[LVNI_WEIGHT_NAME];
+    if (parameter != NULL && !l->checkpoint) {
+        lvni_nn_parameter_file_shape(parameter, shape);
+    } else {
+        memcpy(shape, t->shape, sizeof shape);
+    }
+    lvni_tensor_shape_string(t->ndim, shape, mine);
+    const lvni_ckpt_st_other *other =
+        e != NULL ? NULL
+                  : lvni_run_weight_names_find_other(&l->names_there, l->naming, l->prefix, name);
+    if (other != NULL) {
+        add_name(&l->unread, "%s (%s)", other->name, other->what);
+        return LVN_OK;
+    }
+    if (e == NULL) {
+        lvni_run_naming_translate(l->naming, name, head);
+        add_name(&l->missing, "%s %s", head, mine);
+        return LVN_OK;
+    }
+    l->used[e - lvni_ckpt_st_at(l->file, 0)] = true;
+    if (!same(e, t->ndim, shape)) {
+        head_of(l->model, head);
+        l->head_differs = l->head_differs || starts_with(name, head);
+        add_name(&l->different, "%s is %s, this model needs %s", e->name,
+                 lvni_tensor_shape_string(e->ndim, e->shape, theirs), mine);
+        return LVN_OK;
+    }
+    l->taken++;
+    LVN_TRY(lvni_ckpt_st_read_f32(e, l->memory));
+    if (parameter != NULL && !l->checkpoint) {
+        lvni_nn_parameter_from_file(parameter, l->memory, l->here);
+        return lvni_tensor_mem_copy(t->data, l->here, (size_t)lvn_numel(t) * sizeof(float));
+    }
+    return lvni_tensor_mem_copy(t->data, l->memory, (size_t)lvn_numel(t) * sizeof(float));
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), e = strlen(end);
+    return n >= e && strcmp(text + n - e, end) == 0;
+}
+
+static void add_root(load *l, const char *name)
+{
+    char theirs[LVNI_WEIGHT_NAME];
+    lvni_run_naming_translate(l->naming, name, theirs);
+    const size_t n = strcspn(theirs, ".");
+    for (int i = 0; i < l->n_roots; i++) {
+        if (strlen(l->root[i]) == n && strncmp(l->root[i], theirs, n) == 0) {
+            return;
+        }
+    }
+    if (l->n_roots < ROOTS && n < ROOT) {
+        snprintf(l->root[l->n_roots++], ROOT, "%.*s", (int)n, theirs);
+    }
+}
+
+static void find_roots(load *l)
+{
+    for (int i = 0; i < l->model->n_parameters; i++) {
+        add_root(l, l->model->parameters[i].name);
+    }
+    for (int i = 0; i < l->model->n_buffers; i++) {
+        add_root(l, l->model->buffers[i]->name);
+    }
+}
+
+/* Would a network with this tensor compute something else? One among ours does (a layer more,
+ * squeeze and excitation); beside ours it is mostly another head. Unknown for a model of a user. */
+static bool is_foreign(const load *l, const char *name, const lvni_ckpt_st_tensor *e)
+{
+    int64_t n = 1;
+    for (int i = 0; i < e->ndim; i++) {
+        n *= e->shape[i];
+    }
+    if (n <= 1 || lvni_nn_zoo_find(l->model->root->cls->name) ==
+                      NULL) { /* counters of tools, such as total_ops */
+        return false;
+    }
+    const size_t root = strcspn(name, ".");
+    for (int i = 0; i < l->n_roots; i++) {
+        if (strlen(l->root[i]) == root && strncmp(l->root[i], name, root) == 0) {
+            return true;
+        }
+    }
+    return lvni_run_naming_foreign(name) != NULL;
+}
+
+/* name: in the file, without what wrappers put there. */
+static void note_unused(load *l, const lvni_ckpt_st_tensor *e, const char *name, bool inside)
+{
+    char shape[96];
+    name += inside ? strlen(l->prefix) : 0;
+    const bool foreign = inside && is_foreign(l, name, e);
+    add_name(foreign ? &l->foreign : &l->unused, "%s %s", e->name,
+             lvni_tensor_shape_string(e->ndim, e->shape, shape));
+    if (foreign && l->feature == NULL) {
+        l->feature = lvni_run_naming_foreign(name);
+    }
+}
+
+/* What the model has no place for. PyTorch's counter of batches means nothing to a fixed momentum;
+ * of a checkpoint only the model counts. */
+static void list_unused(load *l)
+{
+    char head[LVNI_WEIGHT_NAME];
+    lvni_run_naming_translate(l->naming, l->head, head);
+    find_roots(l);
+    for (int64_t i = 0; i < l->names_there.n; i++) {
+        const lvni_run_weight_name *name = &l->names_there.entries[i];
+        const lvni_ckpt_st_tensor *e = lvni_ckpt_st_at(l->file, name->tensor);
+        const bool inside = starts_with(name->plain, l->prefix);
+        const bool fresh =
+            inside && head[0] != '\0' && starts_with(name->plain + strlen(l->prefix), head);
+        if (e == NULL) {
+            const lvni_ckpt_st_other *other =
+                lvni_ckpt_st_other_at(l->file, name->tensor - lvni_ckpt_st_count(l->file));
+            add_name(&l->unused, "%s (%s)", other->name, other->what);
+        } else if (!l->used[name->tensor] && !fresh && (inside || !l->checkpoint) &&
+                   !ends_with(e->name, ".num_batches_tracked")) {
+            note_unused(l, e, name->plain, inside);
+        }
+    }
+    end_names(&l->unused);
+    end_names(&l->foreign);
+}
+
+static lvn_status judge(load *l)
+{
+    lvni_core_str text = {0};
+    end_names(&l->missing);
+    end_names(&l->different);
+    end_names(&l->unread);
+    if (l->missing.n + l->different.n + l->unread.n + l->foreign.n == 0) {
+        return LVN_OK;
+    }
+    lvni_core_str_printf(&text, "%s does not fit this model, %s:", l->path,
+                         l->model->root->cls->name);
+    if (l->foreign.n > 0) {
+        lvni_core_str_printf(
+            &text,
+            " it is of another network, with %s%s%d tensor%s more among those of this one: %s;",
+            l->feature == NULL ? "" : l->feature, l->feature == NULL ? "" : ", ", l->foreign.n,
+            lvni_core_plural(l->foreign.n, "", "s"), lvni_core_str_text(&l->foreign.text));
+    }
+    if (l->missing.n > 0) {
+        lvni_core_str_printf(&text, " %d missing: %s;", l->missing.n,
+                             lvni_core_str_text(&l->missing.text));
+    }
+    if (l->different.n > 0) {
+        lvni_core_str_printf(&text, " %d of another shape: %s;", l->different.n,
+                             lvni_core_str_text(&l->different.text));
+    }
+    if (l->unread.n > 0) {
+        lvni_core_str_printf(
+            &text, " %d that levin does not read, convert %s to f32, f16 or bf16: %s;", l->unread.n,
+            lvni_core_plural(l->unread.n, "it", "them"), lvni_core_str_text(&l->unread.text));
+    }
+    if (l->unused.n > 0) {
+        lvni_core_str_printf(&text, " %d in the file that it has no place for: %s;", l->unused.n,
+                             lvni_core_str_text(&l->unused.text));
+    }
+    if (l->head_differs) {
+        lvni_core_str_append(&text, " reset_head=true draws the last layer again");
+    }
+    lvn_status s = lvni_core_str_status(&text);
+    if (s == LVN_OK) {
+        size_t n = strlen(lvni_core_str_text(&text));
+        n -= lvni_core_str_text(&text)[n - 1] == ';';
+        s = lvn_error_set(LVN_ERR_MISMATCH, __FILE__, __LINE__, "%.*s", (int)n,
+                          lvni_core_str_text(&text));
+    }
+    lvni_core_str_free(&text);
+    return s;
+}
+
+/* Only means belong to every file of the network: a queue stays as it is at the start, and what
+ * follows becomes a copy of what was loaded. */
+static lvn_status take_buffer(load *l, const lvn_buffer *b)
+{
+    if (lvni_run_naming_lacks(l->naming, b->name)) {
+        return LVN_OK;
+    }
+    if (b->rule == LVNI_RULE_MEAN || find(l, b->name) != NULL) {
+        return take(l, b->name, b->tensor, b->file.tensor != NULL ? &b->file : NULL);
+    }
+    return b->rule == LVNI_RULE_FOLLOW ? lvni_nn_model_copy_leader(b, l->model->weights) : LVN_OK;
+}
+
+static lvn_status run(load *l, lvni_nn_model *m, const char *inner)
+{
+    int64_t largest = 1;
+    for (int i = 0; i < m->n_parameters; i++) {
+        largest = m->parameters[i].numel > largest ? m->parameters[i].numel : largest;
+    }
+    for (int i = 0; i < m->n_buffers; i++) {
+        largest = m->buffers[i]->numel > largest ? m->buffers[i]->numel : largest;
+    }
+    l->memory = lvni_core_alloc(LVNI_TAG_CKPT, (size_t)largest * sizeof *l->memory);
+    l->here = lvni_core_alloc(LVNI_TAG_CKPT, (size_t)largest * sizeof *l->here);
+    l->used =
+        lvni_core_calloc(LVNI_TAG_CKPT, (size_t)lvni_ckpt_st_count(l->file) + 1, sizeof *l->used);
+    if (l->memory == NULL || l->here == NULL || l->used == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    LVN_TRY(choose_names(l, inner));
+    for (int i = 0; i < m->n_parameters; i++) {
+        const lvni_nn_parameter *p = &m->parameters[i];
+        if (l->head[0] == '\0' || !starts_with(p->name, l->head)) {
+            LVN_TRY(take(l, p->name, p->tensor, p));
+        }
+    }
+    for (int i = 0; i < 2 * m->n_buffers; i++) { /* leaders first */
+        const lvn_buffer *b = m->buffers[i % m->n_buffers];
+        const bool now = (b->rule == LVNI_RULE_FOLLOW) == (i >= m->n_buffers);
+        LVN_TRY(now ? take_buffer(l, b) : LVN_OK);
+    }
+    list_unused(l);
+    lvni_nn_model_touch(m);
+    return judge(l);
+}
+
+static void fill_report(load *l, const lvni_nn_model *model, lvni_run_weights_report *report)
+{
+    const size_t n = strlen(l->head);
+    lvni_core_str_append(&report->prefix, l->checkpoint ? "" : l->prefix);
+    report->naming = lvni_run_naming_label(l->naming);
+    report->taken = l->taken;
+    report->all = model->n_parameters + model->n_buffers;
+    report->unused = l->unused.text;
+    lvni_core_str_append_n(&report->head, l->head, n > 0 ? n - 1 : 0);
+    l->unused.text = (lvni_core_str){0};
+}
+
+static void load_free(load *l)
+{
+    lvni_core_free(l->memory);
+    lvni_core_free(l->here);
+    lvni_core_free(l->used);
+    lvni_run_weight_names_free(&l->names_there);
+    lvni_core_str_free(&l->missing.text);
+    lvni_core_str_free(&l->different.text);
+    lvni_core_str_free(&l->unread.text);
+    lvni_core_str_free(&l->unused.text);
+    lvni_core_str_free(&l->foreign.text);
+}
+
+static lvn_status load_from(lvni_nn_model *model, load *l, bool reset_head, const char *inner,
+                            lvni_run_weights_report *report)
+{
+    l->model = model;
+    l->checkpoint = lvni_ckpt_st_meta_get(l->file, LVNI_CKPT_FORMAT) != NULL;
+    if (reset_head) {
+        head_of(model, l->head);
+    }
+    const lvn_status s = run(l, model, inner);
+    if (report != NULL) {
+        fill_report(l, model, report);
+    }
+    load_free(l);
+    return s;
+}
+
+lvn_status lvni_run_model_load_shown(lvni_nn_model *model, const lvni_ckpt_st_file *file,
+                                     const char *path, bool average)
+{
+    load l = {.file = file, .path = path, .average = average};
+    return load_from(model, &l, false, NULL, NULL);
+}
+
+lvn_status lvni_run_model_load(lvni_nn_model *model, const lvni_run_weights_source *from,
+                               lvni_run_weights_report *report)
+{
+    char *name;
+    const char *inner;
+    lvni_ckpt_st_file *file;
+    if (report != NULL) {
+        *report = (lvni_run_weights_report){.naming = ""};
+    }
+    LVN_TRY(lvni_run_weights_open(from, model->root->cls->name, &name, &inner, &file));
+    load l = {.file = file, .path = name};
+    const lvn_status s = load_from(model, &l, from->reset_head, inner, report);
+    lvni_ckpt_st_close(file);
+    if (report != NULL) {
+        report->file = name;
+    } else {
+        lvni_core_free(name);
+    }
+    return s;
+}
+
+/* Rows of the weight of the last layer. */
+static lvn_status count_classes(load *l, const char *inner, int *n)
+{
+    char weight[300];
+    head_of(l->model, l->head);
+    snprintf(weight, sizeof weight, "%sweight", l->head);
+    LVN_TRY(choose_names(l, inner));
+    const lvni_ckpt_st_tensor *e = find(l, weight);
+    if (e == NULL || e->ndim != 2 || e->shape[0] < 1 || e->shape[0] > 1000000) {
+        LVN_FAIL(LVN_ERR_MISMATCH,
+                 "%s has no %s (classes, features): it holds another network than model=%s",
+                 l->path, weight, l->model->root->cls->name);
+    }
+    *n = (int)e->shape[0];
+    return LVN_OK;
+}
+
+lvn_status lvni_run_weights_classes(const lvni_nn_model *model, const lvni_run_weights_source *from,
+                                    int *n)
+{
+    char *name;
+    const char *inner;
+    lvni_ckpt_st_file *file;
+    LVN_TRY(lvni_run_weights_open(from, model->root->cls->name, &name, &inner, &file));
+    load l = {.model = model,
+              .file = file,
+              .path = name,
+              .checkpoint = lvni_ckpt_st_meta_get(file, LVNI_CKPT_FORMAT) != NULL};
+    const lvn_status s = count_classes(&l, inner, n);
+    load_free(&l);
+    lvni_ckpt_st_close(file);
+    lvni_core_free(name);
+    return s;
+}
+
+void lvni_run_weights_report_log(const lvni_run_weights_report *report, const char *path)
+{
+    lvni_core_str text = {0};
+    lvni_core_str_printf(&text, "weights=%s: ", path);
+    if (strcmp(report->file, path) != 0) {
+        lvni_core_str_printf(&text, "%s, ", report->file);
+    }
+    lvni_core_str_printf(&text, "%d of the model's %d tensors %s from it", report->taken,
+                         report->all, lvni_core_plural(report->taken, "is", "are"));
+    if (report->naming[0] != '\0') {
+        lvni_core_str_printf(&text, ", with the names of %s", report->naming);
+    }
+    if (report->prefix.len > 0) {
+        lvni_core_str_printf(&text, "%s %s",
+                             report->naming[0] != '\0' ? " behind" : ", with names that begin with",
+                             lvni_core_str_text(&report->prefix));
+    }
+    if (report->head.len > 0) {
+        lvni_core_str_printf(&text, "; the last layer, %s, is drawn again (reset_head=true)",
+                             lvni_core_str_text(&report->head));
+    }
+    lvni_log_line(LVNI_LOG_INFO, "%s", lvni_core_str_text(&text));
+    if (report->unused.len > 0) {
+        lvni_log_line(LVNI_LOG_WARNING,
+                      "weights=%s: not used, since this model has no place for them: %s", path,
+                      lvni_core_str_text(&report->unused));
+    }
+    lvni_core_str_free(&text);
+}
+
+void lvni_run_weights_report_free(lvni_run_weights_report *report)
+{
+    lvni_core_free(report->file);
+    lvni_core_str_free(&report->prefix);
+    lvni_core_str_free(&report->head);
+    lvni_core_str_free(&report->unused);
+}

@@ -1,0 +1,136 @@
+/* Where pretrained weights of the built-in networks come from, for messages, and whether a file of
+ * such a name is what was published (weights.h). The addresses are those of torchvision's
+ * WeightsEnum classes and of timm's default_cfgs; behind the last '-' a name holds the first digits
+ * of the file's SHA-256. levin itself downloads nothing. */
+#include "run/weights.h"
+
+#include "core/alloc.h"
+#include "core/sha256.h"
+#include "core/vfs.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct source {
+    const char *model, *folder, *file, *more; /* more: keys beside weights= */
+} source;
+
+static const char torchvision[] = "https://download.pytorch.org/models/";
+
+static const source sources[] = {
+    {"resnet18", torchvision, "resnet18-f37072fd.pth", ""},
+    {"resnet34", torchvision, "resnet34-b627a593.pth", ""},
+    {"resnet50", torchvision, "resnet50-11ad3fa6.pth", " eval.preset=torchvision_v2"},
+    {"resnet50", torchvision, "resnet50-0676ba61.pth", ""},
+    {"vit_b_16", torchvision, "vit_b_16-c867db91.pth", ""},
+    {"vit_s_16", "https://dl.fbaipublicfiles.com/deit/", "deit_small_patch16_224-cd65a155.pth",
+     " eval.preset=deit"},
+};
+enum { SOURCES = sizeof sources / sizeof *sources };
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+/* By the name of the file, else the first of the model; NULL: none. */
+static const source *find_source(const char *path, const char *model)
+{
+    for (int i = 0; i < SOURCES; i++) {
+        if (path != NULL && strcmp(base_name(path), sources[i].file) == 0) {
+            return &sources[i];
+        }
+    }
+    for (int i = 0; i < SOURCES; i++) {
+        if (model != NULL && strcmp(model, sources[i].model) == 0) {
+            return &sources[i];
+        }
+    }
+    return NULL;
+}
+
+void lvni_run_source_print(const char *path, const char *model, lvni_core_str *out)
+{
+    const source *s = find_source(path, model);
+    if (s != NULL) {
+        lvni_core_str_printf(out, "; pretrained weights of %s: curl -LO %s%s, then weights=%s%s",
+                             s->model, s->folder, s->file, s->file, s->more);
+    }
+}
+
+bool lvni_run_source_is_address(const char *path)
+{
+    const size_t n =
+        strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+");
+    return n > 1 && strncmp(path + n, "://", 3) == 0;
+}
+
+lvn_status lvni_run_source_refuse(const char *path, const char *model)
+{
+    lvni_core_str advice = {0};
+    const source *known = find_source(path, NULL);
+    if (known == NULL) { /* of another place: fetched the same way */
+        const char *name = base_name(path);
+        lvni_core_str_printf(&advice, "; curl -LO %s, then weights=%s", path, name);
+    }
+    lvni_run_source_print(path, model, &advice);
+    lvn_status s = lvni_core_str_status(&advice);
+    if (s == LVN_OK) {
+        s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
+                          "weights=%s: levin downloads nothing, it takes a file%s", path,
+                          lvni_core_str_text(&advice));
+    }
+    lvni_core_str_free(&advice);
+    return s;
+}
+
+static lvn_status hash_file(int fd, const char *path, char hex[LVNI_SHA256_HEX])
+{
+    enum { ROOM = 1 << 20 };
+    lvni_core_sha256 hash;
+    lvni_core_sha256_begin(&hash);
+    char *room = lvni_core_alloc(LVNI_TAG_CKPT, ROOM);
+    if (room == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    lvn_status s = LVN_OK;
+    for (ssize_t n = 1; n != 0 && s == LVN_OK;) {
+        n = lvni_core_vfs_get()->read(fd, room, ROOM);
+        if (n > 0) {
+            lvni_core_sha256_add(&hash, room, (size_t)n);
+        } else if (n < 0 && errno != EINTR) {
+            s = lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__, "%s: cannot read: %s", path,
+                              strerror(errno));
+        }
+    }
+    lvni_core_free(room);
+    lvni_core_sha256_end(&hash, hex);
+    return s;
+}
+
+lvn_status lvni_run_source_check(const char *path)
+{
+    const source *s = find_source(path, NULL);
+    if (s == NULL) {
+        return LVN_OK;
+    }
+    int fd;
+    uint64_t bytes;
+    char hex[LVNI_SHA256_HEX];
+    const char *digits = strrchr(s->file, '-') + 1;
+    const int n = (int)strcspn(digits, ".");
+    LVN_TRY(lvni_core_regular_open(path, &fd, &bytes));
+    const lvn_status status = hash_file(fd, path, hex);
+    lvni_core_vfs_get()->close(fd);
+    LVN_TRY(status);
+    if (strncmp(hex, digits, (size_t)n) != 0) {
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "%s: its SHA-256 begins with %.*s, and %.*s is what the published file of this "
+                 "name has: it was not downloaded whole, or is another file; fetch it again: curl "
+                 "-LO %s%s, or give it another name",
+                 path, n, hex, n, digits, s->folder, s->file);
+    }
+    return LVN_OK;
+}

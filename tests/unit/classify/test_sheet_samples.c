@@ -1,0 +1,93 @@
+/* Which images the page of `sheet=` shows. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "recipes/classify/classify_sheet.h"
+
+static void offer(lvni_classify_sheet_samples *p, int64_t sample, int64_t label, int64_t predicted,
+                  float probability)
+{
+    const lvni_classify_sheet_sample pick = {
+        .sample = sample, .label = label, .predicted = predicted, .probability = probability};
+    assert_int_equal(lvni_classify_sheet_samples_offer(p, &pick), LVN_OK);
+}
+
+static void expect(const lvni_classify_sheet_samples *p, int n, const int64_t samples[])
+{
+    lvni_classify_sheet_sample page[LVNI_SHEET];
+    assert_int_equal(lvni_classify_sheet_samples_choose(p, page), n);
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(page[i].sample, samples[i]);
+    }
+}
+
+/* One class after the other; of each the most certain mistake first, and the first of two
+ * equals. */
+static void turns(void **state)
+{
+    (void)state;
+    lvni_classify_sheet_samples *p;
+    assert_int_equal(lvni_classify_sheet_samples_create(3, &p), LVN_OK);
+    offer(p, 0, 0, 1, 0.4f);
+    offer(p, 1, 0, 1, 0.9f);
+    offer(p, 2, 0, 2, 0.4f);
+    offer(p, 3, 0, 0, 0.5f);
+    offer(p, 4, 0, 0, 0.8f);
+    offer(p, 5, 1, 1, 0.5f);
+    offer(p, 6, 2, 0, 0.6f);
+    offer(p, 7, 2, 0, 0.7f);
+    expect(p, 8, (const int64_t[]){1, 7, 0, 6, 2, 3, 5, 4});
+    lvni_classify_sheet_samples_destroy(p);
+}
+
+/* 100 mistakes of class 0, from uncertain to certain, then 5 of class 1: at most 16 are shown, and
+ * right ones fill the page. */
+static void full(void **state)
+{
+    (void)state;
+    lvni_classify_sheet_samples *p;
+    assert_int_equal(lvni_classify_sheet_samples_create(2, &p), LVN_OK);
+    for (int i = 0; i < 100; i++) {
+        offer(p, i, 0, 1, (float)i / 100.0f);
+    }
+    for (int i = 100; i < 105; i++) {
+        offer(p, i, 1, 0, 0.5f);
+    }
+    for (int i = 200; i < 300; i++) {
+        offer(p, i, 1, 1, 0.5f);
+    }
+    expect(p, 32, (const int64_t[]){99,  100, 98,  101, 97,  102, 96,  103, 95,  104, 94,
+                                    93,  92,  91,  90,  89,  200, 201, 202, 203, 204, 205,
+                                    206, 207, 208, 209, 210, 211, 212, 213, 214, 215});
+    lvni_classify_sheet_samples_destroy(p);
+}
+
+/* Where the truth is not known, all count as right, and the predicted classes take turns. */
+static void unknown(void **state)
+{
+    (void)state;
+    lvni_classify_sheet_samples *p;
+    assert_int_equal(lvni_classify_sheet_samples_create(2, &p), LVN_OK);
+    for (int i = 0; i < 40; i++) {
+        offer(p, i, -1, 1, 0.5f);
+    }
+    offer(p, 40, -1, 0, 0.5f);
+    lvni_classify_sheet_sample page[LVNI_SHEET];
+    assert_int_equal(lvni_classify_sheet_samples_choose(p, page), 32);
+    assert_int_equal(page[0].sample, 40);
+    assert_int_equal(page[1].sample, 0);
+    assert_int_equal(page[31].sample, 30);
+    const lvni_classify_sheet_sample outside = {.label = 2};
+    assert_int_not_equal(lvni_classify_sheet_samples_offer(p, &outside), LVN_OK);
+    lvni_classify_sheet_samples_destroy(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(turns), cmocka_unit_test(full),
+                                       cmocka_unit_test(unknown)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
