@@ -4,6 +4,7 @@
 #include "core/alloc.h"
 #include "core/vfs.h"
 #include "log/run_log.h"
+#include "run/run_dir.h"
 
 #include <stdio.h>
 #include <string.h>

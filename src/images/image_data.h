@@ -26,9 +26,6 @@ typedef struct lvni_images_source {
 
 extern const lvni_core_option_table lvni_images_options; /* data labels data.* */
 
-/* In a run directory: the images it was trained with (folder_index.c). */
-#define LVNI_RUN_INDEX "data.index"
-
 /* Before anything is read: LVN_ERR_USAGE when data= is missing, wrong, or not there. */
 lvn_status lvni_images_source_check(const lvni_core_config *config);
 /* The same for a training, whose run may not lie among the classes of data=. */

@@ -9,6 +9,7 @@
 #include "data/dataset.h"
 #include "data/sampler.h"
 #include "log/run_log.h"
+#include "run/run_dir.h"
 #include "trainer/identity.h"
 
 #include <errno.h>

@@ -27,10 +27,6 @@ enum { LVNI_PLOT_WIDTH = 960, LVNI_PLOT_HEIGHT = 600 };
 
 lvn_status lvni_report_plot_write(const char *path, const lvni_report_plot *plot);
 
-/* PSNR of the mean of 1 to n samples, a mean over items with its standard deviation (NULL: none),
- * and what exact samples would gain from the first on: psnr[0] + 10 log10(2 n / (n + 1)). */
-lvn_status lvni_report_plot_psnr(const char *path, int n_samples, const double *psnr,
-                                 const double *std);
 /* The values of a metrics.jsonl with these names (at most LVNI_PLOT_SERIES) over "step"; a name
  * without any has no curve. *drawn: false without a curve, then no file is written. Lines that are
  * damaged are left out. LVN_ERR_NOT_FOUND without the file. */

@@ -5,7 +5,6 @@
 #include "core/signals.h"
 #include "core/training.h"
 #include "core/vfs.h"
-#include "images/image_data.h"
 #include "launch/env_vars.h"
 #include "launch/launch.h"
 #include "log/run_log.h"

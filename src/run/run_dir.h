@@ -47,6 +47,8 @@ bool lvni_run_dir_saved(const char *path, int64_t *step, int64_t *epoch);
 /* After a kill of the process that wrote there: removes what is half written, and returns what
  * lvni_run_dir_saved does. For a caller that has the directory to itself. */
 bool lvni_run_dir_after_kill(const char *path, int64_t *step, int64_t *epoch);
+/* In it: the images it was trained with (data/folder_index.c). */
+#define LVNI_RUN_INDEX "data.index"
 /* Write config.yaml. */
 lvn_status lvni_run_dir_write_config(const char *path, const lvni_core_config *config);
 /* The file of a checkpoint or an exported model, freed by the caller; NULL when memory is out.

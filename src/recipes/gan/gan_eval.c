@@ -10,7 +10,6 @@
 #include "recipes/gan/gan_embeddings.h"
 #include "recipes/gan/gan_metrics.h"
 #include "recipes/gan/gan_report.h"
-#include "report/plot.h"
 #include "run/run_dir.h"
 
 #include <math.h>
@@ -337,7 +336,7 @@ static lvn_status draw_gain(const lvni_gan_work *w, const char *path)
         psnr[i] = r->psnr[i].mean;
         error[i] = lvni_gan_average_stderr(&r->psnr[i]);
     }
-    return lvni_report_plot_psnr(path, w->n_samples, psnr, error);
+    return lvni_gan_plot_psnr(path, w->n_samples, psnr, error);
 }
 
 static lvn_status write_page(const lvni_gan_work *w, const table *t, const char *text)

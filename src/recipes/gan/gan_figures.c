@@ -4,8 +4,10 @@
 #include "core/alloc.h"
 #include "core/rng.h"
 #include "core/str.h"
+#include "recipes/gan/gan_control.h"
 #include "recipes/gan/gan_metrics.h"
 #include "report/canvas.h"
+#include "report/plot.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -387,5 +389,33 @@ lvn_status lvni_gan_progress(const char *path, const float *truth, const float *
         true;
     const lvn_status s = draw(path, &f);
     lvni_core_free(error);
+    return s;
+}
+
+/* ---- PSNR over samples ---- */
+
+lvn_status lvni_gan_plot_psnr(const char *path, int n_samples, const double *psnr,
+                              const double *std)
+{
+    LVN_ARG(n_samples > 0, "%s: a plot cannot be drawn for n_samples = %d", path, n_samples);
+    double *x = lvni_core_alloc(LVNI_TAG_DATA, 2 * (size_t)n_samples * sizeof *x);
+    if (x == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    double *theory = x + n_samples;
+    for (int i = 0; i < n_samples; i++) {
+        x[i] = i + 1.0;
+        theory[i] = psnr[0] + lvni_gan_gain(i + 1);
+    }
+    const lvni_report_plot plot = {
+        .title = "PSNR of the mean of samples",
+        .x_label = "samples",
+        .y_label = "dB",
+        .series =
+            {{.name = "measured", .x = x, .y = psnr, .spread = std, .n = n_samples, .dots = true},
+             {.name = "exact samples", .x = x, .y = theory, .n = n_samples, .dashed = true}},
+        .n_series = 2};
+    const lvn_status s = lvni_report_plot_write(path, &plot);
+    lvni_core_free(x);
     return s;
 }

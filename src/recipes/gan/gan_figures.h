@@ -55,4 +55,9 @@ lvn_status lvni_gan_ascent(const char *path, const lvni_gan_item *item, const lv
 lvn_status lvni_gan_progress(const char *path, const float *truth, const float *mean, int height,
                              int width);
 
+/* PSNR of the mean of 1 to n samples, a mean over items with its standard deviation (NULL: none),
+ * and what exact samples would gain from the first on: psnr[0] + 10 log10(2 n / (n + 1)). */
+lvn_status lvni_gan_plot_psnr(const char *path, int n_samples, const double *psnr,
+                              const double *std);
+
 #endif

@@ -313,7 +313,7 @@ static void psnr_over_samples(void **state)
         psnr[i] = 20.0 + 0.5 * lvni_gan_gain(i + 1);
         spread[i] = 0.1;
     }
-    assert_int_equal(lvni_report_plot_psnr(path_of("p.png"), SAMPLES, psnr, spread), LVN_OK);
+    assert_int_equal(lvni_gan_plot_psnr(path_of("p.png"), SAMPLES, psnr, spread), LVN_OK);
     const uint8_t *rgb = decoded("p.png", LVNI_PLOT_WIDTH, LVNI_PLOT_HEIGHT);
     assert_true(count(rgb, PIXELS, blue) > 16 * 40 && count(rgb, PIXELS, orange) > 400);
     int top[2] = {LVNI_PLOT_HEIGHT, LVNI_PLOT_HEIGHT};
@@ -325,9 +325,9 @@ static void psnr_over_samples(void **state)
         }
     }
     assert_true(top[1] < top[0] && top[0] < LVNI_PLOT_HEIGHT);
-    assert_int_equal(lvni_report_plot_psnr(path_of("p.png"), 1, psnr, NULL), LVN_OK);
+    assert_int_equal(lvni_gan_plot_psnr(path_of("p.png"), 1, psnr, NULL), LVN_OK);
     decoded("p.png", LVNI_PLOT_WIDTH, LVNI_PLOT_HEIGHT);
-    assert_int_equal(lvni_report_plot_psnr(path_of("p.png"), 0, psnr, NULL), LVN_ERR_INVALID);
+    assert_int_equal(lvni_gan_plot_psnr(path_of("p.png"), 0, psnr, NULL), LVN_ERR_INVALID);
 }
 
 static void curves_of_metrics(void **state)
