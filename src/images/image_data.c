@@ -287,7 +287,7 @@ lvn_status lvni_images_data_open(const lvni_core_config *c, lvni_images_data *ou
 
 /* The transform that the model was validated with, except for keys that are given. Only data.index=
  * is written here: the run is another's. */
-static lvn_status open_for(const lvni_core_config *c, const lvni_classify_card *card,
+static lvn_status open_for(const lvni_core_config *c, const lvni_images_trained *card,
                            lvni_data_scan_mode mode, lvni_images_source *s, lvni_images_data *out)
 {
     *out = (lvni_images_data){0};
@@ -308,7 +308,7 @@ static lvn_status open_for(const lvni_core_config *c, const lvni_classify_card *
     return status;
 }
 
-lvn_status lvni_images_data_for_model(const lvni_core_config *c, const lvni_classify_card *card,
+lvn_status lvni_images_data_for_model(const lvni_core_config *c, const lvni_images_trained *card,
                                       lvni_images_data *out)
 {
     lvni_images_source s;
@@ -321,7 +321,7 @@ lvn_status lvni_images_data_for_model(const lvni_core_config *c, const lvni_clas
 /* Without the same list of images, the cut of the training cannot be made again. A folder's own
  * val/ needs no cut. */
 static lvn_status check_split(const lvni_core_config *c, const char *split,
-                              const lvni_classify_card *card, const lvni_images_source *s,
+                              const lvni_images_trained *card, const lvni_images_source *s,
                               const char *identity)
 {
     if (lvni_images_source_has_parts(s)) {
@@ -366,7 +366,7 @@ static const char *wanted_part(const lvni_core_config *c, const lvni_images_sour
 
 /* One of train, val, test. */
 static lvn_status view_part(const lvni_core_config *c, const char *split,
-                            const lvni_classify_card *card, const lvni_images_source *s,
+                            const lvni_images_trained *card, const lvni_images_source *s,
                             int64_t *part[LVNI_PARTS], const int64_t n[LVNI_PARTS],
                             lvni_images_data *out)
 {
@@ -385,7 +385,7 @@ static lvn_status view_part(const lvni_core_config *c, const char *split,
 }
 
 /* The view of split=; with all, how much of it was trained on. */
-static lvn_status choose_part(const lvni_core_config *c, const lvni_classify_card *card,
+static lvn_status choose_part(const lvni_core_config *c, const lvni_images_trained *card,
                               const lvni_images_source *s, lvni_images_data *out)
 {
     int64_t *part[LVNI_PARTS] = {NULL}, n[LVNI_PARTS] = {0};
@@ -414,7 +414,7 @@ static lvn_status choose_part(const lvni_core_config *c, const lvni_classify_car
     return status;
 }
 
-lvn_status lvni_images_data_for_eval(const lvni_core_config *c, const lvni_classify_card *card,
+lvn_status lvni_images_data_for_eval(const lvni_core_config *c, const lvni_images_trained *card,
                                      lvni_images_data *out)
 {
     lvni_images_source s;

@@ -9,7 +9,7 @@
 #include "data/augment.h"
 #include "data/image_folder.h"
 #include "data/shapes.h"
-#include "recipes/classify/classify_card.h"
+#include "run/exported.h"
 
 #include <levin/data.h>
 
@@ -94,9 +94,35 @@ lvn_status lvni_images_preprocess_train(const lvni_core_config *config, bool pho
 lvn_status lvni_images_preprocess_resolve(lvni_core_config *config,
                                           const lvni_images_preprocess *found,
                                           const lvni_data_transform *eval);
+/* What evaluation does with an image, as the card of a trained model has it. */
+typedef struct lvni_images_eval {
+    int image_size;   /* of the training */
+    int resize, crop; /* shorter side of the resized image, side of the square in its middle */
+    lvni_data_filter filter;
+    float mean[3], std[3];
+} lvni_images_eval;
+
+/* Members of a card behind image_size: eval, mean, std, appended with a comma in front. */
+void lvni_images_eval_write(const lvni_images_eval *eval, lvni_core_str *out);
+/* Of such a card. Cards of early versions have eval_crop as a part of the shorter side: it is
+ * resized to image_size / eval_crop, bilinear. LVN_ERR_CORRUPT. */
+lvn_status lvni_images_eval_read(const json_t *card, lvni_images_eval *out);
+lvn_status lvni_images_eval_read_text(const char *card, lvni_images_eval *out);
+
+/* What a trained model keeps of its images. */
+typedef struct lvni_images_trained {
+    lvni_images_eval eval;
+    int n_classes;
+    const char *const *class_names;
+    /* With data and seed of the general part what the validation part of the training follows
+     * from. */
+    double val_split;
+    lvni_run_card general;
+} lvni_images_trained;
+
 /* For a trained model: from its card, except for keys that are given. */
 lvn_status lvni_images_preprocess_use(const lvni_core_config *config,
-                                      const lvni_classify_card *card, lvni_data_transform *out);
+                                      const lvni_images_trained *card, lvni_data_transform *out);
 /* LVN_ERR_USAGE when the network needs images of the size it was trained with, and eval.crop is
  * another. */
 lvn_status lvni_images_preprocess_check_size(const lvni_core_config *config, const char *model,
@@ -139,10 +165,10 @@ lvn_status lvni_images_data_write_index(const lvni_core_config *config,
                                         const lvni_images_data *data, const char *run);
 /* For a trained model: flat, without labels (predict). */
 lvn_status lvni_images_data_for_model(const lvni_core_config *config,
-                                      const lvni_classify_card *card, lvni_images_data *out);
+                                      const lvni_images_trained *card, lvni_images_data *out);
 /* For a trained model: with its classes, and the part of the data that split= selects (eval). */
-lvn_status lvni_images_data_for_eval(const lvni_core_config *config, const lvni_classify_card *card,
-                                     lvni_images_data *out);
+lvn_status lvni_images_data_for_eval(const lvni_core_config *config,
+                                     const lvni_images_trained *card, lvni_images_data *out);
 void lvni_images_data_free(lvni_images_data *data);
 
 /* ---- data_summary.c ---- */

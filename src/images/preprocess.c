@@ -87,8 +87,6 @@ static const lvni_images_preprocess presets[] = {
     [AUGREG] = {.crop_pct = 0.9, .filter = LVNI_FILTER_BICUBIC, HALVES},
 };
 
-/* ---- preprocessing of weights= ---- */
-
 static bool read_three(const json_t *array, float out[3])
 {
     for (size_t i = 0; i < 3; i++) {
@@ -96,6 +94,78 @@ static bool read_three(const json_t *array, float out[3])
     }
     return json_array_size(array) == 3;
 }
+
+/* ---- what evaluation does, in a model card ---- */
+
+void lvni_images_eval_write(const lvni_images_eval *e, lvni_core_str *out)
+{
+    lvni_core_str_printf(out, ",\"eval\":{\"resize\":%d,\"crop\":%d,\"filter\":\"%s\"}", e->resize,
+                         e->crop, lvni_data_filter_name(e->filter));
+    lvni_core_str_printf(out, ",\"mean\":[%.9g,%.9g,%.9g],\"std\":[%.9g,%.9g,%.9g]",
+                         (double)e->mean[0], (double)e->mean[1], (double)e->mean[2],
+                         (double)e->std[0], (double)e->std[1], (double)e->std[2]);
+}
+
+static lvn_status check_eval(const lvni_images_eval *e)
+{
+    if (e->crop < 4 || e->crop > 2048 || e->resize < 1 || e->resize > LVNI_RESAMPLE_MAX_SIDE) {
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "its model card has eval resize=%d and crop=%d: must be 1 to %d and 4 to 2048",
+                 e->resize, e->crop, LVNI_RESAMPLE_MAX_SIDE);
+    }
+    for (int i = 0; i < 3; i++) {
+        if (!isfinite(e->mean[i]) || !(e->std[i] >= 1e-6f && e->std[i] <= 1000.0f)) {
+            LVN_FAIL(
+                LVN_ERR_CORRUPT,
+                "its model card has mean=%g and std=%g for colour %d: must be finite, std 1e-06 "
+                "to 1000",
+                (double)e->mean[i], (double)e->std[i], i);
+        }
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_images_eval_read(const json_t *j, lvni_images_eval *e)
+{
+    const json_t *eval = json_object_get(j, "eval"), *part = json_object_get(j, "eval_crop");
+    const char *filter = json_string_value(json_object_get(eval, "filter"));
+    e->image_size = lvni_run_card_int(json_object_get(j, "image_size"));
+    if (!read_three(json_object_get(j, "mean"), e->mean) ||
+        !read_three(json_object_get(j, "std"), e->std)) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "its model card is not complete");
+    }
+    if (!json_is_object(eval) && part != NULL) { /* early */
+        const double crop = json_number_value(part);
+        if (!(crop >= 0.01 && crop <= 1)) {
+            LVN_FAIL(LVN_ERR_CORRUPT, "its model card has eval_crop=%g: must be 0.01 to 1", crop);
+        }
+        e->crop = e->image_size;
+        e->resize = (int)floor(e->image_size / crop + 0.5);
+        e->filter = LVNI_FILTER_BILINEAR;
+        return check_eval(e);
+    }
+    const int choice =
+        filter == NULL ? -1 : lvni_core_option_choice_index(LVNI_FILTERS, filter, strlen(filter));
+    if (choice < 0) {
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "its model card has eval filter=%s%s: must be one of " LVNI_FILTERS,
+                 filter == NULL ? "nothing" : "", filter == NULL ? "" : filter);
+    }
+    e->filter = (lvni_data_filter)choice;
+    e->resize = lvni_run_card_int(json_object_get(eval, "resize"));
+    e->crop = lvni_run_card_int(json_object_get(eval, "crop"));
+    return check_eval(e);
+}
+
+lvn_status lvni_images_eval_read_text(const char *text, lvni_images_eval *out)
+{
+    json_t *j = lvni_core_json_try(text, LVNI_JSON_INNER);
+    const lvn_status s = lvni_images_eval_read(j, out);
+    json_decref(j);
+    return s;
+}
+
+/* ---- preprocessing of weights= ---- */
 
 /* timm's "pretrained_cfg". Nothing without its filter, mean and deviation: the file is another
  * program's. */
@@ -174,13 +244,12 @@ static bool is_timm_vit(const lvni_ckpt_st_file *file)
 static lvn_status read_file(const lvni_ckpt_st_file *file, const char *path,
                             lvni_images_preprocess *p)
 {
-    const char *card = lvni_ckpt_st_meta_get(file, LVNI_CLASSIFIER_CARD);
-    lvni_classify_card c = {0};
+    const char *card = lvni_ckpt_st_meta_get(file, LVNI_CARD_CLASSIFIER);
+    lvni_images_eval c = {0};
     if (card != NULL) {
-        LVN_TRY(lvni_classify_card_read_eval(card, &c));
-        *p = (lvni_images_preprocess){.crop_pct = (double)c.eval_crop / c.eval_resize,
-                                      .filter = c.eval_filter,
-                                      .from_weights = true};
+        LVN_TRY(lvni_images_eval_read_text(card, &c));
+        *p = (lvni_images_preprocess){
+            .crop_pct = (double)c.crop / c.resize, .filter = c.filter, .from_weights = true};
         memcpy(p->mean, c.mean, sizeof p->mean);
         memcpy(p->std, c.std, sizeof p->std);
         return LVN_OK;
@@ -404,25 +473,26 @@ lvn_status lvni_images_preprocess_resolve(lvni_core_config *c, const lvni_images
     return s;
 }
 
-lvn_status lvni_images_preprocess_use(const lvni_core_config *c, const lvni_classify_card *card,
+lvn_status lvni_images_preprocess_use(const lvni_core_config *c, const lvni_images_trained *card,
                                       lvni_data_transform *t)
 {
-    lvni_images_preprocess p = {.filter = card->eval_filter};
-    memcpy(p.mean, card->mean, sizeof p.mean);
-    memcpy(p.std, card->std, sizeof p.std);
+    const lvni_images_eval *of = &card->eval;
+    lvni_images_preprocess p = {.filter = of->filter};
+    memcpy(p.mean, of->mean, sizeof p.mean);
+    memcpy(p.std, of->std, sizeof p.std);
     const bool preset = lvni_core_config_is_set(c, "eval.preset");
     p = preset ? presets[lvni_core_config_choice(c, "eval.preset")] : p;
-    lvni_data_transform_init(t, given_crop(c, card->eval_crop));
+    lvni_data_transform_init(t, given_crop(c, of->crop));
     lvni_data_transform_no_augment(t);
     set_colours(c, &p, t);
-    LVN_TRY(lvni_images_preprocess_check_size(c, card->general.model, card->image_size, t->size));
+    LVN_TRY(lvni_images_preprocess_check_size(c, card->general.model, of->image_size, t->size));
     int resize;
     LVN_TRY(given_resize(c, t->size, &resize));
     if (resize == 0 && preset) {
         resize =
             p.crop_pct > 0.0 ? resize_of(t->size, p.crop_pct) : lvni_data_transform_resize(t->size);
     } else if (resize == 0) {
-        resize = (int)floor((double)card->eval_resize * t->size / card->eval_crop + 0.5);
+        resize = (int)floor((double)of->resize * t->size / of->crop + 0.5);
     }
     t->eval_resize = resize < 1 ? 1 : resize;
     return lvni_data_transform_check(t);

@@ -17,8 +17,11 @@ struct lvni_run_recipe;
 
 /* Metadata: the name of the recipe; files without it are of classify. */
 #define LVNI_CARD_RECIPE "recipe"
-/* The model card, JSON; classify's has a name of its own. */
+/* The model card, JSON. That of classifiers has a name of its own, and early files with it do not
+ * name their recipe. */
 #define LVNI_CARD "card"
+#define LVNI_CARD_CLASSIFIER "classifier"
+#define LVNI_CARD_CLASSIFIER_RECIPE "classify"
 enum { LVNI_CARD_VERSION = 1 }; /* of the card; of one without: 1 */
 
 /* The general part of a model card. */

@@ -6,6 +6,7 @@
 #include "core/alloc.h"
 #include "core/str.h"
 #include "images/image_data.h"
+#include "recipes/classify/classify_card.h"
 #include "recipes/classify/classify_mix.h"
 #include "run/options.h"
 #include "run/recipe.h"
@@ -110,16 +111,17 @@ static lvn_status open_data(lvni_core_config *c, opened *o)
 static void fill_card(opened *o)
 {
     const lvni_images_data *data = &o->data;
-    o->card = (lvni_classify_card){.image_size = o->arguments.image_size,
-                                   .n_classes = o->arguments.n_classes,
-                                   .class_names = data->train->class_names,
-                                   .dropout = o->arguments.dropout,
-                                   .eval_resize = data->eval.eval_resize,
-                                   .eval_crop = data->eval.size,
-                                   .eval_filter = data->eval.eval_filter,
-                                   .val_split = lvni_core_config_float(o->config, "val_split")};
-    memcpy(o->card.mean, data->transform.mean, sizeof o->card.mean);
-    memcpy(o->card.std, data->transform.std, sizeof o->card.std);
+    lvni_images_trained *images = &o->card.images;
+    o->card.dropout = o->arguments.dropout;
+    *images = (lvni_images_trained){.eval = {.image_size = o->arguments.image_size,
+                                             .resize = data->eval.eval_resize,
+                                             .crop = data->eval.size,
+                                             .filter = data->eval.eval_filter},
+                                    .n_classes = o->arguments.n_classes,
+                                    .class_names = data->train->class_names,
+                                    .val_split = lvni_core_config_float(o->config, "val_split")};
+    memcpy(images->eval.mean, data->transform.mean, sizeof images->eval.mean);
+    memcpy(images->eval.std, data->transform.std, sizeof images->eval.std);
 }
 
 /* The network, with the mixing of images and the loss around it where they are asked for. */
@@ -193,7 +195,7 @@ const lvni_run_recipe lvni_classify_recipe = {
     .check = lvni_images_source_check_run,
     .open = open_training,
     .close = close_training,
-    .card_key = LVNI_CLASSIFIER_CARD,
+    .card_key = LVNI_CARD_CLASSIFIER,
     .noun = "classifier",
     .card_write = lvni_classify_card_write,
     .card_read = lvni_classify_card_read,

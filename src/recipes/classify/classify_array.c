@@ -10,6 +10,7 @@
 #include "images/image_data.h"
 #include "kernels/kernels.h"
 #include "log/run_log.h"
+#include "recipes/classify/classify_card.h"
 #include "run/devices.h"
 #include "run/inference.h"
 #include "run/options.h"
@@ -45,7 +46,7 @@ typedef struct work {
 
 static int64_t classes_of(const lvni_run_exported *e)
 {
-    return lvni_classify_card_of(e)->n_classes;
+    return lvni_classify_card_of(e)->images.n_classes;
 }
 
 /* A rank at its chunks: every one of as many as there are ranks. */
@@ -80,7 +81,7 @@ static void report_unlike_training(const work *w, const lvni_run_exported *e)
 {
     const char *data = lvni_core_config_str(w->config, "data");
     const int64_t height = w->array.shape[1], width = w->array.shape[2];
-    const int size = lvni_classify_card_of(e)->image_size;
+    const int size = lvni_classify_card_of(e)->images.eval.image_size;
     if (w->array.type < LVNI_ARRAY_F16) {
         lvni_log_line(LVNI_LOG_WARNING,
                       "data=%s holds %s: the numbers are used as they are, and the network expects "

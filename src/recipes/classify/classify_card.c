@@ -4,13 +4,10 @@
 
 #include "core/alloc.h"
 #include "core/escape.h"
-#include "core/json_read.h"
-#include "core/option.h"
 #include "core/str.h"
 #include "run/recipe.h"
 #include "run/weights.h"
 
-#include <math.h>
 #include <string.h>
 
 /* Of a trained model: the card and what it points at. */
@@ -29,7 +26,7 @@ const lvni_classify_card *lvni_classify_card_of(const lvni_run_exported *e)
 void lvni_classify_card_free(void *own)
 {
     trained *t = own;
-    for (int i = 0; t->class_names != NULL && i < t->card.n_classes; i++) {
+    for (int i = 0; t->class_names != NULL && i < t->card.images.n_classes; i++) {
         lvni_core_free(t->class_names[i]);
     }
     lvni_core_free(t->class_names);
@@ -42,48 +39,36 @@ void lvni_classify_card_free(void *own)
 void lvni_classify_card_write(const lvni_run_card *general, const void *own, lvni_core_str *out)
 {
     const lvni_classify_card *card = own;
-    lvni_core_str_printf(out, ",\"image_size\":%d,\"dropout\":", card->image_size);
+    lvni_core_str_printf(out, ",\"image_size\":%d,\"dropout\":", card->images.eval.image_size);
     lvni_core_str_double(out, card->dropout);
-    lvni_core_str_printf(out, ",\"eval\":{\"resize\":%d,\"crop\":%d,\"filter\":\"%s\"}",
-                         card->eval_resize, card->eval_crop,
-                         lvni_data_filter_name(card->eval_filter));
-    lvni_core_str_printf(out, ",\"mean\":[%.9g,%.9g,%.9g],\"std\":[%.9g,%.9g,%.9g],\"classes\":[",
-                         (double)card->mean[0], (double)card->mean[1], (double)card->mean[2],
-                         (double)card->std[0], (double)card->std[1], (double)card->std[2]);
-    for (int i = 0; i < card->n_classes; i++) {
+    lvni_images_eval_write(&card->images.eval, out);
+    lvni_core_str_append(out, ",\"classes\":[");
+    for (int i = 0; i < card->images.n_classes; i++) {
         lvni_core_str_append(out, i == 0 ? "" : ",");
-        lvni_core_str_json(out, card->class_names[i]);
+        lvni_core_str_json(out, card->images.class_names[i]);
     }
     lvni_core_str_append(out, "]");
     if (general->data != NULL) {
         lvni_core_str_append(out, ",\"val_split\":");
-        lvni_core_str_double(out, card->val_split);
+        lvni_core_str_double(out, card->images.val_split);
     }
 }
 
 void lvni_classify_card_summary(const void *own, lvni_core_str *out)
 {
     const lvni_classify_card *card = own;
-    lvni_core_str_printf(out, " with %d class%s", card->n_classes,
-                         lvni_core_plural(card->n_classes, "", "es"));
+    lvni_core_str_printf(out, " with %d class%s", card->images.n_classes,
+                         lvni_core_plural(card->images.n_classes, "", "es"));
 }
 
 /* ---- reading ---- */
 
-static lvn_status read_three(json_t *array, float out[3])
-{
-    for (size_t i = 0; i < 3; i++) {
-        out[i] = (float)json_number_value(json_array_get(array, i));
-    }
-    return json_array_size(array) == 3 ? LVN_OK : LVN_ERR_CORRUPT;
-}
-
 /* Of a file from anywhere: the numbers that sizes and divisions are made of. */
 static lvn_status check_card(const lvni_classify_card *card)
 {
-    if (card->image_size < 4 || card->image_size > 2048) {
+    if (card->images.eval.image_size < 4 || card->images.eval.image_size > 2048) {
         LVN_FAIL(LVN_ERR_CORRUPT, "its model card has image_size=%d: must be 4 to 2048",
-                 card->image_size);
+                 card->images.eval.image_size);
     }
     if (!(card->dropout >= 0 && card->dropout < 1)) {
         LVN_FAIL(LVN_ERR_CORRUPT, "its model card has dropout=%g: must be at least 0 and below 1",
@@ -92,77 +77,18 @@ static lvn_status check_card(const lvni_classify_card *card)
     return LVN_OK;
 }
 
-static lvn_status check_eval(const lvni_classify_card *card)
-{
-    if (card->eval_crop < 4 || card->eval_crop > 2048 || card->eval_resize < 1 ||
-        card->eval_resize > LVNI_RESAMPLE_MAX_SIDE) {
-        LVN_FAIL(LVN_ERR_CORRUPT,
-                 "its model card has eval resize=%d and crop=%d: must be 1 to %d and 4 to 2048",
-                 card->eval_resize, card->eval_crop, LVNI_RESAMPLE_MAX_SIDE);
-    }
-    for (int i = 0; i < 3; i++) {
-        if (!isfinite(card->mean[i]) || !(card->std[i] >= 1e-6f && card->std[i] <= 1000.0f)) {
-            LVN_FAIL(
-                LVN_ERR_CORRUPT,
-                "its model card has mean=%g and std=%g for colour %d: must be finite, std 1e-06 "
-                "to 1000",
-                (double)card->mean[i], (double)card->std[i], i);
-        }
-    }
-    return LVN_OK;
-}
-
-static lvn_status read_eval(const json_t *j, lvni_classify_card *card)
-{
-    const json_t *eval = json_object_get(j, "eval"), *part = json_object_get(j, "eval_crop");
-    const char *filter = json_string_value(json_object_get(eval, "filter"));
-    card->image_size = lvni_run_card_int(json_object_get(j, "image_size"));
-    if (read_three(json_object_get(j, "mean"), card->mean) != LVN_OK ||
-        read_three(json_object_get(j, "std"), card->std) != LVN_OK) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "its model card is not complete");
-    }
-    if (!json_is_object(eval) && part != NULL) { /* early */
-        const double crop = json_number_value(part);
-        if (!(crop >= 0.01 && crop <= 1)) {
-            LVN_FAIL(LVN_ERR_CORRUPT, "its model card has eval_crop=%g: must be 0.01 to 1", crop);
-        }
-        card->eval_crop = card->image_size;
-        card->eval_resize = (int)floor(card->image_size / crop + 0.5);
-        card->eval_filter = LVNI_FILTER_BILINEAR;
-        return check_eval(card);
-    }
-    const int choice =
-        filter == NULL ? -1 : lvni_core_option_choice_index(LVNI_FILTERS, filter, strlen(filter));
-    if (choice < 0) {
-        LVN_FAIL(LVN_ERR_CORRUPT,
-                 "its model card has eval filter=%s%s: must be one of " LVNI_FILTERS,
-                 filter == NULL ? "nothing" : "", filter == NULL ? "" : filter);
-    }
-    card->eval_filter = (lvni_data_filter)choice;
-    card->eval_resize = lvni_run_card_int(json_object_get(eval, "resize"));
-    card->eval_crop = lvni_run_card_int(json_object_get(eval, "crop"));
-    return check_eval(card);
-}
-
-lvn_status lvni_classify_card_read_eval(const char *text, lvni_classify_card *out)
-{
-    json_t *j = lvni_core_json_try(text, LVNI_JSON_INNER);
-    const lvn_status s = read_eval(j, out);
-    json_decref(j);
-    return s;
-}
-
 /* The split of the training, for `eval`. Early files do not have it. */
 static lvn_status read_split(const json_t *j, lvni_classify_card *card)
 {
     const json_t *val_split = json_object_get(j, "val_split");
-    if (card->general.data == NULL) {
+    if (card->images.general.data == NULL) {
         return LVN_OK;
     }
-    card->val_split = json_number_value(val_split);
-    if (!json_is_number(val_split) || !(card->val_split >= 0 && card->val_split < 1)) {
+    card->images.val_split = json_number_value(val_split);
+    if (!json_is_number(val_split) ||
+        !(card->images.val_split >= 0 && card->images.val_split < 1)) {
         LVN_FAIL(LVN_ERR_CORRUPT, "its model card has val_split=%g: must be at least 0 and below 1",
-                 card->val_split);
+                 card->images.val_split);
     }
     return LVN_OK;
 }
@@ -182,9 +108,9 @@ static lvn_status read_classes(const json_t *classes, trained *t)
         if (t->class_names[i] == NULL) {
             return LVN_ERR_MEMORY;
         }
-        t->card.n_classes++;
+        t->card.images.n_classes++;
     }
-    t->card.class_names = (const char *const *)t->class_names;
+    t->card.images.class_names = (const char *const *)t->class_names;
     return LVN_OK;
 }
 
@@ -195,8 +121,8 @@ static lvn_status choose_network(lvni_run_exported *e, trained *t)
         LVN_FAIL(LVN_ERR_UNSUPPORTED, "%s holds a model %s, which this version does not have",
                  e->file, e->card.model);
     }
-    t->arguments = (lvni_nn_zoo_arguments){.image_size = t->card.image_size,
-                                           .n_classes = t->card.n_classes,
+    t->arguments = (lvni_nn_zoo_arguments){.image_size = t->card.images.eval.image_size,
+                                           .n_classes = t->card.images.n_classes,
                                            .dropout = t->card.dropout};
     e->arguments = &t->arguments;
     return LVN_OK;
@@ -213,11 +139,11 @@ lvn_status lvni_classify_card_read(lvni_run_exported *e, const json_t *j)
     if (n == 0 || n > 1000000) {
         LVN_FAIL(LVN_ERR_CORRUPT, "its model card is not complete");
     }
-    t->card.general = e->card;
-    t->card.image_size = lvni_run_card_int(json_object_get(j, "image_size"));
+    t->card.images.general = e->card;
+    t->card.images.eval.image_size = lvni_run_card_int(json_object_get(j, "image_size"));
     t->card.dropout = json_number_value(json_object_get(j, "dropout"));
     LVN_TRY(check_card(&t->card));
-    LVN_TRY(read_eval(j, &t->card));
+    LVN_TRY(lvni_images_eval_read(j, &t->card.images.eval));
     LVN_TRY(read_split(j, &t->card));
     LVN_TRY(read_classes(classes, t));
     return choose_network(e, t);
@@ -235,14 +161,15 @@ static lvn_status build_for(const lvni_run_weights_source *from, lvni_run_export
                  "train.classify` lists them)",
                  e->card.model);
     }
-    t->arguments = (lvni_nn_zoo_arguments){.image_size = card->image_size, .n_classes = 1};
+    t->arguments =
+        (lvni_nn_zoo_arguments){.image_size = card->images.eval.image_size, .n_classes = 1};
     lvni_nn_model *probe;
     /* for the name of its last layer */
     LVN_TRY(lvni_nn_model_build_empty(cls, &t->arguments, &probe));
-    const lvn_status s = lvni_run_weights_classes(probe, from, &card->n_classes);
+    const lvn_status s = lvni_run_weights_classes(probe, from, &card->images.n_classes);
     lvni_nn_model_destroy(probe);
     LVN_TRY(s);
-    t->arguments.n_classes = card->n_classes;
+    t->arguments.n_classes = card->images.n_classes;
     e->arguments = &t->arguments;
     LVN_TRY(lvni_nn_model_build_empty(cls, &t->arguments, &e->model));
     lvni_run_weights_report report;
@@ -266,7 +193,7 @@ lvn_status lvni_classify_from_weights(const char *name, const lvni_run_weights_s
         return LVN_ERR_MEMORY;
     }
     t->name = lvni_core_strdup(LVNI_TAG_CONFIG, name);
-    t->card.image_size = image_size;
+    t->card.images.eval.image_size = image_size;
     *e = (lvni_run_exported){.recipe = &lvni_classify_recipe,
                              .own = t,
                              .card = {.model = t->name, .pins = lvni_core_pins_least()}};

@@ -9,6 +9,7 @@
 #include "data/dataset.h"
 #include "images/image_data.h"
 #include "log/run_log.h"
+#include "recipes/classify/classify_card.h"
 #include "recipes/classify/classify_metrics.h"
 #include "recipes/classify/classify_sheet.h"
 #include "run/inference.h"
@@ -101,7 +102,7 @@ static int64_t label_of(const work *w, int64_t sample)
 {
     const lvn_dataset *d = w->data.train;
     const int64_t label = !w->labels || d->cls->label == NULL ? -1 : d->cls->label(d, sample);
-    return label < lvni_classify_card_of(w->use.exported)->n_classes ? label : -1;
+    return label < lvni_classify_card_of(w->use.exported)->images.n_classes ? label : -1;
 }
 
 static lvn_status take_row(void *user, int64_t sample, const float *p, int64_t k)
@@ -163,13 +164,13 @@ static lvn_status choose_format(work *w)
 {
     const lvni_core_config *c = w->use.config;
     const lvni_classify_card *card = lvni_classify_card_of(w->use.exported);
-    const int n = card->n_classes, top_k = (int)lvni_core_config_int(c, "top_k");
+    const int n = card->images.n_classes, top_k = (int)lvni_core_config_int(c, "top_k");
     if (top_k > n) {
         LVN_FAIL(LVN_ERR_USAGE, "top_k=%d: the model %s has %d class%s; give at most %d", top_k,
                  lvni_core_config_str(c, "model"), n, lvni_core_plural(n, "", "es"), n);
     }
     w->format =
-        (lvni_run_predict_format){.class_names = card->class_names,
+        (lvni_run_predict_format){.class_names = card->images.class_names,
                                   .n_classes = n,
                                   .top_k = top_k,
                                   .probabilities = lvni_core_config_bool(c, "probabilities"),
@@ -181,15 +182,16 @@ static lvn_status open_data(lvni_run_inference *u)
 {
     work *w = work_of(u);
     const lvni_classify_card *card = lvni_classify_card_of(u->exported);
-    LVN_TRY(w->labels ? lvni_images_data_for_eval(u->config, card, &w->data)
-                      : lvni_images_data_for_model(u->config, card, &w->data));
+    LVN_TRY(w->labels ? lvni_images_data_for_eval(u->config, &card->images, &w->data)
+                      : lvni_images_data_for_model(u->config, &card->images, &w->data));
     u->data = w->data.train;
     report_trained(w);
     if (lvni_core_config_str(u->config, "sheet") != NULL) {
-        LVN_TRY(lvni_classify_sheet_samples_create(card->n_classes, &w->samples));
+        LVN_TRY(lvni_classify_sheet_samples_create(card->images.n_classes, &w->samples));
     }
     if (w->labels) {
-        return lvni_classify_metrics_create(card->class_names, card->n_classes, &w->metrics);
+        return lvni_classify_metrics_create(card->images.class_names, card->images.n_classes,
+                                            &w->metrics);
     }
     LVN_TRY(choose_format(w));
     lvni_run_predict_head(&w->format, &w->text);
@@ -205,9 +207,9 @@ static lvn_status draw_sheet(const work *w)
     if (path == NULL) {
         return LVN_OK;
     }
-    LVN_TRY(lvni_classify_sheet_samples_draw(w->samples, w->data.train, &w->data.transform,
-                                             lvni_classify_card_of(w->use.exported)->class_names,
-                                             path));
+    LVN_TRY(lvni_classify_sheet_samples_draw(
+        w->samples, w->data.train, &w->data.transform,
+        lvni_classify_card_of(w->use.exported)->images.class_names, path));
     if (lvni_core_config_bool(w->use.config, "json") ||
         (!w->labels && lvni_run_output_is_stdout(w->use.config))) {
         return LVN_OK; /* stdout holds results alone */

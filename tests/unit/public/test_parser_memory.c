@@ -5,8 +5,8 @@
 #include "ckpt/torch_impl.h"
 #include "core/error.h"
 #include "core/json_read.h"
+#include "images/image_data.h"
 #include "log/metrics.h"
-#include "recipes/classify/classify_card.h"
 #include "unit/core/config_rows.h"
 
 #include <stdlib.h>
@@ -164,9 +164,9 @@ static lvn_status parse_metrics(const input *in)
 
 static lvn_status parse_card(const input *in)
 {
-    lvni_classify_card card = {0};
+    lvni_images_eval eval = {0};
     char *text = strndup(in->bytes, in->n);
-    const lvn_status s = lvni_classify_card_read_eval(text, &card);
+    const lvn_status s = lvni_images_eval_read_text(text, &eval);
     free(text);
     return s;
 }
