@@ -4,8 +4,9 @@
 #include "core/config.h"
 #include "core/error.h"
 #include "core/escape.h"
+#include "recipes/registry.h"
+#include "recipes/user/user_recipe.h"
 #include "run/error_record.h"
-#include "run/recipe.h"
 
 #include <stdio.h>
 #include <string.h>

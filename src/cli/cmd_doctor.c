@@ -5,9 +5,9 @@
 #include "core/config.h"
 #include "core/error.h"
 #include "core/escape.h"
+#include "recipes/registry.h"
 #include "run/devices.h"
 #include "run/error_record.h"
-#include "run/recipe.h"
 
 #include <stdio.h>
 #include <stdlib.h>

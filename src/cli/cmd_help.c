@@ -4,8 +4,9 @@
 #include "core/config_impl.h"
 #include "core/error.h"
 #include "core/escape.h"
+#include "recipes/registry.h"
+#include "recipes/user/user_recipe.h"
 #include "run/error_record.h"
-#include "run/recipe.h"
 
 #include <levin/version.h>
 #include <stdio.h>
@@ -221,7 +222,7 @@ static int help_file(int n, const char *const *args)
     const lvni_run_recipe *recipe;
     lvni_cli_topic t;
     const lvni_cli_command *train = lvni_cli_command_find("train");
-    const lvn_status s = lvni_user_load(args[0], &recipe);
+    const lvn_status s = lvni_user_load(args[0], lvni_recipes_find, &recipe);
     if (s != LVN_OK || !lvni_cli_topic_of(train, args[0], &t)) {
         return lvni_run_report_status(s);
     }

@@ -5,8 +5,9 @@
 #include "core/error.h"
 #include "core/escape.h"
 #include "core/str.h"
+#include "recipes/registry.h"
+#include "recipes/user/user_recipe.h"
 #include "run/error_record.h"
-#include "run/recipe.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -70,7 +71,7 @@ static void report_unknown(const char *name, const char *command)
 static const lvni_run_recipe *load(const char *path, int *code)
 {
     const lvni_run_recipe *recipe;
-    *code = lvni_run_report_status(lvni_user_load(path, &recipe));
+    *code = lvni_run_report_status(lvni_user_load(path, lvni_recipes_find, &recipe));
     return recipe;
 }
 
@@ -91,25 +92,7 @@ const lvni_run_recipe *lvni_cli_find_recipe(int n, const char *const *args, cons
     return recipe;
 }
 
-int lvni_cli_cmd_train(int n, const char *const *args)
-{
-    int code;
-    const lvni_run_recipe *recipe = lvni_cli_find_recipe(n, args, "train", &code);
-    return recipe == NULL ? code : lvni_run_report_status(lvni_run_train(recipe, n - 1, args + 1));
-}
-
-int lvni_cli_cmd_plan(int n, const char *const *args)
-{
-    if (n < 1 || strcmp(args[0], "train") != 0) {
-        fputs("error: plan what?\n", stderr);
-        return lvni_cli_command_misused("plan");
-    }
-    int code;
-    const lvni_run_recipe *recipe = lvni_cli_find_recipe(n - 1, args + 1, "plan", &code);
-    return recipe == NULL ? code : lvni_run_report_status(lvni_run_plan(recipe, n - 2, args + 2));
-}
-
-/* ---- trained models ---- */
+/* ---- mistakes ---- */
 
 /* The last value of a key on the command line; what is wrong with it is found when it is read. */
 static const char *value_of(int n, const char *const *args, const char *key)
@@ -126,6 +109,50 @@ static const char *value_of(int n, const char *const *args, const char *key)
     }
     return value;
 }
+
+int lvni_cli_report(lvn_status s, const lvni_run_recipe *recipe, int n, const char *const *args)
+{
+    const char *file = value_of(n, args, "config");
+    if (s != LVN_ERR_USAGE || file == NULL) {
+        return lvni_run_report_status(s);
+    }
+    const lvn_error error = *lvn_last_error();
+    for (int i = 0; lvni_recipes_at(i) != NULL; i++) {
+        const lvni_run_recipe *r = lvni_recipes_at(i);
+        if (r != recipe && r->takes_file != NULL && r->takes_file(file)) {
+            return lvni_run_report_status(lvn_error_set(
+                s, __FILE__, __LINE__,
+                "config=%s: a file of rcGAN, for training: use %s, as in levin train %s config=%s",
+                file, r->name, r->name, file));
+        }
+    }
+    lvn_error_adopt(&error);
+    return lvni_run_report_status(s);
+}
+
+int lvni_cli_cmd_train(int n, const char *const *args)
+{
+    int code;
+    const lvni_run_recipe *recipe = lvni_cli_find_recipe(n, args, "train", &code);
+    return recipe == NULL
+               ? code
+               : lvni_cli_report(lvni_run_train(recipe, n - 1, args + 1), recipe, n, args);
+}
+
+int lvni_cli_cmd_plan(int n, const char *const *args)
+{
+    if (n < 1 || strcmp(args[0], "train") != 0) {
+        fputs("error: plan what?\n", stderr);
+        return lvni_cli_command_misused("plan");
+    }
+    int code;
+    const lvni_run_recipe *recipe = lvni_cli_find_recipe(n - 1, args + 1, "plan", &code);
+    return recipe == NULL
+               ? code
+               : lvni_cli_report(lvni_run_plan(recipe, n - 2, args + 2), recipe, n, args);
+}
+
+/* ---- trained models ---- */
 
 static bool is_folder(const char *path)
 {
@@ -189,22 +216,25 @@ int lvni_cli_cmd_predict(int n, const char *const *args)
 {
     int skip, code;
     const lvni_run_recipe *recipe = find_user(n, args, "predict", &skip, &code);
-    return recipe == NULL ? code
-                          : lvni_run_report_status(recipe->predict(recipe, n - skip, args + skip));
+    return recipe == NULL
+               ? code
+               : lvni_cli_report(recipe->predict(recipe, n - skip, args + skip), recipe, n, args);
 }
 
 int lvni_cli_cmd_eval(int n, const char *const *args)
 {
     int skip, code;
     const lvni_run_recipe *recipe = find_user(n, args, "eval", &skip, &code);
-    return recipe == NULL ? code
-                          : lvni_run_report_status(recipe->eval(recipe, n - skip, args + skip));
+    return recipe == NULL
+               ? code
+               : lvni_cli_report(recipe->eval(recipe, n - skip, args + skip), recipe, n, args);
 }
 
 int lvni_cli_cmd_export(int n, const char *const *args)
 {
     int skip, code;
     const lvni_run_recipe *recipe = find_user(n, args, "export", &skip, &code);
-    return recipe == NULL ? code
-                          : lvni_run_report_status(lvni_run_export(recipe, n - skip, args + skip));
+    return recipe == NULL
+               ? code
+               : lvni_cli_report(lvni_run_export(recipe, n - skip, args + skip), recipe, n, args);
 }

@@ -2,8 +2,8 @@
 #include "cli/cli.h"
 #include "core/error.h"
 #include "core/escape.h"
+#include "recipes/registry.h"
 #include "run/error_record.h"
-#include "run/recipe.h"
 #include "tune/tune.h"
 
 #include <stdio.h>
@@ -45,5 +45,7 @@ int lvni_cli_cmd_tune(int n, const char *const *args)
     if (command.skip == 1) {
         command.recipe = lvni_cli_find_recipe(command.n, command.args, "tune", &code);
     }
-    return command.recipe == NULL ? code : lvni_run_report_status(finders[finder].find(&command));
+    return command.recipe == NULL
+               ? code
+               : lvni_cli_report(finders[finder].find(&command), command.recipe, n, args);
 }

@@ -4,8 +4,9 @@
 #include "core/escape.h"
 #include "core/str.h"
 #include "launch/launch.h"
+#include "recipes/registry.h"
+#include "recipes/user/user_recipe.h"
 #include "run/error_record.h"
-#include "run/recipe.h"
 #include "run/run_dir.h"
 #include "tune/tune.h"
 

@@ -4,7 +4,8 @@
 #include "cli/cli.h"
 #include "core/error.h"
 #include "kernels/kernels.h"
-#include "run/recipe.h"
+#include "recipes/registry.h"
+#include "recipes/user/user_recipe.h"
 
 #include <stdio.h>
 #include <string.h>

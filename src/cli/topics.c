@@ -1,7 +1,8 @@
 /* The topics of `levin help` that have keys: one for each command, and of those that take a recipe
  * one for each recipe (cli.h). */
 #include "cli/cli.h"
-#include "run/recipe.h"
+#include "recipes/registry.h"
+#include "recipes/user/user_recipe.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -71,7 +72,7 @@ bool lvni_cli_topic_of(const lvni_cli_command *c, const char *recipe, lvni_cli_t
     if (c->by_recipe || c->uses) {
         const lvni_run_recipe *file;
         if (recipe != NULL && lvni_user_is_file(recipe)) {
-            const bool there = lvni_user_load(recipe, &file) == LVN_OK;
+            const bool there = lvni_user_load(recipe, lvni_recipes_find, &file) == LVN_OK;
             if (there) {
                 of_recipe(c, file, out);
             }

@@ -121,9 +121,8 @@ static lvn_status read_card(lvni_run_exported *e, const json_t *j)
 static const char *recipe_of(const lvni_ckpt_st_file *file)
 {
     const char *name = lvni_ckpt_st_meta_get(file, LVNI_CARD_RECIPE);
-    const bool early =
-        name == NULL && lvni_ckpt_st_meta_get(file, lvni_classify_recipe.card_key) != NULL;
-    return early ? lvni_classify_recipe.name : name;
+    const bool early = name == NULL && lvni_ckpt_st_meta_get(file, LVNI_CARD_CLASSIFIER) != NULL;
+    return early ? LVNI_CARD_CLASSIFIER_RECIPE : name;
 }
 
 /* Trainings of recipes have a card in every file; other programs' files have no step of ours. */

@@ -92,7 +92,7 @@ lvn_status lvni_run_fit_options(lvni_run_fit_run *r, lvni_trainer_options *out)
         .detect_anomaly = lvni_core_config_bool(c, "detect_anomaly"),
         .on_bad_batch = lvni_trainer_bad_batch_of(lvni_core_config_str(c, "on_bad_batch")),
         .seed = (uint64_t)lvni_core_config_int(c, "seed"),
-        .graph = lvni_run_read_graph(c, lvni_recipes_is_own(r->request->recipe)),
+        .graph = lvni_run_read_graph(c, lvni_run_is_own(r->request->recipe)),
         .max_epochs = lvni_core_config_int(c, "max_epochs"),
         .max_steps = lvni_core_config_int(c, "max_steps"),
         .workers = r->rank.workers,

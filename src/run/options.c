@@ -7,7 +7,6 @@
 #include "core/vfs.h"
 #include "log/loggers.h"
 #include "log/run_log.h"
-#include "recipes/gan/gan.h"
 #include "run/devices.h"
 #include "run/run_dir.h"
 
@@ -545,25 +544,6 @@ static lvn_status check_resume_epoch(const lvni_core_config *c)
              (long long)lvni_core_config_int(c, key), lvni_core_config_origin(c, key));
 }
 
-/* One sentence in place of a mistake for each key of gan. */
-static lvn_status check_mistakes(lvni_core_config *c)
-{
-    const lvn_status s = lvni_core_config_check(c);
-    const char *file = lvni_core_config_has(c, "config") ? lvni_core_config_str(c, "config") : NULL;
-    if (s != LVN_ERR_USAGE || file == NULL || lvni_core_config_has(c, "num_z_train")) {
-        return s;
-    }
-    const lvn_error error = *lvn_last_error();
-    if (!lvni_gan_is_original(file)) {
-        lvn_error_adopt(&error);
-        return s;
-    }
-    LVN_FAIL(LVN_ERR_USAGE,
-             "config=%s: a file of rcGAN, for training: use gan, as in levin train "
-             "gan config=%s",
-             file, file);
-}
-
 /* Of ranks that are processes the first one reports what all of them read. */
 static bool is_other_rank(void)
 {
@@ -589,7 +569,7 @@ static lvn_status load_all(lvni_core_config *c, const lvni_run_defaults *of, int
     LVN_TRY(lvni_core_config_load_arguments(c, n, args));
     LVN_TRY(check_resume_epoch(c));
     LVN_TRY(of->prepare != NULL ? of->prepare(c) : LVN_OK);
-    LVN_TRY(check_mistakes(c));
+    LVN_TRY(lvni_core_config_check(c));
     if (lvni_core_config_has(c, "resume")) {
         LVN_TRY(load_saved(c));
     }

@@ -1,4 +1,4 @@
-/* The registry of recipes, and the way from the arguments of a training to its run (recipe.h):
+/* The way from the arguments of a training to its run (recipe.h):
  *
  *   lvni_run_train     here: the options
  *   lvni_run_ranks_run ranks.c: which ranks this process has; then train() here, which lets the
@@ -19,49 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static const lvni_run_recipe *const registry[] = {&lvni_classify_recipe, &lvni_gan_recipe};
-enum { N_RECIPES = sizeof registry / sizeof *registry };
-
-const lvni_run_recipe *lvni_recipes_at(int i)
-{
-    return i >= 0 && i < N_RECIPES ? registry[i] : NULL;
-}
-
-bool lvni_recipes_is_own(const lvni_run_recipe *recipe)
-{
-    int i = 0;
-    while (lvni_recipes_at(i) != NULL && lvni_recipes_at(i) != recipe) {
-        i++;
-    }
-    return lvni_recipes_at(i) != NULL;
-}
-
-const lvni_run_recipe *lvni_recipes_find(const char *name)
-{
-    for (int i = 0; i < N_RECIPES; i++) {
-        if (strcmp(name, registry[i]->name) == 0) {
-            return registry[i];
-        }
-    }
-    return NULL;
-}
-
-const lvni_run_recipe *lvni_recipes_near(const char *name)
-{
-    const lvni_run_recipe *near = NULL;
-    size_t nearest = SIZE_MAX;
-    for (int i = 0; i < N_RECIPES; i++) {
-        const size_t d = lvni_core_edit_distance(name, registry[i]->name);
-        if (d <= lvni_core_edit_limit(name, registry[i]->name) && d < nearest) {
-            near = registry[i];
-            nearest = d;
-        }
-    }
-    return near;
-}
-
-/* ---- training ---- */
 
 typedef lvn_status (*fit_function)(const lvni_run_fit_request *request);
 
@@ -179,6 +136,11 @@ lvn_status lvni_run_drive(const lvni_run_recipe *recipe, lvni_core_config *confi
     return lvni_run_fit_end(lvni_run_ranks_run(config, &ranks));
 }
 
+bool lvni_run_is_own(const lvni_run_recipe *recipe)
+{
+    return recipe->user == NULL;
+}
+
 const char *lvni_run_typed(const lvni_run_recipe *recipe)
 {
     return recipe->argument != NULL ? recipe->argument : recipe->name;
@@ -187,7 +149,7 @@ const char *lvni_run_typed(const lvni_run_recipe *recipe)
 const char *lvni_run_help_of(const lvni_run_recipe *recipe, const char *command,
                              char text[LVNI_RUN_HELP])
 {
-    const bool only = strcmp(command, "train") != 0 && recipe == registry[0];
+    const bool only = strcmp(command, "train") != 0 && recipe->is_default;
     if (recipe->argument != NULL) {
         snprintf(text, LVNI_RUN_HELP, "levin %s %s --help", command, recipe->argument);
     } else if (only) {

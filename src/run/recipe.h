@@ -1,9 +1,8 @@
 /* Recipes: what can be trained, one row each. A row names its keys, opens its data and network,
  * writes and reads its part of the model card, and uses a trained model; everything around that
  * (ranks, run directory, trainer, checkpoints, exported models, plan) is the same for all of them.
- * The commands, `levin help`, the completion of shells and docs/config.md read the registry.
- * classify.c is the first; user_recipe.c makes a row of a user's shared object, job.c of
- * a user's job. */
+ * recipes/registry.h lists them; recipes/user makes a row of a user's shared object, job.c of a
+ * user's job. */
 #ifndef LEVIN_RUN_RECIPE_H
 #define LEVIN_RUN_RECIPE_H
 
@@ -20,12 +19,21 @@ typedef struct lvni_run_recipe {
     const char *argument;
     /* "data=DIR [key=value ...]", and what training it does; for the help */
     const char *use, *help;
+    /* predict, eval and export are of it where they name neither a recipe nor a model of another;
+     * their help has its keys */
+    bool is_default;
     lvni_run_defaults defaults; /* of keys of every training */
     /* For errors: the keys that the model's shape follows from ("model and model.*"), and the one
      * that makes samples smaller ("image_size"); NULL: none in particular. */
     const char *model_keys, *size_key;
     /* its keys in `levin train NAME` */
     const lvni_core_option_table *(*train_tables)(size_t *n);
+    /* Is that a configuration file of the program whose files it takes as they are? For the error
+     * of another recipe. NULL: it takes none. */
+    bool (*takes_file)(const char *path);
+    /* Keys that such files alone have, whose batch_size counts per device. The first ones; NULL: no
+     * more. Where takes_file is. */
+    const char *(*sign)(int i);
     /* Errors that every rank would find, before ranks are started; NULL: none. */
     lvn_status (*check)(const lvni_core_config *config);
     /* Data, loss and network of a training: `request` has config and ranks (NULL: `levin plan`,
@@ -34,7 +42,7 @@ typedef struct lvni_run_recipe {
     lvn_status (*open)(const struct lvni_run_recipe *recipe, lvni_run_fit_request *request,
                        void **state);
     void (*close)(void *state); /* NULL is fine */
-    const void *user;           /* of a user's job or recipe; NULL in the registry */
+    const void *user;           /* of a user's job or recipe; NULL of levin's own */
 
     /* ---- the model card in exported models and checkpoints (exported.h); without a key there is
      * none, and exported models hold the tensors alone ---- */
@@ -60,24 +68,9 @@ typedef struct lvni_run_recipe {
     const lvni_core_option_table *(*export_tables)(size_t *n);
 } lvni_run_recipe;
 
-extern const lvni_run_recipe lvni_classify_recipe;
-extern const lvni_run_recipe lvni_gan_recipe;
+/* One of levin's own: neither a user's job nor a recipe in a shared object. */
+bool lvni_run_is_own(const lvni_run_recipe *recipe);
 
-/* Row `i` of the registry; NULL: there are no more. */
-const lvni_run_recipe *lvni_recipes_at(int i);
-bool lvni_recipes_is_own(const lvni_run_recipe *recipe); /* it is in the registry */
-/* NULL: unknown. */
-const lvni_run_recipe *lvni_recipes_find(const char *name);
-/* The one whose name is nearly that; NULL: none. */
-const lvni_run_recipe *lvni_recipes_near(const char *name);
-
-/* A shared object ("./mine.so") in place of a name. */
-bool lvni_user_is_file(const char *name);
-/* user_recipe.c: its row, for the rest of the process. LVN_ERR_USAGE: it cannot be loaded, or is
- * no recipe; LVN_ERR_INVALID, LVN_ERR_UNSUPPORTED: its table is wrong, or of another version. */
-lvn_status lvni_user_load(const char *path, const lvni_run_recipe **out);
-/* The tables of the row of any shared object, without keys of its own where none is loaded. */
-const lvni_run_recipe *lvni_user_row(void);
 /* The keys of a user's job. */
 const lvni_core_option_table *lvni_run_job_tables(size_t *n);
 /* Module and datasets of a user's job; `of` names it in errors. */

@@ -5,7 +5,6 @@
 #include "core/alloc.h"
 #include "core/str.h"
 #include "core/vfs.h"
-#include "recipes/gan/gan.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -41,13 +40,17 @@ static lvn_status find(const edit *e, const char *key, lvni_core_config_place *o
                : LVN_OK;
 }
 
-/* Of a file of rcGAN, where batch_size counts per device; in its sections, of all devices. */
+/* Of a file of another program, where batch_size counts per device; in its sections, of all
+ * devices. */
 static lvn_status is_original(const edit *e, bool *original)
 {
     const char *sign;
     lvni_core_config_place place = {0};
     *original = false;
-    for (int i = 0; (sign = lvni_gan_sign(i)) != NULL && !*original; i++) {
+    if (e->recipe->sign == NULL) {
+        return LVN_OK;
+    }
+    for (int i = 0; (sign = e->recipe->sign(i)) != NULL && !*original; i++) {
         LVN_TRY(find(e, sign, &place));
         *original = place.found;
     }

@@ -186,7 +186,8 @@ static void close_training(void *state)
 }
 
 const lvni_run_recipe lvni_classify_recipe = {
-    .name = "classify",
+    .name = LVNI_CARD_CLASSIFIER_RECIPE,
+    .is_default = true,
     .use = "data=DIR [key=value ...]",
     .help = "train a classifier of images (one sub-folder per class)",
     .model_keys = "model, model.* and the data's classes",

@@ -5,6 +5,8 @@
 
 #include "run/recipe.h"
 
+extern const lvni_run_recipe lvni_classify_recipe; /* classify.c */
+
 /* ---- classify_predict.c ---- */
 
 extern const lvni_core_option_table lvni_classify_predict_options; /* weights output */

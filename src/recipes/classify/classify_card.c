@@ -5,6 +5,7 @@
 #include "core/alloc.h"
 #include "core/escape.h"
 #include "core/str.h"
+#include "recipes/classify/classify.h"
 #include "run/recipe.h"
 #include "run/weights.h"
 

@@ -74,6 +74,8 @@ bool lvni_gan_is_of_original(const lvni_core_config *config, const char *key);
 
 /* ---- gan.c ---- */
 
+extern const lvni_run_recipe lvni_gan_recipe;
+
 /* Before the data are opened: folders that are missing. One that a file of the original names is
  * unset at a fresh start, with a warning; of all else, and of what was saved, LVN_ERR_USAGE. */
 lvn_status lvni_gan_resolve_folders(lvni_core_config *config);

@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "core/str.h"
 #include "recipes/user/user_impl.h"
+#include "recipes/user/user_recipe.h"
 #include "run/options.h"
 
 #include <dlfcn.h>
@@ -212,7 +213,9 @@ static lvn_status open_training(const lvni_run_recipe *row, lvni_run_fit_request
 
 /* ---- loading ---- */
 
-static lvn_status check_recipe(const lvn_recipe *r, const char *path)
+typedef const lvni_run_recipe *(*find_own)(const char *name);
+
+static lvn_status check_recipe(const lvn_recipe *r, const char *path, find_own find)
 {
     if (r == NULL) {
         LVN_FAIL(LVN_ERR_INVALID, "%s: %s returns NULL, not a recipe", path, LVN_RECIPE_SYMBOL);
@@ -232,7 +235,7 @@ static lvn_status check_recipe(const lvn_recipe *r, const char *path)
     if (missing != NULL) {
         LVN_FAIL(LVN_ERR_INVALID, "%s: the recipe's .%s is missing", path, missing);
     }
-    if (lvni_recipes_find(r->name) != NULL) {
+    if (find(r->name) != NULL) {
         LVN_FAIL(LVN_ERR_INVALID,
                  "%s: the recipe's name is %s, that of one of levin's own: give it "
                  "another",
@@ -277,7 +280,7 @@ static lvn_status report_crashes(const char *path, const void *symbol)
     return lvni_core_error_report_crashes(path, (const void *)r.from, (const void *)r.to);
 }
 
-static lvn_status find_table(const char *path, const lvn_recipe **out)
+static lvn_status find_table(const char *path, find_own find, const lvn_recipe **out)
 {
     lvni_core_str file = {0}; /* without a slash the system's folders would be searched */
     lvni_core_str_printf(&file, "%s%s", strchr(path, '/') == NULL ? "./" : "", path);
@@ -297,7 +300,7 @@ static lvn_status find_table(const char *path, const lvn_recipe **out)
     memcpy(&get, &symbol, sizeof get);
     LVN_TRY(report_crashes(path, symbol));
     *out = get();
-    return check_recipe(*out, path);
+    return check_recipe(*out, path, find);
 }
 
 const lvni_run_recipe *lvni_user_row(void)
@@ -352,12 +355,12 @@ bool lvni_user_is_file(const char *name)
     return n > 3 && strcmp(name + n - 3, ".so") == 0;
 }
 
-lvn_status lvni_user_load(const char *path, const lvni_run_recipe **out)
+lvn_status lvni_user_load(const char *path, find_own find, const lvni_run_recipe **out)
 {
     *out = NULL;
     if (loaded.recipe == NULL) {
         const lvn_recipe *r = NULL;
-        LVN_TRY(find_table(path, &r));
+        LVN_TRY(find_table(path, find, &r));
         const lvn_status s = make_row(r, path);
         if (s != LVN_OK) {
             lvni_core_free(loaded.rows);

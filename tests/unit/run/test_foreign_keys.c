@@ -3,7 +3,7 @@
 #include "core/config_impl.h"
 #include "launch/launch.h"
 #include "launch/launch_options.h"
-#include "run/recipe.h"
+#include "recipes/classify/classify.h"
 
 #include <ctype.h>
 #include <setjmp.h>
