@@ -1,19 +1,11 @@
-/* lvn_main and lvn_job_train: a user's own module and datasets as a row like those of the
- * registry. */
-#include "core/escape.h"
-#include "core/signals.h"
-#include "kernels/kernels.h"
-#include "log/run_log.h"
-#include "run/error_record.h"
+/* A user's job (levin/trainer.h): its keys, and its module and datasets in the request of a run.
+ * Called by programs that train (api/) and by recipes in shared objects. */
 #include "run/options.h"
 #include "run/recipe.h"
-#include "tensor/ctx.h"
 
 #include <levin/trainer.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 static lvni_core_option_table all_tables[5];
 static pthread_once_t tables_made = PTHREAD_ONCE_INIT; /* programs may train in several threads */
@@ -97,75 +89,4 @@ void lvni_run_close_job(const lvn_job *job)
         }
         lvn_dataset_destroy(again ? NULL : d);
     }
-}
-
-/* The job is in recipe->user. */
-static lvn_status open_job(const lvni_run_recipe *recipe, lvni_run_fit_request *request,
-                           void **state)
-{
-    (void)state;
-    return lvni_run_open_job(recipe->user, "a job", request);
-}
-
-static lvn_status train_job(const lvn_job *job, int n, const char *const *args)
-{
-    lvni_run_fit_request checked = {0};
-    LVN_TRY(lvni_run_open_job(job, "a job", &checked)); /* before ranks are started */
-    const lvni_run_recipe recipe = {.name = job->module->name,
-                                    .defaults.job = job->options,
-                                    .train_tables = lvni_run_job_tables,
-                                    .open = open_job,
-                                    .user = job};
-    static const char *const own_program[2] = {NULL, NULL};
-    return lvni_run_train_with(&recipe, own_program, "PROGRAM help", n, args);
-}
-
-lvn_status lvn_job_train(const lvn_job *job, int n_arguments, const char *const *args)
-{
-    lvni_log_set_report(STDOUT_FILENO);
-    lvni_log_buffer();
-    const unsigned before = lvni_tensor_fp_enter(LVNI_FP_FLUSH);
-    const lvn_status s = train_job(job, n_arguments, args);
-    lvni_tensor_fp_leave(before);
-    lvni_core_signals_remove();
-    lvni_log_close();
-    lvni_log_set_report(STDERR_FILENO);
-    lvni_run_close_job(job);
-    return s;
-}
-
-/* With the defaults of the job. */
-static lvn_status print_keys(const lvn_job *job)
-{
-    size_t n;
-    lvni_core_config *defaults;
-    const lvni_core_option_table *tables = lvni_run_job_tables(&n);
-    LVN_TRY(lvni_core_config_create(tables, n, &defaults));
-    const lvn_status s = lvni_core_config_load_job(defaults, job->options);
-    if (s == LVN_OK) {
-        lvni_core_option_print_help(tables, n, defaults, stdout);
-    }
-    lvni_core_config_destroy(defaults);
-    return s;
-}
-
-int lvn_main(int argc, char **argv, const lvn_job *job)
-{
-    if (argc > 1 && (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0)) {
-        lvni_core_print(stdout, "usage: %s [key=value ...]\n\n", argv[0]);
-        const lvn_status s = print_keys(job);
-        lvni_run_close_job(job);
-        return lvni_run_report_status(s);
-    }
-    lvni_core_signals_defer();
-    lvni_cpu_clean_environment(argv);
-    if (job->val == NULL && lvn_last_error()->code != LVN_OK) {
-        /* LVN_IMAGE_FOLDER in the job failed: not a job without validation */
-        lvni_run_close_job(job);
-        return lvni_run_report_status(lvn_last_error()->code);
-    }
-    /* the program is this job alone; who calls lvn_job_train keeps handlers of their own until the
-     * run begins */
-    lvni_core_signals_install_early();
-    return lvni_run_report_status(lvn_job_train(job, argc - 1, (const char *const *)argv + 1));
 }

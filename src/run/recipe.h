@@ -1,8 +1,8 @@
 /* Recipes: what can be trained, one row each. A row names its keys, opens its data and network,
  * writes and reads its part of the model card, and uses a trained model; everything around that
  * (ranks, run directory, trainer, checkpoints, exported models, plan) is the same for all of them.
- * recipes/registry.h lists them; recipes/user makes a row of a user's shared object, job.c of a
- * user's job. */
+ * recipes/registry.h lists them; recipes/user makes a row of a user's shared object,
+ * api/program.c of a user's job. */
 #ifndef LEVIN_RUN_RECIPE_H
 #define LEVIN_RUN_RECIPE_H
 
