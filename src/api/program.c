@@ -27,7 +27,7 @@ static lvn_status train_job(const lvn_job *job, int n, const char *const *args)
     LVN_TRY(lvni_run_open_job(job, "a job", &checked)); /* before ranks are started */
     const lvni_run_recipe recipe = {.name = job->module->name,
                                     .defaults.job = job->options,
-                                    .train_tables = lvni_run_job_tables,
+                                    .keys = lvni_run_job_keys,
                                     .open = open_job,
                                     .user = job};
     static const char *const own_program[2] = {NULL, NULL};
@@ -51,13 +51,11 @@ lvn_status lvn_job_train(const lvn_job *job, int n_arguments, const char *const 
 /* With the defaults of the job. */
 static lvn_status print_keys(const lvn_job *job)
 {
-    size_t n;
     lvni_core_config *defaults;
-    const lvni_core_option_table *tables = lvni_run_job_tables(&n);
-    LVN_TRY(lvni_core_config_create(tables, n, &defaults));
+    LVN_TRY(lvni_core_config_create(lvni_run_job_keys, &defaults));
     const lvn_status s = lvni_core_config_load_job(defaults, job->options);
     if (s == LVN_OK) {
-        lvni_core_option_print_help(tables, n, defaults, stdout);
+        lvni_core_option_print_help(lvni_run_job_keys, defaults, stdout);
     }
     lvni_core_config_destroy(defaults);
     return s;

@@ -33,7 +33,7 @@ static void *trainer_main(void *argument)
     lvn_trainer *h = argument;
     const lvni_run_recipe recipe = {.name = h->job.module->name,
                                     .defaults.job = h->job.options,
-                                    .train_tables = lvni_run_job_tables,
+                                    .keys = lvni_run_job_keys,
                                     .open = open_job,
                                     .user = h};
     lvni_core_thread_name("trainer", -1);

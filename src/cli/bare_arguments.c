@@ -418,10 +418,8 @@ int lvni_cli_bare_arguments(const lvni_cli_command *c, int n, const char *const 
     if (strcmp(c->name, "launch") == 0 || !find_begin(c, n, args, &topic, &skip, command)) {
         return LVNI_EXIT_OK;
     }
-    size_t n_tables;
     lvni_core_config *config;
-    const lvni_core_option_table *tables = topic.tables(&n_tables);
-    lvn_status s = lvni_core_config_create(tables, n_tables, &config);
+    lvn_status s = lvni_core_config_create(topic.keys, &config);
     if (s == LVN_OK) {
         line l = {
             .config = config, .n = n - skip, .args = args + skip, .trains = topic.command->trains};

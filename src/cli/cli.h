@@ -30,7 +30,7 @@ typedef struct lvni_cli_command {
     /* uses a trained model: its first argument may be a recipe, else the model names it */
     bool uses;
     /* of the others its keys; NULL: none */
-    const lvni_core_option_table *(*tables)(size_t *n);
+    lvni_core_option_list keys;
 } lvni_cli_command;
 
 extern const lvni_cli_command lvni_cli_commands[];
@@ -44,7 +44,7 @@ typedef struct lvni_cli_topic {
     char name[64]; /* "train.classify", "predict" (of the first recipe), "launch" */
     const lvni_cli_command *command;
     const struct lvni_run_recipe *recipe; /* NULL: none */
-    const lvni_core_option_table *(*tables)(size_t *n);
+    lvni_core_option_list keys;
 } lvni_cli_topic;
 /* topics.c: topic `i`; false: there are no more. */
 bool lvni_cli_topic_at(int i, lvni_cli_topic *out);

@@ -85,10 +85,8 @@ void lvni_cli_doctor_read(const lvni_cli_doctor *d, const char *path, char *out,
 /* What a training with the defaults runs on: decided where the trainings decide it. */
 static lvn_status resolve_auto(char *name, size_t room)
 {
-    size_t n;
-    const lvni_core_option_table *tables = lvni_recipes_at(0)->train_tables(&n);
     lvni_core_config *config = NULL;
-    lvn_status s = lvni_core_config_create(tables, n, &config);
+    lvn_status s = lvni_core_config_create(lvni_recipes_at(0)->keys, &config);
     if (s == LVN_OK) {
         s = lvni_core_config_set(config, "accelerator", "auto", "levin doctor");
     }

@@ -19,15 +19,12 @@ enum { NAME_MAX_BYTES = 128 };
 /* The rows of one topic. */
 typedef struct keys {
     lvni_cli_topic topic;
-    const lvni_core_option_table *tables;
-    size_t n_tables;
     lvni_core_config *config;
 } keys;
 
 static lvn_status open_keys(const lvni_cli_topic *topic, keys *k)
 {
     *k = (keys){.topic = *topic};
-    k->tables = topic->tables(&k->n_tables);
     return lvni_cli_topic_defaults(topic, &k->config);
 }
 
@@ -58,10 +55,8 @@ static void print_foreign(const lvni_core_option *row)
 
 static bool has_row(const lvni_cli_topic *topic, const lvni_core_option *row)
 {
-    size_t n = 0;
-    const lvni_core_option_table *t = topic->tables(&n);
-    for (size_t i = 0; i < n; i++) {
-        if (row >= t[i].rows && row < t[i].rows + t[i].n) {
+    for (lvni_core_option_list t = topic->keys; *t != NULL; t++) {
+        if (row >= (*t)->rows && row < (*t)->rows + (*t)->n) {
             return true;
         }
     }
@@ -107,9 +102,9 @@ static void print_other_topics(const keys *k, const lvni_core_option *row)
 static int print_rows(const keys *k, const char *key, bool all)
 {
     int n = 0;
-    for (size_t t = 0; t < k->n_tables; t++) {
-        for (size_t i = 0; i < k->tables[t].n; i++) {
-            const lvni_core_option *row = &k->tables[t].rows[i];
+    for (lvni_core_option_list t = k->topic.keys; *t != NULL; t++) {
+        for (size_t i = 0; i < (*t)->n; i++) {
+            const lvni_core_option *row = &(*t)->rows[i];
             if (row->alias_of != NULL || !is_asked(k, row, key) ||
                 (all && is_repeated(row, &k->topic))) {
                 continue;
@@ -117,7 +112,7 @@ static int print_rows(const keys *k, const char *key, bool all)
             if (n++ == 0) {
                 printf("levin help %s\n", k->topic.name);
             }
-            lvni_core_option_print_row(k->tables, k->n_tables, row, k->config, stdout);
+            lvni_core_option_print_row(k->topic.keys, row, k->config, stdout);
             print_foreign(row);
             if (all) {
                 print_other_topics(k, row);

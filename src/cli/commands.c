@@ -76,7 +76,7 @@ const lvni_cli_command lvni_cli_commands[] = {
              "and writes the losses (tune.csv) and their curve (tune.plot); exit code 69 without a "
              "clear "
              "descent. See docs/tune.md.",
-     .tables = lvni_tune_own_tables},
+     .keys = lvni_tune_own_keys},
     {.name = "slurm",
      .run = lvni_cli_cmd_slurm,
      .use = {{"levin slurm env [--json | --export] [--strict]",
@@ -98,7 +98,7 @@ const lvni_cli_command lvni_cli_commands[] = {
      .more = "Options are --key value or key=value; -n is --nproc, -q --quiet, -v --verbose. The "
              "first failure is named with its last lines, all\n"
              "others are stopped, and nothing is left behind. See docs/launch.md.",
-     .tables = lvni_launch_tables},
+     .keys = lvni_launch_keys},
     {.name = "report",
      .run = lvni_cli_cmd_report,
      .alone = true,
@@ -233,11 +233,9 @@ static void print_use(void *user, const char *usage, const char *help)
 /* The table of a topic's keys, with the defaults of its recipe. */
 static void print_topic(const lvni_cli_topic *topic)
 {
-    size_t n;
     lvni_core_config *defaults;
-    const lvni_core_option_table *tables = topic->tables(&n);
     if (lvni_run_report_status(lvni_cli_topic_defaults(topic, &defaults)) == LVNI_EXIT_OK) {
-        lvni_core_option_print_help(tables, n, defaults, stdout);
+        lvni_core_option_print_help(topic->keys, defaults, stdout);
         lvni_core_config_destroy(defaults);
     }
 }

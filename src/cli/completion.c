@@ -39,29 +39,26 @@ static void print_key(const char *name, bool alias, const lvni_core_option *row)
     }
 }
 
-static const lvni_core_option *find_row(const lvni_core_option_table *tables, size_t n,
-                                        const char *name)
+static const lvni_core_option *find_row(lvni_core_option_list tables, const char *name)
 {
-    for (size_t t = 0; t < n; t++) {
-        for (size_t i = 0; i < tables[t].n; i++) {
-            if (strcmp(tables[t].rows[i].name, name) == 0) {
-                return &tables[t].rows[i];
+    for (; *tables != NULL; tables++) {
+        for (size_t i = 0; i < (*tables)->n; i++) {
+            if (strcmp((*tables)->rows[i].name, name) == 0) {
+                return &(*tables)->rows[i];
             }
         }
     }
     return NULL;
 }
 
-static void print_topic(const char *name, const lvni_core_option_table *(*tables_of)(size_t *n))
+static void print_topic(const char *name, lvni_core_option_list keys)
 {
-    size_t n;
-    const lvni_core_option_table *tables = tables_of(&n);
     printf("    %s) echo '", name);
-    for (size_t t = 0; t < n; t++) {
-        for (size_t i = 0; i < tables[t].n; i++) {
-            const lvni_core_option *row = &tables[t].rows[i];
+    for (lvni_core_option_list t = keys; *t != NULL; t++) {
+        for (size_t i = 0; i < (*t)->n; i++) {
+            const lvni_core_option *row = &(*t)->rows[i];
             const bool alias = row->alias_of != NULL;
-            const lvni_core_option *of = alias ? find_row(tables, n, row->alias_of) : row;
+            const lvni_core_option *of = alias ? find_row(keys, row->alias_of) : row;
             if (of != NULL &&
                 ((row->flags | of->flags) & (LVNI_OPT_HIDDEN | LVNI_OPT_LATER)) == 0) {
                 print_key(row->name, alias, of);
@@ -78,13 +75,13 @@ static void print_keys(void)
     fputs("# keys of a topic, each with what its value may be\n_levin_keys()\n{\n    case $1 in\n",
           stdout);
     for (int i = 0; lvni_cli_topic_at(i, &t); i++) {
-        print_topic(t.name, t.tables);
+        print_topic(t.name, t.keys);
     }
     fputs("    # recipes in shared objects: what they all take\n", stdout);
-    print_topic("train.so", own->train_tables);
-    print_topic("predict.so", own->predict_tables);
-    print_topic("eval.so", own->eval_tables);
-    print_topic("export.so", own->export_tables);
+    print_topic("train.so", own->keys);
+    print_topic("predict.so", own->predict_keys);
+    print_topic("eval.so", own->eval_keys);
+    print_topic("export.so", own->export_keys);
     fputs("    esac\n}\n\n", stdout);
 }
 

@@ -14,19 +14,17 @@ static void of_recipe(const lvni_cli_command *command, const lvni_run_recipe *re
     const lvni_cli_command *c = command->uses ? command : lvni_cli_command_find("train");
     *out = (lvni_cli_topic){.command = c,
                             .recipe = recipe,
-                            .tables = strcmp(c->name, "predict") == 0  ? recipe->predict_tables
-                                      : strcmp(c->name, "eval") == 0   ? recipe->eval_tables
-                                      : strcmp(c->name, "export") == 0 ? recipe->export_tables
-                                                                       : recipe->train_tables};
+                            .keys = strcmp(c->name, "predict") == 0  ? recipe->predict_keys
+                                    : strcmp(c->name, "eval") == 0   ? recipe->eval_keys
+                                    : strcmp(c->name, "export") == 0 ? recipe->export_keys
+                                                                     : recipe->keys};
     const bool first = c->uses && recipe == lvni_recipes_at(0);
     snprintf(out->name, sizeof out->name, "%s%s%s", c->name, first ? "" : ".", first ? "" : typed);
 }
 
 lvn_status lvni_cli_topic_defaults(const lvni_cli_topic *topic, lvni_core_config **out)
 {
-    size_t n;
-    const lvni_core_option_table *tables = topic->tables(&n);
-    LVN_TRY(lvni_core_config_create(tables, n, out));
+    LVN_TRY(lvni_core_config_create(topic->keys, out));
     const bool trains = topic->recipe != NULL && !topic->command->uses;
     const lvn_status s =
         trains ? lvni_core_config_load_job(*out, topic->recipe->defaults.job) : LVN_OK;
@@ -47,8 +45,8 @@ bool lvni_cli_topic_at(int i, lvni_cli_topic *out)
                 return true;
             }
         }
-        if (c->tables != NULL && i-- == 0) {
-            *out = (lvni_cli_topic){.command = c, .tables = c->tables};
+        if (c->keys != NULL && i-- == 0) {
+            *out = (lvni_cli_topic){.command = c, .keys = c->keys};
             snprintf(out->name, sizeof out->name, "%s", c->name);
             return true;
         }
@@ -82,5 +80,5 @@ bool lvni_cli_topic_of(const lvni_cli_command *c, const char *recipe, lvni_cli_t
         of_recipe(c, r != NULL ? r : lvni_recipes_at(0), out);
         return true;
     }
-    return c->tables != NULL && lvni_cli_topic_find(c->name, out);
+    return c->keys != NULL && lvni_cli_topic_find(c->name, out);
 }

@@ -84,12 +84,11 @@ static lvn_status load_default(lvni_core_slot *slot)
     return status;
 }
 
-static lvn_status fill_slots(lvni_core_config *config, const lvni_core_option_table *tables,
-                             size_t n_tables)
+static lvn_status fill_slots(lvni_core_config *config, lvni_core_option_list tables)
 {
-    for (size_t t = 0; t < n_tables; t++) {
-        for (size_t i = 0; i < tables[t].n; i++) {
-            const lvni_core_option *row = &tables[t].rows[i];
+    for (; *tables != NULL; tables++) {
+        for (size_t i = 0; i < (*tables)->n; i++) {
+            const lvni_core_option *row = &(*tables)->rows[i];
             if (lvni_core_config_find(config, row->name) != NULL) {
                 LVN_FAIL(LVN_ERR_INTERNAL, "option table: two rows are called `%s`", row->name);
             }
@@ -103,21 +102,19 @@ static lvn_status fill_slots(lvni_core_config *config, const lvni_core_option_ta
     return LVN_OK;
 }
 
-lvn_status lvni_core_config_create(const lvni_core_option_table *tables, size_t n_tables,
-                                   lvni_core_config **out)
+lvn_status lvni_core_config_create(lvni_core_option_list tables, lvni_core_config **out)
 {
     *out = NULL;
     size_t rows = 0;
-    for (size_t t = 0; t < n_tables; t++) {
-        rows += tables[t].n;
+    for (lvni_core_option_list t = tables; *t != NULL; t++) {
+        rows += (*t)->n;
     }
     lvni_core_config *config = LVNI_NEW(LVNI_TAG_CONFIG, lvni_core_config);
     if (config == NULL) {
         return LVN_ERR_MEMORY;
     }
     config->slots = lvni_core_calloc(LVNI_TAG_CONFIG, rows, sizeof *config->slots);
-    const lvn_status status =
-        config->slots == NULL ? LVN_ERR_MEMORY : fill_slots(config, tables, n_tables);
+    const lvn_status status = config->slots == NULL ? LVN_ERR_MEMORY : fill_slots(config, tables);
     if (status != LVN_OK) {
         lvni_core_config_destroy(config);
         return status;

@@ -21,8 +21,7 @@ typedef struct lvni_core_config lvni_core_config;
 
 /* Defaults only. The tables' rows are borrowed for the configuration's life (static data). A
  * mistake in a table is LVN_ERR_INTERNAL. */
-lvn_status lvni_core_config_create(const lvni_core_option_table *tables, size_t n_tables,
-                                   lvni_core_config **out);
+lvn_status lvni_core_config_create(lvni_core_option_list tables, lvni_core_config **out);
 void lvni_core_config_destroy(lvni_core_config *config); /* NULL is fine */
 /* The command that lists all keys ("levin help train.classify"), named when a key is unknown.
  * Borrowed. */

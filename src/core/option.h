@@ -129,6 +129,8 @@ typedef struct lvni_core_option_table {
     const lvni_core_option *rows;
     size_t n;
 } lvni_core_option_table;
+/* Tables, NULL behind the last. */
+typedef const lvni_core_option_table *const *lvni_core_option_list;
 #define LVNI_OPTION_TABLE(text, array)                                                             \
     {                                                                                              \
         .title = (text), .rows = (array), .n = sizeof(array) / sizeof((array)[0])                  \
@@ -169,11 +171,10 @@ int lvni_core_option_choice_index(const char *choices, const char *text, size_t 
 const char *lvni_core_option_type_name(lvni_core_option_type type);
 /* The help: name, type, unit, default and sentence of every row, titles between tables. defaults: a
  * configuration of these tables, whose job has defaults of its own; NULL: those of the rows. */
-void lvni_core_option_print_help(const lvni_core_option_table *tables, size_t n_tables,
+void lvni_core_option_print_help(lvni_core_option_list tables,
                                  const struct lvni_core_config *defaults, FILE *out);
 /* One row of it. */
-void lvni_core_option_print_row(const lvni_core_option_table *tables, size_t n_tables,
-                                const lvni_core_option *row,
+void lvni_core_option_print_row(lvni_core_option_list tables, const lvni_core_option *row,
                                 const struct lvni_core_config *defaults, FILE *out);
 /* The default that it shows: "auto" and "unset", too. Borrowed. */
 const char *lvni_core_option_default(const lvni_core_option *row,

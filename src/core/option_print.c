@@ -165,13 +165,12 @@ lvn_status lvni_core_option_expected(const lvni_core_option *row, const char *te
 /* ---- the help: what `levin help train.classify` prints ---- */
 
 /* Other names of a row, over all tables: "also: gpus, num_gpus". */
-static void print_aliases(const lvni_core_option_table *tables, size_t n_tables, const char *name,
-                          FILE *out)
+static void print_aliases(lvni_core_option_list tables, const char *name, FILE *out)
 {
     bool any = false;
-    for (size_t t = 0; t < n_tables; t++) {
-        for (size_t i = 0; i < tables[t].n; i++) {
-            const lvni_core_option *row = &tables[t].rows[i];
+    for (lvni_core_option_list t = tables; *t != NULL; t++) {
+        for (size_t i = 0; i < (*t)->n; i++) {
+            const lvni_core_option *row = &(*t)->rows[i];
             if (row->alias_of != NULL && (row->flags & LVNI_OPT_HIDDEN) == 0 &&
                 strcmp(row->alias_of, name) == 0) {
                 fprintf(out, "%s%s", any ? ", " : "  Also: ", row->name);
@@ -198,9 +197,8 @@ const char *lvni_core_option_default(const lvni_core_option *row, const lvni_cor
 }
 
 /* "  batch_size             whole number, samples, default 128" and below it the sentence. */
-void lvni_core_option_print_row(const lvni_core_option_table *tables, size_t n_tables,
-                                const lvni_core_option *row, const lvni_core_config *defaults,
-                                FILE *out)
+void lvni_core_option_print_row(lvni_core_option_list tables, const lvni_core_option *row,
+                                const lvni_core_config *defaults, FILE *out)
 {
     const int column = 27, length = (int)strlen(row->name) + 2; /* two blanks behind a long one */
     fprintf(out, "  %-*s", length > column ? length : column, row->name);
@@ -214,7 +212,7 @@ void lvni_core_option_print_row(const lvni_core_option_table *tables, size_t n_t
     }
     fprintf(out, ", default %s\n      %s", lvni_core_option_default(row, defaults),
             row->help != NULL ? row->help : "");
-    print_aliases(tables, n_tables, row->name, out);
+    print_aliases(tables, row->name, out);
     if ((row->flags & LVNI_OPT_LATER) != 0) {
         fputs("  (Other values come with a later version.)", out);
     } else if (row->later != NULL) {
@@ -223,15 +221,15 @@ void lvni_core_option_print_row(const lvni_core_option_table *tables, size_t n_t
     fputc('\n', out);
 }
 
-void lvni_core_option_print_help(const lvni_core_option_table *tables, size_t n_tables,
-                                 const lvni_core_config *defaults, FILE *out)
+void lvni_core_option_print_help(lvni_core_option_list tables, const lvni_core_config *defaults,
+                                 FILE *out)
 {
-    for (size_t t = 0; t < n_tables; t++) {
-        fprintf(out, "%s%s\n", t > 0 ? "\n" : "", tables[t].title);
-        for (size_t i = 0; i < tables[t].n; i++) {
-            const lvni_core_option *row = &tables[t].rows[i];
+    for (lvni_core_option_list t = tables; *t != NULL; t++) {
+        fprintf(out, "%s%s\n", t != tables ? "\n" : "", (*t)->title);
+        for (size_t i = 0; i < (*t)->n; i++) {
+            const lvni_core_option *row = &(*t)->rows[i];
             if (row->alias_of == NULL && (row->flags & LVNI_OPT_HIDDEN) == 0) {
-                lvni_core_option_print_row(tables, n_tables, row, defaults, out);
+                lvni_core_option_print_row(tables, row, defaults, out);
             }
         }
     }

@@ -7,7 +7,7 @@
 #include "core/option.h"
 
 /* The keys of the command. */
-const lvni_core_option_table *lvni_launch_tables(size_t *n);
+extern const lvni_core_option_table *const lvni_launch_keys[];
 
 /* Called when rank 0, which writes checkpoints, was killed: puts the run directory in order in its
  * place. Which step it keeps, and the epoch in which that continues, from 0; false: none. */

@@ -309,15 +309,13 @@ static const lvni_core_option environment_rows[] = {
      .help = "NCCL_DEBUG=INFO, and as verbose"},
 };
 
-const lvni_core_option_table *lvni_launch_tables(size_t *n)
-{
-    static const lvni_core_option_table all[] = {
-        LVNI_OPTION_TABLE("processes", what_rows), LVNI_OPTION_TABLE("failure and end", end_rows),
-        LVNI_OPTION_TABLE("input and output", io_rows),
-        LVNI_OPTION_TABLE("environment", environment_rows)};
-    *n = sizeof all / sizeof *all;
-    return all;
-}
+static const lvni_core_option_table what_table = LVNI_OPTION_TABLE("processes", what_rows),
+                                    end_table = LVNI_OPTION_TABLE("failure and end", end_rows),
+                                    io_table = LVNI_OPTION_TABLE("input and output", io_rows),
+                                    environment_table =
+                                        LVNI_OPTION_TABLE("environment", environment_rows);
+const lvni_core_option_table *const lvni_launch_keys[] = {&what_table, &end_table, &io_table,
+                                                          &environment_table, NULL};
 
 /* ---- arguments that the table does not read ---- */
 
@@ -472,9 +470,7 @@ static void take_numbers(lvni_launch_options *o)
 
 static lvn_status create_config(lvni_core_config **out)
 {
-    size_t n_tables;
-    const lvni_core_option_table *tables = lvni_launch_tables(&n_tables);
-    LVN_TRY(lvni_core_config_create(tables, n_tables, out));
+    LVN_TRY(lvni_core_config_create(lvni_launch_keys, out));
     lvni_core_config_set_help(*out, "levin help launch");
     return LVN_OK;
 }

@@ -222,11 +222,7 @@ static const lvni_core_option export_rows[] = {
 };
 const lvni_core_option_table lvni_run_export_options = LVNI_OPTION_TABLE("export", export_rows);
 
-const lvni_core_option_table *lvni_run_export_tables(size_t *n)
-{
-    *n = 1;
-    return &lvni_run_export_options;
-}
+const lvni_core_option_table *const lvni_run_export_keys[] = {&lvni_run_export_options, NULL};
 
 static lvn_status open_model(const lvni_run_recipe *recipe, const lvni_core_config *c,
                              lvni_run_exported **out)
@@ -304,9 +300,7 @@ lvn_status lvni_run_export(const lvni_run_recipe *recipe, int n, const char *con
 {
     lvni_core_config *c;
     char help[LVNI_RUN_HELP];
-    size_t n_tables;
-    const lvni_core_option_table *tables = recipe->export_tables(&n_tables);
-    LVN_TRY(lvni_run_read_config(tables, n_tables, lvni_run_help_of(recipe, "export", help),
+    LVN_TRY(lvni_run_read_config(recipe->export_keys, lvni_run_help_of(recipe, "export", help),
                                  &(lvni_run_defaults){0}, n, args, &c));
     const lvn_status s = write_file(recipe, c);
     lvni_core_config_destroy(c);

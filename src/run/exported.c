@@ -25,8 +25,8 @@ int lvni_run_card_int(const json_t *number)
     return x > -1e9 && x < 1e9 ? (int)x : -1;
 }
 
-lvn_status lvni_run_card_keys(const lvni_core_option_table *tables, size_t n_tables,
-                              const char *job, const json_t *json, lvni_core_config **out)
+lvn_status lvni_run_card_keys(lvni_core_option_list tables, const char *job, const json_t *json,
+                              lvni_core_config **out)
 {
     if (!json_is_object(json)) {
         LVN_FAIL(LVN_ERR_CORRUPT, "its model card has no keys of the training");
@@ -34,7 +34,7 @@ lvn_status lvni_run_card_keys(const lvni_core_option_table *tables, size_t n_tab
     lvni_core_str text = {0};
     lvni_core_json_print(json, JSON_REAL_PRECISION(17), &text);
     lvn_status s = lvni_core_str_status(&text);
-    s = s == LVN_OK ? lvni_core_config_create(tables, n_tables, out) : s;
+    s = s == LVN_OK ? lvni_core_config_create(tables, out) : s;
     s = s == LVN_OK ? lvni_core_config_load_job(*out, job) : s;
     s = s == LVN_OK ? lvni_core_config_load_yaml(*out, LVNI_LAYER_SAVED, "model card",
                                                  lvni_core_str_text(&text), text.len)

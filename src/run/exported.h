@@ -91,7 +91,7 @@ int lvni_run_card_int(const json_t *number);
 /* The keys of a training that a card keeps as an object: a configuration of these tables with them,
  * and the job's defaults under them; the caller's, not yet finished (config.h). *out may be set
  * where it fails. LVN_ERR_CORRUPT: json must be an object and is another, or NULL. */
-lvn_status lvni_run_card_keys(const lvni_core_option_table *tables, size_t n_tables,
-                              const char *job, const json_t *json, lvni_core_config **out);
+lvn_status lvni_run_card_keys(lvni_core_option_list tables, const char *job, const json_t *json,
+                              lvni_core_config **out);
 
 #endif

@@ -34,13 +34,11 @@ lvni_run_exported_place lvni_run_inference_place(const lvni_core_config *c)
 lvn_status lvni_run_inference_read(const lvni_run_recipe *recipe, const char *command, int n,
                                    const char *const *args, lvni_core_config **out)
 {
-    size_t n_tables;
     char help[LVNI_RUN_HELP];
     const bool predicts = strcmp(command, "predict") == 0;
-    const lvni_core_option_table *tables =
-        (predicts ? recipe->predict_tables : recipe->eval_tables)(&n_tables);
-    LVN_TRY(lvni_run_read_config(tables, n_tables, lvni_run_help_of(recipe, command, help),
-                                 &(lvni_run_defaults){0}, n, args, out));
+    LVN_TRY(lvni_run_read_config(predicts ? recipe->predict_keys : recipe->eval_keys,
+                                 lvni_run_help_of(recipe, command, help), &(lvni_run_defaults){0},
+                                 n, args, out));
     if (!predicts || !lvni_core_config_bool(*out, "json") ||
         lvni_core_config_layer(*out, "output") != LVNI_LAYER_DEFAULT) {
         return LVN_OK;

@@ -4,27 +4,11 @@
 #include "run/recipe.h"
 
 #include <levin/trainer.h>
-#include <pthread.h>
 #include <string.h>
 
-static lvni_core_option_table all_tables[5];
-static pthread_once_t tables_made = PTHREAD_ONCE_INIT; /* programs may train in several threads */
-
-static void make_tables(void)
-{
-    all_tables[0] = lvni_run_options;
-    all_tables[1] = lvni_run_batch_options;
-    all_tables[2] = lvni_run_optim_table;
-    all_tables[3] = lvni_run_loop_options;
-    all_tables[4] = lvni_run_checkpoint_options;
-}
-
-const lvni_core_option_table *lvni_run_job_tables(size_t *n)
-{
-    pthread_once(&tables_made, make_tables);
-    *n = 5;
-    return all_tables;
-}
+const lvni_core_option_table *const lvni_run_job_keys[] = {
+    &lvni_run_options,      &lvni_run_batch_options,      &lvni_run_optim_table,
+    &lvni_run_loop_options, &lvni_run_checkpoint_options, NULL};
 
 static lvn_status check_streams(const lvn_stream *streams, int n)
 {

@@ -585,13 +585,13 @@ static lvn_status load_all(lvni_core_config *c, const lvni_run_defaults *of, int
     return lvni_core_config_has(c, "accelerator") ? lvni_run_accelerator_resolve(c) : LVN_OK;
 }
 
-lvn_status lvni_run_read_config(const lvni_core_option_table *tables, size_t n_tables,
-                                const char *help, const lvni_run_defaults *of, int n,
-                                const char *const *args, lvni_core_config **out)
+lvn_status lvni_run_read_config(lvni_core_option_list tables, const char *help,
+                                const lvni_run_defaults *of, int n, const char *const *args,
+                                lvni_core_config **out)
 {
     *out = NULL;
     lvni_core_config *c;
-    LVN_TRY(lvni_core_config_create(tables, n_tables, &c));
+    LVN_TRY(lvni_core_config_create(tables, &c));
     lvni_core_config_set_help(c, help);
     lvni_core_config_collect(c);
     const lvn_status s = load_all(c, of, n, args);

@@ -27,7 +27,7 @@ extern const lvni_core_option_table lvni_run_options;
 extern const lvni_core_option_table lvni_run_inference_options;
 /* model checkpoint output card, and the table of a command that takes no others */
 extern const lvni_core_option_table lvni_run_export_options;
-const lvni_core_option_table *lvni_run_export_tables(size_t *n);
+extern const lvni_core_option_table *const lvni_run_export_keys[];
 
 /* The part of a recipe in reading a configuration. */
 typedef struct lvni_run_defaults {
@@ -37,9 +37,9 @@ typedef struct lvni_run_defaults {
     lvn_status (*prepare)(lvni_core_config *config);
 } lvni_run_defaults;
 /* Reads arguments over defaults, config files and, when resuming, the run's saved configuration. */
-lvn_status lvni_run_read_config(const lvni_core_option_table *tables, size_t n_tables,
-                                const char *help, const lvni_run_defaults *of, int n,
-                                const char *const *args, lvni_core_config **out);
+lvn_status lvni_run_read_config(lvni_core_option_list tables, const char *help,
+                                const lvni_run_defaults *of, int n, const char *const *args,
+                                lvni_core_config **out);
 /* Of strategy=sharded, 1 or 2; else 0. */
 int lvni_run_sharded_stage(const lvni_core_config *config);
 

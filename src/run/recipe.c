@@ -95,9 +95,7 @@ static lvn_status check_name(const lvni_run_recipe *recipe, lvni_core_config *c)
 static lvn_status read_config(const lvni_run_recipe *recipe, const char *help, int n,
                               const char *const *args, lvni_core_config **out)
 {
-    size_t n_tables;
-    const lvni_core_option_table *tables = recipe->train_tables(&n_tables);
-    LVN_TRY(lvni_run_read_config(tables, n_tables, help, &recipe->defaults, n, args, out));
+    LVN_TRY(lvni_run_read_config(recipe->keys, help, &recipe->defaults, n, args, out));
     const lvn_status s = check_name(recipe, *out);
     if (s != LVN_OK) {
         lvni_core_config_destroy(*out);

@@ -27,7 +27,7 @@ typedef struct lvni_run_recipe {
      * that makes samples smaller ("image_size"); NULL: none in particular. */
     const char *model_keys, *size_key;
     /* its keys in `levin train NAME` */
-    const lvni_core_option_table *(*train_tables)(size_t *n);
+    lvni_core_option_list keys;
     /* Is that a configuration file of the program whose files it takes as they are? For the error
      * of another recipe. NULL: it takes none. */
     bool (*takes_file)(const char *path);
@@ -61,18 +61,18 @@ typedef struct lvni_run_recipe {
 
     /* ---- a trained model: commands of their own, with arguments as on the command line;
      * inference.h is the way that they share ---- */
-    const lvni_core_option_table *(*predict_tables)(size_t *n);
+    lvni_core_option_list predict_keys;
     lvn_status (*predict)(const struct lvni_run_recipe *recipe, int n, const char *const *args);
-    const lvni_core_option_table *(*eval_tables)(size_t *n);
+    lvni_core_option_list eval_keys;
     lvn_status (*eval)(const struct lvni_run_recipe *recipe, int n, const char *const *args);
-    const lvni_core_option_table *(*export_tables)(size_t *n);
+    lvni_core_option_list export_keys;
 } lvni_run_recipe;
 
 /* One of levin's own: neither a user's job nor a recipe in a shared object. */
 bool lvni_run_is_own(const lvni_run_recipe *recipe);
 
 /* The keys of a user's job. */
-const lvni_core_option_table *lvni_run_job_tables(size_t *n);
+extern const lvni_core_option_table *const lvni_run_job_keys[];
 /* Module and datasets of a user's job; `of` names it in errors. */
 lvn_status lvni_run_open_job(const lvn_job *job, const char *of, lvni_run_fit_request *request);
 /* Destroys the job's datasets. */

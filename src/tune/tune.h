@@ -25,11 +25,15 @@ lvn_status lvni_tune_batch_size(const lvni_tune_command *command);
 lvn_status lvni_tune_lr(const lvni_tune_command *command);
 
 extern const lvni_core_option_table lvni_tune_size_options, lvni_tune_lr_options;
-/* All keys of finders; and those of one, with those of the recipe's training, borrowed until the
- * next call. */
-const lvni_core_option_table *lvni_tune_own_tables(size_t *n);
-const lvni_core_option_table *lvni_tune_tables(const lvni_run_recipe *recipe,
-                                               const lvni_core_option_table *finder, size_t *n);
+/* All keys of finders. */
+extern const lvni_core_option_table *const lvni_tune_own_keys[];
+enum { LVNI_TUNE_TABLES = 16 };
+typedef struct lvni_tune_key_list {
+    const lvni_core_option_table *table[LVNI_TUNE_TABLES];
+} lvni_tune_key_list;
+/* Those of the recipe's training and of one finder; the list is in `out`. */
+lvni_core_option_list lvni_tune_keys(const lvni_run_recipe *recipe,
+                                     const lvni_core_option_table *finder, lvni_tune_key_list *out);
 
 /* tune_write.c: what goes into the YAML file of config=. */
 typedef struct lvni_tune_answer {

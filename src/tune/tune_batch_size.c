@@ -553,11 +553,10 @@ static lvn_status check_alone(void)
 
 static lvn_status read_search(const lvni_tune_command *command, search *s)
 {
-    size_t n;
     lvni_core_config *c;
-    const lvni_core_option_table *tables =
-        lvni_tune_tables(command->recipe, &lvni_tune_size_options, &n);
-    LVN_TRY(lvni_run_read_config(tables, n, "levin help tune", &command->recipe->defaults,
+    lvni_tune_key_list keys;
+    LVN_TRY(lvni_run_read_config(lvni_tune_keys(command->recipe, &lvni_tune_size_options, &keys),
+                                 "levin help tune", &command->recipe->defaults,
                                  command->n - command->skip, command->args + command->skip, &c));
     *s = (search){.command = command,
                   .power = strcmp(lvni_core_config_str(c, "tune.mode"), "power") == 0,

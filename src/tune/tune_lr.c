@@ -347,12 +347,11 @@ static lvn_status set_config(lvni_core_config *c, int steps)
 
 lvn_status lvni_tune_lr(const lvni_tune_command *command)
 {
-    size_t n;
     lvni_core_config *c;
+    lvni_tune_key_list keys;
     finder f;
-    const lvni_core_option_table *tables =
-        lvni_tune_tables(command->recipe, &lvni_tune_lr_options, &n);
-    LVN_TRY(lvni_run_read_config(tables, n, "levin help tune", &command->recipe->defaults,
+    LVN_TRY(lvni_run_read_config(lvni_tune_keys(command->recipe, &lvni_tune_lr_options, &keys),
+                                 "levin help tune", &command->recipe->defaults,
                                  command->n - command->skip, command->args + command->skip, &c));
     f.config = c;
     f.quiet = lvni_core_config_bool(c, "quiet");

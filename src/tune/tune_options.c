@@ -2,10 +2,6 @@
 #include "core/option.h"
 #include "tune/tune.h"
 
-#include <string.h>
-
-enum { MOST_TABLES = 16 };
-
 static const lvni_core_option rows[] = {
     {.name = "tune.json",
      .type = LVNI_OPT_BOOL,
@@ -15,23 +11,18 @@ static const lvni_core_option rows[] = {
 };
 static const lvni_core_option_table both = LVNI_OPTION_TABLE("tune", rows);
 
-const lvni_core_option_table *lvni_tune_own_tables(size_t *n)
-{
-    static lvni_core_option_table all[3];
-    all[0] = both;
-    all[1] = lvni_tune_size_options;
-    all[2] = lvni_tune_lr_options;
-    *n = sizeof all / sizeof *all;
-    return all;
-}
+const lvni_core_option_table *const lvni_tune_own_keys[] = {&both, &lvni_tune_size_options,
+                                                            &lvni_tune_lr_options, NULL};
 
-const lvni_core_option_table *lvni_tune_tables(const lvni_run_recipe *recipe,
-                                               const lvni_core_option_table *finder, size_t *n)
+lvni_core_option_list lvni_tune_keys(const lvni_run_recipe *recipe,
+                                     const lvni_core_option_table *finder, lvni_tune_key_list *out)
 {
-    static lvni_core_option_table all[MOST_TABLES];
-    const lvni_core_option_table *tables = recipe->train_tables(n);
-    memcpy(all, tables, *n * sizeof *all);
-    all[(*n)++] = both;
-    all[(*n)++] = *finder;
-    return all;
+    size_t n = 0;
+    for (lvni_core_option_list t = recipe->keys; *t != NULL && n + 3 < LVNI_TUNE_TABLES; t++) {
+        out->table[n++] = *t;
+    }
+    out->table[n++] = &both;
+    out->table[n++] = finder;
+    out->table[n] = NULL;
+    return out->table;
 }

@@ -270,11 +270,10 @@ static lvn_status set_config(const trial *t, lvni_core_config *c)
 
 static lvn_status run(const lvni_tune_command *command, trial *t)
 {
-    size_t n_tables;
     lvni_core_config *c;
-    const lvni_core_option_table *tables =
-        lvni_tune_tables(command->recipe, &lvni_tune_size_options, &n_tables);
-    LVN_TRY(lvni_run_read_config(tables, n_tables, "levin help tune", &command->recipe->defaults,
+    lvni_tune_key_list keys;
+    LVN_TRY(lvni_run_read_config(lvni_tune_keys(command->recipe, &lvni_tune_size_options, &keys),
+                                 "levin help tune", &command->recipe->defaults,
                                  command->n - command->skip, command->args + command->skip, &c));
     const char *limit = lvni_core_config_str(c, "tune.memory_limit");
     t->given = limit == NULL ? 0 : lvni_tune_read_bytes(limit);

@@ -28,9 +28,8 @@ typedef struct edit {
 
 static lvn_status create(const lvni_run_recipe *recipe, lvni_core_config **out)
 {
-    size_t n;
-    const lvni_core_option_table *tables = lvni_tune_tables(recipe, &lvni_tune_size_options, &n);
-    return lvni_core_config_create(tables, n, out);
+    lvni_tune_key_list keys;
+    return lvni_core_config_create(lvni_tune_keys(recipe, &lvni_tune_size_options, &keys), out);
 }
 
 static lvn_status find(const edit *e, const char *key, lvni_core_config_place *out)

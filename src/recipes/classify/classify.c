@@ -31,44 +31,23 @@ static const lvni_core_option model_rows[] = {
 };
 static const lvni_core_option_table model_table = LVNI_OPTION_TABLE("model", model_rows);
 
-static const lvni_core_option_table *train_tables(size_t *n)
-{
-    static lvni_core_option_table all[10];
-    all[0] = lvni_images_options;
-    all[1] = model_table;
-    all[2] = lvni_run_options;
-    all[3] = lvni_run_batch_options;
-    all[4] = lvni_run_optim_table;
-    all[5] = lvni_images_augment_options;
-    all[6] = lvni_classify_criterion_options;
-    all[7] = lvni_images_preprocess_options;
-    all[8] = lvni_run_loop_options;
-    all[9] = lvni_run_checkpoint_options;
-    *n = sizeof all / sizeof *all;
-    return all;
-}
-
-static const lvni_core_option_table *predict_tables(size_t *n)
-{
-    static lvni_core_option_table all[4];
-    all[0] = lvni_images_options;
-    all[1] = lvni_run_inference_options;
-    all[2] = lvni_classify_predict_options;
-    all[3] = lvni_images_preprocess_options;
-    *n = sizeof all / sizeof *all;
-    return all;
-}
-
-static const lvni_core_option_table *eval_tables(size_t *n)
-{
-    static lvni_core_option_table all[4];
-    all[0] = lvni_images_options;
-    all[1] = lvni_run_inference_options;
-    all[2] = lvni_classify_eval_options;
-    all[3] = lvni_images_preprocess_options;
-    *n = sizeof all / sizeof *all;
-    return all;
-}
+static const lvni_core_option_table *const train_keys[] = {&lvni_images_options,
+                                                           &model_table,
+                                                           &lvni_run_options,
+                                                           &lvni_run_batch_options,
+                                                           &lvni_run_optim_table,
+                                                           &lvni_images_augment_options,
+                                                           &lvni_classify_criterion_options,
+                                                           &lvni_images_preprocess_options,
+                                                           &lvni_run_loop_options,
+                                                           &lvni_run_checkpoint_options,
+                                                           NULL};
+static const lvni_core_option_table *const predict_keys[] = {
+    &lvni_images_options, &lvni_run_inference_options, &lvni_classify_predict_options,
+    &lvni_images_preprocess_options, NULL};
+static const lvni_core_option_table *const eval_keys[] = {
+    &lvni_images_options, &lvni_run_inference_options, &lvni_classify_eval_options,
+    &lvni_images_preprocess_options, NULL};
 
 /* What a training keeps open. */
 typedef struct opened {
@@ -192,7 +171,7 @@ const lvni_run_recipe lvni_classify_recipe = {
     .help = "train a classifier of images (one sub-folder per class)",
     .model_keys = "model, model.* and the data's classes",
     .size_key = "image_size",
-    .train_tables = train_tables,
+    .keys = train_keys,
     .check = lvni_images_source_check_run,
     .open = open_training,
     .close = close_training,
@@ -203,8 +182,8 @@ const lvni_run_recipe lvni_classify_recipe = {
     .card_free = lvni_classify_card_free,
     .card_summary = lvni_classify_card_summary,
     .card_compare = lvni_classify_card_compare,
-    .predict_tables = predict_tables,
+    .predict_keys = predict_keys,
     .predict = lvni_classify_predict,
-    .eval_tables = eval_tables,
+    .eval_keys = eval_keys,
     .eval = lvni_classify_eval,
-    .export_tables = lvni_run_export_tables};
+    .export_keys = lvni_run_export_keys};

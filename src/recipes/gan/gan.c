@@ -26,12 +26,10 @@ lvn_status lvni_gan_load_saved(const lvni_core_config *c, lvni_core_config **out
 {
     const char *dir = lvni_core_config_str(c, "out");
     char *path = dir == NULL ? NULL : lvni_run_path_join(dir, "config.yaml");
-    size_t n;
-    const lvni_core_option_table *tables = lvni_gan_train_tables(&n);
     *out = NULL;
     lvn_status s = LVN_OK;
     if (path != NULL && lvni_core_path_exists(path)) {
-        s = lvni_core_config_create(tables, n, out);
+        s = lvni_core_config_create(lvni_gan_train_keys, out);
         s = s == LVN_OK ? lvni_core_config_load_file(*out, LVNI_LAYER_SAVED, path) : s;
     }
     lvni_core_free(path);
@@ -185,7 +183,7 @@ const lvni_run_recipe lvni_gan_recipe = {
                  .prepare = lvni_gan_prepare},
     .model_keys = "gen_*, disc_*, the channels and im_size",
     .size_key = "im_size",
-    .train_tables = lvni_gan_train_tables,
+    .keys = lvni_gan_train_keys,
     .takes_file = lvni_gan_is_original,
     .sign = lvni_gan_sign,
     .open = open_training,
@@ -196,8 +194,8 @@ const lvni_run_recipe lvni_gan_recipe = {
     .card_read = lvni_gan_card_read,
     .card_free = lvni_gan_card_free,
     .card_summary = lvni_gan_card_summary,
-    .predict_tables = lvni_gan_predict_tables,
+    .predict_keys = lvni_gan_predict_keys,
     .predict = lvni_gan_predict,
-    .eval_tables = lvni_gan_eval_tables,
+    .eval_keys = lvni_gan_eval_keys,
     .eval = lvni_gan_eval,
-    .export_tables = lvni_run_export_tables};
+    .export_keys = lvni_run_export_keys};

@@ -40,7 +40,7 @@ typedef struct lvni_gan_settings {
 
 extern const lvni_core_option_table lvni_gan_options;
 /* Of a training: these, and those of every training. */
-const lvni_core_option_table *lvni_gan_train_tables(size_t *n);
+extern const lvni_core_option_table *const lvni_gan_train_keys[];
 /* Of the row `data`: a name that is nearly one of builtin data. */
 lvn_status lvni_gan_check_data(const lvni_core_option *row, const lvni_core_value *value,
                                const char *origin);

@@ -17,9 +17,7 @@ void lvni_gan_card_write(const lvni_run_card *general, const void *own, lvni_cor
 
 static lvn_status read_keys(const json_t *config, lvni_core_config **out)
 {
-    size_t n;
-    const lvni_core_option_table *tables = lvni_gan_train_tables(&n);
-    LVN_TRY(lvni_run_card_keys(tables, n, lvni_gan_recipe.defaults.job, config, out));
+    LVN_TRY(lvni_run_card_keys(lvni_gan_train_keys, lvni_gan_recipe.defaults.job, config, out));
     return lvni_core_config_finish(*out);
 }
 

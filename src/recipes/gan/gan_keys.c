@@ -322,19 +322,14 @@ static const lvni_core_option gan_rows[] = {
 };
 const lvni_core_option_table lvni_gan_options = LVNI_OPTION_TABLE("gan", gan_rows);
 
-const lvni_core_option_table *lvni_gan_train_tables(size_t *n)
-{
-    static lvni_core_option_table all[7];
-    all[0] = lvni_gan_options;
-    all[1] = lvni_gan_original_options;
-    all[2] = lvni_run_options;
-    all[3] = lvni_run_batch_options;
-    all[4] = lvni_run_optim_table;
-    all[5] = lvni_run_loop_options;
-    all[6] = lvni_run_checkpoint_options;
-    *n = sizeof all / sizeof *all;
-    return all;
-}
+const lvni_core_option_table *const lvni_gan_train_keys[] = {&lvni_gan_options,
+                                                             &lvni_gan_original_options,
+                                                             &lvni_run_options,
+                                                             &lvni_run_batch_options,
+                                                             &lvni_run_optim_table,
+                                                             &lvni_run_loop_options,
+                                                             &lvni_run_checkpoint_options,
+                                                             NULL};
 
 /* ---- what does not fit together ---- */
 

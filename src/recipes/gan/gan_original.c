@@ -161,11 +161,9 @@ const char *lvni_gan_sign(int i)
 
 bool lvni_gan_is_original(const char *path)
 {
-    size_t n;
     const char *file;
     lvni_core_config *c;
-    const lvni_core_option_table *tables = lvni_gan_train_tables(&n);
-    if (lvni_core_config_create(tables, n, &c) != LVN_OK) {
+    if (lvni_core_config_create(lvni_gan_train_keys, &c) != LVN_OK) {
         return false;
     }
     lvni_core_config_collect(c);

@@ -109,23 +109,10 @@ static const lvni_core_option eval_rows[] = {
 };
 static const lvni_core_option_table eval_table = LVNI_OPTION_TABLE("eval", eval_rows);
 
-const lvni_core_option_table *lvni_gan_predict_tables(size_t *n)
-{
-    static lvni_core_option_table all[2];
-    all[0] = lvni_run_inference_options;
-    all[1] = predict_table;
-    *n = sizeof all / sizeof *all;
-    return all;
-}
-
-const lvni_core_option_table *lvni_gan_eval_tables(size_t *n)
-{
-    static lvni_core_option_table all[2];
-    all[0] = lvni_run_inference_options;
-    all[1] = eval_table;
-    *n = sizeof all / sizeof *all;
-    return all;
-}
+const lvni_core_option_table *const lvni_gan_predict_keys[] = {&lvni_run_inference_options,
+                                                               &predict_table, NULL};
+const lvni_core_option_table *const lvni_gan_eval_keys[] = {&lvni_run_inference_options,
+                                                            &eval_table, NULL};
 
 /* ---- samples ---- */
 

@@ -37,8 +37,7 @@ struct lvni_gan_work {
     void *own;                    /* of the command */
 };
 
-const lvni_core_option_table *lvni_gan_predict_tables(size_t *n);
-const lvni_core_option_table *lvni_gan_eval_tables(size_t *n);
+extern const lvni_core_option_table *const lvni_gan_predict_keys[], *const lvni_gan_eval_keys[];
 lvn_status lvni_gan_predict(const lvni_run_recipe *recipe, int n, const char *const *args);
 /* gan_eval.c */
 lvn_status lvni_gan_eval(const lvni_run_recipe *recipe, int n, const char *const *args);

@@ -117,7 +117,7 @@ static void print_value(const lvni_core_config *c, const lvni_core_option *row, 
 /* The recipe's keys that the command gives stand in front of those of the training. */
 static lvn_status take_given(const lvni_core_config *given, lvni_core_config *keys)
 {
-    const lvni_core_option_table *own = &lvni_user_loaded.tables[0];
+    const lvni_core_option_table *own = &lvni_user_loaded.own;
     for (size_t i = 0; i < own->n; i++) {
         const char *name = own->rows[i].name;
         if (!lvni_core_config_has(given, name) ||
@@ -141,7 +141,7 @@ static lvn_status read_keys(const json_t *config, const lvni_core_config *given,
                             lvni_core_config **out)
 {
     const lvni_user_recipe *l = &lvni_user_loaded;
-    LVN_TRY(lvni_run_card_keys(l->tables, LVNI_USER_TABLES, l->recipe->options, config, out));
+    LVN_TRY(lvni_run_card_keys(l->keys, l->recipe->options, config, out));
     LVN_TRY(take_given(given, *out));
     return lvni_core_config_finish(*out);
 }

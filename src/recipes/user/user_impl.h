@@ -7,13 +7,13 @@
 
 #include <levin/recipe.h>
 
-enum { LVNI_USER_TABLES = 6 }; /* its own keys first */
-
 typedef struct lvni_user_recipe {
     const lvn_recipe *recipe; /* NULL: none is loaded */
     char *path;
     lvni_core_option *rows;
-    lvni_core_option_table tables[LVNI_USER_TABLES]; /* of a training */
+    lvni_core_option_table own; /* these */
+    /* own first */
+    const lvni_core_option_table *keys[7], *predict_keys[4], *eval_keys[4], *export_keys[3];
     lvni_run_recipe row;
     lvn_error wrong_key; /* the first that its functions asked for wrongly */
     lvn_use use;         /* what its model is opened for */
@@ -48,9 +48,6 @@ void lvni_user_card_free(void *own);
 /* ---- user_predict.c: rows of recipe.h ---- */
 
 extern const lvni_core_option_table lvni_user_predict_options, lvni_user_eval_options;
-const lvni_core_option_table *lvni_user_predict_tables(size_t *n);
-const lvni_core_option_table *lvni_user_eval_tables(size_t *n);
-const lvni_core_option_table *lvni_user_export_tables(size_t *n);
 lvn_status lvni_user_predict(const lvni_run_recipe *recipe, int n, const char *const *args);
 lvn_status lvni_user_eval(const lvni_run_recipe *recipe, int n, const char *const *args);
 

@@ -36,35 +36,6 @@ static const lvni_core_option eval_rows[] = {
 };
 const lvni_core_option_table lvni_user_eval_options = LVNI_OPTION_TABLE("eval", eval_rows);
 
-const lvni_core_option_table *lvni_user_predict_tables(size_t *n)
-{
-    static lvni_core_option_table all[3];
-    all[0] = lvni_user_loaded.tables[0];
-    all[1] = lvni_run_inference_options;
-    all[2] = lvni_user_predict_options;
-    *n = sizeof all / sizeof *all;
-    return all;
-}
-
-const lvni_core_option_table *lvni_user_eval_tables(size_t *n)
-{
-    static lvni_core_option_table all[3];
-    all[0] = lvni_user_loaded.tables[0];
-    all[1] = lvni_run_inference_options;
-    all[2] = lvni_user_eval_options;
-    *n = sizeof all / sizeof *all;
-    return all;
-}
-
-const lvni_core_option_table *lvni_user_export_tables(size_t *n)
-{
-    static lvni_core_option_table all[2];
-    all[0] = lvni_user_loaded.tables[0];
-    all[1] = lvni_run_export_options;
-    *n = sizeof all / sizeof *all;
-    return all;
-}
-
 /* ---- rows ---- */
 
 typedef struct work {

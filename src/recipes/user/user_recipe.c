@@ -41,8 +41,8 @@ static bool has_row(const lvni_core_option_table *table, const char *name)
 /* By which command; NULL: by none. */
 static const char *taken_by(const char *name)
 {
-    for (size_t t = 1; t < LVNI_USER_TABLES; t++) {
-        if (has_row(&loaded.tables[t], name)) {
+    for (lvni_core_option_list t = lvni_run_job_keys; *t != NULL; t++) {
+        if (has_row(*t, name)) {
             return "training";
         }
     }
@@ -93,15 +93,9 @@ static lvn_status make_rows(const lvn_recipe *r, const char *path)
                                             .help = r->keys[i].help,
                                             .no_file = "builtin:"}; /* as data= of classify */
     }
-    loaded.tables[0] =
+    loaded.own =
         (lvni_core_option_table){.title = r->name, .rows = loaded.rows, .n = (size_t)r->n_keys};
     return LVN_OK;
-}
-
-static const lvni_core_option_table *tables(size_t *n)
-{
-    *n = LVNI_USER_TABLES;
-    return loaded.tables;
 }
 
 /* lvn_keys is a configuration. */
@@ -303,11 +297,26 @@ static lvn_status find_table(const char *path, find_own find, const lvn_recipe *
     return check_recipe(*out, path, find);
 }
 
+/* The lists of keys, each with the recipe's own in front. */
+static void make_lists(lvni_user_recipe *l)
+{
+    size_t n = 0;
+    l->keys[n++] = &l->own;
+    for (lvni_core_option_list t = lvni_run_job_keys; *t != NULL; t++) {
+        l->keys[n++] = *t;
+    }
+    l->predict_keys[0] = l->eval_keys[0] = l->export_keys[0] = &l->own;
+    l->predict_keys[1] = l->eval_keys[1] = &lvni_run_inference_options;
+    l->predict_keys[2] = &lvni_user_predict_options;
+    l->eval_keys[2] = &lvni_user_eval_options;
+    l->export_keys[1] = &lvni_run_export_options;
+}
+
 const lvni_run_recipe *lvni_user_row(void)
 {
     static const lvni_run_recipe row = {.use = "[key=value ...]",
                                         .model_keys = "the keys of the recipe",
-                                        .train_tables = tables,
+                                        .keys = loaded.keys,
                                         .open = open_training,
                                         .close = close_training,
                                         .card_key = LVNI_CARD,
@@ -315,19 +324,15 @@ const lvni_run_recipe *lvni_user_row(void)
                                         .card_write = lvni_user_card_write,
                                         .card_read = lvni_user_card_read,
                                         .card_free = lvni_user_card_free,
-                                        .predict_tables = lvni_user_predict_tables,
+                                        .predict_keys = loaded.predict_keys,
                                         .predict = lvni_user_predict,
-                                        .eval_tables = lvni_user_eval_tables,
+                                        .eval_keys = loaded.eval_keys,
                                         .eval = lvni_user_eval,
-                                        .export_tables = lvni_user_export_tables};
+                                        .export_keys = loaded.export_keys};
     if (loaded.recipe == NULL) {
-        loaded.tables[0] = (lvni_core_option_table){.title = "recipe"};
-        loaded.tables[1] = lvni_run_options;
-        loaded.tables[2] = lvni_run_batch_options;
-        loaded.tables[3] = lvni_run_optim_table;
-        loaded.tables[4] = lvni_run_loop_options;
-        loaded.tables[5] = lvni_run_checkpoint_options;
+        loaded.own = (lvni_core_option_table){.title = "recipe"};
         loaded.row = row;
+        make_lists(&loaded);
     }
     return &loaded.row;
 }

@@ -103,8 +103,9 @@ static void set_parameters(const lvni_nn_model *m)
 static lvn_status read_arguments(int n, const char *const *words, lvni_classify_criterion *out,
                                  lvni_core_str *note)
 {
+    const lvni_core_option_table *const keys[] = {&lvni_classify_criterion_options, NULL};
     lvni_core_config *c;
-    assert_int_equal(lvni_core_config_create(&lvni_classify_criterion_options, 1, &c), LVN_OK);
+    assert_int_equal(lvni_core_config_create(keys, &c), LVN_OK);
     lvn_status s = lvni_core_config_load_arguments(c, n, words);
     if (s == LVN_OK) {
         s = lvni_classify_criterion_read(c, &few, out, note);

@@ -107,14 +107,13 @@ static const lvni_core_option optim_rows[] = {
      .range = LVNI_FROM_TO_BELOW(0, 1)},
 };
 
-static const lvni_core_option_table test_tables[] = {
-    LVNI_OPTION_TABLE("run", run_rows),
-    LVNI_OPTION_TABLE("optimizer", optim_rows),
-};
+static const lvni_core_option_table run_table = LVNI_OPTION_TABLE("run", run_rows),
+                                    optim_table = LVNI_OPTION_TABLE("optimizer", optim_rows);
+static const lvni_core_option_table *const test_keys[] = {&run_table, &optim_table, NULL};
 
 static inline lvn_status make_config(lvni_core_config **out)
 {
-    return lvni_core_config_create(test_tables, 2, out);
+    return lvni_core_config_create(test_keys, out);
 }
 
 #endif

@@ -612,7 +612,8 @@ static void mistakes_in_tables_are_found(void **state)
         LVNI_OPTION_TABLE("t", empty)};
     for (int i = 0; i < 4; i++) {
         lvni_core_config *none = NULL;
-        assert_int_equal(lvni_core_config_create(&tables[i], 1, &none), LVN_ERR_INTERNAL);
+        const lvni_core_option_table *const keys[] = {&tables[i], NULL};
+        assert_int_equal(lvni_core_config_create(keys, &none), LVN_ERR_INTERNAL);
         assert_null(none);
     }
 }
@@ -625,10 +626,10 @@ static void the_help_shows_every_row(void **state)
     FILE *out = open_memstream(&text, &bytes);
     assert_non_null(out);
     lvni_core_config *job = NULL;
-    assert_int_equal(lvni_core_config_create(test_tables, 2, &job), LVN_OK);
+    assert_int_equal(lvni_core_config_create(test_keys, &job), LVN_OK);
     assert_int_equal(lvni_core_config_load_job(job, "optim=adamw"), LVN_OK);
-    lvni_core_option_print_help(test_tables, 2, NULL, out);
-    lvni_core_option_print_help(test_tables, 2, job, out);
+    lvni_core_option_print_help(test_keys, NULL, out);
+    lvni_core_option_print_help(test_keys, job, out);
     lvni_core_config_destroy(job);
     fclose(out);
     assert_non_null(strstr(text, "  batch_size                 whole number, samples, default 128\n"

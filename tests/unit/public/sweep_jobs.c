@@ -165,8 +165,9 @@ static lvn_status read_keys(const void *argument)
 {
     (void)argument;
     static const lvni_core_option_table table = LVNI_OPTION_TABLE("keys", key_rows);
+    const lvni_core_option_table *const all[] = {&table, NULL};
     lvni_core_config *c;
-    LVN_TRY(lvni_core_config_create(&table, 1, &c));
+    LVN_TRY(lvni_core_config_create(all, &c));
     const lvn_status s = give_keys(c);
     lvni_core_config_destroy(c);
     return s;

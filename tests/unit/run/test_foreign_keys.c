@@ -16,21 +16,18 @@
 
 enum { COMMANDS = 5, TRAIN = 0, LAUNCH = 4, NAME = 128 };
 
-typedef const lvni_core_option_table *(*tables_of)(size_t *n);
-static tables_of tables_at(int command)
+static lvni_core_option_list keys_at(int command)
 {
     const lvni_run_recipe *r = &lvni_classify_recipe;
-    const tables_of all[COMMANDS] = {r->train_tables, r->predict_tables, r->eval_tables,
-                                     r->export_tables, lvni_launch_tables};
+    const lvni_core_option_list all[COMMANDS] = {r->keys, r->predict_keys, r->eval_keys,
+                                                 r->export_keys, lvni_launch_keys};
     return all[command];
 }
 
 static lvni_core_config *open_command(int command)
 {
-    size_t n;
     lvni_core_config *c;
-    const lvni_core_option_table *t = tables_at(command)(&n);
-    assert_int_equal(lvni_core_config_create(t, n, &c), LVN_OK);
+    assert_int_equal(lvni_core_config_create(keys_at(command), &c), LVN_OK);
     return c;
 }
 
