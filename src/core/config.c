@@ -202,9 +202,8 @@ static lvn_status store(lvni_core_slot *slot, const lvni_core_assignment *a, lvn
     return LVN_OK;
 }
 
-/* "weights=$FILE" with an unset variable: training without would not be the requested run. What the
- * program writes itself has null where there is no path. */
-static lvn_status check_path(const lvni_core_option *row, const lvni_core_assignment *a)
+/* What the program writes itself has null where there is no path. */
+static bool is_empty_path(const lvni_core_option *row, const lvni_core_assignment *a)
 {
     const bool given = a->layer == LVNI_LAYER_ARGUMENTS || a->layer == LVNI_LAYER_FILE ||
                        a->layer == LVNI_LAYER_JOB;
@@ -213,7 +212,17 @@ static lvn_status check_path(const lvni_core_option *row, const lvni_core_assign
         text += strspn(text, " \t\r\n");
         text += strcmp(text, "''") == 0 || strcmp(text, "\"\"") == 0 ? 2 : 0;
     }
-    if (row->type != LVNI_OPT_PATH || a->back || !given || *text != '\0') {
+    return row->type == LVNI_OPT_PATH && !a->back && given && *text == '\0';
+}
+
+/* "weights=$FILE" with an unset variable: training without would not be the requested run. *unset:
+ * in a file it may be so. */
+static lvn_status check_path(const lvni_core_option *row, const lvni_core_assignment *a,
+                             bool *unset)
+{
+    const bool empty = is_empty_path(row, a);
+    *unset = empty && a->layer == LVNI_LAYER_FILE && (row->flags & LVNI_OPT_EMPTY) != 0;
+    if (!empty || *unset) {
         return LVN_OK;
     }
     LVN_FAIL(LVN_ERR_USAGE, "`%.80s`: the path is empty; give one, or omit the key  (%s)", a->key,
@@ -306,7 +315,8 @@ static lvn_status assign(lvni_core_config *config, const lvni_core_assignment *a
     if (is_left_out(config, a, row)) {
         return LVN_OK;
     }
-    LVN_TRY(check_path(row, a));
+    bool empty = false;
+    LVN_TRY(check_path(row, a, &empty));
     const bool beside = stands_beside(slot, a), replaces = beside && yields(config, slot->spelled),
                gives_way = beside && !replaces && yields(config, a->key);
     if (a->once && !replaces && !gives_way && slot->seen_source == a->source) {
@@ -322,7 +332,7 @@ static lvn_status assign(lvni_core_config *config, const lvni_core_assignment *a
     char room[LVNI_CORE_FOREIGN_TEXT];
     lvni_core_value value = {0};
     LVN_TRY(translate(config, a, room, &text));
-    LVN_TRY(lvni_core_option_parse(row, text, a->quoted, a->origin, &value));
+    LVN_TRY(lvni_core_option_parse(row, text, a->quoted && !empty, a->origin, &value));
     bool noted = false;
     lvn_status s = note_always(config, a, row, &value, &noted);
     if (gives_way || noted) {

@@ -218,12 +218,20 @@ static bool offer(nearest *best, const char *name, size_t n, const char *key)
     return true;
 }
 
+/* "optimizer.lrr" in a section of another program's file, whose keys the help does not list. */
+static bool is_of_section(const lvni_core_option *row, const char *key)
+{
+    const size_t n = strcspn(key, ".");
+    return key[n] == '.' && strncmp(row->name, key, n + 1) == 0;
+}
+
 static void offer_rows(const lvni_core_config *config, const char *key, nearest *best)
 {
     for (size_t i = 0; i < config->n; i++) {
         const lvni_core_slot *slot = &config->slots[i];
         const lvni_core_option *row = slot->row;
-        if ((row->flags & LVNI_OPT_HIDDEN) == 0 && offer(best, row->name, strlen(row->name), key)) {
+        const bool shown = (row->flags & LVNI_OPT_HIDDEN) == 0 || is_of_section(row, key);
+        if (shown && offer(best, row->name, strlen(row->name), key)) {
             best->row = slot->target;
         }
     }

@@ -37,6 +37,11 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
     HINT("val_split=validation|val_split=val|val_split=valid|val_split=test",
          "a validation folder in {data}=DIR is found by its name; {val_split}=0.2 "
          "takes a part of each class"),
+    HINT("experience=mass_mapping_from_hdf5",
+         "its maps are in one HDF5 file, and its generator, an SUNet, is of a package beside "
+         "rcGAN. Write the maps of path_to_train_val_dataset as .npy files into kappa_train and "
+         "kappa_val of a folder, and use experience=mass_mapping {data}=DIR, which trains "
+         "rcGAN's own generator"),
     HINT("train_split|split",
          "a train folder in {data}=DIR is found by its name; {val_split}=0.2 takes a "
          "part of each class"),
@@ -129,7 +134,7 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
     HINT("warmup_lr|warmup_ratio|warmup_prefix|lr_warmup_decay|lr_warmup_method",
          "the warm-up rises in a line from 0: use {scheduler.warmup_steps} or "
          "{scheduler.warmup_epochs}"),
-    SAME("decay_rate|dr|gamma|lr_gamma|lr_decay", "scheduler.gamma"),
+    SAME("decay_rate|dr|gamma|lr_gamma|lr_decay|lr_drop_rate", "scheduler.gamma"),
     SAME("decay_milestones|milestones|lr_milestones|lr_steps", "scheduler.milestones"),
     SAME("step_size|lr_step_size|decay_epochs|lr_drop", "scheduler.step_size"),
     HINT("decay_steps|sched_on_updates|lr_interval",

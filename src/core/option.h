@@ -47,6 +47,8 @@ enum {
     LVNI_OPT_RUN = 2048,
     /* the default is how it always is; another value of a user is a note: .later_note */
     LVNI_OPT_ALWAYS = 4096,
+    /* a path that may be left open in a file that lists all keys: `key:` and `key: ""` are null */
+    LVNI_OPT_EMPTY = 8192,
 };
 
 /* Allowed numbers, for every element of a list. All zero: any. */

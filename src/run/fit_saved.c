@@ -78,8 +78,11 @@ static lvn_status load_epoch(const lvni_core_config *c, const char *dir, lvni_ck
         s = lvni_ckpt_load(found, out);
     } else if (s == LVN_OK) {
         s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
-                          "resume_epoch=%lld: %s/checkpoints has no epoch=%lld; %s%.300s", wanted,
+                          "resume_epoch=%lld: %s/checkpoints has no epoch=%lld%s; %s%.300s", wanted,
                           dir, wanted,
+                          wanted == 0 ? ", since epochs count from 1 (0 in rcGAN is 1 here), and "
+                                        "without this key the run goes on from the last checkpoint"
+                                      : "",
                           have.len > 0 ? "it has " : "it keeps none: see checkpoint.save_top_k",
                           lvni_core_str_text(&have));
     }

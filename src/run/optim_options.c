@@ -176,6 +176,7 @@ static const lvni_core_option optim_rows[] = {
      .choices = "constant|step|multistep|cosine|linear|exponential|polynomial|restarts|onecycle|"
                 "plateau",
      .fallback = "constant",
+     .spellings = "false=constant|off=constant|no=constant",
      .help =
          "How the learning rate changes; cosine, linear, polynomial: to scheduler.end_factor at "
          "the end of the run."},

@@ -537,8 +537,8 @@ static lvn_status check_resume_epoch(const lvni_core_config *c)
     static const char key[] = "resume_epoch";
     if (!lvni_core_config_has(c, key) || !lvni_core_config_is_set(c, key) ||
         lvni_core_config_layer(c, key) != LVNI_LAYER_ARGUMENTS ||
-        lvni_core_config_is_on(c, "resume")) {
-        return LVN_OK;
+        lvni_core_config_is_on(c, "resume") || lvni_core_config_int(c, key) == 0) {
+        return LVN_OK; /* 0: no epoch, as rcGAN's default without --resume */
     }
     LVN_FAIL(LVN_ERR_USAGE, "%s=%lld needs resume=true and out=DIR, the run to continue  (%s)", key,
              (long long)lvni_core_config_int(c, key), lvni_core_config_origin(c, key));

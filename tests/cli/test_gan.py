@@ -290,7 +290,7 @@ class Gan(unittest.TestCase):
         self.assertEqual(len(notes), 1)
         for flat in (
             "data.path is data_path", "optimizer.lr is lr", "train.n_epochs is num_epochs",
-            "train.p is num_z_train", "validate.psnr_threshold is psnr_gain_tol",
+            "train.P is num_z_train", "validate.psnr_threshold is psnr_gain_tol",
             "; without effect: data.num_coils, ", "(old.yml)",
         ):
             self.assertIn(flat, notes[0])

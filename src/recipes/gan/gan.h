@@ -69,6 +69,8 @@ lvn_status lvni_gan_take_resumed(lvni_core_config *config);
 void lvni_gan_print_notes(const lvni_core_config *config, lvni_core_str *out);
 /* Of these, that about the sections of an older file. */
 void lvni_gan_print_sections(const lvni_core_config *config, lvni_core_str *out);
+/* Is one of the files that were given one of the original? */
+bool lvni_gan_has_original(const lvni_core_config *config);
 /* Does the key stand in a file of the original? */
 bool lvni_gan_is_of_original(const lvni_core_config *config, const char *key);
 

@@ -131,6 +131,7 @@ static const lvni_core_option gan_rows[] = {
     {.name = "data",
      .type = LVNI_OPT_PATH,
      .no_file = "builtin:",
+     .flags = LVNI_OPT_EMPTY,
      .check = lvni_gan_check_data,
      .help = "Folder of the maps (docs/gan-data.md), or builtin:mass, builtin:mri, "
              "builtin:radio: made up, with a truth that is known."},
@@ -155,11 +156,13 @@ static const lvni_core_option gan_rows[] = {
      .help = "builtin:mass: random hides a fifth of each map behind discs, as bright stars do."},
     {.name = "cosmo_dir_path",
      .type = LVNI_OPT_PATH,
+     .flags = LVNI_OPT_EMPTY,
      .help = "mass_mapping: folder with cosmos_mask.npy, cosmos_std1.npy and cosmos_std2.npy, the "
              "mask and the noise of a survey."},
     LVNI_OPTION_ALIAS("cosmos_dir_path", "cosmo_dir_path"),
     {.name = "sense_maps_path",
      .type = LVNI_OPT_PATH,
+     .flags = LVNI_OPT_EMPTY,
      .help = "mri: folder of coil maps; unset: they are estimated."},
     {.name = "volumes",
      .type = LVNI_OPT_CHOICE,
@@ -462,8 +465,10 @@ lvn_status lvni_gan_prepare(lvni_core_config *c)
         (data != NULL && (!is_known(data) || nearest_builtin(data) != NULL))) {
         return LVN_OK; /* reported; experience and im_size may follow from it */
     }
-    if (data == NULL) {
-        lvni_core_config_add_mistake(c, "`data` is missing: a folder of maps, or builtin:mass");
+    if (data == NULL) { /* of a file of the original it is reported */
+        if (!lvni_gan_has_original(c)) {
+            lvni_core_config_add_mistake(c, "`data` is missing: a folder of maps, or builtin:mass");
+        }
     } else if (experience_of(c) < 0 && !lvni_core_config_is_mistaken(c, "experience")) {
         lvni_core_config_add_mistake(c, "`experience` is missing: mass_mapping, mri or radio");
     }

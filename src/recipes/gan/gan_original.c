@@ -21,19 +21,28 @@
         .name = (key), .type = LVNI_OPT_STRING, .flags = LVNI_OPT_HIDDEN | LVNI_OPT_NOT_SAVED,     \
         .help = (text)                                                                             \
     }
+/* Flags of its command line that chose the kind of data, and the file of their own. */
+#define KIND(key)                                                                                  \
+    {                                                                                              \
+        .name = (key), .type = LVNI_OPT_BOOL, .fallback = "false",                                 \
+        .flags = LVNI_OPT_HIDDEN | LVNI_OPT_NOT_SAVED, .help = "The same as experience."           \
+    }
 /* Of a file with sections, as rcGAN had before it had Lightning; flat: the key in later ones. */
 #define SECTION(key, of, flat)                                                                     \
     {                                                                                              \
         .name = (key), .alias_of = (of), .flags = LVNI_OPT_HIDDEN, .help = (flat)                  \
     }
 
+#define SAMPLES "num_samples"
+
 static const char maps_text[] = "coil maps are estimated with calib_width alone",
-                  tracker_text[] = "logger= has the trackers that there are";
+                  tracker_text[] = "logger= has the trackers that there are",
+                  never_text[] = "rcGAN never reads it";
 
 static const lvni_core_option original_rows[] = {
     {.name = "checkpoint_dir",
      .type = LVNI_OPT_PATH,
-     .flags = LVNI_OPT_NOT_SAVED,
+     .flags = LVNI_OPT_NOT_SAVED | LVNI_OPT_EMPTY,
      .help = "With exp_name the run directory, unless out is given."},
     {.name = "exp_name",
      .type = LVNI_OPT_STRING,
@@ -49,19 +58,33 @@ static const lvni_core_option original_rows[] = {
      .range = LVNI_FROM_TO_BELOW(0, 1),
      .flags = LVNI_OPT_NOT_SAVED,
      .help = "With beta_1 the same as optim.betas."},
+    {.name = "lr_scheduler",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "true|false",
+     .flags = LVNI_OPT_HIDDEN | LVNI_OPT_NOT_SAVED | LVNI_OPT_OPEN,
+     .help = "true: scheduler=step with lr_step_size and lr_drop_rate; or the name of a schedule."},
+    KIND("mri"),
+    KIND("mass_mapping"),
+    KIND("mass_mapping_8"),
+    KIND("radio_image"),
+    KIND("radio_fourier"),
     LVNI_OPTION_ALIAS("keep_checkpoints", "checkpoint.save_top_k"),
     LVNI_OPTION_ALIAS("sanity_val_batches", "num_sanity_val_steps"),
     DEAD("adv_weight", "adv_schedule has the weights of the adversarial term"),
     DEAD("fig_path", "figures are written by levin eval"),
     DEAD("save_path", "arrays are written by levin predict and levin eval"),
-    DEAD("num_z_test", "num_samples of levin predict and levin eval is that number"),
+    DEAD("num_figs", "levin eval draws that many"),
+    DEAD("challenge", never_text),
+    DEAD("sample_rate", never_text),
+    DEAD("center_fractions", never_text),
+    DEAD("num_z_test", SAMPLES),
     DEAD("num_of_top_slices", "the first 8 slices of a volume are taken, of test 6"),
     DEAD("use_middle_slices", "the first 8 slices of a volume are taken, of test 6"),
-    DEAD("r", "acceleration is that number"),
+    DEAD("r", "acceleration"),
     DEAD("num_coils", "in_chans is twice their number"),
     DEAD("ks_input", "in_chans=4 is with the inversion by Kaiser and Squires"),
     DEAD("real_data", "measurements are simulated from a truth; measured ones cannot be used yet"),
-    DEAD("randseed", "seed is that number"),
+    DEAD("randseed", "seed"),
     DEAD("n_percentiles", "levin eval has ten levels"),
     DEAD("wandb_offline", tracker_text),
     DEAD("wandb.offline", tracker_text),
@@ -114,6 +137,21 @@ const lvni_core_option_table lvni_gan_original_options =
     LVNI_OPTION_TABLE("names of rcGAN", original_rows);
 enum { ROWS = sizeof original_rows / sizeof *original_rows };
 
+/* What lr_scheduler: true of a file has beside it. */
+static const struct {
+    const char *key, *theirs;
+} falls[] = {{"scheduler.step_size", "lr_step_size"}, {"scheduler.gamma", "lr_drop_rate"}};
+enum { FALLS = sizeof falls / sizeof *falls };
+
+static const struct {
+    const char *flag, *kind;
+} kinds[] = {{"mri", "mri"},
+             {"mass_mapping", "mass_mapping"},
+             {"mass_mapping_8", "mass_mapping"},
+             {"radio_image", "radio"},
+             {"radio_fourier", "radio"}};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
 /* ---- its files ---- */
 
 /* The file of "FILE:12"; 0: another layer. */
@@ -145,6 +183,12 @@ static size_t original_file(const lvni_core_config *c, const char **file)
         }
     }
     return 0;
+}
+
+bool lvni_gan_has_original(const lvni_core_config *c)
+{
+    const char *file;
+    return original_file(c, &file) > 0;
 }
 
 bool lvni_gan_is_of_original(const lvni_core_config *c, const char *key)
@@ -224,11 +268,13 @@ void lvni_gan_print_sections(const lvni_core_config *c, lvni_core_str *out)
             continue;
         }
         lvni_core_str *list = is_dead(row) ? &dead : &flat;
-        lvni_core_str_printf(list, "%s%s", list->len > 0 ? ", " : "", row->name);
+        const char *of = row->alias_of != NULL ? row->alias_of : row->name;
+        lvni_core_str_printf(list, "%s%s", list->len > 0 ? ", " : "",
+                             lvni_core_config_spelled(c, of));
         if (list == &flat) {
             lvni_core_str_printf(list, " is %s", row->help);
         }
-        file = lvni_core_config_origin(c, row->alias_of != NULL ? row->alias_of : row->name);
+        file = lvni_core_config_origin(c, of);
     }
     if (file != NULL) {
         const char *colon = strrchr(file, ':');
@@ -287,10 +333,36 @@ static lvn_status take_sections(lvni_core_config *c)
 
 /* ---- notes ---- */
 
+/* Why a key without effect has none: its help, or with its value in the key of here that it would
+ * be. */
+static void print_reason(const lvni_core_config *c, const lvni_core_option *row, lvni_core_str *out)
+{
+    const char *value = lvni_core_config_str(c, row->name);
+    const bool number = value[0] != '\0' && value[strspn(value, "0123456789")] == '\0';
+    char now[24];
+    if (strcmp(row->help, SAMPLES) == 0) {
+        lvni_core_str_printf(out, "levin predict and levin eval take num_samples=%s",
+                             number ? value : "N");
+        return;
+    }
+    if (!lvni_core_config_has(c, row->help)) {
+        lvni_core_str_append(out, row->help);
+        return;
+    }
+    snprintf(now, sizeof now, "%lld", (long long)lvni_core_config_int(c, row->help));
+    if (strcmp(now, value) == 0) {
+        lvni_core_str_printf(out, "%s is %s by itself", row->help, now);
+    } else {
+        lvni_core_str_printf(out, "%s stays %s; give %s=%s", row->help, now, row->help,
+                             number ? value : "N");
+    }
+}
+
 /* Where batch_size of a file of the original came from, and what it is behind that. */
 #define PER_DEVICE "batch_size of rcGAN, "
 #define BY_KEYS "keys of rcGAN, "
 #define DROPS "files of rcGAN, "
+#define NO_FALL "no schedule of rcGAN, "
 
 static void print_per_device(const lvni_core_config *c, lvni_core_str *out)
 {
@@ -318,6 +390,20 @@ static void print_batch_size(const lvni_core_config *c, lvni_core_str *out)
                          "note: batch_size=%lld of the command line is of all devices; "
                          "batch_size_per_device=%lld is what the file's batch_size means  (%.*s)",
                          size, size, (int)n, file);
+}
+
+/* Its --resume-epoch counts from 0. */
+static void print_epoch(const lvni_core_config *c, lvni_core_str *out)
+{
+    if (lvni_gan_has_original(c) && lvni_core_config_is_on(c, "resume") &&
+        lvni_core_config_is_set(c, "resume_epoch")) {
+        const long long epoch = (long long)lvni_core_config_int(c, "resume_epoch");
+        lvni_core_str_printf(out,
+                             "%snote: resume_epoch=%lld counts from 1, as the names of checkpoints "
+                             "do: it is what rcGAN calls epoch %lld  (%s)",
+                             out->len > 0 ? "\n" : "", epoch, epoch - 1,
+                             lvni_core_config_origin(c, "resume_epoch"));
+    }
 }
 
 /* What follows from the file being one of the original. */
@@ -354,40 +440,100 @@ static void print_meaning(const lvni_core_config *c, lvni_core_str *out)
     }
 }
 
+/* The schedule of a file, or its numbers where that is not switched on. */
+static void print_schedule(const lvni_core_config *c, lvni_core_str *out)
+{
+    if (lvni_core_config_choice(c, "lr_scheduler") == 0 &&
+        strcmp(lvni_core_config_str(c, "scheduler.name"), "step") == 0) {
+        const long long size = (long long)lvni_core_config_int(c, falls[0].key);
+        lvni_core_str_printf(out, "%snote: the learning rate is multiplied by ",
+                             out->len > 0 ? "\n" : "");
+        lvni_core_str_double(out, lvni_core_config_float(c, falls[1].key));
+        lvni_core_str_printf(out, " every %lld epoch%s, as in rcGAN: scheduler is step  (%s)", size,
+                             lvni_core_plural(size, "", "s"),
+                             lvni_core_config_origin(c, "lr_scheduler"));
+    }
+    for (int i = 0; i < FALLS; i++) {
+        const char *origin = lvni_core_config_origin(c, falls[i].key);
+        if (strncmp(origin, NO_FALL, sizeof NO_FALL - 1) == 0) {
+            lvni_core_str_printf(out, "%snote: %s has no effect: lr_scheduler is not true  (%s)",
+                                 out->len > 0 ? "\n" : "", falls[i].theirs,
+                                 origin + sizeof NO_FALL - 1);
+        }
+    }
+}
+
+static void print_kinds(const lvni_core_config *c, lvni_core_str *out)
+{
+    const char *is = lvni_core_config_str(c, "experience");
+    for (int i = 0; i < KINDS; i++) {
+        const char *flag = kinds[i].flag, *kind = kinds[i].kind;
+        if (lvni_core_config_is_on(c, flag) && is != NULL) {
+            const bool same = strcmp(is, kind) == 0;
+            lvni_core_str_printf(out, "%snote: %s %s experience%s%s  (%s)",
+                                 out->len > 0 ? "\n" : "", flag,
+                                 same ? "is" : "has no effect:", same ? "=" : " is ", is,
+                                 lvni_core_config_origin(c, flag));
+        }
+    }
+}
+
 void lvni_gan_print_notes(const lvni_core_config *c, lvni_core_str *out)
 {
     print_per_device(c, out);
     print_batch_size(c, out);
     print_meaning(c, out);
+    print_epoch(c, out);
+    print_kinds(c, out);
+    print_schedule(c, out);
     lvni_gan_print_sections(c, out);
     for (int i = 0; i < ROWS; i++) {
         const lvni_core_option *row = &original_rows[i];
         if (row->alias_of == NULL && is_dead(row) && lvni_core_config_is_set(c, row->name) &&
             !has_section(c, row->name)) {
-            lvni_core_str_printf(out, "%snote: %s has no effect: %s  (%s)",
-                                 out->len > 0 ? "\n" : "", lvni_core_config_spelled(c, row->name),
-                                 row->help, lvni_core_config_origin(c, row->name));
+            lvni_core_str_printf(out, "%snote: %s has no effect: ", out->len > 0 ? "\n" : "",
+                                 lvni_core_config_spelled(c, row->name));
+            print_reason(c, row, out);
+            lvni_core_str_printf(out, "  (%s)", lvni_core_config_origin(c, row->name));
         }
     }
 }
 
 /* ---- what a file means ---- */
 
+static void require(lvni_core_config *c, const char *key, const char *theirs, const char *file,
+                    size_t n)
+{
+    if (!lvni_core_config_is_mistaken(c, key) &&
+        (!is_given(c, key) || !lvni_core_config_is_set(c, key))) {
+        lvni_core_config_add_mistake(c, "`%s` is missing, and has no default in rcGAN  (%.*s)",
+                                     theirs, (int)n, file);
+    }
+}
+
 /* Whose default would quietly be another training. */
 static void require_keys(lvni_core_config *c, const char *file, size_t n)
 {
-    static const char *const needed[] = {"data",     "in_chans",   "out_chans", "im_size",
-                                         "optim.lr", "batch_size", "max_epochs"};
-    static const char *const theirs[] = {"data_path", NULL, NULL, NULL, "lr", NULL, "num_epochs"};
+    static const char *const needed[][2] = {{"in_chans", "in_chans"},
+                                            {"out_chans", "out_chans"},
+                                            {"im_size", "im_size"},
+                                            {"optim.lr", "lr"},
+                                            {"max_epochs", "num_epochs"}};
+    /* the sentence about a file of HDF5 has what to do about its folder, too */
+    const bool hdf5 = lvni_core_config_is_mistaken(c, "experience") &&
+                      lvni_core_config_is_set(c, "path_to_train_val_dataset");
+    if (!hdf5) {
+        require(c, "data", "data_path", file, n);
+    }
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
-        const bool size = strcmp(needed[i], "batch_size") == 0,
-                   given = lvni_core_config_is_mistaken(c, needed[i]) || is_given(c, needed[i]) ||
-                           (size && (lvni_core_config_is_set(c, "batch_size_per_device") ||
-                                     lvni_core_config_is_mistaken(c, "batch_size_per_device")));
-        if (!given) {
-            lvni_core_config_add_mistake(c, "`%s` is missing, and has no default in rcGAN  (%.*s)",
-                                         theirs[i] != NULL ? theirs[i] : needed[i], (int)n, file);
-        }
+        require(c, needed[i][0], needed[i][1], file, n);
+    }
+    if (!lvni_core_config_is_set(c, "batch_size_per_device") &&
+        !lvni_core_config_is_mistaken(c, "batch_size_per_device")) {
+        require(c, "batch_size", "batch_size", file, n);
+    }
+    for (int i = 0; i < FALLS && lvni_core_config_choice(c, "lr_scheduler") == 0; i++) {
+        require(c, falls[i].key, falls[i].theirs, file, n);
     }
 }
 
@@ -591,6 +737,56 @@ static lvn_status take_betas(lvni_core_config *c)
     return lvni_core_config_set(c, "optim.betas", text, "beta_1, beta_2");
 }
 
+/* Without a schedule its numbers are none of the run's. */
+static lvn_status leave_falls(lvni_core_config *c)
+{
+    char origin[400];
+    for (int i = 0; i < FALLS; i++) {
+        if (lvni_gan_is_of_original(c, falls[i].key)) {
+            snprintf(origin, sizeof origin, NO_FALL "%s", lvni_core_config_origin(c, falls[i].key));
+            LVN_TRY(lvni_core_config_set(c, falls[i].key,
+                                         lvni_core_config_row(c, falls[i].key)->fallback, origin));
+        }
+    }
+    return LVN_OK;
+}
+
+/* true: the rate of both networks falls by lr_drop_rate every lr_step_size epochs. */
+static lvn_status take_schedule(lvni_core_config *c)
+{
+    const char *text = lvni_core_config_str(c, "lr_scheduler");
+    const int on = lvni_core_config_choice(c, "lr_scheduler");
+    char origin[400];
+    if (text != NULL) {
+        snprintf(origin, sizeof origin, "%s", lvni_core_config_origin(c, "lr_scheduler"));
+        const lvn_status s = set_unless_given(c, "scheduler.name",
+                                              on == 0   ? "step"
+                                              : on == 1 ? "constant"
+                                                        : text,
+                                              origin);
+        if (s == LVN_ERR_USAGE) { /* beside others */
+            lvni_core_config_add_mistake(c, "%s", lvn_last_error()->message);
+            lvn_clear_error();
+        } else if (s != LVN_OK) {
+            return s;
+        }
+    }
+    return on != 0 && strcmp(lvni_core_config_str(c, "scheduler.name"), "constant") == 0
+               ? leave_falls(c)
+               : LVN_OK;
+}
+
+static lvn_status take_kinds(lvni_core_config *c)
+{
+    for (int i = 0; i < KINDS; i++) {
+        if (lvni_core_config_is_on(c, kinds[i].flag) && !lvni_core_config_is_set(c, "experience") &&
+            !lvni_core_config_is_mistaken(c, "experience")) {
+            LVN_TRY(lvni_core_config_set(c, "experience", kinds[i].kind, kinds[i].flag));
+        }
+    }
+    return LVN_OK;
+}
+
 /* The size of a batch that the recipe has by itself gives way to any other. */
 static lvn_status take_size(lvni_core_config *c)
 {
@@ -604,5 +800,7 @@ lvn_status lvni_gan_take_names(lvni_core_config *c)
 {
     LVN_TRY(take_out(c));
     LVN_TRY(take_size(c));
+    LVN_TRY(take_schedule(c));
+    LVN_TRY(take_kinds(c));
     return take_betas(c);
 }
