@@ -85,6 +85,9 @@ void lvni_data_inverse_check(const lvni_data_inverse_options *options,
  * arrays of another size, LVN_ERR_NOT_FOUND for folders and files that are missing. */
 lvn_status lvni_data_inverse_open(const lvni_data_inverse_options *options, lvn_dataset **out);
 
+/* mri: does a folder for maps_path have any? Those of rcGAN, a .pkl file for a slice, are none. */
+bool lvni_data_inverse_has_maps(const char *folder);
+
 /* Of a survey of 5 x 5 degrees with 30 galaxies per square arc minute, cut into N x N pixels: 0.37
  * / sqrt(galaxies of a pixel). */
 double lvni_data_inverse_mass_sigma(int im_size);

@@ -273,17 +273,23 @@ static bool leaves_out(const lvni_data_loader *l, lvn_status status, int number,
                                      (l->o.tolerated > 0 && lvni_data_source_is_bad(s, position)));
 }
 
-/* Lock held: the thread's error, from the sample's name on, stays with the sample until its batch
- * is handed over. */
+/* The message without the folder that the sample's name stands in, where it begins with its path.
+ */
+static const char *without_folder(const char *message, const char *name)
+{
+    const char *at = strstr(message, name);
+    return at != NULL && at > message && at[-1] == '/' ? at : message;
+}
+
+/* Lock held: the thread's error stays with the sample until its batch is handed over. */
 static lvn_status leave_out(lvni_data_loader *l, lvni_data_slot_part *part, int number, int64_t i)
 {
     char buffer[32], name[1024];
     const char *raw =
         lvni_data_loader_sample_name(l->source[number].dataset, part->sample[i], buffer);
     lvni_core_escape(name, sizeof name, raw, strlen(raw), LVNI_ESCAPE_TEXT);
-    const char *message = lvn_last_error()->message, *at = strstr(message, name);
     part->unreadable[i] = true;
-    part->why[i] = lvni_core_strdup(LVNI_TAG_DATA, at == NULL ? message : at);
+    part->why[i] = lvni_core_strdup(LVNI_TAG_DATA, without_folder(lvn_last_error()->message, name));
     if (part->why[i] == NULL) {
         return LVN_ERR_MEMORY;
     }

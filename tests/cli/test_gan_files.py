@@ -21,6 +21,7 @@ FILE = {
     "experience": "mass_mapping", "data_path": "builtin:mass", "in_chans": "2", "out_chans": "2",
     "im_size": str(SIDE), "lr": "0.001", "batch_size": "4", "num_epochs": "2", "num_z_test": "32",
 }
+NAN = float("nan")
 
 
 class Files(unittest.TestCase):
@@ -198,6 +199,85 @@ class Files(unittest.TestCase):
         self.assertIn("has no epoch=0, since epochs count from 1 (0 in rcGAN is 1 here), and "
                       "without this key the run goes on from the last checkpoint; it has 1, 2, 3",
                       shown)
+
+    # ---- folders ----
+
+    def test_maps_of_coils_of_rcgan_are_estimated(self):
+        """It has a .pkl file for each slice, and none for training; before, an empty folder."""
+        for folder in ("multicoil_train", "multicoil_val"):
+            for i in range(5):
+                self.volume(f"mri/{folder}/v{i}.npy", 3, SIDE + 8)
+        for name in ("val_full_res/v1.npy_0.pkl", "test_full_res/v0.npy_1.pkl"):
+            path = self.cwd / "sense" / name
+            path.parent.mkdir(parents=True)
+            path.write_bytes(b"\x80\x05.")
+        (self.cwd / "empty").mkdir()
+        use = ["calib_width=8", "acceleration=4"]
+        for folder in ("sense", "empty"):
+            self.write(experience="mri", data_path="mri", in_chans="4", out_chans="4",
+                       sense_maps_path=f"{folder}/")
+            shown = self.plan(*use)
+            self.assertRegex(shown, rf"warning: sense_maps_path {folder}/: it has no \.npy file .*: "
+                                    r"coil maps are estimated  \(f\.yml:10\)\n")
+            shown = self.plan(*use, f"sense_maps_path={folder}", code=64)
+            self.assertRegex(shown, r"give sense_maps_path=DIR, a folder with them, or leave it "
+                                    r"out, and coil maps are estimated  \(command line\)\n")
+        # the run is one with maps that are estimated, whatever is in the folder later
+        self.train("run", *use, "max_epochs=1")
+        self.assertIn("sense_maps_path: null\n", (self.cwd / "run/config.yaml").read_text())
+        self.train("run", *use, "max_epochs=2", "resume=true")
+        self.volume("empty/v1.npy", 2, SIDE)
+        shown = self.plan(*use, code=1)
+        self.assertRegex(shown, r"there is no empty/v\d\.npy, the coil maps of mri/multicoil_train/"
+                                r"v\d\.npy: add it, or leave out sense_maps_path, ")
+
+    def volume(self, name, coils, columns):
+        """Two slices of complex numbers."""
+        shape = (2, coils, SIDE, columns)
+        path = self.cwd / name
+        self.array(name, [math.sin(k / 7) for k in range(2 * math.prod(shape))], shape)
+        path.write_bytes(path.read_bytes().replace(b"'<f4'", b"'<c8'"))
+
+    def test_numbers_that_are_not_finite_are_named_where_they_stand(self):
+        self.maps("maps")
+        plane = [1.0] * (SIDE * SIDE)
+        holed = [*plane[:37], NAN, *plane[38:]]
+        for bad in ("cosmos_mask", "cosmos_std1", "cosmos_std2"):
+            for name in ("cosmos_mask", "cosmos_std1", "cosmos_std2"):
+                self.array(f"cosmos/{name}.npy", holed if name == bad else plane)
+            self.write(data_path="maps", cosmo_dir_path="cosmos")
+            self.assertIn(f"error: cosmos/{bad}.npy holds NaN at [1, 5]\n", self.plan(code=1))
+        self.array("cosmos/cosmos_std2.npy", plane)
+        self.array("cosmos/cosmos_mask.npy", [0] * (SIDE * SIDE))
+        shown = self.plan(code=64)
+        self.assertIn("error: cosmos: cosmos_mask.npy is 0 everywhere, so that nothing is measured:",
+                      shown)
+        for name in ("mask", "std1", "std2"):  # without noise
+            self.array(f"cosmos/cosmos_{name}.npy", [float(name == "mask")] * (SIDE * SIDE))
+        for i, values in enumerate((holed, [0] * (SIDE * SIDE))):
+            self.array(f"maps/kappa_train/{i}.npy", values)
+        self.write(data_path="maps", cosmo_dir_path="cosmos", batch_size="2")
+        shown = self.train("stops", code=1)
+        self.assertRegex(shown, r"error: (maps/kappa_train/0.npy holds NaN at \[1, 5\]|1\.npy "
+                                r"\(sample 1 of maps\) is constant and cannot be normalised);")
+        shown = self.train("skips", "on_error=skip", "max_epochs=1",
+                           "drop_last=false")
+        lines = [n for n in shown.splitlines() if "left out (on_error=skip): " in n]
+        reasons = sorted("; ".join(n.split("skip): ")[1] for n in lines).split("; "))
+        self.assertEqual(reasons, ["0.npy holds NaN at [1, 5]",
+                                   "1.npy (sample 1 of maps) is constant and cannot be normalised"])
+
+    def test_radio_images_are_checked_without_their_statistics(self):
+        n = SIDE * SIDE
+        for part in ("train", "val"):
+            for k, letter in enumerate(("x", "y", "uv")):
+                values = [math.sin(i * (k + 2) / 5) for i in range(4 * n)]
+                if part == "train" and letter == "x":
+                    values[3 * n + SIDE + 2] = math.inf
+                self.array(f"radio/{part}/{letter}.npy", values, (4, SIDE, SIDE))
+        self.write(experience="radio", data_path="radio", in_chans="2", out_chans="1", norm="none")
+        shown = self.train("run", code=1)
+        self.assertIn(": radio/train/x.npy holds an infinite number at [3, 1, 2]", shown)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -255,12 +256,31 @@ lvn_status lvni_inverse_check_square(const char *path, int n)
     return check_shape(&header, path, n, LVN_ERR_USAGE);
 }
 
+lvn_status lvni_inverse_check_finite(const char *path, int64_t of, const lvni_data_complex *x,
+                                     size_t pixels, int side)
+{
+    const size_t n = (size_t)side;
+    char sample[40] = "";
+    if (of >= 0) {
+        snprintf(sample, sizeof sample, "%lld, ", (long long)of);
+    }
+    for (size_t i = 0; i < pixels; i++) {
+        if (!isfinite(x[i].re) || !isfinite(x[i].im)) {
+            LVN_FAIL(LVN_ERR_CORRUPT, "%s holds %s at [%s%zu, %zu]", path,
+                     isnan(x[i].re) || isnan(x[i].im) ? "NaN" : "an infinite number", sample,
+                     i / n % n, i % n);
+        }
+    }
+    return LVN_OK;
+}
+
 lvn_status lvni_inverse_read_square(const char *path, int n, lvni_data_complex *out)
 {
     lvni_data_array a;
     LVN_TRY(lvni_data_npy_open(path, &a));
     lvn_status s = check_shape(&a, path, n, LVN_ERR_CORRUPT);
     s = s == LVN_OK ? lvni_data_array_read_complex(&a, 0, a.count, &out->re) : s;
+    s = s == LVN_OK ? lvni_inverse_check_finite(path, -1, out, (size_t)a.count, n) : s;
     lvni_data_array_free(&a);
     return s;
 }
@@ -280,9 +300,10 @@ lvn_status lvni_inverse_statistics(const lvni_inverse_base *b, int64_t sample, c
     }
     out->std = lvni_core_sqrt(squares / (double)(n - 1));
     if (!(out->std > 0.0) || !isfinite(out->std)) {
-        LVN_FAIL(LVN_ERR_CORRUPT,
-                 "%s: sample %lld (%s) is constant or not finite and cannot be normalised",
-                 b->o.path, (long long)sample, b->names != NULL ? b->names[sample] : "builtin");
+        const bool named = b->names != NULL;
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s%ssample %lld of %s%s is %s and cannot be normalised",
+                 named ? b->names[sample] : "", named ? " (" : "", (long long)sample, b->o.path,
+                 named ? ")" : "", out->std == 0.0 ? "constant" : "not finite");
     }
     return LVN_OK;
 }

@@ -88,8 +88,13 @@ lvn_status lvni_inverse_list_part(const lvni_data_inverse_options *options, cons
 bool lvni_inverse_is_file(const lvni_data_inverse_options *options);
 /* Before work: LVN_ERR_USAGE when it holds an array of another shape than (n, n). */
 lvn_status lvni_inverse_check_square(const char *path, int n);
-/* All n x n elements of a file; LVN_ERR_CORRUPT when it has another shape. */
+/* All n x n elements of a file; LVN_ERR_CORRUPT when it has another shape, or a
+ * value is not finite. */
 lvn_status lvni_inverse_read_square(const char *path, int n, lvni_data_complex *out);
+/* LVN_ERR_CORRUPT where a value of the planes of side x side pixels is not finite. of: the sample
+ * that they are of in the file; -1: it has no axis of samples. */
+lvn_status lvni_inverse_check_finite(const char *path, int64_t of, const lvni_data_complex *x,
+                                     size_t pixels, int side);
 
 /* ---- statistics ---- */
 

@@ -333,6 +333,21 @@ static lvn_status read_plane(lvni_inverse_mass *m, const char *name, double **ou
     return s;
 }
 
+/* A mask of zeros hides all that could be learned from. */
+static lvn_status read_mask(lvni_inverse_mass *m)
+{
+    LVN_TRY(read_plane(m, "cosmos_mask.npy", &m->mask));
+    for (size_t i = 0; i < m->n; i++) {
+        if (m->mask[i] != 0.0) {
+            return LVN_OK;
+        }
+    }
+    LVN_FAIL(LVN_ERR_USAGE,
+             "%s: cosmos_mask.npy is 0 everywhere, so that nothing is measured: it is 1 where "
+             "galaxies are seen, and 0 where they are hidden",
+             m->b.o.cosmo_dir);
+}
+
 /* The first map shows whether im_size is right; one that cannot be read is left to on_error. */
 static lvn_status check_first(const lvni_inverse_mass *m)
 {
@@ -377,7 +392,7 @@ static lvn_status mass_init(lvni_inverse_mass *m, const lvni_data_inverse_option
     }
     lvni_inverse_mass_kernel(o->im_size, !by_constants(o), m->kernel);
     if (o->cosmo_dir != NULL) {
-        LVN_TRY(read_plane(m, "cosmos_mask.npy", &m->mask));
+        LVN_TRY(read_mask(m));
         LVN_TRY(read_plane(m, "cosmos_std1.npy", &m->noise[0]));
         return read_plane(m, "cosmos_std2.npy", &m->noise[1]);
     }

@@ -1,6 +1,7 @@
 /* Volumes of k-space in a folder: which there are, and the images of a slice. */
 #include "core/alloc.h"
 #include "core/str.h"
+#include "core/vfs.h"
 #include "data/array.h"
 #include "hdf5.h"
 #include "mri.h"
@@ -71,10 +72,33 @@ static char *maps_of(const char *folder, const char *name)
     return path;
 }
 
+bool lvni_data_inverse_has_maps(const char *folder)
+{
+    char **names;
+    int64_t n;
+    bool found = false;
+    if (lvni_inverse_list(folder, &names, &n) != LVN_OK) {
+        lvn_clear_error();
+        return false;
+    }
+    for (int64_t i = 0; i < n && !found; i++) {
+        const char *dot = strrchr(names[i], '.');
+        found = dot != NULL && strcmp(dot, ".npy") == 0;
+    }
+    lvni_inverse_free_names(names, n);
+    return found;
+}
+
 static lvn_status check_maps(const lvni_data_inverse_options *o, const lvni_inverse_volume *v)
 {
     lvni_data_array a;
     size_t at;
+    if (!lvni_core_path_exists(v->maps)) {
+        LVN_FAIL(LVN_ERR_NOT_FOUND,
+                 "there is no %s, the coil maps of %s: add it, or leave out sense_maps_path, and "
+                 "all maps are estimated",
+                 v->maps, v->path);
+    }
     LVN_TRY(lvni_data_npy_peek(v->maps, &a, &at));
     if (a.ndim != 4 || a.shape[0] < v->slices || a.shape[1] != o->in_chans / 2 ||
         a.shape[2] != o->im_size || a.shape[3] != o->im_size) {
@@ -321,5 +345,6 @@ lvn_status lvni_inverse_volume_maps(const lvni_inverse_volume *v, int slice, int
                                     lvni_data_complex *out)
 {
     const int64_t count = (int64_t)coils * n * n;
-    return lvni_data_npy_read_part(v->maps, (int64_t)slice * count, count, &out->re);
+    LVN_TRY(lvni_data_npy_read_part(v->maps, (int64_t)slice * count, count, &out->re));
+    return lvni_inverse_check_finite(v->maps, slice, out, (size_t)count, n);
 }

@@ -88,10 +88,12 @@ static lvn_status draw(const radio *r, lvni_data_inverse_split split, uint32_t s
     return LVN_OK;
 }
 
-static lvn_status read_arrays(char *const path[ARRAYS], size_t n, int64_t sample, work *w)
+static lvn_status read_arrays(const radio *r, char *const path[ARRAYS], int64_t sample, work *w)
 {
+    const int64_t n = (int64_t)r->n;
     for (int k = 0; k < ARRAYS; k++) {
-        LVN_TRY(lvni_data_npy_read_part(path[k], sample * (int64_t)n, (int64_t)n, &w->at[k]->re));
+        LVN_TRY(lvni_data_npy_read_part(path[k], sample * n, n, &w->at[k]->re));
+        LVN_TRY(lvni_inverse_check_finite(path[k], sample, w->at[k], r->n, r->b.o.im_size));
     }
     return LVN_OK;
 }
@@ -152,7 +154,7 @@ static lvn_status radio_get(const lvn_dataset *dataset, const lvn_sample_key *ke
     LVN_TRY(work_init(&w, r));
     const lvni_inverse_random noise = lvni_inverse_noise(&r->b.o, key);
     lvni_inverse_scale scale = {0};
-    lvn_status s = r->path[X] != NULL ? read_arrays(r->path, r->n, key->sample, &w)
+    lvn_status s = r->path[X] != NULL ? read_arrays(r, r->path, key->sample, &w)
                                       : draw(r, r->b.o.split, (uint32_t)key->sample, &noise, &w);
     if (s == LVN_OK) {
         s = r->of_complex ? put_complex(r, key->sample, &w, field, &scale)
@@ -292,7 +294,7 @@ static lvn_status add_all_macro(radio *r, char *const path[ARRAYS], int64_t coun
     for (int64_t i = 0; i < count; i++) {
         const lvni_inverse_random noise = {r->b.o.seed, LVNI_INVERSE_TRAIN, 0, (uint32_t)i,
                                            LVNI_INVERSE_NOISE};
-        LVN_TRY(path[X] != NULL ? read_arrays(path, r->n, i, w)
+        LVN_TRY(path[X] != NULL ? read_arrays(r, path, i, w)
                                 : draw(r, LVNI_INVERSE_TRAIN, (uint32_t)i, &noise, w));
         add_macro(r, w);
     }

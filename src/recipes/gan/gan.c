@@ -46,26 +46,45 @@ static lvn_status saved_without(const lvni_core_config *c, const char *key, bool
     return s;
 }
 
-/* A folder that a file of the original names, and another machine has: a new run goes without it,
- * and its saved configuration has that, so that nothing changes where the folder comes back. */
+/* NULL: the folder can be used. */
+static const char *fault_of(const char *key, const char *path)
+{
+    if (!lvni_core_path_exists(path)) {
+        return "there is no such folder";
+    }
+    return strcmp(key, "sense_maps_path") != 0 || lvni_data_inverse_has_maps(path)
+               ? NULL
+               : "it has no .npy file with the maps of a volume (those of rcGAN, a .pkl file for "
+                 "each slice, are not read)";
+}
+
+/* A folder that a file of the original names, and another machine has, or that has nothing for
+ * levin: a new run goes without it, and its saved configuration has that, so that nothing changes
+ * where the folder comes back. */
 static lvn_status resolve_folder(lvni_core_config *c, const char *key, const char *otherwise)
 {
-    const char *path = lvni_core_config_str(c, key);
+    const char *path = lvni_core_config_str(c, key),
+               *fault = path == NULL ? NULL : fault_of(key, path);
     bool without = lvni_gan_is_of_original(c, key);
-    if (path == NULL || lvni_core_path_exists(path)) {
+    if (fault == NULL) {
         return LVN_OK;
     }
     if (without && lvni_core_config_is_on(c, "resume")) {
         LVN_TRY(saved_without(c, key, &without));
     }
+    if (!without && lvni_core_path_exists(path)) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%s %s: %s: give %s=DIR, a folder with them, or leave it out, and %s  (%s)", key,
+                 path, fault, key, otherwise, lvni_core_config_origin(c, key));
+    }
     if (!without) {
         LVN_FAIL(LVN_ERR_USAGE,
-                 "%s %s: there is no such folder, and without it the data would be others: give "
-                 "%s=DIR, where it is now  (%s)",
-                 key, path, key, lvni_core_config_origin(c, key));
+                 "%s %s: %s, and without it the data would be others: give %s=DIR, where it is "
+                 "now  (%s)",
+                 key, path, fault, key, lvni_core_config_origin(c, key));
     }
-    lvni_log_line(LVNI_LOG_WARNING, "%s %s: there is no such folder: %s  (%s)", key, path,
-                  otherwise, lvni_core_config_origin(c, key));
+    lvni_log_line(LVNI_LOG_WARNING, "%s %s: %s: %s  (%s)", key, path, fault, otherwise,
+                  lvni_core_config_origin(c, key));
     return lvni_core_config_set(c, key, "null", "a folder that is missing");
 }
 
