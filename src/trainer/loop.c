@@ -401,9 +401,13 @@ typedef struct excerpt {
 } excerpt;
 enum { EXCERPT_LAST = 2 }; /* steps at the end of its epochs, and behind them */
 
+/* An epoch of fewer steps than those behind the others has no such place: there as many steps count
+ * as the first epoch would have had. */
 static bool excerpt_ends(const lvni_trainer *t, const excerpt *part)
 {
-    return part->steps > 0 && t->at.epoch >= part->epochs && t->at.step_in_epoch >= EXCERPT_LAST;
+    const bool behind = t->at.epoch > part->epochs && t->at.step >= part->steps + EXCERPT_LAST;
+    return part->steps > 0 && t->at.epoch >= part->epochs &&
+           (behind || t->at.step_in_epoch >= EXCERPT_LAST);
 }
 
 /* Past the steps that are not in the excerpt. */

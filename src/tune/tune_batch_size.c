@@ -454,6 +454,18 @@ static lvn_status choose(search *s, const lvni_tune_trial *t, lvni_tune_answer *
     return LVN_OK;
 }
 
+/* What is left free is samples, and of few the margin may be none. */
+static void print_margin(const search *s, int64_t left)
+{
+    if (left > 0) {
+        lvni_core_print(stdout, ", less a margin of %" PRId64 " (tune.margin=%g)", left, s->margin);
+    } else if (s->margin > 0.0) {
+        lvni_core_print(stdout,
+                        ", without a margin: tune.margin=%g of it is less than half a sample",
+                        s->margin);
+    }
+}
+
 static void print_answer(const search *s, int64_t best, const lvni_tune_trial *t,
                          const lvni_tune_answer *answer)
 {
@@ -465,11 +477,9 @@ static void print_answer(const search *s, int64_t best, const lvni_tune_trial *t
     printf("Maximum Batch Size: %" PRId64 "\n", t->size);
     printf("batch_size_per_device=%" PRId64 ": %" PRId64 " fits", t->size, best);
     print_bound(s, best);
-    lvni_core_print(stdout,
-                    ", less a margin of %g %%; with %d device%s batch_size=%" PRId64
-                    ", effective batch %" PRId64 "\n",
-                    100.0 * s->margin, t->world, lvni_core_plural(t->world, "", "s"), batch,
-                    batch * t->accumulate);
+    print_margin(s, best - t->size);
+    printf("; with %d device%s batch_size=%" PRId64 ", effective batch %" PRId64 "\n", t->world,
+           lvni_core_plural(t->world, "", "s"), batch, batch * t->accumulate);
     if (s->effective > 0) {
         printf("for an effective batch of %" PRId64 ": ", s->effective);
         if (answer->size != t->size) {

@@ -226,9 +226,17 @@ static void give_spare(const spare *s)
     }
 }
 
+/* Memory does not depend on values, and no value ends a trial: a gradient that is not finite makes
+ * a step without an update, as with precision=16-mixed. */
+static void ignore_values(lvni_trainer_engine *e)
+{
+    e->scaler.on = e->now.scaled = true;
+}
+
 static lvn_status run_beginning(lvni_trainer *trainer, lvni_tensor_device *device, size_t *spared)
 {
     spare rest;
+    ignore_values(trainer->engine);
     lvn_status s = take_spare(&trainer->o, device, &rest);
     if (s == LVN_OK) {
         s = device != NULL ? lvni_trainer_fit_excerpt(trainer, DEVICE_STEPS, DEVICE_EPOCHS)

@@ -7,13 +7,30 @@ usage: test_tune.py LEVIN [test names]
 import json
 import math
 import os
+import struct
 import tempfile
 
-from bad_support import Case, FAILURE, main, OK, USAGE
+from bad_support import Case, FAILURE, main, OK, USAGE, write
 
 RESOURCE = 69
 SHAPES = ["data=builtin:shapes", "image_size=32", "model=cnn"]
 SIM = [*SHAPES, "data.count=400", "eval_batch_size=4", "accelerator=sim"]
+
+
+def weights_of(layers, value):
+    """A safetensors file, with zeros as biases."""
+    head, data = {}, b""
+    for name, (out, width) in layers.items():
+        for kind, shape, values in (
+            ("weight", [out, width], [value] * out * width),
+            ("bias", [out], [0] * out),
+        ):
+            begin = len(data)
+            data += struct.pack(f"<{len(values)}f", *values)
+            place = {"dtype": "F32", "shape": shape, "data_offsets": [begin, len(data)]}
+            head[f"{name}.{kind}"] = place
+    text = json.dumps(head).encode()
+    return struct.pack("<Q", len(text)) + text + data
 
 
 class Tune(Case):
@@ -154,6 +171,42 @@ class Tune(Case):
         self.levin(
             [*train, f"batch_size_per_device={size}", f"out={self.dir}/run"], OK, env=env
         )
+
+    def test_epochs_of_one_step_and_of_two(self):
+        """Of a training without an end: a step of all samples, and the answer, which takes two."""
+        for device in ("sim", "cpu"):
+            few = ["data=builtin:shapes", "data.count=20", "image_size=16", "model=mlp"]
+            few += [f"accelerator={device}", "devices=1", "val_split=0.2", "max_epochs=-1"]
+            limit = [] if device == "sim" else ["tune.memory_limit=50MiB"]
+            found = self.tune("classify", *few, *limit, env=self.sim("64MiB", 1))
+            self.assertEqual([t["batch_size_per_device"] for t in found["trials"]][-2:], [14, 13])
+            self.assertTrue(all(t["ran"] for t in found["trials"][-2:]))
+
+    def test_a_loss_that_is_not_finite_fits_all_the_same(self):
+        """A rate with which the weights leave all bounds, and weights that are beyond them."""
+        few = ["data=builtin:shapes", "data.count=60", "image_size=16", "model=mlp", "optim=sgd"]
+        few += ["tune.max_size=4", "max_epochs=-1"]
+        large = f"{self.dir}/large.safetensors"
+        write(large, weights_of({"fc1": (256, 768), "fc2": (256, 256), "head": (6, 256)}, 1e38))
+        for cause in ("optim.lr=1e30", f"weights={large}"):
+            for how in ("accelerator=sim", "accelerator=cpu"):
+                for devices in (1, 2):
+                    with self.subTest(cause=cause, how=how, devices=devices):
+                        line = [*few, cause, how, f"devices={devices}"]
+                        found = self.tune("classify", *line, env=self.sim("64MiB"))
+                        self.assertEqual(found["batch_size_per_device"], 4)
+                        self.assertGreater(found["peak_bytes"], 0)
+
+    def test_margin_is_what_is_left(self):
+        use = ["tune", "batch-size", *SHAPES, "accelerator=cpu", "devices=1"]
+        for most, margin, size, text in (
+            (3, 0.05, 3, ", without a margin: tune.margin=0.05 of it is less than half a sample;"),
+            (3, 0.4, 2, ", less a margin of 1 (tune.margin=0.4);"),
+            (3, 0, 3, "ends the search);"),
+        ):
+            out, _ = self.levin([*use, f"tune.max_size={most}", f"tune.margin={margin}"], OK)
+            self.assertIn(f"\nbatch_size_per_device={size}: {most} fits (", out)
+            self.assertIn(text, out)
 
     def test_keys(self):
         cpu = [*SHAPES, "data.count=300", "accelerator=cpu", "tune.memory_limit=50MiB"]
