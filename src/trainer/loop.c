@@ -395,9 +395,10 @@ static lvn_status catch_up(lvni_trainer *t)
     return validation_is_due(t) ? validate_within_epoch(t, &saved) : LVN_OK;
 }
 
-/* Steps and epochs of an excerpt; steps 0: all of the run. */
+/* Steps and epochs of an excerpt; steps 0: all of the run. skipped: steps of the run so far that are
+ * not in it. */
 typedef struct excerpt {
-    int64_t steps, epochs;
+    int64_t steps, epochs, skipped;
 } excerpt;
 enum { EXCERPT_LAST = 2 }; /* steps at the end of its epochs, and behind them */
 
@@ -410,21 +411,25 @@ static bool excerpt_ends(const lvni_trainer *t, const excerpt *part)
            (behind || t->at.step_in_epoch >= EXCERPT_LAST);
 }
 
-/* Past the steps that are not in the excerpt. */
-static lvn_status skip_steps(lvni_trainer *t, const excerpt *part)
+/* Past the steps that are not in the excerpt, to an even one of the run: on a device batches lie in
+ * two places in turn, and so what follows finds the free memory that it finds in the run. */
+static lvn_status skip_steps(lvni_trainer *t, excerpt *part)
 {
-    const int64_t last = steps_of(t, &t->at) - EXCERPT_LAST;
-    if (part->steps == 0 || t->at.step_in_epoch != part->steps || part->steps >= last) {
+    const int64_t here = t->at.step_in_epoch, begin = t->at.step + part->skipped - here;
+    int64_t last = steps_of(t, &t->at) - EXCERPT_LAST;
+    last -= (begin + last) % 2;
+    if (part->steps == 0 || here != part->steps || here >= last) {
         return LVN_OK;
     }
     if (drain(t) != LVN_OK) {
         return save_on_error(t);
     }
     lvni_trainer_skip_to(t, last);
+    part->skipped += last - here;
     return lvni_trainer_loop_begin(t);
 }
 
-static lvn_status loop(lvni_trainer *t, const excerpt *part)
+static lvn_status loop(lvni_trainer *t, excerpt *part)
 {
     if (t->at.step > 0) { /* of a run that is resumed: it makes no step when its time is over */
         lvni_trainer_clock_look_at_max_time(t);
@@ -475,7 +480,7 @@ static lvn_status finish_saving(lvni_trainer *t, lvn_status s)
     return s == LVN_OK ? saved : lvn_error_adopt(&error);
 }
 
-static lvn_status fit(lvni_trainer *t, const excerpt *part)
+static lvn_status fit(lvni_trainer *t, excerpt *part)
 {
     if (lvni_trainer_finished(t)) {
         lvni_trainer_loop_report_finished(t);
@@ -514,5 +519,5 @@ lvn_status lvni_trainer_fit(lvni_trainer *t)
 
 lvn_status lvni_trainer_fit_excerpt(lvni_trainer *t, int64_t steps, int64_t epochs)
 {
-    return fit(t, &(excerpt){steps, epochs});
+    return fit(t, &(excerpt){.steps = steps, .epochs = epochs});
 }
