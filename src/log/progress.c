@@ -141,6 +141,17 @@ static void draw(lvni_log_progress *p, const lvni_log_progress_state *state)
     p->drawn = true;
 }
 
+static void report(const lvni_log_progress *p, const lvni_log_progress_state *state, bool shown)
+{
+    char text[256];
+    lvni_log_progress_format(state, 0, text, sizeof text);
+    if (p->options.plain == NULL) {
+        lvni_log_line(shown ? LVNI_LOG_INFO : LVNI_LOG_DEBUG, "%s", text);
+    } else if (shown && !p->options.quiet) {
+        fprintf(p->options.plain, "%s\n", text);
+    }
+}
+
 void lvni_log_progress_update(lvni_log_progress *p, const lvni_log_progress_state *state,
                               double now_s, bool logged, bool last)
 {
@@ -149,9 +160,7 @@ void lvni_log_progress_update(lvni_log_progress *p, const lvni_log_progress_stat
     const double interval = terminal ? p->options.redraw_s : p->options.plain_interval_s;
     const bool due = first ? terminal : now_s - p->last_s >= interval;
     if (logged) {
-        char text[256];
-        lvni_log_progress_format(state, 0, text, sizeof text);
-        lvni_log_line(!terminal && due && !last ? LVNI_LOG_INFO : LVNI_LOG_DEBUG, "%s", text);
+        report(p, state, !terminal && due && !last);
     }
     if (terminal && !p->options.quiet && (due || last)) {
         draw(p, state);

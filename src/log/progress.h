@@ -6,6 +6,8 @@
 
 #include <levin/status.h>
 
+#include <stdio.h>
+
 #define LVNI_PROGRESS_WAIT 0.1 /* a run that waits for data so much could be faster */
 
 typedef struct lvni_log_progress_state {
@@ -29,6 +31,7 @@ typedef struct lvni_log_progress_options {
     double redraw_s; /* terminal: at most one redraw in so many seconds; 0: 0.1 */
     /* elsewhere: a line at the first logging point after so many seconds */
     double plain_interval_s;
+    FILE *plain; /* for those lines, which then are not in the log; NULL: the log */
 } lvni_log_progress_options;
 
 typedef struct lvni_log_progress {

@@ -67,8 +67,9 @@ lvn_status lvni_tensor_tuning_begin(lvni_core_pin_entries *entries,
 
 typedef struct lvni_tensor_device_stats {
     uint64_t limit;
-    uint64_t in_use, held; /* bytes; held: in use, or kept for reuse */
-    uint64_t most;         /* of in_use, since lvni_tensor_device_forget_most */
+    uint64_t in_use; /* bytes */
+    uint64_t most;   /* of in_use, since lvni_tensor_device_forget_most */
+    uint64_t held;   /* of a dry device: what the cache of a context would hold; else 0 */
 } lvni_tensor_device_stats;
 lvni_tensor_device_stats lvni_tensor_device_get_stats(lvni_tensor_device *device);
 void lvni_tensor_device_forget_most(lvni_tensor_device *device);

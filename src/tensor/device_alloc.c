@@ -261,12 +261,6 @@ static lvni_tensor_piece *new_block(lvni_tensor_device *d, lvn_stream_kind kind,
     return piece;
 }
 
-/* Of a dry device: what the cache of a context would hold. */
-static uint64_t held(const lvni_tensor_device *d)
-{
-    return d->classes != NULL ? d->cached : d->taken - d->heap->open;
-}
-
 static bool must_fail(lvni_tensor_device *d)
 {
     return d->fail_in > 0 && --d->fail_in == 0;
@@ -355,7 +349,7 @@ lvni_tensor_device_stats lvni_tensor_device_get_stats(lvni_tensor_device *d)
 {
     pthread_mutex_lock(&d->memory_lock);
     const lvni_tensor_device_stats s = {
-        .limit = limit_of(d), .in_use = d->in_use, .held = held(d), .most = d->most};
+        .limit = limit_of(d), .in_use = d->in_use, .held = d->cached, .most = d->most};
     pthread_mutex_unlock(&d->memory_lock);
     return s;
 }

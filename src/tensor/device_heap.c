@@ -131,7 +131,6 @@ static void leave_pool(lvni_tensor_heap *h, lvni_tensor_piece *piece)
     if (pool->bin[piece->bin] == NULL) {
         pool->filled[piece->bin / 64] &= ~(UINT64_C(1) << piece->bin % 64);
     }
-    h->open -= piece->pool == LVNI_POOL_OPEN ? piece->bytes : 0;
     piece->pool = LVNI_POOL_NONE;
 }
 
@@ -148,7 +147,6 @@ static void enter_pool(lvni_tensor_heap *h, lvni_tensor_piece *piece, int number
     }
     *list = piece;
     pool->filled[piece->bin / 64] |= UINT64_C(1) << piece->bin % 64;
-    h->open += number == LVNI_POOL_OPEN ? piece->bytes : 0;
 }
 
 /* A free neighbour of the same pool, with which it makes one piece. */

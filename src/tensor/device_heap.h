@@ -42,7 +42,6 @@ typedef struct lvni_tensor_heap {
     lvni_tensor_piece **used;             /* by address; 2^used_log lists */
     int used_log;
     int64_t n_used;
-    uint64_t open;            /* bytes in LVNI_POOL_OPEN */
     lvni_tensor_piece *spare; /* descriptions without a piece */
     struct lvni_tensor_pieces *all;
 } lvni_tensor_heap;

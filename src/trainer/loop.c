@@ -395,8 +395,8 @@ static lvn_status catch_up(lvni_trainer *t)
     return validation_is_due(t) ? validate_within_epoch(t, &saved) : LVN_OK;
 }
 
-/* Steps and epochs of an excerpt; steps 0: all of the run. skipped: steps of the run so far that are
- * not in it. */
+/* Steps and epochs of an excerpt; steps 0: all of the run. skipped: steps of the run so far that
+ * are not in it. */
 typedef struct excerpt {
     int64_t steps, epochs, skipped;
 } excerpt;

@@ -103,10 +103,10 @@ static void fit_line(const lvni_tune_range_test *t, int n, int i, int beside, do
     lvni_tune_range_point *p = &t->point[i];
     const double d = w * wxx - wx * wx;
     p->value = (wxx * wy - wx * wxy) / d;
-    p->slope = (w * wxy - wx * wy) / d;
+    const double slope = (w * wxy - wx * wy) / d;
     for (int j = first; j < end; j++) {
         const double k = weigh(j - i, beside), x = j - i,
-                     off = scale(t->point[j].loss, floor) - p->value - p->slope * x,
+                     off = scale(t->point[j].loss, floor) - p->value - slope * x,
                      share = k * (wxx - wx * x) / d; /* of point j in the value */
         rest += k * off * off;
         own += share * share;

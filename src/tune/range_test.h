@@ -12,9 +12,8 @@ typedef struct lvni_tune_range_point {
     double lr;
     double loss;     /* of the step */
     double smoothed; /* by the steps on both sides, so that it does not lag; once there is a fit */
-    /* of the line through the neighbours: in units of the fit, the last two per step and as a
-     * standard error of `value` */
-    double value, slope, error;
+    /* of the line through the neighbours, in units of the fit, and its standard error */
+    double value, error;
 } lvni_tune_range_point;
 
 typedef struct lvni_tune_range_test {

@@ -121,7 +121,7 @@ static lvn_status check_stop(const lvni_trainer *trainer, const lvni_tune_range_
 }
 
 /* After a step, on rank 0. */
-static void show_progress(const finder *f, const lvni_tune_range_test *test, uint64_t start_ns,
+static void show_progress(const lvni_tune_range_test *test, uint64_t start_ns,
                           lvni_log_progress *progress)
 {
     const lvni_tune_range_point *last = &test->point[test->n - 1];
@@ -134,13 +134,11 @@ static void show_progress(const finder *f, const lvni_tune_range_test *test, uin
                                            .samples_per_s = (double)NAN,
                                            .lr = last->lr,
                                            .left_s = now / test->n * (test->steps - test->n)};
-    lvni_log_set_quiet(f->quiet);
     lvni_log_progress_update(progress, &state, now, true, false);
-    lvni_log_set_quiet(true);
 }
 
-static lvn_status make_steps(const finder *f, lvni_trainer *trainer, bool leads,
-                             lvni_log_progress *progress, lvni_tune_range_test *test)
+static lvn_status make_steps(lvni_trainer *trainer, bool leads, lvni_log_progress *progress,
+                             lvni_tune_range_test *test)
 {
     const uint64_t start_ns = lvni_core_now_ns();
     bool more = true;
@@ -156,7 +154,7 @@ static lvn_status make_steps(const finder *f, lvni_trainer *trainer, bool leads,
         LVN_TRY(s);
         more = lvni_tune_range_add(test, lvni_trainer_metric_mean(&r.metrics, "loss"));
         if (leads) {
-            show_progress(f, test, start_ns, progress);
+            show_progress(test, start_ns, progress);
         }
         LVN_TRY(check_stop(trainer, test));
     }
@@ -170,8 +168,9 @@ static lvn_status run(const finder *f, lvni_trainer *trainer, bool leads,
     lvni_log_progress_init(
         &progress, &(lvni_log_progress_options){.fd = f->quiet ? -1 : lvni_log_progress_terminal(),
                                                 .quiet = f->quiet,
-                                                .plain_interval_s = 30.0});
-    const lvn_status s = make_steps(f, trainer, leads, &progress, test);
+                                                .plain_interval_s = 30.0,
+                                                .plain = stderr});
+    const lvn_status s = make_steps(trainer, leads, &progress, test);
     lvni_log_progress_finish(&progress);
     return s;
 }

@@ -92,14 +92,12 @@ class Nodes(Case):
                 self.assertIn("error E102: the processes do not agree how many they are", written)
 
     def test_other_arguments(self):
-        """Named by both at once, and not by the end of the wait."""
+        """Named by both, and not by the end of the wait, which is longer than the test's."""
         pair = [(k, ["--nnodes=2", f"--node-rank={k}", "--nproc=1"]) for k in (0, 1)]
-        begin = time.monotonic()
-        started = self.start(*pair, wait_s=60, more=([], ["optim.lr=0.5"]))
+        started = self.start(*pair, wait_s=3600, more=([], ["optim.lr=0.5"]))
         for code, written in end_all(started):
             self.assertEqual(code, USAGE, written)
             self.assertRegex(written, r"E117: .*\n.*optim\.lr: \S+ / 0\.5")
-        self.assertLess(time.monotonic() - begin, 30)
 
     def test_a_stopped_rank_alone_on_its_node(self):
         """Its launcher has no other rank that could notice the end of the run."""

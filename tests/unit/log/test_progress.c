@@ -100,23 +100,30 @@ static int count(const char *text, char c)
 }
 
 /* 21 steps of half a second each, every fifth is logged, and so is the last. */
-static const char *plain_run(double interval_s, bool quiet)
+static const char *plain_run_to(FILE *plain, double interval_s, bool quiet, bool log_quiet)
 {
     lvni_log_progress p;
     lvni_log_progress_init(
-        &p, &(lvni_log_progress_options){.fd = -1, .quiet = quiet, .plain_interval_s = interval_s});
+        &p, &(lvni_log_progress_options){
+                .fd = -1, .quiet = quiet, .plain_interval_s = interval_s, .plain = plain});
     lvni_log_progress_state s = sample();
     lvni_log_set_report(STDOUT_FILENO);
-    lvni_log_set_quiet(quiet);
+    lvni_log_set_quiet(log_quiet);
     const int saved = catch_fd(STDOUT_FILENO);
     for (int step = 1; step <= 21; step++) {
         s.step = step;
         lvni_log_progress_update(&p, &s, step * 0.5, step % 5 == 0 || step == 21, step == 21);
     }
     lvni_log_progress_finish(&p);
+    fflush(stdout);
     lvni_log_set_quiet(false);
     lvni_log_set_report(STDERR_FILENO);
     return restore_fd(STDOUT_FILENO, saved);
+}
+
+static const char *plain_run(double interval_s, bool quiet)
+{
+    return plain_run_to(NULL, interval_s, quiet, quiet);
 }
 
 static void elsewhere_a_plain_line_now_and_then(void **state)
@@ -129,6 +136,11 @@ static void elsewhere_a_plain_line_now_and_then(void **state)
     assert_memory_equal(text, "epoch 3/20  step 10/341  loss_step", 34);
     assert_non_null(strstr(text, "step 20/341"));
     assert_string_equal(plain_run(1, true), "");
+    /* a finder's lines, whose training is quiet */
+    assert_string_equal(plain_run_to(stdout, 4, true, false), "");
+    text = plain_run_to(stdout, 4, false, true);
+    assert_int_equal(count(text, '\n'), 2);
+    assert_memory_equal(text, "epoch 3/20  step 10/341  loss_step", 34);
 }
 
 static void logging_points_reach_the_file(void **state)

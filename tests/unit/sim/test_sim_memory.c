@@ -301,6 +301,31 @@ static lvn_status fake_order(void *a, void *b)
     return LVN_OK;
 }
 
+static lvn_status fake_wait(void *p)
+{
+    (void)p;
+    return LVN_OK;
+}
+
+static lvn_status fake_host_take(void *state, size_t bytes, void **p)
+{
+    (void)state;
+    *p = malloc(bytes);
+    return *p == NULL ? LVN_ERR_MEMORY : LVN_OK;
+}
+
+static void fake_host_give(void *state, void *p, size_t bytes)
+{
+    (void)state, (void)bytes;
+    free(p);
+}
+
+static lvn_status fake_capture_end(void *stream, void **graph)
+{
+    *graph = stream;
+    return LVN_OK;
+}
+
 static void add_fake(void)
 {
     static lvn_backend table = {.version = LVN_BACKEND_VERSION,
@@ -311,12 +336,19 @@ static void add_fake(void)
                                 .close = fake_close,
                                 .take = fake_take,
                                 .give = fake_give,
+                                .host_take = fake_host_take,
+                                .host_give = fake_host_give,
                                 .stream_create = fake_stream,
                                 .stream_destroy = fake_end,
                                 .event_create = fake_event,
                                 .event_destroy = fake_end,
                                 .event_record = fake_order,
-                                .event_follow = fake_order};
+                                .event_follow = fake_order,
+                                .stream_wait = fake_wait,
+                                .capture_begin = fake_wait,
+                                .capture_end = fake_capture_end,
+                                .graph_replay = fake_order,
+                                .graph_destroy = fake_end};
     fake_kind = lvni_tensor_backend_count();
     if (lvni_tensor_backend_add(&table) != LVN_OK) {
         fail_msg("%s", lvn_last_error()->message);
@@ -553,6 +585,132 @@ static void trainings_run_with_little_more_than_their_peak(void **state)
     }
 }
 
+/* ---- whatever is asked for ---- */
+
+/* Blocks in use, and those that captured work has taken, on a device that is always nearly full. */
+enum { MIXTURES = 40, CALLS_OF_ONE = 1500, MOST_BLOCKS = 48 };
+typedef struct mixture {
+    lvni_tensor_device *device;
+    unsigned x;
+    block used[MOST_BLOCKS], captured[CALLS_OF_ONE];
+    lvn_stream_kind kind[MOST_BLOCKS];
+    bool own[MOST_BLOCKS]; /* of the capture that is being made */
+    int n, n_captured, n_full, n_kept;
+    bool capturing, kept;
+} mixture;
+
+static bool overlap(const block *a, const block *b)
+{
+    return a->p < b->p + b->got && b->p < a->p + a->got;
+}
+
+static bool is_lost(const mixture *m)
+{
+    bool lost = false;
+    assert_int_equal(lvni_tensor_device_replay(m->device, &lost), LVN_OK);
+    return lost;
+}
+
+static void take_any(mixture *m)
+{
+    const bool small = next_random(&m->x) % 2 == 0, copies = next_random(&m->x) % 4 == 0;
+    const size_t bytes = next_random(&m->x) % (small ? 16 * KIB : MIB) + 1;
+    const lvn_stream_kind kind = copies ? LVN_STREAM_COPY : LVN_STREAM_COMPUTE;
+    block b = {0};
+    b.p = m->n < MOST_BLOCKS ? lvni_tensor_device_take(m->device, kind, bytes, &b.got) : NULL;
+    m->n_full += m->n < MOST_BLOCKS && b.p == NULL ? 1 : 0;
+    if (b.p == NULL) {
+        return;
+    }
+    for (int i = 0; i < m->n; i++) {
+        assert_false(overlap(&b, &m->used[i]));
+    }
+    for (int i = 0; i < m->n_captured && m->kept && !is_lost(m); i++) {
+        assert_false(overlap(&b, &m->captured[i])); /* a replay writes there */
+    }
+    m->own[m->n] = m->capturing && !copies;
+    if (m->own[m->n]) {
+        m->captured[m->n_captured++] = b;
+    }
+    m->kind[m->n] = kind;
+    m->used[m->n++] = b;
+}
+
+static void give_at(mixture *m, int i)
+{
+    lvni_tensor_device_give(m->device, m->kind[i], next_random(&m->x) % 2 == 0, m->used[i].p,
+                            m->used[i].got);
+    m->n--;
+    m->used[i] = m->used[m->n];
+    m->kind[i] = m->kind[m->n];
+    m->own[i] = m->own[m->n];
+}
+
+static void end_capture(mixture *m)
+{
+    for (int i = m->n - 1; i >= 0; i--) {
+        if (m->own[i]) {
+            give_at(m, i);
+        }
+    }
+    m->kept = lvni_tensor_device_capture_end(m->device, true) == LVN_OK;
+    m->n_kept += m->kept ? 1 : 0;
+    m->capturing = false;
+}
+
+static void capture_any(mixture *m)
+{
+    if (m->capturing) {
+        end_capture(m);
+    } else if (m->kept) {
+        lvni_tensor_device_capture_drop(m->device);
+        m->kept = false;
+    } else {
+        m->capturing = lvni_tensor_device_capture_begin(m->device) == LVN_OK;
+        m->n_captured = 0;
+    }
+}
+
+static void blocks_are_apart_and_all_come_back(void **state)
+{
+    (void)state;
+    int full = 0, kept = 0;
+    lvni_tensor_ctx *before = lvni_tensor_ctx_get(), *ctx = lvni_tensor_ctx_create(1, NULL);
+    assert_non_null(ctx);
+    lvni_tensor_ctx_set(ctx);
+    for (unsigned seed = 1; seed <= MIXTURES; seed++) {
+        mixture m = {.x = seed};
+        m.device = new_fake(8 * MIB, (uint64_t)MIB << seed % 4, 0);
+        ctx->device = m.device;
+        for (int i = 0; i < CALLS_OF_ONE; i++) {
+            const unsigned what = next_random(&m.x) % 100;
+            if (what < 2) {
+                capture_any(&m);
+            } else if (what < 52 || m.n == 0) {
+                take_any(&m);
+            } else {
+                const int at = (int)(next_random(&m.x) % (unsigned)m.n);
+                give_at(&m, m.capturing && !m.own[at] ? m.n - 1 : at);
+            }
+        }
+        if (m.capturing) {
+            end_capture(&m);
+        }
+        lvni_tensor_device_capture_drop(m.device);
+        while (m.n > 0) {
+            give_at(&m, m.n - 1);
+        }
+        size_t got;
+        take(m.device, LVN_STREAM_COPY, 8 * MIB, &got);
+        assert_int_equal(lvni_tensor_device_get_stats(m.device).in_use, 8 * MIB);
+        full += m.n_full;
+        kept += m.n_kept;
+    }
+    assert_true(full > MIXTURES && kept > MIXTURES / 2);
+    lvni_tensor_ctx_set(before);
+    lvni_tensor_ctx_destroy(ctx);
+}
+
 int main(void)
 {
     setenv("LEVIN_SIM_KERNEL_US", "4000", 1);
@@ -569,6 +727,7 @@ int main(void)
         cmocka_unit_test(a_block_lies_in_one_segment),
         cmocka_unit_test(small_blocks_do_not_part_what_is_free),
         cmocka_unit_test(trainings_run_with_little_more_than_their_peak),
+        cmocka_unit_test(blocks_are_apart_and_all_come_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
