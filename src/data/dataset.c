@@ -7,11 +7,22 @@
 #include "core/rng.h"
 #include "data/sampler.h"
 
+#include <stdio.h>
 #include <string.h>
 
 int64_t lvni_data_dataset_index(const lvn_dataset *dataset, int64_t position)
 {
     return dataset->cls->index != NULL ? dataset->cls->index(dataset, position) : position;
+}
+
+const char *lvni_data_dataset_sample_name(const lvn_dataset *d, int64_t sample, char buffer[32])
+{
+    const char *name = d->cls->sample_name != NULL ? d->cls->sample_name(d, sample) : NULL;
+    if (name == NULL) {
+        snprintf(buffer, 32, "sample %lld", (long long)sample);
+        name = buffer;
+    }
+    return name;
 }
 
 lvn_status lvni_data_dataset_fields(const lvn_dataset *dataset, lvn_field out[LVN_MAX_FIELDS],

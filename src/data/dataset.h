@@ -8,6 +8,9 @@
 
 /* The whole-list index of position 0 <= position < length. */
 int64_t lvni_data_dataset_index(const lvn_dataset *dataset, int64_t position);
+/* "cat/7.jpg", or "sample 7" where the dataset has no names. Returns name or buffer. */
+const char *lvni_data_dataset_sample_name(const lvn_dataset *dataset, int64_t sample,
+                                          char buffer[32]);
 /* The fields of its class; LVN_ERR_INVALID: a number of them that none has. */
 lvn_status lvni_data_dataset_fields(const lvn_dataset *dataset, lvn_field out[LVN_MAX_FIELDS],
                                     int *n);

@@ -256,14 +256,33 @@ static lvn_status wait_for_next(lvni_data_loader *l, lvni_data_slot **slot)
     return LVN_OK;
 }
 
+/* What the batch lacks, in the order of its samples. */
+static lvn_status note_unreadable(const lvni_data_loader *l, const lvni_data_slot *slot)
+{
+    lvn_status s = LVN_OK;
+    for (int k = 0; k < l->n_sources; k++) {
+        const lvni_data_slot_part *part = &slot->part[k];
+        for (int64_t i = 0; i < part->planned; i++) {
+            const lvni_data_unreadable_sample sample = {.at = slot->out.micro_batch,
+                                                        .position = part->position[i],
+                                                        .source = k,
+                                                        .status = part->unreadable[i],
+                                                        .why = part->why[i]};
+            if (s == LVN_OK && sample.status != LVN_OK) {
+                s = lvni_data_unreadable_note(l->o.unreadable, &sample);
+            }
+            lvni_core_free(part->why[i]);
+            part->why[i] = NULL;
+        }
+    }
+    return s;
+}
+
 /* Lock held. */
 static const lvni_data_loader_batch *hand_over(lvni_data_loader *l, lvni_data_slot *slot)
 {
     l->handed++;
     l->n_held++;
-    for (int i = 0; i < l->n_sources; i++) {
-        lvni_data_source_note_unreadable(&l->source[i], &slot->part[i]);
-    }
     lvni_data_slot_finish(slot, l);
     slot->held = true;
     l->decoded += (uint64_t)slot->out.batch.size;
@@ -279,9 +298,10 @@ lvn_status lvni_data_loader_next(lvni_data_loader *l, const lvni_data_loader_bat
     lvni_data_slot *slot;
     *out = NULL;
     pthread_mutex_lock(&l->lock);
-    const lvn_status status = wait_for_next(l, &slot);
+    lvn_status status = wait_for_next(l, &slot);
     if (slot != NULL) {
-        *out = hand_over(l, slot);
+        status = note_unreadable(l, slot);
+        *out = status == LVN_OK ? hand_over(l, slot) : NULL;
     }
     l->wait_ns += lvni_core_now_ns() - start;
     pthread_mutex_unlock(&l->lock);
@@ -296,7 +316,7 @@ static bool is_complete(const lvni_data_loader *l, const lvni_data_slot *slot)
     for (int k = 0; complete && k < l->n_sources; k++) {
         const lvni_data_slot_part *part = &slot->part[k];
         for (int64_t i = 0; complete && i < part->planned; i++) {
-            complete = !part->unreadable[i];
+            complete = part->unreadable[i] == LVN_OK;
         }
     }
     return complete;
@@ -371,18 +391,13 @@ lvni_data_loader_stats lvni_data_loader_get_stats(lvni_data_loader *l)
     pthread_mutex_lock(&l->lock);
     const lvni_data_loader_stats stats = {.decoded = l->decoded,
                                           .wait_ns = l->wait_ns,
-                                          .unreadable = l->source[0].n_bad,
                                           .slots = l->n_slots,
                                           .slot_bytes = l->slot_bytes};
     pthread_mutex_unlock(&l->lock);
     return stats;
 }
 
-bool lvni_data_loader_report(lvni_data_loader *l, lvni_core_str *out)
+lvni_data_unreadable *lvni_data_loader_unreadable(const lvni_data_loader *l)
 {
-    bool any = false;
-    for (int i = 0; i < l->n_sources; i++) {
-        any = lvni_data_source_report(l, i, out) || any;
-    }
-    return any;
+    return l->o.unreadable;
 }

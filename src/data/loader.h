@@ -5,13 +5,11 @@
 #ifndef LEVIN_DATA_LOADER_H
 #define LEVIN_DATA_LOADER_H
 
-#include "core/str.h"
 #include "data/streams.h"
+#include "data/unreadable.h"
 #include "plan/plan.h"
 
 #include <levin/data.h>
-
-enum { LVNI_LOADER_NAMED = 20 }; /* unreadable samples that are named at once */
 
 typedef struct lvni_data_loader_options {
     const lvn_dataset *dataset; /* borrowed for the loader's life */
@@ -36,10 +34,10 @@ typedef struct lvni_data_loader_options {
     /* of all batches held; 0: 1 GiB. Never fewer than one batch per lane (whole_steps:
      * micro-batch), those that are copied, and one more */
     size_t max_bytes;
-    /* on_error=skip; false: the first unreadable sample in order stops the run, behind `tolerated`
-     * ones of each source */
-    bool skip_unreadable;
-    int64_t tolerated;
+    /* Gets the samples that cannot be read, with the batch that lacks them, in order; borrowed.
+     * Whether the run goes on is not decided here: which of them are decoded, and when, depends on
+     * threads and ranks. NULL: the first one in order is the error of its batch. */
+    lvni_data_unreadable *unreadable;
     int64_t step;          /* training: steps of the run before the first one */
     uint32_t epoch;        /* training: where to start */
     int64_t step_in_epoch; /* 0 .. steps_per_epoch */
@@ -61,9 +59,8 @@ typedef struct lvni_data_loader_stats {
     uint64_t decoded; /* samples handed over */
     /* time spent in lvni_data_loader_next by all callers: waiting, or decoding when workers=0 */
     uint64_t wait_ns;
-    int64_t unreadable; /* different samples of the set itself left out */
-    int slots;          /* batches that fit into memory at once */
-    size_t slot_bytes;  /* of one of them */
+    int slots;         /* batches that fit into memory at once */
+    size_t slot_bytes; /* of one of them */
 } lvni_data_loader_stats;
 
 typedef struct lvni_data_loader lvni_data_loader;
@@ -109,8 +106,7 @@ void lvni_data_loader_release(lvni_data_loader *loader, const lvni_data_loader_b
 lvn_status lvni_data_loader_rewind(lvni_data_loader *loader);
 
 lvni_data_loader_stats lvni_data_loader_get_stats(lvni_data_loader *loader);
-/* Appends one sentence about the unreadable samples, each with what is wrong with it, when there
- * are some that neither an earlier call reported nor a look at the headers; true if so. */
-bool lvni_data_loader_report(lvni_data_loader *loader, lvni_core_str *out);
+/* That of its options. */
+lvni_data_unreadable *lvni_data_loader_unreadable(const lvni_data_loader *loader);
 
 #endif

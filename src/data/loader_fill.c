@@ -144,7 +144,7 @@ static void finish_part(lvni_data_slot_part *part, const lvni_data_slot_layout *
 {
     int64_t size = 0;
     for (int64_t i = 0; i < part->planned; i++) {
-        if (part->unreadable[i]) {
+        if (part->unreadable[i] != LVN_OK) {
             continue;
         }
         if (size != i) {
@@ -206,16 +206,6 @@ bool lvni_data_loader_claim(lvni_data_loader *l, lvni_data_loader_work *work)
     return true;
 }
 
-const char *lvni_data_loader_sample_name(const lvn_dataset *d, int64_t sample, char buffer[32])
-{
-    const char *name = d->cls->sample_name != NULL ? d->cls->sample_name(d, sample) : NULL;
-    if (name == NULL) {
-        snprintf(buffer, 32, "sample %lld", (long long)sample);
-        name = buffer;
-    }
-    return name;
-}
-
 /* What on_error is about: the sample's own fault. */
 static bool is_unreadable(lvn_status status)
 {
@@ -227,7 +217,7 @@ static bool is_unreadable(lvn_status status)
 static void name_error(const lvni_data_source *source, lvn_status status, int64_t sample)
 {
     char buffer[32];
-    const char *raw = lvni_data_loader_sample_name(source->dataset, sample, buffer);
+    const char *raw = lvni_data_dataset_sample_name(source->dataset, sample, buffer);
     char name[1024]; /* as it stands in messages */
     lvni_core_escape(name, sizeof name, raw, strlen(raw), LVNI_ESCAPE_TEXT);
     const lvn_error *e = lvn_last_error();
@@ -265,18 +255,13 @@ static int source_of(const lvni_data_slot *slot, int64_t *i)
     return number;
 }
 
-/* Lock held: does the run go on without the sample? */
-static bool leaves_out(const lvni_data_loader *l, lvn_status status, int number, int64_t position)
+/* The message without the stream, which a report names once, and without the folder that the
+ * sample's name stands in, where it begins with its path. */
+static const char *shorten(const char *message, const char *stream, const char *name)
 {
-    const lvni_data_source *s = &l->source[number];
-    return is_unreadable(status) && (l->o.skip_unreadable || s->n_bad < l->o.tolerated ||
-                                     (l->o.tolerated > 0 && lvni_data_source_is_bad(s, position)));
-}
-
-/* The message without the folder that the sample's name stands in, where it begins with its path.
- */
-static const char *without_folder(const char *message, const char *name)
-{
+    static const char begin[] = "stream ";
+    const size_t n = stream == NULL ? 0 : sizeof begin - 1 + strlen(stream) + 2;
+    message += strncmp(message, begin, sizeof begin - 1) == 0 && strlen(message) > n ? n : 0;
     const char *at = strstr(message, name);
     return at != NULL && at > message && at[-1] == '/' ? at : message;
 }
@@ -285,11 +270,13 @@ static const char *without_folder(const char *message, const char *name)
 static lvn_status leave_out(lvni_data_loader *l, lvni_data_slot_part *part, int number, int64_t i)
 {
     char buffer[32], name[1024];
+    const lvn_error *e = lvn_last_error();
     const char *raw =
-        lvni_data_loader_sample_name(l->source[number].dataset, part->sample[i], buffer);
+        lvni_data_dataset_sample_name(l->source[number].dataset, part->sample[i], buffer);
     lvni_core_escape(name, sizeof name, raw, strlen(raw), LVNI_ESCAPE_TEXT);
-    part->unreadable[i] = true;
-    part->why[i] = lvni_core_strdup(LVNI_TAG_DATA, without_folder(lvn_last_error()->message, name));
+    part->unreadable[i] = e->code;
+    part->why[i] =
+        lvni_core_strdup(LVNI_TAG_DATA, shorten(e->message, l->source[number].name, name));
     if (part->why[i] == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -335,7 +322,7 @@ void lvni_data_loader_decode(lvni_data_loader *l, lvni_data_loader_work work, in
     lvn_status status = get_sample(l, work.slot, number, i, worker);
     pthread_mutex_lock(&l->lock);
     lvni_data_slot_part *part = &work.slot->part[number];
-    if (status != LVN_OK && leaves_out(l, status, number, part->position[i])) {
+    if (is_unreadable(status) && l->o.unreadable != NULL) {
         status = leave_out(l, part, number, i);
     } else if (is_unreadable(status)) {
         const lvn_error *e = lvn_last_error();

@@ -47,22 +47,17 @@ typedef struct lvni_data_source {
 
     void **state; /* of each worker, n_states of them; NULL: the dataset has none */
     int n_states;
-
-    uint64_t *bad; /* a bit per position: unreadable; NULL: no position comes twice */
-    int64_t n_bad;
-    int64_t n_new;                /* to be reported */
-    char *why[LVNI_LOADER_NAMED]; /* of the first of these: name, what is wrong */
 } lvni_data_source;
 
 /* The samples of one source in a slot; arrays of its layout's capacity. */
 typedef struct lvni_data_slot_part {
     int64_t planned;
-    int64_t *position; /* in the dataset */
-    uint32_t *epoch;   /* pass of the source */
-    uint32_t *repeat;  /* draws of the same sample before this one, in the epoch */
-    int64_t *sample;   /* in the whole list, filled when decoded */
-    bool *unreadable;
-    char **why; /* of these; NULL: not, or handed on */
+    int64_t *position;      /* in the dataset */
+    uint32_t *epoch;        /* pass of the source */
+    uint32_t *repeat;       /* draws of the same sample before this one, in the epoch */
+    int64_t *sample;        /* in the whole list, filled when decoded */
+    lvn_status *unreadable; /* why not; LVN_OK: it could be read */
+    char **why;             /* of these, until the batch is handed over: name, what is wrong */
     char *data[LVN_MAX_FIELDS];
 } lvni_data_slot_part;
 
@@ -129,10 +124,6 @@ void lvni_data_source_count(const lvni_data_loader *l, int64_t sequence,
 /* A sample's dataset, state and key. */
 lvn_status lvni_data_source_get(lvni_data_loader *l, int number, int worker,
                                 const lvn_sample_key *key, void *const field[]);
-/* Batches pass here in order: so the first ones named are the same on every run. */
-bool lvni_data_source_is_bad(const lvni_data_source *source, int64_t position);
-void lvni_data_source_note_unreadable(lvni_data_source *source, const lvni_data_slot_part *part);
-bool lvni_data_source_report(lvni_data_loader *l, int number, lvni_core_str *out);
 
 /* ---- loader_fill.c ---- */
 
@@ -158,9 +149,5 @@ void lvni_data_loader_decode(lvni_data_loader *l, lvni_data_loader_work work, in
 /* The worker threads. */
 lvn_status lvni_data_loader_start(lvni_data_loader *l);
 void lvni_data_loader_stop(lvni_data_loader *l);
-
-/* "photos/cat/7.jpg", or "sample 7" where the dataset has no names. Returns name or buffer. */
-const char *lvni_data_loader_sample_name(const lvn_dataset *dataset, int64_t sample,
-                                         char buffer[32]);
 
 #endif

@@ -1,11 +1,9 @@
 /* The sources of a loader: its set and the streams beside it. Which samples a batch has, as plan,
- * seed and step decide; orders; states of workers; samples that could not be read. Called by
- * loader.c and loader_fill.c. */
+ * seed and step decide; orders; states of workers. Called by loader.c and loader_fill.c. */
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/rng.h"
 #include "data/dataset.h"
-#include "data/image_folder.h"
 #include "data/loader_impl.h"
 #include "tensor/ctx.h"
 
@@ -82,7 +80,7 @@ size_t lvni_data_source_bytes(const lvni_data_loader *l, int number)
     const size_t one = (has_order(s) ? sizeof *s->order : 0) +
                        (repeats(s) ? 2 * sizeof *s->repeat : 0) +
                        (s->balanced ? sizeof *s->lists->position : 0);
-    return s->length == LVN_ENDLESS ? 0 : (size_t)s->length * one + (size_t)s->length / 8;
+    return s->length == LVN_ENDLESS ? 0 : (size_t)s->length * one;
 }
 
 static lvn_status open_states(lvni_data_source *s, int workers)
@@ -121,14 +119,10 @@ lvn_status lvni_data_source_create(lvni_data_loader *l, int number)
     const size_t n = s->length == LVN_ENDLESS ? 0 : (size_t)s->length;
     const bool ordered = l->o.training && has_order(s);
     s->permuted = l->o.training && is_permuted(s);
-    if (s->length != LVN_ENDLESS) {
-        s->bad = lvni_core_calloc(LVNI_TAG_DATA, n / 64 + 1, sizeof *s->bad);
-    }
     s->order = ordered ? lvni_core_calloc(LVNI_TAG_DATA, n, sizeof *s->order) : NULL;
     s->repeat =
         ordered && repeats(s) ? lvni_core_calloc(LVNI_TAG_DATA, 2 * n, sizeof *s->repeat) : NULL;
-    if ((s->length != LVN_ENDLESS && s->bad == NULL) || (ordered && s->order == NULL) ||
-        (ordered && repeats(s) && s->repeat == NULL)) {
+    if (ordered && (s->order == NULL || (repeats(s) && s->repeat == NULL))) {
         return LVN_ERR_MEMORY;
     }
     LVN_TRY(s->balanced ? lvni_data_class_lists_create(s->dataset, &s->lists) : LVN_OK);
@@ -144,10 +138,6 @@ void lvni_data_source_destroy(lvni_data_source *s)
     lvni_core_free(s->order);
     lvni_core_free(s->repeat);
     lvni_data_class_lists_destroy(s->lists);
-    lvni_core_free(s->bad);
-    for (int i = 0; i < LVNI_LOADER_NAMED; i++) {
-        lvni_core_free(s->why[i]);
-    }
 }
 
 /* ---- samples of a batch ---- */
@@ -277,61 +267,4 @@ lvn_status lvni_data_source_get(lvni_data_loader *l, int number, int worker,
         pthread_mutex_unlock(&l->own);
     }
     return status;
-}
-
-/* ---- samples that could not be read ---- */
-
-bool lvni_data_source_is_bad(const lvni_data_source *s, int64_t position)
-{
-    return s->bad != NULL && (s->bad[position / 64] >> (position % 64) & 1) != 0;
-}
-
-void lvni_data_source_note_unreadable(lvni_data_source *s, const lvni_data_slot_part *part)
-{
-    for (int64_t i = 0; i < part->planned; i++) {
-        const int64_t p = part->position[i];
-        char *why = part->why[i];
-        part->why[i] = NULL;
-        if (part->unreadable[i] && !lvni_data_source_is_bad(s, p)) {
-            if (s->bad != NULL) {
-                s->bad[p / 64] |= (uint64_t)1 << (p % 64);
-            }
-            s->n_bad++;
-            if (!lvni_data_image_view_is_damaged(s->dataset, part->sample[i])) {
-                if (s->n_new < LVNI_LOADER_NAMED) {
-                    s->why[s->n_new] = why;
-                    why = NULL;
-                }
-                s->n_new++;
-            }
-        }
-        lvni_core_free(why);
-    }
-}
-
-bool lvni_data_source_report(lvni_data_loader *l, int number, lvni_core_str *out)
-{
-    lvni_data_source *s = &l->source[number];
-    char *why[LVNI_LOADER_NAMED];
-    pthread_mutex_lock(&l->lock);
-    const int64_t count = s->n_new, named = count < LVNI_LOADER_NAMED ? count : LVNI_LOADER_NAMED;
-    memcpy(why, s->why, sizeof why);
-    memset(s->why, 0, sizeof s->why);
-    s->n_new = 0;
-    pthread_mutex_unlock(&l->lock);
-    if (count == 0) {
-        return false;
-    }
-    lvni_core_str_printf(out, "%s%lld unreadable sample%s%s%s left out%s", out->len > 0 ? "; " : "",
-                         (long long)count, lvni_core_plural(count, "", "s"),
-                         s->name != NULL ? " of the stream " : "", s->name != NULL ? s->name : "",
-                         l->o.skip_unreadable ? " (on_error=skip)" : "");
-    for (int64_t i = 0; i < named; i++) {
-        lvni_core_str_printf(out, "%s%s", i == 0 ? ": " : "; ", why[i]);
-        lvni_core_free(why[i]);
-    }
-    if (count > named) {
-        lvni_core_str_printf(out, "; and %lld more", (long long)(count - named));
-    }
-    return true;
 }

@@ -11,6 +11,7 @@
 #include "run/options.h"
 #include "run/output_file.h"
 #include "run/run_dir.h"
+#include "trainer/left_out.h"
 
 #include <levin/device.h>
 #include <limits.h>
@@ -81,29 +82,24 @@ lvn_status lvni_run_inference_check_output(const lvni_core_config *c, const char
 /* ---- a rank's part ---- */
 
 /* Rank 0 reports the unreadable samples of all ranks. */
-static lvn_status report_unreadable(const lvni_run_rank *rank, lvni_data_loader *loader)
+static lvn_status report_unreadable(const lvni_run_rank *rank, lvni_data_unreadable *u)
 {
     lvni_core_str text = {0};
-    void *all = NULL;
-    size_t *bytes = lvni_core_calloc(LVNI_TAG_DATA, (size_t)rank->world, sizeof *bytes);
-    lvni_data_loader_report(loader, &text);
-    lvn_status s = bytes == NULL ? LVN_ERR_MEMORY : lvni_core_str_status(&text);
-    if (s == LVN_OK && rank->comm == NULL) {
-        bytes[0] = text.len;
-    } else if (s == LVN_OK) {
-        s = lvni_dist_comm_all_gather_sized(rank->comm, lvni_core_str_text(&text), text.len, &all,
-                                            bytes);
+    LVN_TRY(lvni_trainer_unreadable_settle(u, rank->comm, 0));
+    if (lvni_data_unreadable_report(u, &text) && rank->rank == 0) {
+        lvni_log_line(LVNI_LOG_WARNING, "%s", lvni_core_str_text(&text));
     }
-    const char *at = all != NULL ? all : lvni_core_str_text(&text);
-    for (int i = 0; i < rank->world && s == LVN_OK && rank->rank == 0; at += bytes[i++]) {
-        if (bytes[i] > 0) {
-            lvni_log_line(LVNI_LOG_WARNING, "%.*s", (int)bytes[i], at);
-        }
-    }
-    lvni_core_free(all);
-    lvni_core_free(bytes);
+    const lvn_status s = lvni_core_str_status(&text);
     lvni_core_str_free(&text);
     return s;
+}
+
+/* on_error=skip: where they are noted; else *out stays NULL. */
+static lvn_status make_unreadable(const lvni_run_inference *u, lvni_data_unreadable **out)
+{
+    const lvni_data_unreadable_options o = {.dataset = u->data, .what = "", .limit = -1};
+    const bool skips = strcmp(lvni_core_config_str(u->config, "on_error"), "skip") == 0;
+    return skips ? lvni_data_unreadable_create(&o, out) : LVN_OK;
 }
 
 static lvn_status make_plan(const lvni_run_inference *u, const lvni_run_rank *rank, lvni_plan *out)
@@ -150,28 +146,32 @@ static lvn_status run_chunks(lvni_run_inference *u, const lvni_nn_model *model,
                              const lvni_run_rank *rank)
 {
     lvni_plan plan;
+    lvni_data_unreadable *unreadable = NULL;
     LVN_TRY(make_plan(u, rank, &plan));
-    const lvni_data_loader_options o = {
-        .dataset = u->data,
-        .plan = &plan,
-        .in_turn = u->output != NULL,
-        .workers = rank->workers,
-        .skip_unreadable = strcmp(lvni_core_config_str(u->config, "on_error"), "skip") == 0};
+    LVN_TRY(make_unreadable(u, &unreadable));
+    const lvni_data_loader_options o = {.dataset = u->data,
+                                        .plan = &plan,
+                                        .in_turn = u->output != NULL,
+                                        .workers = rank->workers,
+                                        .unreadable = unreadable};
     lvni_data_loader *loader = NULL;
     lvni_trainer_lanes *lanes = NULL;
     const int team = rank->cores / plan.lanes > 1 ? rank->cores / plan.lanes : 1;
-    LVN_TRY(lvni_data_loader_create(&o, &loader));
-    lvn_status s = lvni_trainer_lanes_create(plan.lanes, team, &u->exported->card.pins, &lanes);
+    lvn_status s = lvni_data_loader_create(&o, &loader);
+    if (s == LVN_OK) {
+        s = lvni_trainer_lanes_create(plan.lanes, team, &u->exported->card.pins, &lanes);
+    }
     if (s == LVN_OK) {
         lvni_trainer_lanes_set_low(lanes, u->low);
         s = u->output != NULL
                 ? lvni_trainer_predict(model, loader, lanes, rank->comm, u->output, u->row, u)
                 : measure(u, model, loader, lanes, rank);
     }
-    if (s == LVN_OK) {
-        s = report_unreadable(rank, loader);
+    if (s == LVN_OK && unreadable != NULL) {
+        s = report_unreadable(rank, unreadable);
     }
     lvni_data_loader_destroy(loader);
+    lvni_data_unreadable_destroy(unreadable);
     lvni_trainer_lanes_destroy(lanes);
     return s;
 }

@@ -194,6 +194,9 @@ lvn_status lvni_trainer_submit_phases(lvni_trainer_engine *engine,
                                       lvni_trainer_step_record *record);
 
 /* waves.c */
+/* Samples of the step that could not be read, as far as its batches are here, and do not count
+ * yet. */
+int64_t lvni_trainer_engine_noted(const lvni_trainer_engine *engine);
 /* Before the micro-batches of a phase. */
 void lvni_trainer_waves_begin(lvni_trainer_engine *engine);
 /* The batches of n micro-batches from `micro_batch` on, one per lane; those of an earlier phase are

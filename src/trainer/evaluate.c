@@ -7,6 +7,7 @@
 #include "tensor/device.h"
 #include "trainer/loop_impl.h"
 #include "trainer/row_message.h"
+#include "trainer/left_out.h"
 
 #include <string.h>
 
@@ -361,7 +362,7 @@ static lvn_status add_chunk(void *sum, const lvni_trainer_message_part *part,
 
 /* The chunks of a rank are a contiguous run: rank order is chunk order. */
 static lvn_status add_ranks(lvni_dist_comm *comm, const lvni_trainer_message *mine,
-                            lvni_nn_step *sum)
+                            lvni_nn_step *sum, int64_t *unreadable)
 {
     const int world = lvni_dist_comm_world(comm);
     void *all = NULL;
@@ -376,7 +377,7 @@ static lvn_status add_ranks(lvni_dist_comm *comm, const lvni_trainer_message *mi
         lvni_trainer_message_head head = {0};
         s = lvni_trainer_message_read(at, size[rank], &head, add_chunk, sum);
         signal_number = signal_number != 0 ? signal_number : (int)head.signal;
-        lvni_trainer_message_report_note(at, size[rank], &head, rank);
+        *unreadable += head.n_unreadable;
         at += size[rank];
     }
     lvni_core_free(all);
@@ -385,13 +386,23 @@ static lvn_status add_ranks(lvni_dist_comm *comm, const lvni_trainer_message *mi
     return s == LVN_OK && signal_number != 0 ? check_stop() : s;
 }
 
+static int64_t noted_by(const lvni_data_unreadable *u)
+{
+    return u == NULL ? 0 : lvni_data_unreadable_noted(u);
+}
+
 static lvn_status evaluate(const lvni_nn_model *model, lvni_data_loader *loader,
                            lvni_trainer_lanes *lanes, lvni_dist_comm *comm, lvni_trainer *trainer,
                            lvni_nn_step *result)
 {
     *result = (lvni_nn_step){0};
     lvni_trainer_message message = {0};
+    lvni_data_unreadable *u = lvni_data_loader_unreadable(loader);
+    int64_t unreadable = 0;
     evaluation *e;
+    if (u != NULL) {
+        lvni_data_unreadable_forget(u);
+    }
     lvn_status s = create(model, loader, lanes, NULL, &e);
     if (s == LVN_OK) {
         e->trainer = trainer;
@@ -407,16 +418,14 @@ static lvn_status evaluate(const lvni_nn_model *model, lvni_data_loader *loader,
         drain(e, lanes, s);
         if (s == LVN_OK || s == LVN_ERR_CANCELLED) {
             /* the others learn that this rank was asked to stop */
-            ((lvni_trainer_message_head *)(void *)message.data)->signal =
-                lvni_trainer_stop_signal();
-            s = lvni_dist_comm_rank(comm) > 0
-                    ? lvni_trainer_message_add_unreadable(&message, loader)
-                    : LVN_OK;
-            if (s == LVN_OK) {
-                s = add_ranks(comm, &message, result);
-            }
+            lvni_trainer_message_head *head = (void *)message.data;
+            head->signal = lvni_trainer_stop_signal();
+            head->n_unreadable = noted_by(u);
+            s = add_ranks(comm, &message, result, &unreadable);
         }
     }
+    unreadable = comm == NULL ? noted_by(u) : unreadable;
+    s = s == LVN_OK && unreadable > 0 ? lvni_trainer_unreadable_settle(u, comm, 0) : s;
     lvni_trainer_message_free(&message);
     destroy(e);
     return s;

@@ -391,7 +391,7 @@ static lvn_status watch(lvni_trainer_engine *e, lvni_trainer_step_record *r)
 static lvn_status submit_loaded(lvni_trainer_engine *e, lvni_trainer_step_record *r, bool same)
 {
     lvni_trainer_graph *g = e->graph;
-    if (same) {
+    if (same && lvni_trainer_engine_noted(e) == 0) { /* else the host has to count them */
         g->others = 0;
         return g->captured ? replay_step(e, r) : capture(e, r);
     }

@@ -54,22 +54,21 @@ static bool is_last_step(const lvni_trainer *t)
 
 static lvn_status start_loader(lvni_trainer *t)
 {
-    const lvni_data_loader_options o = {
-        .dataset = t->o.train,
-        .plan = &t->o.plan,
-        .training = true,
-        .whole_steps = t->engine->n_phases > 1,
-        .seed = t->o.seed,
-        .balanced = t->o.balanced,
-        .order = t->o.order,
-        .stream = t->o.stream,
-        .workers = t->o.workers,
-        .skip_unreadable = t->o.skip_unreadable,
-        .tolerated = lvni_trainer_loop_tolerated(&t->o, t->o.plan.n_samples),
-        .step = t->at.step,
-        .epoch = (uint32_t)t->at.epoch,
-        .step_in_epoch = t->at.step_in_epoch,
-        .max_epochs = t->o.max_epochs > 0 ? (uint32_t)t->o.max_epochs : 0};
+    const lvni_data_loader_options o = {.dataset = t->o.train,
+                                        .plan = &t->o.plan,
+                                        .training = true,
+                                        .whole_steps = t->engine->n_phases > 1,
+                                        .seed = t->o.seed,
+                                        .balanced = t->o.balanced,
+                                        .order = t->o.order,
+                                        .stream = t->o.stream,
+                                        .workers = t->o.workers,
+                                        .unreadable = t->unreadable,
+                                        .step = t->at.step,
+                                        .epoch = (uint32_t)t->at.epoch,
+                                        .step_in_epoch = t->at.step_in_epoch,
+                                        .max_epochs =
+                                            t->o.max_epochs > 0 ? (uint32_t)t->o.max_epochs : 0};
     return lvni_data_loader_create(&o, &t->loader);
 }
 
@@ -269,7 +268,7 @@ static lvn_status collect_and_report(lvni_trainer *t)
     LVN_TRY(collect(t, &r));
     lvni_trainer_profile_at(LVNI_PART_LOG);
     t->report.waited_ns = lvni_data_loader_get_stats(t->loader).wait_ns;
-    lvni_trainer_loop_report_unreadable(t->loader);
+    lvni_trainer_unreadable_report(t, t->unreadable);
     LVN_TRY(lvni_trainer_logging_step(&t->report, &r,
                                       r.after.step_in_epoch >= steps_of(t, &r.after) ||
                                           finished_at(t, &r.after)));
@@ -343,7 +342,7 @@ static lvn_status after_step(lvni_trainer *t)
         return save_on_error(t);
     }
     if (lvni_trainer_loop_epoch_done(t) || finished(t)) {
-        LVN_TRY(lvni_trainer_loop_check_readable(t));
+        LVN_TRY(lvni_trainer_unreadable_check_rest(t));
     }
     LVN_TRY(validates_now ? validate_within_epoch(t, &saved) : LVN_OK);
     if (lvni_trainer_loop_epoch_done(t)) {

@@ -98,11 +98,17 @@ lvn_status lvni_trainer_loop_validate(lvni_trainer *t); /* result in t->report.l
 /* Some chunks before the first step, so that what fails there does not fail after an epoch; of a
  * resumed run one, for the names of metrics that it decides by. */
 lvn_status lvni_trainer_loop_check_validation(lvni_trainer *t);
-/* Of n samples, for a loader of these options. */
-int64_t lvni_trainer_loop_tolerated(const lvni_trainer_options *options, int64_t n);
-/* rank 0; the others: lvni_trainer_message_add_unreadable */
-void lvni_trainer_loop_report_unreadable(lvni_data_loader *loader);
+
+/* left_out.c */
+/* t->unreadable and t->val_unreadable. */
+lvn_status lvni_trainer_unreadable_create(lvni_trainer *t);
+/* Rank 0 logs those that count since the last report, of all ranks. NULL is fine. */
+void lvni_trainer_unreadable_report(const lvni_trainer *t, lvni_data_unreadable *unreadable);
 /* With on_error=skip: LVN_ERR_CORRUPT when no sample at all could be read. */
-lvn_status lvni_trainer_loop_check_readable(const lvni_trainer *t);
+lvn_status lvni_trainer_unreadable_check_rest(const lvni_trainer *t);
+/* For the checkpoint of t->at; "": none. */
+void lvni_trainer_unreadable_print(const lvni_trainer *t, lvni_core_str *train, lvni_core_str *val);
+/* Those of the checkpoint count, where it is of the same data; of one without the entry none. */
+lvn_status lvni_trainer_unreadable_read(const lvni_trainer *t, const lvni_ckpt *ckpt);
 
 #endif

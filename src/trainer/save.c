@@ -19,7 +19,7 @@
 
 /* What is neither tensor nor position, as text. */
 typedef struct texts {
-    lvni_core_str last, best, metrics, run, machine, missed, pins;
+    lvni_core_str last, best, metrics, run, machine, missed, pins, unreadable, val_unreadable;
     /* the list of those kept; the path of the new one, and, one per line, of those that leave */
     lvni_core_str kept, named, leaving;
 } texts;
@@ -55,6 +55,8 @@ static void texts_clear(texts *x)
     lvni_core_str_free(&x->machine);
     lvni_core_str_free(&x->missed);
     lvni_core_str_free(&x->pins);
+    lvni_core_str_free(&x->unreadable);
+    lvni_core_str_free(&x->val_unreadable);
     lvni_core_str_free(&x->kept);
     lvni_core_str_free(&x->named);
     lvni_core_str_free(&x->leaving);
@@ -94,8 +96,11 @@ static lvn_status write_texts(const lvni_trainer *t, const char *path, texts *x)
     lvni_trainer_identity_print(t, &x->run, &x->machine);
     lvni_trainer_state_missed_print(t, &x->missed);
     lvni_core_pin_entries_print(t->o.plan.pins.entries, " ", &x->pins);
+    lvni_trainer_unreadable_print(t, &x->unreadable, &x->val_unreadable);
     LVN_TRY(lvni_core_str_status(&x->missed));
     LVN_TRY(lvni_core_str_status(&x->pins));
+    LVN_TRY(lvni_core_str_status(&x->unreadable));
+    LVN_TRY(lvni_core_str_status(&x->val_unreadable));
     LVN_TRY(lvni_trainer_epoch_sums_write(&t->report.epoch_sum, &x->metrics));
     LVN_TRY(lvni_core_str_status(&x->last));
     LVN_TRY(lvni_core_str_status(&x->best));
@@ -134,7 +139,7 @@ static lvn_status write_checkpoint(lvni_trainer_saver *s)
 {
     const texts *x = &s->texts;
     const lvni_trainer_options *o = &s->trainer->o;
-    lvni_ckpt_st_meta extra[16] = {
+    lvni_ckpt_st_meta extra[18] = {
         {.key = LVNI_STATE_EPOCH_METRICS, .value = lvni_core_str_text(&x->metrics)},
         {.key = LVNI_IDENTITY_RUN, .value = lvni_core_str_text(&x->run)},
         {.key = LVNI_IDENTITY_MACHINE, .value = lvni_core_str_text(&x->machine)},
@@ -166,6 +171,14 @@ static lvn_status write_checkpoint(lvni_trainer_saver *s)
     if (x->pins.len > 0) {
         extra[n++] =
             (lvni_ckpt_st_meta){.key = LVNI_IDENTITY_PINS, .value = lvni_core_str_text(&x->pins)};
+    }
+    if (x->unreadable.len > 0) {
+        extra[n++] = (lvni_ckpt_st_meta){.key = LVNI_STATE_UNREADABLE,
+                                         .value = lvni_core_str_text(&x->unreadable)};
+    }
+    if (x->val_unreadable.len > 0) {
+        extra[n++] = (lvni_ckpt_st_meta){.key = LVNI_STATE_VAL_UNREADABLE,
+                                         .value = lvni_core_str_text(&x->val_unreadable)};
     }
     char files[24];
     lvni_trainer_identity_print_files(s->trainer, files);

@@ -357,7 +357,8 @@ static lvn_status read_all(const lvni_trainer *t, const lvni_ckpt *ckpt,
     LVN_TRY(lvni_trainer_identity_check(t, ckpt));
     LVN_TRY(lvni_trainer_choose_read(t, ckpt, &out->files, &out->same_monitor));
     out->scaler = t->engine->scaler;
-    return lvni_trainer_scaler_read(ckpt->scaler, &out->scaler);
+    LVN_TRY(lvni_trainer_scaler_read(ckpt->scaler, &out->scaler));
+    return lvni_trainer_unreadable_read(t, ckpt); /* last: it takes what it reads */
 }
 
 static void take_all(lvni_trainer *t, const lvni_ckpt *ckpt, texts *from)
@@ -403,7 +404,7 @@ lvn_status lvni_trainer_restore(lvni_trainer *t, const lvni_ckpt *ckpt)
         lvni_core_free(read.missed);
         return s;
     }
-    s = read_all(t, ckpt, &e, &read); /* touches nothing of the trainer */
+    s = read_all(t, ckpt, &e, &read); /* touches nothing of the trainer when it fails */
     if (s == LVN_OK) {
         s = load(ckpt, &e);
     }

@@ -16,8 +16,10 @@
 #define LVNI_STATE_CLOCK                                                                           \
     "clock" /* metadata, of a run with max_time or with validations by the clock:                  \
                "trained_ns=N unvalidated_ns=N" */
-#define LVNI_STATE_BEST_BY "best_by" /* metadata: "min val/loss", with checkpoint.monitor */
-#define LVNI_STATE_KEPT "kept_files" /* metadata, with checkpoint.save_top_k: kept.h */
+#define LVNI_STATE_BEST_BY "best_by"       /* metadata: "min val/loss", with checkpoint.monitor */
+#define LVNI_STATE_KEPT "kept_files"       /* metadata, with checkpoint.save_top_k: kept.h */
+#define LVNI_STATE_UNREADABLE "unreadable" /* metadata, where there are any: left_out.c */
+#define LVNI_STATE_VAL_UNREADABLE "val_unreadable"
 #define LVNI_STATE_EPOCH_METRICS "epoch_metrics" /* metadata: sums of the epoch so far */
 
 /* with what stands before a parameter's name ("optimizer/exp_avg_sq/") */

@@ -3,13 +3,12 @@
 #include "trainer/step_message.h"
 
 #include "core/alloc.h"
-#include "log/run_log.h"
 
 #include <string.h>
 
 size_t lvni_trainer_message_limit(int64_t n_parts)
 {
-    return sizeof(lvni_trainer_message_head) + LVNI_MESSAGE_NOTE +
+    return sizeof(lvni_trainer_message_head) +
            (size_t)n_parts *
                (sizeof(lvni_trainer_message_part) + LVNI_METRICS * sizeof(lvni_nn_step_metric));
 }
@@ -99,40 +98,11 @@ lvn_status lvni_trainer_message_read_marks(const void *data, size_t size,
                  "one version of levin",
                  (long long)head->n_marks, (long long)n);
     }
-    const unsigned char *theirs = (const unsigned char *)data + size - head->n_note - n;
+    const unsigned char *theirs = (const unsigned char *)data + size - n;
     for (int64_t i = 0; i < n; i++) {
         marks[i] = marks[i] || theirs[i] != 0;
     }
     return LVN_OK;
-}
-
-lvn_status lvni_trainer_message_add_note(lvni_trainer_message *m, const char *text)
-{
-    const size_t length = strlen(text), n = length < LVNI_MESSAGE_NOTE ? length : LVNI_MESSAGE_NOTE;
-    LVN_TRY(lvni_trainer_message_room(&m->data, m->size, &m->capacity, n));
-    memcpy(m->data + m->size, text, n);
-    m->size += n;
-    ((lvni_trainer_message_head *)(void *)m->data)->n_note = (int64_t)n;
-    return LVN_OK;
-}
-
-lvn_status lvni_trainer_message_add_unreadable(lvni_trainer_message *m, lvni_data_loader *loader)
-{
-    lvni_core_str text = {0};
-    const lvn_status s = lvni_data_loader_report(loader, &text)
-                             ? lvni_trainer_message_add_note(m, lvni_core_str_text(&text))
-                             : LVN_OK;
-    lvni_core_str_free(&text);
-    return s;
-}
-
-void lvni_trainer_message_report_note(const void *data, size_t size,
-                                      const lvni_trainer_message_head *head, int rank)
-{
-    if (rank > 0 && head->n_note > 0) {
-        lvni_log_line(LVNI_LOG_WARNING, "rank %d: %.*s", rank, (int)head->n_note,
-                      (const char *)data + size - head->n_note);
-    }
 }
 
 lvn_status lvni_trainer_message_read(const void *data, size_t size, lvni_trainer_message_head *head,
@@ -162,8 +132,7 @@ lvn_status lvni_trainer_message_read(const void *data, size_t size, lvni_trainer
         at += (size_t)part.n_metrics * sizeof *metrics.metric;
         LVN_TRY(give(user, &part, &metrics));
     }
-    if (h.n_marks < 0 || h.n_note < 0 || end - at != h.n_marks + h.n_note || read != h.n_parts ||
-        size < sizeof h) {
+    if (h.n_marks < 0 || end - at != h.n_marks || read != h.n_parts || size < sizeof h) {
         LVN_FAIL(LVN_ERR_CORRUPT,
                  "a rank's message of %zu bytes does not hold the %lld parts that it names: ranks "
                  "of different versions?",

@@ -4,7 +4,6 @@
 #ifndef LEVIN_TRAINER_STEP_MESSAGE_H
 #define LEVIN_TRAINER_STEP_MESSAGE_H
 
-#include "data/loader.h"
 #include "nn/step_metrics.h"
 
 typedef struct lvni_trainer_message {
@@ -20,7 +19,7 @@ typedef struct lvni_trainer_message_head {
     int64_t n_parts;  /* micro-batches or chunks that follow */
     int64_t n_marks; /* bytes behind them: of each parameter, whether one of the micro-batches had a
                         gradient of it */
-    int64_t n_note;  /* bytes of text behind them: a warning that this rank alone can give */
+    int64_t n_unreadable; /* samples that this rank has noted, and does not send with it */
 } lvni_trainer_message_head;
 
 /* One micro-batch's or chunk's. */
@@ -28,8 +27,6 @@ typedef struct lvni_trainer_message_part {
     double weight;              /* NAN: a device has it (late_ranks.c) */
     int64_t samples, n_metrics; /* metrics follow */
 } lvni_trainer_message_part;
-
-enum { LVNI_MESSAGE_NOTE = 2048 };
 
 /* Room for `bytes` more behind the `size` bytes of *data, which may move; it holds *capacity bytes
  * and stays valid on LVN_ERR_MEMORY. */
@@ -59,14 +56,6 @@ lvn_status lvni_trainer_message_add_marks(lvni_trainer_message *message, const b
 lvn_status lvni_trainer_message_read_marks(const void *data, size_t size,
                                            const lvni_trainer_message_head *head, bool *marks,
                                            int64_t n);
-/* After marks; cut to LVNI_MESSAGE_NOTE bytes. */
-lvn_status lvni_trainer_message_add_note(lvni_trainer_message *message, const char *text);
-/* A note of the samples that the loader could not read, if there are new ones. */
-lvn_status lvni_trainer_message_add_unreadable(lvni_trainer_message *message,
-                                               lvni_data_loader *loader);
-/* Rank 0 logs the note of another rank's message, if it has one; `head` is the message's. */
-void lvni_trainer_message_report_note(const void *data, size_t size,
-                                      const lvni_trainer_message_head *head, int rank);
 
 /* Calls part(user, part, metrics) for each, until one fails; `head` may be NULL. LVN_ERR_CORRUPT
  * when the bytes are not a message. */

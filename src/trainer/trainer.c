@@ -58,7 +58,8 @@ lvn_status lvni_trainer_create(const lvni_trainer_options *options, lvni_trainer
     }
     lvni_trainer_engine_options engine;
     engine_options(options, &engine);
-    const lvn_status s = lvni_trainer_engine_create(&engine, &t->engine);
+    lvn_status s = lvni_trainer_engine_create(&engine, &t->engine);
+    s = s == LVN_OK ? lvni_trainer_unreadable_create(t) : s;
     if (s != LVN_OK) {
         lvni_trainer_destroy(t);
         return s;
@@ -84,6 +85,8 @@ void lvni_trainer_destroy(lvni_trainer *t)
     lvni_trainer_engine_destroy(t->engine); /* it may hold batches of the loader */
     lvni_data_loader_destroy(t->loader);
     lvni_data_loader_destroy(t->val_loader);
+    lvni_data_unreadable_destroy(t->unreadable);
+    lvni_data_unreadable_destroy(t->val_unreadable);
     lvni_trainer_kept_free(&t->keeper.files);
     lvni_core_free(t);
 }

@@ -186,6 +186,8 @@ typedef struct lvni_trainer {
     lvni_trainer_step_record open[LVNI_LATE_STEPS];
     int first_open, n_open;
     lvni_data_loader *loader, *val_loader; /* NULL until needed */
+    /* what they note; NULL: the first sample that cannot be read is an error */
+    lvni_data_unreadable *unreadable, *val_unreadable;
     lvni_trainer_engine *engine;
     lvni_trainer_early early;
     uint64_t validated_ns;   /* when that ended, or the run began */

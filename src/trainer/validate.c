@@ -1,4 +1,4 @@
-/* Validation after an epoch, and samples that could not be read. Called by the loop (loop.c). */
+/* Validation after an epoch. Called by the loop (loop.c). */
 #include "core/math.h"
 #include "core/error.h"
 #include "log/run_log.h"
@@ -8,23 +8,6 @@
 
 #include <math.h>
 #include <string.h>
-
-/* One bad photo is found when it is decoded, perhaps after days: no reason to end a run. A disk
- * that has gone away is. */
-int64_t lvni_trainer_loop_tolerated(const lvni_trainer_options *o, int64_t n)
-{
-    enum { FEW = 10, ONE_IN = 100 };
-    return !o->headers_read ? 0 : n / ONE_IN > FEW ? n / ONE_IN : FEW;
-}
-
-void lvni_trainer_loop_report_unreadable(lvni_data_loader *loader)
-{
-    lvni_core_str text = {0};
-    if (lvni_data_loader_report(loader, &text)) {
-        lvni_log_line(LVNI_LOG_WARNING, "%s", lvni_core_str_text(&text));
-    }
-    lvni_core_str_free(&text);
-}
 
 bool lvni_trainer_metric_exists(const lvni_nn_step *step, const char *name)
 {
@@ -59,14 +42,12 @@ int64_t lvni_trainer_validation_length(const lvni_trainer_options *o)
 
 static lvn_status make_loader(const lvni_trainer *t, int64_t chunks, lvni_data_loader **out)
 {
-    const lvni_data_loader_options o = {
-        .dataset = t->o.val,
-        .plan = &t->o.plan,
-        .seed = t->o.seed,
-        .workers = t->o.workers,
-        .max_chunks = chunks,
-        .skip_unreadable = t->o.skip_unreadable,
-        .tolerated = lvni_trainer_loop_tolerated(&t->o, t->o.val->cls->length(t->o.val))};
+    const lvni_data_loader_options o = {.dataset = t->o.val,
+                                        .plan = &t->o.plan,
+                                        .seed = t->o.seed,
+                                        .workers = t->o.workers,
+                                        .max_chunks = chunks,
+                                        .unreadable = t->val_unreadable};
     return lvni_data_loader_create(&o, out);
 }
 
@@ -107,7 +88,9 @@ lvn_status lvni_trainer_loop_check_validation(lvni_trainer *t)
         lvn_clear_error();
         return LVN_OK;
     }
-    return s != LVN_OK ? s : lvni_trainer_loop_check_names(t, &result);
+    LVN_TRY(s);
+    lvni_trainer_unreadable_report(t, t->val_unreadable);
+    return lvni_trainer_loop_check_names(t, &result);
 }
 
 /* What the module makes of it; its own mistakes end the run. */
@@ -141,7 +124,7 @@ lvn_status lvni_trainer_loop_validate(lvni_trainer *t)
     lvni_trainer_profile_at(before);
     t->keeper.signal = s == LVN_ERR_CANCELLED ? lvni_trainer_stop_signal() : t->keeper.signal;
     LVN_TRY(s);
-    lvni_trainer_loop_report_unreadable(t->val_loader);
+    lvni_trainer_unreadable_report(t, t->val_unreadable);
     LVN_TRY(call_validated(t));
     const double loss = lvni_trainer_metric_mean(&t->report.last_val, "loss");
     if (lvni_trainer_metric_exists(&t->report.last_val, "loss") && !isfinite(loss)) {
@@ -151,24 +134,6 @@ lvn_status lvni_trainer_loop_validate(lvni_trainer *t)
                       "such a run",
                       lvni_core_unsigned_nan(loss), (long long)t->at.step,
                       (long long)t->at.epoch + 1);
-    }
-    return LVN_OK;
-}
-
-/* With on_error=skip: a run that learned nothing must not end as if it had. */
-lvn_status lvni_trainer_loop_check_readable(const lvni_trainer *t)
-{
-    const bool none =
-        t->o.comm != NULL
-            ? t->report.samples == 0 /* of all ranks; a loader knows its own rank's alone */
-            : lvni_data_loader_get_stats(t->loader).unreadable == t->o.plan.n_samples;
-    if (none || t->at.samples_seen == 0) {
-        LVN_FAIL(LVN_ERR_CORRUPT,
-                 "none of the training samples read in %lld step%s (of %lld sample%s in all) could "
-                 "be used: "
-                 "see the warnings for their names",
-                 (long long)t->at.step, lvni_core_plural(t->at.step, "", "s"),
-                 (long long)t->o.plan.n_samples, lvni_core_plural(t->o.plan.n_samples, "", "s"));
     }
     return LVN_OK;
 }

@@ -7,6 +7,7 @@
 #include "trainer/phases.h"
 #include "trainer/profile.h"
 #include "trainer/trainer.h"
+#include "trainer/left_out.h"
 
 #include <string.h>
 
@@ -19,6 +20,12 @@ void lvni_trainer_waves_begin(lvni_trainer_engine *e)
         e->late->phase = e->now.phase;
     }
     lvni_trainer_message_begin(&e->message);
+}
+
+int64_t lvni_trainer_engine_noted(const lvni_trainer_engine *e)
+{
+    const lvni_data_unreadable *u = lvni_data_loader_unreadable(e->loader);
+    return u == NULL ? 0 : lvni_data_unreadable_noted(u);
 }
 
 /* *held: the loader's, until the wave is done with it. */
@@ -281,15 +288,24 @@ static lvn_status write_message(lvni_trainer_engine *e)
     const bool asks = e->sharded != NULL && e->o.plan.rank == 0;
     mine->save = asks && (lvni_core_signals_take_save() || e->save_due) ? 1 : 0;
     mine->validate = e->o.plan.rank == 0 && e->validation_due ? 1 : 0;
-    LVN_TRY(lvni_trainer_message_add_marks(&e->message, e->graded, e->o.model->n_parameters));
-    return e->o.plan.rank > 0 ? lvni_trainer_message_add_unreadable(&e->message, e->loader)
-                              : LVN_OK;
+    mine->n_unreadable = lvni_trainer_engine_noted(e);
+    return lvni_trainer_message_add_marks(&e->message, e->graded, e->o.model->n_parameters);
+}
+
+/* Some rank has noted some: all learn which, and how many they are by now. */
+static lvn_status settle_unreadable(const lvni_trainer_engine *e)
+{
+    const bool shared = e->o.plan.devices > 1;
+    LVN_TRY(shared ? lvni_trainer_gradient_sync_rest(e->gradient_sync) : LVN_OK);
+    return lvni_trainer_unreadable_settle(lvni_data_loader_unreadable(e->loader),
+                                          shared ? e->o.comm : NULL, e->now.step);
 }
 
 /* What all ranks report of their micro-batches. */
 static lvn_status read_messages(lvni_trainer_engine *e, lvni_trainer_step_record *r)
 {
     all_micro_batches all = {.engine = e, .metrics = &r->phase[e->now.phase].metrics};
+    int64_t unreadable = 0;
     r->signal = 0;
     for (int rank = 0; rank < e->o.plan.devices; rank++) {
         size_t size;
@@ -299,14 +315,14 @@ static lvn_status read_messages(lvni_trainer_engine *e, lvni_trainer_step_record
         LVN_TRY(lvni_trainer_message_read(message, size, &head, add_micro_batch, &all));
         LVN_TRY(lvni_trainer_message_read_marks(message, size, &head, e->graded,
                                                 e->o.model->n_parameters));
-        lvni_trainer_message_report_note(message, size, &head, rank);
+        unreadable += head.n_unreadable;
         r->signal = r->signal != 0 ? r->signal : (int)head.signal;
         r->save = r->save || head.save != 0;
         r->validate = r->validate || head.validate != 0;
     }
     lvni_trainer_stop_note(r->signal);
     r->samples = all.samples;
-    return LVN_OK;
+    return unreadable > 0 ? settle_unreadable(e) : LVN_OK;
 }
 
 lvn_status lvni_trainer_waves_reduce(lvni_trainer_engine *e, lvni_trainer_step_record *r,

@@ -4,6 +4,7 @@ usage: test_bad_images.py LEVIN [test names]
 """
 
 import os
+import re
 import subprocess
 
 from bad_support import (
@@ -399,6 +400,50 @@ class Images(Case):
             expects=[f"1 of 13 images cannot be used: {data}/val/cat/0.jpg"],
         )
         self.assertEqual(self.hashes(), self.hashes(which="best"))
+
+    def damaged(self, name, n, bad):
+        """Photos whose header is right; of `bad` the pixels are not."""
+        data = f"{self.dir}/{name}"
+        photos(data, n=n)
+        for c in ("cat", "dog"):
+            for i in range(bad):
+                with open(f"{data}/{c}/{i}.png", "r+b") as f:
+                    f.seek(60)
+                    f.write(b"\0" * 40)
+        return data
+
+    def ends(self, data, *more):
+        """The sentence that a run ends with, whichever rank it was, and the lines about what was
+        left out."""
+        self.train("val_split=0", "max_steps=-1", "max_epochs=2", *more, data=data, code=FAILURE)
+        log = read(f"{self.out}/train.log").decode().splitlines()
+        last = [line.split("[ERROR] ")[1] for line in log if "[ERROR] " in line][-1]
+        lines = [line.split("[WARNING] ")[1] for line in log if "unreadable" in line]
+        return re.sub(r"^rank \d \([^)]*\) failed first at step \d+: ", "", last), lines
+
+    def test_too_many_damaged_images(self):
+        """They lie in one batch, or are decoded ahead; how many threads and ranks there are decides
+        nothing."""
+        few, many = self.damaged("few", 24, 9), self.damaged("many", 128, 127)
+        for data, size, n in ((many, 128, 256), (few, 4, 48)):
+            all_ends = []
+            for workers in (0, 1, 4):
+                for devices in ("devices=1", "devices=2"):
+                    given = [f"batch_size={size}", "micro_batches=2", f"num_workers={workers}"]
+                    all_ends.append(self.ends(data, *given, devices, "overwrite=true"))
+            self.assertEqual(all_ends, 6 * all_ends[:1])
+            self.assertIn(f"11 of {n} training samples could not be read", all_ends[0][0])
+            self.assertEqual(all_ends[0][1] == [], n == 256)
+
+    def test_too_many_damaged_images_of_a_resumed_run(self):
+        data = self.damaged("few", 24, 9)
+        given = ["batch_size=4", "micro_batches=2"]
+        whole = self.ends(data, *given)
+        self.assertRegex(whole[0], r"^11 of 48 training .* and 6 more; step \d+ \(epoch 1\) is ")
+        for k in (1, 2, 3):
+            self.train("val_split=0", f"max_steps={k}", *given, "overwrite=true", data=data)
+            devices = f"devices={1 + k % 2}"
+            self.assertEqual(self.ends(data, *given, "resume=true", devices), whole, k)
 
     def predictions(self, folder):
         self.levin(

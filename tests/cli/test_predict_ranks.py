@@ -10,6 +10,7 @@ import csv
 import json
 import os
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -277,6 +278,7 @@ class Ranks(Case):
             tables.append(read("table.csv"))
             os.remove("table.csv")
         self.assertEqual(tables, 3 * tables[:1])
+        self.one_report_of_all_ranks()
         self.levin(
             ["predict", *data, *layout("cpu", "dp", 3), "output=table.csv"], FAILURE, [".png"]
         )
@@ -295,6 +297,26 @@ class Ranks(Case):
         self.assertEqual(
             sorted(os.listdir(".")), ["cats", "levin-runs"]
         )  # the ranks' output is kept
+
+    def one_report_of_all_ranks(self):
+        """Of what is found when it is decoded: in the order of the images, for any layout."""
+        photos("damaged", n=8)
+        for i in (0, 3, 4, 7):
+            with open(f"damaged/cat/{i}.png", "r+b") as f:
+                f.seek(60)
+                f.write(b"\0" * 40)
+        names = [f"cat/{i}.png: damaged PNG: IDAT stream error" for i in (0, 3, 4, 7)]
+        want = "warning: 4 unreadable samples left out (on_error=skip): " + "; ".join(names)
+        for command in ("predict", "eval"):
+            for where in (("cpu", "auto", 1), ("cpu", "dp", 3), ("cpu", "ddp", 2)):
+                arguments = [f"model={self.model}", f"data={self.dir}/damaged", "on_error=skip"]
+                arguments += ["eval_batch_size=1", *layout(*where)]
+                arguments += ["output=table.csv"] if command == "predict" else []
+                _, warned = self.levin([command, *arguments], OK)
+                found = [line for line in warned.splitlines() if "unreadable" in line]
+                self.assertEqual(found, [want], (command, where))
+        os.remove("table.csv")
+        shutil.rmtree("damaged")
 
     def test_mistakes_are_reported_once(self):
         """Before ranks are started: no report, nothing written."""

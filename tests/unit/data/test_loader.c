@@ -141,6 +141,28 @@ static const lvni_data_loader_batch *next(lvni_data_loader *l)
     return b;
 }
 
+/* What the newest loader with it leaves out. */
+static lvni_data_unreadable *left_out;
+
+static lvni_data_unreadable *leave_out(const lvn_dataset *d, int64_t limit)
+{
+    const lvni_data_unreadable_options o = {.dataset = d, .what = "training", .limit = limit};
+    lvni_data_unreadable_destroy(left_out);
+    assert_int_equal(lvni_data_unreadable_create(&o, &left_out), LVN_OK);
+    return left_out;
+}
+
+static lvn_status settle(void)
+{
+    lvni_core_str packed = {0};
+    size_t at;
+    lvni_data_unreadable_pack(left_out, &packed);
+    const lvn_status s =
+        lvni_data_unreadable_settle(left_out, lvni_core_str_text(&packed), packed.len, 0, &at);
+    lvni_core_str_free(&packed);
+    return s;
+}
+
 /* FNV-1a over everything in a batch. */
 static uint64_t mix(uint64_t h, const void *data, size_t bytes)
 {
@@ -167,8 +189,9 @@ static uint64_t mix_batch(uint64_t h, const lvni_data_loader_batch *b)
 static uint64_t hash_run(const lvn_dataset *d, const lvni_plan *plan, int workers, bool skip,
                          int *n_batches)
 {
-    lvni_data_loader *l = LOADER(.dataset = d, .plan = plan, .training = true, .seed = 9,
-                                 .workers = workers, .max_epochs = 3, .skip_unreadable = skip);
+    lvni_data_loader *l =
+        LOADER(.dataset = d, .plan = plan, .training = true, .seed = 9, .workers = workers,
+               .max_epochs = 3, .unreadable = skip ? leave_out(d, -1) : NULL);
     uint64_t h = 0xcbf29ce484222325u;
     *n_batches = 0;
     for (const lvni_data_loader_batch *b = next(l); b != NULL; b = next(l)) {
@@ -312,8 +335,8 @@ static void unreadable_samples_are_left_out(void **state)
         fake f = FAKE(10, .broken = broken, .n_broken = 6, .delay_us = 300, .silent = workers == 2);
         f.status = workers == 3 ? LVN_ERR_UNSUPPORTED /* a JPEG in CMYK */ : LVN_ERR_CORRUPT;
         const lvni_plan plan = PLAN(10, .batch_size = 4, .eval_batch_size = 4);
-        lvni_data_loader *l =
-            LOADER(.dataset = &f.base, .plan = &plan, .workers = workers, .skip_unreadable = true);
+        lvni_data_loader *l = LOADER(.dataset = &f.base, .plan = &plan, .workers = workers,
+                                     .unreadable = leave_out(&f.base, -1));
         static const int64_t want[3][3] = {{0, 2, 3}, {0}, {8}};
         static const int64_t sizes[3] = {3, 0, 1};
         for (int round = 0; round < 2; round++) {
@@ -338,56 +361,16 @@ static void unreadable_samples_are_left_out(void **state)
                      "6 unreadable samples left out (on_error=skip): b.jpg: %s; e.jpg: %s; "
                      "f.jpg: %s; g.jpg: %s; h.jpg: %s; sample 9: %s",
                      why, why, why, why, why, why);
-            assert_true(lvni_data_loader_report(l, &text) == (round == 0)); /* reported once */
+            assert_int_equal(lvni_data_unreadable_noted(left_out), round == 0 ? 6 : 0);
+            assert_int_equal(settle(), LVN_OK);
+            assert_true(lvni_data_unreadable_report(left_out, &text) == (round == 0)); /* once */
             assert_string_equal(lvni_core_str_text(&text), round > 0 ? "" : want_text);
             lvni_core_str_free(&text);
-            assert_int_equal(lvni_data_loader_get_stats(l).unreadable, 6); /* each once */
+            assert_int_equal(lvni_data_unreadable_count(left_out), 6); /* each once */
             assert_int_equal(lvni_data_loader_rewind(l), LVN_OK);
         }
         lvni_data_loader_destroy(l);
     }
-}
-
-/* Up to a number of them, however often they come; then the next one ends it. */
-static void a_few_unreadable_samples_are_tolerated(void **state)
-{
-    (void)state;
-    const int64_t broken[] = {1, 4, 9};
-    const lvni_plan plan = PLAN(12, .batch_size = 2, .eval_batch_size = 2);
-    for (int few = 2; few <= 3; few++) {
-        fake f = FAKE(12, .broken = broken, .n_broken = 3);
-        f.status = LVN_ERR_CORRUPT;
-        lvni_data_loader *l =
-            LOADER(.dataset = &f.base, .plan = &plan, .workers = 0, .tolerated = few);
-        for (int round = 0; round < (few == 3 ? 3 : 1); round++) {
-            for (int chunk = 0; chunk < (few == 3 ? 6 : 4); chunk++) {
-                const lvni_data_loader_batch *b = next(l);
-                assert_int_equal(b->batch.size, chunk == 0 || chunk == 2 || chunk == 4 ? 1 : 2);
-                lvni_data_loader_release(l, b);
-            }
-            lvni_core_str text = {0};
-            assert_true(lvni_data_loader_report(l, &text) == (round == 0));
-            if (round == 0) {
-                assert_string_equal(lvni_core_str_text(&text),
-                                    few == 2 ? "2 unreadable samples left out: b.jpg: no end of "
-                                               "image; e.jpg: no end of image"
-                                             : "3 unreadable samples left out: b.jpg: no end of "
-                                               "image; e.jpg: no end of image; sample 9: no end of "
-                                               "image");
-            }
-            lvni_core_str_free(&text);
-            const lvni_data_loader_batch *b;
-            assert_int_equal(lvni_data_loader_next(l, &b), few == 3 ? LVN_OK : LVN_ERR_CORRUPT);
-            if (few == 3) {
-                assert_null(b);
-                assert_int_equal(lvni_data_loader_rewind(l), LVN_OK);
-            } else {
-                assert_non_null(strstr(lvn_last_error()->message, "sample 9: no end of image; "));
-            }
-        }
-        lvni_data_loader_destroy(l);
-    }
-    lvn_clear_error();
 }
 
 /* Two broken samples far apart in time: the later one in order fails at once, the earlier one
@@ -402,8 +385,9 @@ static void the_first_error_in_order_is_reported(void **state)
                       .silent = round % 3 == 0);
         const bool fatal = round % 4 == 3; /* not a question of on_error */
         f.status = fatal ? LVN_ERR_MEMORY : LVN_ERR_IO;
-        lvni_data_loader *l = LOADER(.dataset = &f.base, .plan = &plan, .workers = round % 5,
-                                     .seed = (uint64_t)round, .skip_unreadable = fatal);
+        lvni_data_loader *l =
+            LOADER(.dataset = &f.base, .plan = &plan, .workers = round % 5, .seed = (uint64_t)round,
+                   .unreadable = fatal ? leave_out(&f.base, -1) : NULL);
         const lvni_data_loader_batch *b = NULL;
         if (f.n_broken == 3) {
             b = next(l); /* the batch before it is whole */
@@ -624,7 +608,6 @@ int main(void)
         cmocka_unit_test(batches_follow_the_plan),
         cmocka_unit_test(evaluation_goes_through_in_order),
         cmocka_unit_test(unreadable_samples_are_left_out),
-        cmocka_unit_test(a_few_unreadable_samples_are_tolerated),
         cmocka_unit_test(the_first_error_in_order_is_reported),
         cmocka_unit_test(batches_can_be_held_and_released_in_any_order),
         cmocka_unit_test(several_lanes_may_ask_at_once),

@@ -86,7 +86,7 @@ static lvn_module_class counted(void)
 typedef struct outcome {
     uint64_t hash;
     int calls;
-    int64_t replays;
+    int64_t replays, left_out; /* samples that count as unreadable */
     lvni_trainer_step_result last;
 } outcome;
 
@@ -138,6 +138,8 @@ static outcome run_on(lvn_device device, const memory *data, setting s,
     o.hash = bench_hash(&b);
     o.calls = calls;
     o.replays = lvni_trainer_graph_replays(b.trainer->engine->graph);
+    const lvni_data_unreadable *u = b.trainer->unreadable;
+    o.left_out = u == NULL ? 0 : lvni_data_unreadable_count(u);
     bench_close(&b);
     assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
     return o;
@@ -322,6 +324,33 @@ static void unreadable_samples_are_submitted(void **state)
                   on = run_on(LVN_SIM(0), &data, s, LVNI_GRAPH_ON);
     assert_same(&off, &on);
     assert_true(on.calls < off.calls);
+    assert_true(off.left_out > 0);
+    assert_int_equal(on.left_out, off.left_out);
+}
+
+/* Steps that lack as many samples have batches of the same shapes: each is counted all the same. */
+static void alike_batches_that_lack_samples_are_counted(void **state)
+{
+    (void)state;
+    memory data;
+    bench b;
+    setting s = sgd;
+    s.skip = true;
+    s.lanes = 1;
+    memory_init(&data, 200, 0);
+    bench_open(&b, &data,
+               &(setting){.batch_size = 8, .micro_batches = 4, .lanes = 1, .optim = {.lr = 0.1}});
+    bench_steps(&b, STEPS);
+    bench_close(&b);
+    memory_init(&data, 200, SIDE);
+    for (int i = 0; i < STEPS; i++) {
+        data.unreadable[seen[i].sample[3]] = true;
+    }
+    const outcome off = run_on(LVN_SIM(0), &data, s, LVNI_GRAPH_OFF),
+                  on = run_on(LVN_SIM(0), &data, s, LVNI_GRAPH_AUTO);
+    assert_same(&off, &on);
+    assert_int_equal(off.left_out, STEPS);
+    assert_int_equal(on.left_out, STEPS);
 }
 
 /* ---- what cannot be captured ---- */
@@ -495,6 +524,7 @@ int main(void)
         cmocka_unit_test(phases_replay),
         cmocka_unit_test(thawed_parameters_end_replays),
         cmocka_unit_test(unreadable_samples_are_submitted),
+        cmocka_unit_test(alike_batches_that_lack_samples_are_counted),
         cmocka_unit_test(broken_steps_are_submitted),
         cmocka_unit_test(broken_steps_are_errors_when_asked_for),
         cmocka_unit_test(what_comes_between_changes_nothing),

@@ -78,6 +78,7 @@ static void run_steps(rank *r, lvni_trainer *t)
             r->error = *lvn_last_error(); /* of the earlier step */
         } else {
             r->done++;
+            lvni_trainer_logging_add(&t->report, &result);
         }
     }
 }
@@ -332,6 +333,37 @@ static void all_ranks_know_a_loss_that_is_not_finite(void **state)
     }
 }
 
+/* Which they are is exchanged before the step is added up, and none of it is updated. */
+static void too_many_unreadable_samples_end_all_before_the_update(void **state)
+{
+    (void)state;
+    enum { FIRST = 2, LAST = 4 }; /* the third step with four of them */
+    memory data;
+    bench b;
+    rank r[MOST];
+    setting s = adamw;
+    memory_init(&data, 200, 0);
+    bench_open(&b, &data, &adamw);
+    bench_steps(&b, LAST + 1);
+    bench_close(&b);
+    for (int i = FIRST; i <= LAST; i++) {
+        for (int k = 0; k < 4; k++) {
+            data.unreadable[seen[i].sample[k]] = true;
+        }
+    }
+    s.cls = &plain_class;
+    s.headers_read = true;
+    run(&data, &s, 2, 10, r);
+    const uint64_t want = hash_of_one(&data, &s, LAST);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(r[i].status, i == 0 ? LVN_ERR_CORRUPT : LVN_ERR_PEER);
+        assert_non_null(strstr(r[i].error.message, "11 of 200 training samples could not be read"));
+        assert_int_equal(r[i].done, LAST);
+        assert_false(r[i].torn);
+        assert_true(r[i].hash == want);
+    }
+}
+
 enum { WRONG_STEP = 4, WRONG_MICRO_BATCH = 2 };
 
 static lvn_status picking_build(lvn_module *module, lvn_builder *b)
@@ -388,6 +420,7 @@ int main(void)
         cmocka_unit_test(only_the_communication_thread_waits),
         cmocka_unit_test(ranks_have_the_bits_of_one),
         cmocka_unit_test(all_ranks_know_a_loss_that_is_not_finite),
+        cmocka_unit_test(too_many_unreadable_samples_end_all_before_the_update),
         cmocka_unit_test(an_error_of_one_device_ends_all_before_the_update)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

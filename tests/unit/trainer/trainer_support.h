@@ -57,7 +57,8 @@ typedef struct setting {
     double clip;
     lvni_trainer_precision precision;
     lvni_trainer_graph_mode graph;
-    bool skip;
+    bool skip, headers_read;
+    const lvn_dataset *val;
     lvni_trainer_bad_batch on_bad_batch;
     const char *out;
     bool sync;            /* sync_batchnorm */

@@ -1,0 +1,17 @@
+/* Samples that could not be read, over all ranks: what each has noted (data/unreadable.h) counts on
+ * all of them alike, after a step or an evaluation. Called by the engine, evaluation and
+ * prediction.
+ */
+#ifndef LEVIN_TRAINER_LEFT_OUT_H
+#define LEVIN_TRAINER_LEFT_OUT_H
+
+#include "data/unreadable.h"
+#include "dist/comm.h"
+
+/* What the ranks of `comm` (NULL: one) have noted counts from `step` on. A collective. When one is
+ * too many, all fail at once: the rank that could not read it with its error, the others as after
+ * any failure of that rank. */
+lvn_status lvni_trainer_unreadable_settle(lvni_data_unreadable *unreadable, lvni_dist_comm *comm,
+                                          int64_t step);
+
+#endif
