@@ -3,6 +3,7 @@
 #include "api/public_trainer.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/options_struct.h"
 #include "core/thread.h"
 #include "kernels/kernels.h"
@@ -128,7 +129,7 @@ static lvn_status start_training(lvn_trainer *h)
     pthread_mutex_unlock(&h->lock);
     if (gone) {
         end_training(h);
-        return lvn_error_adopt(&h->error);
+        return lvni_core_error_collect(h->status, &h->error, "the start of the training");
     }
     return LVN_OK;
 }
@@ -252,7 +253,7 @@ static lvn_status make_round(lvn_trainer *h, lvni_api_host_call call)
     }
     h->calling = false;
     h->broken = h->broken || (h->status != LVN_OK && call < LVNI_HOST_SAVE);
-    return h->status == LVN_OK ? LVN_OK : lvn_error_adopt(&h->error);
+    return h->status == LVN_OK ? LVN_OK : lvni_core_error_collect(h->status, &h->error, "the call");
 }
 
 static lvn_status call_ranks(lvn_trainer *h, const char *name, lvni_api_host_call call,

@@ -2,6 +2,7 @@
  * and waits for the next. */
 #include "api/public_trainer.h"
 #include "ckpt/checkpoint.h"
+#include "core/error.h"
 #include "kernels/flat.h"
 #include "log/run_log.h"
 #include "tensor/device.h"
@@ -223,7 +224,7 @@ static lvn_status answer_all(lvn_trainer *h, const lvni_run_rank *rank, bool fir
         }
         seen = h->round;
         if (h->call == LVNI_HOST_END) {
-            return ended == LVN_OK ? LVN_OK : lvn_error_adopt(&error);
+            return ended == LVN_OK ? LVN_OK : lvni_core_error_collect(ended, &error, "a rank");
         }
         pthread_mutex_unlock(&h->lock);
         const lvn_status s = answer_call(h, rank, first, t);

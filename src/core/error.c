@@ -104,6 +104,17 @@ void lvni_core_error_of_null(uint64_t before, const char *format, ...)
     }
 }
 
+lvn_status lvni_core_error_collect(lvn_status status, const lvn_error *error, const char *who)
+{
+    const lvn_status known = status != LVN_OK ? status : error->code;
+    if (error->code != LVN_OK) {
+        (void)lvn_error_adopt(error);
+        return known;
+    }
+    LVN_FAIL(known != LVN_OK ? known : LVN_ERR_INTERNAL, "%s failed with %s (%d) and no message",
+             who, lvn_status_name(known), (int)known);
+}
+
 static void add_line(lvni_core_str *out, const char *before, const char *fmt, va_list args)
 {
     char line[LINE];

@@ -51,6 +51,15 @@ lvn_status lvni_core_error_of_callback(lvn_status status, uint64_t before, const
 /* It returned NULL: LVN_ERR_INVALID. */
 void lvni_core_error_of_null(uint64_t before, const char *format, ...) LVN_PRINTF(2, 3);
 
+/* ---- failures of others ---- */
+
+/* What has failed elsewhere with `status`, another thread or a call before others, has left
+ * `error`, which becomes the last error. None, which would pass for success, gets one that names
+ * `who`: "lane 2". Returns the status; never LVN_OK. */
+lvn_status lvni_core_error_collect(lvn_status status, const lvn_error *error, const char *who);
+/* The last error as it was, to the serial: nothing has failed since. */
+void lvni_core_error_restore(const lvn_error *error);
+
 /* ---- numbered errors and warnings ----
  * Of starting a run: who a rank is, which device it gets, how the ranks connect. An error is a
  * block of lines (what is wrong, what was found, what to do) and there is at most one; a warning is

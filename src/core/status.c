@@ -101,6 +101,11 @@ lvn_status lvn_error_adopt(const lvn_error *error)
     return last_error.code;
 }
 
+void lvni_core_error_restore(const lvn_error *error)
+{
+    last_error = *error;
+}
+
 const char *lvn_version(void)
 {
     return LEVIN_VERSION;

@@ -3,6 +3,7 @@
 #include "data/loader.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/machine.h"
 #include "data/loader_impl.h"
 #include "tensor/ctx.h"
@@ -231,7 +232,7 @@ static lvn_status wait_for_next(lvni_data_loader *l, lvni_data_slot **slot)
             lvni_data_slot *s = &l->slot[l->queue[l->handed % l->n_slots]];
             if (s->done == s->planned) {
                 if (l->failed && l->fail_sequence == l->handed) {
-                    return lvn_error_adopt(&l->error);
+                    return lvni_core_error_collect(l->error.code, &l->error, "a sample");
                 }
                 *slot = s;
                 return LVN_OK;

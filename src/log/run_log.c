@@ -3,6 +3,7 @@
 #include "log/run_log.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/escape.h"
 #include "core/machine.h"
 #include "core/str.h"
@@ -320,7 +321,7 @@ static void write_line(lvni_log_level level, bool screen, const char *fmt, va_li
     if (all != line) {
         lvni_core_free(all);
     }
-    lvn_error_adopt(&before);
+    lvni_core_error_restore(&before);
 }
 
 void lvni_log_line(lvni_log_level level, const char *fmt, ...)

@@ -4,6 +4,7 @@
 #include "run/rank_impl.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/machine.h"
 #include "core/thread.h"
 #include "launch/env_vars.h"
@@ -79,7 +80,7 @@ static lvn_status report_first(const member *m, int first)
     if (first < 0) {
         return LVN_OK;
     }
-    lvn_error_adopt(&m[first].error);
+    (void)lvni_core_error_collect(m[first].status, &m[first].error, "a rank");
     if (first > 0 && m[first].status != LVN_ERR_CANCELLED) {
         lvn_error_frame("rank %d of %d", m[first].rank->rank, m[first].rank->world);
     }

@@ -2,6 +2,7 @@
 #include "trainer/comm_thread.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/thread.h"
 #include "tensor/ctx.h"
 
@@ -18,7 +19,8 @@ struct lvni_trainer_comm_thread {
         void *user;
     } job[LVNI_COMM_JOBS]; /* job n in place n % LVNI_COMM_JOBS */
     uint64_t given, done;
-    uint64_t failed; /* number of the first job that failed; 0: none */
+    uint64_t failed;   /* number of the first job that failed; 0: none */
+    lvn_status status; /* of that one */
     lvn_error error;
     bool quit;
 };
@@ -32,6 +34,7 @@ static void run(lvni_trainer_comm_thread *t, uint64_t n)
         runs ? t->job[n % LVNI_COMM_JOBS].run(t->job[n % LVNI_COMM_JOBS].user) : LVN_OK;
     pthread_mutex_lock(&t->lock);
     if (s != LVN_OK) {
+        t->status = s;
         t->error = *lvn_last_error();
         t->failed = n;
     }
@@ -127,5 +130,7 @@ lvn_status lvni_trainer_comm_thread_wait(lvni_trainer_comm_thread *t, uint64_t j
     }
     const bool failed = t->failed != 0 && t->failed <= job;
     pthread_mutex_unlock(&t->lock);
-    return failed ? lvn_error_adopt(&t->error) : LVN_OK; /* written once, before */
+    /* written once, before */
+    return failed ? lvni_core_error_collect(t->status, &t->error, "the communication thread")
+                  : LVN_OK;
 }

@@ -4,6 +4,7 @@
 #include "trainer/group_sync_impl.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "tensor/device.h"
 
 #include <string.h>
@@ -91,7 +92,9 @@ const lvni_tensor_group *lvni_trainer_group_sync_group(const lvni_trainer_group_
 
 lvn_status lvni_trainer_group_sync_status(const lvni_trainer_group_sync *m)
 {
-    return m->status == LVN_OK ? LVN_OK : lvn_error_adopt(&m->error);
+    return m->status == LVN_OK
+               ? LVN_OK
+               : lvni_core_error_collect(m->status, &m->error, "a micro-batch of the group");
 }
 
 /* With the lock: the thread's last error ends the sync, unless an earlier one did. */

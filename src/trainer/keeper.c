@@ -1,6 +1,7 @@
 /* What a run leaves behind: checkpoints between steps, the best epoch, and where it can go on after
  * a signal or an error; and which signal ends it. Called by the loop (loop.c). */
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/machine.h"
 #include "core/signals.h"
 #include "core/str.h"
@@ -216,7 +217,7 @@ lvn_status lvni_trainer_keeper_save_on_error(lvni_trainer *t, lvn_status failed)
         keep_step(t, failed);
         lvni_dist_comm_at(t->o.comm, LVNI_PLACE_END, t->at.step);
     }
-    return lvn_error_adopt(&error);
+    return lvni_core_error_collect(failed, &error, "the training");
 }
 
 lvn_status lvni_trainer_keeper_agree_stop(lvni_trainer *t)

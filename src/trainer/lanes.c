@@ -2,10 +2,12 @@
 #include "trainer/lanes.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/thread.h"
 #include "tensor/device.h"
 
 #include <pthread.h>
+#include <stdio.h>
 
 typedef struct lane {
     lvni_trainer_lanes *all;
@@ -160,6 +162,7 @@ lvn_status lvni_trainer_lanes_run(lvni_trainer_lanes *all, int n, lvni_trainer_l
     const unsigned before = lvni_tensor_fp_enter(LVNI_FP_FLUSH);
     lvni_tensor_ctx_set(all->lane[0].ctx);
     lvn_status s = work(user, 0);
+    s = s == LVN_OK ? LVN_OK : lvni_core_error_collect(s, lvn_last_error(), "lane 0");
     lvni_tensor_ctx_set(own);
     lvni_tensor_fp_leave(before);
     if (n > 1) {
@@ -172,7 +175,9 @@ lvn_status lvni_trainer_lanes_run(lvni_trainer_lanes *all, int n, lvni_trainer_l
     for (int i = 1; i < n && s == LVN_OK; i++) {
         s = all->lane[i].status;
         if (s != LVN_OK) {
-            lvn_error_adopt(&all->lane[i].error);
+            char who[32];
+            snprintf(who, sizeof who, "lane %d", i);
+            s = lvni_core_error_collect(s, &all->lane[i].error, who);
         }
     }
     return s;

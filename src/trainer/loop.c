@@ -1,5 +1,6 @@
 /* The training loop: steps, and what happens between them. How a run is kept and stopped is in
  * keeper.c, validation in validate.c. */
+#include "core/error.h"
 #include "core/machine.h"
 #include "core/signals.h"
 #include "log/run_log.h"
@@ -229,7 +230,7 @@ static lvn_status collect(lvni_trainer *t, lvni_trainer_step_result *r)
                                         &t->open[(t->first_open + t->n_open) % LVNI_LATE_STEPS]);
         }
         t->at = oldest->before;
-        return lvn_error_adopt(&error);
+        return lvni_core_error_collect(s, &error, "the step");
     }
     t->first_open = (t->first_open + 1) % LVNI_LATE_STEPS;
     t->n_open--;
@@ -289,12 +290,12 @@ static lvn_status drain(lvni_trainer *t)
 }
 
 /* Of two errors that of the earlier step counts. */
-static lvn_status save_on_error(lvni_trainer *t)
+static lvn_status save_on_error(lvni_trainer *t, lvn_status failed)
 {
     const lvn_error error = *lvn_last_error();
     const lvn_status earlier = drain(t);
-    return lvni_trainer_keeper_save_on_error(t,
-                                             earlier != LVN_OK ? earlier : lvn_error_adopt(&error));
+    return lvni_trainer_keeper_save_on_error(
+        t, earlier != LVN_OK ? earlier : lvni_core_error_collect(failed, &error, "the step"));
 }
 
 static lvn_status stop(lvni_trainer *t)
@@ -329,17 +330,17 @@ static lvn_status save_between(lvni_trainer *t, bool periodic)
 static lvn_status after_step(lvni_trainer *t)
 {
     const int64_t every = t->o.keep.every_n_steps;
+    lvn_status s = LVN_OK;
     bool saved = false, timed;
     const bool wanted = was_asked_to_save(t, &timed), validates_now = validation_is_due(t),
                periodic = timed || (every > 0 && t->at.step % every == 0);
     if (wanted || validates_now || lvni_trainer_loop_epoch_done(t) || finished(t) || periodic ||
         t->keeper.signal != 0) {
-        if (drain(t) != LVN_OK) {
-            return save_on_error(t);
-        }
+        s = drain(t);
     }
-    if (lvni_trainer_save_poll(t) != LVN_OK) {
-        return save_on_error(t);
+    s = s == LVN_OK ? lvni_trainer_save_poll(t) : s;
+    if (s != LVN_OK) {
+        return save_on_error(t, s);
     }
     if (lvni_trainer_loop_epoch_done(t) || finished(t)) {
         LVN_TRY(lvni_trainer_unreadable_check_rest(t));
@@ -420,8 +421,9 @@ static lvn_status skip_steps(lvni_trainer *t, excerpt *part)
     if (part->steps == 0 || here != part->steps || here >= last) {
         return LVN_OK;
     }
-    if (drain(t) != LVN_OK) {
-        return save_on_error(t);
+    const lvn_status s = drain(t);
+    if (s != LVN_OK) {
+        return save_on_error(t, s);
     }
     lvni_trainer_skip_to(t, last);
     part->skipped += last - here;
@@ -450,7 +452,7 @@ static lvn_status loop(lvni_trainer *t, excerpt *part)
             s = step(t);
         }
         if (s != LVN_OK) {
-            return save_on_error(t);
+            return save_on_error(t, s);
         }
         LVN_TRY(after_step(t));
         LVN_TRY(finished(t) ? LVN_OK : skip_steps(t, part));
@@ -476,7 +478,7 @@ static lvn_status finish_saving(lvni_trainer *t, lvn_status s)
     const lvn_error error = *lvn_last_error();
     lvni_trainer_profile_at(LVNI_PART_SAVE);
     const lvn_status saved = lvni_trainer_save_wait(t);
-    return s == LVN_OK ? saved : lvn_error_adopt(&error);
+    return s == LVN_OK ? saved : lvni_core_error_collect(s, &error, "the training");
 }
 
 static lvn_status fit(lvni_trainer *t, excerpt *part)

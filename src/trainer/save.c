@@ -2,6 +2,7 @@
  * (checkpoint, exported models) while training goes on. One save is active at a time; what failed
  * is reported at the next step or save, and at the end of the training. Called by keeper.c. */
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/machine.h"
 #include "core/str.h"
 #include "core/thread.h"
@@ -449,7 +450,8 @@ static lvn_status collect(lvni_trainer *t)
     }
     s->shown = true;
     t->keeper.longest_ns = s->took_ns > t->keeper.longest_ns ? s->took_ns : t->keeper.longest_ns;
-    return status == LVN_OK ? LVN_OK : lvn_error_adopt(&s->error);
+    return status == LVN_OK ? LVN_OK
+                            : lvni_core_error_collect(status, &s->error, "the checkpoint's thread");
 }
 
 lvn_status lvni_trainer_save_poll(lvni_trainer *t)

@@ -325,11 +325,32 @@ static void sha256_is_that_of_the_standard(void **state)
     assert_string_equal(hex, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
+static void a_collected_failure_is_never_a_success(void **state)
+{
+    (void)state;
+    const lvn_error none = {0};
+    lvn_clear_error();
+    assert_int_equal(lvni_core_error_collect(LVN_ERR_IO, &none, "lane 2"), LVN_ERR_IO);
+    assert_int_equal(lvn_last_error()->code, LVN_ERR_IO);
+    assert_memory_equal(lvn_last_error()->message, "lane 2 failed with LVN_ERR_IO", 29);
+    assert_int_equal(lvni_core_error_collect(LVN_OK, &none, "lane 2"), LVN_ERR_INTERNAL);
+    const lvn_error known = {.code = LVN_ERR_USAGE, .message = "so"};
+    assert_int_equal(lvni_core_error_collect(LVN_ERR_USAGE, &known, "lane 2"), LVN_ERR_USAGE);
+    assert_string_equal(lvn_last_error()->message, "so");
+    const lvn_error before = *lvn_last_error();
+    lvn_clear_error();
+    lvni_core_error_restore(&before);
+    assert_string_equal(lvn_last_error()->message, "so");
+    assert_int_equal(lvn_last_error()->serial, before.serial);
+    lvn_clear_error();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sha256_is_that_of_the_standard),
         cmocka_unit_test(strings_grow),
+        cmocka_unit_test(a_collected_failure_is_never_a_success),
         cmocka_unit_test(a_failed_append_is_remembered),
         cmocka_unit_test(json_strings_escape),
         cmocka_unit_test(doubles_are_short_and_exact),

@@ -217,9 +217,24 @@ static void lines_of_threads_do_not_mix(void **state)
     assert_int_equal(n, THREADS * LINES);
 }
 
+/* A callback that logs and fails without a message has set no error of its own. */
+static void a_line_leaves_the_last_error_as_it_was(void **state)
+{
+    (void)state;
+    (void)lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__, "before");
+    const uint64_t serial = lvn_last_error()->serial;
+    const int saved = catch_fd(STDERR_FILENO);
+    lvni_log_line(LVNI_LOG_WARNING, "a line");
+    restore_fd(STDERR_FILENO, saved);
+    assert_int_equal(lvn_last_error()->serial, serial);
+    assert_string_equal(lvn_last_error()->message, "before");
+    lvn_clear_error();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_line_leaves_the_last_error_as_it_was, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(levels_go_where_they_belong, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(append_keeps_and_open_empties, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(lines_before_the_file_are_kept_for_it, make_dir, drop_dir),

@@ -4,8 +4,10 @@
 #include "group_sync_support.h"
 
 #include "core/alloc.h"
+#include "trainer/comm_thread.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Micro-batches of 2, 1, 3, 1, .. rows; the uneven ones are the point. */
@@ -496,11 +498,51 @@ static void alone_they_give_what_they_get(void **state)
     lvn_release(label);
 }
 
+/* ---- what threads fail with ---- */
+
+static lvn_status fail_without_a_message(void *user, int lane)
+{
+    lvn_clear_error();
+    return lane == *(const int *)user ? LVN_ERR_IO : LVN_OK;
+}
+
+static lvn_status job_without_a_message(void *user)
+{
+    (void)user;
+    lvn_clear_error();
+    return LVN_ERR_CORRUPT;
+}
+
+static void a_status_without_a_message_is_a_failure(void **state)
+{
+    (void)state;
+    lvni_trainer_lanes *lanes;
+    assert_int_equal(lvni_trainer_lanes_create(3, 1, NULL, &lanes), LVN_OK);
+    for (int i = 0; i < 3; i++) {
+        char want[32];
+        snprintf(want, sizeof want, "lane %d failed with", i);
+        lvn_clear_error();
+        assert_int_equal(lvni_trainer_lanes_run(lanes, 3, fail_without_a_message, &i), LVN_ERR_IO);
+        assert_int_equal(lvn_last_error()->code, LVN_ERR_IO);
+        assert_memory_equal(lvn_last_error()->message, want, strlen(want));
+    }
+    lvni_trainer_lanes_destroy(lanes);
+    lvni_trainer_comm_thread *thread;
+    assert_int_equal(lvni_trainer_comm_thread_create(&thread), LVN_OK);
+    lvn_clear_error();
+    const uint64_t job = lvni_trainer_comm_thread_give(thread, job_without_a_message, NULL);
+    assert_int_equal(lvni_trainer_comm_thread_wait(thread, job), LVN_ERR_CORRUPT);
+    assert_int_equal(lvn_last_error()->code, LVN_ERR_CORRUPT);
+    lvni_trainer_comm_thread_destroy(thread);
+    lvn_clear_error();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gathers_in_the_order_of_the_micro_batches),
         cmocka_unit_test(sums_in_the_tree),
+        cmocka_unit_test(a_status_without_a_message_is_a_failure),
         cmocka_unit_test(long_sums_are_whole),
         cmocka_unit_test(gradients_are_those_of_all_losses),
         cmocka_unit_test(a_loss_need_not_depend_on_the_others),
