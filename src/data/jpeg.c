@@ -26,8 +26,10 @@ typedef struct reader {
     struct jpeg_decompress_struct d;
     struct jpeg_error_mgr errors;
     jmp_buf stop;
-    bool in_data; /* the header is read */
-    bool ended;   /* the bytes ended before an end marker */
+    bool in_data;  /* the header is read */
+    bool ended;    /* the bytes ended before an end marker */
+    size_t n;      /* of the bytes */
+    size_t behind; /* where what follows the newest scan begins; 0: with a marker */
 } reader;
 
 /* ---- what the library calls ---- */
@@ -61,12 +63,24 @@ static bool loses_pixels(const reader *r)
     }
 }
 
+/* After each scan the library looks for the next marker; what it passes over has no pixels. */
+static void note_behind(reader *r)
+{
+    if (r->errors.msg_code == JTRC_SOS) {
+        r->behind = 0;
+    } else if (r->errors.msg_code == JWRN_EXTRANEOUS_DATA && r->behind == 0) {
+        const size_t at = r->ended ? r->n : r->n - r->d.src->bytes_in_buffer;
+        r->behind = at - (size_t)r->errors.msg_parm.i[0];
+    }
+}
+
 /* Traces come here, too, with a positive level. */
 static void on_message(j_common_ptr c, int level)
 {
     (void)level;
     reader *r = c->client_data;
     r->ended = r->ended || r->errors.msg_code == JWRN_JPEG_EOF;
+    note_behind(r);
     if (loses_pixels(r)) {
         on_error(c);
     }
@@ -128,6 +142,8 @@ static lvn_status failed(lvni_data_scratch *scratch, const char *path, const cha
 static void read_header(reader *r, const uint8_t *bytes, size_t n)
 {
     r->in_data = r->ended = false;
+    r->n = n;
+    r->behind = 0;
     jpeg_mem_src(&r->d, bytes, (unsigned long)n);
     jpeg_read_header(&r->d, TRUE);
     r->in_data = true;
@@ -272,24 +288,30 @@ typedef struct input {
     const char *path;
     bool ends;                   /* it has an end marker */
     const lvni_data_box *wanted; /* NULL: all */
+    size_t filled_from;          /* decoded: filling() */
 } input;
 
 /* Zeros are valid data: a file that was cut off and filled up with them, as broken downloads are,
- * has all its pixels, of which the last were made of zeros. Of several scans all bytes were read.
- */
-static bool used_filling(const reader *r, const input *in)
+ * has all its pixels, of which the last were made of zeros. Where those begin that the library came
+ * to; n: there are none, or no more than data may end in. */
+static size_t filling(const reader *r, const input *in)
 {
-    enum { READ_AHEAD = sizeof(uint64_t) };
-    const size_t read = r->ended ? in->n : in->n - r->d.src->bytes_in_buffer;
-    size_t n = in->n;
-    while (n > 0 && in->bytes[n - 1] == 0) {
-        n--;
+    enum { FEW = 8 };
+    const size_t read = !r->ended       ? in->n - r->d.src->bytes_in_buffer
+                        : r->behind > 0 ? r->behind
+                                        : in->n;
+    size_t from = read, to = read;
+    while (from > 0 && in->bytes[from - 1] == 0) {
+        from--;
     }
-    return read > n + READ_AHEAD;
+    while (to < in->n && in->bytes[to] == 0) {
+        to++;
+    }
+    return to - from > FEW ? from : in->n;
 }
 
 /* Inside the long jump: no variable of the caller changes. */
-static lvn_status decode(reader *r, lvni_data_scratch *scratch, const input *in, double need,
+static lvn_status decode(reader *r, lvni_data_scratch *scratch, input *in, double need,
                          lvni_data_image *out)
 {
     read_header(r, in->bytes, in->n);
@@ -310,12 +332,8 @@ static lvn_status decode(reader *r, lvni_data_scratch *scratch, const input *in,
     const size_t room = (size_t)out->columns * (size_t)out->rows * (size_t)channels;
     LVN_TRY(lvni_data_buffer_reserve(&scratch->pixels, room));
     read_rows(r, out, channels, scratch->pixels.data);
-    const bool filled = !in->ends && used_filling(r, in);
+    in->filled_from = in->ends ? in->n : filling(r, in);
     jpeg_abort_decompress(&r->d); /* what follows the last row wanted is not looked at */
-    if (filled) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged JPEG data: Premature end: only zeros follow",
-                 in->path);
-    }
     if (print) {
         cmyk_to_rgb(scratch->pixels.data, (size_t)out->columns * (size_t)out->rows);
     }
@@ -323,7 +341,7 @@ static lvn_status decode(reader *r, lvni_data_scratch *scratch, const input *in,
     return LVN_OK;
 }
 
-static lvn_status decode_caught(reader *r, lvni_data_scratch *scratch, const input *in, double need,
+static lvn_status decode_caught(reader *r, lvni_data_scratch *scratch, input *in, double need,
                                 lvni_data_image *out)
 {
     if (setjmp(r->stop) != 0) {
@@ -342,8 +360,18 @@ lvn_status lvni_data_jpeg_decode(lvni_data_scratch *scratch, const uint8_t *byte
 {
     const bool ends = has_end_marker(bytes, n);
     /* without an end, whether the file is complete must not depend on the part that is wanted */
-    const input in = {bytes, n, path, ends, ends ? wanted : NULL};
+    input in = {bytes, n, path, ends, ends ? wanted : NULL, n};
     *out = (lvni_data_image){0};
     reader *r = reader_get(scratch);
-    return r == NULL ? LVN_ERR_MEMORY : decode_caught(r, scratch, &in, need, out);
+    LVN_TRY(r == NULL ? LVN_ERR_MEMORY : decode_caught(r, scratch, &in, need, out));
+    if (in.filled_from == in.n) {
+        return LVN_OK;
+    }
+    /* what is decoded without the zeros was not made of them: the library reads some ahead */
+    in.n = in.filled_from;
+    const lvn_status s = decode_caught(r, scratch, &in, need, out);
+    if (s == LVN_ERR_CORRUPT) {
+        LVN_FAIL(s, "%s: damaged JPEG data: Premature end: only zeros follow", path);
+    }
+    return s;
 }
