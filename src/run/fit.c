@@ -506,6 +506,7 @@ static void run_free(lvni_run_fit_run *r)
     lvni_core_str_free(&r->card);
     lvni_core_str_free(&r->memory);
     lvni_core_str_free(&r->scarce);
+    lvni_core_free(r->available);
     lvni_core_str_free(&r->machine);
     lvni_core_str_free(&r->hardware);
     lvni_core_str_free(&r->shares);

@@ -41,6 +41,7 @@ typedef struct lvni_run_fit_run {
     bool too_scarce;               /* so much less that the run does not begin (memory_check) */
     lvni_core_str machine;         /* what the bits come from, of all ranks (trainer/identity.h) */
     lvni_core_str hardware;        /* a line: ranks whose bits differ */
+    uint64_t *available;           /* memory that each rank finds on its host; NULL: one rank */
     bool measures;                 /* the shares of the ranks are still to be measured */
     lvni_core_str shares;          /* a line: why the ranks have theirs */
     int *bounds;                   /* shares of the ranks (plan.h); NULL: equal */

@@ -3,6 +3,7 @@
 #include "run/fit_impl.h"
 
 #include "core/alloc.h"
+#include "core/machine.h"
 #include "kernels/kernels.h"
 #include "log/run_log.h"
 #include "run/devices.h"
@@ -240,6 +241,16 @@ static lvn_status compare_machines(lvni_run_fit_run *r, const char *mine)
     return s;
 }
 
+/* For rank 0, which compares the estimate with each host. */
+static lvn_status gather_memory(lvni_run_fit_run *r)
+{
+    const uint64_t mine = lvni_core_machine_memory("");
+    r->available = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)r->rank.world, sizeof *r->available);
+    return r->available == NULL
+               ? LVN_ERR_MEMORY
+               : lvni_dist_comm_all_gather(r->rank.comm, &mine, sizeof mine, r->available);
+}
+
 lvn_status lvni_run_fit_compare_hardware(lvni_run_fit_run *r)
 {
     const lvni_core_config *c = r->request->config;
@@ -253,6 +264,7 @@ lvn_status lvni_run_fit_compare_hardware(lvni_run_fit_run *r)
     lvn_status s = lvni_core_str_status(&mine);
     s = s == LVN_OK ? compare_machines(r, lvni_core_str_text(&mine)) : s;
     lvni_core_str_free(&mine);
+    s = s == LVN_OK ? gather_memory(r) : s;
     LVN_TRY(s);
     if (r->hardware.len > 0 && strcmp(lvni_core_config_str(c, "same_hardware"), "require") == 0) {
         if (r->rank.rank > 0) { /* which has the same error */

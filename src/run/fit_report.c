@@ -62,41 +62,73 @@ static bool is_far_above(uint64_t need, uint64_t has)
     return (double)need > 1.2 * (double)has;
 }
 
-/* What lies on a device is not the host's memory; only the simulated device has none of its own. */
 static uint64_t on_host(const lvni_run_fit_run *r, const lvni_trainer_memory_need *n)
 {
     const char *accelerator = lvni_core_config_str(r->request->config, "accelerator");
-    return accelerator != NULL && strcmp(accelerator, "sim") == 0 ? n->total
-           : n->total > n->device                                 ? n->total - n->device
-                                                                  : 0;
+    return lvni_trainer_memory_on_host(n, accelerator != NULL && strcmp(accelerator, "sim") == 0);
 }
 
-static void compare_memory(lvni_run_fit_run *r, uint64_t need, lvni_core_str *out)
+/* Ranks whose memory is that of rank i's host, each with a process of its own. */
+static int count_ranks_of_host(const lvni_run_fit_run *r, const lvni_control_member *m, int rank)
 {
-    char size[SIZE_KEY];
-    char takes[LVNI_BYTES_TEXT], there[LVNI_BYTES_TEXT];
-    const uint64_t has = lvni_core_machine_memory("");
-    r->too_scarce = is_far_above(need, has);
-    if (need > has) {
-        lvni_core_str_printf(
-            out,
-            "the run takes about %s, and %s are available to it here: the system may "
-            "kill it; a smaller batch_size%s, or more micro-batches, takes less",
-            lvni_core_bytes_text(need, takes), lvni_core_bytes_text(has, there),
-            or_size_key(r, size));
+    int n = 0;
+    for (int i = 0; m != NULL && i < r->rank.world; i++) {
+        n += m[i].host_index == m[rank].host_index;
     }
+    return n > 0 ? n : r->rank.nodes > 0 ? r->rank.world / r->rank.nodes : r->rank.world;
 }
 
-/* Ranks whose memory is this host's, each with a process of its own. */
-static int count_ranks_here(const lvni_run_fit_run *r)
+/* What the run takes of a host, and what its ranks find there at least. */
+typedef struct host_memory {
+    const char *name; /* NULL: this one */
+    uint64_t need, has;
+} host_memory;
+
+static bool is_tighter(const host_memory *a, const host_memory *b)
+{
+    return (double)a->need * (double)b->has > (double)b->need * (double)a->has;
+}
+
+/* The host with the least room for its ranks, of which each takes `one`. */
+static host_memory find_tightest_host(const lvni_run_fit_run *r, uint64_t one)
 {
     const lvni_control_member *m =
         r->rank.control == NULL ? NULL : lvni_control_members(r->rank.control);
-    int n = 0;
-    for (int i = 0; m != NULL && i < r->rank.world; i++) {
-        n += m[i].host_index == m[r->rank.rank].host_index;
+    host_memory tightest = {.need = one * (uint64_t)count_ranks_of_host(r, m, r->rank.rank),
+                            .has = lvni_core_machine_memory("")};
+    for (int i = 0; m != NULL && r->available != NULL && i < r->rank.world; i++) {
+        const host_memory host = {.name = m[i].host_index == m[r->rank.rank].host_index ? NULL
+                                                                                        : m[i].host,
+                                  .need = one * (uint64_t)count_ranks_of_host(r, m, i),
+                                  .has = r->available[i]};
+        tightest = is_tighter(&host, &tightest) ? host : tightest;
     }
-    return n > 0 ? n : r->rank.nodes > 0 ? r->rank.world / r->rank.nodes : r->rank.world;
+    return tightest;
+}
+
+static void compare_memory(lvni_run_fit_run *r, const host_memory *host, lvni_core_str *out)
+{
+    char size[SIZE_KEY];
+    char takes[LVNI_BYTES_TEXT], there[LVNI_BYTES_TEXT];
+    r->too_scarce = is_far_above(host->need, host->has);
+    if (host->need <= host->has) {
+        return;
+    }
+    lvni_core_bytes_text(host->need, takes);
+    lvni_core_bytes_text(host->has, there);
+    if (host->name != NULL) {
+        lvni_core_str_printf(out,
+                             "the run takes about %s of the host %s, and %s are available to it "
+                             "there",
+                             takes, host->name, there);
+    } else {
+        lvni_core_str_printf(out, "the run takes about %s, and %s are available to it here", takes,
+                             there);
+    }
+    lvni_core_str_printf(out,
+                         ": the system may kill it; a smaller batch_size%s, or more micro-batches, "
+                         "takes less",
+                         or_size_key(r, size));
 }
 
 /* Too much to begin with. A finder is to find what is not. */
@@ -248,8 +280,10 @@ lvn_status lvni_run_fit_predict_memory(lvni_run_fit_run *r)
         } else if (r->rank.world > 1) {
             lvni_core_str_printf(&r->memory, ", on each of %d ranks", r->rank.world);
         }
-        compare_memory(r, on_host(r, &need) * (uint64_t)(together ? 1 : count_ranks_here(r)),
-                       &r->scarce);
+        const host_memory host =
+            together ? (host_memory){.need = on_host(r, &need), .has = lvni_core_machine_memory("")}
+                     : find_tightest_host(r, on_host(r, &need));
+        compare_memory(r, &host, &r->scarce);
         LVN_TRY(compare_device(r, &need, &r->scarce));
     } else {
         lvni_core_str_printf(&r->memory, "memory: not known (%s)", lvn_last_error()->message);

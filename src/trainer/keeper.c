@@ -172,8 +172,7 @@ static bool has_all_state(const lvni_trainer *t)
            t->keeper.saved_step == t->at.step;
 }
 
-/* Of the same configuration and code: resumed, it would come again. */
-static bool comes_again(lvn_status failed)
+bool lvni_trainer_keeper_comes_again(lvn_status failed)
 {
     return failed == LVN_ERR_SHAPE || failed == LVN_ERR_DTYPE || failed == LVN_ERR_UNSUPPORTED ||
            failed == LVN_ERR_USAGE || failed == LVN_ERR_DEVICE_MEMORY;
@@ -184,7 +183,7 @@ static void keep_step(lvni_trainer *t, lvn_status failed)
     const bool waited = lvni_trainer_save_wait(t) == LVN_OK; /* first: it sets saved_step */
     if (save_now(t, waited && t->keeper.saved_step == t->at.step) == LVN_OK) {
         snprintf(t->keeper.kept, sizeof t->keeper.kept,
-                 comes_again(failed)
+                 lvni_trainer_keeper_comes_again(failed)
                      ? "; step %lld (epoch %lld) is saved, and a run resumed without a change of "
                        "what is wrong would end here again"
                      : "; step %lld (epoch %lld) is saved: resume=true goes on from there",

@@ -71,6 +71,8 @@ lvn_status lvni_trainer_keeper_check_weights(const lvni_trainer *t);
 /* A signal asked for the end: save (unless `saved`), and report where the run can go on. Never
  * LVN_OK. */
 lvn_status lvni_trainer_keeper_stop(lvni_trainer *t, int signal_number, bool saved);
+/* A run of the same configuration and code that is resumed would fail with it again. */
+bool lvni_trainer_keeper_comes_again(lvn_status failed);
 /* An error between steps: save what was learned before it, and add to the error where the run can
  * go on. Returns `failed`. */
 lvn_status lvni_trainer_keeper_save_on_error(lvni_trainer *t, lvn_status failed);

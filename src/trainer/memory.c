@@ -535,6 +535,11 @@ void lvni_trainer_memory_add_thread(lvni_trainer_memory_need *sum,
     sum->total += sets + more->lanes + more->batches + more->decoding;
 }
 
+uint64_t lvni_trainer_memory_on_host(const lvni_trainer_memory_need *n, bool simulated)
+{
+    return simulated ? n->total : n->total > n->device ? n->total - n->device : 0;
+}
+
 void lvni_trainer_memory_print(const lvni_trainer_memory_need *n, int lanes, lvni_core_str *out)
 {
     const double mib = 1.0 / (1 << 20);

@@ -76,6 +76,9 @@ lvn_status lvni_trainer_predict_memory(const lvni_trainer_options *options,
  * own. */
 void lvni_trainer_memory_add_thread(lvni_trainer_memory_need *sum,
                                     const lvni_trainer_memory_need *more);
+/* Of the total: what lies on a device is not the host's memory, but the simulated device has none
+ * of its own. */
+uint64_t lvni_trainer_memory_on_host(const lvni_trainer_memory_need *need, bool simulated);
 /* "memory: about 1.2 GiB at peak (...)", no newline. */
 void lvni_trainer_memory_print(const lvni_trainer_memory_need *need, int lanes, lvni_core_str *out);
 

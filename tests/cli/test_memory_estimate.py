@@ -14,6 +14,7 @@ import time
 import unittest
 
 from bad_support import LEVIN, main
+from node_processes import end_all, missing, start_on_nodes
 from rank_processes import drop_identity
 
 drop_identity()
@@ -145,6 +146,25 @@ class Memory(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertRegex(done.stderr, "warning: " + takes)
             self.assertEqual("begins with memory_check=warn alone" in done.stderr, begins)
+
+    @unittest.skipIf(missing(), missing())
+    def test_another_host_has_less(self):
+        """Rank 0 compares with the memory of each, and names the one that is too small."""
+        for node, kib in ((0, 1 << 30), (1, 60 << 10)):
+            with open(f"{self.dir}/meminfo-{node}", "w", encoding="ascii") as f:
+                f.write(f"MemTotal: {kib} kB\nMemFree: {kib} kB\nMemAvailable: {kib} kB\n")
+        inner = f'mount --bind {self.dir}/meminfo-"$GROUP_RANK" /proc/meminfo && exec "$@"'
+        run = ["train", "classify", *SHAPES, "model=resnet18", "image_size=64", "batch_size=8"]
+        run += ["max_steps=1", "quiet=true", f"out={self.dir}/hosts"]
+        for more, code in (([], 64), (["memory_check=warn"], 0)):
+            command = ["unshare", "--mount", "sh", "-c", inner, "sh", LEVIN, *run, *more]
+            ended = end_all(start_on_nodes([0, 1], command))
+            self.assertEqual(ended[0][0], code, ended)
+            self.assertRegex(
+                ended[0][1],
+                r"the run takes about [0-9.]+ \w+ of the host node1, and 60 MiB are available to",
+            )
+            self.assertEqual(os.path.exists(f"{self.dir}/hosts"), code == 0)
 
     @unittest.skipUnless(SLOW, "with LEVIN_TEST_SLOW=1")
     def test_more(self):

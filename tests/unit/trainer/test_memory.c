@@ -113,6 +113,18 @@ static void the_prediction_is_within_five_percent(void **state)
     }
 }
 
+/* Memory of the host that decides whether a run begins. */
+static void a_device_has_its_own_memory_unless_it_is_simulated(void **state)
+{
+    (void)state;
+    const lvni_trainer_memory_need on_gpu = {.total = 100, .device = 70}, on_cpu = {.total = 100},
+                                   rounded = {.total = 60, .device = 64};
+    assert_int_equal(lvni_trainer_memory_on_host(&on_gpu, false), 30);
+    assert_int_equal(lvni_trainer_memory_on_host(&on_gpu, true), 100);
+    assert_int_equal(lvni_trainer_memory_on_host(&on_cpu, false), 100);
+    assert_int_equal(lvni_trainer_memory_on_host(&rounded, false), 0);
+}
+
 int main(int argc, char **argv)
 {
     verbose = argc > 1 && strcmp(argv[1], "-v") == 0;
@@ -120,6 +132,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", lvn_last_error()->message);
         return 1;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_prediction_is_within_five_percent)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_device_has_its_own_memory_unless_it_is_simulated),
+        cmocka_unit_test(the_prediction_is_within_five_percent)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

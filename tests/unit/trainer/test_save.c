@@ -304,6 +304,22 @@ static void a_later_save_knows_what_is_there(void **state)
     bench_close(&b);
 }
 
+/* resume=true is not what such a message advises. */
+static void what_the_configuration_causes_comes_again(void **state)
+{
+    (void)state;
+    static const lvn_status again[] = {LVN_ERR_SHAPE, LVN_ERR_DTYPE, LVN_ERR_UNSUPPORTED,
+                                       LVN_ERR_USAGE, LVN_ERR_DEVICE_MEMORY},
+                            may_not[] = {LVN_ERR_IO,   LVN_ERR_MEMORY,    LVN_ERR_CORRUPT,
+                                         LVN_ERR_PEER, LVN_ERR_CANCELLED, LVN_ERR_TIMEOUT};
+    for (size_t i = 0; i < sizeof again / sizeof *again; i++) {
+        assert_true(lvni_trainer_keeper_comes_again(again[i]));
+    }
+    for (size_t i = 0; i < sizeof may_not / sizeof *may_not; i++) {
+        assert_false(lvni_trainer_keeper_comes_again(may_not[i]));
+    }
+}
+
 int main(void)
 {
     lvni_log_set_quiet(true);
@@ -318,6 +334,7 @@ int main(void)
     snprintf(best, sizeof best, "%s/best.safetensors", folder);
     mkdir(folder, 0777);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_the_configuration_causes_comes_again),
         cmocka_unit_test(steps_meanwhile_change_nothing),
         cmocka_unit_test(errors_are_reported_once),
         cmocka_unit_test(a_training_ends_with_its_error),
