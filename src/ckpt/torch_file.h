@@ -27,6 +27,9 @@ lvn_status lvni_ckpt_torch_open(const char *path, unsigned flags, const char *ke
 lvn_status lvni_ckpt_tensors_open(const char *path, unsigned flags, const char *key,
                                   const char **inner, lvni_ckpt_st_file **out);
 
+/* Does the file begin as those of torch.save do? false, too, where it cannot be read. */
+bool lvni_ckpt_is_torch(const char *path);
+
 /* The index of a model in several files, by its name. */
 bool lvni_ckpt_is_index(const char *path);
 

@@ -468,6 +468,20 @@ static lvn_status open_file(const char *path, int *fd, uint64_t *bytes, char sta
     return LVN_OK;
 }
 
+bool lvni_ckpt_is_torch(const char *path)
+{
+    int fd;
+    uint64_t bytes;
+    char start[START_BYTES];
+    const bool opened = open_file(path, &fd, &bytes, start) == LVN_OK;
+    if (!opened) {
+        lvn_clear_error();
+        return false;
+    }
+    lvni_core_vfs_get()->close(fd);
+    return is_zip(start) || is_old(start);
+}
+
 static lvn_status read_file(reader *r, int fd, uint64_t bytes, const char *start, const char *key,
                             const char **inner)
 {

@@ -79,9 +79,10 @@ int lvni_cli_cmd_tune(int n, const char *const *args);
  * with. */
 const struct lvni_run_recipe *lvni_cli_find_recipe(int n, const char *const *args,
                                                    const char *command, int *code);
-/* lvni_run_report_status of a command of `recipe` with these arguments. A file of another program's
- * in config=, which another recipe takes: that, in place of a mistake for each of its keys. */
-int lvni_cli_report(lvn_status s, const struct lvni_run_recipe *recipe, int n,
+/* lvni_run_report_status of a command ("tune lr") of `recipe` with these arguments. A file of
+ * another program's in config=, which another recipe takes, or which this command does not: that,
+ * in place of a mistake for each of its keys. */
+int lvni_cli_report(lvn_status s, const struct lvni_run_recipe *recipe, const char *command, int n,
                     const char *const *args);
 int lvni_cli_cmd_predict(int n, const char *const *args);
 int lvni_cli_cmd_eval(int n, const char *const *args);

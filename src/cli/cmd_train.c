@@ -33,9 +33,54 @@ static bool comes_later(const char *name)
     return false;
 }
 
-/* Recipes of a later version are named, so that the error is not taken for a typing mistake. */
-static void report_unknown(const char *name, const char *command)
+/* The last value of a key on the command line; what is wrong with it is found when it is read. */
+static const char *value_of(int n, const char *const *args, const char *key)
 {
+    const size_t length = strlen(key);
+    const char *value = NULL;
+    for (int i = 0; i < n; i++) {
+        const char *arg = args[i] + (strncmp(args[i], "--", 2) == 0 ? 2 : 0);
+        if (strncmp(arg, key, length) == 0 && arg[length] == '=') {
+            value = arg + length + 1;
+        } else if (arg != args[i] && strcmp(arg, key) == 0 && i + 1 < n) {
+            value = args[i + 1];
+        }
+    }
+    return value;
+}
+
+/* The one that takes this configuration file of another program's; NULL: none. */
+static const lvni_run_recipe *recipe_of_file(const char *file)
+{
+    for (int i = 0; file != NULL && lvni_recipes_at(i) != NULL; i++) {
+        const lvni_run_recipe *r = lvni_recipes_at(i);
+        if (r->takes_file != NULL && r->takes_file(file)) {
+            return r;
+        }
+    }
+    return NULL;
+}
+
+static bool is_key(const char *arg)
+{
+    return strchr(arg, '=') != NULL || arg[0] == '-';
+}
+
+/* args begins with a key. */
+static void report_missing(int n, const char *const *args, const char *command)
+{
+    const lvni_run_recipe *taker = recipe_of_file(value_of(n, args, "config"));
+    const bool two = strchr(args[0], '=') == NULL && n > 1 && args[1][0] != '-';
+    lvni_core_print(stderr, "error: the recipe is missing: levin %s %s %s%s%s\n",
+                    strcmp(command, "plan") == 0 ? "plan train" : command,
+                    (taker != NULL ? taker : lvni_recipes_at(0))->name, args[0], two ? " " : "",
+                    two ? args[1] : "");
+}
+
+/* Recipes of a later version are named, so that the error is not taken for a typing mistake. */
+static void report_unknown(int n_args, const char *const *args, const char *command)
+{
+    const char *name = args[0];
     const lvni_run_recipe *near = lvni_recipes_near(name);
     if (comes_later(name)) {
         lvni_core_print(stderr, "error: the recipe %s comes with a later version; this one has ",
@@ -44,10 +89,8 @@ static void report_unknown(const char *name, const char *command)
         fputs("\n", stderr);
         return;
     }
-    if (strchr(name, '=') != NULL || name[0] == '-') { /* a key: the recipe is left out */
-        lvni_core_print(stderr, "error: the recipe is missing: levin %s %s %s\n",
-                        strcmp(command, "plan") == 0 ? "plan train" : command,
-                        lvni_recipes_at(0)->name, name);
+    if (is_key(name)) {
+        report_missing(n_args, args, command);
         return;
     }
     const size_t n = strlen(name);
@@ -87,44 +130,71 @@ const lvni_run_recipe *lvni_cli_find_recipe(int n, const char *const *args, cons
         fputs("error: which recipe?\n", stderr);
         lvni_cli_command_misused(command);
     } else if (recipe == NULL) {
-        report_unknown(args[0], command);
+        report_unknown(n, args, command);
     }
     return recipe;
 }
 
 /* ---- mistakes ---- */
 
-/* The last value of a key on the command line; what is wrong with it is found when it is read. */
-static const char *value_of(int n, const char *const *args, const char *key)
+/* Where a training with the file of another program has put its run: "CHECKPOINT_DIR/NAME". */
+static void print_run(const lvni_run_recipe *r, int n, const char *const *args, const char *file,
+                      lvni_core_str *out)
 {
-    const size_t length = strlen(key);
-    const char *value = NULL;
-    for (int i = 0; i < n; i++) {
-        const char *arg = args[i] + (strncmp(args[i], "--", 2) == 0 ? 2 : 0);
-        if (strncmp(arg, key, length) == 0 && arg[length] == '=') {
-            value = arg + length + 1;
-        } else if (arg != args[i] && strcmp(arg, key) == 0 && i + 1 < n) {
-            value = args[i + 1];
-        }
+    static const char dir_key[] = "checkpoint_dir";
+    const char *name = value_of(n, args, "exp-name"), *dir = value_of(n, args, dir_key);
+    lvni_core_config *c = NULL;
+    name = name != NULL ? name : value_of(n, args, "exp_name");
+    if (dir == NULL && lvni_core_config_create(r->keys, &c) == LVN_OK) {
+        lvni_core_config_collect(c);
+        (void)lvni_core_config_load_file(c, LVNI_LAYER_FILE, file);
+        dir = lvni_core_config_has(c, dir_key) ? lvni_core_config_str(c, dir_key) : NULL;
     }
-    return value;
+    const size_t bytes = dir == NULL ? 0 : strlen(dir);
+    lvni_core_str_printf(out, "%s%s%s", dir == NULL ? "" : dir,
+                         bytes == 0 || dir[bytes - 1] == '/' ? "" : "/",
+                         name != NULL ? name : "NAME");
+    lvni_core_config_destroy(c);
+    lvn_clear_error();
 }
 
-int lvni_cli_report(lvn_status s, const lvni_run_recipe *recipe, int n, const char *const *args)
+/* Commands that use a trained model have other keys than such a file. */
+static lvn_status refuse_file(const lvni_run_recipe *taker, const char *command, int n,
+                              const char *const *args, const char *file)
+{
+    lvni_core_str run = {0};
+    print_run(taker, n, args, file, &run);
+    lvn_status s = lvni_core_str_status(&run);
+    if (s == LVN_OK) {
+        s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
+                          "config=%s: a file of rcGAN, for training: levin %s takes the run that "
+                          "was trained with it, as in levin %s model=%s",
+                          file, command, command, lvni_core_str_text(&run));
+    }
+    lvni_core_str_free(&run);
+    return s;
+}
+
+int lvni_cli_report(lvn_status s, const lvni_run_recipe *recipe, const char *command, int n,
+                    const char *const *args)
 {
     const char *file = value_of(n, args, "config");
     if (s != LVN_ERR_USAGE || file == NULL) {
         return lvni_run_report_status(s);
     }
     const lvn_error error = *lvn_last_error();
-    for (int i = 0; lvni_recipes_at(i) != NULL; i++) {
-        const lvni_run_recipe *r = lvni_recipes_at(i);
-        if (r != recipe && r->takes_file != NULL && r->takes_file(file)) {
-            return lvni_run_report_status(lvn_error_set(
-                s, __FILE__, __LINE__,
-                "config=%s: a file of rcGAN, for training: use %s, as in levin train %s config=%s",
-                file, r->name, r->name, file));
-        }
+    const lvni_run_recipe *taker = recipe_of_file(file);
+    const bool trains = strcmp(command, "train") == 0 || strcmp(command, "plan train") == 0 ||
+                        strncmp(command, "tune ", 5) == 0,
+               starts = strcmp(command, "export") == 0 && value_of(n, args, "weights") != NULL;
+    if (taker != NULL && !trains && !starts) {
+        return lvni_run_report_status(refuse_file(taker, command, n, args, file));
+    }
+    if (taker != NULL && taker != recipe) {
+        return lvni_run_report_status(lvn_error_set(
+            s, __FILE__, __LINE__,
+            "config=%s: a file of rcGAN, for training: use %s, as in levin %s %s config=%s", file,
+            taker->name, command, taker->name, file));
     }
     lvn_error_adopt(&error);
     return lvni_run_report_status(s);
@@ -136,20 +206,36 @@ int lvni_cli_cmd_train(int n, const char *const *args)
     const lvni_run_recipe *recipe = lvni_cli_find_recipe(n, args, "train", &code);
     return recipe == NULL
                ? code
-               : lvni_cli_report(lvni_run_train(recipe, n - 1, args + 1), recipe, n, args);
+               : lvni_cli_report(lvni_run_train(recipe, n - 1, args + 1), recipe, "train", n, args);
+}
+
+/* `train` is left out, or the recipe, too. */
+static int misuse_plan(int n, const char *const *args)
+{
+    const bool keys = n > 0 && is_key(args[0]),
+               recipe = n > 0 && (lvni_recipes_find(args[0]) != NULL || lvni_user_is_file(args[0]));
+    if (keys) {
+        report_missing(n, args, "plan");
+        return LVNI_EXIT_USAGE;
+    }
+    if (recipe) {
+        lvni_core_print(stderr, "error: plan what? levin plan train %s\n", args[0]);
+        return LVNI_EXIT_USAGE;
+    }
+    fputs("error: plan what?\n", stderr);
+    return lvni_cli_command_misused("plan");
 }
 
 int lvni_cli_cmd_plan(int n, const char *const *args)
 {
     if (n < 1 || strcmp(args[0], "train") != 0) {
-        fputs("error: plan what?\n", stderr);
-        return lvni_cli_command_misused("plan");
+        return misuse_plan(n, args);
     }
     int code;
     const lvni_run_recipe *recipe = lvni_cli_find_recipe(n - 1, args + 1, "plan", &code);
-    return recipe == NULL
-               ? code
-               : lvni_cli_report(lvni_run_plan(recipe, n - 2, args + 2), recipe, n, args);
+    return recipe == NULL ? code
+                          : lvni_cli_report(lvni_run_plan(recipe, n - 2, args + 2), recipe,
+                                            "plan train", n, args);
 }
 
 /* ---- trained models ---- */
@@ -216,25 +302,25 @@ int lvni_cli_cmd_predict(int n, const char *const *args)
 {
     int skip, code;
     const lvni_run_recipe *recipe = find_user(n, args, "predict", &skip, &code);
-    return recipe == NULL
-               ? code
-               : lvni_cli_report(recipe->predict(recipe, n - skip, args + skip), recipe, n, args);
+    return recipe == NULL ? code
+                          : lvni_cli_report(recipe->predict(recipe, n - skip, args + skip), recipe,
+                                            "predict", n, args);
 }
 
 int lvni_cli_cmd_eval(int n, const char *const *args)
 {
     int skip, code;
     const lvni_run_recipe *recipe = find_user(n, args, "eval", &skip, &code);
-    return recipe == NULL
-               ? code
-               : lvni_cli_report(recipe->eval(recipe, n - skip, args + skip), recipe, n, args);
+    return recipe == NULL ? code
+                          : lvni_cli_report(recipe->eval(recipe, n - skip, args + skip), recipe,
+                                            "eval", n, args);
 }
 
 int lvni_cli_cmd_export(int n, const char *const *args)
 {
     int skip, code;
     const lvni_run_recipe *recipe = find_user(n, args, "export", &skip, &code);
-    return recipe == NULL
-               ? code
-               : lvni_cli_report(lvni_run_export(recipe, n - skip, args + skip), recipe, n, args);
+    return recipe == NULL ? code
+                          : lvni_cli_report(lvni_run_export(recipe, n - skip, args + skip), recipe,
+                                            "export", n, args);
 }

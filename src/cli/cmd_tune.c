@@ -47,5 +47,6 @@ int lvni_cli_cmd_tune(int n, const char *const *args)
     }
     return command.recipe == NULL
                ? code
-               : lvni_cli_report(finders[finder].find(&command), command.recipe, n, args);
+               : lvni_cli_report(finders[finder].find(&command), command.recipe,
+                                 finder == 0 ? "tune batch-size" : "tune lr", n, args);
 }

@@ -184,9 +184,26 @@ const lvni_cli_command *lvni_cli_command_find(const char *name)
     return NULL;
 }
 
+/* What scripts beside a training are called. */
+static const char *other_name(const char *name)
+{
+    static const char *const others[][2] = {
+        {"test", "eval"},   {"validate", "eval"},     {"evaluate", "eval"},
+        {"plot", "report"}, {"inference", "predict"}, {"find_batch_size", "tune batch-size"}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        if (strcmp(name, others[i][0]) == 0) {
+            return others[i][1];
+        }
+    }
+    return NULL;
+}
+
 const char *lvni_cli_command_near(const char *name)
 {
-    const char *near = NULL;
+    const char *near = other_name(name);
+    if (near != NULL) {
+        return near;
+    }
     size_t nearest = SIZE_MAX;
     for (int i = 0; i < lvni_cli_n_commands; i++) {
         const char *one = lvni_cli_commands[i].name;

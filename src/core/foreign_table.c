@@ -380,6 +380,9 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
     SAME("topk|k", "top_k"),
     SAME("probs|include_probs|all_probabilities|proba", "probabilities"),
     SAME("confusion_matrix", "confusion"),
+    HINT("format|output_format",
+         "a model is {output}=FILE.safetensors, with {card}=false its tensors alone, and levin ckpt "
+         "convert FILE.safetensors FILE.pt writes it for torch.load"),
     HINT("format|output_format", "the ending of {output}=FILE sets it"),
     HINT("epochs|max_epochs|lr|optim|learning_rate",
          "this command trains nothing, it uses {model}; " NO_NEED),

@@ -205,6 +205,11 @@ static const lvni_core_option export_rows[] = {
     {.name = "checkpoint",
      .type = LVNI_OPT_PATH,
      .help = "best or last of a run directory (unset: best), or the path of a checkpoint."},
+    {.name = "weights",
+     .type = LVNI_OPT_PATH,
+     .help = "In place of a run: weights of another program, as a checkpoint of rcGAN, for a model "
+             "that the other arguments are a training of: levin export gan config=FILE "
+             "weights=FILE."},
     {.name = "use_ema",
      .type = LVNI_OPT_BOOL,
      .fallback = "true",
@@ -268,7 +273,11 @@ static void report_weights(const lvni_run_exported *e)
 static lvn_status write_file(const lvni_run_recipe *recipe, const lvni_core_config *c)
 {
     static const lvni_run_output_kind kind = {
-        .what = "a model is exported as safetensors", .endings = ".safetensors", .binary = true};
+        .what = "a model is exported as safetensors",
+        .endings = ".safetensors",
+        .others = "of such a file levin ckpt convert FILE.safetensors FILE.pt writes one for "
+                  "torch.load",
+        .binary = true};
     lvni_run_exported *e;
     const char *output = lvni_run_output_path(c);
     LVN_TRY(lvni_run_output_check(c, &kind));
@@ -296,10 +305,32 @@ static lvn_status write_file(const lvni_run_recipe *recipe, const lvni_core_conf
     return s;
 }
 
+/* The other keys are those of a training then. */
+static lvn_status find_weights(const lvni_run_recipe *recipe, int n, const char *const *args,
+                               bool *found)
+{
+    lvni_core_config *c;
+    const char *name, *text;
+    LVN_TRY(lvni_core_config_create(recipe->keys, &c));
+    *found = false;
+    for (int i = 0; i < n && !*found;) {
+        const int used = lvni_core_config_arguments_of(c, n - i, args + i, &name, &text);
+        *found = used > 0 && strcmp(name, "weights") == 0;
+        i += used > 0 ? used : 1;
+    }
+    lvni_core_config_destroy(c);
+    return LVN_OK;
+}
+
 lvn_status lvni_run_export(const lvni_run_recipe *recipe, int n, const char *const *args)
 {
     lvni_core_config *c;
     char help[LVNI_RUN_HELP];
+    bool begins;
+    LVN_TRY(find_weights(recipe, n, args, &begins));
+    if (begins) {
+        return lvni_run_export_start(recipe, n, args);
+    }
     LVN_TRY(lvni_run_read_config(recipe->export_keys, lvni_run_help_of(recipe, "export", help),
                                  &(lvni_run_defaults){0}, n, args, &c));
     const lvn_status s = write_file(recipe, c);

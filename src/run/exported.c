@@ -2,6 +2,7 @@
 #include "run/exported.h"
 
 #include "ckpt/checkpoint.h"
+#include "ckpt/torch_file.h"
 #include "core/alloc.h"
 #include "core/escape.h"
 #include "core/json_read.h"
@@ -145,6 +146,29 @@ static lvn_status fail_of_program(const char *path, const lvni_ckpt_st_file *fil
                           "for torch.load");
 }
 
+/* With the recipe and the file. */
+#define MAKES                                                                                      \
+    "levin export %s weights=%s output=W.safetensors with the keys of a training, or with "        \
+    "config=FILE, makes one of weights of another program"
+
+/* The first recipe is that of a command that names none. */
+static const char *recipe_to_type(const lvni_run_recipe *recipe)
+{
+    return recipe == NULL || recipe->is_default ? "RECIPE" : lvni_run_typed(recipe);
+}
+
+/* Opened for a model: weights alone do not show of which network they are. recipe NULL: not
+ * known. */
+static lvn_status open_st(const char *file, const lvni_run_recipe *recipe, unsigned flags,
+                          lvni_ckpt_st_file **out)
+{
+    if (lvni_ckpt_is_torch(file)) {
+        LVN_FAIL(LVN_ERR_MISMATCH, "%s holds tensors of PyTorch and is not a %s of levin; " MAKES,
+                 file, recipe != NULL ? recipe->noun : "model", recipe_to_type(recipe), file);
+    }
+    return lvni_ckpt_st_open(file, flags, out);
+}
+
 static lvn_status check_recipe(const lvni_run_exported *e, const char *name)
 {
     const lvni_run_recipe *r = e->recipe;
@@ -166,8 +190,8 @@ static lvn_status read_metadata(lvni_run_exported *e, const lvni_ckpt_st_file *f
     if (j == NULL) {
         LVN_FAIL(LVN_ERR_MISMATCH,
                  "%s is not a %s of levin; give model= a run directory, a file of its "
-                 "exported_models/ or one of its checkpoints",
-                 e->file, e->recipe->noun);
+                 "exported_models/ or one of its checkpoints; " MAKES,
+                 e->file, e->recipe->noun, recipe_to_type(e->recipe), e->file);
     }
     const lvn_status s = read_card(e, j);
     json_decref(j);
@@ -346,7 +370,7 @@ static int64_t read_step(const lvni_ckpt_st_file *file)
 static lvn_status read_file(lvni_run_exported *e, lvni_nn_model **out)
 {
     lvni_ckpt_st_file *file;
-    LVN_TRY(lvni_ckpt_st_open(e->file, LVNI_ST_VERIFY, &file));
+    LVN_TRY(open_st(e->file, e->recipe, LVNI_ST_VERIFY, &file));
     lvn_status s = e->cls != NULL ? LVN_OK : read_metadata(e, file);
     e->step = read_step(file);
     const double decay = s == LVN_OK && e->use_ema ? shown_average(file) : 0.0;
@@ -407,7 +431,7 @@ lvn_status lvni_run_exported_recipe(const char *path, const char *which, char **
     lvni_ckpt_st_file *opened;
     *name = NULL;
     LVN_TRY(find_file(path, which, &file));
-    lvn_status s = lvni_ckpt_st_open(file, LVNI_ST_HEADER_ONLY, &opened);
+    lvn_status s = open_st(file, NULL, LVNI_ST_HEADER_ONLY, &opened);
     if (s == LVN_OK) {
         const char *text = recipe_of(opened);
         *name = text == NULL ? NULL : lvni_core_strdup(LVNI_TAG_CONFIG, text);

@@ -3,6 +3,7 @@
 #include "run/fit_impl.h"
 
 #include "core/alloc.h"
+#include "core/escape.h"
 #include "core/signals.h"
 #include "core/vfs.h"
 #include "data/dataset.h"
@@ -10,6 +11,7 @@
 #include "log/run_log.h"
 #include "run/devices.h"
 #include "run/options.h"
+#include "run/output_file.h"
 #include "run/requeue.h"
 #include "trainer/identity.h"
 #include "trainer/memory.h"
@@ -573,7 +575,9 @@ lvn_status lvni_run_fit_end(lvn_status status)
     return status;
 }
 
-lvn_status lvni_run_fit_plan(const lvni_run_fit_request *request)
+/* Up to where a run would begin, without its ranks. */
+static lvn_status prepare_alone(const lvni_run_fit_request *request,
+                                lvn_status (*use)(const lvni_run_fit_run *r))
 {
     const lvn_device before = lvn_device_in_use();
     lvni_run_fit_run r = {.request = request};
@@ -581,16 +585,47 @@ lvn_status lvni_run_fit_plan(const lvni_run_fit_request *request)
     lvn_status s = lvni_run_ranks_estimate(request->config, &r.rank);
     s = s == LVN_OK ? lvni_core_pin_entries_create(&r.rank.pins) : s;
     s = s == LVN_OK ? prepare(&r) : s;
-    if (s == LVN_OK) {
-        s = lvni_run_fit_print_plan(&r);
-        lvni_run_fit_check_choices(&r);
-        if (s == LVN_OK) { /* the run itself may be for another machine */
-            lvni_run_fit_warn_memory(&r);
-        }
-    }
+    s = s == LVN_OK ? use(&r) : s;
     lvni_core_pin_entries *pins = r.rank.pins;
     run_free(&r);
     lvni_core_pin_entries_destroy(pins);
     lvn_device_use(before);
     return s;
+}
+
+static lvn_status print_plan(const lvni_run_fit_run *r)
+{
+    const lvn_status s = lvni_run_fit_print_plan(r);
+    lvni_run_fit_check_choices(r);
+    if (s == LVN_OK) { /* the run itself may be for another machine */
+        lvni_run_fit_warn_memory(r);
+    }
+    return s;
+}
+
+lvn_status lvni_run_fit_plan(const lvni_run_fit_request *request)
+{
+    return prepare_alone(request, print_plan);
+}
+
+static lvn_status export_start(const lvni_run_fit_run *r)
+{
+    const lvni_core_config *c = r->request->config;
+    const bool given = lvni_core_config_layer(c, "out") == LVNI_LAYER_ARGUMENTS;
+    const char *path = given ? lvni_core_config_str(c, "out") : "model.safetensors";
+    if (!lvni_run_output_ends_in(path, ".safetensors", sizeof ".safetensors" - 1)) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "output=%s: a model is exported as safetensors; give a name that ends in "
+                 ".safetensors",
+                 path);
+    }
+    LVN_TRY(lvni_run_fit_export(r->request, r->model, r->model->weights, -1, path));
+    lvni_core_print(stdout, "%s: %s with the weights of %s, for model=%s\n", path,
+                    r->request->model, lvni_core_config_str(c, "weights"), path);
+    return LVN_OK;
+}
+
+lvn_status lvni_run_fit_export_start(const lvni_run_fit_request *request)
+{
+    return prepare_alone(request, export_start);
 }

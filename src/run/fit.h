@@ -60,6 +60,9 @@ lvn_status lvni_run_fit_end(lvn_status status);
 /* Print the plan that lvni_run_fit would follow, and the memory it would take; train
  * nothing. */
 lvn_status lvni_run_fit_plan(const lvni_run_fit_request *request);
+/* What it would begin with, weights= of another program, as an exported model in the file `out`;
+ * train nothing. */
+lvn_status lvni_run_fit_export_start(const lvni_run_fit_request *request);
 
 /* ---- fit_saved.c ---- */
 

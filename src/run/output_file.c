@@ -77,11 +77,13 @@ lvn_status lvni_run_output_check(const lvni_core_config *c, const lvni_run_outpu
     lvni_core_str endings = {0};
     print_endings(kind->endings, &endings);
     lvn_status s = lvni_core_str_status(&endings);
-    s = s != LVN_OK
-            ? s
-            : lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
-                            "output=%s: %s; give a name that ends in %s, or output=- for stdout",
-                            output, kind->what, lvni_core_str_text(&endings));
+    s = s != LVN_OK ? s
+                    : lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
+                                    "output=%s: %s; give a name that ends in %s, or output=- for "
+                                    "stdout%s%s",
+                                    output, kind->what, lvni_core_str_text(&endings),
+                                    kind->others != NULL ? "; " : "",
+                                    kind->others != NULL ? kind->others : "");
     lvni_core_str_free(&endings);
     return s;
 }

@@ -12,6 +12,7 @@
 typedef struct lvni_run_output_kind {
     const char *what;    /* of the error: "predictions of images are a table or JSON lines" */
     const char *endings; /* ".csv|.jsonl" */
+    const char *others;  /* what to do for other endings; NULL: nothing */
     bool binary;         /* bytes for no terminal, and for no launcher that shows lines */
 } lvni_run_output_kind;
 

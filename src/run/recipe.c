@@ -171,13 +171,25 @@ lvn_status lvni_run_train(const lvni_run_recipe *recipe, int n, const char *cons
     return s;
 }
 
-lvn_status lvni_run_plan(const lvni_run_recipe *recipe, int n, const char *const *args)
+/* Without ranks and a run directory. */
+static lvn_status use_start(const lvni_run_recipe *recipe, int n, const char *const *args,
+                            fit_function use)
 {
     work w = {.recipe = recipe};
     char help[LVNI_RUN_HELP];
     LVN_TRY(read_config(recipe, lvni_run_help_of(recipe, "train", help), n, args, &w.config));
     lvni_log_set_quiet(lvni_core_config_bool(w.config, "quiet"));
-    const lvn_status s = open_and_fit(&w, NULL, lvni_run_fit_plan);
+    const lvn_status s = open_and_fit(&w, NULL, use);
     lvni_core_config_destroy(w.config);
     return s;
+}
+
+lvn_status lvni_run_plan(const lvni_run_recipe *recipe, int n, const char *const *args)
+{
+    return use_start(recipe, n, args, lvni_run_fit_plan);
+}
+
+lvn_status lvni_run_export_start(const lvni_run_recipe *recipe, int n, const char *const *args)
+{
+    return use_start(recipe, n, args, lvni_run_fit_export_start);
 }

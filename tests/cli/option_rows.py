@@ -322,6 +322,7 @@ export_rows = {
     "use_ema": row("false", "content"),
     "output": row("other.safetensors", "files", first="w.safetensors"),
     "card": row("false", "content"),
+    "weights": Elsewhere("test_gan_files.py", "weights="),
 }
 
 GAN = (

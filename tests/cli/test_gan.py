@@ -497,11 +497,9 @@ class Gan(unittest.TestCase):
         file = f"config={FILES / 'mri.yml'}"
         for command in (["train", "classify"], ["tune", "batch-size"], ["tune", "lr"]):
             done = self.levin(*command, file, code=64)
-            self.assertEqual(
-                done.stderr,
-                f"error: {file}: a file of rcGAN, for training: use gan, as in levin train gan "
-                f"{file}\n",
-            )
+            right = " ".join(w for w in command if w != "classify") + f" gan {file}"
+            self.assertEqual(done.stderr, f"error: {file}: a file of rcGAN, for training: use gan, "
+                                          f"as in levin {right}\n")
         (self.cwd / "own.yml").write_text("experience: x\ndata: builtin:shapes\n")
         done = self.levin("train", "classify", "config=own.yml", code=64)
         self.assertIn("unknown key `experience`", done.stderr)

@@ -13,7 +13,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from weights_case import LEVIN, write_npy
+from weights_case import LEVIN, read_safetensors, write_npy, write_safetensors
 
 SIDE = 32
 SMALL = "gen_channels=4 gen_levels=2 disc_channels=4 disc_stages=3 num_workers=0".split()
@@ -101,7 +101,8 @@ class Files(unittest.TestCase):
         falls = {"lr_step_size": "1", "lr_drop_rate": "0.25"}
         self.write({"lr_scheduler": "true", **falls})
         shown = self.train("steps", "max_epochs=3", "log_every_n_steps=1")
-        self.assertIn("multiplied by 0.25 every 1 epoch, as in rcGAN: scheduler is step  (f.yml:10)", shown)
+        note = "multiplied by 0.25 every 1 epoch, as in rcGAN: scheduler is step  (f.yml:10)"
+        self.assertIn(note, shown)
         lines = [json.loads(n) for n in (self.cwd / "steps/metrics.jsonl").read_text().splitlines()]
         rates = {n["epoch"]: n["lr"] for n in lines if "lr" in n}
         for epoch in (1, 2, 3):
@@ -200,6 +201,65 @@ class Files(unittest.TestCase):
                       "without this key the run goes on from the last checkpoint; it has 1, 2, 3",
                       shown)
 
+    def test_a_command_without_gan_names_it(self):
+        self.write(checkpoint_dir="runs/")
+        use = ["--config", "f.yml"]
+        for command, right in (
+            (["train", *use], "the recipe is missing: levin train gan --config f.yml"),
+            (["plan", *use], "the recipe is missing: levin plan train gan --config f.yml"),
+            (["plan", "train", *use], "the recipe is missing: levin plan train gan --config f.yml"),
+            (["plan", "gan", *use], "plan what? levin plan train gan"),
+            (["tune", "batch-size", *use], "as in levin tune batch-size gan config=f.yml"),
+            (["tune", "lr", *use], "as in levin tune lr gan config=f.yml"),
+            (["eval", *use, "--exp-name", "a"], "levin eval model=runs/a"),
+            (["eval", "gan", *use, "--exp-name", "a", "--num-figs", "2"], "eval model=runs/a"),
+            (["predict", *use, "exp_name=a"], "levin predict model=runs/a"),
+            (["predict", "gan", *use], "levin predict model=runs/NAME"),
+            (["export", *use, "exp_name=b"], "levin export model=runs/b"),
+            (["export", *use, "weights=x.ckpt"], "levin export gan config=f.yml"),
+            (["validate", *use], "did you mean eval?"), (["plot", *use], "did you mean report?"),
+            (["find_batch_size", *use], "did you mean tune batch-size?"),
+        ):
+            shown = self.levin(*command, code=64)
+            self.assertIn(right, shown)
+            self.assertEqual(len(shown.splitlines()), 1, shown)
+        (self.cwd / "own.yml").write_text("seed: 1\n")
+        shown = self.levin("train", "config=own.yml", code=64)
+        self.assertIn("levin train classify config=own.yml", shown)
+
+    def test_a_checkpoint_of_its_program_is_measured(self):
+        """Each message names the command that goes on, and the last one works."""
+        self.write()
+        self.train("run", "max_steps=1")
+        tensors, _ = read_safetensors(self.cwd / "run/exported_models/exported_best.safetensors")
+        write_safetensors(self.cwd / "bare.safetensors", tensors)
+        self.levin("ckpt", "convert", "bare.safetensors", "x.pt")
+        (self.cwd / "x.pt").rename(self.cwd / "x.ckpt")
+        for weights in ("x.ckpt", "bare.safetensors"):
+            for command in ("eval", "predict"):
+                shown = self.levin(command, "gan", f"model={weights}", code=1)
+                self.assertIn(
+                    f"levin export gan weights={weights} output=W.safetensors with the keys of a "
+                    "training, or with config=FILE, makes one", shown,
+                )
+            self.assertIn("levin export RECIPE weights=x.ckpt output=W.safetensors ",
+                          self.levin("eval", "model=x.ckpt", code=1))
+            self.levin("export", "gan", "--config", "f.yml", *SMALL, "data.count=16",
+                       f"weights={weights}", "output=w.safetensors")
+            use = ["num_samples=2", "eval_batch_size=2"]
+            self.levin("predict", "model=run", *use, "output=a")
+            self.levin("predict", "model=w.safetensors", *use, "output=b")
+            for f in (self.cwd / "a").iterdir():
+                self.assertEqual(f.read_bytes(), (self.cwd / "b" / f.name).read_bytes())
+        for wrong, right in (
+            ("output=e.pt", "FILE.safetensors; of such a file levin ckpt convert FILE.safetensors"),
+            ("format=pt", "and levin ckpt convert FILE.safetensors FILE.pt writes it for torch"),
+        ):
+            self.assertIn(right.split("; ")[-1], self.levin("export", "model=run", wrong, code=64))
+        shown = self.levin("export", "gan", "--config", "f.yml", *SMALL, "data.count=16",
+                           "weights=x.ckpt", "output=e.pt", code=64)
+        self.assertIn("output=e.pt: a model is exported as safetensors", shown)
+
     # ---- folders ----
 
     def test_maps_of_coils_of_rcgan_are_estimated(self):
@@ -217,8 +277,10 @@ class Files(unittest.TestCase):
             self.write(experience="mri", data_path="mri", in_chans="4", out_chans="4",
                        sense_maps_path=f"{folder}/")
             shown = self.plan(*use)
-            self.assertRegex(shown, rf"warning: sense_maps_path {folder}/: it has no \.npy file .*: "
-                                    r"coil maps are estimated  \(f\.yml:10\)\n")
+            self.assertRegex(
+                shown, rf"sense_maps_path {folder}/: it has no \.npy file .*: coil maps are "
+                       r"estimated  \(f\.yml:10\)\n",
+            )
             shown = self.plan(*use, f"sense_maps_path={folder}", code=64)
             self.assertRegex(shown, r"give sense_maps_path=DIR, a folder with them, or leave it "
                                     r"out, and coil maps are estimated  \(command line\)\n")
@@ -250,7 +312,7 @@ class Files(unittest.TestCase):
         self.array("cosmos/cosmos_std2.npy", plane)
         self.array("cosmos/cosmos_mask.npy", [0] * (SIDE * SIDE))
         shown = self.plan(code=64)
-        self.assertIn("error: cosmos: cosmos_mask.npy is 0 everywhere, so that nothing is measured:",
+        self.assertIn("error: cosmos: cosmos_mask.npy is 0 everywhere, so that nothing is measured",
                       shown)
         for name in ("mask", "std1", "std2"):  # without noise
             self.array(f"cosmos/cosmos_{name}.npy", [float(name == "mask")] * (SIDE * SIDE))
@@ -262,8 +324,8 @@ class Files(unittest.TestCase):
                                 r"\(sample 1 of maps\) is constant and cannot be normalised);")
         shown = self.train("skips", "on_error=skip", "max_epochs=1",
                            "drop_last=false")
-        lines = [n for n in shown.splitlines() if "left out (on_error=skip): " in n]
-        reasons = sorted("; ".join(n.split("skip): ")[1] for n in lines).split("; "))
+        left_out = re.findall(r"left out \(on_error=skip\)[^:]*: (.*)", shown)
+        reasons = sorted("; ".join(left_out).split("; "))
         self.assertEqual(reasons, ["0.npy holds NaN at [1, 5]",
                                    "1.npy (sample 1 of maps) is constant and cannot be normalised"])
 
