@@ -390,10 +390,11 @@ int64_t lvni_data_unreadable_count(const lvni_data_unreadable *u)
 static void report_source(const lvni_data_unreadable *u, source *s, lvni_core_str *out)
 {
     const int64_t n = s->n_fresh, all = s->n - s->n_silent;
-    lvni_core_str_printf(out, "%s%lld %sunreadable sample%s%s%s left out%s",
-                         out->len > 0 ? "; " : "", (long long)n, n < all ? "more " : "",
-                         lvni_core_plural(n, "", "s"), s->name != NULL ? " of the stream " : "",
-                         s->name != NULL ? s->name : "", u->o.limit < 0 ? " (on_error=skip)" : "");
+    lvni_core_str_printf(out, "%s%lld %sunreadable %s%ssample%s%s%s left out%s",
+                         out->len > 0 ? "; " : "", (long long)n, n < all ? "more " : "", u->o.what,
+                         u->o.what[0] != '\0' ? " " : "", lvni_core_plural(n, "", "s"),
+                         s->name != NULL ? " of the stream " : "", s->name != NULL ? s->name : "",
+                         u->o.limit < 0 ? " (on_error=skip)" : "");
     if (n < all) {
         lvni_core_str_printf(out, ", %lld in all", (long long)all);
     }

@@ -19,7 +19,7 @@ typedef struct lvni_data_unreadable_options {
     const lvn_dataset *dataset; /* borrowed, as all pointers here */
     const lvn_stream *stream;
     int n_streams;
-    const char *what; /* "training": samples of that kind, in the error */
+    const char *what; /* "training": samples of that kind, in messages; "": just samples */
     /* of each source, that are left out: the next one is an error; -1: any number (on_error=skip)
      */
     int64_t limit;

@@ -442,10 +442,34 @@ static void print_device(const lvni_run_fit_run *r)
     }
 }
 
+/* "model resnet18: 11178564 parameters in 62 tensors, 2052 of them trained": the rest is frozen. */
+static void print_model(const lvni_run_fit_run *r, lvni_core_str *out)
+{
+    const lvni_nn_model *m = r->model;
+    const int64_t n = lvni_nn_model_count(m);
+    int64_t trained = 0;
+    lvni_optim_rules rules;
+    lvni_optim_parameter *p;
+    lvni_core_str_message(out, "model %s: %lld parameter%s in %d tensor%s", r->request->cls->name,
+                          (long long)n, lvni_core_plural(n, "", "s"), m->n_parameters,
+                          lvni_core_plural(m->n_parameters, "", "s"));
+    lvni_run_read_rules(r->request->config, &r->plan, &rules);
+    if (lvni_trainer_parameters(m, &rules, &p) != LVN_OK) {
+        return; /* reported when the trainer is made */
+    }
+    for (int i = 0; i < m->n_parameters; i++) {
+        trained += p[i].frozen ? 0 : lvn_numel(m->parameters[i].tensor);
+    }
+    if (trained < n) {
+        lvni_core_str_printf(out, ", %lld of them trained (freeze)", (long long)trained);
+    }
+    lvni_core_free(p);
+}
+
 void lvni_run_fit_banner(const lvni_run_fit_run *r)
 {
     const lvni_core_config *c = r->request->config;
-    lvni_core_str batch = {0}, streams = {0}, work = {0}, pin = {0};
+    lvni_core_str model = {0}, batch = {0}, streams = {0}, work = {0}, pin = {0};
     print_run(r);
     if (r->request->note != NULL) {
         lvni_log_line(LVNI_LOG_INFO, "%s", r->request->note);
@@ -453,12 +477,10 @@ void lvni_run_fit_banner(const lvni_run_fit_run *r)
     if (r->request->ignored != NULL && r->request->ignored[0] != '\0') {
         lvni_log_line(LVNI_LOG_INFO, "%s", r->request->ignored);
     }
-    lvni_log_line(LVNI_LOG_INFO,
-                  "model %s: %lld parameter%s in %d tensor%s, seed %lld, precision %s",
-                  r->request->cls->name, (long long)lvni_nn_model_count(r->model),
-                  lvni_core_plural(lvni_nn_model_count(r->model), "", "s"), r->model->n_parameters,
-                  lvni_core_plural(r->model->n_parameters, "", "s"),
+    print_model(r, &model);
+    lvni_log_line(LVNI_LOG_INFO, "%s, seed %lld, precision %s", lvni_core_str_text(&model),
                   (long long)lvni_core_config_int(c, "seed"), lvni_core_config_str(c, "precision"));
+    lvni_core_str_free(&model);
     report_phases(r);
     lvni_plan_describe_batch(&r->plan, &batch);
     print_lines(LVNI_LOG_INFO, &batch);
@@ -524,10 +546,11 @@ lvn_status lvni_run_fit_print_plan(const lvni_run_fit_run *r)
     }
     lvni_run_fit_print_cores(r);
     print_accelerator();
-    lvni_core_print(stdout, "model %s: %lld parameter%s\n%-s\n", q->cls->name,
-                    (long long)lvni_nn_model_count(r->model),
-                    lvni_core_plural(lvni_nn_model_count(r->model), "", "s"),
+    lvni_core_str model = {0};
+    print_model(r, &model);
+    lvni_core_print(stdout, "%s\n%-s\n", lvni_core_str_text(&model),
                     lvni_core_str_text(&r->memory));
+    lvni_core_str_free(&model);
     fflush(stdout); /* the warning stands behind it */
     return s;
 }

@@ -3,6 +3,8 @@
 usage: test_bad_arguments.py LEVIN [test names]
 """
 
+import re
+
 from bad_support import Case, main, OK, photos, USAGE, write
 
 
@@ -440,12 +442,14 @@ class Words(Case):
             ["lr_scale=[fc1=0.1,fc3=2]"], ["lr_scale", "the pattern fc3", "the nearest name is fc1"]
         )
         self.refused(["lr_scale=fc1"], ["lr_scale: fc1 is not PATTERN=FACTOR"])
-        self.train(
-            "freeze=[fc1,*.bias]",
-            "lr_scale=[head=10,fc2.*=0.5]",
-            "optim=lars",
-            "optim.decay_norm_bias=false",
-        )
+        given = ["freeze=[fc1,*.bias]", "lr_scale=[head=10,fc2.*=0.5]"]
+        printed, _ = self.train(*given, "optim=lars", "optim.decay_norm_bias=false")
+        trained = r"model mlp: (\d+) parameters in 6 tensors, (\d+) of them trained \(freeze\)"
+        self.assertRegex(printed, trained + ", seed 0")
+        planned, _ = self.levin(["plan", *self.arguments(self.photos, f"{self.dir}/p", *given)], OK)
+        found = re.search(trained, planned).groups()
+        self.assertEqual(found, re.search(trained, printed).groups())
+        self.assertLess(int(found[1]), int(found[0]) / 2)
         self.levin(
             ["train", "classify", f"out={self.out}", "resume=true", "max_steps=3"], OK
         )  # patterns with stars come back from config.yaml

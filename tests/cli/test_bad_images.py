@@ -88,7 +88,7 @@ class Images(Case):
             expects=[f"cat/{name}: ", *expects, *(["on_error=skip"] if early else [])],
         )
         self.assertEqual(os.path.exists(self.out), not early)
-        self.assertEqual(reported.count("1 unreadable sample left out: "), 0 if early else 1)
+        self.assertEqual(reported.count("1 unreadable training sample left out: "), 0 if early else 1)
         self.no_leftovers()
         printed, reported = self.train(
             "val_split=0",
@@ -102,10 +102,10 @@ class Images(Case):
         once = (
             f"1 of 13 images cannot be used: {data}/cat/{name}: "
             if early
-            else f"1 unreadable sample left out (on_error=skip): cat/{name}: "
+            else f"1 unreadable training sample left out (on_error=skip): cat/{name}: "
         )
         self.assertIn(once, reported)
-        self.assertEqual(reported.count("unreadable sample"), 0 if early else 1, reported)
+        self.assertEqual(reported.count("unreadable training sample"), 0 if early else 1, reported)
         self.assertEqual("1 of which cannot be used" in printed, early, printed)
         self.assertIn("cat/" + name, read(f"{self.out}/train.log").decode())
         self.levin(

@@ -120,7 +120,7 @@ class Gan(unittest.TestCase):
                     "batch_size_per_device=1",
                 )
                 text = done.stdout + done.stderr
-                self.assertIn(f"model rcgan: {parameters} parameters\n", text)
+                self.assertIn(f"model rcgan: {parameters} parameters in ", text)
                 self.assertRegex(text, r"note: adv_weight has no effect: .*rcgan/.*:\d+\)\n")
 
     @unittest.skipUnless(

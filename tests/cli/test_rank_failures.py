@@ -213,7 +213,7 @@ class Failures(RankCase):
                 for name in tree(self.out)
                 if re.search("rank_[12]/stderr.log", name)
             )
-            once = r"1 unreadable sample left out: dog/3\.png: damaged PNG"
+            once = r"1 unreadable training sample left out: dog/3\.png: damaged PNG"
             self.assertEqual(len(re.findall(once, reported)), 1, reported)
             for name in tree(folder):
                 damage(f"{folder}/{name}")

@@ -357,10 +357,11 @@ static void unreadable_samples_are_left_out(void **state)
             lvni_core_str text = {0};
             char want_text[512];
             const char *why = f.silent ? lvn_status_text(f.status) : "no end of image";
-            snprintf(want_text, sizeof want_text,
-                     "6 unreadable samples left out (on_error=skip): b.jpg: %s; e.jpg: %s; "
-                     "f.jpg: %s; g.jpg: %s; h.jpg: %s; sample 9: %s",
-                     why, why, why, why, why, why);
+            snprintf(
+                want_text, sizeof want_text,
+                "6 unreadable training samples left out (on_error=skip): b.jpg: %s; e.jpg: %s; "
+                "f.jpg: %s; g.jpg: %s; h.jpg: %s; sample 9: %s",
+                why, why, why, why, why, why);
             assert_int_equal(lvni_data_unreadable_noted(left_out), round == 0 ? 6 : 0);
             assert_int_equal(settle(), LVN_OK);
             assert_true(lvni_data_unreadable_report(left_out, &text) == (round == 0)); /* once */

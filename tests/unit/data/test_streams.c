@@ -462,9 +462,10 @@ static void unreadable_samples_name_their_stream(void **state)
         LVN_OK);
     lvni_core_str_free(&packed);
     assert_true(lvni_data_unreadable_report(left_out, &text));
-    assert_string_equal(lvni_core_str_text(&text),
-                        "1 unreadable sample of the stream clips left out (on_error=skip): "
-                        "sample 2: no end of clip");
+    assert_string_equal(
+        lvni_core_str_text(&text),
+        "1 unreadable training sample of the stream clips left out (on_error=skip): "
+        "sample 2: no end of clip");
     lvni_core_str_free(&text);
     assert_int_equal(lvni_data_unreadable_count(left_out), 0); /* of the set itself */
     lvni_data_loader_destroy(l);

@@ -83,16 +83,17 @@ static void ranks_count_alike_and_once(void **state)
     for (int i = 0; i < 2; i++) {
         assert_int_equal(lvni_data_unreadable_count(u[i]), 3);
         assert_report(
-            u[i], "3 unreadable samples left out (on_error=skip): 0/70.jpg: cut\\x0ashort; "
-                  "0/30.jpg: cut\\x0ashort; 0/50.jpg: cut\\x0ashort; 1 unreadable sample of the "
-                  "stream clips left out (on_error=skip): 1/5.jpg: cut\\x0ashort");
+            u[i],
+            "3 unreadable training samples left out (on_error=skip): 0/70.jpg: cut\\x0ashort; "
+            "0/30.jpg: cut\\x0ashort; 0/50.jpg: cut\\x0ashort; 1 unreadable training sample of the "
+            "stream clips left out (on_error=skip): 1/5.jpg: cut\\x0ashort");
         assert_report(u[i], "");
     }
     note(u[0], 0, 0, 70); /* known, though rank 1 found it */
     assert_int_equal(lvni_data_unreadable_noted(u[0]), 0);
     note(u[0], 0, 0, 71);
     assert_int_equal(settle(u, 2, 1, &at), LVN_OK);
-    assert_report(u[1], "1 more unreadable sample left out (on_error=skip), 4 in all: "
+    assert_report(u[1], "1 more unreadable training sample left out (on_error=skip), 4 in all: "
                         "0/71.jpg: cut\\x0ashort");
     for (int i = 0; i < 2; i++) {
         lvni_data_unreadable_destroy(u[i]);
@@ -146,7 +147,8 @@ static void a_dead_disk_is_not_a_flood_of_names(void **state)
     assert_int_equal(settle(&u, 1, 0, &at), LVN_OK);
     lvni_core_str text = {0};
     assert_true(lvni_data_unreadable_report(u, &text));
-    assert_memory_equal(lvni_core_str_text(&text), "1000 unreadable samples left out ", 33);
+    assert_memory_equal(lvni_core_str_text(&text), "1000 unreadable training samples left out ",
+                        42);
     assert_non_null(strstr(lvni_core_str_text(&text), "; 0/980.jpg: cut\\x0ashort; and 980 more"));
     lvni_core_str_free(&text);
     lvni_data_unreadable_print(u, INT64_MAX, &text);

@@ -258,13 +258,13 @@ static void each_sample_counts_once(void **state)
     assert_int_equal(r.status, LVN_OK);
     assert_int_equal(r.done, 3 * EPOCH);
     int lines = 0;
-    for (const char *at = r.log; (at = strstr(at, "unreadable sample")) != NULL; at++) {
+    for (const char *at = r.log; (at = strstr(at, "unreadable training sample")) != NULL; at++) {
         lines++;
     }
     assert_int_equal(lines, LIMIT - 1); /* two are of one step */
-    assert_non_null(strstr(r.log, "[WARNING] 1 unreadable sample left out: sample"));
+    assert_non_null(strstr(r.log, "[WARNING] 1 unreadable training sample left out: sample"));
     assert_non_null(
-        strstr(r.log, "[WARNING] 1 more unreadable sample left out, 10 in all: sample"));
+        strstr(r.log, "[WARNING] 1 more unreadable training sample left out, 10 in all: sample"));
 }
 
 /* At any step, saved and gone on with by any layout: as if it had not been stopped. */
@@ -351,11 +351,11 @@ static void a_validation_counts_alike(void **state)
         same_everywhere(&r, "validation");
         assert_int_equal(r.status, more == 0 ? LVN_OK : LVN_ERR_CORRUPT);
         const char *want =
-            more == 0
-                ? "[WARNING] 10 unreadable samples left out: sample 7 is damaged; sample 12 is "
-                  "damaged; "
-                : "11 of 60 validation samples could not be read, and a run leaves out 10 at "
-                  "most (on_error=skip: any number): sample 7 is damaged; sample 12";
+            more == 0 ? "[WARNING] 10 unreadable validation samples left out: sample 7 is damaged; "
+                        "sample 12 is "
+                        "damaged; "
+                      : "11 of 60 validation samples could not be read, and a run leaves out 10 at "
+                        "most (on_error=skip: any number): sample 7 is damaged; sample 12";
         assert_non_null(strstr(more == 0 ? r.log : r.message, want));
     }
 }
