@@ -207,7 +207,9 @@ class Gan(unittest.TestCase):
         self.assertIn("there is no such folder", done.stderr)
         for name in ("mask", "std1", "std2"):
             self.map(f"cosmos/cosmos_{name}.npy", 0.3)
-        self.levin(*train, "out=whole", "max_epochs=2", "cosmo_dir_path=null")
+        done = self.levin("train", "gan", *use, *more[:-1], "max_epochs=3")
+        self.assertIn("the run began without it and goes on so, unless the key stands", done.stderr)
+        self.levin(*train, "out=whole", "max_epochs=3", "cosmo_dir_path=null")
         self.assertEqual(self.hash("without"), self.hash("whole"))
         self.levin(*train, "out=with")
         self.assertNotEqual(self.hash("with"), self.hash("whole"))

@@ -144,6 +144,12 @@ class Files(unittest.TestCase):
             self.assertIn("experience `mass_mapping_from_hdf5` is not in this version: its maps "
                           "are in one HDF5 file, ", shown)
             self.assertIn("use experience=mass_mapping data=DIR", shown)
+        for data in ("", None):
+            self.write(data_path=data, path_to_train_val_dataset="/data/LP002.hdf5")
+            shown = self.plan(code=64)
+            self.assertIn("`data_path` is missing, and path_to_train_val_dataset, maps in one HDF5 "
+                          "file, is not read: write them as .npy files into kappa_train", shown)
+            self.assertEqual(len(shown.splitlines()), 1, shown)
         # which then works
         self.write(data_path=self.maps("maps"), path_to_train_val_dataset="/data/LP002.hdf5")
         self.assertIn("note: path_to_train_val_dataset has no effect", self.plan())
@@ -188,6 +194,13 @@ class Files(unittest.TestCase):
             self.write(experience=None, data_path=f"builtin:{kind}", in_chans=chans,
                        out_chans=4 if chans == 4 else 2)
             self.assertIn(f"note: {flag[2:]} is experience=", self.plan(flag, "calib_width=8"))
+
+    def test_images_with_a_hole_are_refused_by_name(self):
+        self.write(experience=None, data_path="faces", in_chans="3", out_chans="3")
+        self.assertIn("images of 3 colours with a hole to fill are not among", self.plan(code=64))
+        self.write()
+        self.assertIn("inpaint true: images with a hole to fill are not among the data of this "
+                      "version", self.plan("--inpaint", code=64))
 
     def test_its_epochs_count_from_0(self):
         self.write()
@@ -316,6 +329,10 @@ class Files(unittest.TestCase):
                       shown)
         for name in ("mask", "std1", "std2"):  # without noise
             self.array(f"cosmos/cosmos_{name}.npy", [float(name == "mask")] * (SIDE * SIDE))
+        (self.cwd / "cosmos/cosmos_std1.npy").rename(self.cwd / "cosmos/std.npy")
+        shown = self.plan(code=1)
+        self.assertIn("there is no cosmos/cosmos_std1.npy: a folder for cosmo_dir_path has ", shown)
+        (self.cwd / "cosmos/std.npy").rename(self.cwd / "cosmos/cosmos_std1.npy")
         for i, values in enumerate((holed, [0] * (SIDE * SIDE))):
             self.array(f"maps/kappa_train/{i}.npy", values)
         self.write(data_path="maps", cosmo_dir_path="cosmos", batch_size="2")

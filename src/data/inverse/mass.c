@@ -5,6 +5,7 @@
 
 #include "core/alloc.h"
 #include "core/math.h"
+#include "core/vfs.h"
 
 #include <string.h>
 
@@ -323,6 +324,13 @@ static lvn_status read_plane(lvni_inverse_mass *m, const char *name, double **ou
     char *path = lvni_inverse_path(m->b.o.cosmo_dir, name);
     lvni_data_complex *all = lvni_core_alloc(LVNI_TAG_DATA, m->n * sizeof *all);
     lvn_status s = path == NULL || all == NULL ? LVN_ERR_MEMORY : new_plane(m, out);
+    if (s == LVN_OK && !lvni_core_path_exists(path)) {
+        s = lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__,
+                          "there is no %s: a folder for cosmo_dir_path has cosmos_mask.npy, "
+                          "cosmos_std1.npy and cosmos_std2.npy; leave it out for no mask and the "
+                          "same noise everywhere",
+                          path);
+    }
     s = s == LVN_OK ? lvni_inverse_check_square(path, m->b.o.im_size) : s;
     s = s == LVN_OK ? lvni_inverse_read_square(path, m->b.o.im_size, all) : s;
     for (size_t i = 0; s == LVN_OK && i < m->n; i++) {

@@ -58,33 +58,47 @@ static const char *fault_of(const char *key, const char *path)
                  "each slice, are not read)";
 }
 
+static lvn_status refuse_folder(const lvni_core_config *c, const char *key, const char *path,
+                                const char *fault, const char *otherwise)
+{
+    const char *origin = lvni_core_config_origin(c, key);
+    if (lvni_core_path_exists(path)) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%s %s: %s: give %s=DIR, a folder with them, or leave it out, and %s  (%s)", key,
+                 path, fault, key, otherwise, origin);
+    }
+    LVN_FAIL(LVN_ERR_USAGE,
+             "%s %s: %s, and without it the data would be others: give %s=DIR, where it is now  "
+             "(%s)",
+             key, path, fault, key, origin);
+}
+
 /* A folder that a file of the original names, and another machine has, or that has nothing for
  * levin: a new run goes without it, and its saved configuration has that, so that nothing changes
  * where the folder comes back. */
 static lvn_status resolve_folder(lvni_core_config *c, const char *key, const char *otherwise)
 {
-    const char *path = lvni_core_config_str(c, key),
-               *fault = path == NULL ? NULL : fault_of(key, path);
-    bool without = lvni_gan_is_of_original(c, key);
-    if (fault == NULL) {
+    const char *path = lvni_core_config_str(c, key);
+    if (path == NULL) {
         return LVN_OK;
     }
-    if (without && lvni_core_config_is_on(c, "resume")) {
+    const char *fault = fault_of(key, path);
+    const bool resumes = lvni_core_config_is_on(c, "resume");
+    bool without = lvni_gan_is_of_original(c, key);
+    if (without && resumes) {
         LVN_TRY(saved_without(c, key, &without));
     }
-    if (!without && lvni_core_path_exists(path)) {
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "%s %s: %s: give %s=DIR, a folder with them, or leave it out, and %s  (%s)", key,
-                 path, fault, key, otherwise, lvni_core_config_origin(c, key));
+    if (fault == NULL && !(without && resumes)) {
+        return LVN_OK;
     }
     if (!without) {
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "%s %s: %s, and without it the data would be others: give %s=DIR, where it is "
-                 "now  (%s)",
-                 key, path, fault, key, lvni_core_config_origin(c, key));
+        return refuse_folder(c, key, path, fault, otherwise);
     }
-    lvni_log_line(LVNI_LOG_WARNING, "%s %s: %s: %s  (%s)", key, path, fault, otherwise,
-                  lvni_core_config_origin(c, key));
+    lvni_log_line(LVNI_LOG_WARNING, "%s %s: %s: %s  (%s)", key, path,
+                  fault != NULL ? fault
+                                : "the run began without it and goes on so, unless the key stands "
+                                  "on the command line",
+                  otherwise, lvni_core_config_origin(c, key));
     return lvni_core_config_set(c, key, "null", "a folder that is missing");
 }
 

@@ -470,7 +470,10 @@ lvn_status lvni_gan_prepare(lvni_core_config *c)
             lvni_core_config_add_mistake(c, "`data` is missing: a folder of maps, or builtin:mass");
         }
     } else if (experience_of(c) < 0 && !lvni_core_config_is_mistaken(c, "experience")) {
-        lvni_core_config_add_mistake(c, "`experience` is missing: mass_mapping, mri or radio");
+        const bool colours = number(c, "in_chans", 0) == 3 && number(c, "out_chans", 0) == 3;
+        lvni_core_config_add_mistake(
+            c, "`experience` is missing: mass_mapping, mri or radio%s",
+            colours ? "; images of 3 colours with a hole to fill are not among them" : "");
     }
     check_sizes(c);
     report_sections(c);

@@ -68,6 +68,13 @@ static const lvni_core_option original_rows[] = {
     KIND("mass_mapping_8"),
     KIND("radio_image"),
     KIND("radio_fourier"),
+    {.name = "inpaint",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "false",
+     .flags = LVNI_OPT_HIDDEN | LVNI_OPT_NOT_SAVED | LVNI_OPT_LATER,
+     .help = "Images with a hole to fill.",
+     .later_note = "images with a hole to fill are not among the data of this version: experience "
+                   "is mass_mapping, mri or radio"},
     LVNI_OPTION_ALIAS("keep_checkpoints", "checkpoint.save_top_k"),
     LVNI_OPTION_ALIAS("sanity_val_batches", "num_sanity_val_steps"),
     DEAD("adv_weight", "adv_schedule has the weights of the adversarial term"),
@@ -522,7 +529,14 @@ static void require_keys(lvni_core_config *c, const char *file, size_t n)
     /* the sentence about a file of HDF5 has what to do about its folder, too */
     const bool hdf5 = lvni_core_config_is_mistaken(c, "experience") &&
                       lvni_core_config_is_set(c, "path_to_train_val_dataset");
-    if (!hdf5) {
+    if (!hdf5 && lvni_core_config_is_set(c, "path_to_train_val_dataset") &&
+        !lvni_core_config_is_set(c, "data") && !lvni_core_config_is_mistaken(c, "data")) {
+        lvni_core_config_add_mistake(c,
+                                     "`data_path` is missing, and path_to_train_val_dataset, maps "
+                                     "in one HDF5 file, is not read: write them as .npy files into "
+                                     "kappa_train and kappa_val of a folder  (%.*s)",
+                                     (int)n, file);
+    } else if (!hdf5) {
         require(c, "data", "data_path", file, n);
     }
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
