@@ -56,7 +56,6 @@ static lvn_status advance(lvni_trainer *t, lvni_trainer_step_result *r)
     LVN_TRY(lvni_trainer_step(t, r));
     t->keeper.signal = agreed != 0 ? agreed : t->keeper.signal;
     t->report.waited_ns = lvni_data_loader_get_stats(t->loader).wait_ns;
-    lvni_trainer_unreadable_report(t, t->unreadable);
     const bool done = lvni_trainer_loop_epoch_done(t);
     LVN_TRY(lvni_trainer_logging_step(&t->report, r, done || lvni_trainer_ends_at(t, &t->at)));
     LVN_TRY(done ? end_epoch(t) : LVN_OK);

@@ -245,6 +245,7 @@ static lvn_status submit(lvni_trainer *t)
     t->keeper.save_asked = record->save;
     t->validation_asked = record->validate;
     LVN_TRY(s);
+    lvni_trainer_unreadable_report(t, t->unreadable);
     t->n_open++;
     t->at.step++;
     t->at.step_in_epoch++;
@@ -269,7 +270,6 @@ static lvn_status collect_and_report(lvni_trainer *t)
     LVN_TRY(collect(t, &r));
     lvni_trainer_profile_at(LVNI_PART_LOG);
     t->report.waited_ns = lvni_data_loader_get_stats(t->loader).wait_ns;
-    lvni_trainer_unreadable_report(t, t->unreadable);
     LVN_TRY(lvni_trainer_logging_step(&t->report, &r,
                                       r.after.step_in_epoch >= steps_of(t, &r.after) ||
                                           finished_at(t, &r.after)));

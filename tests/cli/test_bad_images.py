@@ -88,7 +88,8 @@ class Images(Case):
             expects=[f"cat/{name}: ", *expects, *(["on_error=skip"] if early else [])],
         )
         self.assertEqual(os.path.exists(self.out), not early)
-        self.assertEqual(reported.count("1 unreadable training sample left out: "), 0 if early else 1)
+        lines = reported.count("1 unreadable training sample left out: ")
+        self.assertEqual(lines, 0 if early else 1)
         self.no_leftovers()
         printed, reported = self.train(
             "val_split=0",
@@ -415,23 +416,25 @@ class Images(Case):
     def ends(self, data, *more):
         """The sentence that a run ends with, whichever rank it was, and the lines about what was
         left out."""
-        self.train("val_split=0", "max_steps=-1", "max_epochs=2", *more, data=data, code=FAILURE)
+        given = ["val_split=0", "max_steps=-1", "max_epochs=2", *more]
+        self.train(*given, data=data, code=FAILURE, env={"LEVIN_SIM_DEVICES": "2"})
         log = read(f"{self.out}/train.log").decode().splitlines()
         last = [line.split("[ERROR] ")[1] for line in log if "[ERROR] " in line][-1]
         lines = [line.split("[WARNING] ")[1] for line in log if "unreadable" in line]
         return re.sub(r"^rank \d \([^)]*\) failed first at step \d+: ", "", last), lines
 
     def test_too_many_damaged_images(self):
-        """They lie in one batch, or are decoded ahead; how many threads and ranks there are decides
-        nothing."""
+        """They lie in one batch, or are decoded ahead; how many threads and ranks there are, and
+        whether the host is a step ahead of the device, decides nothing."""
         few, many = self.damaged("few", 24, 9), self.damaged("many", 128, 127)
         for data, size, n in ((many, 128, 256), (few, 4, 48)):
             all_ends = []
             for workers in (0, 1, 4):
-                for devices in ("devices=1", "devices=2"):
+                for devices, kind in ((1, "cpu"), (2, "cpu"), (1, "sim"), (2, "sim")):
                     given = [f"batch_size={size}", "micro_batches=2", f"num_workers={workers}"]
-                    all_ends.append(self.ends(data, *given, devices, "overwrite=true"))
-            self.assertEqual(all_ends, 6 * all_ends[:1])
+                    given += [f"devices={devices}", f"accelerator={kind}", "overwrite=true"]
+                    all_ends.append(self.ends(data, *given))
+            self.assertEqual(all_ends, len(all_ends) * all_ends[:1])
             self.assertIn(f"11 of {n} training samples could not be read", all_ends[0][0])
             self.assertEqual(all_ends[0][1] == [], n == 256)
 
