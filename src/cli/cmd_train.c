@@ -66,15 +66,45 @@ static bool is_key(const char *arg)
     return strchr(arg, '=') != NULL || arg[0] == '-';
 }
 
+/* How many of the arguments are keys of its trainings. */
+static int count_keys(const lvni_run_recipe *r, int n, const char *const *args)
+{
+    lvni_core_config *c;
+    int known = 0;
+    if (lvni_core_config_create(r->keys, &c) != LVN_OK) {
+        lvn_clear_error();
+        return 0;
+    }
+    for (int i = 0; i < n;) {
+        const char *name, *text;
+        const int used = lvni_core_config_arguments_of(c, n - i, args + i, &name, &text);
+        known += name != NULL;
+        i += used > 0 ? used : 1;
+    }
+    lvni_core_config_destroy(c);
+    return known;
+}
+
+/* The one that takes the file, or else has most of the keys. */
+static const lvni_run_recipe *recipe_meant(int n, const char *const *args)
+{
+    const lvni_run_recipe *taker = recipe_of_file(value_of(n, args, "config")), *best = NULL;
+    int most = -1;
+    for (int i = 0; taker == NULL && lvni_recipes_at(i) != NULL; i++) {
+        const int known = count_keys(lvni_recipes_at(i), n, args);
+        best = known > most ? lvni_recipes_at(i) : best;
+        most = known > most ? known : most;
+    }
+    return taker != NULL ? taker : best;
+}
+
 /* args begins with a key. */
 static void report_missing(int n, const char *const *args, const char *command)
 {
-    const lvni_run_recipe *taker = recipe_of_file(value_of(n, args, "config"));
     const bool two = strchr(args[0], '=') == NULL && n > 1 && args[1][0] != '-';
     lvni_core_print(stderr, "error: the recipe is missing: levin %s %s %s%s%s\n",
                     strcmp(command, "plan") == 0 ? "plan train" : command,
-                    (taker != NULL ? taker : lvni_recipes_at(0))->name, args[0], two ? " " : "",
-                    two ? args[1] : "");
+                    recipe_meant(n, args)->name, args[0], two ? " " : "", two ? args[1] : "");
 }
 
 /* Recipes of a later version are named, so that the error is not taken for a typing mistake. */

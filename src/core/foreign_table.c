@@ -380,6 +380,9 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
     SAME("topk|k", "top_k"),
     SAME("probs|include_probs|all_probabilities|proba", "probabilities"),
     SAME("confusion_matrix", "confusion"),
+    HINT("exp_name|experiment_name|run_name|checkpoint_dir|ckpt_dir",
+         "use {model}=DIR, the folder of the run: of rcGAN's keys checkpoint_dir and exp_name "
+         "together"),
     HINT("format|output_format",
          "a model is {output}=FILE.safetensors, with {card}=false its tensors alone, and levin ckpt "
          "convert FILE.safetensors FILE.pt writes it for torch.load"),

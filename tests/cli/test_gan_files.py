@@ -230,12 +230,17 @@ class Files(unittest.TestCase):
             (["predict", "gan", *use], "levin predict model=runs/NAME"),
             (["export", *use, "exp_name=b"], "levin export model=runs/b"),
             (["export", *use, "weights=x.ckpt"], "levin export gan config=f.yml"),
+            (["train", "--mri", "--exp-name", "a"], "missing: levin train gan --mri"),
+            (["eval", "gan", "--exp-name", "a"], "use model=DIR, the folder of the run"),
+            (["predict", "checkpoint_dir=runs"], "use model=DIR, the folder of the run"),
             (["validate", *use], "did you mean eval?"), (["plot", *use], "did you mean report?"),
             (["find_batch_size", *use], "did you mean tune batch-size?"),
         ):
             shown = self.levin(*command, code=64)
             self.assertIn(right, shown)
             self.assertEqual(len(shown.splitlines()), 1, shown)
+        shown = self.levin("train", "gan", "--mri", "--exp-name", "a", code=64)
+        self.assertIn("a file of rcGAN has it, and is given with --config FILE\n", shown)
         (self.cwd / "own.yml").write_text("seed: 1\n")
         shown = self.levin("train", "config=own.yml", code=64)
         self.assertIn("levin train classify config=own.yml", shown)

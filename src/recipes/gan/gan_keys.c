@@ -467,7 +467,11 @@ lvn_status lvni_gan_prepare(lvni_core_config *c)
     }
     if (data == NULL) { /* of a file of the original it is reported */
         if (!lvni_gan_has_original(c)) {
-            lvni_core_config_add_mistake(c, "`data` is missing: a folder of maps, or builtin:mass");
+            lvni_core_config_add_mistake(
+                c, "`data` is missing: a folder of maps, or builtin:mass%s",
+                lvni_core_config_is_set(c, "exp_name")
+                    ? "; a file of rcGAN has it, and is given with --config FILE"
+                    : "");
         }
     } else if (experience_of(c) < 0 && !lvni_core_config_is_mistaken(c, "experience")) {
         const bool colours = number(c, "in_chans", 0) == 3 && number(c, "out_chans", 0) == 3;
