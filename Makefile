@@ -6,9 +6,9 @@ FUZZ_SECONDS ?= 60
 SOAK_MINUTES ?= 30
 # BUILD_DIR=DIR builds there; the scripts read it from the environment. These know ./build alone:
 ifneq ($(BUILD_DIR),)
-ifneq ($(filter bench clean cuda fuzz lint,$(MAKECMDGOALS)),)
-$(error BUILD_DIR=$(BUILD_DIR) is for build, check, test, demo, asan, tsan, soak and install; \
-make $(filter bench clean cuda fuzz lint,$(MAKECMDGOALS)) uses ./build: leave it out)
+ifneq ($(filter bench cuda fuzz lint,$(MAKECMDGOALS)),)
+$(error BUILD_DIR=$(BUILD_DIR) is for build, check, test, demo, asan, tsan, soak, install and clean; \
+make $(filter bench cuda fuzz lint,$(MAKECMDGOALS)) uses ./build: leave it out)
 endif
 endif
 all: build ## build build/levin and, with nvcc, the CUDA backend (installs nothing); BUILD_DIR=DIR: build DIR/levin
@@ -87,4 +87,4 @@ release: ## check that the committed state can be released, and write build/rele
 	@tools/release
 
 clean: ## remove the build folders
-	rm -rf build build-asan build-tsan build-fuzz
+	@tools/clean

@@ -5,6 +5,7 @@
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/escape.h"
+#include "core/str.h"
 #include "run/error_record.h"
 
 #include <math.h>
@@ -248,12 +249,28 @@ static int run_row(const row *r, int n, const char *const *args, const char **pa
     return check_count(r, &out) ? r->run(&out) : lvni_cli_command_misused("ckpt");
 }
 
+static void print_no_row(const char *name)
+{
+    const char *near = NULL;
+    size_t nearest = SIZE_MAX;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const size_t d = lvni_core_edit_distance(name, rows[i].name);
+        if (d <= lvni_core_edit_limit(name, rows[i].name) && d < nearest) {
+            near = rows[i].name;
+            nearest = d;
+        }
+    }
+    lvni_core_print(stderr, "error: there is no levin ckpt %s%s%s%s\n", name,
+                    near != NULL ? "; did you mean " : "", near != NULL ? near : "",
+                    near != NULL ? "?" : "");
+}
+
 int lvni_cli_cmd_ckpt(int n, const char *const *args)
 {
     const row *r = n > 0 ? find(args[0]) : NULL;
     if (r == NULL) {
         if (n > 0) {
-            lvni_core_print(stderr, "error: there is no levin ckpt %s\n", args[0]);
+            print_no_row(args[0]);
         }
         return lvni_cli_command_misused("ckpt");
     }

@@ -184,34 +184,48 @@ const lvni_cli_command *lvni_cli_command_find(const char *name)
     return NULL;
 }
 
-/* What scripts beside a training are called. */
-static const char *other_name(const char *name)
+/* What other programs call them, and scripts beside a training. */
+static const struct {
+    const char *word, *command;
+} others[] = {{"checkpoint", "ckpt"},
+              {"checkpoints", "ckpt"},
+              {"weights", "ckpt"},
+              {"fit", "train"},
+              {"finetune", "train"},
+              {"evaluate", "eval"},
+              {"validate", "eval"},
+              {"test", "eval"},
+              {"plot", "report"},
+              {"inference", "predict"},
+              {"infer", "predict"},
+              {"compile", "cc"},
+              {"torchrun", "launch"},
+              {"diagnose", "doctor"},
+              {"lr_find", "tune lr"},
+              {"find_batch_size", "tune batch-size"}};
+
+/* How far a word is from the name; SIZE_MAX: too far. Two mistakes may be in one of 5 letters:
+ * there are few commands. */
+static size_t distance_to(const char *word, const char *name)
 {
-    static const char *const others[][2] = {
-        {"test", "eval"},   {"validate", "eval"},     {"evaluate", "eval"},
-        {"plot", "report"}, {"inference", "predict"}, {"find_batch_size", "tune batch-size"}};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        if (strcmp(name, others[i][0]) == 0) {
-            return others[i][1];
-        }
-    }
-    return NULL;
+    const size_t d = lvni_core_edit_distance(word, name), limit = lvni_core_edit_limit(word, name),
+                 most = limit < 2 && strlen(word) >= 5 && strlen(name) >= 5 ? 2 : limit;
+    return d <= most ? d : SIZE_MAX;
 }
 
-const char *lvni_cli_command_near(const char *name)
+const char *lvni_cli_command_near(const char *word)
 {
-    const char *near = other_name(name);
-    if (near != NULL) {
-        return near;
-    }
+    const char *near = NULL;
     size_t nearest = SIZE_MAX;
     for (int i = 0; i < lvni_cli_n_commands; i++) {
-        const char *one = lvni_cli_commands[i].name;
-        const size_t d = lvni_core_edit_distance(name, one);
-        if (d <= lvni_core_edit_limit(name, one) && d < nearest) {
-            near = one;
-            nearest = d;
-        }
+        const size_t d = distance_to(word, lvni_cli_commands[i].name);
+        near = d < nearest ? lvni_cli_commands[i].name : near;
+        nearest = d < nearest ? d : nearest;
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        const size_t d = distance_to(word, others[i].word);
+        near = d < nearest ? others[i].command : near;
+        nearest = d < nearest ? d : nearest;
     }
     return near;
 }

@@ -138,7 +138,7 @@ int main(int argc, char **argv)
         lvni_cli_cmd_help(0, NULL);
         return LVNI_EXIT_USAGE;
     }
-    if (strcmp(argv[1], "--version") == 0) {
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0) {
         puts("levin " LEVIN_VERSION);
         return finish(LVNI_EXIT_OK);
     }

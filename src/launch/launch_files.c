@@ -392,6 +392,13 @@ void lvni_launch_remove_files(const lvni_launch_run *r)
     }
 }
 
+void lvni_launch_remove_no_errors(const lvni_launch_run *r)
+{
+    if (r->nodes == 1 && r->run_dir != NULL) {
+        remove_folder("%s/errors", r->run_dir);
+    }
+}
+
 /* ---- of an earlier run ---- */
 
 /* What follows `begin` and a number, NULL when the name is another. */

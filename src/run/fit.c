@@ -188,7 +188,7 @@ static lvn_status resume(lvni_run_fit_run *r)
                   (long long)ckpt->at.step, (long long)ckpt->at.epoch + 1);
     LVN_TRY(lvni_trainer_identity_report_layout(r->trainer, ckpt));
     lvni_run_report_moved_end(r, ckpt);
-    lvni_run_report_changes(r->request->config, lvni_core_str_text(&r->json), ckpt);
+    lvni_run_report_changes(r, ckpt);
     if (leads(r) && lvni_core_config_is_set(r->request->config, "resume_epoch")) {
         LVN_TRY(lvni_run_rewind(r->dir, ckpt, lvni_trainer_finished(r->trainer)));
     }

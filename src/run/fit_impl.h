@@ -126,9 +126,9 @@ lvn_status lvni_run_load_start(const lvni_core_config *config, lvni_nn_model *mo
 lvn_status lvni_run_check_start(const lvni_core_config *config, const lvni_ckpt *ckpt);
 /* Logs which curves end at another step than in the saved run. */
 void lvni_run_report_moved_end(const lvni_run_fit_run *run, const lvni_ckpt *ckpt);
-/* Warns of every key that has another value in the resumed run; json: its configuration. */
-void lvni_run_report_changes(const lvni_core_config *config, const char *json,
-                             const lvni_ckpt *ckpt);
+/* Warns of every key that has another value in the resumed run, unless that is reported already
+ * (trainer/identity.h). */
+void lvni_run_report_changes(const lvni_run_fit_run *run, const lvni_ckpt *ckpt);
 
 /* LVN_ERR_USAGE when the checkpoint is of another recipe, or its card does not fit this one's (of
  * the data as it is now). */

@@ -12,6 +12,7 @@
 #include "run/exported.h"
 #include "run/options.h"
 #include "run/weights.h"
+#include "trainer/identity.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -185,11 +186,23 @@ static void report_change(const char *key, const json_t *old, const json_t *valu
     lvni_core_str_free(&b);
 }
 
-void lvni_run_report_changes(const lvni_core_config *config, const char *json,
-                             const lvni_ckpt *ckpt)
+/* As what the run is: by its own name, or by what follows from it. */
+static bool is_reported(const lvni_run_fit_run *r, const lvni_ckpt *ckpt, const char *key)
 {
+    static const char *const of_batch[] = {"batch_size", "batch_size_per_device",
+                                           "accumulate_grad_batches"};
+    bool batch = false;
+    for (size_t i = 0; i < sizeof of_batch / sizeof *of_batch; i++) {
+        batch = batch || strcmp(key, of_batch[i]) == 0;
+    }
+    return lvni_trainer_identity_differs(r->trainer, ckpt, batch ? "effective_batch" : key);
+}
+
+void lvni_run_report_changes(const lvni_run_fit_run *r, const lvni_ckpt *ckpt)
+{
+    const lvni_core_config *config = r->request->config;
     json_t *was = lvni_core_json_try(ckpt->config, LVNI_JSON_INNER);
-    json_t *is = lvni_core_json_try(json, LVNI_JSON_INNER);
+    json_t *is = lvni_core_json_try(lvni_core_str_text(&r->json), LVNI_JSON_INNER);
     const char *key;
     json_t *old;
     json_object_foreach(was, key, old)
@@ -197,7 +210,7 @@ void lvni_run_report_changes(const lvni_core_config *config, const char *json,
         /* a key that has been renamed since is an alias now */
         const lvni_core_option *row = lvni_core_config_row(config, key);
         const json_t *value = row == NULL ? NULL : json_object_get(is, row->name);
-        if (value != NULL && !is_same(old, value)) {
+        if (value != NULL && !is_same(old, value) && !is_reported(r, ckpt, row->name)) {
             report_change(row->name, old, value);
         }
         if (value != NULL && !is_same(old, value) && strcmp(row->name, "pins") == 0 &&
@@ -211,7 +224,8 @@ void lvni_run_report_changes(const lvni_core_config *config, const char *json,
     json_object_foreach(is, key, value)
     { /* that had no value */
         if (!has_key(config, was, key) &&
-            lvni_core_config_layer(config, key) == LVNI_LAYER_ARGUMENTS) {
+            lvni_core_config_layer(config, key) == LVNI_LAYER_ARGUMENTS &&
+            !is_reported(r, ckpt, key)) {
             report_change(key, NULL, value);
         }
     }

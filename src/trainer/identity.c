@@ -397,28 +397,51 @@ lvn_status lvni_trainer_identity_take_pins(const lvni_trainer *t, const lvni_ckp
     return LVN_OK;
 }
 
+/* The value in the saved run, where it has one and that is another. */
+static bool has_changed(const char *run, const part *is, char was[VALUE])
+{
+    bool found = run != NULL && find_value(run, stored_name(is), was);
+    if (!found && run != NULL && is->unwritten != NULL) {
+        snprintf(was, VALUE, "%s", is->unwritten);
+        found = true;
+    }
+    return found && strcmp(was, is->value) != 0;
+}
+
+bool lvni_trainer_identity_differs(const lvni_trainer *t, const lvni_ckpt *ckpt, const char *key)
+{
+    const char *run = lvni_ckpt_st_meta_get(ckpt->file, LVNI_IDENTITY_RUN);
+    const parts now = parts_of(t);
+    char was[VALUE];
+    for (int i = 0; i < now.n; i++) {
+        const part *is = &now.at[i];
+        if (strcmp(is->key.name != NULL ? is->key.name : is->name, key) == 0) {
+            return has_changed(run, is, was);
+        }
+    }
+    return false;
+}
+
 lvn_status lvni_trainer_identity_check(const lvni_trainer *t, const lvni_ckpt *ckpt)
 {
     const char *run = lvni_ckpt_st_meta_get(ckpt->file, LVNI_IDENTITY_RUN);
     const parts now = parts_of(t);
-    bool same_names = true;
-    for (int i = 0; i < now.n && run != NULL; i++) {
-        char was[VALUE];
+    bool same_number = true, same_names = true;
+    for (int i = 0; i < now.n; i++) {
+        char was[VALUE], give[64];
         const part *is = &now.at[i];
-        bool found = find_value(run, stored_name(is), was);
-        if (!found && is->unwritten != NULL) {
-            snprintf(was, VALUE, "%s", is->unwritten);
-            found = true;
+        if (!has_changed(run, is, was)) {
+            continue;
         }
-        if (found && strcmp(was, is->value) != 0) {
-            key_row key = is->key;
-            char give[64];
-            key.name = key.name == NULL ? is->name : key.name;
-            snprintf(give, sizeof give, "give %s=", key.name);
-            key.old_value = key.old_value == NULL ? give : key.old_value;
-            LVN_TRY(report_difference(ckpt, &key, was, is->value));
-            same_names = same_names && strcmp(stored_name(is), "data") != 0;
-        }
+        key_row key = is->key;
+        key.name = key.name == NULL ? is->name : key.name;
+        snprintf(give, sizeof give, "give %s=", key.name);
+        key.old_value = key.old_value == NULL ? give : key.old_value;
+        const bool names = strcmp(stored_name(is), "data") == 0;
+        same_names = same_names && !names;
+        /* of more or fewer samples the names are others, too */
+        LVN_TRY(names && !same_number ? LVN_OK : report_difference(ckpt, &key, was, is->value));
+        same_number = same_number && strcmp(stored_name(is), "n_samples") != 0;
     }
     LVN_TRY(same_names ? check_files(t, ckpt) : LVN_OK);
     LVN_TRY(check_pins(t, ckpt));

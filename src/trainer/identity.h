@@ -38,6 +38,9 @@ lvn_status lvni_trainer_identity_report_layout(const lvni_trainer *trainer, cons
  * LVN_ERR_USAGE with same_files.
  * Checkpoints without the entries are taken as they are. */
 lvn_status lvni_trainer_identity_check(const lvni_trainer *trainer, const lvni_ckpt *ckpt);
+/* The key has another value than in the saved run, which that has reported. */
+bool lvni_trainer_identity_differs(const lvni_trainer *trainer, const lvni_ckpt *ckpt,
+                                   const char *key);
 /* Behind that: the choices of the saved run's backends that this run does not have. */
 lvn_status lvni_trainer_identity_take_pins(const lvni_trainer *trainer, const lvni_ckpt *ckpt);
 

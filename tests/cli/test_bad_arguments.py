@@ -17,6 +17,14 @@ class Words(Case):
 
     def test_unknown_command(self):
         self.levin(["trian"], USAGE, ["unknown command trian", "did you mean train?", "levin help"])
+        for word, near in (("trane", "train"), ("evaluate", "eval"), ("chekpoint", "ckpt")):
+            self.levin([word], USAGE, [f"unknown command {word}; did you mean {near}?"])
+        for word, near in (("trane", "train"), ("chekpoint", "ckpt")):
+            text = f"there is no help on {word}; did you mean {near}?"
+            self.levin(["help", word], USAGE, [text])
+        self.levin(["ckpt", "hsh", "X"], USAGE, ["no levin ckpt hsh; did you mean hash?", "usage:"])
+        self.levin(["ckpt", "frobnicate"], USAGE, ["no levin ckpt frobnicate\n"])
+        self.assertEqual(self.levin(["version"], OK), self.levin(["--version"], OK))
         self.levin(["frobnicate"], USAGE, ["unknown command frobnicate", "levin help"])
 
     def test_help_of_every_command(self):

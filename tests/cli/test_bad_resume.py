@@ -342,6 +342,18 @@ class Resume(Case):
             ],
         )
 
+    def test_a_change_is_reported_once(self):
+        """As what the run is, where that follows from the key."""
+        self.train()
+        _, reported = self.train("resume=true", "max_steps=9", "batch_size=4", "micro_batches=2")
+        warnings = [line for line in reported.splitlines() if line.startswith("warning: ")]
+        self.assertEqual(
+            [line.split("=")[0] for line in warnings if "is another run" in line],
+            ["warning: effective_batch", "warning: micro_batches"],
+            reported,
+        )
+        self.assertNotIn("from here on", reported)
+
     def test_two_processes_in_one_run(self):
         os.mkdir(self.out)
         holder = os.open(self.out, os.O_RDONLY | os.O_DIRECTORY)

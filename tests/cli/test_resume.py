@@ -211,6 +211,7 @@ def other_values(whole):
         ],  # the seed also cuts val_split
         "between two epochs batch_size and seed may change, with a warning each",
     )
+    check("from here on" not in printed, "and without a second one that reports the same")
     printed = resume(out, f"max_steps={STEPS + 20}")
     check(
         "another run" not in printed and reproducibility_lines(out)[-1][0] == STEPS + 20,

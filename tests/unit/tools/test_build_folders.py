@@ -32,7 +32,7 @@ class BuildFolders(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.dir)
         self.tree = self.dir / "tree"
         (self.tree / "tools").mkdir(parents=True)
-        for name in ("build", "run-tests", "lsan.supp"):
+        for name in ("build", "clean", "run-tests", "lsan.supp"):
             shutil.copy(SOURCE / "tools" / name, self.tree / "tools")
         for name in ("CMakePresets.json", "Makefile"):
             shutil.copy(SOURCE / name, self.tree)
@@ -67,7 +67,14 @@ class BuildFolders(unittest.TestCase):
             out, _ = self.run_in(self.tree, "tools/run-tests", "asan", "1", BUILD_DIR=given)
             self.assertIn("tests (asan): good=2 bad=0 skipped=0", out.splitlines()[-1])
             self.assertIn(str(asan), out)
+            self.run_in(self.tree, "tools/clean", BUILD_DIR=given)
+            self.assertFalse(seen.exists() or asan.exists())
         self.assertEqual(list(self.tree.glob("build*")), [])
+        (self.dir / "mine").mkdir()
+        (self.dir / "mine" / "letter").write_text("")
+        _, error = self.run_in(self.tree, "tools/clean", code=1, BUILD_DIR=str(self.dir / "mine"))
+        self.assertIn("mine has no CMakeCache.txt: nothing was built there", error)
+        self.assertTrue((self.dir / "mine" / "letter").is_file())
 
     def test_the_usual_folder(self):
         self.build(self.tree, "asan")
@@ -186,7 +193,7 @@ class BuildFolders(unittest.TestCase):
         self.assertEqual(error, "ASAN_PART=4: it is 0, 1, 2, 3 or all\n")
 
     def test_what_knows_the_usual_folder_alone(self):
-        for target in ("bench", "clean", "cuda", "fuzz", "lint"):
+        for target in ("bench", "cuda", "fuzz", "lint"):
             _, error = self.run_in(self.tree, "make", target, code=2, BUILD_DIR=f"{self.dir}/out")
             self.assertIn(f"make {target} uses ./build: leave it out", error)
         self.assertFalse((self.dir / "out").exists())
