@@ -360,7 +360,8 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
          "losses, times and memory; " NO_NEED),
     NOTE("enable_progress_bar|progress_bar|no_progress|progress_bar_refresh_rate|process_position|"
          "show_progress_bar|disable_tqdm|enable_model_summary|model_summary|weights_summary",
-         "progress is one line, on a terminal alone, and the model another; {quiet}=true prints "
+         "progress is one line on a terminal and one a minute elsewhere, and the model another; "
+         "{quiet}=true prints "
          "none"),
     HINT("silent|-q", "use {quiet}=true"),
     SAME("verbosity|-v", "verbose"),

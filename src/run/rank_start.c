@@ -227,6 +227,7 @@ lvn_status lvni_run_rank_start(const lvni_core_config *c, const lvni_run_ranks_c
         setenv("LEVIN_MADE_DIR", claimed, 1);
         setenv("LEVIN_OUT_CHOSEN", "1", 1); /* rank 0 prints where that is */
     }
+    setenv("LEVIN_NOTES_SHOWN", "1", 1); /* about the same arguments, by this process */
     /* signals wait (lvni_core_signals_hand_over), which must not in the ranks */
     setenv("LEVIN_HANDED_OVER", "1", 1);
     return lvni_launch_self(n_options, options, n, args, environ);

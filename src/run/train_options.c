@@ -4,6 +4,7 @@
 
 #include "core/str.h"
 #include "kernels/kernels.h"
+#include "launch/env_vars.h"
 #include "log/run_log.h"
 #include "trainer/scaler.h"
 
@@ -363,9 +364,17 @@ int lvni_run_sharded_stage(const lvni_core_config *c)
 
 /* ---- notes ---- */
 
+/* On the screen once: a rank whose launcher read the same arguments keeps it in its file. */
+static void report_note(const char *text)
+{
+    const bool shown = lvni_launch_env_get(lvni_run_environment(), "LEVIN_NOTES_SHOWN") != NULL;
+    (shown ? lvni_log_file_line : lvni_log_line)(LVNI_LOG_INFO, "%s", text);
+}
+
 /* Lightning's scripts count a batch per device, and batch_size here is of all. */
 static void report_batch(const lvni_core_config *c)
 {
+    char text[256];
     const lvni_core_layer layer = lvni_core_config_layer(c, "batch_size");
     const char *spelled = lvni_core_config_spelled(c, "devices"),
                *devices = lvni_core_config_str(c, "devices");
@@ -375,11 +384,12 @@ static void report_batch(const lvni_core_config *c)
                       strcmp(devices, "0") != 0 && strcmp(devices, "1") != 0;
     if ((layer == LVNI_LAYER_FILE || layer == LVNI_LAYER_ARGUMENTS) && (nodes || gpus) &&
         lvni_core_config_is_set(c, "batch_size")) {
-        lvni_log_line(LVNI_LOG_INFO,
-                      "note: batch_size=%lld is of all devices together; a batch per device, as "
-                      "Lightning's loaders count, is batch_size_per_device=%lld",
-                      (long long)lvni_core_config_int(c, "batch_size"),
-                      (long long)lvni_core_config_int(c, "batch_size"));
+        snprintf(text, sizeof text,
+                 "note: batch_size=%lld is of all devices together; a batch per device, as "
+                 "Lightning's loaders count, is batch_size_per_device=%lld",
+                 (long long)lvni_core_config_int(c, "batch_size"),
+                 (long long)lvni_core_config_int(c, "batch_size"));
+        report_note(text);
     }
 }
 
@@ -388,7 +398,10 @@ void lvni_run_report_notes(const lvni_core_config *c)
 {
     for (const char *line = lvni_core_config_notes(c); *line != '\0';) {
         const size_t n = strcspn(line, "\n");
-        lvni_log_line(LVNI_LOG_INFO, "%.*s", (int)n, line);
+        lvni_core_str one = {0};
+        lvni_core_str_printf(&one, "%.*s", (int)n, line);
+        report_note(lvni_core_str_text(&one));
+        lvni_core_str_free(&one);
         line += n + (line[n] == '\n' ? 1 : 0);
     }
     if (lvni_core_config_has(c, "batch_size") && lvni_core_config_has(c, "devices") &&

@@ -7,12 +7,23 @@ import os
 import re
 import subprocess
 
-from bad_support import Case, LEVIN, main, OK, USAGE, write
+from bad_support import Case, LEVIN, main, OK, read, USAGE, write
 
 SHAPES = ["data=builtin:shapes", "data.count=60", "model=mlp", "image_size=16"]
 
 
 class Keys(Case):
+    def test_ranks_report_a_note_once(self):
+        """The process that starts them has read the same arguments; train.log has it, too."""
+        use = ["data=builtin:shapes", "data.count=40", "image_size=12", "model=mlp", "max_steps=1"]
+        for ranks in (1, 2):
+            out = f"{self.dir}/noted{ranks}"
+            line = ["train", "classify", *use, f"devices={ranks}", f"out={out}"]
+            printed = self.levin([*line, "accelerator=cpu", "progress_bar_refresh_rate=3"], OK)
+            text = "note: progress_bar_refresh_rate has no effect: "
+            self.assertEqual("".join(printed).count(text), 1, printed)
+            self.assertEqual(read(f"{out}/train.log").decode().count(text), 1)
+
     def plan(self, arguments, code=OK, expects=()):
         return self.levin(["plan", "train", "classify", *SHAPES, *arguments], code, expects)
 
