@@ -187,22 +187,14 @@ const lvni_cli_command *lvni_cli_command_find(const char *name)
 /* What other programs call them, and scripts beside a training. */
 static const struct {
     const char *word, *command;
-} others[] = {{"checkpoint", "ckpt"},
-              {"checkpoints", "ckpt"},
-              {"weights", "ckpt"},
-              {"fit", "train"},
-              {"finetune", "train"},
-              {"evaluate", "eval"},
-              {"validate", "eval"},
-              {"test", "eval"},
-              {"plot", "report"},
-              {"inference", "predict"},
-              {"infer", "predict"},
-              {"compile", "cc"},
-              {"torchrun", "launch"},
-              {"diagnose", "doctor"},
-              {"lr_find", "tune lr"},
-              {"find_batch_size", "tune batch-size"}};
+} others[] = {{"checkpoint", "ckpt"}, {"checkpoints", "ckpt"},
+              {"weights", "ckpt"},    {"fit", "train"},
+              {"finetune", "train"},  {"evaluate", "eval"},
+              {"validate", "eval"},   {"test", "eval"},
+              {"plot", "report"},     {"inference", "predict"},
+              {"infer", "predict"},   {"compile", "cc"},
+              {"torchrun", "launch"}, {"diagnose", "doctor"},
+              {"lr_find", "tune lr"}, {"find_batch_size", "tune batch-size"}};
 
 /* How far a word is from the name; SIZE_MAX: too far. Two mistakes may be in one of 5 letters:
  * there are few commands. */
