@@ -249,6 +249,10 @@ static lvn_status judge(load *l)
     }
     lvni_core_str_printf(&text, "%s does not fit this model, %s:", l->path,
                          l->model->root->cls->name);
+    const char *network = lvni_run_weight_names_network(&l->names_there);
+    if (network != NULL && strcmp(network, l->model->root->cls->name) != 0) {
+        lvni_core_str_printf(&text, " its tensors are those of model=%s;", network);
+    }
     if (l->foreign.n > 0) {
         lvni_core_str_printf(
             &text,

@@ -122,5 +122,8 @@ const lvni_ckpt_st_tensor *lvni_run_weight_names_find(const lvni_run_weight_name
 const lvni_ckpt_st_other *lvni_run_weight_names_find_other(const lvni_run_weight_names *names,
                                                            int naming, const char *prefix,
                                                            const char *name);
+/* Which of the networks with published weights all of these tensors make up ("resnet18"), with or
+ * without a last layer; NULL: none. */
+const char *lvni_run_weight_names_network(const lvni_run_weight_names *names);
 
 #endif

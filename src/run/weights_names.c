@@ -301,3 +301,64 @@ lvn_status lvni_run_weight_names_choose(const lvni_run_weight_names *names,
     lvni_core_free(c.list);
     return s;
 }
+
+/* ---- which network it is ---- */
+
+/* A tensor that only this network has in this shape, and how many it has in all: relatives, such as
+ * wider ones or those with other blocks, have others. */
+typedef struct network {
+    const char *model, *tensor;
+    int64_t shape[4];
+    int64_t n;
+} network;
+
+static const network networks[] = {
+    {"resnet18", "layer4.1.conv2.weight", {512, 512, 3, 3}, 102},
+    {"resnet34", "layer4.2.conv2.weight", {512, 512, 3, 3}, 182},
+    {"resnet50", "layer4.2.conv2.weight", {512, 512, 3, 3}, 267},
+    {"vit_s_16", "conv_proj.weight", {384, 3, 16, 16}, 152},
+    {"vit_s_16", "patch_embed.proj.weight", {384, 3, 16, 16}, 152},
+    {"vit_b_16", "conv_proj.weight", {768, 3, 16, 16}, 152},
+    {"vit_b_16", "patch_embed.proj.weight", {768, 3, 16, 16}, 152},
+};
+enum { HEAD = 2 }; /* its tensors */
+
+/* Length of what stands before the tensor's name, -1: it is another tensor. */
+static ptrdiff_t front_of(const lvni_run_weight_names *names, const lvni_run_weight_name *e,
+                          const network *w)
+{
+    const size_t all = strlen(e->plain), own = strlen(w->tensor);
+    const lvni_ckpt_st_tensor *t = lvni_ckpt_st_at(names->file, e->tensor);
+    const bool named = all >= own && strcmp(e->plain + all - own, w->tensor) == 0 &&
+                       (all == own || e->plain[all - own - 1] == '.');
+    const bool fits =
+        named && t != NULL && t->ndim == 4 && memcmp(t->shape, w->shape, sizeof w->shape) == 0;
+    return fits ? (ptrdiff_t)(all - own) : -1;
+}
+
+/* Those with the same front, without counters. */
+static int64_t count_with(const lvni_run_weight_names *names, const char *front, size_t length)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < names->n; i++) {
+        const char *plain = names->entries[i].plain;
+        n += strncmp(plain, front, length) == 0 && strstr(plain, ".num_batches_tracked") == NULL;
+    }
+    return n;
+}
+
+const char *lvni_run_weight_names_network(const lvni_run_weight_names *names)
+{
+    for (size_t k = 0; k < sizeof networks / sizeof *networks; k++) {
+        const network *w = &networks[k];
+        for (int64_t i = 0; i < names->n; i++) {
+            const ptrdiff_t front = front_of(names, &names->entries[i], w);
+            const int64_t n =
+                front < 0 ? 0 : count_with(names, names->entries[i].plain, (size_t)front);
+            if (n == w->n || n == w->n - HEAD) {
+                return w->model;
+            }
+        }
+    }
+    return NULL;
+}

@@ -291,6 +291,35 @@ class Weights(Case):
             ["the last layer, head, is drawn again"],
         )
 
+    def test_a_file_of_a_network_with_another_name(self):
+        """model= that it needs is named: by all of its tensors, in front of which any may stand."""
+        kinds = (  # one tensor, how many there are
+            ("resnet18", "layer4.1.conv2.weight", [512, 512, 3, 3], 102),
+            ("resnet34", "layer4.2.conv2.weight", [512, 512, 3, 3], 182),
+            ("resnet50", "layer4.2.conv2.weight", [512, 512, 3, 3], 267),
+            ("vit_s_16", "conv_proj.weight", [384, 3, 16, 16], 152),
+            ("vit_b_16", "patch_embed.proj.weight", [768, 3, 16, 16], 152),
+            (None, "conv_proj.weight", [768, 3, 32, 32], 152),  # vit_b_32
+            (None, "layer4.2.conv2.weight", [1024, 32, 3, 3], 267),  # resnext50_32x4d
+        )
+        path = f"{self.dir}/named.safetensors"
+        train = ["train", "classify", *self.shapes(f"{self.dir}/named"), f"weights={path}"]
+        for k, (model, name, shape, n) in enumerate(kinds):
+            for front, count in (("", n), ("module.", n - 2), ("", n + 1), ("a.b.", n - 1)):
+                tensors = {f"{front}{i}.bias": ("F32", [1], bytes(4)) for i in range(count - 1)}
+                tensors[front + name] = ("F16", shape, bytes(2 * math.prod(shape)))
+                tensors[front + "1.num_batches_tracked"] = ("I64", [], bytes(8))
+                tensors["other.weight"] = ("F32", [1], bytes(4))
+                if front == "":
+                    del tensors["other.weight"]
+                write_safetensors(path, tensors)
+                named = f"does not fit this model, cnn: its tensors are those of model={model};"
+                found = self.levin(train, 1, ["does not fit this model, cnn:"])
+                right = model is not None and count in (n, n - 2)
+                self.assertEqual(named in found, right, (k, front, count, found))
+                if k > 3:
+                    break  # large
+
     def test_a_folder_of_hugging_face(self):
         run, folder = f"{self.dir}/r18", f"{self.dir}/hf"
         arguments = [
