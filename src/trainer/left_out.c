@@ -36,7 +36,8 @@ static lvn_status settle_all(lvni_data_unreadable *u, lvni_dist_comm *comm,
     }
     lvn_status s = lvni_data_unreadable_settle(u, all, bytes, step, &at);
     lvni_core_free(all);
-    if (s != LVN_OK && bytes > 0 && rank_of(size, at) != lvni_dist_comm_rank(comm)) {
+    const bool all_fail = s != LVN_OK && s != LVN_ERR_MEMORY && bytes > 0;
+    if (all_fail && rank_of(size, at) != lvni_dist_comm_rank(comm)) {
         const lvn_error error = *lvn_last_error();
         s = lvni_dist_comm_barrier(comm); /* which that rank does not enter */
         s = s == LVN_OK ? lvn_error_adopt(&error) : s;
