@@ -58,6 +58,12 @@ typedef struct lvni_ckpt_pickle {
     uint32_t top; /* the object that was saved */
 } lvni_ckpt_pickle;
 
+static inline const lvni_ckpt_pickle_node *lvni_ckpt_pickle_at(const lvni_ckpt_pickle *p,
+                                                               uint32_t index)
+{
+    return &p->nodes[index];
+}
+
 enum { LVNI_PICKLE_MAX = 64 << 20, LVNI_PICKLE_MAX_NODES = 1 << 20 };
 
 /* Parses; texts point into bytes. Free in every case. */
@@ -73,6 +79,8 @@ lvn_status lvni_ckpt_torch_state(const char *path, const lvni_ckpt_pickle *pickl
                                  const lvni_ckpt_pickle_node **state, const char **inner);
 /* Made by a function of PyTorch for sparse, quantised and other tensors. */
 bool lvni_ckpt_torch_is_other(const lvni_ckpt_pickle_node *n);
+/* Of any of these types. */
+bool lvni_ckpt_torch_is_tensor(const lvni_ckpt_pickle_node *n);
 /* "ResNet" of "torchvision.models.resnet\nResNet", with its length. */
 const char *lvni_ckpt_torch_class(const lvni_ckpt_pickle_node *n, int *bytes);
 

@@ -40,11 +40,6 @@ typedef struct reader {
     char *names, *data;
 } reader;
 
-static const lvni_ckpt_pickle_node *node_at(const reader *r, uint32_t index)
-{
-    return &r->pickle.nodes[index];
-}
-
 /* ---- where its tensors are ---- */
 
 static int64_t list_number(const reader *r, const lvni_ckpt_pickle_node *list, int axis)
@@ -53,15 +48,15 @@ static int64_t list_number(const reader *r, const lvni_ckpt_pickle_node *list, i
     for (int i = 0; i < axis; i++) {
         at = r->pickle.items[at].next;
     }
-    return node_at(r, r->pickle.items[at].node)->number;
+    return lvni_ckpt_pickle_at(&r->pickle, r->pickle.items[at].node)->number;
 }
 
 /* Shape, strides and type; they were lists of the same length when the tensor was made. */
 static lvn_status read_form(const reader *r, const lvni_ckpt_pickle_node *n, lvni_ckpt_st_tensor *t,
                             source *s)
 {
-    const lvni_ckpt_pickle_node *shape = node_at(r, n->u.tensor.shape);
-    const lvni_ckpt_pickle_node *strides = node_at(r, n->more);
+    const lvni_ckpt_pickle_node *shape = lvni_ckpt_pickle_at(&r->pickle, n->u.tensor.shape);
+    const lvni_ckpt_pickle_node *strides = lvni_ckpt_pickle_at(&r->pickle, n->more);
     t->dtype = (lvn_dtype)n->dtype;
     s->negated = (n->known & LVNI_PICKLE_NEGATED) != 0;
     t->ndim = (int)shape->n;
@@ -102,7 +97,7 @@ static bool find_last(const lvni_ckpt_st_tensor *t, source *s, int64_t offset, i
 static lvn_status locate(const reader *r, const lvni_ckpt_pickle_node *n, lvni_ckpt_st_tensor *t,
                          source *s)
 {
-    const lvni_ckpt_pickle_node *storage = node_at(r, n->u.tensor.storage);
+    const lvni_ckpt_pickle_node *storage = lvni_ckpt_pickle_at(&r->pickle, n->u.tensor.storage);
     int64_t last, bytes;
     s->contiguous = true;
     if (t->bytes == 0) {
@@ -149,9 +144,10 @@ static bool is_other(const reader *r, const lvni_ckpt_pickle_node *value, char w
     if (value->kind != LVNI_PICKLE_TENSOR) {
         return false;
     }
-    const unsigned axes = (unsigned)node_at(r, value->u.tensor.shape)->n;
+    const unsigned axes = (unsigned)lvni_ckpt_pickle_at(&r->pickle, value->u.tensor.shape)->n;
     if (value->dtype == LVNI_PICKLE_DTYPE_FOREIGN) {
-        const lvni_ckpt_pickle_node *type = node_at(r, node_at(r, value->u.tensor.storage)->more);
+        const lvni_ckpt_pickle_node *type = lvni_ckpt_pickle_at(
+            &r->pickle, lvni_ckpt_pickle_at(&r->pickle, value->u.tensor.storage)->more);
         const char *name = lvni_ckpt_torch_class(type, &bytes);
         snprintf(what, 64, "%u ax%s, %.*s", axes, lvni_core_plural(axes, "is", "es"), bytes, name);
         return true;
@@ -181,20 +177,16 @@ static lvn_status read_entry(reader *r, const lvni_ckpt_pickle_node *value, cons
     return LVN_OK;
 }
 
-static bool is_tensor(const lvni_ckpt_pickle_node *n)
-{
-    return n->kind == LVNI_PICKLE_TENSOR || lvni_ckpt_torch_is_other(n);
-}
-
 static lvn_status read_entries(reader *r, const lvni_ckpt_pickle_node *state)
 {
     char *name = r->names;
     uint32_t at = state->u.list.first;
     for (uint32_t i = 0; i + 1 < state->n; i += 2) {
         const lvni_ckpt_pickle_item *k = &r->pickle.items[at], *v = &r->pickle.items[k->next];
-        const lvni_ckpt_pickle_node *key = node_at(r, k->node), *value = node_at(r, v->node);
+        const lvni_ckpt_pickle_node *key = lvni_ckpt_pickle_at(&r->pickle, k->node),
+                                    *value = lvni_ckpt_pickle_at(&r->pickle, v->node);
         at = v->next;
-        if (key->kind == LVNI_PICKLE_TEXT && is_tensor(value)) {
+        if (key->kind == LVNI_PICKLE_TEXT && lvni_ckpt_torch_is_tensor(value)) {
             LVN_TRY(read_name(r, key, name));
             LVN_TRY(read_entry(r, value, name));
             name += key->n + 1;
@@ -213,10 +205,11 @@ static lvn_status count_entries(const reader *r, const lvni_ckpt_pickle_node *st
     *bytes = *tensors = *others = 0;
     for (uint32_t i = 0; i + 1 < state->n; i += 2) {
         const lvni_ckpt_pickle_item *k = &r->pickle.items[at], *v = &r->pickle.items[k->next];
-        const lvni_ckpt_pickle_node *key = node_at(r, k->node), *value = node_at(r, v->node);
+        const lvni_ckpt_pickle_node *key = lvni_ckpt_pickle_at(&r->pickle, k->node),
+                                    *value = lvni_ckpt_pickle_at(&r->pickle, v->node);
         char what[64];
         at = v->next;
-        if (key->kind != LVNI_PICKLE_TEXT || !is_tensor(value)) {
+        if (key->kind != LVNI_PICKLE_TEXT || !lvni_ckpt_torch_is_tensor(value)) {
             continue;
         }
         if (key->n > MOST_NAME) {
@@ -444,11 +437,6 @@ static lvn_status read_archive(reader *r, const char *key, const char **inner)
 /* What a file begins with; unread bytes are 0. */
 enum { START_BYTES = 16 };
 
-static bool is_zip(const char *start)
-{
-    return memcmp(start, "PK\3\4", 4) == 0;
-}
-
 /* The number that began every file before PyTorch 1.6: behind the protocol, of 4 and 5 also behind
  * a frame. */
 static bool is_old(const char *start)
@@ -479,7 +467,7 @@ bool lvni_ckpt_is_torch(const char *path)
         return false;
     }
     lvni_core_vfs_get()->close(fd);
-    return is_zip(start) || is_old(start);
+    return lvni_core_zip_is(start, START_BYTES) || is_old(start);
 }
 
 static lvn_status read_file(reader *r, int fd, uint64_t bytes, const char *start, const char *key,
@@ -492,7 +480,7 @@ static lvn_status read_file(reader *r, int fd, uint64_t bytes, const char *start
                  "\"new.pt\")",
                  r->path, r->path);
     }
-    if (!is_zip(start)) {
+    if (!lvni_core_zip_is(start, START_BYTES)) {
         LVN_FAIL(LVN_ERR_CORRUPT, "%s does not begin as a file of torch.save", r->path);
     }
     LVN_TRY(lvni_core_zip_open(r->path, fd, bytes, &r->zip));
@@ -548,7 +536,7 @@ lvn_status lvni_ckpt_tensors_open(const char *path, unsigned flags, const char *
         lvni_core_vfs_get()->close(fd);
     }
     LVN_TRY(s);
-    if (is_zip(start) || is_old(start)) {
+    if (lvni_core_zip_is(start, START_BYTES) || is_old(start)) {
         return lvni_ckpt_torch_open(path, flags, key, inner, out);
     }
     return lvni_ckpt_is_index(path) ? lvni_ckpt_sharded_open(path, flags, out)

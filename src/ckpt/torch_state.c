@@ -10,11 +10,6 @@
 typedef lvni_ckpt_pickle_node node;
 typedef lvni_ckpt_pickle_item item;
 
-static const node *node_at(const lvni_ckpt_pickle *p, uint32_t index)
-{
-    return &p->nodes[index];
-}
-
 const char *lvni_ckpt_torch_class(const node *n, int *bytes)
 {
     const char *end = n->u.text + n->n, *at = end;
@@ -41,7 +36,7 @@ static bool begins_with(const node *text, const char *start, size_t n)
     return text->kind == LVNI_PICKLE_TEXT && text->n >= n && memcmp(text->u.text, start, n) == 0;
 }
 
-static bool is_tensor(const node *n)
+bool lvni_ckpt_torch_is_tensor(const node *n)
 {
     return n->kind == LVNI_PICKLE_TENSOR || lvni_ckpt_torch_is_other(n);
 }
@@ -52,8 +47,9 @@ static const node *look_up(const lvni_ckpt_pickle *p, const node *dict, const ch
     uint32_t at = dict->u.list.first;
     for (uint32_t i = 0; dict->kind == LVNI_PICKLE_DICT && i + 1 < dict->n; i += 2) {
         const item *k = &p->items[at], *v = &p->items[k->next];
-        if (node_at(p, k->node)->n == n && begins_with(node_at(p, k->node), key, n)) {
-            return node_at(p, v->node);
+        if (lvni_ckpt_pickle_at(p, k->node)->n == n &&
+            begins_with(lvni_ckpt_pickle_at(p, k->node), key, n)) {
+            return lvni_ckpt_pickle_at(p, v->node);
         }
         at = v->next;
     }
@@ -66,10 +62,10 @@ static bool has_tensors(const lvni_ckpt_pickle *p, const node *dict, const char 
     uint32_t at = dict->u.list.first;
     for (uint32_t i = 0; dict->kind == LVNI_PICKLE_DICT && i + 1 < dict->n; i += 2) {
         const item *k = &p->items[at], *v = &p->items[k->next];
-        const node *key = node_at(p, k->node);
+        const node *key = lvni_ckpt_pickle_at(p, k->node);
         const bool matches =
             n == 0 || (key->n > n && begins_with(key, start, n) && key->u.text[n] == '.');
-        if (matches && is_tensor(node_at(p, v->node))) {
+        if (matches && lvni_ckpt_torch_is_tensor(lvni_ckpt_pickle_at(p, v->node))) {
             return true;
         }
         at = v->next;
@@ -112,7 +108,7 @@ static void list_keys(const lvni_ckpt_pickle *p, const node *dict, const char *a
     for (uint32_t i = 0; dict->kind == LVNI_PICKLE_DICT && i + 1 < dict->n && i < 2 * SHOWN;
          i += 2) {
         const item *k = &p->items[at], *v = &p->items[k->next];
-        const node *key = node_at(p, k->node), *value = node_at(p, v->node);
+        const node *key = lvni_ckpt_pickle_at(p, k->node), *value = lvni_ckpt_pickle_at(p, v->node);
         at = v->next;
         if (key->kind != LVNI_PICKLE_TEXT || key->n > SHOWN_BYTES) {
             continue;
@@ -135,7 +131,7 @@ static void list_keys(const lvni_ckpt_pickle *p, const node *dict, const char *a
 static lvn_status no_state(const char *path, const lvni_ckpt_pickle *p, const char *key)
 {
     lvni_core_str keys = {0}, with_tensors = {0};
-    list_keys(p, node_at(p, p->top), "", &keys, &with_tensors);
+    list_keys(p, lvni_ckpt_pickle_at(p, p->top), "", &keys, &with_tensors);
     lvn_status s = lvni_core_str_status(&keys);
     s = s == LVN_OK ? lvni_core_str_status(&with_tensors) : s;
     if (s == LVN_OK) {
@@ -167,7 +163,8 @@ lvn_status lvni_ckpt_torch_state(const char *path, const lvni_ckpt_pickle *p, co
                                  const node **state, const char **inner)
 {
     static const char *const under[] = {"state_dict", "model_state_dict", "model", "module"};
-    const node *top = node_at(p, p->top), *whole = top->kind == LVNI_PICKLE_INSTANCE ? top : NULL;
+    const node *top = lvni_ckpt_pickle_at(p, p->top),
+               *whole = top->kind == LVNI_PICKLE_INSTANCE ? top : NULL;
     *inner = NULL;
     *state = key == NULL ? NULL : walk(p, top, key, 0, inner);
     for (size_t i = 0; key == NULL && *state == NULL && i < sizeof under / sizeof *under; i++) {

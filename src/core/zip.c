@@ -4,6 +4,7 @@
 #include "core/zip.h"
 
 #include "core/alloc.h"
+#include "core/inflate.h"
 #include "core/vfs.h"
 
 #include <errno.h>
@@ -21,8 +22,7 @@ enum {
     MAX_COMMENT = 65535,
     ENCRYPTED = 1,
     STORED = 0,
-    DEFLATED = 8,
-    RATIO = 1032 /* deflate packs at most so many bytes into one */
+    DEFLATED = 8
 };
 
 static uint64_t number(const char *at, int bytes)
@@ -218,6 +218,11 @@ static lvn_status read_directory(lvni_core_zip *zip, const directory *d)
     return LVN_OK;
 }
 
+bool lvni_core_zip_is(const void *bytes, size_t n)
+{
+    return n >= 4 && memcmp(bytes, "PK\3\4", 4) == 0;
+}
+
 lvn_status lvni_core_zip_open(const char *path, int fd, uint64_t file_bytes, lvni_core_zip *out)
 {
     directory d = {0};
@@ -272,52 +277,26 @@ static lvn_status check_crc(const lvni_core_zip *zip, const lvni_core_zip_entry 
     return LVN_OK;
 }
 
-static void *zip_alloc(void *user, uInt items, uInt size)
+/* The first n bytes of an entry, whose sizes fit each other, from packed bytes in memory; of all
+ * its bytes nothing may be behind them. */
+static lvn_status inflate_begin(const lvni_core_zip *zip, const lvni_core_zip_entry *e,
+                                const char *packed, char *to, size_t n)
 {
-    (void)user;
-    return lvni_core_calloc(LVNI_TAG_CORE, items, size);
-}
-
-static void zip_free(void *user, void *p)
-{
-    (void)user;
-    lvni_core_free(p);
-}
-
-/* All of an entry, whose sizes fit each other, from packed bytes in memory. */
-static lvn_status inflate_all(const lvni_core_zip *zip, const lvni_core_zip_entry *e, char *packed,
-                              char *to)
-{
-    z_stream z = {.zalloc = zip_alloc, .zfree = zip_free};
-    if (inflateInit2(&z, -MAX_WBITS) != Z_OK) {
-        LVN_FAIL(LVN_ERR_MEMORY, "%s: no memory to unpack", zip->path);
-    }
-    uint64_t taken = 0, done = 0;
-    int code = Z_OK;
-    while (code == Z_OK) {
-        const uint64_t in = e->packed - taken, out = e->bytes - done, most = (uint64_t)1 << 30;
-        z.next_in = (Bytef *)packed + taken;
-        z.avail_in = (uInt)(in < most ? in : most);
-        z.next_out = (Bytef *)to + done;
-        z.avail_out = (uInt)(out < most ? out : most);
-        const uInt given = z.avail_in, room = z.avail_out;
-        code = inflate(&z, Z_NO_FLUSH);
-        taken += given - z.avail_in;
-        done += room - z.avail_out;
-    }
-    inflateEnd(&z);
-    if (code == Z_MEM_ERROR) {
-        return LVN_ERR_MEMORY;
-    }
-    if (code != Z_STREAM_END || done != e->bytes) {
+    lvni_core_inflater *inflater;
+    size_t got = 0;
+    bool ended = false;
+    LVN_TRY(lvni_core_inflate_open(LVNI_INFLATE_RAW, packed, (size_t)e->packed, &inflater));
+    const lvn_status s = lvni_core_inflate_next(inflater, to, n, &got, &ended);
+    lvni_core_inflate_close(inflater);
+    if (s == LVN_ERR_CORRUPT || (s == LVN_OK && (got < n || (n == e->bytes && !ended)))) {
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: '%.*s' cannot be unpacked: the file is damaged", zip->path,
                  (int)e->name_bytes, e->name);
     }
-    return LVN_OK;
+    return s;
 }
 
 static lvn_status read_deflated(const lvni_core_zip *zip, const lvni_core_zip_entry *e,
-                                uint64_t data, char *to)
+                                uint64_t data, char *to, size_t n)
 {
     char *packed = lvni_core_alloc(LVNI_TAG_CORE, e->packed > 0 ? (size_t)e->packed : 1);
     if (packed == NULL) {
@@ -325,7 +304,7 @@ static lvn_status read_deflated(const lvni_core_zip *zip, const lvni_core_zip_en
     }
     lvn_status s = read_at(zip, data, packed, (size_t)e->packed);
     if (s == LVN_OK) {
-        s = inflate_all(zip, e, packed, to);
+        s = inflate_begin(zip, e, packed, to, n);
     }
     lvni_core_free(packed);
     return s;
@@ -338,7 +317,7 @@ lvn_status lvni_core_zip_check(const lvni_core_zip *zip, const lvni_core_zip_ent
         LVN_FAIL(LVN_ERR_UNSUPPORTED, "%s: '%.*s' is %s", zip->path, name, e->name,
                  (e->flags & ENCRYPTED) != 0 ? "encrypted" : "compressed in an unusual way");
     }
-    if (e->method == DEFLATED && e->bytes / RATIO > e->packed) {
+    if (e->method == DEFLATED && e->bytes / LVNI_INFLATE_RATIO > e->packed) {
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: '%.*s' cannot have %llu bytes, packed in %llu", zip->path,
                  name, e->name, (unsigned long long)e->bytes, (unsigned long long)e->packed);
     }
@@ -351,8 +330,9 @@ lvn_status lvni_core_zip_check(const lvni_core_zip *zip, const lvni_core_zip_ent
     return LVN_OK;
 }
 
-lvn_status lvni_core_zip_read(const lvni_core_zip *zip, const lvni_core_zip_entry *e, bool verify,
-                              char *to)
+/* Where the content begins. */
+static lvn_status find_content(const lvni_core_zip *zip, const lvni_core_zip_entry *e,
+                               uint64_t *data)
 {
     char local[LOCAL_BYTES];
     const int name = (int)e->name_bytes;
@@ -366,14 +346,27 @@ lvn_status lvni_core_zip_read(const lvni_core_zip *zip, const lvni_core_zip_entr
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: '%.*s' does not begin at byte %llu, as the directory has it",
                  zip->path, name, e->name, (unsigned long long)e->header);
     }
-    const uint64_t data = e->header + LOCAL_BYTES + number(local + 26, 2) + number(local + 28, 2);
+    *data = e->header + LOCAL_BYTES + number(local + 26, 2) + number(local + 28, 2);
     const uint64_t there = e->method == STORED ? e->bytes : e->packed;
-    if (data > zip->file_bytes || there > zip->file_bytes - data) {
+    if (*data > zip->file_bytes || there > zip->file_bytes - *data) {
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: '%.*s' has %llu bytes from byte %llu of %llu: cut off",
-                 zip->path, name, e->name, (unsigned long long)there, (unsigned long long)data,
+                 zip->path, name, e->name, (unsigned long long)there, (unsigned long long)*data,
                  (unsigned long long)zip->file_bytes);
     }
-    LVN_TRY(e->method == STORED ? read_at(zip, data, to, (size_t)e->bytes)
-                                : read_deflated(zip, e, data, to));
+    return LVN_OK;
+}
+
+lvn_status lvni_core_zip_read_begin(const lvni_core_zip *zip, const lvni_core_zip_entry *e,
+                                    char *to, size_t n)
+{
+    uint64_t data = 0;
+    LVN_TRY(find_content(zip, e, &data));
+    return e->method == STORED ? read_at(zip, data, to, n) : read_deflated(zip, e, data, to, n);
+}
+
+lvn_status lvni_core_zip_read(const lvni_core_zip *zip, const lvni_core_zip_entry *e, bool verify,
+                              char *to)
+{
+    LVN_TRY(lvni_core_zip_read_begin(zip, e, to, (size_t)e->bytes));
     return verify ? check_crc(zip, e, to) : LVN_OK;
 }

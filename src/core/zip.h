@@ -23,6 +23,8 @@ typedef struct lvni_core_zip {
     int64_t n_entries;
 } lvni_core_zip;
 
+/* By its first bytes. */
+bool lvni_core_zip_is(const void *bytes, size_t n);
 /* The list of entries. Borrows path and fd. Closed in every case. */
 lvn_status lvni_core_zip_open(const char *path, int fd, uint64_t file_bytes, lvni_core_zip *out);
 void lvni_core_zip_close(lvni_core_zip *zip);
@@ -32,6 +34,9 @@ lvni_core_zip_entry *lvni_core_zip_find(const lvni_core_zip *zip, const char *pr
 /* Can the file hold what the directory has of the entry? Before memory is taken for entry->bytes.
  * LVN_ERR_CORRUPT; LVN_ERR_UNSUPPORTED: encrypted, or compressed in another way. */
 lvn_status lvni_core_zip_check(const lvni_core_zip *zip, const lvni_core_zip_entry *entry);
+/* Its first n bytes, of at most entry->bytes. */
+lvn_status lvni_core_zip_read_begin(const lvni_core_zip *zip, const lvni_core_zip_entry *entry,
+                                    char *to, size_t n);
 /* The content of an entry. verify: compare its CRC-32. */
 lvn_status lvni_core_zip_read(const lvni_core_zip *zip, const lvni_core_zip_entry *entry,
                               bool verify, char *to);

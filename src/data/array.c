@@ -3,12 +3,12 @@
 #include "data/array.h"
 
 #include "core/alloc.h"
+#include "core/inflate.h"
 #include "core/math.h"
 #include "core/vfs.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <zlib.h>
 
 static const struct {
     const char *name;
@@ -265,33 +265,7 @@ lvn_status lvni_data_idx_parse(const void *bytes, size_t n, const char *name, lv
 
 /* ---- gzip ---- */
 
-bool lvni_data_idx_is_gzip(const void *bytes, size_t n)
-{
-    const uint8_t *b = bytes;
-    return n >= 2 && b[0] == 0x1f && b[1] == 0x8b;
-}
-
-static void *zip_alloc(void *opaque, uInt count, uInt size)
-{
-    (void)opaque;
-    return lvni_core_calloc(LVNI_TAG_DATA, count, size);
-}
-
-static void zip_free(void *opaque, void *p)
-{
-    (void)opaque;
-    lvni_core_free(p);
-}
-
-/* zlib counts in 32 bits. */
-static uInt portion(size_t n)
-{
-    return n < ((size_t)1 << 30) ? (uInt)n : (uInt)1 << 30;
-}
-
-/* The header of the array lies in the first FIRST bytes. Deflate packs at most RATIO bytes into
- * one. */
-enum { FIRST = 1 << 16, RATIO = 1032 };
+enum { FIRST = 1 << 16 }; /* bytes, in which the header of the array lies */
 
 typedef struct unpacked {
     char *data;
@@ -309,7 +283,7 @@ static lvn_status read_whole(unpacked *u, const char *name, size_t packed)
                 ? lvni_data_npy_parse_header(u->data, u->used, name, &a, &at)
                 : parse_header(u->data, u->used, name, &a, &at));
     const size_t bytes = (size_t)a.count * lvni_data_array_type_bytes(a.type);
-    if (bytes / RATIO > packed) {
+    if (bytes / LVNI_INFLATE_RATIO > packed) {
         char text[192];
         LVN_FAIL(LVN_ERR_CORRUPT,
                  "%s: damaged gzip file: %s of %s are %zu bytes, which cannot be packed in %zu",
@@ -341,47 +315,30 @@ static lvn_status make_room(unpacked *u, const char *name, size_t packed)
     return LVN_OK;
 }
 
-/* All members of the file, one behind the other. */
-static lvn_status inflate_all(z_stream *z, const char *name, const char *bytes, size_t n,
-                              unpacked *u)
+static lvn_status inflate_all(lvni_core_inflater *f, const char *name, size_t packed, unpacked *u)
 {
-    size_t taken = 0;
-    for (;;) {
-        LVN_TRY(make_room(u, name, n));
-        const uInt in = portion(n - taken), out = portion(u->room - u->used);
-        z->next_in = (Bytef *)(uintptr_t)(bytes + taken);
-        z->avail_in = in;
-        z->next_out = (Bytef *)u->data + u->used;
-        z->avail_out = out;
-        const int code = inflate(z, Z_NO_FLUSH);
-        taken += in - z->avail_in;
-        u->used += out - z->avail_out;
-        if (code == Z_STREAM_END &&
-            (taken == n || !lvni_data_idx_is_gzip(bytes + taken, n - taken))) {
-            return LVN_OK;
+    for (bool ended = false; !ended;) {
+        size_t got;
+        LVN_TRY(make_room(u, name, packed));
+        const lvn_status s =
+            lvni_core_inflate_next(f, u->data + u->used, u->room - u->used, &got, &ended);
+        if (s == LVN_ERR_CORRUPT) {
+            const lvn_error why = *lvn_last_error();
+            LVN_FAIL(s, "%s: damaged gzip file: %s", name, why.message);
         }
-        if (code == Z_STREAM_END && inflateReset(z) == Z_OK) {
-            continue;
-        }
-        if (code == Z_MEM_ERROR) {
-            return LVN_ERR_MEMORY;
-        }
-        if ((code != Z_OK && code != Z_BUF_ERROR) || (taken == n && u->used < u->room)) {
-            LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged gzip file: %s", name,
-                     z->msg != NULL ? z->msg : "it ends too early");
-        }
+        LVN_TRY(s);
+        u->used += got;
     }
+    return LVN_OK;
 }
 
 lvn_status lvni_data_idx_unpack(const char *name, char **bytes, size_t *n)
 {
-    z_stream z = {.zalloc = zip_alloc, .zfree = zip_free};
-    if (inflateInit2(&z, 16 + MAX_WBITS) != Z_OK) {
-        LVN_FAIL(LVN_ERR_MEMORY, "%s: no memory to unpack gzip", name);
-    }
+    lvni_core_inflater *f;
     unpacked u = {0};
-    const lvn_status s = inflate_all(&z, name, *bytes, *n, &u);
-    inflateEnd(&z);
+    LVN_TRY(lvni_core_inflate_open(LVNI_INFLATE_GZIP, *bytes, *n, &f));
+    const lvn_status s = inflate_all(f, name, *n, &u);
+    lvni_core_inflate_close(f);
     if (s != LVN_OK) {
         lvni_core_free(u.data);
         return s;
@@ -401,7 +358,7 @@ lvn_status lvni_data_array_open(const char *path, lvni_data_array *out)
     size_t n;
     LVN_TRY(lvni_core_regular_read(path, (size_t)1 << 40, &bytes, &n));
     lvn_status s =
-        lvni_data_idx_is_gzip(bytes, n) ? lvni_data_idx_unpack(path, &bytes, &n) : LVN_OK;
+        lvni_core_inflate_is_gzip(bytes, n) ? lvni_data_idx_unpack(path, &bytes, &n) : LVN_OK;
     if (s == LVN_OK) {
         s = lvni_data_npy_is(bytes, n) ? lvni_data_npy_parse(bytes, n, path, out)
                                        : lvni_data_idx_parse(bytes, n, path, out);

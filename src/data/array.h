@@ -101,7 +101,6 @@ lvn_status lvni_data_npy_write_f32(const char *path, int ndim, const int64_t *sh
  * LVN_ERR_CORRUPT. */
 lvn_status lvni_data_idx_parse(const void *bytes, size_t n, const char *name, lvni_data_array *out);
 
-bool lvni_data_idx_is_gzip(const void *bytes, size_t n);
 /* Put the unpacked content in place of a gzip file's bytes (*bytes from core/alloc, freed here on
  * success). LVN_ERR_CORRUPT. */
 lvn_status lvni_data_idx_unpack(const char *name, char **bytes, size_t *n);

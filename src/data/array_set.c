@@ -2,6 +2,7 @@
 #include "data/array_set.h"
 
 #include "core/alloc.h"
+#include "core/inflate.h"
 #include "core/str.h"
 #include "core/vfs.h"
 #include "core/zip.h"
@@ -148,14 +149,15 @@ static size_t first_bytes(const char *path, uint8_t b[8])
 static bool is_zip(const char *path)
 {
     uint8_t b[8];
-    return first_bytes(path, b) >= 4 && memcmp(b, "PK\3\4", 4) == 0;
+    return lvni_core_zip_is(b, first_bytes(path, b));
 }
 
 bool lvni_data_array_set_is_file(const char *path)
 {
     uint8_t b[8];
     const size_t have = first_bytes(path, b);
-    return lvni_data_npy_is(b, have) || lvni_data_idx_is_gzip(b, have) || is_zip(path) ||
+    return lvni_data_npy_is(b, have) || lvni_core_inflate_is_gzip(b, have) ||
+           lvni_core_zip_is(b, have) ||
            (have >= 4 && b[0] == 0 && b[1] == 0 && b[2] >= 8 && b[2] <= 14);
 }
 
@@ -283,12 +285,57 @@ static lvni_core_zip_entry *find_array(const lvni_core_zip *zip, const char *nam
     return lvni_core_zip_find(zip, "", 0, entry, (size_t)n);
 }
 
+/* An array of zeros is packed a thousand to one, and a small file would take the memory of a whole
+ * run: more than MOST_UNPACKED is taken from files that have a part of it. Photos are packed at
+ * most 3 to one, drawings 50. */
+enum { HEADER = 1 << 16, MOST_RATIO = 100 };
+static const uint64_t MOST_UNPACKED = (uint64_t)256 << 20;
+
+static lvn_status judge_size(const lvni_core_zip_entry *e, const lvni_data_array *a, size_t at,
+                             const char *full)
+{
+    char text[192], unpacked[LVNI_BYTES_TEXT], packed[LVNI_BYTES_TEXT];
+    const uint64_t need = (uint64_t)a->count * lvni_data_array_type_bytes(a->type);
+    lvni_data_array_shape_text(a, text);
+    lvni_core_bytes_text(need, unpacked);
+    lvni_core_bytes_text(e->packed, packed);
+    if (need != e->bytes - at) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged: %s of %s are %llu bytes, and %llu are there", full,
+                 text, lvni_data_array_type_name(a->type), (unsigned long long)need,
+                 (unsigned long long)(e->bytes - at));
+    }
+    if (need > MOST_UNPACKED && need / MOST_RATIO > e->packed) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%s: %s of %s take %s, packed in %s: above %d to one only files that were made to "
+                 "fill the memory are; where it is right, save it with numpy.savez, which packs "
+                 "nothing",
+                 full, text, lvni_data_array_type_name(a->type), unpacked, packed, (int)MOST_RATIO);
+    }
+    return LVN_OK;
+}
+
+/* Before memory is taken for it: is the entry what the array's own header has, and not far more
+ * than its packed bytes? */
+static lvn_status check_size(const lvni_core_zip *zip, const lvni_core_zip_entry *e,
+                             const char *full)
+{
+    const size_t n = e->bytes < HEADER ? (size_t)e->bytes : HEADER;
+    size_t at = 0;
+    lvni_data_array a;
+    LVN_TRY(lvni_core_zip_check(zip, e));
+    char *header = lvni_core_alloc(LVNI_TAG_DATA, HEADER);
+    lvn_status s = header == NULL ? LVN_ERR_MEMORY : lvni_core_zip_read_begin(zip, e, header, n);
+    s = s == LVN_OK ? lvni_data_npy_parse_header(header, n, full, &a, &at) : s;
+    lvni_core_free(header);
+    return s == LVN_OK ? judge_size(e, &a, at, full) : s;
+}
+
 static lvn_status read_array(const lvni_core_zip *zip, const char *name, char full[PATH_MAX],
                              lvni_data_array *out)
 {
     const lvni_core_zip_entry *e = find_array(zip, name);
     snprintf(full, PATH_MAX, "%s: %s", zip->path, name);
-    LVN_TRY(lvni_core_zip_check(zip, e));
+    LVN_TRY(check_size(zip, e, full));
     char *bytes = lvni_core_alloc(LVNI_TAG_DATA, e->bytes > 0 ? (size_t)e->bytes : 1);
     if (bytes == NULL) {
         return LVN_ERR_MEMORY;

@@ -98,6 +98,23 @@ def packed_sets(train, hashes):
         with open("bad.npz", "wb") as f:
             f.write(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
         assert "bad.npz" in levin(*plan, "data=bad.npz", status=1)
+    # zeros that claim 300 MiB: its header alone is unpacked
+    with zipfile.ZipFile("large.npz", "w", zipfile.ZIP_DEFLATED) as z:
+        z.writestr("x_train.npy", member((300, 1024, 1024), os.urandom(320 << 10)))
+        z.writestr("y_train.npy", member((300,), bytes(300)))
+    with open("large.npz", "rb") as f:
+        whole = bytearray(f.read())
+    length = 10 + int.from_bytes(member((300, 1024, 1024), b"")[8:10], "little") + (300 << 20)
+    struct.pack_into("<I", whole, whole.index(b"PK\1\2") + 24, length)
+    with open("large.npz", "wb") as f:
+        f.write(whole)
+    text = levin(*plan, "data=large.npz", status=64)
+    assert "large.npz: x_train: (300, 1024, 1024) of uint8 take 300 MiB, packed in " in text, text
+    assert "above 100 to one" in text and "numpy.savez" in text, text
+    struct.pack_into("<I", whole, whole.index(b"PK\1\2") + 24, length - 1)
+    with open("large.npz", "wb") as f:
+        f.write(whole)
+    assert "x_train: damaged: (300, 1024" in levin(*plan, "data=large.npz", status=1)
     npy("from1.npy", (90,), bytes(x + 1 for x in labels))
     text = levin(*plan, "data=images.npy", "labels=from1.npy")
     assert "the labels begin at 1: no image has the label 0, " in text, text

@@ -2,6 +2,7 @@
 #include "fuzz_array.h"
 
 #include "core/alloc.h"
+#include "core/inflate.h"
 #include "data/array.h"
 
 #include <string.h>
@@ -21,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const uint64_t live = lvni_core_alloc_get_total().live_bytes;
     parse(data, size);
-    if (lvni_data_idx_is_gzip(data, size)) {
+    if (lvni_core_inflate_is_gzip(data, size)) {
         char *bytes = lvni_core_alloc(LVNI_TAG_DATA, size);
         size_t n = size;
         CHECK(bytes != NULL);

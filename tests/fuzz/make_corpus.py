@@ -108,6 +108,15 @@ put(
     "safetensors/half",
     safetensors({"x": {"dtype": "BF16", "shape": [3, 0], "data_offsets": [0, 0]}}),
 )
+for name, files in (
+    ("index", {"v": "a", "w": "b"}),
+    ("index-others", {"v": "a", "q": "a", "z": "d"}),
+    ("index-twice", {"w": "b", "z": "d"}),
+    ("index-damaged", {"v": "a", "x": "c"}),
+    ("index-missing", {"v": "e", "y": "d"}),
+    ("index-outside", {"v": "../a", "w": "m.index.json"}),
+):
+    put(f"safetensors/{name}", json.dumps({"metadata": {}, "weight_map": files}).encode())
 put("idx/bytes", idx(8, [2, 2, 3], bytes(range(12))))
 put("idx/floats", idx(13, [3], struct.pack(">3f", 1, 2, 3)))
 put("idx/labels", idx(8, [4], bytes([0, 1, 2, 3])))
