@@ -77,12 +77,18 @@ const lvni_core_option_table lvni_images_options = LVNI_OPTION_TABLE("data", ima
 
 /* ---- opening ---- */
 
+/* Prediction needs no classes. */
+static const char *kind_of_data(const lvni_core_config *c)
+{
+    return lvni_core_config_has(c, "top_k") ? "an image, or a folder of images"
+                                            : "a folder with one sub-folder of images per class";
+}
+
 static lvn_status need_data(const lvni_core_config *c)
 {
     const char *data = lvni_core_config_str(c, "data");
     if (data == NULL) {
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "data= is missing: a folder with one sub-folder of images per class, or " SHAPES);
+        LVN_FAIL(LVN_ERR_USAGE, "data= is missing: %s, or " SHAPES, kind_of_data(c));
     }
     if (strncmp(data, "builtin:", 8) == 0 && strcmp(data, SHAPES) != 0) {
         LVN_FAIL(LVN_ERR_USAGE, "data=%s: the only built-in set is " SHAPES, data);
@@ -97,9 +103,7 @@ static lvn_status need_path(const lvni_core_config *c)
     const char *data = lvni_core_config_str(c, "data");
     if (strcmp(data, SHAPES) != 0 && stat(data, &info) != 0 &&
         (errno == ENOENT || errno == ENOTDIR)) {
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "data=%s: %s; give a folder with one sub-folder of images per class", data,
-                 strerror(errno));
+        LVN_FAIL(LVN_ERR_USAGE, "data=%s: %s; give %s", data, strerror(errno), kind_of_data(c));
     }
     return LVN_OK;
 }

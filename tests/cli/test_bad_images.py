@@ -53,6 +53,13 @@ class Images(Case):
             [f"data={self.dir}/none: No such file", "give a folder with one sub-folder"],
         )
 
+    def test_prediction_needs_no_classes(self):
+        wanted = "an image, or a folder of images"
+        for data in ([], [f"data={self.dir}/none"], [f"data={self.photos}/cat/*.png"]):
+            self.levin(["predict", f"model={self.model}", *data], USAGE, [wanted])
+            _, printed = self.levin(["eval", f"model={self.model}", *data], USAGE)
+            self.assertNotIn(wanted, printed)
+
     def test_a_file_is_no_folder(self):
         self.refused(
             [f"data={self.photos}/cat/0.png"],
