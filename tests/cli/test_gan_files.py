@@ -190,7 +190,7 @@ class Files(unittest.TestCase):
                      "mri has no effect: experience is mass_mapping"):
             self.assertRegex(shown, rf"\nnote: {re.escape(line)}.*  \(command line\)\n")
         for flag, kind, chans in (("--mri", "mri", 4), ("--mass_mapping", "mass", 2),
-                                  ("--radio_image", "radio", 3)):
+                                  ("--radio", "radio", 3)):
             self.write(experience=None, data_path=f"builtin:{kind}", in_chans=chans,
                        out_chans=4 if chans == 4 else 2)
             self.assertIn(f"note: {flag[2:]} is experience=", self.plan(flag, "calib_width=8"))

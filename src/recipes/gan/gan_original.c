@@ -65,7 +65,10 @@ static const lvni_core_option original_rows[] = {
      .help = "true: scheduler=step with lr_step_size and lr_drop_rate; or the name of a schedule."},
     KIND("mri"),
     KIND("mass_mapping"),
+    KIND("mass_mapping_4"),
+    KIND("mass_mapping_6"),
     KIND("mass_mapping_8"),
+    KIND("radio"),
     KIND("radio_image"),
     KIND("radio_fourier"),
     {.name = "inpaint",
@@ -154,7 +157,10 @@ static const struct {
     const char *flag, *kind;
 } kinds[] = {{"mri", "mri"},
              {"mass_mapping", "mass_mapping"},
+             {"mass_mapping_4", "mass_mapping"},
+             {"mass_mapping_6", "mass_mapping"},
              {"mass_mapping_8", "mass_mapping"},
+             {"radio", "radio"},
              {"radio_image", "radio"},
              {"radio_fourier", "radio"}};
 enum { KINDS = sizeof kinds / sizeof *kinds };
