@@ -192,6 +192,14 @@ static void print_run(const lvni_run_recipe *r, int n, const char *const *args, 
 static lvn_status refuse_file(const lvni_run_recipe *taker, const char *command, int n,
                               const char *const *args, const char *file)
 {
+    const char *weights = value_of(n, args, "weights");
+    if (weights != NULL) {
+        return lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
+                             "config=%s: a file of rcGAN, for training: levin export %s config=%s "
+                             "weights=%s output=W.safetensors makes a model of it for levin %s "
+                             "model=W.safetensors",
+                             file, taker->name, file, weights, command);
+    }
     lvni_core_str run = {0};
     print_run(taker, n, args, file, &run);
     lvn_status s = lvni_core_str_status(&run);

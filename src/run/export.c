@@ -318,7 +318,16 @@ static lvn_status find_weights(const lvni_run_recipe *recipe, int n, const char 
         *found = used > 0 && strcmp(name, "weights") == 0;
         i += used > 0 ? used : 1;
     }
+    const bool named = lvni_core_config_row(c, "model") != NULL; /* a network, by its name */
     lvni_core_config_destroy(c);
+    for (int i = 0; i < n && *found && !named; i++) {
+        if (strncmp(args[i], "model=", 6) == 0) {
+            LVN_FAIL(LVN_ERR_USAGE,
+                     "%s and weights=: which one? model= is a trained model, and weights= of "
+                     "another program come with the keys of a training",
+                     args[i]);
+        }
+    }
     return LVN_OK;
 }
 

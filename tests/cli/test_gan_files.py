@@ -269,6 +269,14 @@ class Files(unittest.TestCase):
             self.levin("predict", "model=w.safetensors", *use, "output=b")
             for f in (self.cwd / "a").iterdir():
                 self.assertEqual(f.read_bytes(), (self.cwd / "b" / f.name).read_bytes())
+        for arguments, right in (
+            (["eval", "gan", "--config", "f.yml", "weights=x.ckpt"],
+             "levin export gan config=f.yml weights=x.ckpt output=W.safetensors makes a model of "
+             "it for levin eval model=W.safetensors"),
+            (["predict", "gan", "weights=x.ckpt"], "levin export RECIPE weights=FILE output=W.saf"),
+            (["export", "model=run", "weights=x.ckpt"], "model=run and weights=: which one?"),
+        ):
+            self.assertIn(right, self.levin(*arguments, code=64))
         for wrong, right in (
             ("output=e.pt", "FILE.safetensors; of such a file levin ckpt convert FILE.safetensors"),
             ("format=pt", "and levin ckpt convert FILE.safetensors FILE.pt writes it for torch"),
