@@ -14,11 +14,9 @@
 #include <unistd.h>
 
 /* The job is in recipe->user. */
-static lvn_status open_job(const lvni_run_recipe *recipe, lvni_run_fit_request *request,
-                           void **state)
+static lvn_status open_job(lvni_run_fit_request *request)
 {
-    (void)state;
-    return lvni_run_open_job(recipe->user, "a job", request);
+    return lvni_run_open_job(request->recipe->user, "a job", request);
 }
 
 static lvn_status train_job(const lvn_job *job, int n, const char *const *args)

@@ -17,10 +17,9 @@
 
 /* ---- the training behind it ---- */
 
-static lvn_status open_job(const lvni_run_recipe *recipe, lvni_run_fit_request *request,
-                           void **state)
+static lvn_status open_job(lvni_run_fit_request *request)
 {
-    lvn_trainer *h = *state = (void *)(uintptr_t)recipe->user;
+    lvn_trainer *h = request->state = (void *)(uintptr_t)request->recipe->user;
     LVN_TRY(lvni_run_open_job(&h->job, "a job", request));
     request->drive = lvni_api_host_serve;
     request->host = h;

@@ -8,6 +8,7 @@
 #include "recipes/registry.h"
 #include "recipes/user/user_recipe.h"
 #include "run/error_record.h"
+#include "run/inference.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -341,7 +342,7 @@ int lvni_cli_cmd_predict(int n, const char *const *args)
     int skip, code;
     const lvni_run_recipe *recipe = find_user(n, args, "predict", &skip, &code);
     return recipe == NULL ? code
-                          : lvni_cli_report(recipe->predict(recipe, n - skip, args + skip), recipe,
+                          : lvni_cli_report(lvni_run_predict(recipe, n - skip, args + skip), recipe,
                                             "predict", n, args);
 }
 
@@ -350,7 +351,7 @@ int lvni_cli_cmd_eval(int n, const char *const *args)
     int skip, code;
     const lvni_run_recipe *recipe = find_user(n, args, "eval", &skip, &code);
     return recipe == NULL ? code
-                          : lvni_cli_report(recipe->eval(recipe, n - skip, args + skip), recipe,
+                          : lvni_cli_report(lvni_run_eval(recipe, n - skip, args + skip), recipe,
                                             "eval", n, args);
 }
 

@@ -105,7 +105,7 @@ void lvni_run_card_print(const lvni_run_recipe *recipe, const lvni_run_card *car
         lvni_core_str_json(out, card->data);
     }
     lvni_core_str_printf(out, ",\"seed\":%lld", (long long)card->seed);
-    recipe->card_write(card, own, out);
+    recipe->card->write(card, own, out);
     lvni_core_str_append(out, "}");
 }
 
@@ -117,7 +117,7 @@ static int64_t list_metadata(const lvni_run_recipe *recipe, const char *card, co
     meta[n++] = (lvni_ckpt_st_meta){"format", "pt"};
     if (recipe != NULL) {
         meta[n++] = (lvni_ckpt_st_meta){LVNI_CARD_RECIPE, recipe->name};
-        meta[n++] = (lvni_ckpt_st_meta){recipe->card_key, card};
+        meta[n++] = (lvni_ckpt_st_meta){recipe->card->key, card};
     }
     if (pins[0] != '\0') {
         meta[n++] = (lvni_ckpt_st_meta){LVNI_IDENTITY_PINS, pins};
@@ -163,6 +163,11 @@ lvn_status lvni_run_export_model(const lvni_nn_model *model, const float *values
 
 /* ---- of a training ---- */
 
+const void *lvni_run_own_card(const lvni_run_fit_request *job)
+{
+    return job->own_card != NULL ? job->own_card : job;
+}
+
 static lvni_run_card card_of(const lvni_run_fit_request *q, bool averaged)
 {
     const lvni_core_config *c = q->config;
@@ -180,15 +185,15 @@ static lvni_run_card card_of(const lvni_run_fit_request *q, bool averaged)
 void lvni_run_fit_card(const lvni_run_fit_request *q, lvni_core_str *out)
 {
     const lvni_run_card card = card_of(q, false);
-    lvni_run_card_print(q->recipe, &card, q->own_card, out);
+    lvni_run_card_print(q->recipe, &card, lvni_run_own_card(q), out);
 }
 
 lvn_status lvni_run_fit_export(const lvni_run_fit_request *q, const lvni_nn_model *model,
                                const float *values, int64_t step, const char *path)
 {
     const lvni_run_card card = card_of(q, true);
-    const lvni_run_recipe *with_card = q->recipe->card_key == NULL ? NULL : q->recipe;
-    return lvni_run_export_model(model, values, with_card, &card, q->own_card, step, path);
+    const lvni_run_recipe *with_card = q->recipe->card == NULL ? NULL : q->recipe;
+    return lvni_run_export_model(model, values, with_card, &card, lvni_run_own_card(q), step, path);
 }
 
 /* ---- the command ---- */
@@ -229,7 +234,7 @@ const lvni_core_option_table lvni_run_export_options = LVNI_OPTION_TABLE("export
 
 const lvni_core_option_table *const lvni_run_export_keys[] = {&lvni_run_export_options, NULL};
 
-static lvn_status open_model(const lvni_run_recipe *recipe, const lvni_core_config *c,
+static lvn_status open_model(const lvni_run_recipe *recipe, lvni_core_config *c,
                              lvni_run_exported **out)
 {
     const char *model = lvni_core_config_str(c, "model"),
@@ -245,7 +250,7 @@ static lvn_status open_model(const lvni_run_recipe *recipe, const lvni_core_conf
                      model, checkpoint);
         }
         const lvni_run_exported_place alone = {checkpoint, NULL, use_ema};
-        return lvni_run_exported_open(recipe, &alone, c, out);
+        return lvni_run_exported_open(recipe, &alone, LVNI_RUN_EXPORT, c, out);
     }
     if (model == NULL) {
         LVN_FAIL(
@@ -253,7 +258,7 @@ static lvn_status open_model(const lvni_run_recipe *recipe, const lvni_core_conf
             "model= is missing: a run directory, a checkpoint or an exported .safetensors file");
     }
     const lvni_run_exported_place place = {model, checkpoint, use_ema};
-    return lvni_run_exported_open(recipe, &place, c, out);
+    return lvni_run_exported_open(recipe, &place, LVNI_RUN_EXPORT, c, out);
 }
 
 /* Which weights are written: of which file, best or last in its name, and step. */
@@ -270,7 +275,7 @@ static void report_weights(const lvni_run_exported *e)
     lvni_log_line(LVNI_LOG_INFO, "note: the weights of %s%s%s", e->file, step, average);
 }
 
-static lvn_status write_file(const lvni_run_recipe *recipe, const lvni_core_config *c)
+static lvn_status write_file(const lvni_run_recipe *recipe, lvni_core_config *c)
 {
     static const lvni_run_output_kind kind = {
         .what = "a model is exported as safetensors",
@@ -283,14 +288,14 @@ static lvn_status write_file(const lvni_run_recipe *recipe, const lvni_core_conf
     LVN_TRY(lvni_run_output_check(c, &kind));
     LVN_TRY(open_model(recipe, c, &e));
     lvni_core_str more = {0};
-    if (recipe->card_summary != NULL) {
-        recipe->card_summary(e->own, &more);
+    if (recipe->summary != NULL) {
+        recipe->summary(&e->job, &more);
     }
     lvn_status s = lvni_core_str_status(&more);
     if (s == LVN_OK) {
         s = lvni_run_export_model(e->model, e->model->weights,
                                   lvni_core_config_bool(c, "card") ? recipe : NULL, &e->card,
-                                  e->own, -1, output);
+                                  lvni_run_own_card(&e->job), -1, output);
     }
     if (s == LVN_OK) {
         report_weights(e);

@@ -20,30 +20,6 @@
 
 /* ---- the card ---- */
 
-int lvni_run_card_int(const json_t *number)
-{
-    const double x = json_number_value(number);
-    return x > -1e9 && x < 1e9 ? (int)x : -1;
-}
-
-lvn_status lvni_run_card_keys(lvni_core_option_list tables, const char *job, const json_t *json,
-                              lvni_core_config **out)
-{
-    if (!json_is_object(json)) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "its model card has no keys of the training");
-    }
-    lvni_core_str text = {0};
-    lvni_core_json_print(json, JSON_REAL_PRECISION(17), &text);
-    lvn_status s = lvni_core_str_status(&text);
-    s = s == LVN_OK ? lvni_core_config_create(tables, out) : s;
-    s = s == LVN_OK ? lvni_core_config_load_job(*out, job) : s;
-    s = s == LVN_OK ? lvni_core_config_load_yaml(*out, LVNI_LAYER_SAVED, "model card",
-                                                 lvni_core_str_text(&text), text.len)
-                    : s;
-    lvni_core_str_free(&text);
-    return s;
-}
-
 /* Early files do not have all of them. */
 static lvn_status read_pins(const json_t *j, lvni_core_pins *pins)
 {
@@ -115,7 +91,7 @@ static lvn_status read_card(lvni_run_exported *e, const json_t *j)
     e->decay = json_number_value(json_object_get(j, "ema_decay"));
     LVN_TRY(read_pins(j, &e->card.pins));
     LVN_TRY(read_data(e, j));
-    return e->recipe->card_read(e, j);
+    return e->recipe->card->read(e, j);
 }
 
 /* The recipe that a file names; NULL: none. */
@@ -183,7 +159,7 @@ static lvn_status read_metadata(lvni_run_exported *e, const lvni_ckpt_st_file *f
 {
     LVN_TRY(check_recipe(e, recipe_of(file)));
     json_t *j =
-        lvni_core_json_try(lvni_ckpt_st_meta_get(file, e->recipe->card_key), LVNI_JSON_INNER);
+        lvni_core_json_try(lvni_ckpt_st_meta_get(file, e->recipe->card->key), LVNI_JSON_INNER);
     if (j == NULL && lvni_run_is_of_program(file)) {
         return fail_of_program(e->file, file);
     }
@@ -366,33 +342,30 @@ static int64_t read_step(const lvni_ckpt_st_file *file)
     return end == NULL || end == text || *end != '\0' || step < 0 ? -1 : step;
 }
 
-/* The card at the first time, and the model. */
-static lvn_status read_file(lvni_run_exported *e, lvni_nn_model **out)
+static lvn_status read_model(lvni_run_exported *e, const lvni_ckpt_st_file *file,
+                             lvni_nn_model **out)
 {
-    lvni_ckpt_st_file *file;
-    LVN_TRY(open_st(e->file, e->recipe, LVNI_ST_VERIFY, &file));
-    lvn_status s = e->cls != NULL ? LVN_OK : read_metadata(e, file);
     e->step = read_step(file);
-    const double decay = s == LVN_OK && e->use_ema ? shown_average(file) : 0.0;
-    if (s == LVN_OK) {
-        s = lvni_nn_model_build_empty(e->cls, e->arguments, out);
-    }
-    if (s == LVN_OK) {
-        s = lvni_run_model_load_shown(*out, file, e->file, decay > 0.0);
-    }
-    lvni_ckpt_st_close(file);
-    if (s == LVN_OK && !e->use_ema && e->decay > 0.0) {
+    const double decay = e->use_ema ? shown_average(file) : 0.0;
+    LVN_TRY(lvni_nn_model_build_empty(e->job.cls, e->job.arguments, out));
+    LVN_TRY(lvni_run_model_load_shown(*out, file, e->file, decay > 0.0));
+    if (!e->use_ema && e->decay > 0.0) {
         return load_without_average(e, *out);
     }
     e->card.ema_decay = decay > 0.0 ? decay : e->decay;
-    return s;
+    return LVN_OK;
 }
 
 lvn_status lvni_run_exported_again(const lvni_run_exported *exported, lvni_nn_model **out)
 {
-    lvni_run_exported other = *exported; /* the card is read */
+    lvni_run_exported other = *exported;
+    lvni_ckpt_st_file *file;
     *out = NULL;
-    const lvn_status s = read_file(&other, out);
+    lvn_status s = open_st(exported->file, exported->recipe, LVNI_ST_VERIFY, &file);
+    if (s == LVN_OK) {
+        s = read_model(&other, file, out);
+        lvni_ckpt_st_close(file);
+    }
     if (s != LVN_OK) {
         lvn_error_frame("reading the model %s", exported->file);
         lvni_nn_model_destroy(*out);
@@ -401,9 +374,35 @@ lvn_status lvni_run_exported_again(const lvni_run_exported *exported, lvni_nn_mo
     return s;
 }
 
+/* The card, of which the recipe opens the network and its data, and the weights. What is wrong with
+ * the data is not a mistake of the file. */
+static lvn_status read_file(lvni_run_exported *e, const lvni_ckpt_st_file *file, bool *of_data)
+{
+    LVN_TRY(read_metadata(e, file));
+    e->opened = *of_data = true;
+    LVN_TRY(e->recipe->open(&e->job));
+    *of_data = false;
+    return read_model(e, file, &e->model);
+}
+
+static lvn_status read_all(lvni_run_exported *e)
+{
+    bool of_data = false;
+    lvni_ckpt_st_file *file;
+    lvn_status s = open_st(e->file, e->recipe, LVNI_ST_VERIFY, &file);
+    if (s == LVN_OK) {
+        s = read_file(e, file, &of_data);
+        lvni_ckpt_st_close(file);
+    }
+    if (s != LVN_OK && !of_data) {
+        lvn_error_frame("reading the model %s", e->file);
+    }
+    return s;
+}
+
 lvn_status lvni_run_exported_open(const lvni_run_recipe *recipe,
-                                  const lvni_run_exported_place *place,
-                                  const lvni_core_config *config, lvni_run_exported **out)
+                                  const lvni_run_exported_place *place, lvni_run_purpose purpose,
+                                  lvni_core_config *config, lvni_run_exported **out)
 {
     *out = NULL;
     char *file;
@@ -413,11 +412,12 @@ lvn_status lvni_run_exported_open(const lvni_run_recipe *recipe,
         lvni_core_free(file);
         return LVN_ERR_MEMORY;
     }
-    *e = (lvni_run_exported){
-        .recipe = recipe, .config = config, .file = file, .use_ema = place->use_ema};
-    const lvn_status s = read_file(e, &e->model);
+    *e = (lvni_run_exported){.recipe = recipe,
+                             .job = {.purpose = purpose, .config = config, .recipe = recipe},
+                             .file = file,
+                             .use_ema = place->use_ema};
+    const lvn_status s = read_all(e);
     if (s != LVN_OK) {
-        lvn_error_frame("reading the model %s", file);
         lvni_run_exported_close(e);
         return s;
     }
@@ -451,8 +451,11 @@ void lvni_run_exported_close(lvni_run_exported *e)
         return;
     }
     lvni_nn_model_destroy(e->model);
+    if (e->opened && e->recipe->close != NULL) {
+        e->recipe->close(&e->job);
+    }
     if (e->own != NULL) {
-        e->recipe->card_free(e->own);
+        e->recipe->card->free(e->own);
     }
     lvni_core_free(e->model_name);
     lvni_core_free(e->data);

@@ -10,6 +10,8 @@
 #include "core/pins.h"
 #include "core/str.h"
 #include "nn/model.h"
+#include "run/card.h"
+#include "run/fit.h"
 
 #include <jansson.h>
 
@@ -33,6 +35,8 @@ typedef struct lvni_run_card {
     int64_t seed;
 } lvni_run_card;
 
+/* What the recipe's part of the card is written of: own_card; of the general card the job. */
+const void *lvni_run_own_card(const lvni_run_fit_request *job);
 /* own: the recipe's part. */
 void lvni_run_card_print(const struct lvni_run_recipe *recipe, const lvni_run_card *card,
                          const void *own, lvni_core_str *out);
@@ -46,12 +50,11 @@ lvn_status lvni_run_export_model(const lvni_nn_model *model, const float *values
 typedef struct lvni_run_exported {
     const struct lvni_run_recipe *recipe;
     lvni_run_card card;
-    void *own; /* the recipe's part of the card, of its card_read */
-    /* of the network, by card_read; borrowed */
-    const lvn_module_class *cls;
-    const void *arguments;
+    void *own; /* the recipe's part of the card, of its format's read */
+    /* Network and data, of the recipe's open. */
+    lvni_run_fit_request job;
+    bool opened; /* the recipe's close has to be called */
     lvni_nn_model *model;
-    const lvni_core_config *config; /* of the command that opens it */
     char *file;
     int64_t step; /* of its training; -1: not known */
     bool use_ema;
@@ -69,10 +72,11 @@ typedef struct lvni_run_exported_place {
     bool use_ema;
 } lvni_run_exported_place;
 
-/* LVN_ERR_MISMATCH: it is of another recipe. config: of the command, for card_read. */
+/* LVN_ERR_MISMATCH: it is of another recipe. config: of the command; NULL: none, which no data are
+ * opened with. */
 lvn_status lvni_run_exported_open(const struct lvni_run_recipe *recipe,
-                                  const lvni_run_exported_place *place,
-                                  const lvni_core_config *config, lvni_run_exported **out);
+                                  const lvni_run_exported_place *place, lvni_run_purpose purpose,
+                                  lvni_core_config *config, lvni_run_exported **out);
 /* The model once more, for another rank of the process, on that rank's device. */
 lvn_status lvni_run_exported_again(const lvni_run_exported *exported, lvni_nn_model **out);
 /* Is there a file that lvni_run_exported_open would read? Nothing is opened. */
@@ -83,15 +87,5 @@ bool lvni_run_is_of_program(const lvni_ckpt_st_file *file);
  * LVN_ERR_MISMATCH: it is of a user's program, with what can be done with it. */
 lvn_status lvni_run_exported_recipe(const char *path, const char *which, char **name);
 void lvni_run_exported_close(lvni_run_exported *exported); /* NULL is fine */
-
-/* ---- for the readers of cards ---- */
-
-/* A number of a file in an int, whatever it is. */
-int lvni_run_card_int(const json_t *number);
-/* The keys of a training that a card keeps as an object: a configuration of these tables with them,
- * and the job's defaults under them; the caller's, not yet finished (config.h). *out may be set
- * where it fails. LVN_ERR_CORRUPT: json must be an object and is another, or NULL. */
-lvn_status lvni_run_card_keys(lvni_core_option_list tables, const char *job, const json_t *json,
-                              lvni_core_config **out);
 
 #endif

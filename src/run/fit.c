@@ -35,7 +35,7 @@ static bool keeps_nothing(const lvni_run_fit_run *r)
 
 static bool has_card(const lvni_run_fit_run *r)
 {
-    return r->request->recipe->card_key != NULL;
+    return r->request->recipe->card != NULL;
 }
 
 static lvn_status exported_path(const lvni_run_fit_run *r, const char *name, char **out)
@@ -138,7 +138,8 @@ lvn_status lvni_run_fit_options(lvni_run_fit_run *r, lvni_trainer_options *out)
     }
     if (has_card(r)) {
         out->recipe = (lvni_ckpt_st_meta){LVNI_CARD_RECIPE, r->request->recipe->name};
-        out->card = (lvni_ckpt_st_meta){r->request->recipe->card_key, lvni_core_str_text(&r->card)};
+        out->card =
+            (lvni_ckpt_st_meta){r->request->recipe->card->key, lvni_core_str_text(&r->card)};
     }
     LVN_TRY(lvni_run_read_optim(c, &out->optim));
     LVN_TRY(lvni_run_read_phases(c, &r->plan, r->request->cls->phases, out->phase));

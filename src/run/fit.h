@@ -9,15 +9,33 @@
 #include "run/ranks.h"
 #include "trainer/trainer.h"
 
+#include <levin/recipe.h>
+
 struct lvni_trainer_memory_need; /* trainer/memory.h */
 
+/* What a recipe opens its data and network for. */
+typedef enum lvni_run_purpose {
+    LVNI_RUN_TRAIN, /* `levin plan`, too, without ranks */
+    /* of a trained model: network, and data where it is measured or predicts */
+    LVNI_RUN_EVAL,
+    LVNI_RUN_PREDICT,
+    LVNI_RUN_EXPORT
+} lvni_run_purpose;
+
 typedef struct lvni_run_fit_request {
-    lvni_core_config *config; /* finished; resolved values are written back */
+    lvni_run_purpose purpose;
+    lvni_core_config *config; /* of the command; finished; resolved values are written back */
     lvni_run_ranks *ranks;    /* of this process; NULL for lvni_run_fit_plan */
     const struct lvni_run_recipe *recipe;
+    /* Of the training: `config` itself, or what the card of a trained model has of it. */
+    lvni_core_config *keys;
+    lvn_card *facts; /* for the general card (card.h); NULL: none */
+    void *state;     /* of the recipe, from open to close */
     const lvn_module_class *cls;
     const void *arguments;          /* of the root's build() */
     const lvn_dataset *train, *val; /* borrowed; val may be NULL */
+    /* That a trained model is measured on, or predicts of; NULL: train or val, by split=. */
+    const lvn_dataset *used;
     /* What a step takes beside samples of `train`; borrowed. */
     const lvn_stream *streams;
     int n_streams;
@@ -31,7 +49,8 @@ typedef struct lvni_run_fit_request {
     const char *note;    /* one line about the data for the banner, or NULL */
     const char *ignored; /* the line behind it, on what of the data is not used; NULL, "": none */
     /* For the model card (exported.h), of recipes that have one: name of the network, identity of
-     * the data (NULL: none), and the recipe's part. */
+     * the data (NULL: none), and the recipe's part (NULL: the job itself); of a trained model the
+     * part that was read. */
     const char *model, *data;
     const void *own_card;
     /* Files that belong into the run directory beside those of every run; called once, before the

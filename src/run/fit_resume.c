@@ -271,19 +271,19 @@ lvn_status lvni_run_check_saved_card(const lvni_run_recipe *recipe, const lvni_c
                                      const char *card)
 {
     const char *name = lvni_ckpt_st_meta_get(ckpt->file, LVNI_CARD_RECIPE);
-    if (name != NULL && recipe->card_key != NULL && strcmp(name, recipe->name) != 0) {
+    if (name != NULL && recipe->card != NULL && strcmp(name, recipe->name) != 0) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "resume=true, and %s is of the recipe %s, not of %s: give the recipe that began "
                  "this run, or start a new run in another out",
                  ckpt->path, name, recipe->name);
     }
-    if (recipe->card_compare == NULL) {
+    if (recipe->card == NULL || recipe->card->compare == NULL) {
         return LVN_OK;
     }
-    json_t *was = lvni_core_json_try(lvni_ckpt_st_meta_get(ckpt->file, recipe->card_key),
+    json_t *was = lvni_core_json_try(lvni_ckpt_st_meta_get(ckpt->file, recipe->card->key),
                                      LVNI_JSON_INNER),
            *is = lvni_core_json_try(card, LVNI_JSON_INNER);
-    const lvn_status s = recipe->card_compare(ckpt->path, was, is);
+    const lvn_status s = recipe->card->compare(ckpt->path, was, is);
     json_decref(was);
     json_decref(is);
     return s;

@@ -79,6 +79,12 @@ lvn_status lvni_run_inference_check_output(const lvni_core_config *c, const char
     return lvni_run_output_check(c, &kind);
 }
 
+static lvn_status check_predict(const lvni_core_config *c)
+{
+    LVN_TRY(lvni_run_inference_check(c));
+    return lvni_run_inference_check_output(c, "predictions");
+}
+
 /* ---- a rank's part ---- */
 
 /* Rank 0 reports the unreadable samples of all ranks. */
@@ -114,8 +120,9 @@ static lvn_status make_plan(const lvni_run_inference *u, const lvni_run_rank *ra
                                  .cores = rank->cores,
                                  .eval_batch_size = u->chunk};
     LVN_TRY(lvni_plan_make(&o, out));
-    const int64_t chunks = u->output != NULL ? lvni_plan_eval_turns_of(out, n, rank->rank).count
-                                             : lvni_plan_eval_chunks_of(out, n, rank->rank).count,
+    const int64_t chunks = u->results->output != NULL
+                               ? lvni_plan_eval_turns_of(out, n, rank->rank).count
+                               : lvni_plan_eval_chunks_of(out, n, rank->rank).count,
                   most = chunks > 1 ? chunks : 1;
     /* what runs with wgrad_threads threads does so in each lane */
     const int fixed = u->exported->card.pins.wgrad_threads,
@@ -140,6 +147,12 @@ static lvn_status measure(lvni_run_inference *u, const lvni_nn_model *model,
     return s;
 }
 
+static lvn_status take_row(void *user, int64_t sample, const float *value, int64_t k)
+{
+    lvni_run_inference *u = user;
+    return (u->results->row != NULL ? u->results->row : lvni_run_take_row)(u, sample, value, k);
+}
+
 /* The rank's chunks of the data through the model on its device; rank 0 gets the rows of all, in
  * the order of the data. A collective of the ranks. */
 static lvn_status run_chunks(lvni_run_inference *u, const lvni_nn_model *model,
@@ -151,7 +164,7 @@ static lvn_status run_chunks(lvni_run_inference *u, const lvni_nn_model *model,
     LVN_TRY(make_unreadable(u, &unreadable));
     const lvni_data_loader_options o = {.dataset = u->data,
                                         .plan = &plan,
-                                        .in_turn = u->output != NULL,
+                                        .in_turn = u->results->output != NULL,
                                         .workers = rank->workers,
                                         .unreadable = unreadable};
     lvni_data_loader *loader = NULL;
@@ -163,9 +176,9 @@ static lvn_status run_chunks(lvni_run_inference *u, const lvni_nn_model *model,
     }
     if (s == LVN_OK) {
         lvni_trainer_lanes_set_low(lanes, u->low);
-        s = u->output != NULL
-                ? lvni_trainer_predict(model, loader, lanes, rank->comm, u->output, u->row, u)
-                : measure(u, model, loader, lanes, rank);
+        s = u->results->output != NULL ? lvni_trainer_predict(model, loader, lanes, rank->comm,
+                                                              u->results->output, take_row, u)
+                                       : measure(u, model, loader, lanes, rank);
     }
     if (s == LVN_OK && unreadable != NULL) {
         s = report_unreadable(rank, unreadable);
@@ -266,17 +279,52 @@ static void keep_on_error(const lvni_run_inference *u)
     lvni_core_free(file);
 }
 
+/* As the training did it, where it is not given, and the numbers of the validation in its
+ * precision. */
+static void take_keys(lvni_run_inference *u)
+{
+    static const char size[] = "eval_batch_size";
+    const lvni_core_config *keys = u->exported->job.keys;
+    if (keys == NULL) {
+        return;
+    }
+    if (lvni_core_config_layer(u->config, size) == LVNI_LAYER_DEFAULT &&
+        lvni_core_config_is_set(keys, size)) {
+        u->chunk = lvni_core_config_int(keys, size);
+    }
+    if (u->results->output == NULL) {
+        u->low = lvni_trainer_precision_low(
+            lvni_trainer_precision_of(lvni_core_config_str(keys, "precision")));
+    }
+}
+
+static lvn_status open_model(lvni_run_inference *u)
+{
+    const lvni_run_exported_place place = lvni_run_inference_place(u->config);
+    if (u->results->open != NULL) {
+        return u->results->open(u, &u->exported);
+    }
+    const bool predicts = strcmp(u->command, "predict") == 0;
+    LVN_TRY(lvni_run_exported_open(u->recipe, &place, predicts ? LVNI_RUN_PREDICT : LVNI_RUN_EVAL,
+                                   u->config, &u->exported));
+    return lvni_run_choose_data(u);
+}
+
 static lvn_status open_and_run(lvni_run_inference *u)
 {
+    const lvni_run_results *r = u->results;
     keep_on_error(u);
-    const lvni_run_exported_place place = lvni_run_inference_place(u->config);
     LVN_TRY(lvni_cpu_start());
     LVN_TRY(lvni_run_accelerator_use(u->config, u->ranks->rank->device));
-    LVN_TRY(lvni_run_exported_open(u->recipe, &place, u->config, &u->exported));
-    LVN_TRY(u->open(u));
+    LVN_TRY(open_model(u));
+    take_keys(u);
+    LVN_TRY(r->begin != NULL ? r->begin(u) : LVN_OK);
     report_model(u);
     LVN_TRY(lvni_run_ranks_each(u->ranks, rank_work, u));
-    return lvni_run_inference_leads(u) ? u->finish(u) : LVN_OK;
+    return !lvni_run_inference_leads(u) ? LVN_OK
+           : r->finish != NULL          ? r->finish(u)
+           : r->output != NULL          ? lvni_run_write_rows(u)
+                                        : lvni_run_print_metrics(u);
 }
 
 /* Called by lvni_run_ranks_run. */
@@ -288,20 +336,71 @@ static lvn_status use_model(void *user, lvni_run_ranks *ranks)
     u->chunk = lvni_core_config_int(u->config, "eval_batch_size");
     const lvn_status s = open_and_run(u);
     const lvn_error error = *lvn_last_error();
+    if (u->results->end != NULL) {
+        u->results->end(u);
+    }
     lvni_run_exported_close(u->exported);
+    lvni_core_str_free(&u->text);
     lvn_device_use(LVN_CPU);
     lvn_error_adopt(&error);
     return s;
 }
 
-lvn_status lvni_run_inference_run(lvni_run_inference *u, int n, const char *const *args)
+lvn_status lvni_run_inference_run(const lvni_run_recipe *recipe, const char *command,
+                                  const lvni_run_results *results, void *user,
+                                  lvni_core_config *config, int n, const char *const *args)
 {
-    const lvni_run_ranks_command command = {.command = {u->command, u->recipe->argument},
-                                            .n = n,
-                                            .args = args,
-                                            .check = u->check,
-                                            .uses = true,
-                                            .run = use_model,
-                                            .user = u};
-    return lvni_run_ranks_run(u->config, &command);
+    lvni_run_inference u = {.recipe = recipe,
+                            .results = results,
+                            .command = command,
+                            .config = config,
+                            .user = user,
+                            .lines = results->output != NULL && results->row == NULL &&
+                                     lvni_run_inference_wants_lines(config)};
+    const lvni_run_ranks_command ranks = {.command = {command, recipe->argument},
+                                          .n = n,
+                                          .args = args,
+                                          .check = results->check != NULL ? results->check
+                                                   : results->output != NULL
+                                                       ? check_predict
+                                                       : lvni_run_inference_check,
+                                          .uses = true,
+                                          .run = use_model,
+                                          .user = &u};
+    const lvn_status s = lvni_run_ranks_run(config, &ranks);
+    lvni_core_config_destroy(config);
+    return s;
+}
+
+static lvn_status run(const lvni_run_recipe *recipe, const char *command,
+                      const lvni_run_results *results, int n, const char *const *args)
+{
+    lvni_core_config *c;
+    LVN_TRY(lvni_run_inference_read(recipe, command, n, args, &c));
+    const lvni_run_results *other = results->instead != NULL ? results->instead(c) : results;
+    return lvni_run_inference_run(recipe, command, other, NULL, c, n, args);
+}
+
+lvn_status lvni_run_predict(const lvni_run_recipe *recipe, int n, const char *const *args)
+{
+    if (recipe->predict == NULL) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED,
+                 "%s: the recipe %s has no use->predict, without which nothing is predicted (see "
+                 "levin/recipe.h)",
+                 lvni_run_typed(recipe), recipe->name);
+    }
+    return run(recipe, "predict", recipe->predict, n, args);
+}
+
+lvn_status lvni_run_eval(const lvni_run_recipe *recipe, int n, const char *const *args)
+{
+    static const lvni_run_results metrics = {0};
+    lvni_core_config *c;
+    if (recipe->choose == NULL) {
+        return run(recipe, "eval", recipe->eval != NULL ? recipe->eval : &metrics, n, args);
+    }
+    LVN_TRY(lvni_run_inference_read(recipe, "eval", n, args, &c));
+    return strcmp(lvni_core_config_str(c, "choose"), "none") != 0
+               ? recipe->choose(recipe, c, n, args)
+               : lvni_run_inference_run(recipe, "eval", recipe->eval, NULL, c, n, args);
 }

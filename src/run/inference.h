@@ -1,6 +1,7 @@
-/* A trained model in use: the way that `predict` and `eval` of all recipes share. Ranks divide the
- * chunks of the data; rank 0 gets the rows of all in order, or all ranks the metrics. The recipe
- * opens the data and turns rows or metrics into results. */
+/* A trained model in use: the way of `levin predict` and `levin eval` for all recipes. Ranks divide
+ * the chunks of the data; rank 0 gets the rows of all in order, or all ranks the metrics of the
+ * validation step. A recipe names what becomes of them; what it leaves out is as results.c has it:
+ * a line of numbers for each sample, and the means of what the validation step logs. */
 #ifndef LEVIN_RUN_INFERENCE_H
 #define LEVIN_RUN_INFERENCE_H
 
@@ -9,47 +10,88 @@
 #include "trainer/trainer.h"
 
 typedef struct lvni_run_inference lvni_run_inference;
+typedef struct lvni_run_results lvni_run_results;
+
+/* What a recipe makes of a model's rows, or of its metrics. */
+struct lvni_run_results {
+    /* Others, by the arguments; NULL: these. */
+    const lvni_run_results *(*instead)(const lvni_core_config *config);
+    /* Arguments, before ranks are started. NULL: model=, and output= of predict. */
+    lvn_status (*check)(const lvni_core_config *config);
+    /* The model; NULL: that of model= and checkpoint=, with its data. */
+    lvn_status (*open)(lvni_run_inference *use, lvni_run_exported **out);
+    /* Once in a process, with model and data open. NULL: nothing. */
+    lvn_status (*begin)(lvni_run_inference *use);
+    /* (N, K) of a batch, on the threads of lanes; user: the inference. NULL: metrics. */
+    lvni_trainer_predict_output output;
+    /* Name of column i; NULL, or where it returns NULL: its number. */
+    const char *(*column)(const lvni_run_inference *use, int i);
+    /* Of rank 0, in the order of the data; counts into use->n. NULL: a line of numbers. */
+    lvn_status (*row)(lvni_run_inference *use, int64_t sample, const float *value, int64_t k);
+    /* By rank 0, with all rows or metrics. NULL: writes these lines, or prints the metrics. */
+    lvn_status (*finish)(lvni_run_inference *use);
+    /* Frees what begin made, in any case; leaves the thread's last error. NULL: nothing. */
+    void (*end)(lvni_run_inference *use);
+};
 
 struct lvni_run_inference {
     const lvni_run_recipe *recipe;
+    const lvni_run_results *results;
     const char *command; /* "predict" */
     lvni_core_config *config;
-    /* Before ranks are started; NULL: none. */
-    lvn_status (*check)(const lvni_core_config *config);
-    /* Once in a process, with `exported` open: `data`, which stays the recipe's. */
-    lvn_status (*open)(lvni_run_inference *use);
-    /* (N, K) of a batch, each row to `row` with this use as its user; NULL: metrics. */
-    lvni_trainer_predict_output output;
-    lvni_trainer_predict_row row;
-    lvn_status (*finish)(const lvni_run_inference *use); /* by rank 0, with all rows or metrics */
-    void *user;
-
-    /* ---- from here on filled on the way ---- */
     lvni_run_ranks *ranks;
     lvni_run_exported *exported; /* its model is that of the first rank here */
     const lvn_dataset *data;
-    int64_t chunk;        /* samples; before open: eval_batch_size */
-    lvn_dtype low;        /* of matrix products; before open: LVN_F32 */
-    int64_t n;            /* rows so far, counted by `row` */
-    lvni_nn_step metrics; /* without `output` */
+    int64_t chunk; /* samples */
+    lvn_dtype low; /* of matrix products */
+    int64_t n;     /* rows so far */
+    lvni_nn_step metrics;
+    void *own;  /* of the recipe's results, by begin */
+    void *user; /* of the caller of lvni_run_inference_run */
+    /* of results.c */
+    const char *split; /* "val" */
+    bool lines;        /* JSON lines */
+    lvni_core_str text;
 };
 
 /* The configuration of `predict` or `eval` of a recipe; json=true of predict goes to stdout, unless
  * output= is given. */
 lvn_status lvni_run_inference_read(const lvni_run_recipe *recipe, const char *command, int n,
                                    const char *const *args, lvni_core_config **out);
-/* For check: model= is given, and there is such a file. */
+/* Takes `config`, which n arguments were made into; other results than the recipe's are possible.
+ * user: use->user. */
+lvn_status lvni_run_inference_run(const lvni_run_recipe *recipe, const char *command,
+                                  const lvni_run_results *results, void *user,
+                                  lvni_core_config *config, int n, const char *const *args);
+/* What `levin predict` and `levin eval` do. */
+lvn_status lvni_run_predict(const lvni_run_recipe *recipe, int n, const char *const *args);
+lvn_status lvni_run_eval(const lvni_run_recipe *recipe, int n, const char *const *args);
+
+/* ---- for results ---- */
+
+/* model= is given, and there is such a file. */
 lvn_status lvni_run_inference_check(const lvni_core_config *config);
 /* For check of predict: output= is a table or JSON lines; `what` is written ("predictions"). */
 lvn_status lvni_run_inference_check_output(const lvni_core_config *config, const char *what);
 /* Rows of predict are JSON lines: json=true, or output= ends so. */
 bool lvni_run_inference_wants_lines(const lvni_core_config *config);
-/* n arguments, of which `config` was made, for the ranks that are started. What the recipe has
- * opened it closes itself, afterwards. */
-lvn_status lvni_run_inference_run(lvni_run_inference *use, int n, const char *const *args);
 /* The model of model= and checkpoint= with use_ema=. */
 lvni_run_exported_place lvni_run_inference_place(const lvni_core_config *config);
 /* Rank 0 of the command. */
 bool lvni_run_inference_leads(const lvni_run_inference *use);
+/* Name of a sample by its dataset, or else its number, in `number`. */
+const char *lvni_run_sample_name(const lvni_run_inference *use, int64_t sample, char number[24]);
+/* use->text into output=, and how many predictions that are. */
+lvn_status lvni_run_write_rows(lvni_run_inference *use);
+
+/* ---- results.c ---- */
+
+/* Keys of a recipe that leaves results to it: output; split. */
+extern const lvni_core_option_table lvni_run_predict_options, lvni_run_eval_options;
+/* Chooses among the datasets that the recipe has opened: job.used, or by split=. */
+lvn_status lvni_run_choose_data(lvni_run_inference *use);
+lvn_status lvni_run_take_row(lvni_run_inference *use, int64_t sample, const float *value,
+                             int64_t k);
+lvn_status lvni_run_print_metrics(lvni_run_inference *use);
 
 #endif

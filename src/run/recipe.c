@@ -31,9 +31,9 @@ typedef struct work {
 
 static lvn_status open_and_fit(const work *w, lvni_run_ranks *ranks, fit_function fit)
 {
-    lvni_run_fit_request request = {.config = w->config, .ranks = ranks, .recipe = w->recipe};
-    void *state = NULL;
-    lvn_status s = w->recipe->open(w->recipe, &request, &state);
+    lvni_run_fit_request request = {
+        .config = w->config, .keys = w->config, .ranks = ranks, .recipe = w->recipe};
+    lvn_status s = w->recipe->open(&request);
     if (w->driver != NULL) {
         request.tunes = true;
         request.weigh = w->driver->weigh;
@@ -42,7 +42,7 @@ static lvn_status open_and_fit(const work *w, lvni_run_ranks *ranks, fit_functio
     }
     s = s == LVN_OK ? fit(&request) : s;
     if (w->recipe->close != NULL) {
-        w->recipe->close(state);
+        w->recipe->close(&request);
     }
     return s;
 }
@@ -79,7 +79,7 @@ static lvn_status train(void *user, lvni_run_ranks *ranks)
 static lvn_status check_name(const lvni_run_recipe *recipe, lvni_core_config *c)
 {
     const char *name = lvni_core_config_str(c, "recipe");
-    if (recipe->card_key == NULL) {
+    if (recipe->card == NULL) {
         return LVN_OK;
     }
     if (name != NULL && strcmp(name, recipe->name) != 0) {

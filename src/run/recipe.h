@@ -1,6 +1,6 @@
-/* Recipes: what can be trained, one row each. A row names its keys, opens its data and network,
- * writes and reads its part of the model card, and uses a trained model; everything around that
- * (ranks, run directory, trainer, checkpoints, exported models, plan) is the same for all of them.
+/* Recipes: what can be trained, one row each. A row names its keys, opens its data and network, has
+ * its part of the model card, and uses a trained model; everything around that (ranks, run
+ * directory, trainer, checkpoints, exported models, plan) is the same for all of them.
  * recipes/registry.h lists them; recipes/user makes a row of a user's shared object,
  * api/program.c of a user's job. */
 #ifndef LEVIN_RUN_RECIPE_H
@@ -36,36 +36,28 @@ typedef struct lvni_run_recipe {
     const char *(*sign)(int i);
     /* Errors that every rank would find, before ranks are started; NULL: none. */
     lvn_status (*check)(const lvni_core_config *config);
-    /* Data, loss and network of a training: `request` has config and ranks (NULL: `levin plan`,
-     * which trains nothing) and gets the rest. *state is the recipe's and lives until close, which
-     * is called in any case. */
-    lvn_status (*open)(const struct lvni_run_recipe *recipe, lvni_run_fit_request *request,
-                       void **state);
-    void (*close)(void *state); /* NULL is fine */
-    const void *user;           /* of a user's job or recipe; NULL of levin's own */
+    /* Fills the job for its purpose: has purpose, config and ranks (NULL: `levin plan`, which
+     * trains nothing), of a trained model also what its card has been read to. job->state is the
+     * recipe's and lives until close, which is called in any case, also after a failure. */
+    lvn_status (*open)(lvni_run_fit_request *job);
+    void (*close)(lvni_run_fit_request *job); /* NULL: nothing */
+    const void *user;                         /* of a user's job or recipe; NULL of levin's own */
 
-    /* ---- the model card in exported models and checkpoints (exported.h); without a key there is
-     * none, and exported models hold the tensors alone ---- */
-    const char *card_key; /* in the metadata: LVNI_CARD, if it has none of its own */
-    const char *noun;     /* "classifier": what such a file holds */
-    /* Appends the recipe's part, each member with a comma in front; own: what open left in the
-     * request, or card_read in the exported model. */
-    void (*card_write)(const lvni_run_card *card, const void *own, lvni_core_str *out);
-    /* Reads it from `json`: e->own, and the network to build (e->cls, e->arguments). */
-    lvn_status (*card_read)(lvni_run_exported *e, const json_t *json);
-    void (*card_free)(void *own);
+    /* ---- a trained model, of recipes with a card ---- */
+    const lvni_run_card_format *card; /* NULL: exported models hold the tensors alone */
+    const char *noun;                 /* "classifier": what such a file holds */
     /* " with 6 classes", for the report of an export; NULL: nothing */
-    void (*card_summary)(const void *own, lvni_core_str *out);
-    /* Errors of a resume: the card of the checkpoint at `path`, and that of now. NULL: none. */
-    lvn_status (*card_compare)(const char *path, const json_t *saved, const json_t *now);
-
-    /* ---- a trained model: commands of their own, with arguments as on the command line;
-     * inference.h is the way that they share ---- */
-    lvni_core_option_list predict_keys;
-    lvn_status (*predict)(const struct lvni_run_recipe *recipe, int n, const char *const *args);
-    lvni_core_option_list eval_keys;
-    lvn_status (*eval)(const struct lvni_run_recipe *recipe, int n, const char *const *args);
-    lvni_core_option_list export_keys;
+    void (*summary)(const lvni_run_fit_request *job, lvni_core_str *out);
+    /* Of the keys of a training those that a command with a trained model may give again, where
+     * it has them; NULL: none. For the general card. */
+    const lvni_core_option_table *own;
+    lvni_core_option_list predict_keys, eval_keys, export_keys;
+    /* inference.h; predict NULL: nothing is predicted; eval NULL: the means of what the validation
+     * step logs */
+    const struct lvni_run_results *predict, *eval;
+    /* `eval choose=`, where eval has that key; takes the configuration. NULL: it has none. */
+    lvn_status (*choose)(const struct lvni_run_recipe *recipe, lvni_core_config *config, int n,
+                         const char *const *args);
 } lvni_run_recipe;
 
 /* One of levin's own: neither a user's job nor a recipe in a shared object. */

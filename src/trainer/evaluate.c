@@ -34,6 +34,7 @@ typedef struct evaluation {
     /* prediction only; in host memory, kept until the rows are out */
     lvn_tensor *values[MAX_LANES];
     lvni_trainer_predict_output output; /* NULL: metrics */
+    void *user;                         /* of output */
     lvni_trainer_message *message;      /* with several ranks: the chunks of this one */
     lvni_trainer_rows *rows;            /* prediction with several ranks: of this one's wave */
     lvni_data_loader *loader;
@@ -59,7 +60,7 @@ static void forward_chunk(evaluation *e, int lane, const lvn_batch *batch)
     const lvn_module *root = e->model->root;
     const uint64_t before = lvn_last_error()->serial;
     if (e->output != NULL) {
-        lvn_tensor *p = e->output(root, batch);
+        lvn_tensor *p = e->output(root, batch, e->user);
         (void)explained(p, before, "the output for predictions", root);
         e->values[lane] = p != NULL && lvni_tensor_device_of(p->data) != NULL
                               ? lvni_tensor_to(p, NULL)
@@ -463,6 +464,9 @@ lvn_status lvni_trainer_predict(const lvni_nn_model *model, lvni_data_loader *lo
     lvni_trainer_rows rows = {0};
     evaluation *e;
     lvn_status s = create(model, loader, lanes, output, &e);
+    if (s == LVN_OK) {
+        e->user = user;
+    }
     if (s == LVN_OK && comm != NULL) {
         s = share_rows(comm, &rows, e);
     }

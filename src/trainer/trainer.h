@@ -300,10 +300,11 @@ lvn_status lvni_trainer_evaluate_within(lvni_trainer *trainer, lvni_data_loader 
 /* Let the model stand for its average, if there is one and use_ema is on, and for its own weights
  * again. */
 void lvni_trainer_show_average(const lvni_trainer *trainer, bool average);
-/* The rows of output(root, batch), which is (N, K): row(user, sample index, K values) in order.
- * Over the ranks of `comm` (NULL: one), each of which has a loader of its chunks in turn, rank 0
- * gets the rows of all, a wave of chunks at a time. LVN_ERR_CANCELLED as above. */
-typedef lvn_tensor *(*lvni_trainer_predict_output)(const lvn_module *root, const lvn_batch *batch);
+/* The rows of output(root, batch, user), which is (N, K): row(user, sample index, K values) in
+ * order. Over the ranks of `comm` (NULL: one), each of which has a loader of its chunks in turn,
+ * rank 0 gets the rows of all, a wave of chunks at a time. LVN_ERR_CANCELLED as above. */
+typedef lvn_tensor *(*lvni_trainer_predict_output)(const lvn_module *root, const lvn_batch *batch,
+                                                   void *user);
 typedef lvn_status (*lvni_trainer_predict_row)(void *user, int64_t sample, const float *value,
                                                int64_t n_values);
 lvn_status lvni_trainer_predict(const lvni_nn_model *model, lvni_data_loader *loader,

@@ -116,15 +116,9 @@ static const lvn_module_class *choose_class(opened *o, const char *model)
     return &o->mix.cls;
 }
 
-static lvn_status open_training(const lvni_run_recipe *recipe, lvni_run_fit_request *request,
-                                void **state)
+static lvn_status open_training(lvni_run_fit_request *request, opened *o)
 {
-    (void)recipe;
     lvni_core_config *c = request->config;
-    opened *o = *state = LVNI_NEW(LVNI_TAG_DATA, opened);
-    if (o == NULL) {
-        return LVN_ERR_MEMORY;
-    }
     o->config = c;
     LVN_TRY(open_data(c, o));
     const char *model = lvni_core_config_str(c, "model.name");
@@ -153,9 +147,36 @@ static lvn_status open_training(const lvni_run_recipe *recipe, lvni_run_fit_requ
     return LVN_OK;
 }
 
-static void close_training(void *state)
+/* The images of a command with a trained model. */
+static lvn_status open_images(lvni_run_fit_request *request, opened *o)
 {
-    opened *o = state;
+    const lvni_classify_card *card = request->own_card;
+    LVN_TRY((request->purpose == LVNI_RUN_EVAL
+                 ? lvni_images_data_for_eval
+                 : lvni_images_data_for_model)(request->config, &card->images, &o->data));
+    request->used = o->data.train;
+    return LVN_OK;
+}
+
+static lvn_status open_job(lvni_run_fit_request *request)
+{
+    opened *o = request->state = LVNI_NEW(LVNI_TAG_DATA, opened);
+    if (o == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    return request->purpose == LVNI_RUN_TRAIN    ? open_training(request, o)
+           : request->purpose == LVNI_RUN_EXPORT ? LVN_OK
+                                                 : open_images(request, o);
+}
+
+const lvni_images_data *lvni_classify_data(const lvni_run_fit_request *job)
+{
+    return &((const opened *)job->state)->data;
+}
+
+static void close_job(lvni_run_fit_request *request)
+{
+    opened *o = request->state;
     if (o != NULL) {
         lvni_classify_criterion_free(&o->criterion);
         lvni_core_str_free(&o->note);
@@ -173,17 +194,13 @@ const lvni_run_recipe lvni_classify_recipe = {
     .size_key = "image_size",
     .keys = train_keys,
     .check = lvni_images_source_check_run,
-    .open = open_training,
-    .close = close_training,
-    .card_key = LVNI_CARD_CLASSIFIER,
+    .open = open_job,
+    .close = close_job,
+    .card = &lvni_classify_card_format,
     .noun = "classifier",
-    .card_write = lvni_classify_card_write,
-    .card_read = lvni_classify_card_read,
-    .card_free = lvni_classify_card_free,
-    .card_summary = lvni_classify_card_summary,
-    .card_compare = lvni_classify_card_compare,
+    .summary = lvni_classify_summary,
     .predict_keys = predict_keys,
-    .predict = lvni_classify_predict,
+    .predict = &lvni_classify_predictions,
     .eval_keys = eval_keys,
-    .eval = lvni_classify_eval,
+    .eval = &lvni_classify_measures,
     .export_keys = lvni_run_export_keys};

@@ -1,30 +1,31 @@
-/* What the recipe `classify` (classify.c) does with a trained model, for its row of the registry.
- */
+/* What the files of the recipe `classify` share: its row of the registry, and what it makes of a
+ * trained model's rows. */
 #ifndef LEVIN_RECIPES_CLASSIFY_CLASSIFY_H
 #define LEVIN_RECIPES_CLASSIFY_CLASSIFY_H
 
-#include "run/recipe.h"
+#include "images/image_data.h"
+#include "run/inference.h"
 
-extern const lvni_run_recipe lvni_classify_recipe; /* classify.c */
+/* ---- classify.c ---- */
+
+extern const lvni_run_recipe lvni_classify_recipe;
+/* Of a job that is open. */
+const lvni_images_data *lvni_classify_data(const lvni_run_fit_request *job);
 
 /* ---- classify_predict.c ---- */
 
 extern const lvni_core_option_table lvni_classify_predict_options; /* weights output */
 extern const lvni_core_option_table lvni_classify_eval_options;    /* split */
 
-/* args: key=value as on the command line. */
-lvn_status lvni_classify_predict(const lvni_run_recipe *recipe, int n, const char *const *args);
-lvn_status lvni_classify_eval(const lvni_run_recipe *recipe, int n, const char *const *args);
+extern const lvni_run_results lvni_classify_predictions, lvni_classify_measures;
 
-/* ---- classify_array.c, for classify_predict.c ---- */
+/* ---- classify_array.c ---- */
 
 /* data= is an array, and so is output=, or weights= are given: no table of classes is requested. */
 bool lvni_classify_is_array(const lvni_core_config *config);
 /* data=x.npy (N, H, W, C), numbers of any type, used as they are: no scaling, no cropping.
  * output=logits.npy (N, classes) f32. The model is that of model=, or with weights= the network of
- * that name with the weights of that file. With several ranks they share the chunks; rank 0
- * writes. */
-lvn_status lvni_classify_predict_array(lvni_core_config *config,
-                                       const struct lvni_run_ranks_command *command);
+ * that name with the weights of that file. */
+extern const lvni_run_results lvni_classify_logits;
 
 #endif

@@ -24,7 +24,7 @@ const lvni_classify_card *lvni_classify_card_of(const lvni_run_exported *e)
     return e->own;
 }
 
-void lvni_classify_card_free(void *own)
+static void free_card(void *own)
 {
     trained *t = own;
     for (int i = 0; t->class_names != NULL && i < t->card.images.n_classes; i++) {
@@ -37,7 +37,7 @@ void lvni_classify_card_free(void *own)
 
 /* ---- writing ---- */
 
-void lvni_classify_card_write(const lvni_run_card *general, const void *own, lvni_core_str *out)
+static void write_card(const lvni_run_card *general, const void *own, lvni_core_str *out)
 {
     const lvni_classify_card *card = own;
     lvni_core_str_printf(out, ",\"image_size\":%d,\"dropout\":", card->images.eval.image_size);
@@ -55,9 +55,9 @@ void lvni_classify_card_write(const lvni_run_card *general, const void *own, lvn
     }
 }
 
-void lvni_classify_card_summary(const void *own, lvni_core_str *out)
+void lvni_classify_summary(const lvni_run_fit_request *job, lvni_core_str *out)
 {
-    const lvni_classify_card *card = own;
+    const lvni_classify_card *card = job->own_card;
     lvni_core_str_printf(out, " with %d class%s", card->images.n_classes,
                          lvni_core_plural(card->images.n_classes, "", "es"));
 }
@@ -117,19 +117,19 @@ static lvn_status read_classes(const json_t *classes, trained *t)
 
 static lvn_status choose_network(lvni_run_exported *e, trained *t)
 {
-    e->cls = lvni_nn_zoo_find(e->card.model);
-    if (e->cls == NULL) {
+    e->job.cls = lvni_nn_zoo_find(e->card.model);
+    if (e->job.cls == NULL) {
         LVN_FAIL(LVN_ERR_UNSUPPORTED, "%s holds a model %s, which this version does not have",
                  e->file, e->card.model);
     }
     t->arguments = (lvni_nn_zoo_arguments){.image_size = t->card.images.eval.image_size,
                                            .n_classes = t->card.images.n_classes,
                                            .dropout = t->card.dropout};
-    e->arguments = &t->arguments;
+    e->job.arguments = &t->arguments;
     return LVN_OK;
 }
 
-lvn_status lvni_classify_card_read(lvni_run_exported *e, const json_t *j)
+static lvn_status read_card(lvni_run_exported *e, const json_t *j)
 {
     const json_t *classes = json_object_get(j, "classes");
     trained *t = e->own = LVNI_NEW(LVNI_TAG_CONFIG, trained);
@@ -140,6 +140,7 @@ lvn_status lvni_classify_card_read(lvni_run_exported *e, const json_t *j)
     if (n == 0 || n > 1000000) {
         LVN_FAIL(LVN_ERR_CORRUPT, "its model card is not complete");
     }
+    e->job.own_card = &t->card;
     t->card.images.general = e->card;
     t->card.images.eval.image_size = lvni_run_card_int(json_object_get(j, "image_size"));
     t->card.dropout = json_number_value(json_object_get(j, "dropout"));
@@ -155,7 +156,7 @@ lvn_status lvni_classify_card_read(lvni_run_exported *e, const json_t *j)
 static lvn_status build_for(const lvni_run_weights_source *from, lvni_run_exported *e, trained *t)
 {
     lvni_classify_card *card = &t->card;
-    const lvn_module_class *cls = e->cls = lvni_nn_zoo_find(e->card.model);
+    const lvn_module_class *cls = e->job.cls = lvni_nn_zoo_find(e->card.model);
     if (cls == NULL) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "model=%s: with weights= it names a network (resnet18, ...; `levin help "
@@ -171,7 +172,7 @@ static lvn_status build_for(const lvni_run_weights_source *from, lvni_run_export
     lvni_nn_model_destroy(probe);
     LVN_TRY(s);
     t->arguments.n_classes = card->images.n_classes;
-    e->arguments = &t->arguments;
+    e->job.arguments = &t->arguments;
     LVN_TRY(lvni_nn_model_build_empty(cls, &t->arguments, &e->model));
     lvni_run_weights_report report;
     const lvn_status loaded = lvni_run_model_load(e->model, from, &report);
@@ -296,7 +297,13 @@ static lvn_status compare(const char *path, const json_t *was, const json_t *is)
     return s;
 }
 
-lvn_status lvni_classify_card_compare(const char *path, const json_t *saved, const json_t *now)
+static lvn_status compare_cards(const char *path, const json_t *saved, const json_t *now)
 {
     return compare(path, json_object_get(saved, "classes"), json_object_get(now, "classes"));
 }
+
+const lvni_run_card_format lvni_classify_card_format = {.key = LVNI_CARD_CLASSIFIER,
+                                                        .write = write_card,
+                                                        .read = read_card,
+                                                        .free = free_card,
+                                                        .compare = compare_cards};

@@ -11,14 +11,10 @@ typedef struct lvni_classify_card {
     double dropout;
 } lvni_classify_card;
 
-/* Of the row (recipe.h). */
-void lvni_classify_card_write(const lvni_run_card *card, const void *own, lvni_core_str *out);
-lvn_status lvni_classify_card_read(lvni_run_exported *e, const json_t *json);
-void lvni_classify_card_free(void *own);
-void lvni_classify_card_summary(const void *own, lvni_core_str *out);
-/* LVN_ERR_USAGE when the names of classes are others, or stand in another order: labels would swap
- * unnoticed. */
-lvn_status lvni_classify_card_compare(const char *path, const json_t *saved, const json_t *now);
+/* Of the row (recipe.h). A resume is LVN_ERR_USAGE when the names of classes are others, or stand
+ * in another order: labels would swap unnoticed. */
+extern const lvni_run_card_format lvni_classify_card_format;
+void lvni_classify_summary(const lvni_run_fit_request *job, lvni_core_str *out);
 
 /* Of an open model of classify. */
 const lvni_classify_card *lvni_classify_card_of(const lvni_run_exported *e);

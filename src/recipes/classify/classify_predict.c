@@ -76,38 +76,29 @@ const lvni_core_option_table lvni_classify_eval_options = LVNI_OPTION_TABLE("eva
 
 /* What the rows of a prediction are turned into. */
 typedef struct work {
-    lvni_run_inference use; /* first */
-    bool labels;            /* eval */
-    lvni_images_data data;
+    bool labels; /* eval */
     lvni_run_predict_format format;
-    lvni_core_str text;                   /* predict: the rows */
     lvni_classify_metrics *metrics;       /* eval; of known labels */
     lvni_classify_sheet_samples *samples; /* for the page; NULL without */
 } work;
 
-static work *work_of(lvni_run_inference *use)
+static const lvni_images_data *data_of(const lvni_run_inference *u)
 {
-    return use->user;
-}
-
-static const char *name_of(const work *w, int64_t sample, char number[24])
-{
-    const lvn_dataset *d = w->data.train;
-    snprintf(number, 24, "%lld", (long long)sample);
-    return d->cls->sample_name == NULL ? number : d->cls->sample_name(d, sample);
+    return lvni_classify_data(&u->exported->job);
 }
 
 /* -1: not known, as always in `predict`, whose data need not have the model's classes. */
-static int64_t label_of(const work *w, int64_t sample)
+static int64_t label_of(const lvni_run_inference *u, int64_t sample)
 {
-    const lvn_dataset *d = w->data.train;
+    const work *w = u->own;
+    const lvn_dataset *d = u->data;
     const int64_t label = !w->labels || d->cls->label == NULL ? -1 : d->cls->label(d, sample);
-    return label < lvni_classify_card_of(w->use.exported)->images.n_classes ? label : -1;
+    return label < lvni_classify_card_of(u->exported)->images.n_classes ? label : -1;
 }
 
-static lvn_status take_row(void *user, int64_t sample, const float *p, int64_t k)
+static lvn_status take_row(lvni_run_inference *u, int64_t sample, const float *p, int64_t k)
 {
-    work *w = work_of(user);
+    work *w = u->own;
     int64_t best = 0;
     for (int64_t i = 0; i < k; i++) {
         if (!isfinite(p[i])) {
@@ -115,13 +106,13 @@ static lvn_status take_row(void *user, int64_t sample, const float *p, int64_t k
                      "the model %s gives %g as a probability: its weights are not finite; train "
                      "again with a "
                      "smaller optim.lr",
-                     lvni_core_config_str(w->use.config, "model"),
+                     lvni_core_config_str(u->config, "model"),
                      lvni_core_unsigned_nan((double)p[i]));
         }
         best = p[i] > p[best] ? i : best;
     }
-    const int64_t label = label_of(w, sample);
-    w->use.n++;
+    const int64_t label = label_of(u, sample);
+    u->n++;
     if (label >= 0) {
         lvni_classify_metrics_add(w->metrics, (int)label, (int)best, p);
     }
@@ -132,21 +123,23 @@ static lvn_status take_row(void *user, int64_t sample, const float *p, int64_t k
     }
     if (!w->labels) {
         char number[24];
-        lvni_run_predict_row_write(&w->format, name_of(w, sample, number), p, &w->text);
+        lvni_run_predict_row_write(&w->format, lvni_run_sample_name(u, sample, number), p,
+                                   &u->text);
     }
-    return lvni_core_str_status(&w->text);
+    return lvni_core_str_status(&u->text);
 }
 
-static lvn_tensor *probabilities(const lvn_module *root, const lvn_batch *batch)
+static lvn_tensor *probabilities(const lvn_module *root, const lvn_batch *batch, void *user)
 {
+    (void)user;
     return lvn_softmax(lvn_forward(root, batch->image));
 }
 
 /* ---- the data ---- */
 
-static void report_trained(const work *w)
+static void report_trained(const lvni_run_inference *u)
 {
-    const int64_t n = w->data.train->cls->length(w->data.train), trained = w->data.n_trained;
+    const int64_t n = u->data->cls->length(u->data), trained = data_of(u)->n_trained;
     if (trained == n && n == 1) {
         lvni_log_line(LVNI_LOG_INFO, "note: this image was trained on");
     } else if (trained == n) {
@@ -160,10 +153,10 @@ static void report_trained(const work *w)
     }
 }
 
-static lvn_status choose_format(work *w)
+static lvn_status choose_format(const lvni_run_inference *u, work *w)
 {
-    const lvni_core_config *c = w->use.config;
-    const lvni_classify_card *card = lvni_classify_card_of(w->use.exported);
+    const lvni_core_config *c = u->config;
+    const lvni_classify_card *card = lvni_classify_card_of(u->exported);
     const int n = card->images.n_classes, top_k = (int)lvni_core_config_int(c, "top_k");
     if (top_k > n) {
         LVN_FAIL(LVN_ERR_USAGE, "top_k=%d: the model %s has %d class%s; give at most %d", top_k,
@@ -178,14 +171,15 @@ static lvn_status choose_format(work *w)
     return LVN_OK;
 }
 
-static lvn_status open_data(lvni_run_inference *u)
+static lvn_status begin(lvni_run_inference *u)
 {
-    work *w = work_of(u);
+    work *w = u->own = LVNI_NEW(LVNI_TAG_DATA, work);
     const lvni_classify_card *card = lvni_classify_card_of(u->exported);
-    LVN_TRY(w->labels ? lvni_images_data_for_eval(u->config, &card->images, &w->data)
-                      : lvni_images_data_for_model(u->config, &card->images, &w->data));
-    u->data = w->data.train;
-    report_trained(w);
+    if (w == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    w->labels = strcmp(u->command, "eval") == 0;
+    report_trained(u);
     if (lvni_core_config_str(u->config, "sheet") != NULL) {
         LVN_TRY(lvni_classify_sheet_samples_create(card->images.n_classes, &w->samples));
     }
@@ -193,47 +187,38 @@ static lvn_status open_data(lvni_run_inference *u)
         return lvni_classify_metrics_create(card->images.class_names, card->images.n_classes,
                                             &w->metrics);
     }
-    LVN_TRY(choose_format(w));
-    lvni_run_predict_head(&w->format, &w->text);
+    LVN_TRY(choose_format(u, w));
+    lvni_run_predict_head(&w->format, &u->text);
     return LVN_OK;
 }
 
 /* ---- the results ---- */
 
 /* After the results: a page that cannot be written must not cost them. */
-static lvn_status draw_sheet(const work *w)
+static lvn_status draw_sheet(const lvni_run_inference *u)
 {
-    const char *path = lvni_core_config_str(w->use.config, "sheet");
+    const work *w = u->own;
+    const char *path = lvni_core_config_str(u->config, "sheet");
     if (path == NULL) {
         return LVN_OK;
     }
-    LVN_TRY(lvni_classify_sheet_samples_draw(
-        w->samples, w->data.train, &w->data.transform,
-        lvni_classify_card_of(w->use.exported)->images.class_names, path));
-    if (lvni_core_config_bool(w->use.config, "json") ||
-        (!w->labels && lvni_run_output_is_stdout(w->use.config))) {
+    LVN_TRY(lvni_classify_sheet_samples_draw(w->samples, u->data, &data_of(u)->transform,
+                                             lvni_classify_card_of(u->exported)->images.class_names,
+                                             path));
+    if (lvni_core_config_bool(u->config, "json") ||
+        (!w->labels && lvni_run_output_is_stdout(u->config))) {
         return LVN_OK; /* stdout holds results alone */
     }
     lvni_core_print(stdout, "sheet in %s\n", path);
     return LVN_OK;
 }
 
-static lvn_status write_rows(const work *w)
-{
-    LVN_TRY(lvni_core_file_write(lvni_run_output_path(w->use.config), lvni_core_str_text(&w->text),
-                                 w->text.len));
-    if (!lvni_run_output_is_stdout(w->use.config)) {
-        lvni_core_print(stdout, "%lld prediction%s in %s\n", (long long)w->use.n,
-                        lvni_core_plural(w->use.n, "", "s"), lvni_run_output_path(w->use.config));
-    }
-    return LVN_OK;
-}
-
 /* The matrix is written first: where that fails nothing is printed that looks like success. */
-static lvn_status report_metrics(const work *w)
+static lvn_status report_metrics(const lvni_run_inference *u)
 {
+    const work *w = u->own;
     lvni_core_str text = {0}, table = {0};
-    const lvni_core_config *c = w->use.config;
+    const lvni_core_config *c = u->config;
     const char *confusion = lvni_core_config_str(c, "confusion");
     lvn_status s = LVN_OK;
     if (confusion != NULL) {
@@ -247,7 +232,7 @@ static lvn_status report_metrics(const work *w)
         lvni_core_str_json(&text, lvni_core_config_str(c, "model"));
         lvni_core_str_append(&text, ", \"data\": ");
         lvni_core_str_json(&text, lvni_core_config_str(c, "data"));
-        lvni_core_str_printf(&text, ", \"split\": \"%s\", ", w->data.split);
+        lvni_core_str_printf(&text, ", \"split\": \"%s\", ", data_of(u)->split);
         lvni_classify_metrics_json(w->metrics, &text);
         lvni_core_str_append(&text, "}\n");
     } else if (s == LVN_OK) {
@@ -267,24 +252,26 @@ static lvn_status report_metrics(const work *w)
     return s;
 }
 
-static lvn_status finish(const lvni_run_inference *u)
+static lvn_status finish(lvni_run_inference *u)
 {
-    const work *w = u->user;
+    const work *w = u->own;
     if (u->n == 0) {
         LVN_FAIL(LVN_ERR_CORRUPT,
                  "data=%s: none of its %lld images could be read: see the warning for their names",
                  lvni_core_config_str(u->config, "data"), (long long)u->data->cls->length(u->data));
     }
-    LVN_TRY(w->labels ? report_metrics(w) : write_rows(w));
-    return draw_sheet(w);
+    LVN_TRY(w->labels ? report_metrics(u) : lvni_run_write_rows(u));
+    return draw_sheet(u);
 }
 
-static void work_free(work *w)
+static void end(lvni_run_inference *u)
 {
-    lvni_images_data_free(&w->data);
-    lvni_core_str_free(&w->text);
-    lvni_classify_sheet_samples_destroy(w->samples);
-    lvni_classify_metrics_destroy(w->metrics);
+    work *w = u->own;
+    if (w != NULL) {
+        lvni_classify_sheet_samples_destroy(w->samples);
+        lvni_classify_metrics_destroy(w->metrics);
+        lvni_core_free(w);
+    }
 }
 
 /* ---- the commands ---- */
@@ -322,42 +309,21 @@ static lvn_status check_eval(const lvni_core_config *c)
     return confusion == NULL ? LVN_OK : lvni_core_file_check(confusion);
 }
 
-/* Takes the configuration. */
-static lvn_status run(work *w, int n, const char *const *args)
+static const lvni_run_results *by_data(const lvni_core_config *c)
 {
-    w->use.recipe = &lvni_classify_recipe;
-    w->use.open = open_data;
-    w->use.output = probabilities;
-    w->use.row = take_row;
-    w->use.finish = finish;
-    w->use.user = w;
-    const lvn_status s = lvni_run_inference_run(&w->use, n, args);
-    const lvn_error error = *lvn_last_error();
-    work_free(w);
-    lvni_core_config_destroy(w->use.config);
-    lvn_error_adopt(&error);
-    return s;
+    return lvni_classify_is_array(c) ? &lvni_classify_logits : &lvni_classify_predictions;
 }
 
-lvn_status lvni_classify_predict(const lvni_run_recipe *recipe, int n, const char *const *args)
-{
-    lvni_core_config *c;
-    LVN_TRY(lvni_run_inference_read(recipe, "predict", n, args, &c));
-    if (!lvni_classify_is_array(c)) {
-        work w = {.use = {.config = c, .command = "predict", .check = check_predict}};
-        return run(&w, n, args);
-    }
-    const lvni_run_ranks_command command = {
-        .command = {"predict"}, .n = n, .args = args, .uses = true};
-    const lvn_status s = lvni_classify_predict_array(c, &command);
-    lvni_core_config_destroy(c);
-    return s;
-}
-
-lvn_status lvni_classify_eval(const lvni_run_recipe *recipe, int n, const char *const *args)
-{
-    lvni_core_config *c;
-    LVN_TRY(lvni_run_inference_read(recipe, "eval", n, args, &c));
-    work w = {.use = {.config = c, .command = "eval", .check = check_eval}, .labels = true};
-    return run(&w, n, args);
-}
+const lvni_run_results lvni_classify_predictions = {.instead = by_data,
+                                                    .check = check_predict,
+                                                    .begin = begin,
+                                                    .output = probabilities,
+                                                    .row = take_row,
+                                                    .finish = finish,
+                                                    .end = end};
+const lvni_run_results lvni_classify_measures = {.check = check_eval,
+                                                 .begin = begin,
+                                                 .output = probabilities,
+                                                 .row = take_row,
+                                                 .finish = finish,
+                                                 .end = end};

@@ -14,14 +14,6 @@
 
 #include <string.h>
 
-/* What a training keeps open. */
-typedef struct opened {
-    lvni_gan_card card;
-    lvn_dataset *train, *val;
-    lvni_core_str note;
-    bool warned;
-} opened;
-
 lvn_status lvni_gan_load_saved(const lvni_core_config *c, lvni_core_config **out)
 {
     const char *dir = lvni_core_config_str(c, "out");
@@ -108,7 +100,7 @@ lvn_status lvni_gan_resolve_folders(lvni_core_config *c)
     return resolve_folder(c, "sense_maps_path", "coil maps are estimated");
 }
 
-static lvn_status open_data(const lvni_core_config *c, opened *o)
+static lvn_status open_data(const lvni_core_config *c, lvni_gan_job *o)
 {
     lvni_data_inverse_options data;
     lvni_gan_data_options(c, LVNI_INVERSE_TRAIN, &data);
@@ -117,9 +109,9 @@ static lvn_status open_data(const lvni_core_config *c, opened *o)
     return lvni_data_inverse_open(&data, &o->val);
 }
 
-static void describe(const lvni_core_config *c, opened *o)
+static void describe(const lvni_core_config *c, lvni_gan_job *o)
 {
-    const lvni_nn_rcgan_sizes *s = &o->card.settings.sizes;
+    const lvni_nn_rcgan_sizes *s = &o->settings.sizes;
     const int64_t n = o->train->cls->length(o->train), v = o->val->cls->length(o->val);
     lvni_core_str_printf(&o->note,
                          "%s: %lld measurement%s of %d x %d to train on, %lld to validate with",
@@ -147,9 +139,9 @@ static void report_notes(const lvni_core_config *c)
     lvni_core_str_free(&text);
 }
 
-static int image_every(const lvni_core_config *c, const opened *o)
+static int image_every(const lvni_core_config *c, const lvni_gan_job *o)
 {
-    const int usual = o->card.settings.experience == LVNI_INVERSE_MRI ? 5 : 1;
+    const int usual = o->settings.experience == LVNI_INVERSE_MRI ? 5 : 1;
     return lvni_core_config_is_set(c, "image_every_n_epochs")
                ? (int)lvni_core_config_int(c, "image_every_n_epochs")
                : usual;
@@ -157,24 +149,16 @@ static int image_every(const lvni_core_config *c, const opened *o)
 
 static lvn_status write_files(void *user, const char *dir)
 {
-    const opened *o = user;
-    return lvni_gan_preview_open(o->card.settings.preview, dir);
+    const lvni_gan_job *o = user;
+    return lvni_gan_preview_open(o->settings.preview, dir);
 }
 
-static lvn_status open_training(const lvni_run_recipe *recipe, lvni_run_fit_request *request,
-                                void **state)
+static lvn_status open_training(lvni_run_fit_request *request, lvni_gan_job *o)
 {
-    (void)recipe;
     lvni_core_config *c = request->config;
-    opened *o = *state = LVNI_NEW(LVNI_TAG_DATA, opened);
-    if (o == NULL) {
-        return LVN_ERR_MEMORY;
-    }
-    o->card.keys = c;
-    LVN_TRY(lvni_gan_read_settings(c, &o->card.settings));
-    LVN_TRY(lvni_gan_preview_create(image_every(c, o), o->card.settings.sizes.im_size,
-                                    &o->card.settings.preview));
-    o->card.settings.warned = &o->warned;
+    LVN_TRY(lvni_gan_preview_create(image_every(c, o), o->settings.sizes.im_size,
+                                    &o->settings.preview));
+    o->settings.warned = &o->warned;
     LVN_TRY(lvni_gan_resolve_folders(c));
     if (request->ranks == NULL || request->ranks->rank->rank == 0) {
         report_notes(c); /* what a file was taken for explains errors of the data */
@@ -182,28 +166,47 @@ static lvn_status open_training(const lvni_run_recipe *recipe, lvni_run_fit_requ
     LVN_TRY(open_data(c, o));
     describe(c, o);
     LVN_TRY(lvni_core_str_status(&o->note));
-    request->cls = &lvni_gan_class;
-    request->arguments = &o->card.settings;
     request->train = o->train;
     request->val = o->val;
     request->note = lvni_core_str_text(&o->note);
     request->model = "rcgan";
-    request->own_card = &o->card;
     request->write_files = write_files;
     request->user = o;
     return LVN_OK;
 }
 
-static void close_training(void *state)
+static lvn_status open_job(lvni_run_fit_request *request)
 {
-    opened *o = state;
+    lvni_gan_job *o = request->state = LVNI_NEW(LVNI_TAG_DATA, lvni_gan_job);
+    if (o == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    LVN_TRY(lvni_gan_read_settings(request->keys, &o->settings));
+    request->cls = &lvni_gan_class;
+    request->arguments = &o->settings;
+    return request->purpose == LVNI_RUN_TRAIN    ? open_training(request, o)
+           : request->purpose == LVNI_RUN_EXPORT ? LVN_OK
+                                                 : lvni_gan_open_measurements(request, o);
+}
+
+static void close_job(lvni_run_fit_request *request)
+{
+    lvni_gan_job *o = request->state;
     if (o != NULL) {
         lvn_dataset_destroy(o->train);
         lvn_dataset_destroy(o->val);
+        lvn_dataset_destroy(o->used);
         lvni_core_str_free(&o->note);
-        lvni_gan_preview_destroy(o->card.settings.preview);
+        lvni_gan_preview_destroy(o->settings.preview);
         lvni_core_free(o);
     }
+}
+
+static void summary(const lvni_run_fit_request *job, lvni_core_str *out)
+{
+    const lvni_nn_rcgan_sizes *s = &((const lvni_gan_job *)job->state)->settings.sizes;
+    lvni_core_str_printf(out, " of %d x %d pixels, %d to %d channels", s->im_size, s->im_size,
+                         s->in_chans, s->out_chans);
 }
 
 const lvni_run_recipe lvni_gan_recipe = {
@@ -219,16 +222,15 @@ const lvni_run_recipe lvni_gan_recipe = {
     .keys = lvni_gan_train_keys,
     .takes_file = lvni_gan_is_original,
     .sign = lvni_gan_sign,
-    .open = open_training,
-    .close = close_training,
-    .card_key = LVNI_CARD,
+    .open = open_job,
+    .close = close_job,
+    .card = &lvni_run_general_card,
     .noun = "sampler",
-    .card_write = lvni_gan_card_write,
-    .card_read = lvni_gan_card_read,
-    .card_free = lvni_gan_card_free,
-    .card_summary = lvni_gan_card_summary,
+    .summary = summary,
+    .own = &lvni_gan_options,
     .predict_keys = lvni_gan_predict_keys,
-    .predict = lvni_gan_predict,
+    .predict = &lvni_gan_predictions,
     .eval_keys = lvni_gan_eval_keys,
-    .eval = lvni_gan_eval,
+    .eval = &lvni_gan_measures,
+    .choose = lvni_gan_choose_epoch,
     .export_keys = lvni_run_export_keys};

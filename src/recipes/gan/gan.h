@@ -78,6 +78,14 @@ bool lvni_gan_is_of_original(const lvni_core_config *config, const char *key);
 
 extern const lvni_run_recipe lvni_gan_recipe;
 
+/* What a job keeps open. */
+typedef struct lvni_gan_job {
+    lvni_gan_settings settings;
+    lvn_dataset *train, *val, *used; /* `used`: of a trained model */
+    lvni_core_str note;
+    bool warned;
+} lvni_gan_job;
+
 /* Before the data are opened: folders that are missing. One that a file of the original names is
  * unset at a fresh start, with a warning; of all else, and of what was saved, LVN_ERR_USAGE. */
 lvn_status lvni_gan_resolve_folders(lvni_core_config *config);
@@ -99,19 +107,5 @@ double lvni_gan_std_weight(int samples);
 /* One sample for each measurement of the batch (N, H, W, out_chans), normalised as the truth is;
  * `name`: of its noise. */
 lvn_tensor *lvni_gan_sample(const lvn_module *root, const lvn_batch *batch, const char *name);
-
-/* ---- gan_card.c: the model card, for the row ---- */
-
-/* The recipe's part: the keys of the training, of which all else follows. */
-typedef struct lvni_gan_card {
-    const lvni_core_config *keys;
-    lvni_core_config *own_keys; /* of a trained model; NULL in a training */
-    lvni_gan_settings settings;
-} lvni_gan_card;
-
-void lvni_gan_card_write(const lvni_run_card *card, const void *own, lvni_core_str *out);
-lvn_status lvni_gan_card_read(lvni_run_exported *e, const json_t *json);
-void lvni_gan_card_free(void *own);
-void lvni_gan_card_summary(const void *own, lvni_core_str *out);
 
 #endif

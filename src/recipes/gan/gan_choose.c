@@ -131,14 +131,6 @@ static lvn_status read_checkpoints(choice *m)
 
 /* ---- the score of one ---- */
 
-static lvn_status begin(lvni_gan_work *w)
-{
-    choice *m = w->own;
-    return strcmp(m->score, "cfid") == 0
-               ? lvni_gan_embeddings_begin(&m->embeddings, w->card->settings.sizes.in_chans)
-               : LVN_OK;
-}
-
 static lvn_status measure_item(lvni_gan_work *w, int64_t sample, const float *value)
 {
     (void)sample;
@@ -153,9 +145,33 @@ static lvn_status measure_item(lvni_gan_work *w, int64_t sample, const float *va
     return LVN_OK;
 }
 
-static lvn_status take_score(const lvni_run_inference *u)
+/* For CFID one sample of each measurement is enough: it compares distributions over all of them. */
+static int count_samples(const choice *m)
 {
-    choice *m = ((lvni_gan_work *)u->user)->own;
+    const bool one = strcmp(m->score, "cfid") == 0 &&
+                     lvni_core_config_layer(m->config, "num_samples") == LVNI_LAYER_DEFAULT;
+    return one ? 1 : (int)lvni_core_config_int(m->config, "num_samples");
+}
+
+static lvn_status begin(lvni_run_inference *u)
+{
+    choice *m = u->user;
+    lvni_gan_work *w;
+    LVN_TRY(lvni_gan_work_create(u, count_samples(m), m, &w));
+    w->item = measure_item;
+    return strcmp(m->score, "cfid") == 0
+               ? lvni_gan_embeddings_begin(&m->embeddings, w->settings->sizes.in_chans)
+               : LVN_OK;
+}
+
+static void end(lvni_run_inference *u)
+{
+    lvni_gan_work_destroy(u->own);
+}
+
+static lvn_status take_score(lvni_run_inference *u)
+{
+    choice *m = u->user;
     double *score = &m->epoch[m->now].score;
     if (u->n == 0) {
         LVN_FAIL(LVN_ERR_CORRUPT, "none of the measurements could be read: see the warnings");
@@ -174,13 +190,12 @@ static lvn_status take_score(const lvni_run_inference *u)
     return LVN_OK;
 }
 
-/* For CFID one sample of each measurement is enough: it compares distributions over all of them. */
-static int count_samples(const choice *m)
-{
-    const bool one = strcmp(m->score, "cfid") == 0 &&
-                     lvni_core_config_layer(m->config, "num_samples") == LVNI_LAYER_DEFAULT;
-    return one ? 1 : (int)lvni_core_config_int(m->config, "num_samples");
-}
+static const lvni_run_results scores = {.begin = begin,
+                                        .check = lvni_run_inference_check,
+                                        .output = lvni_gan_samples,
+                                        .row = lvni_gan_take_row,
+                                        .finish = take_score,
+                                        .end = end};
 
 static lvn_status measure(choice *m, int i)
 {
@@ -196,12 +211,7 @@ static lvn_status measure(choice *m, int i)
     }
     m->now = i;
     m->rmse = (lvni_gan_average){0};
-    lvni_gan_work w = {.use = {.config = c, .command = "eval", .finish = take_score},
-                       .begin = begin,
-                       .item = measure_item,
-                       .n_samples = count_samples(m),
-                       .own = m};
-    s = lvni_gan_use(&w, m->n_args, m->args);
+    s = lvni_run_inference_run(m->recipe, "eval", &scores, m, c, m->n_args, m->args);
     lvni_gan_embeddings_free(&m->embeddings);
     return s;
 }
@@ -217,10 +227,10 @@ static lvn_status export_best(const choice *m, const char *checkpoint)
     if (path == NULL) {
         return LVN_ERR_MEMORY;
     }
-    lvn_status s = lvni_run_exported_open(m->recipe, &place, m->config, &e);
+    lvn_status s = lvni_run_exported_open(m->recipe, &place, LVNI_RUN_EXPORT, NULL, &e);
     if (s == LVN_OK) {
-        s = lvni_run_export_model(e->model, e->model->weights, m->recipe, &e->card, e->own, e->step,
-                                  path);
+        s = lvni_run_export_model(e->model, e->model->weights, m->recipe, &e->card,
+                                  lvni_run_own_card(&e->job), e->step, path);
         lvni_run_exported_close(e);
     }
     lvni_core_free(path);

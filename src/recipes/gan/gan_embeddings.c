@@ -45,7 +45,7 @@ static lvn_status make_room(lvni_gan_embeddings *e, int64_t rows)
 static lvn_status embed_measurement(const lvni_gan_embeddings *e, const lvni_gan_work *w,
                                     double *out)
 {
-    const int c = w->card->settings.sizes.in_chans, side = w->card->settings.sizes.im_size;
+    const int c = w->settings->sizes.in_chans, side = w->settings->sizes.im_size;
     const float *y = w->field[LVNI_GAN_Y];
     float *planes = lvni_core_calloc(LVNI_TAG_DATA, (size_t)(w->pixels * c), sizeof *planes);
     if (planes == NULL) {
@@ -61,7 +61,7 @@ static lvn_status embed_measurement(const lvni_gan_embeddings *e, const lvni_gan
 
 lvn_status lvni_gan_embeddings_add(lvni_gan_embeddings *e, const lvni_gan_work *w)
 {
-    const int side = w->card->settings.sizes.im_size;
+    const int side = w->settings->sizes.im_size;
     LVN_TRY(make_room(e, w->n_samples));
     double *x = e->x + e->rows * LVNI_GAN_EMBEDDING, *y = e->y + e->rows * LVNI_GAN_EMBEDDING;
     LVN_TRY(lvni_gan_embed(e->of_image, lvni_gan_truth(w), side, side, x));

@@ -54,7 +54,7 @@ static int count_index(int n)
 static void measure_mean(lvni_gan_work *w, int n)
 {
     results *r = results_of(w);
-    const int i = count_index(n), side = w->card->settings.sizes.im_size;
+    const int i = count_index(n), side = w->settings->sizes.im_size;
     lvni_gan_average_add(&r->psnr[n - 1], lvni_gan_psnr(w->image, lvni_gan_truth(w), w->pixels));
     if (i >= 0) {
         lvni_gan_average_add(&r->ssim[i], lvni_gan_ssim(w->image, lvni_gan_truth(w), side, side));
@@ -94,7 +94,7 @@ static lvn_status invert_mass(lvni_gan_work *w, int64_t sample)
 /* The measurement has the truth's normalisation, in its first channels. */
 static lvn_status show_measurement(lvni_gan_work *w)
 {
-    const lvni_nn_rcgan_sizes *s = &w->card->settings.sizes;
+    const lvni_nn_rcgan_sizes *s = &w->settings->sizes;
     const size_t in = (size_t)s->in_chans, out = (size_t)s->out_chans;
     float *y = lvni_core_alloc(LVNI_TAG_DATA, (size_t)w->pixels * out * sizeof *y);
     if (y == NULL) {
@@ -112,9 +112,8 @@ static lvn_status show_measurement(lvni_gan_work *w)
  * which samples do not have. */
 static bool is_apart(const lvni_gan_work *w)
 {
-    return w->card->settings.experience == LVNI_INVERSE_RADIO &&
-           w->card->settings.sizes.out_chans == 1 &&
-           lvni_core_config_choice(w->card->keys, "norm") == LVNI_INVERSE_NORM_MACRO;
+    return w->settings->experience == LVNI_INVERSE_RADIO && w->settings->sizes.out_chans == 1 &&
+           lvni_core_config_choice(w->use->exported->job.keys, "norm") == LVNI_INVERSE_NORM_MACRO;
 }
 
 /* Into the free image; *known: there is one. */
@@ -124,8 +123,8 @@ static lvn_status find_baseline(lvni_gan_work *w, int64_t sample, bool *known)
     if (!*known) {
         return LVN_OK;
     }
-    LVN_TRY(w->card->settings.experience == LVNI_INVERSE_MASS ? invert_mass(w, sample)
-                                                              : show_measurement(w));
+    LVN_TRY(w->settings->experience == LVNI_INVERSE_MASS ? invert_mass(w, sample)
+                                                         : show_measurement(w));
     lvni_gan_average_add(&results_of(w)->baseline,
                          lvni_gan_psnr(w->image + w->pixels, lvni_gan_truth(w), w->pixels));
     return LVN_OK;
@@ -163,8 +162,8 @@ static lvn_status draw(lvni_gan_work *w, int64_t sample, bool has_baseline)
                                                   [LVNI_INVERSE_MRI] = &lvni_gan_mri_style,
                                                   [LVNI_INVERSE_RADIO] = &lvni_gan_radio_style};
     results *r = results_of(w);
-    const lvni_core_config *c = w->use.config;
-    const int side = w->card->settings.sizes.im_size;
+    const lvni_core_config *c = w->use->config;
+    const int side = w->settings->sizes.im_size;
     if (w->folder == NULL || r->n_figures == MOST_FIGURES ||
         r->n_figures >= lvni_core_config_int(c, "num_figs")) {
         return LVN_OK;
@@ -178,9 +177,9 @@ static lvn_status draw(lvni_gan_work *w, int64_t sample, bool has_baseline)
                                 .mean = w->image,
                                 .std = w->std,
                                 .baseline = has_baseline ? w->image + w->pixels : NULL,
-                                .baseline_name = baseline[w->card->settings.experience],
+                                .baseline_name = baseline[w->settings->experience],
                                 .samples = w->images};
-    return lvni_gan_report_item(w->folder, &item, style[w->card->settings.experience],
+    return lvni_gan_report_item(w->folder, &item, style[w->settings->experience],
                                 (uint64_t)lvni_core_config_int(c, "seed"));
 }
 
@@ -234,7 +233,7 @@ static void make_table(const lvni_gan_work *w, table *t)
     for (int i = 0; i < COUNTS; i++) {
         add_row(t, &r->ssim[i], 4, "SSIM", 1 << i);
     }
-    snprintf(text, sizeof text, "PSNR %s", baseline[w->card->settings.experience]);
+    snprintf(text, sizeof text, "PSNR %s", baseline[w->settings->experience]);
     add_row(t, &r->baseline, 2, text, 0);
     add_row(t, &r->bound, 2, "PSNR posterior mean", 0);
     add_row(t, &r->psnr_masked, 2, "PSNR within the mask", 0);
@@ -291,11 +290,11 @@ static void print_calibration(const results *r, bool json, lvni_core_str *out)
 static void print_json(const lvni_gan_work *w, const table *t, const lvni_gan_cfid *cfid,
                        lvni_core_str *out)
 {
-    const lvni_core_config *c = w->use.config;
+    const lvni_core_config *c = w->use->config;
     lvni_core_str_append(out, "{\"model\": ");
     lvni_core_str_json(out, lvni_core_config_str(c, "model"));
     lvni_core_str_printf(out, ", \"split\": \"%s\", \"measurements\": %lld, \"samples\": %d",
-                         lvni_core_config_str(c, "split"), (long long)w->use.n, w->n_samples);
+                         lvni_core_config_str(c, "split"), (long long)w->use->n, w->n_samples);
     for (int i = 0; i < t->n; i++) {
         lvni_core_str_append(out, ", ");
         lvni_core_str_json(out, t->row[i].name);
@@ -313,8 +312,8 @@ static void print_text(const lvni_gan_work *w, const table *t, const lvni_gan_cf
                        lvni_core_str *out)
 {
     lvni_core_str_printf(out, "%s: %lld measurement%s, %d samples each\n",
-                         lvni_core_config_str(w->use.config, "split"), (long long)w->use.n,
-                         lvni_core_plural(w->use.n, "", "s"), w->n_samples);
+                         lvni_core_config_str(w->use->config, "split"), (long long)w->use->n,
+                         lvni_core_plural(w->use->n, "", "s"), w->n_samples);
     for (int i = 0; t != NULL && i < t->n; i++) {
         lvni_gan_average_print(t->row[i].average, t->row[i].name, t->row[i].decimals, out);
     }
@@ -343,7 +342,7 @@ static lvn_status write_page(const lvni_gan_work *w, const table *t, const char 
 {
     const results *r = w->own;
     const char *images[1 + LVNI_GAN_CURVES] = {"psnr.png"},
-                           *model = lvni_core_config_str(w->use.config, "model");
+                           *model = lvni_core_config_str(w->use->config, "model");
     lvni_gan_page page = {.title = model,
                           .rows = t->row,
                           .n_rows = t->n,
@@ -359,9 +358,9 @@ static lvn_status write_page(const lvni_gan_work *w, const table *t, const char 
     return s == LVN_OK ? lvni_gan_report_page(w->folder, &page) : s;
 }
 
-static lvn_status report(const lvni_run_inference *u)
+static lvn_status report(lvni_run_inference *u)
 {
-    const lvni_gan_work *w = u->user;
+    const lvni_gan_work *w = u->own;
     const results *r = w->own;
     table t = {0};
     lvni_gan_cfid cfid;
@@ -392,34 +391,36 @@ static lvn_status report(const lvni_run_inference *u)
 
 /* ---- the command ---- */
 
-static lvn_status begin(lvni_gan_work *w)
+static lvn_status begin(lvni_run_inference *u)
 {
-    results *r = results_of(w);
-    LVN_TRY(lvni_gan_make_folder(w));
-    return lvni_gan_embeddings_begin(&r->embeddings, w->card->settings.sizes.in_chans);
-}
-
-lvn_status lvni_gan_eval(const lvni_run_recipe *recipe, int n, const char *const *args)
-{
-    lvni_core_config *c;
-    LVN_TRY(lvni_run_inference_read(recipe, "eval", n, args, &c));
-    if (strcmp(lvni_core_config_str(c, "choose"), "none") != 0) {
-        return lvni_gan_choose_epoch(recipe, c, n, args);
-    }
+    lvni_gan_work *w;
     results *r = LVNI_NEW(LVNI_TAG_DATA, results);
-    if (r == NULL) {
-        lvni_core_config_destroy(c);
+    lvn_status s =
+        lvni_gan_work_create(u, (int)lvni_core_config_int(u->config, "num_samples"), r, &w);
+    if (w == NULL || r == NULL) {
+        lvni_core_free(w == NULL ? r : NULL);
         return LVN_ERR_MEMORY;
     }
-    lvni_gan_work w = {.use = {.config = c, .command = "eval", .finish = report},
-                       .begin = begin,
-                       .with_mean = measure_mean,
-                       .item = measure_item,
-                       .own = r};
-    const lvn_status s = lvni_gan_use(&w, n, args);
-    const lvn_error error = *lvn_last_error();
-    lvni_gan_embeddings_free(&r->embeddings);
-    lvni_core_free(r);
-    lvn_error_adopt(&error);
-    return s;
+    w->with_mean = measure_mean;
+    w->item = measure_item;
+    s = s == LVN_OK ? lvni_gan_make_folder(w) : s;
+    return s == LVN_OK ? lvni_gan_embeddings_begin(&r->embeddings, w->settings->sizes.in_chans) : s;
 }
+
+static void end(lvni_run_inference *u)
+{
+    lvni_gan_work *w = u->own;
+    results *r = w == NULL ? NULL : w->own;
+    if (r != NULL) {
+        lvni_gan_embeddings_free(&r->embeddings);
+        lvni_core_free(r);
+    }
+    lvni_gan_work_destroy(w);
+}
+
+const lvni_run_results lvni_gan_measures = {.begin = begin,
+                                            .check = lvni_run_inference_check,
+                                            .output = lvni_gan_samples,
+                                            .row = lvni_gan_take_row,
+                                            .finish = report,
+                                            .end = end};

@@ -116,36 +116,21 @@ const lvni_core_option_table *const lvni_gan_eval_keys[] = {&lvni_run_inference_
 
 /* ---- samples ---- */
 
-static int samples_wanted; /* of the process, by lanes: set before they start */
-
-/* (N, num_samples H W out_chans), normalised */
-static lvn_tensor *output(const lvn_module *root, const lvn_batch *batch)
+/* (N, n_samples H W out_chans), normalised */
+lvn_tensor *lvni_gan_samples(const lvn_module *root, const lvn_batch *batch, void *user)
 {
+    const lvni_run_inference *u = user;
+    const lvni_gan_work *w = u->own;
     lvn_tensor *sample[LVNI_GAN_SAMPLES] = {NULL};
     char name[16];
-    for (int i = 0; i < samples_wanted; i++) {
+    for (int i = 0; i < w->n_samples; i++) {
         snprintf(name, sizeof name, "z%d", i);
         sample[i] = lvni_gan_sample(root, batch, name);
     }
-    return lvn_flatten(lvn_stack(sample, samples_wanted, 1), 1);
+    return lvn_flatten(lvn_stack(sample, w->n_samples, 1), 1);
 }
 
 /* ---- the data ---- */
-
-static lvn_status take_key(const lvni_core_config *from, const char *key, lvni_core_config *to)
-{
-    char text[32];
-    if (!lvni_core_config_is_set(from, key)) {
-        return LVN_OK;
-    }
-    const char *value = text;
-    if (strcmp(key, "data.count") != 0) {
-        value = lvni_core_config_str(from, key);
-    } else {
-        snprintf(text, sizeof text, "%lld", (long long)lvni_core_config_int(from, key));
-    }
-    return lvni_core_config_set(to, key, value, lvni_core_config_origin(from, key));
-}
 
 static lvn_status take_mask(lvni_gan_work *w)
 {
@@ -162,7 +147,7 @@ static lvn_status take_mask(lvni_gan_work *w)
 
 static lvn_status open_item(lvni_gan_work *w)
 {
-    const lvni_nn_rcgan_sizes *s = &w->card->settings.sizes;
+    const lvni_nn_rcgan_sizes *s = &w->settings->sizes;
     const size_t pixels = (size_t)s->im_size * (size_t)s->im_size;
     lvn_field field[LVN_MAX_FIELDS];
     w->pixels = (int64_t)pixels;
@@ -179,7 +164,7 @@ static lvn_status open_item(lvni_gan_work *w)
     }
     w->sum = lvni_core_calloc(LVNI_TAG_DATA, pixels * (size_t)s->out_chans, sizeof *w->sum);
     w->mean = lvni_core_calloc(LVNI_TAG_DATA, pixels * (size_t)s->out_chans, sizeof *w->mean);
-    w->images = lvni_core_calloc(LVNI_TAG_DATA, pixels * (size_t)samples_wanted, sizeof *w->images);
+    w->images = lvni_core_calloc(LVNI_TAG_DATA, pixels * (size_t)w->n_samples, sizeof *w->images);
     w->image = lvni_core_calloc(LVNI_TAG_DATA, 3 * pixels, sizeof *w->image);
     w->std = lvni_core_calloc(LVNI_TAG_DATA, pixels, sizeof *w->std);
     return w->sum == NULL || w->mean == NULL || w->images == NULL || w->image == NULL ||
@@ -201,42 +186,36 @@ static lvn_status check_file(const lvni_data_inverse_options *o)
     return LVN_OK;
 }
 
-static lvn_status open_data(lvni_run_inference *u)
+lvn_status lvni_gan_open_measurements(lvni_run_fit_request *q, lvni_gan_job *out)
 {
-    lvni_gan_work *w = u->user;
-    lvni_gan_card *card = u->exported->own;
     lvni_data_inverse_options o;
-    w->card = card;
-    LVN_TRY(take_key(u->config, "data", card->own_keys));
-    LVN_TRY(take_key(u->config, "data.count", card->own_keys));
-    LVN_TRY(take_key(u->config, "cosmo_dir_path", card->own_keys));
-    LVN_TRY(take_key(u->config, "sense_maps_path", card->own_keys));
-    LVN_TRY(lvni_gan_resolve_folders(card->own_keys));
     const lvni_data_inverse_split split =
-        (lvni_data_inverse_split)lvni_core_config_choice(u->config, "split");
-    lvni_gan_data_options(card->keys, split, &o);
-    if (lvni_core_config_is_set(u->config, "data.count")) {
-        o.count = lvni_core_config_int(u->config, "data.count");
+        (lvni_data_inverse_split)lvni_core_config_choice(q->config, "split");
+    if (!lvni_core_config_is_set(q->keys, "data")) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "data is unset: give data=DIR, or leave the key out for the data of "
+                 "the training");
+    }
+    LVN_TRY(lvni_gan_resolve_folders(q->keys));
+    lvni_gan_data_options(q->keys, split, &o);
+    if (lvni_core_config_is_set(q->config, "data.count")) {
+        o.count = lvni_core_config_int(q->config, "data.count");
     }
     o.one_file = true;
     LVN_TRY(check_file(&o));
-    LVN_TRY(lvni_data_inverse_open(&o, &w->data));
-    u->data = w->data;
-    LVN_TRY(open_item(w));
-    if (lvni_core_config_layer(u->config, "eval_batch_size") == LVNI_LAYER_DEFAULT) {
-        u->chunk = lvni_core_config_int(card->keys, "eval_batch_size");
-    }
-    return w->begin != NULL ? w->begin(w) : LVN_OK;
+    LVN_TRY(lvni_data_inverse_open(&o, &out->used));
+    q->used = out->used;
+    return LVN_OK;
 }
 
 /* ---- an item ---- */
 
 void lvni_gan_image(const lvni_gan_work *w, const float *x, float *out)
 {
-    const int c = w->card->settings.sizes.out_chans;
+    const int c = w->settings->sizes.out_chans;
     const double mean = (double)w->field[LVNI_GAN_MEAN][0], std = (double)w->field[LVNI_GAN_STD][0];
-    const bool mri = w->card->settings.experience == LVNI_INVERSE_MRI,
-               mass = w->card->settings.experience == LVNI_INVERSE_MASS;
+    const bool mri = w->settings->experience == LVNI_INVERSE_MRI,
+               mass = w->settings->experience == LVNI_INVERSE_MASS;
     for (int64_t i = 0; i < w->pixels; i++) {
         const float *at = x + i * c;
         double re = (double)at[0] * std + mean, im = 0.0;
@@ -275,7 +254,7 @@ static lvn_status read_item(lvni_gan_work *w, int64_t sample)
 /* Images of all samples, of their mean (taken of what the network gives), and the deviation. */
 static void take_samples(lvni_gan_work *w, const float *value)
 {
-    const int64_t n = w->pixels * w->card->settings.sizes.out_chans;
+    const int64_t n = w->pixels * w->settings->sizes.out_chans;
     memset(w->sum, 0, (size_t)n * sizeof *w->sum);
     for (int s = 0; s < w->n_samples; s++) {
         lvni_gan_image(w, value + s * n, w->images + s * w->pixels);
@@ -292,11 +271,9 @@ static void take_samples(lvni_gan_work *w, const float *value)
     lvni_gan_mean_std(w->images, w->n_samples, w->pixels, NULL, w->std);
 }
 
-static lvn_status take_row(void *user, int64_t sample, const float *value, int64_t k)
+lvn_status lvni_gan_take_row(lvni_run_inference *u, int64_t sample, const float *value, int64_t k)
 {
-    lvni_run_inference *u = user;
-    lvni_gan_work *w = u->user;
-    (void)k;
+    lvni_gan_work *w = u->own;
     for (int64_t i = 0; i < k; i++) {
         if (!isfinite(value[i])) {
             LVN_FAIL(
@@ -311,12 +288,46 @@ static lvn_status take_row(void *user, int64_t sample, const float *value, int64
     return w->item(w, sample, value);
 }
 
+/* ---- the work ---- */
+
+lvn_status lvni_gan_work_create(lvni_run_inference *u, int n_samples, void *own,
+                                lvni_gan_work **out)
+{
+    lvni_gan_work *w = *out = u->own = LVNI_NEW(LVNI_TAG_DATA, lvni_gan_work);
+    if (w == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    w->use = u;
+    w->n_samples = n_samples;
+    w->own = own;
+    w->settings = u->exported->job.arguments;
+    w->data = u->data;
+    return open_item(w);
+}
+
+void lvni_gan_work_destroy(lvni_gan_work *w)
+{
+    if (w == NULL) {
+        return;
+    }
+    for (int i = 0; i < LVN_MAX_FIELDS; i++) {
+        lvni_core_free(w->field[i]);
+    }
+    lvni_core_free(w->sum);
+    lvni_core_free(w->mean);
+    lvni_core_free(w->images);
+    lvni_core_free(w->image);
+    lvni_core_free(w->std);
+    lvni_core_free(w->mask);
+    lvni_core_free(w);
+}
+
 /* ---- predict ---- */
 
 static lvn_status write_array(const lvni_gan_work *w, const char *name, int64_t sample, int n,
                               const float *data)
 {
-    const int64_t side = w->card->settings.sizes.im_size;
+    const int64_t side = w->settings->sizes.im_size;
     lvni_core_str path = {0};
     lvni_core_str_printf(&path, "%s/np_%s_%lld.npy", w->folder, name, (long long)sample);
     lvn_status s = lvni_core_str_status(&path);
@@ -334,16 +345,16 @@ static lvn_status write_item(lvni_gan_work *w, int64_t sample, const float *valu
     (void)value;
     LVN_TRY(write_array(w, "avgs", sample, 0, w->image));
     LVN_TRY(write_array(w, "stds", sample, 0, w->std));
-    return lvni_core_config_bool(w->use.config, "keep_samples")
+    return lvni_core_config_bool(w->use->config, "keep_samples")
                ? write_array(w, "samps", sample, w->n_samples, w->images)
                : LVN_OK;
 }
 
 lvn_status lvni_gan_make_folder(lvni_gan_work *w)
 {
-    w->folder = lvni_core_config_str(w->use.config, "output");
-    return w->folder == NULL || !lvni_run_inference_leads(&w->use) ? LVN_OK
-                                                                   : lvni_core_mkdirs(w->folder);
+    w->folder = lvni_core_config_str(w->use->config, "output");
+    return w->folder == NULL || !lvni_run_inference_leads(w->use) ? LVN_OK
+                                                                  : lvni_core_mkdirs(w->folder);
 }
 
 /* "np_avgs_12.npy", as write_array names them. */
@@ -379,10 +390,18 @@ static lvn_status remove_earlier(const char *folder)
     return s;
 }
 
-static lvn_status begin_predict(lvni_gan_work *w)
+static lvn_status begin_predict(lvni_run_inference *u)
 {
+    lvni_gan_work *w;
+    LVN_TRY(lvni_gan_work_create(u, (int)lvni_core_config_int(u->config, "num_samples"), NULL, &w));
+    w->item = write_item;
     LVN_TRY(lvni_gan_make_folder(w));
-    return lvni_run_inference_leads(&w->use) ? remove_earlier(w->folder) : LVN_OK;
+    return lvni_run_inference_leads(u) ? remove_earlier(w->folder) : LVN_OK;
+}
+
+static void end_predict(lvni_run_inference *u)
+{
+    lvni_gan_work_destroy(u->own);
 }
 
 static lvn_status check_predict(const lvni_core_config *c)
@@ -402,60 +421,20 @@ static lvn_status check_predict(const lvni_core_config *c)
                      output);
         }
     }
-    return LVN_OK;
+    return lvni_run_inference_check(c);
 }
 
-static lvn_status report_written(const lvni_run_inference *u)
+static lvn_status report_written(lvni_run_inference *u)
 {
-    const lvni_gan_work *w = u->user;
+    const lvni_gan_work *w = u->own;
     lvni_core_print(stdout, "%lld measurement%s, %d samples each, in %s\n", (long long)u->n,
                     lvni_core_plural(u->n, "", "s"), w->n_samples, w->folder);
     return LVN_OK;
 }
 
-/* ---- the commands ---- */
-
-/* Takes the configuration. */
-lvn_status lvni_gan_use(lvni_gan_work *w, int n, const char *const *args)
-{
-    if (w->n_samples == 0) {
-        w->n_samples = (int)lvni_core_config_int(w->use.config, "num_samples");
-    }
-    samples_wanted = w->n_samples;
-    w->use.recipe = &lvni_gan_recipe;
-    w->use.check = lvni_run_inference_check;
-    w->use.open = open_data;
-    w->use.output = output;
-    w->use.row = take_row;
-    w->use.user = w;
-    const lvn_status s = lvni_run_inference_run(&w->use, n, args);
-    const lvn_error error = *lvn_last_error();
-    lvn_dataset_destroy(w->data);
-    for (int i = 0; i < LVN_MAX_FIELDS; i++) {
-        lvni_core_free(w->field[i]);
-    }
-    lvni_core_free(w->sum);
-    lvni_core_free(w->mean);
-    lvni_core_free(w->images);
-    lvni_core_free(w->image);
-    lvni_core_free(w->std);
-    lvni_core_free(w->mask);
-    lvni_core_config_destroy(w->use.config);
-    lvn_error_adopt(&error);
-    return s;
-}
-
-lvn_status lvni_gan_predict(const lvni_run_recipe *recipe, int n, const char *const *args)
-{
-    lvni_core_config *c;
-    LVN_TRY(lvni_run_inference_read(recipe, "predict", n, args, &c));
-    const lvn_status s = check_predict(c);
-    if (s != LVN_OK) {
-        lvni_core_config_destroy(c);
-        return s;
-    }
-    lvni_gan_work w = {.use = {.config = c, .command = "predict", .finish = report_written},
-                       .begin = begin_predict,
-                       .item = write_item};
-    return lvni_gan_use(&w, n, args);
-}
+const lvni_run_results lvni_gan_predictions = {.check = check_predict,
+                                               .begin = begin_predict,
+                                               .output = lvni_gan_samples,
+                                               .row = lvni_gan_take_row,
+                                               .finish = report_written,
+                                               .end = end_predict};

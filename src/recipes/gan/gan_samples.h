@@ -7,23 +7,19 @@
 
 typedef struct lvni_gan_work lvni_gan_work;
 
-/* A running command. Images are (H, W) in the units of the data: the real part of maps of mass, the
- * magnitude of other complex images, of MRI that of all coils together. */
+/* A running command: use->own. Images are (H, W) in the units of the data: the real part of maps of
+ * mass, the magnitude of other complex images, of MRI that of all coils together. */
 struct lvni_gan_work {
-    lvni_run_inference use; /* first */
-    /* When the model and the data are open; NULL: nothing. */
-    lvn_status (*begin)(lvni_gan_work *work);
+    lvni_run_inference *use;
     /* `image` is that of the mean of the first n samples; NULL: nothing. */
     void (*with_mean)(lvni_gan_work *work, int n);
     /* Rank 0, for each measurement in the order of the data, when all below is there; value:
      * (n_samples, H, W, out_chans), as the network gives it. */
     lvn_status (*item)(lvni_gan_work *work, int64_t sample, const float *value);
 
-    int n_samples; /* of a measurement; 0: num_samples= */
-
-    /* ---- from here on filled on the way ---- */
-    const lvni_gan_card *card;
-    lvn_dataset *data;
+    int n_samples; /* of a measurement */
+    const lvni_gan_settings *settings;
+    const lvn_dataset *data;
     const char *folder; /* output=; NULL: none */
     int64_t pixels;     /* H W */
     int n_fields;
@@ -38,9 +34,9 @@ struct lvni_gan_work {
 };
 
 extern const lvni_core_option_table *const lvni_gan_predict_keys[], *const lvni_gan_eval_keys[];
-lvn_status lvni_gan_predict(const lvni_run_recipe *recipe, int n, const char *const *args);
-/* gan_eval.c */
-lvn_status lvni_gan_eval(const lvni_run_recipe *recipe, int n, const char *const *args);
+extern const lvni_run_results lvni_gan_predictions, lvni_gan_measures; /* this; gan_eval.c */
+/* The measurements of a command with a trained model, for the recipe's open. */
+lvn_status lvni_gan_open_measurements(lvni_run_fit_request *request, lvni_gan_job *out);
 /* gan_choose.c: eval with choose=; takes the configuration, which was made of the n arguments. */
 lvn_status lvni_gan_choose_epoch(const lvni_run_recipe *recipe, lvni_core_config *config, int n,
                                  const char *const *args);
@@ -51,7 +47,15 @@ const float *lvni_gan_truth(const lvni_gan_work *work);
 void lvni_gan_image(const lvni_gan_work *work, const float *x, float *out);
 /* The folder of output=, if there is one. */
 lvn_status lvni_gan_make_folder(lvni_gan_work *work);
-/* Runs the command, and takes its configuration. */
-lvn_status lvni_gan_use(lvni_gan_work *work, int n, const char *const *args);
+
+/* ---- for results (inference.h) ---- */
+
+/* For begin: use->own, with all but the callbacks; own: of the command. */
+lvn_status lvni_gan_work_create(lvni_run_inference *use, int n_samples, void *own,
+                                lvni_gan_work **out);
+void lvni_gan_work_destroy(lvni_gan_work *work); /* NULL is fine */
+lvn_tensor *lvni_gan_samples(const lvn_module *root, const lvn_batch *batch, void *user);
+lvn_status lvni_gan_take_row(lvni_run_inference *use, int64_t sample, const float *value,
+                             int64_t k);
 
 #endif

@@ -1,18 +1,30 @@
-/* Recipes in shared objects (levin/recipe.h): one is loaded in a process, and becomes a row like
- * those of the registry. */
+/* Recipes in shared objects (levin/recipe.h): loaded, each becomes a row like those of the
+ * registry, on the general card and the general results. */
+#include "recipes/user/user_recipe.h"
+
+#include "autograd/tape.h"
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/str.h"
-#include "recipes/user/user_impl.h"
-#include "recipes/user/user_recipe.h"
+#include "run/card.h"
+#include "run/inference.h"
 #include "run/options.h"
 
 #include <dlfcn.h>
 #include <link.h>
 #include <string.h>
 
-lvni_user_recipe lvni_user_loaded;
-#define loaded lvni_user_loaded
+/* An object that is loaded. */
+typedef struct lvni_user_recipe {
+    const lvn_recipe *recipe;
+    char *path;
+    lvni_core_option *rows;
+    lvni_core_option_table own; /* these */
+    /* lists, with `own` in front */
+    const lvni_core_option_table *keys[7], *predict_keys[4], *eval_keys[4], *export_keys[3];
+    lvni_run_recipe row;
+    struct lvni_user_recipe *next;
+} lvni_user_recipe;
 
 /* ---- its keys ---- */
 
@@ -46,9 +58,9 @@ static const char *taken_by(const char *name)
             return "training";
         }
     }
-    return has_row(&lvni_run_inference_options, name) || has_row(&lvni_user_predict_options, name)
+    return has_row(&lvni_run_inference_options, name) || has_row(&lvni_run_predict_options, name)
                ? "levin predict"
-           : has_row(&lvni_user_eval_options, name)  ? "levin eval"
+           : has_row(&lvni_run_eval_options, name)   ? "levin eval"
            : has_row(&lvni_run_export_options, name) ? "levin export"
                                                      : NULL;
 }
@@ -73,43 +85,39 @@ static lvn_status check_key(const lvn_key *key, const char *path)
     return LVN_OK;
 }
 
-/* After the tables of every training are there. */
-static lvn_status make_rows(const lvn_recipe *r, const char *path)
+static lvn_status make_rows(lvni_user_recipe *l)
 {
-    loaded.rows = lvni_core_calloc(LVNI_TAG_CONFIG, (size_t)r->n_keys + 1, sizeof *loaded.rows);
-    if (loaded.rows == NULL) {
+    const lvn_recipe *r = l->recipe;
+    l->rows = lvni_core_calloc(LVNI_TAG_CONFIG, (size_t)r->n_keys + 1, sizeof *l->rows);
+    if (l->rows == NULL) {
         return LVN_ERR_MEMORY;
     }
     for (int i = 0; i < r->n_keys; i++) {
-        LVN_TRY(check_key(&r->keys[i], path));
+        LVN_TRY(check_key(&r->keys[i], l->path));
         for (int k = 0; k < i; k++) {
             if (strcmp(r->keys[k].name, r->keys[i].name) == 0) {
-                LVN_FAIL(LVN_ERR_INVALID, "%s: the key %s is there twice", path, r->keys[i].name);
+                LVN_FAIL(LVN_ERR_INVALID, "%s: the key %s is there twice", l->path,
+                         r->keys[i].name);
             }
         }
-        loaded.rows[i] = (lvni_core_option){.name = r->keys[i].name,
-                                            .type = type_of(r->keys[i].type),
-                                            .fallback = r->keys[i].fallback,
-                                            .help = r->keys[i].help,
-                                            .no_file = "builtin:"}; /* as data= of classify */
+        l->rows[i] = (lvni_core_option){.name = r->keys[i].name,
+                                        .type = type_of(r->keys[i].type),
+                                        .fallback = r->keys[i].fallback,
+                                        .help = r->keys[i].help,
+                                        .no_file = "builtin:"}; /* as data= of classify */
     }
-    loaded.own =
-        (lvni_core_option_table){.title = r->name, .rows = loaded.rows, .n = (size_t)r->n_keys};
+    l->own = (lvni_core_option_table){.title = r->name, .rows = l->rows, .n = (size_t)r->n_keys};
     return LVN_OK;
 }
 
-/* lvn_keys is a configuration. */
-static const lvni_core_config *config_of(const lvn_keys *keys)
-{
-    return (const lvni_core_config *)(const void *)keys;
-}
+/* ---- what it reads of them (levin/recipe.h) ---- */
 
-/* The row, of one of two types; NULL: a mistake of the recipe's author, which open_training
- * reports, whatever open makes of it. */
+/* The row, of one of two types; NULL: a mistake of the recipe's author, which is
+ * reported whatever open makes of it. */
 static const lvni_core_option *find_row(const lvn_keys *keys, const char *name,
                                         lvni_core_option_type type, lvni_core_option_type or_type)
 {
-    const lvni_core_config *c = config_of(keys);
+    const lvni_core_config *c = keys->config;
     const lvni_core_option *row =
         lvni_core_config_has(c, name) ? lvni_core_config_row(c, name) : NULL;
     if (row != NULL && (row->type == type || row->type == or_type)) {
@@ -118,8 +126,9 @@ static const lvni_core_option *find_row(const lvn_keys *keys, const char *name,
     (void)lvn_error_set(
         LVN_ERR_INVALID, __FILE__, __LINE__, "the recipe asks for the key %s%s", name,
         row == NULL ? ", which there is not" : " with the function of another type");
-    if (loaded.wrong_key.code == LVN_OK) {
-        loaded.wrong_key = *lvn_last_error();
+    if (keys->wrong.code == LVN_OK) {
+        lvn_keys *own = (lvn_keys *)(uintptr_t)keys; /* the recipe's are const */
+        own->wrong = *lvn_last_error();
     }
     return NULL;
 }
@@ -128,82 +137,160 @@ static bool has_value(const lvn_keys *keys, const char *name, lvni_core_option_t
                       lvni_core_option_type or_type)
 {
     return find_row(keys, name, type, or_type) != NULL &&
-           lvni_core_config_is_set(config_of(keys), name);
+           lvni_core_config_is_set(keys->config, name);
 }
 
 bool lvn_key_is_set(const lvn_keys *keys, const char *name)
 {
-    return lvni_core_config_has(config_of(keys), name) &&
-           lvni_core_config_is_set(config_of(keys), name);
+    return lvni_core_config_has(keys->config, name) && lvni_core_config_is_set(keys->config, name);
 }
 
 const char *lvn_key_text(const lvn_keys *keys, const char *name)
 {
     return has_value(keys, name, LVNI_OPT_STRING, LVNI_OPT_PATH)
-               ? lvni_core_config_str(config_of(keys), name)
+               ? lvni_core_config_str(keys->config, name)
                : NULL;
 }
 
 int64_t lvn_key_int(const lvn_keys *keys, const char *name)
 {
     return has_value(keys, name, LVNI_OPT_INT, LVNI_OPT_INT)
-               ? lvni_core_config_int(config_of(keys), name)
+               ? lvni_core_config_int(keys->config, name)
                : 0;
 }
 
 double lvn_key_float(const lvn_keys *keys, const char *name)
 {
     return has_value(keys, name, LVNI_OPT_FLOAT, LVNI_OPT_FLOAT)
-               ? lvni_core_config_float(config_of(keys), name)
+               ? lvni_core_config_float(keys->config, name)
                : 0.0;
 }
 
 bool lvn_key_bool(const lvn_keys *keys, const char *name)
 {
     return has_value(keys, name, LVNI_OPT_BOOL, LVNI_OPT_BOOL) &&
-           lvni_core_config_bool(config_of(keys), name);
+           lvni_core_config_bool(keys->config, name);
 }
 
 /* ---- its data and module ---- */
 
-static void close_training(void *state)
+/* What a job of it keeps open. */
+typedef struct opened {
+    lvn_job job;
+    lvn_keys keys;
+    lvn_card facts; /* of a training */
+} opened;
+
+static const lvni_user_recipe *of_row(const lvni_run_recipe *row)
 {
-    if (state != NULL) {
-        lvni_user_card_free(state);
-    }
+    return row->user;
 }
 
-lvn_status lvni_user_returned(lvn_status status, const char *name)
+/* What a function of the recipe's returned; `name` of it stands in the error. */
+static lvn_status returned(const lvni_user_recipe *l, const lvn_keys *keys, lvn_status status,
+                           const char *name)
 {
-    if (loaded.wrong_key.code != LVN_OK) {
-        (void)lvn_error_adopt(&loaded.wrong_key);
+    if (keys->wrong.code != LVN_OK) {
+        (void)lvn_error_adopt(&keys->wrong);
     } else if (status == LVN_OK) {
         return LVN_OK;
     } else if (lvn_last_error()->code != status) {
         return lvn_error_set(status, __FILE__, __LINE__, "%s of the recipe failed (%s)", name,
-                             loaded.path);
+                             l->path);
     }
-    lvn_error_frame("%s", loaded.path);
+    lvn_error_frame("%s", l->path);
     return lvn_last_error()->code;
 }
 
-static lvn_status open_training(const lvni_run_recipe *row, lvni_run_fit_request *request,
-                                void **state)
+static lvn_status open_training(const lvni_user_recipe *l, lvni_run_fit_request *q, opened *o)
 {
-    const lvn_recipe *r = row->user;
-    lvni_user_card *card = *state = LVNI_NEW(LVNI_TAG_DATA, lvni_user_card);
-    if (card == NULL) {
-        return LVN_ERR_MEMORY;
+    const lvn_recipe_use *use = l->recipe->use;
+    const lvn_keys *keys = &o->keys;
+    LVN_TRY(returned(l, keys, l->recipe->open(keys, &o->job), "open"));
+    LVN_TRY(lvni_run_open_job(&o->job, l->path, q));
+    if (use != NULL && use->write_card != NULL) {
+        LVN_TRY(returned(l, keys, use->write_card(keys, &o->job, &o->facts), "use->write_card"));
     }
-    card->keys = request->config;
-    LVN_TRY(lvni_user_returned(r->open((const lvn_keys *)(const void *)card->keys, &card->job),
-                               "open"));
-    LVN_TRY(lvni_run_open_job(&card->job, loaded.path, request));
-    LVN_TRY(lvni_user_keep(card));
-    request->model = card->job.module->name;
-    request->own_card = card;
+    q->facts = &o->facts;
+    q->model = o->job.module->name;
     return LVN_OK;
 }
+
+static lvn_status open_trained(const lvni_user_recipe *l, lvni_run_fit_request *q, opened *o)
+{
+    static const lvn_use uses[] = {[LVNI_RUN_EVAL] = LVN_USE_EVAL,
+                                   [LVNI_RUN_PREDICT] = LVN_USE_PREDICT,
+                                   [LVNI_RUN_EXPORT] = LVN_USE_EXPORT};
+    const lvn_recipe *r = l->recipe;
+    const lvn_card *facts = q->facts != NULL ? q->facts : &o->facts;
+    const bool own = r->use != NULL && r->use->open != NULL;
+    const lvn_keys *keys = &o->keys;
+    LVN_TRY(returned(l, keys,
+                     own ? r->use->open(keys, facts, uses[q->purpose], &o->job)
+                         : r->open(keys, &o->job),
+                     own ? "use->open" : "open"));
+    LVN_ARG(o->job.module != NULL, "%s needs a module class", l->path);
+    q->cls = o->job.module;
+    q->arguments = o->job.arguments;
+    q->train = o->job.train;
+    q->val = o->job.val;
+    return LVN_OK;
+}
+
+static lvn_status open_run(lvni_run_fit_request *q)
+{
+    const lvni_user_recipe *l = of_row(q->recipe);
+    opened *o = q->state = LVNI_NEW(LVNI_TAG_DATA, opened);
+    if (o == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    o->keys.config = q->keys;
+    return q->purpose == LVNI_RUN_TRAIN ? open_training(l, q, o) : open_trained(l, q, o);
+}
+
+static void close_run(lvni_run_fit_request *q)
+{
+    opened *o = q->state;
+    if (o != NULL) {
+        lvni_run_close_job(&o->job);
+        lvni_run_facts_free(&o->facts);
+        lvni_core_free(o);
+    }
+}
+
+/* ---- predictions ---- */
+
+/* On a lane's thread: the recipe's, whose shape is not taken on trust. */
+static lvn_tensor *output(const lvn_module *root, const lvn_batch *batch, void *user)
+{
+    const lvni_run_inference *u = user;
+    const lvni_user_recipe *l = of_row(u->recipe);
+    const uint64_t before = lvn_last_error()->serial;
+    lvn_tensor *y = l->recipe->use->predict(root, batch);
+    if (y == NULL && !lvni_autograd_scope_failed()) {
+        lvni_core_error_of_null(before, "use->predict of the recipe %s", l->recipe->name);
+        return lvni_autograd_op_fail(NULL);
+    }
+    if (y == NULL || (y->ndim == 2 && y->shape[0] == batch->size && y->dtype == LVN_F32)) {
+        return y;
+    }
+    (void)lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__,
+                        "%s: use->predict gives %d dimensions%s; needed is f32 (%lld, K), a row "
+                        "for each sample",
+                        l->path, y->ndim, y->dtype == LVN_F32 ? "" : " of another type",
+                        (long long)batch->size);
+    return lvni_autograd_op_fail("use->predict");
+}
+
+static const char *column(const lvni_run_inference *u, int i)
+{
+    static const lvn_card none;
+    const lvn_recipe_use *use = of_row(u->recipe)->recipe->use;
+    const lvn_card *facts = u->exported->job.facts;
+    return use->column == NULL ? NULL : use->column(facts != NULL ? facts : &none, i);
+}
+
+static const lvni_run_results predictions = {.output = output, .column = column};
 
 /* ---- loading ---- */
 
@@ -297,8 +384,17 @@ static lvn_status find_table(const char *path, find_own find, const lvn_recipe *
     return check_recipe(*out, path, find);
 }
 
-/* The lists of keys, each with the recipe's own in front. */
-static void make_lists(lvni_user_recipe *l)
+/* ---- its row ---- */
+
+static const lvni_run_recipe no_object = {.use = "[key=value ...]",
+                                          .model_keys = "the keys of the recipe",
+                                          .open = open_run,
+                                          .close = close_run,
+                                          .card = &lvni_run_general_card,
+                                          .noun = "model of this recipe"};
+
+/* Its lists of keys have its own in front. */
+static void make_row(lvni_user_recipe *l)
 {
     size_t n = 0;
     l->keys[n++] = &l->own;
@@ -307,50 +403,39 @@ static void make_lists(lvni_user_recipe *l)
     }
     l->predict_keys[0] = l->eval_keys[0] = l->export_keys[0] = &l->own;
     l->predict_keys[1] = l->eval_keys[1] = &lvni_run_inference_options;
-    l->predict_keys[2] = &lvni_user_predict_options;
-    l->eval_keys[2] = &lvni_user_eval_options;
+    l->predict_keys[2] = &lvni_run_predict_options;
+    l->eval_keys[2] = &lvni_run_eval_options;
     l->export_keys[1] = &lvni_run_export_options;
+    l->row = no_object;
+    l->row.keys = l->keys;
+    l->row.predict_keys = l->predict_keys;
+    l->row.eval_keys = l->eval_keys;
+    l->row.export_keys = l->export_keys;
+    l->row.own = &l->own;
 }
 
 const lvni_run_recipe *lvni_user_row(void)
 {
-    static const lvni_run_recipe row = {.use = "[key=value ...]",
-                                        .model_keys = "the keys of the recipe",
-                                        .keys = loaded.keys,
-                                        .open = open_training,
-                                        .close = close_training,
-                                        .card_key = LVNI_CARD,
-                                        .noun = "model of this recipe",
-                                        .card_write = lvni_user_card_write,
-                                        .card_read = lvni_user_card_read,
-                                        .card_free = lvni_user_card_free,
-                                        .predict_keys = loaded.predict_keys,
-                                        .predict = lvni_user_predict,
-                                        .eval_keys = loaded.eval_keys,
-                                        .eval = lvni_user_eval,
-                                        .export_keys = loaded.export_keys};
-    if (loaded.recipe == NULL) {
-        loaded.own = (lvni_core_option_table){.title = "recipe"};
-        loaded.row = row;
-        make_lists(&loaded);
-    }
-    return &loaded.row;
+    static lvni_user_recipe none = {.own = {.title = "recipe"}};
+    make_row(&none);
+    return &none.row;
 }
 
-static lvn_status make_row(const lvn_recipe *r, const char *path)
+static lvn_status fill(lvni_user_recipe *l, const lvn_recipe *r, const char *path)
 {
-    loaded.path = lvni_core_strdup(LVNI_TAG_CONFIG, path);
-    if (loaded.path == NULL) {
+    l->path = lvni_core_strdup(LVNI_TAG_CONFIG, path);
+    l->recipe = r;
+    if (l->path == NULL) {
         return LVN_ERR_MEMORY;
     }
-    (void)lvni_user_row(); /* the tables */
-    LVN_TRY(make_rows(r, path));
-    loaded.row.name = r->name;
-    loaded.row.argument = loaded.path;
-    loaded.row.help = r->help;
-    loaded.row.defaults.job = r->options;
-    loaded.row.user = r;
-    loaded.recipe = r;
+    LVN_TRY(make_rows(l));
+    make_row(l);
+    l->row.name = r->name;
+    l->row.argument = l->path;
+    l->row.help = r->help;
+    l->row.defaults.job = r->options;
+    l->row.predict = r->use != NULL && r->use->predict != NULL ? &predictions : NULL;
+    l->row.user = l;
     return LVN_OK;
 }
 
@@ -362,21 +447,26 @@ bool lvni_user_is_file(const char *name)
 
 lvn_status lvni_user_load(const char *path, find_own find, const lvni_run_recipe **out)
 {
+    static lvni_user_recipe *loaded; /* objects stay loaded; by the main thread alone */
     *out = NULL;
-    if (loaded.recipe == NULL) {
-        const lvn_recipe *r = NULL;
-        LVN_TRY(find_table(path, find, &r));
-        const lvn_status s = make_row(r, path);
-        if (s != LVN_OK) {
-            lvni_core_free(loaded.rows);
-            lvni_core_free(loaded.path);
-            memset(&loaded, 0, sizeof loaded);
-            return s;
-        }
-    } else if (strcmp(path, loaded.path) != 0) {
-        LVN_FAIL(LVN_ERR_UNSUPPORTED, "%s: a process trains one recipe, and has loaded %s", path,
-                 loaded.path);
+    for (lvni_user_recipe *l = loaded; l != NULL && *out == NULL; l = l->next) {
+        *out = strcmp(path, l->path) == 0 ? &l->row : NULL;
     }
-    *out = &loaded.row;
+    if (*out != NULL) {
+        return LVN_OK;
+    }
+    const lvn_recipe *r = NULL;
+    LVN_TRY(find_table(path, find, &r));
+    lvni_user_recipe *l = LVNI_NEW(LVNI_TAG_CONFIG, lvni_user_recipe);
+    const lvn_status s = l == NULL ? LVN_ERR_MEMORY : fill(l, r, path);
+    if (s != LVN_OK) {
+        lvni_core_free(l == NULL ? NULL : l->rows);
+        lvni_core_free(l == NULL ? NULL : l->path);
+        lvni_core_free(l);
+        return s;
+    }
+    l->next = loaded;
+    loaded = l;
+    *out = &l->row;
     return LVN_OK;
 }

@@ -4,6 +4,15 @@
 
 #include "run/recipe.h"
 
+#include <levin/recipe.h>
+#include <levin/status.h>
+
+/* The keys of a training as the recipe reads them (levin/recipe.h). */
+struct lvn_keys {
+    const lvni_core_config *config;
+    lvn_error wrong; /* the first that was asked for wrongly */
+};
+
 bool lvni_user_is_file(const char *name);
 /* Its row, for the rest of the process; find: a recipe of levin's own, whose name it must not have.
  * LVN_ERR_USAGE: it cannot be loaded, or is not a recipe; LVN_ERR_INVALID, LVN_ERR_UNSUPPORTED: its

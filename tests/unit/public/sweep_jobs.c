@@ -5,7 +5,8 @@
 #include "core/config.h"
 #include "core/error.h"
 #include "core/option.h"
-#include "recipes/user/user_impl.h"
+#include "recipes/user/user_recipe.h"
+#include "run/card.h"
 #include "support/line_job.h"
 
 #include <fcntl.h>
@@ -150,7 +151,7 @@ static lvn_status give_keys(lvni_core_config *c)
     static const char *const words[] = {"data=photos", "rate=0.5", "wide=yes"};
     LVN_TRY(lvni_core_config_load_arguments(c, 3, words));
     LVN_TRY(lvni_core_config_finish(c));
-    const lvn_keys *keys = (const lvn_keys *)(const void *)c;
+    const struct lvn_keys of_config = {.config = c}, *keys = &of_config;
     assert_true(lvn_key_is_set(keys, "depth"));
     assert_false(lvn_key_is_set(keys, "nothing"));
     assert_string_equal(lvn_key_text(keys, "data"), "photos");
@@ -173,24 +174,21 @@ static lvn_status read_keys(const void *argument)
     return s;
 }
 
-/* What a recipe keeps in the files of its models (recipes/user/user_card.c). */
+/* What a recipe keeps in the files of its models (run/card.c). */
 static lvn_status keep_card(const void *argument)
 {
     (void)argument;
-    lvni_user_card *card = LVNI_NEW(LVNI_TAG_CONFIG, lvni_user_card);
-    if (card == NULL) {
-        return LVN_ERR_MEMORY;
-    }
-    lvn_status s = lvn_card_set(&card->entries, "classes", "cat dog");
+    lvn_card facts = {0}, *card = &facts;
+    lvn_status s = lvn_card_set(card, "classes", "cat dog");
     for (int i = 0; s == LVN_OK && i < 2; i++) { /* a new name, and another value */
-        s = lvn_card_set(&card->entries, "mean", i == 0 ? "0.5" : "0.25");
+        s = lvn_card_set(card, "mean", i == 0 ? "0.5" : "0.25");
     }
     if (s == LVN_OK) {
-        assert_string_equal(lvn_card_text(&card->entries, "mean"), "0.25");
-        assert_string_equal(lvn_card_text(&card->entries, "classes"), "cat dog");
-        assert_null(lvn_card_text(&card->entries, "std"));
+        assert_string_equal(lvn_card_text(card, "mean"), "0.25");
+        assert_string_equal(lvn_card_text(card, "classes"), "cat dog");
+        assert_null(lvn_card_text(card, "std"));
     }
-    lvni_user_card_free(card);
+    lvni_run_facts_free(card);
     return s;
 }
 

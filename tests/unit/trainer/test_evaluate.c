@@ -129,8 +129,9 @@ static lvn_status take_row(void *user, int64_t sample, const float *probability,
     return LVN_OK;
 }
 
-static lvn_tensor *probabilities(const lvn_module *root, const lvn_batch *batch)
+static lvn_tensor *probabilities(const lvn_module *root, const lvn_batch *batch, void *user)
 {
+    (void)user;
     return lvn_softmax(lvn_forward(root, batch->image));
 }
 
