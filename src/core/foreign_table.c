@@ -382,8 +382,8 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
     SAME("probs|include_probs|all_probabilities|proba", "probabilities"),
     SAME("confusion_matrix", "confusion"),
     HINT("weights|weights.key",
-         "{model} says of which network they are: levin export RECIPE weights=FILE "
-         "output=W.safetensors, with the keys of a training, makes one"),
+         "levin export RECIPE weights=FILE output=W.safetensors, with the keys of a training, makes "
+         "a model of them for {model}=W.safetensors"),
     HINT("exp_name|experiment_name|run_name|checkpoint_dir|ckpt_dir",
          "use {model}=DIR, the folder of the run: of rcGAN's keys checkpoint_dir and exp_name "
          "together"),
