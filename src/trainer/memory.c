@@ -21,9 +21,13 @@
  * and two in the epoch's last one, of the training set; a stream changes from one to another at a
  * micro-batch of its own. */
 enum { MOST_SIZES = 4 + 2 * LVN_MAX_STREAMS };
+typedef struct size_list {
+    int n;
+    /* of a batch, and of the one that is copied to the device meanwhile; n 0: none */
+    lvni_trainer_samples at[MOST_SIZES], next[MOST_SIZES];
+} size_list;
 typedef struct sizes {
-    int n_train, n_val;
-    lvni_trainer_samples train[MOST_SIZES], val[MOST_SIZES];
+    size_list train, val;
 } sizes;
 
 typedef struct dry_lane {
@@ -90,17 +94,26 @@ static lvn_status validate_dry(const dry_lane *lane, const lvni_data_loader_batc
     return s;
 }
 
-/* The run will have a copy on its device, and that of the next batch, which threads of the loader
- * or an earlier phase made ready (feed.c). */
+/* Is there room for the next batch on the device, which threads of the loader or an earlier phase
+ * made ready (feed.c), or for that of a captured step (graph_batches.c)? */
+static bool has_next(const lvni_trainer_options *o)
+{
+    const bool captures = o->graph != LVNI_GRAPH_OFF && o->plan.devices == 1 && !o->plan.coupled;
+    return o->workers > 0 || captures || lvni_trainer_phases_count(o->model) > 1;
+}
+
+/* The run will have a copy on its device, and that of the next batch. ahead of size 0: there is
+ * none. */
 static lvn_status copy_and_train_dry(dry_lane *lane, int in_group,
-                                     const lvni_data_loader_batch *batch)
+                                     const lvni_data_loader_batch *batch,
+                                     const lvni_data_loader_batch *ahead)
 {
     lvni_tensor_copies *copies;
     lvni_data_loader_batch copy = {0}, next = {0};
     LVN_TRY(lvni_tensor_copies_create(lane->device, &copies));
     lvn_status s = lvni_trainer_device_batch_begin(batch, copies, NULL, &copy);
-    if (s == LVN_OK && (lane->o->workers > 0 || lvni_trainer_phases_count(lane->o->model) > 1)) {
-        s = lvni_trainer_device_batch_begin(batch, copies, NULL, &next);
+    if (s == LVN_OK && ahead->batch.size > 0 && has_next(lane->o)) {
+        s = lvni_trainer_device_batch_begin(ahead, copies, NULL, &next);
     }
     s = s == LVN_OK ? train_dry(lane, in_group, batch, &copy) : s;
     lvni_trainer_device_batch_free(&next);
@@ -109,7 +122,8 @@ static lvn_status copy_and_train_dry(dry_lane *lane, int in_group,
     return s;
 }
 
-static lvn_status copy_and_validate_dry(const dry_lane *lane, const lvni_data_loader_batch *batch)
+static lvn_status copy_and_validate_dry(const dry_lane *lane, const lvni_data_loader_batch *batch,
+                                        const lvni_data_loader_batch *ahead)
 {
     lvni_tensor_copies *copies = NULL;
     lvni_data_loader_batch copy = {0}, next = {0};
@@ -118,8 +132,8 @@ static lvn_status copy_and_validate_dry(const dry_lane *lane, const lvni_data_lo
         slots == NULL ? lvn_last_error()->code : lvni_tensor_copies_create(lane->device, &copies);
     if (s == LVN_OK) {
         s = lvni_trainer_device_batch_begin(batch, copies, NULL, &copy);
-        if (s == LVN_OK && lane->o->workers > 0) {
-            s = lvni_trainer_device_batch_begin(batch, copies, NULL, &next);
+        if (s == LVN_OK && ahead->batch.size > 0 && lane->o->workers > 0) {
+            s = lvni_trainer_device_batch_begin(ahead, copies, NULL, &next);
         }
         s = s == LVN_OK ? validate_dry(lane, batch, &copy) : s;
         lvni_trainer_device_batch_free(&next);
@@ -130,12 +144,16 @@ static lvn_status copy_and_validate_dry(const dry_lane *lane, const lvni_data_lo
     return s;
 }
 
-/* The batch is made and freed in the caller's context: the loader has its own. */
-static lvn_status run_dry(dry_lane *lane, const lvni_trainer_samples *z, bool training)
+/* Batches are made and freed in the caller's context: the loader has its own. */
+static lvn_status run_dry(dry_lane *lane, const lvni_trainer_samples *z,
+                          const lvni_trainer_samples *next, bool training)
 {
-    lvni_trainer_zeros zeros;
+    lvni_trainer_zeros zeros, ahead = {0};
     const lvni_data_loader_batch *batch = &zeros.batch;
     lvn_status s = lvni_trainer_zeros_make(lane->o, training, z, &zeros);
+    if (s == LVN_OK && next->n > 0) {
+        s = lvni_trainer_zeros_make(lane->o, training, next, &ahead);
+    }
     if (s == LVN_OK) {
         lvni_tensor_ctx *mine = lvni_tensor_ctx_get();
         lvni_tensor_ctx_set(lane->ctx);
@@ -144,12 +162,13 @@ static lvn_status run_dry(dry_lane *lane, const lvni_trainer_samples *z, bool tr
             s = training ? train_dry(lane, (int)z->in_group, batch, batch)
                          : validate_dry(lane, batch, batch);
         } else {
-            s = training ? copy_and_train_dry(lane, (int)z->in_group, batch)
-                         : copy_and_validate_dry(lane, batch);
+            s = training ? copy_and_train_dry(lane, (int)z->in_group, batch, &ahead.batch)
+                         : copy_and_validate_dry(lane, batch, &ahead.batch);
         }
         lane->flops = lvni_kernels_dry_flops() - before;
         lvni_tensor_ctx_set(mine);
     }
+    lvni_trainer_zeros_free(&ahead);
     lvni_trainer_zeros_free(&zeros);
     return s;
 }
@@ -166,18 +185,19 @@ static void note_most(dry_lane *lane, bool training)
 /* Every size once; on the host a lane keeps what the largest of each took. */
 static lvn_status run_lane(dry_lane *lane, const sizes *z)
 {
-    for (int i = 0; i < z->n_train; i++) {
-        lane->need->refused = z->train[i].n;
-        LVN_TRY(run_dry(lane, &z->train[i], true));
+    for (int i = 0; i < z->train.n; i++) {
+        const int64_t samples = z->train.at[i].n;
+        lane->need->refused = samples;
+        LVN_TRY(run_dry(lane, &z->train.at[i], &z->train.next[i], true));
         note_most(lane, true);
-        if (z->train[i].n > lane->need->flops_samples) {
-            lane->need->sample_flops = lane->flops / (double)z->train[i].n;
-            lane->need->flops_samples = z->train[i].n;
+        if (samples > lane->need->flops_samples) {
+            lane->need->sample_flops = lane->flops / (double)samples;
+            lane->need->flops_samples = samples;
         }
     }
-    for (int i = 0; i < z->n_val; i++) {
-        lane->need->refused = z->val[i].n;
-        LVN_TRY(run_dry(lane, &z->val[i], false));
+    for (int i = 0; i < z->val.n; i++) {
+        lane->need->refused = z->val.at[i].n;
+        LVN_TRY(run_dry(lane, &z->val.at[i], &z->val.next[i], false));
         note_most(lane, false);
     }
     lane->need->refused = 0;
@@ -247,16 +267,19 @@ static lvn_status measure_lane(const lvni_trainer_options *o, const sizes *z,
     return s;
 }
 
-static void add_size(const lvni_trainer_samples *z, lvni_trainer_samples list[MOST_SIZES], int *n)
+static void add_size(const lvni_trainer_samples *one, const lvni_trainer_samples *next,
+                     size_list *list)
 {
-    for (int i = 0; i < *n; i++) {
-        if (memcmp(&list[i], z, sizeof *z) == 0) {
-            return;
-        }
+    int i = 0;
+    while (i < list->n && memcmp(&list->at[i], one, sizeof *one) != 0) {
+        i++;
     }
-    if (z->n > 0 && *n < MOST_SIZES) {
-        list[(*n)++] = *z;
+    if (one->n <= 0 || i == MOST_SIZES) {
+        return;
     }
+    list->at[i] = *one;
+    list->next[i] = next->n > list->next[i].n ? *next : list->next[i];
+    list->n = i == list->n ? i + 1 : list->n;
 }
 
 static int count_in_group(const lvni_plan *p, int64_t step, int micro_batch)
@@ -269,14 +292,38 @@ static int count_in_group(const lvni_plan *p, int64_t step, int micro_batch)
     return n;
 }
 
-static void add_micro_batch(const lvni_plan *p, int64_t step, int micro_batch, sizes *z)
+static lvni_trainer_samples samples_of(const lvni_plan *p, int64_t step, int micro_batch)
 {
     lvni_trainer_samples one = {.n = lvni_plan_micro_batch(p, step, micro_batch).count,
                                 .in_group = count_in_group(p, step, micro_batch)};
     for (int i = 0; i < p->n_streams; i++) {
         one.stream[i] = lvni_plan_stream_micro_batch(p, i, step, step, micro_batch).count;
     }
-    add_size(&one, z->train, &z->n_train);
+    return one;
+}
+
+/* What is copied while it is computed: that of the next step, where a step is one wave; of two
+ * steps in an epoch one may be short, and the only step of a run has none behind it. Else about as
+ * many samples. */
+static lvni_trainer_samples next_of(const lvni_trainer_options *o, int64_t step, int micro_batch)
+{
+    const lvni_plan *p = &o->plan;
+    const int64_t steps = p->steps_per_epoch;
+    const bool waves =
+        lvni_plan_wave(p, p->micro_batch_begin).count < p->micro_batch_end - p->micro_batch_begin;
+    if (waves || p->n_streams > 0 || lvni_trainer_phases_count(o->model) > 1) {
+        return samples_of(p, step, micro_batch);
+    }
+    const bool last = step + 1 == steps;
+    return last && o->max_epochs == 1 ? (lvni_trainer_samples){0}
+                                      : samples_of(p, last ? 0 : step + 1, micro_batch);
+}
+
+static void add_micro_batch(const lvni_trainer_options *o, int64_t step, int micro_batch, sizes *z)
+{
+    const lvni_trainer_samples one = samples_of(&o->plan, step, micro_batch),
+                               next = next_of(o, step, micro_batch);
+    add_size(&one, &next, &z->train);
 }
 
 /* The short last step comes at the end of an epoch. */
@@ -291,12 +338,12 @@ lvn_status lvni_trainer_zeros_each(const lvni_trainer_options *o, lvni_trainer_z
     sizes z = {0};
     lvn_status s = LVN_OK;
     for (int i = 0; i < o->plan.micro_batches; i++) {
-        add_micro_batch(&o->plan, 0, i, &z);
-        add_micro_batch(&o->plan, o->plan.steps_per_epoch - 1, i, &z);
+        add_micro_batch(o, 0, i, &z);
+        add_micro_batch(o, o->plan.steps_per_epoch - 1, i, &z);
     }
-    for (int i = 0; i < z.n_train && s == LVN_OK; i++) {
+    for (int i = 0; i < z.train.n && s == LVN_OK; i++) {
         lvni_trainer_zeros zeros;
-        s = lvni_trainer_zeros_make(o, true, &z.train[i], &zeros);
+        s = lvni_trainer_zeros_make(o, true, &z.train.at[i], &zeros);
         s = s == LVN_OK ? use(user, &zeros.batch) : s;
         lvni_trainer_zeros_free(&zeros);
     }
@@ -310,7 +357,7 @@ static void add_alone(const lvni_trainer_options *o, sizes *z)
     const int64_t last = p->steps_per_epoch - 1;
     for (int i = 0; i < p->micro_batches && p->coupled && ends_epoch(o); i++) {
         if (lvni_plan_micro_batch(p, last, i).count == 1 && count_in_group(p, last, i) == 1) {
-            add_micro_batch(p, last, i, z);
+            add_micro_batch(o, last, i, z);
         }
     }
 }
@@ -327,9 +374,9 @@ static sizes sizes_of(const lvni_trainer_options *o, int lane)
         if (lane >= wave.count) {
             continue;
         }
-        add_micro_batch(p, 0, micro_batch, &z);
+        add_micro_batch(o, 0, micro_batch, &z);
         if (ends_epoch(o)) {
-            add_micro_batch(p, p->steps_per_epoch - 1, micro_batch, &z);
+            add_micro_batch(o, p->steps_per_epoch - 1, micro_batch, &z);
         }
     }
     if (lane == 0) {
@@ -340,7 +387,10 @@ static sizes sizes_of(const lvni_trainer_options *o, int lane)
         n > 0 ? lvni_plan_eval_chunks_of(p, n, p->rank) : (lvni_plan_range){0};
     for (int64_t i = lane; i < own.count; i += p->lanes) {
         const lvni_trainer_samples one = {.n = lvni_plan_eval_chunk(p, n, own.start + i).count};
-        add_size(&one, z.val, &z.n_val);
+        const int64_t next = i + p->lanes;
+        const lvni_trainer_samples ahead = {
+            .n = next < own.count ? lvni_plan_eval_chunk(p, n, own.start + next).count : 0};
+        add_size(&one, &ahead, &z.val);
     }
     return z;
 }
