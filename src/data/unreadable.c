@@ -296,27 +296,36 @@ static lvn_status count(source *s, known k)
     return LVN_OK;
 }
 
-static lvn_status fail_too_many(const lvni_data_unreadable *u, const source *s, lvn_status status)
+/* The last one, which is about now, and the first: days may lie between them. */
+static void name_some(const source *s, const char *last, lvni_core_str *out)
+{
+    const int64_t before = s->n - s->n_silent - 1;
+    const int named = before < s->n_first ? (int)before : s->n_first;
+    lvni_core_str_append(out, last);
+    for (int i = 0; i < named; i++) {
+        lvni_core_str_printf(out, "%s%s", i == 0 ? "; before it " : "; ", s->first[i].text);
+    }
+    if (before > named) {
+        lvni_core_str_printf(out, "; and %lld more", (long long)(before - named));
+    }
+}
+
+static lvn_status fail_too_many(const lvni_data_unreadable *u, const source *s, lvn_status status,
+                                const char *last)
 {
     lvni_core_str names = {0};
-    const int64_t n = s->n - s->n_silent;
-    for (int i = 0; i < s->n_first; i++) {
-        lvni_core_str_printf(&names, "%s%s", i == 0 ? "" : "; ", s->first[i].text);
-    }
-    if (n > s->n_first) {
-        lvni_core_str_printf(&names, "; and %lld more", (long long)(n - s->n_first));
-    }
+    name_some(s, last, &names);
     char total[32] = "";
     if (s->length != LVN_ENDLESS) {
         snprintf(total, sizeof total, " of %lld", (long long)s->length);
     }
-    const lvn_status failed =
-        lvn_error_set(status, __FILE__, __LINE__,
-                      "%lld%s %s%ssamples%s%s could not be read, and a run leaves out %lld at most "
-                      "(on_error=skip: any number): %s",
-                      (long long)n, total, u->o.what, u->o.what[0] != '\0' ? " " : "",
-                      s->name != NULL ? " of the stream " : "", s->name != NULL ? s->name : "",
-                      (long long)u->o.limit, lvni_core_str_text(&names));
+    const lvn_status failed = lvn_error_set(
+        status, __FILE__, __LINE__,
+        "%lld%s %s%ssamples%s%s could not be read, and a run leaves out %lld at most "
+        "(on_error=skip: any number): %s",
+        (long long)(s->n - s->n_silent), total, u->o.what, u->o.what[0] != '\0' ? " " : "",
+        s->name != NULL ? " of the stream " : "", s->name != NULL ? s->name : "",
+        (long long)u->o.limit, lvni_core_str_text(&names));
     lvni_core_str_free(&names);
     return failed;
 }
@@ -351,9 +360,14 @@ static lvn_status settle_one(lvni_data_unreadable *u, const char *packed, int64_
     }
     LVN_TRY(count(s, k));
     LVN_TRY(keep_reason(s, k, packed + sizeof h, (size_t)h.length));
-    return u->o.limit >= 0 && s->n - s->n_silent > u->o.limit
-               ? fail_too_many(u, s, (lvn_status)h.status)
-               : LVN_OK;
+    if (u->o.limit < 0 || s->n - s->n_silent <= u->o.limit) {
+        return LVN_OK;
+    }
+    char *last = copy_reason(s, h.position, packed + sizeof h, (size_t)h.length);
+    const lvn_status failed =
+        last == NULL ? LVN_ERR_MEMORY : fail_too_many(u, s, (lvn_status)h.status, last);
+    lvni_core_free(last);
+    return failed;
 }
 
 lvn_status lvni_data_unreadable_settle(lvni_data_unreadable *u, const void *packed, size_t bytes,

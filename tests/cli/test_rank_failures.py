@@ -223,8 +223,8 @@ class Failures(RankCase):
             self.assertRegex(
                 reported,
                 r"11 of 40 training samples could not be read, and a run leaves out 10 at most "
-                r"\(on_error=skip: any number\): (?:(?:cat|dog)/\d+\.png: damaged PNG[^;]*; ){5}"
-                r"and 6 more",
+                r"\(on_error=skip: any number\): (?:(?:before it )?(?:cat|dog)/\d+\.png: damaged PNG[^;]*; ){6}"
+                r"and 5 more",
             )
             self.keeps_the_sentence(reported)
 
@@ -264,7 +264,7 @@ class Failures(RankCase):
         self.assertRegex(
             error[0],
             rf"^error: rank [12] \([^)]*\) failed first at step \d+: 11 of 72 [^:]*: any number\): "
-            rf"(?:{escaped}: damaged PNG[^;]*; ){{5}}and 6 more"
+            rf"(?:(?:before it )?{escaped}: damaged PNG[^;]*; ){{6}}and 5 more"
             rf"(?: \(in [^;]*\))?; step {self.saved()} \(epoch \d\) is "
             r"saved: resume=true goes on from there$",
         )

@@ -117,9 +117,10 @@ static void one_too_many_changes_nothing(void **state)
     assert_int_equal(settle(u, 2, 1, &at), LVN_ERR_CORRUPT);
     assert_string_equal(lvn_last_error()->message,
                         "8 of 1000 training samples could not be read, and a run leaves out 7 at "
-                        "most (on_error=skip: any number): 0/0.jpg: cut\\x0ashort; 0/1.jpg: "
-                        "cut\\x0ashort; 0/2.jpg: cut\\x0ashort; 0/3.jpg: cut\\x0ashort; 0/4.jpg: "
-                        "cut\\x0ashort; and 3 more");
+                        "most (on_error=skip: any number): 0/11.jpg: cut\\x0ashort; before it "
+                        "0/0.jpg: cut\\x0ashort; 0/1.jpg: cut\\x0ashort; 0/2.jpg: "
+                        "cut\\x0ashort; 0/3.jpg: cut\\x0ashort; 0/4.jpg: cut\\x0ashort; and 2 "
+                        "more");
     assert_true(at > 0); /* of rank 1, which has the second half */
     lvni_data_unreadable_print(u[0], INT64_MAX, &after);
     assert_string_equal(lvni_core_str_text(&before), lvni_core_str_text(&after));
