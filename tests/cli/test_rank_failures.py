@@ -223,7 +223,8 @@ class Failures(RankCase):
             self.assertRegex(
                 reported,
                 r"11 of 40 training samples could not be read, and a run leaves out 10 at most "
-                r"\(on_error=skip: any number\): (?:(?:before it )?(?:cat|dog)/\d+\.png: damaged PNG[^;]*; ){6}"
+                r"\(on_error=skip: any number\): "
+                r"(?:(?:before it )?(?:cat|dog)/\d+\.png: damaged PNG[^;]*; ){6}"
                 r"and 5 more",
             )
             self.keeps_the_sentence(reported)
