@@ -23,6 +23,7 @@ README = (SOURCE / "README.md").read_text()
 BLOCK = re.compile(
     r"(?:^<!-- tested: (\w+) -->\n)?^```sh\n(.*?)^```\n(?:^```text\n(.*?)^```\n)?", re.S | re.M
 )
+FIRST_SCREEN = README[: README.index("\n## ")]
 NUMBER = re.compile(r"\d+(\.\d+)?")
 
 
@@ -38,12 +39,16 @@ class Readme(unittest.TestCase):
         for i in range(12):
             write_png(cls.cwd / f"photos/blue/{i:02}.png", 90, (10, 20 + 5 * i, 200))
             write_png(cls.cwd / f"photos/red/{i:02}.png", 90, (200, 20 + 5 * i, 10))
+        # a job of Slurm: as many ranks of this machine
+        (cls.cwd / "srun").write_text('#!/bin/sh\nshift 2\nexec build/levin launch -n 2 -- "$@"\n')
+        (cls.cwd / "srun").chmod(0o755)
         cls.output = {}
         for name, commands, _ in BLOCK.findall(README):
             if name:
                 done = subprocess.run(
                     ["sh", "-e", "-c", commands],
                     cwd=cls.cwd,
+                    env=os.environ | {"PATH": f"{cls.cwd}:{os.environ['PATH']}"},
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     text=True,
@@ -65,6 +70,17 @@ class Readme(unittest.TestCase):
                 self.assertIsNotNone(match, line)
                 self.assertIn(match.group(1), targets)
 
+    def test_the_first_screen_has_a_path_for_each_reader(self):
+        """Of two or three lines that are run; photos is in test_predictions_and_page, too."""
+        paths = {name: text.splitlines() for name, text, _ in BLOCK.findall(FIRST_SCREEN)}
+        self.assertEqual(list(paths), ["photos", "lightning", "cluster", "program"])
+        for name, lines in paths.items():
+            self.assertIn(len(lines), (2, 3), name)
+        self.assertIn("epoch 4 done", self.output["lightning"])
+        self.assertIn("2 ranks", self.output["cluster"])
+        self.assertIn("epoch 6 done", self.output["cluster"])
+        self.assertIn("done after", self.output["program"])
+
     def test_the_output_is_as_shown(self):
         shown = [(name, text) for name, _, text in BLOCK.findall(README) if text]
         self.assertEqual([name for name, _ in shown], ["first"])
@@ -79,15 +95,10 @@ class Readme(unittest.TestCase):
         )  # shown: 0.9776; other processors round otherwise
 
     def test_the_run_directory_is_as_described(self):
-        for name in (
-            "config.yaml",
-            "train.log",
-            "metrics.jsonl",
-            "checkpoints/last.safetensors",
-            "checkpoints/best.safetensors",
-            "exported_models/exported_last.safetensors",
-            "exported_models/exported_best.safetensors",
-        ):
+        tree = re.findall(r"^[├└]── (\S+)", FIRST_SCREEN, re.M)
+        both = [t.replace("{best,last}", w) for t in tree for w in ("best", "last")]
+        self.assertEqual(len(set(both)), 8)
+        for name in both:
             self.assertTrue((self.cwd / "out/mine" / name).is_file(), name)
         self.assertTrue((self.cwd / "out/four/logs").is_dir())
         self.assertFalse((self.cwd / "out/four/errors").exists())  # nothing has failed
