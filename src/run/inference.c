@@ -7,6 +7,7 @@
 #include "data/loader.h"
 #include "kernels/kernels.h"
 #include "log/run_log.h"
+#include "run/best_checkpoint.h"
 #include "run/devices.h"
 #include "run/options.h"
 #include "run/output_file.h"
@@ -347,23 +348,23 @@ static lvn_status use_model(void *user, lvni_run_ranks *ranks)
 }
 
 lvn_status lvni_run_inference_run(const lvni_run_recipe *recipe, const char *command,
-                                  const lvni_run_results *results, void *user,
-                                  lvni_core_config *config, int n, const char *const *args)
+                                  const lvni_run_measurement *of, lvni_core_config *config)
 {
+    const lvni_run_results *r = of->results;
     lvni_run_inference u = {.recipe = recipe,
-                            .results = results,
+                            .results = r,
                             .command = command,
                             .config = config,
-                            .user = user,
-                            .lines = results->output != NULL && results->row == NULL &&
+                            .user = of->user,
+                            .again = of->again,
+                            .lines = r->output != NULL && r->row == NULL &&
                                      lvni_run_inference_wants_lines(config)};
     const lvni_run_ranks_command ranks = {.command = {command, recipe->argument},
-                                          .n = n,
-                                          .args = args,
-                                          .check = results->check != NULL ? results->check
-                                                   : results->output != NULL
-                                                       ? check_predict
-                                                       : lvni_run_inference_check,
+                                          .n = of->n,
+                                          .args = of->args,
+                                          .check = r->check != NULL    ? r->check
+                                                   : r->output != NULL ? check_predict
+                                                                       : lvni_run_inference_check,
                                           .uses = true,
                                           .run = use_model,
                                           .user = &u};
@@ -377,8 +378,12 @@ static lvn_status run(const lvni_run_recipe *recipe, const char *command,
 {
     lvni_core_config *c;
     LVN_TRY(lvni_run_inference_read(recipe, command, n, args, &c));
-    const lvni_run_results *other = results->instead != NULL ? results->instead(c) : results;
-    return lvni_run_inference_run(recipe, command, other, NULL, c, n, args);
+    if (lvni_run_chooses(c)) {
+        return lvni_run_choose(recipe, c, n, args);
+    }
+    const lvni_run_measurement one = {
+        .results = results->instead != NULL ? results->instead(c) : results, .n = n, .args = args};
+    return lvni_run_inference_run(recipe, command, &one, c);
 }
 
 lvn_status lvni_run_predict(const lvni_run_recipe *recipe, int n, const char *const *args)
@@ -395,12 +400,5 @@ lvn_status lvni_run_predict(const lvni_run_recipe *recipe, int n, const char *co
 lvn_status lvni_run_eval(const lvni_run_recipe *recipe, int n, const char *const *args)
 {
     static const lvni_run_results metrics = {0};
-    lvni_core_config *c;
-    if (recipe->choose == NULL) {
-        return run(recipe, "eval", recipe->eval != NULL ? recipe->eval : &metrics, n, args);
-    }
-    LVN_TRY(lvni_run_inference_read(recipe, "eval", n, args, &c));
-    return strcmp(lvni_core_config_str(c, "choose"), "none") != 0
-               ? recipe->choose(recipe, c, n, args)
-               : lvni_run_inference_run(recipe, "eval", recipe->eval, NULL, c, n, args);
+    return run(recipe, "eval", recipe->eval != NULL ? recipe->eval : &metrics, n, args);
 }

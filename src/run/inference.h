@@ -30,6 +30,9 @@ struct lvni_run_results {
     lvn_status (*row)(lvni_run_inference *use, int64_t sample, const float *value, int64_t k);
     /* By rank 0, with all rows or metrics. NULL: writes these lines, or prints the metrics. */
     lvn_status (*finish)(lvni_run_inference *use);
+    /* A number of these results by its name, and whether more of it is better, in place of finish,
+     * for `eval choose=`; LVN_ERR_USAGE: there is none. NULL: a metric of the validation step. */
+    lvn_status (*score)(lvni_run_inference *use, const char *metric, double *out, bool *more);
     /* Frees what begin made, in any case; leaves the thread's last error. NULL: nothing. */
     void (*end)(lvni_run_inference *use);
 };
@@ -48,6 +51,7 @@ struct lvni_run_inference {
     lvni_nn_step metrics;
     void *own;  /* of the recipe's results, by begin */
     void *user; /* of the caller of lvni_run_inference_run */
+    bool again; /* of several models: not the first one */
     /* of results.c */
     const char *split; /* "val" */
     bool lines;        /* JSON lines */
@@ -58,11 +62,17 @@ struct lvni_run_inference {
  * output= is given. */
 lvn_status lvni_run_inference_read(const lvni_run_recipe *recipe, const char *command, int n,
                                    const char *const *args, lvni_core_config **out);
-/* Takes `config`, which n arguments were made into; other results than the recipe's are possible.
- * user: use->user. */
+/* How one model is measured, or predicts. */
+typedef struct lvni_run_measurement {
+    const lvni_run_results *results;
+    void *user; /* use->user */
+    bool again; /* use->again */
+    int n;      /* arguments that the configuration was made of */
+    const char *const *args;
+} lvni_run_measurement;
+/* Takes `config`. */
 lvn_status lvni_run_inference_run(const lvni_run_recipe *recipe, const char *command,
-                                  const lvni_run_results *results, void *user,
-                                  lvni_core_config *config, int n, const char *const *args);
+                                  const lvni_run_measurement *of, lvni_core_config *config);
 /* What `levin predict` and `levin eval` do. */
 lvn_status lvni_run_predict(const lvni_run_recipe *recipe, int n, const char *const *args);
 lvn_status lvni_run_eval(const lvni_run_recipe *recipe, int n, const char *const *args);
@@ -93,5 +103,7 @@ lvn_status lvni_run_choose_data(lvni_run_inference *use);
 lvn_status lvni_run_take_row(lvni_run_inference *use, int64_t sample, const float *value,
                              int64_t k);
 lvn_status lvni_run_print_metrics(lvni_run_inference *use);
+lvn_status lvni_run_metric_score(lvni_run_inference *use, const char *metric, double *out,
+                                 bool *more);
 
 #endif

@@ -143,6 +143,8 @@ lvn_status lvni_run_read_plateau(const lvni_core_config *config, bool validates,
                                  lvni_optim_plateau_options *out);
 /* Of the metric that the key `monitor` names: as the key `mode` has it, auto by the metric's name.
  */
+/* acc, f1, psnr and others of which more is better, by name. */
+bool lvni_run_is_better_when_more(const char *metric);
 bool lvni_run_more_is_better(const lvni_core_config *c, const char *mode, const char *monitor);
 /* LVN_ERR_USAGE: `monitor`, given as `key`, is not the name of a metric that the run can have. */
 lvn_status lvni_run_check_monitor(const lvni_core_config *config, const char *key,

@@ -55,9 +55,8 @@ typedef struct lvni_run_recipe {
     /* inference.h; predict NULL: nothing is predicted; eval NULL: the means of what the validation
      * step logs */
     const struct lvni_run_results *predict, *eval;
-    /* `eval choose=`, where eval has that key; takes the configuration. NULL: it has none. */
-    lvn_status (*choose)(const struct lvni_run_recipe *recipe, lvni_core_config *config, int n,
-                         const char *const *args);
+    /* Of `eval choose=` (best_checkpoint.h), where eval has that key; NULL: none. */
+    const struct lvni_run_choice_rules *choice;
 } lvni_run_recipe;
 
 /* One of levin's own: neither a user's job nor a recipe in a shared object. */

@@ -182,3 +182,24 @@ lvn_status lvni_run_print_metrics(lvni_run_inference *u)
     lvni_core_str_free(&text);
     return s;
 }
+
+lvn_status lvni_run_metric_score(lvni_run_inference *u, const char *metric, double *out, bool *more)
+{
+    lvni_core_str names = {0};
+    const lvni_nn_step *m = &u->metrics;
+    const char *name = strncmp(metric, "val/", 4) == 0 ? metric + 4 : metric;
+    for (int i = 0; i < m->n_metrics; i++) {
+        if (strcmp(name, m->metric[i].name) == 0) {
+            *out = lvni_trainer_metric_mean(m, name);
+            *more = lvni_run_is_better_when_more(name);
+            return LVN_OK;
+        }
+        lvni_core_str_printf(&names, "%s%s", i > 0 ? ", " : "", m->metric[i].name);
+    }
+    const lvn_status s =
+        lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
+                      "choose=%s: the validation step logs no such metric; it has %s", metric,
+                      m->n_metrics > 0 ? lvni_core_str_text(&names) : "none");
+    lvni_core_str_free(&names);
+    return s;
+}

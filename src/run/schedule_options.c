@@ -174,14 +174,10 @@ lvn_status lvni_run_read_schedule_as(const lvni_core_config *c, const lvni_plan 
              name);
 }
 
-bool lvni_run_more_is_better(const lvni_core_config *c, const char *mode, const char *monitor)
+bool lvni_run_is_better_when_more(const char *metric)
 {
     static const char *const more[] = {"acc", "accuracy", "f1", "auc", "psnr", "ssim"};
-    const char *text = lvni_core_config_str(c, mode);
-    if (strcmp(text, "auto") != 0 || !lvni_core_config_is_set(c, monitor)) {
-        return strcmp(text, "max") == 0;
-    }
-    const char *metric = lvni_core_config_str(c, monitor), *slash = strrchr(metric, '/');
+    const char *slash = strrchr(metric, '/');
     metric = slash == NULL ? metric : slash + 1;
     for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
         if (strcmp(metric, more[i]) == 0) {
@@ -189,6 +185,15 @@ bool lvni_run_more_is_better(const lvni_core_config *c, const char *mode, const 
         }
     }
     return false;
+}
+
+bool lvni_run_more_is_better(const lvni_core_config *c, const char *mode, const char *monitor)
+{
+    const char *text = lvni_core_config_str(c, mode);
+    if (strcmp(text, "auto") != 0 || !lvni_core_config_is_set(c, monitor)) {
+        return strcmp(text, "max") == 0;
+    }
+    return lvni_run_is_better_when_more(lvni_core_config_str(c, monitor));
 }
 
 /* What gives the run a validation set, with the keys that the recipe has. */

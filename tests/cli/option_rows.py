@@ -308,12 +308,20 @@ predict_rows = {
     "probabilities": row("true", "stdout"),
     "sheet": row("page.png", "files"),
 }
+KEEPS = (
+    "train classify data=photos image_size=8 model=mlp max_epochs=2 num_workers=0 out=kept"
+    " checkpoint.save_top_k=2"
+)
+CHOOSE_EPOCH = "eval model=kept data=photos"
 eval_rows = {
     **use_rows,
     "config": row("split.yaml", "stdout"),
     "split": row("train", "stdout"),
     "confusion": row("table.csv", "files"),
     "sheet": row("page.png", "files"),
+    "choose": row("acc", "stdout", instead=CHOOSE_EPOCH, before=KEEPS),
+    "choose.mode": row("max", "stdout", instead=CHOOSE_EPOCH + " choose=loss", before=KEEPS),
+    "prune": row("true", "files", instead=CHOOSE_EPOCH + " choose=loss", before=KEEPS),
 }
 export_rows = {
     "config": row("card.yaml", "content"),

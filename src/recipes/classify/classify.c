@@ -46,8 +46,8 @@ static const lvni_core_option_table *const predict_keys[] = {
     &lvni_images_options, &lvni_run_inference_options, &lvni_classify_predict_options,
     &lvni_images_preprocess_options, NULL};
 static const lvni_core_option_table *const eval_keys[] = {
-    &lvni_images_options, &lvni_run_inference_options, &lvni_classify_eval_options,
-    &lvni_images_preprocess_options, NULL};
+    &lvni_images_options,     &lvni_run_inference_options,     &lvni_classify_eval_options,
+    &lvni_run_choose_options, &lvni_images_preprocess_options, NULL};
 
 /* What a training keeps open. */
 typedef struct opened {

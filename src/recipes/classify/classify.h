@@ -4,6 +4,7 @@
 #define LEVIN_RECIPES_CLASSIFY_CLASSIFY_H
 
 #include "images/image_data.h"
+#include "run/best_checkpoint.h"
 #include "run/inference.h"
 
 /* ---- classify.c ---- */

@@ -6,6 +6,7 @@
 #include "run/output_file.h"
 
 #include <stdio.h>
+#include <string.h>
 
 typedef struct class_count {
     int64_t n, predicted, right; /* images of the class; images labelled with it; both */
@@ -122,6 +123,26 @@ static scores mean_of(const lvni_classify_metrics *m, bool weighted)
         }
     }
     return (scores){sum.precision / weights, sum.recall / weights, sum.f1 / weights};
+}
+
+bool lvni_classify_metrics_find(const lvni_classify_metrics *m, const char *name, double *value,
+                                bool *more)
+{
+    const double n = (double)m->n;
+    name += strncmp(name, "val/", 4) == 0 ? 4 : 0;
+    *more = strcmp(name, "loss") != 0;
+    if (strcmp(name, "acc") == 0) {
+        *value = (double)m->right / n;
+    } else if (strcmp(name, "loss") == 0) {
+        *value = m->loss / n;
+    } else if (strcmp(name, "top5_acc") == 0 && m->n_classes > LVNI_TOP_K) {
+        *value = (double)m->top_k / n;
+    } else if (strcmp(name, "macro_f1") == 0 || strcmp(name, "weighted_f1") == 0) {
+        *value = mean_of(m, name[0] == 'w').f1;
+    } else {
+        return false;
+    }
+    return true;
 }
 
 /* ---- text ---- */

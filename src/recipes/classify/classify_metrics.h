@@ -29,6 +29,11 @@ void lvni_classify_metrics_destroy(lvni_classify_metrics *m); /* NULL is fine */
 /* One image of class `label`: p (n_classes) are its probabilities, `best` the predicted class. */
 void lvni_classify_metrics_add(lvni_classify_metrics *m, int label, int best, const float *p);
 
+#define LVNI_CLASSIFY_SCORES "acc, loss, top5_acc, macro_f1 or weighted_f1"
+/* One of them by its name, also as val/acc; *more: of which more is better. False: there is none.
+ */
+bool lvni_classify_metrics_find(const lvni_classify_metrics *m, const char *name, double *value,
+                                bool *more);
 /* Text: accuracy and loss, a table of the classes that occur, the confusion matrix
  * of up to LVNI_CONFUSION_PRINT of them. Errors of memory are marked in out (core/str.h). */
 void lvni_classify_metrics_print(const lvni_classify_metrics *m, lvni_core_str *out);

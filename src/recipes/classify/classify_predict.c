@@ -12,6 +12,7 @@
 #include "recipes/classify/classify_card.h"
 #include "recipes/classify/classify_metrics.h"
 #include "recipes/classify/classify_sheet.h"
+#include "run/best_checkpoint.h"
 #include "run/inference.h"
 #include "run/options.h"
 #include "run/output_file.h"
@@ -264,6 +265,19 @@ static lvn_status finish(lvni_run_inference *u)
     return draw_sheet(u);
 }
 
+static lvn_status score(lvni_run_inference *u, const char *metric, double *out, bool *more)
+{
+    const work *w = u->own;
+    if (u->n == 0) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "data=%s: none of its images could be read: see the warning",
+                 lvni_core_config_str(u->config, "data"));
+    }
+    if (!lvni_classify_metrics_find(w->metrics, metric, out, more)) {
+        LVN_FAIL(LVN_ERR_USAGE, "choose=%s: must be " LVNI_CLASSIFY_SCORES, metric);
+    }
+    return LVN_OK;
+}
+
 static void end(lvni_run_inference *u)
 {
     work *w = u->own;
@@ -302,6 +316,10 @@ static lvn_status check_eval(const lvni_core_config *c)
 {
     const char *confusion = lvni_core_config_str(c, "confusion");
     LVN_TRY(check_arguments(c));
+    if (lvni_run_chooses(c)) {
+        LVN_TRY(lvni_core_config_no_effect(c, "sheet", "with choose=, which prints a table"));
+        LVN_TRY(lvni_core_config_no_effect(c, "confusion", "with choose=, which prints a table"));
+    }
     if (confusion != NULL && !lvni_run_output_ends_in(confusion, ".csv", 4)) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "confusion=%s: the matrix is a table; give a name that ends in .csv", confusion);
@@ -326,4 +344,5 @@ const lvni_run_results lvni_classify_measures = {.check = check_eval,
                                                  .output = probabilities,
                                                  .row = take_row,
                                                  .finish = finish,
+                                                 .score = score,
                                                  .end = end};

@@ -232,5 +232,5 @@ const lvni_run_recipe lvni_gan_recipe = {
     .predict = &lvni_gan_predictions,
     .eval_keys = lvni_gan_eval_keys,
     .eval = &lvni_gan_measures,
-    .choose = lvni_gan_choose_epoch,
+    .choice = &lvni_gan_choice,
     .export_keys = lvni_run_export_keys};

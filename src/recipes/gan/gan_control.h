@@ -1,11 +1,11 @@
 /* The feedback rule of adversarial training of a sampler: after each validation the weight of the
  * reward for the spread of samples (std_mult) moves with what averaging P samples gains over one
  * sample (Bendel et al. 2023, "A Regularized Conditional GAN for Posterior Sampling in Image
- * Recovery Problems"). And which epoch is the best. Pure: no files, no trainer. */
+ * Recovery Problems"). Pure: no files, no trainer. */
 #ifndef LEVIN_RECIPES_GAN_GAN_CONTROL_H
 #define LEVIN_RECIPES_GAN_GAN_CONTROL_H
 
-#include "core/str.h"
+#include <stdbool.h>
 
 /* ---- std_mult ---- */
 
@@ -34,29 +34,5 @@ void lvni_gan_control_update(lvni_gan_control *control, const lvni_gan_rule *rul
 /* Does averaging gain nothing, now for LVNI_GAN_SAME_EPOCHS validations? Samples then do not depend
  * on the noise. */
 bool lvni_gan_control_ignores_noise(const lvni_gan_control *control);
-
-/* ---- the best epoch ---- */
-
-typedef struct lvni_gan_epoch {
-    int64_t epoch;
-    double score; /* a mean over the set, less is better: CFID or RMSE; NaN: not known */
-    double d;     /* of its validation; NaN: not known */
-    bool is_good;
-} lvni_gan_epoch;
-
-typedef struct lvni_gan_choice {
-    int best;    /* row of the least score among acceptable ones, the first of equals; -1: none */
-    int closest; /* row of the least |d|, acceptable or not; -1: no d is finite */
-} lvni_gan_choice;
-
-lvni_gan_choice lvni_gan_choose(const lvni_gan_epoch *epochs, int n);
-/* A table of the epochs, the best one marked, and a last line with the choice, or with the closest
- * epoch if none is acceptable. `score` names the column. */
-void lvni_gan_choice_print(const lvni_gan_epoch *epochs, int n, const char *score,
-                           lvni_core_str *out);
-/* Members of a JSON object: "epochs": [{"epoch": 1, "<score>": 0.1, "psnr_diff": 0.2, "acceptable":
- * true}], "best": 1, "closest": 1; null: not known. */
-void lvni_gan_choice_json(const lvni_gan_epoch *epochs, int n, const char *score,
-                          lvni_core_str *out);
 
 #endif

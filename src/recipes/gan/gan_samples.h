@@ -3,6 +3,7 @@
 #define LEVIN_RECIPES_GAN_GAN_SAMPLES_H
 
 #include "recipes/gan/gan.h"
+#include "run/best_checkpoint.h"
 #include "run/inference.h"
 
 typedef struct lvni_gan_work lvni_gan_work;
@@ -37,9 +38,7 @@ extern const lvni_core_option_table *const lvni_gan_predict_keys[], *const lvni_
 extern const lvni_run_results lvni_gan_predictions, lvni_gan_measures; /* this; gan_eval.c */
 /* The measurements of a command with a trained model, for the recipe's open. */
 lvn_status lvni_gan_open_measurements(lvni_run_fit_request *request, lvni_gan_job *out);
-/* gan_choose.c: eval with choose=; takes the configuration, which was made of the n arguments. */
-lvn_status lvni_gan_choose_epoch(const lvni_run_recipe *recipe, lvni_core_config *config, int n,
-                                 const char *const *args);
+extern const lvni_run_choice_rules lvni_gan_choice; /* gan_choose.c */
 
 /* (H, W): the truth of the measurement. */
 const float *lvni_gan_truth(const lvni_gan_work *work);

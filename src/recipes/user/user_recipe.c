@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/str.h"
 #include "run/card.h"
+#include "run/best_checkpoint.h"
 #include "run/inference.h"
 #include "run/options.h"
 
@@ -21,7 +22,7 @@ typedef struct lvni_user_recipe {
     lvni_core_option *rows;
     lvni_core_option_table own; /* these */
     /* lists, with `own` in front */
-    const lvni_core_option_table *keys[7], *predict_keys[4], *eval_keys[4], *export_keys[3];
+    const lvni_core_option_table *keys[7], *predict_keys[4], *eval_keys[5], *export_keys[3];
     lvni_run_recipe row;
     struct lvni_user_recipe *next;
 } lvni_user_recipe;
@@ -44,6 +45,16 @@ static bool has_row(const lvni_core_option_table *table, const char *name)
 {
     for (size_t i = 0; i < table->n; i++) {
         if (strcmp(name, table->rows[i].name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool share_name(const lvni_core_option_table *a, const lvni_core_option_table *b)
+{
+    for (size_t i = 0; i < b->n; i++) {
+        if (has_row(a, b->rows[i].name)) {
             return true;
         }
     }
@@ -405,6 +416,9 @@ static void make_row(lvni_user_recipe *l)
     l->predict_keys[1] = l->eval_keys[1] = &lvni_run_inference_options;
     l->predict_keys[2] = &lvni_run_predict_options;
     l->eval_keys[2] = &lvni_run_eval_options;
+    /* a recipe of before this table may have a key of that name */
+    l->eval_keys[3] =
+        share_name(&l->own, &lvni_run_choose_options) ? NULL : &lvni_run_choose_options;
     l->export_keys[1] = &lvni_run_export_options;
     l->row = no_object;
     l->row.keys = l->keys;

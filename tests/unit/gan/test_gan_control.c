@@ -62,60 +62,12 @@ static void three_epochs_without_a_gain(void **state)
     }
 }
 
-static void the_best_epoch(void **state)
-{
-    (void)state;
-    const lvni_gan_epoch e[] = {{10, 1.5, 0.9, false},
-                                {11, 3.0, 0.2, true},
-                                {12, 2.0, -0.24, true},
-                                {13, (double)NAN, 0.01, true},
-                                {14, 2.0, 0.1, true}};
-    lvni_gan_choice c = lvni_gan_choose(e, 5);
-    assert_int_equal(c.best, 2);
-    assert_int_equal(c.closest, 3);
-    const lvni_gan_epoch bad[] = {{4, 1.0, 0.9, false}, {5, 2.0, -0.4, false}};
-    lvni_core_str text = {0};
-    lvni_gan_choice_print(bad, 2, "cfid", &text);
-    assert_string_equal(lvni_core_str_text(&text),
-                        "  epoch          cfid  psnr_diff  acceptable\n"
-                        "      4             1     0.9000  no\n"
-                        "      5             2    -0.4000  no\n"
-                        "no epoch is acceptable; closest: epoch 5, 0.4000 dB from the target\n");
-    lvni_core_str_clear(&text);
-    lvni_gan_choice_print(e + 2, 1, "rmse", &text);
-    assert_string_equal(lvni_core_str_text(&text), "  epoch          rmse  psnr_diff  acceptable\n"
-                                                   "*    12             2    -0.2400  yes\n"
-                                                   "best: epoch 12\n");
-    lvni_core_str_clear(&text);
-    const lvni_gan_epoch unknown[] = {{7, (double)NAN, (double)NAN, false}};
-    lvni_gan_choice_print(unknown, 1, "rmse", &text);
-    assert_string_equal(lvni_core_str_text(&text), "  epoch          rmse  psnr_diff  acceptable\n"
-                                                   "      7             -          -  no\n"
-                                                   "no epoch is acceptable\n");
-    lvni_core_str_clear(&text);
-    lvni_gan_choice_json(unknown, 1, "rmse", &text);
-    assert_string_equal(lvni_core_str_text(&text),
-                        "\"epochs\": [{\"epoch\": 7, \"rmse\": null, \"psnr_diff\": null, "
-                        "\"acceptable\": false}], \"best\": null, \"closest\": null");
-    lvni_core_str_clear(&text);
-    lvni_gan_choice_json(e + 2, 1, "cfid", &text);
-    assert_string_equal(lvni_core_str_text(&text),
-                        "\"epochs\": [{\"epoch\": 12, \"cfid\": 2, \"psnr_diff\": -0.24, "
-                        "\"acceptable\": true}], \"best\": 12, \"closest\": 12");
-    lvni_core_str_clear(&text);
-    lvni_gan_choice_print(e, 0, "rmse", &text);
-    assert_string_equal(lvni_core_str_text(&text),
-                        "  epoch          rmse  psnr_diff  acceptable\nno epoch is acceptable\n");
-    lvni_core_str_free(&text);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_gain_of_averaging),
         cmocka_unit_test(std_mult_follows_the_gain),
         cmocka_unit_test(three_epochs_without_a_gain),
-        cmocka_unit_test(the_best_epoch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
