@@ -85,7 +85,7 @@ LVN_API void lvn_dataset_destroy(lvn_dataset *dataset);
 /* Which samples of a folder. */
 typedef enum lvn_image_part {
     LVN_IMAGES_ALL,   /* of train/ and val/, or of all classes; not those of test/ */
-    LVN_IMAGES_TRAIN, /* those of train/; without val/ four fifths of each class */
+    LVN_IMAGES_TRAIN, /* those of train/; without val/, or flat, four fifths (of each class) */
     LVN_IMAGES_VAL    /* those of val/; else the other fifth, always the same one */
 } lvn_image_part;
 
@@ -100,7 +100,9 @@ typedef enum lvn_image_part {
 typedef struct lvn_image_folder_options {
     size_t struct_size; /* sizeof(lvn_image_folder_options) */
     int resize;         /* side of the square images in pixels; 0: 224, of builtin:shapes 32 */
-    bool flat;          /* images anywhere below the folder, no classes, no label */
+    /* images anywhere below the folder (or one image), whatever its sub-folders are called, also
+     * test; no classes, no label */
+    bool flat;
     bool no_augment;  /* training samples come as evaluation samples do (docs/data.md); else random
                          resized crop and horizontal flip */
     double min_scale; /* smallest part of an image's area that a random crop keeps; 0: 0.08 */

@@ -3,7 +3,8 @@
  *
  * A module never asks where it runs, and is read-only while a step runs: what a step changes
  * besides parameters is a registered buffer (lvn_buffer). build() makes children and parameters
- * through the builder; names make the path ("conv1.weight"). */
+ * through the builder; names make the path ("conv1.weight"), and may have dots themselves
+ * ("encoder.conv1"). */
 #ifndef LEVIN_NN_H
 #define LEVIN_NN_H
 

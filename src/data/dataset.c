@@ -202,8 +202,9 @@ lvn_status lvni_data_split_dataset(const lvn_dataset *dataset, double val_split,
                                    int64_t **train, int64_t *n_train, int64_t **val, int64_t *n_val)
 {
     *train = *val = NULL;
-    LVN_ARG(dataset->cls->label != NULL && dataset->n_classes > 0,
-            "the dataset %s has no labels to split by", dataset->cls->name);
+    const bool labelled = dataset->n_classes > 0;
+    LVN_ARG(dataset->cls->label != NULL || !labelled, "the dataset %s has no labels to split by",
+            dataset->cls->name);
     const int64_t n = dataset->cls->length(dataset);
     LVN_TRY(lvni_data_split_fits(n));
     int64_t *labels = lvni_core_alloc(LVNI_TAG_DATA, (size_t)n * sizeof *labels);
@@ -211,10 +212,10 @@ lvn_status lvni_data_split_dataset(const lvn_dataset *dataset, double val_split,
         return LVN_ERR_MEMORY;
     }
     for (int64_t i = 0; i < n; i++) {
-        labels[i] = dataset->cls->label(dataset, i);
+        labels[i] = labelled ? dataset->cls->label(dataset, i) : 0;
     }
-    const lvn_status status =
-        lvni_data_split(labels, n, dataset->n_classes, val_split, seed, train, n_train, val, n_val);
+    const lvn_status status = lvni_data_split(labels, n, labelled ? dataset->n_classes : 1,
+                                              val_split, seed, train, n_train, val, n_val);
     lvni_core_free(labels);
     return status;
 }

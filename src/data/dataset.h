@@ -46,7 +46,7 @@ lvn_status lvni_data_split(const int64_t *labels, int64_t n, int n_classes, doub
 /* Whether this machine has the memory for it; else what is missing, in one line (LVN_ERR_USAGE).
  * Otherwise the kernel ends the process after minutes. */
 lvn_status lvni_data_split_fits(int64_t n);
-/* The same over all samples of a dataset that knows its labels. */
+/* The same over all samples of a dataset that knows its labels; without classes all are of one. */
 lvn_status lvni_data_split_dataset(const lvn_dataset *dataset, double val_split, uint64_t seed,
                                    int64_t **train, int64_t *n_train, int64_t **val,
                                    int64_t *n_val);

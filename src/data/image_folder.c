@@ -239,8 +239,9 @@ static lvn_status scan_open(lvni_data_image_scan *scan, const char *folder,
     struct stat st;
     if (stat(folder, &st) != 0) {
         LVN_FAIL(errno == ENOENT || errno == ENOTDIR ? LVN_ERR_NOT_FOUND : LVN_ERR_IO,
-                 "data=%s: %s; give a folder with one sub-folder of images per class", folder,
-                 strerror(errno));
+                 "data=%s: %s; give a folder %s", folder, strerror(errno),
+                 mode == LVNI_SCAN_FLAT ? "of images, or one image"
+                                        : "with one sub-folder of images per class");
     }
     if (S_ISDIR(st.st_mode)) {
         return scan_folder(scan, mode, index);

@@ -74,12 +74,9 @@ static lvn_status open_with(const char *path, const lvn_image_folder_options *o,
 {
     LVN_ARG(path != NULL, "the data folder has no name");
     const bool shapes = strcmp(path, SHAPES) == 0;
-    source s = {.scan = NULL};
+    source s = {.scan = NULL, .shapes.flat = o->flat};
     lvni_data_transform t;
     LVN_TRY(lvni_core_options_enum("image_folder_open", "part", (int)o->part, LVN_IMAGES_VAL));
-    LVN_ARG(!o->flat || (!shapes && o->part == LVN_IMAGES_ALL),
-            "image_folder_open: %s with .flat has no classes and no parts; leave out .%s",
-            shapes ? SHAPES : path, shapes ? "flat" : "part");
     make_transform(o, shapes, &t);
     LVN_TRY(lvni_data_transform_check(&t));
     if (o->no_augment) {

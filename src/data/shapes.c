@@ -360,7 +360,7 @@ static const shapes *shapes_of(const lvn_dataset *dataset)
 
 static int shapes_fields(const lvn_dataset *dataset, lvn_field out[LVN_MAX_FIELDS])
 {
-    return lvni_data_image_fields(&shapes_of(dataset)->transform, true, out);
+    return lvni_data_image_fields(&shapes_of(dataset)->transform, dataset->n_classes > 0, out);
 }
 
 static int64_t shapes_length(const lvn_dataset *dataset)
@@ -375,7 +375,7 @@ static int64_t shapes_index(const lvn_dataset *dataset, int64_t position)
 
 static int64_t shapes_label(const lvn_dataset *dataset, int64_t sample)
 {
-    return sample % shapes_of(dataset)->options.classes;
+    return dataset->n_classes == 0 ? -1 : sample % shapes_of(dataset)->options.classes;
 }
 
 static lvn_status shapes_get(const lvn_dataset *dataset, const lvn_sample_key *key,
@@ -395,9 +395,12 @@ static lvn_status shapes_get(const lvn_dataset *dataset, const lvn_sample_key *k
     const lvni_data_image image = {
         .rgb = scratch->pixels.data, .width = size, .height = size, .scale = 1.0};
     const lvni_data_image_info info = {LVNI_IMAGE_PNG, size, size, 1};
-    LVN_TRY(lvni_data_augment_views(scratch, &s->transform, key, &image, &info, true, field));
-    const int64_t label = shapes_label(dataset, key->sample);
-    memcpy(field[1], &label, sizeof label);
+    const bool labelled = dataset->n_classes > 0;
+    LVN_TRY(lvni_data_augment_views(scratch, &s->transform, key, &image, &info, labelled, field));
+    if (labelled) {
+        const int64_t label = shapes_label(dataset, key->sample);
+        memcpy(field[1], &label, sizeof label);
+    }
     return LVN_OK;
 }
 
@@ -457,7 +460,8 @@ lvn_status lvni_data_shapes_create(const lvni_data_shapes_options *options, cons
     if (s == NULL) {
         return LVN_ERR_MEMORY;
     }
-    s->base = (lvn_dataset){.cls = &shapes_class, .n_classes = o.classes, .class_names = names};
+    s->base = (lvn_dataset){
+        .cls = &shapes_class, .n_classes = o.flat ? 0 : o.classes, .class_names = names};
     s->options = o;
     s->transform = *transform;
     const lvn_status status = lvni_data_subset_create(indices, n, o.count, &s->subset);

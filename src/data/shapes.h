@@ -21,6 +21,7 @@ typedef struct lvni_data_shapes_options {
     int64_t count; /* images in the whole list (data.count); 0: 2000 */
     int classes;   /* 2 to 10 (data.classes); 0: 6 */
     uint64_t seed; /* data.seed; not the run's seed: the set is the same for all runs */
+    bool flat;     /* no classes, no label, as of a folder */
 } lvni_data_shapes_options;
 
 /* As lvni_data_transform_init, but images are used whole, without flips or random crops. */

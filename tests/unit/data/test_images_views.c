@@ -119,20 +119,29 @@ static void views_of_large_photos_share_a_decoded_image(void **state)
     images_remove_folder(f);
 }
 
-static void a_flat_folder_has_views_and_no_labels(void **state)
+static void check_flat(const char *path)
 {
-    (void)state;
-    const char *f = make_folder(24);
-    lvn_dataset *flat = LVN_IMAGE_FOLDER(f, .resize = SIDE, .flat = true, .views = 2),
-                *one = LVN_IMAGE_FOLDER(f, .resize = SIDE, .flat = true);
+    lvn_dataset *flat = LVN_IMAGE_FOLDER(path, .resize = SIDE, .flat = true, .views = 2),
+                *one = LVN_IMAGE_FOLDER(path, .resize = SIDE, .flat = true),
+                *labelled = LVN_IMAGE_FOLDER(path, .resize = SIDE);
     lvn_field field[LVN_MAX_FIELDS];
     assert_int_equal(flat->cls->fields(flat, field), 2);
     assert_string_equal(field[1].name, "image2");
-    const sample a = read_at(flat, &key), b = read_at(one, &key);
+    const sample a = read_at(flat, &key), b = read_at(one, &key), c = read_at(labelled, &key);
     assert_true(same(a.view[0], b.view[0]) && !same(a.view[0], a.view[1]));
+    assert_true(same(a.view[0], c.view[0]));
     lvn_dataset_destroy(flat);
     lvn_dataset_destroy(one);
+    lvn_dataset_destroy(labelled);
+}
+
+static void flat_images_have_views_and_no_labels(void **state)
+{
+    (void)state;
+    const char *f = make_folder(24);
+    check_flat(f);
     images_remove_folder(f);
+    check_flat("builtin:shapes");
 }
 
 /* Whatever is drawn with probability 1 changes the image in its way, and 0 is the default. */
@@ -183,10 +192,11 @@ static void every_option_changes_the_images(void **state)
 }
 
 /* Each sample is in one part, and keeps its number. */
-static void check_parts(const char *path, int64_t total, int64_t to_validate)
+static void check_parts(const char *path, bool flat, int64_t total, int64_t to_validate)
 {
-    lvn_dataset *part[2] = {LVN_IMAGE_FOLDER(path, .resize = SIDE, .part = LVN_IMAGES_TRAIN),
-                            LVN_IMAGE_FOLDER(path, .resize = SIDE, .part = LVN_IMAGES_VAL)};
+    lvn_dataset *part[2] = {
+        LVN_IMAGE_FOLDER(path, .resize = SIDE, .flat = flat, .part = LVN_IMAGES_TRAIN),
+        LVN_IMAGE_FOLDER(path, .resize = SIDE, .flat = flat, .part = LVN_IMAGES_VAL)};
     if (part[0] == NULL || part[1] == NULL) {
         fail_msg("%s", lvn_last_error()->message);
         return;
@@ -197,6 +207,7 @@ static void check_parts(const char *path, int64_t total, int64_t to_validate)
     int64_t n = 0;
     for (int p = 0; p < 2; p++) {
         assert_int_equal(part[p]->n_classes, part[0]->n_classes);
+        assert_int_equal(part[p]->n_classes == 0, flat);
         for (int64_t i = 0; i < part[p]->cls->length(part[p]); i++, n++) {
             const int64_t at = lvni_data_dataset_index(part[p], i);
             assert_int_in_range(at, 0, total - 1);
@@ -214,7 +225,8 @@ static void parts_are_disjoint(void **state)
 {
     (void)state;
     const char *f = make_folder(24);
-    check_parts(f, 10, 2); /* one of five in each class */
+    check_parts(f, false, 10, 2); /* one of five in each class */
+    check_parts(f, true, 10, 2);
     images_remove_folder(f);
     f = images_temp_folder();
     for (int i = 0; i < 5; i++) {
@@ -222,9 +234,11 @@ static void parts_are_disjoint(void **state)
         snprintf(name, sizeof name, "%s/%c/%d.jpg", i < 2 ? "train" : "val", 'a' + i % 2, i);
         images_make_jpeg(images_path(f, name), 24, 24, (unsigned)i);
     }
-    check_parts(f, 5, 3);
+    check_parts(f, false, 5, 3);
+    check_parts(f, true, 5, 1); /* whatever the folders are called */
     images_remove_folder(f);
-    check_parts("builtin:shapes", 2000, 402);
+    check_parts("builtin:shapes", false, 2000, 402);
+    check_parts("builtin:shapes", true, 2000, 400);
 }
 
 static void refused(lvn_dataset *data, const char *text)
@@ -242,8 +256,8 @@ static void what_cannot_be_is_refused(void **state)
     refused(LVN_IMAGE_FOLDER("builtin:shapes", .views = -1), "views is -1");
     refused(LVN_IMAGE_FOLDER("builtin:shapes", .hue = 0.6), "augment.hue is 0.6");
     refused(LVN_IMAGE_FOLDER("builtin:shapes", .part = (lvn_image_part)3), "part is 3");
-    refused(LVN_IMAGE_FOLDER("builtin:shapes", .flat = true), "has no classes and no parts");
-    refused(LVN_IMAGE_FOLDER("nowhere", .flat = true, .part = LVN_IMAGES_VAL), "leave out .part");
+    refused(LVN_IMAGE_FOLDER("nowhere", .flat = true, .part = LVN_IMAGES_VAL),
+            "give a folder of images, or one image");
     refused(lvn_image_folder_open_with(NULL, NULL), "the data folder has no name");
 }
 
@@ -252,7 +266,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(views_have_draws_of_their_own),
         cmocka_unit_test(views_of_large_photos_share_a_decoded_image),
-        cmocka_unit_test(a_flat_folder_has_views_and_no_labels),
+        cmocka_unit_test(flat_images_have_views_and_no_labels),
         cmocka_unit_test(every_option_changes_the_images),
         cmocka_unit_test(parts_are_disjoint),
         cmocka_unit_test(what_cannot_be_is_refused),
