@@ -32,13 +32,13 @@ GOOD = {
 }
 
 
-def check(change):
+def check(change, *options):
     with tempfile.TemporaryDirectory() as folder:
         for name, text in {**GOOD, **change}.items():
             path = Path(folder, name)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        run = subprocess.run([TOOL, folder], capture_output=True, text=True)
+        run = subprocess.run([TOOL, folder, *options], capture_output=True, text=True)
         return run.returncode, run.stdout.splitlines(), run.stderr
 
 
@@ -61,6 +61,30 @@ class CheckLayers(unittest.TestCase):
             {"src/tensor/tensor.c": '\n#include "kernels/kernels.h"\n'},
             "src/tensor/tensor.c:2: tensor may not include kernels "
             "(kernels/kernels.h); it may: core",
+        )
+
+    def test_recipes(self):
+        """A folder below src/recipes needs no row, is drawn as any other, and includes none."""
+        made = {
+            "src/recipes/CMakeLists.txt": "levin_folder(recipes SOURCES registry.c DEPS "
+            "recipes_mine recipes_other)\n",
+            "src/recipes/registry.c": '#include "recipes/mine/mine.h"\n',
+            "src/recipes/mine/CMakeLists.txt": "levin_folder(recipes_mine SOURCES mine.c DEPS "
+            "data)\n",
+            "src/recipes/mine/mine.h": '#include "data/data.h"\n',
+            "src/recipes/other/CMakeLists.txt": "levin_folder(recipes_other SOURCES other.c DEPS "
+            "data)\n",
+            "src/recipes/other/other.c": '#include "data/data.h"\n',
+        }
+        self.assertEqual(check(made)[0], 0, check(made)[1])
+        self.finds(
+            {**made, "src/recipes/other/other.c": '#include "recipes/mine/mine.h"\n'},
+            "src/recipes/other/other.c:1: recipes/other may not include recipes/mine "
+            "(recipes/mine/mine.h); it may: autograd ckpt control core data dist images kernels "
+            "launch log nn ops optim plan report run tensor trainer",
+        )
+        self.assertEqual(
+            check(made, "--graph")[1][-2:], ["    recipes/* --> data", "    recipes --> recipes/*"]
         )
 
     def test_the_tour_shows_the_graph_of_the_folders(self):
