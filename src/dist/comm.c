@@ -126,16 +126,6 @@ lvn_status lvni_dist_comm_all_reduce(lvni_dist_comm *comm, const void *in, void 
                               n > 0 ? comm->ops->all_reduce(comm, in, out, n, dtype, how) : LVN_OK);
 }
 
-lvn_status lvni_dist_comm_reduce_scatter(lvni_dist_comm *comm, const void *in, void *out, int64_t n,
-                                         lvn_dtype dtype, lvni_dist_reduce how)
-{
-    LVN_TRY(check_numbers("a reduce-scatter", n, dtype, how));
-    LVN_TRY(enter(comm,
-                  (lvni_dist_call){LVNI_CALL_REDUCE_SCATTER, (int32_t)dtype, (int32_t)how, -1, n}));
-    return lvni_dist_call_end(comm, n > 0 ? comm->ops->reduce_scatter(comm, in, out, n, dtype, how)
-                                          : LVN_OK);
-}
-
 lvn_status lvni_dist_comm_all_gather(lvni_dist_comm *comm, const void *in, size_t bytes, void *out)
 {
     LVN_TRY(enter(comm, (lvni_dist_call){LVNI_CALL_ALL_GATHER, -1, -1, -1, (int64_t)bytes}));
@@ -150,13 +140,6 @@ lvn_status lvni_dist_comm_broadcast(lvni_dist_comm *comm, void *data, size_t byt
     LVN_TRY(enter(comm, (lvni_dist_call){LVNI_CALL_BROADCAST, -1, -1, root, (int64_t)bytes}));
     return lvni_dist_call_end(comm,
                               bytes > 0 ? comm->ops->broadcast(comm, data, bytes, root) : LVN_OK);
-}
-
-lvn_status lvni_dist_comm_all_to_all(lvni_dist_comm *comm, const void *in, size_t bytes, void *out)
-{
-    LVN_TRY(enter(comm, (lvni_dist_call){LVNI_CALL_ALL_TO_ALL, -1, -1, -1, (int64_t)bytes}));
-    return lvni_dist_call_end(comm,
-                              bytes > 0 ? comm->ops->all_to_all(comm, in, bytes, out) : LVN_OK);
 }
 
 lvn_status lvni_dist_comm_agree_status(lvni_dist_comm *comm, lvn_status mine, const char *what)

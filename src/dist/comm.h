@@ -116,9 +116,6 @@ lvn_status lvni_dist_comm_barrier(lvni_dist_comm *comm);
  * (bf16 and f16 are added in f32 and rounded once). */
 lvn_status lvni_dist_comm_all_reduce(lvni_dist_comm *comm, const void *in, void *out, int64_t n,
                                      lvn_dtype dtype, lvni_dist_reduce how);
-/* in: world x n elements; out: the sum of everyone's part `rank`, n elements. */
-lvn_status lvni_dist_comm_reduce_scatter(lvni_dist_comm *comm, const void *in, void *out, int64_t n,
-                                         lvn_dtype dtype, lvni_dist_reduce how);
 /* Bytes, no types: out has world x bytes, in rank order; in may be out + rank * bytes. */
 lvn_status lvni_dist_comm_all_gather(lvni_dist_comm *comm, const void *in, size_t bytes, void *out);
 /* Everyone's bytes may differ. *out: all of them in rank order, owned by the caller

@@ -85,11 +85,9 @@ const char *lvni_dist_call_name(int call)
     static const char *const names[LVNI_CALL_COUNT] = {
         [LVNI_CALL_BARRIER] = "barrier",
         [LVNI_CALL_ALL_REDUCE] = "all-reduce",
-        [LVNI_CALL_REDUCE_SCATTER] = "reduce-scatter",
         [LVNI_CALL_ALL_GATHER] = "all-gather",
         [LVNI_CALL_ALL_GATHER_SIZED] = "all-gather of different sizes",
         [LVNI_CALL_BROADCAST] = "broadcast",
-        [LVNI_CALL_ALL_TO_ALL] = "all-to-all",
         [LVNI_CALL_ALLOC] = "allocation of shared memory",
         [LVNI_CALL_FREE] = "release of shared memory",
         [LVNI_CALL_REDUCTION_CREATE] = "creation of a reduction",

@@ -14,11 +14,9 @@
 typedef enum lvni_dist_call_kind {
     LVNI_CALL_BARRIER,
     LVNI_CALL_ALL_REDUCE,
-    LVNI_CALL_REDUCE_SCATTER,
     LVNI_CALL_ALL_GATHER,
     LVNI_CALL_ALL_GATHER_SIZED,
     LVNI_CALL_BROADCAST,
-    LVNI_CALL_ALL_TO_ALL,
     LVNI_CALL_ALLOC,
     LVNI_CALL_FREE,
     LVNI_CALL_REDUCTION_CREATE,
@@ -92,11 +90,8 @@ struct lvni_dist_transport {
     lvn_status (*barrier)(lvni_dist_comm *comm);
     lvn_status (*all_reduce)(lvni_dist_comm *comm, const void *in, void *out, int64_t n,
                              lvn_dtype dtype, lvni_dist_reduce how);
-    lvn_status (*reduce_scatter)(lvni_dist_comm *comm, const void *in, void *out, int64_t n,
-                                 lvn_dtype dtype, lvni_dist_reduce how);
     lvn_status (*all_gather)(lvni_dist_comm *comm, const void *in, size_t bytes, void *out);
     lvn_status (*broadcast)(lvni_dist_comm *comm, void *data, size_t bytes, int root);
-    lvn_status (*all_to_all)(lvni_dist_comm *comm, const void *in, size_t bytes, void *out);
 
     /* In the same order and with the same sizes everywhere. Afterwards every rank reserves what is
      * its own, and before anyone touches any of it the ranks agree that all could. */

@@ -5,9 +5,9 @@
 
 #include "dist_ranks.h"
 
-/* all-reduce and reduce-scatter: types, operations, sizes, memory */
+/* all-reduce: types, operations, sizes, memory */
 bool dist_case_reduce(dist_rank *me);
-/* all-gather (sized too), broadcast, all-to-all, barrier */
+/* all-gather (sized too), broadcast, barrier */
 bool dist_case_move(dist_rank *me);
 /* lvni_dist_comm_alloc: given, given back, refused on all ranks alike */
 bool dist_case_memory(dist_rank *me);
@@ -24,7 +24,7 @@ bool dist_case_left(dist_rank *me);  /* one leaves early */
 bool dist_case_large(dist_rank *me); /* 256 MB, both ways */
 /* One call again and again until it fails, because the last rank was killed. arg: which call, 0 ..
  * DIST_ENDLESS_COUNT - 1. */
-enum { DIST_ENDLESS_COUNT = 9 };
+enum { DIST_ENDLESS_COUNT = 7 };
 bool dist_case_endless(dist_rank *me);
 bool dist_case_reduction(dist_rank *me);      /* the gradient of a step: arg = micro-batches */
 bool dist_case_reduction_race(dist_rank *me); /* many steps, several threads, random delays */

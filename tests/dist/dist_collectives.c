@@ -33,16 +33,16 @@ static bool reduced(dist_rank *me, const void *got, int64_t first, int64_t n, lv
 static bool reduce_one(dist_rank *me, int64_t n, lvn_dtype dtype, lvni_dist_reduce how, bool shared,
                        bool in_place)
 {
-    const size_t size = lvn_dtype_size(dtype), bytes = (size_t)n * size, world = (size_t)me->world;
+    const size_t bytes = (size_t)n * lvn_dtype_size(dtype);
     const int salt = (int)n + (int)dtype * 7 + (int)how;
-    void *in = NULL, *out = NULL, *part = dist_take(me, bytes);
+    void *in = NULL, *out = NULL;
     if (shared) {
         RANK_CHECK(me,
-                   lvni_dist_comm_alloc(me->comm, bytes * world, &in) == LVN_OK &&
+                   lvni_dist_comm_alloc(me->comm, bytes, &in) == LVN_OK &&
                        lvni_dist_comm_alloc(me->comm, bytes, &out) == LVN_OK,
                    "alloc");
     } else {
-        in = dist_take(me, bytes * world);
+        in = dist_take(me, bytes);
         out = dist_take(me, bytes);
     }
     dist_fill(in, dtype, me->rank, n, salt);
@@ -50,12 +50,6 @@ static bool reduce_one(dist_rank *me, int64_t n, lvn_dtype dtype, lvni_dist_redu
     RANK_CHECK(me, lvni_dist_comm_all_reduce(me->comm, in, to, n, dtype, how) == LVN_OK,
                "all-reduce of %lld %s", (long long)n, lvn_dtype_name(dtype));
     if (!reduced(me, to, 0, n, dtype, how, salt)) {
-        return false;
-    }
-    dist_fill(in, dtype, me->rank, n * me->world, salt);
-    RANK_CHECK(me, lvni_dist_comm_reduce_scatter(me->comm, in, part, n, dtype, how) == LVN_OK,
-               "reduce-scatter");
-    if (!reduced(me, part, n * me->rank, n, dtype, how, salt)) {
         return false;
     }
     if (shared) {
@@ -157,12 +151,6 @@ static bool move_one(dist_rank *me, size_t n, bool shared, int salt)
     for (size_t r = 0; r < world; r++) {
         RANK_CHECK(me, bytes_are(all + r * n, (int)r, 0, n, salt),
                    "all-gather of %zu bytes, those of rank %zu", n, r);
-    }
-    fill_bytes(in, me->rank, n * world, salt + 1);
-    RANK_CHECK(me, lvni_dist_comm_all_to_all(me->comm, in, n, out) == LVN_OK, "all-to-all");
-    for (size_t r = 0; r < world; r++) {
-        RANK_CHECK(me, bytes_are(out + r * n, (int)r, rank * n, n, salt + 1),
-                   "all-to-all of %zu bytes, those of rank %zu", n, r);
     }
     const int root = (int)(n % world);
     fill_bytes(in, me->rank, n, salt + 2);
@@ -402,8 +390,7 @@ bool dist_case_sizes(dist_rank *me)
     switch (me->arg / 2) {
     case 0: s = lvni_dist_comm_all_reduce(me->comm, x, x, n, LVN_F32, LVNI_REDUCE_SUM); break;
     case 1: s = lvni_dist_comm_all_gather(me->comm, x, (size_t)n, x); break;
-    case 2: s = lvni_dist_comm_broadcast(me->comm, x, (size_t)n, 0); break;
-    default: s = lvni_dist_comm_reduce_scatter(me->comm, x, x, n, LVN_F32, LVNI_REDUCE_SUM); break;
+    default: s = lvni_dist_comm_broadcast(me->comm, x, (size_t)n, 0); break;
     }
     if (s == LVN_OK) { /* it was over here before another rank noticed */
         s = lvni_dist_comm_barrier(me->comm);

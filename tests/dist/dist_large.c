@@ -55,16 +55,12 @@ static lvn_status endless_call(dist_rank *me, lvni_dist_reduction *r, float *x, 
     case 0: return lvni_dist_comm_barrier(me->comm);
     case 1: return lvni_dist_comm_all_reduce(me->comm, x, x, N, LVN_F32, LVNI_REDUCE_MAX);
     case 2: return lvni_dist_comm_all_reduce(me->comm, x, x, 8, LVN_F32, LVNI_REDUCE_MAX);
-    case 3:
-        return lvni_dist_comm_reduce_scatter(me->comm, x, y, N / me->world, LVN_F32,
-                                             LVNI_REDUCE_MAX);
-    case 4: return lvni_dist_comm_all_gather(me->comm, x, N, y);
-    case 5:
+    case 3: return lvni_dist_comm_all_gather(me->comm, x, N, y);
+    case 4:
         status = lvni_dist_comm_all_gather_sized(me->comm, x, (size_t)me->rank * 100, &out, size);
         lvni_core_free(out);
         return status;
-    case 6: return lvni_dist_comm_broadcast(me->comm, x, N, 1);
-    case 7: return lvni_dist_comm_all_to_all(me->comm, x, N / (size_t)me->world, y);
+    case 5: return lvni_dist_comm_broadcast(me->comm, x, N, 1);
     default:
         status = lvni_dist_reduction_begin(r, &(lvni_plan_tree_node){me->rank, me->rank + 1, 0}, 1);
         return status == LVN_OK ? lvni_dist_reduction_finish(r, NULL, 0) : status;

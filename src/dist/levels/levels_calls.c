@@ -13,11 +13,6 @@
  * in the common part, then a stage of each rank. */
 enum { AT_RESULT = 4096, MAX_SEEN = 4096 };
 
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 char *lvni_levels_scratch(lvni_levels_comm *c, int which, size_t bytes)
 {
     if (bytes > c->room[which] || c->scratch[which] == NULL) {
@@ -126,30 +121,6 @@ lvn_status lvni_levels_broadcast(lvni_dist_comm *comm, void *data, size_t bytes,
 {
     lvni_levels_comm *c = lvni_levels(comm);
     return lvni_levels_spread(c, broadcast(c, data, bytes, root));
-}
-
-/* Everything goes everywhere: no step of a run needs it. */
-lvn_status lvni_levels_all_to_all(lvni_dist_comm *comm, const void *in, size_t bytes, void *out)
-{
-    lvni_levels_comm *c = lvni_levels(comm);
-    const size_t world = (size_t)comm->world, piece = LVNI_LEVELS_STAGE / world + 1;
-    for (size_t at = 0; at < bytes; at += piece) {
-        const size_t n = least(piece, bytes - at);
-        char *all = lvni_levels_scratch(c, 1, world * world * n);
-        if (all == NULL) {
-            return lvni_levels_no_memory(c, "an all-to-all");
-        }
-        char *mine = all + (size_t)comm->rank * world * n;
-        for (size_t to = 0; to < world; to++) {
-            memcpy(mine + to * n, (const char *)in + to * bytes + at, n);
-        }
-        LVN_TRY(lvni_levels_all_gather(comm, mine, world * n, all));
-        for (size_t from = 0; from < world; from++) {
-            memcpy((char *)out + from * bytes + at, all + (from * world + (size_t)comm->rank) * n,
-                   n);
-        }
-    }
-    return LVN_OK;
 }
 
 /* ---- sums ---- */
@@ -341,21 +312,6 @@ lvn_status lvni_levels_all_reduce(lvni_dist_comm *comm, const void *in, void *ou
 {
     lvni_levels_comm *c = lvni_levels(comm);
     return lvni_levels_spread(c, all_reduce(c, in, out, n, dtype, how));
-}
-
-/* The sums of all parts, one after the other: no step of a run needs it. */
-lvn_status lvni_levels_reduce_scatter(lvni_dist_comm *comm, const void *in, void *out, int64_t n,
-                                      lvn_dtype dtype, lvni_dist_reduce how)
-{
-    lvni_levels_comm *c = lvni_levels(comm);
-    const size_t bytes = (size_t)n * lvn_dtype_size(dtype);
-    lvn_status s = LVN_OK;
-    for (int i = 1; i <= comm->world && s == LVN_OK; i++) {
-        const int part = i % comm->world;
-        s = all_reduce(c, (const char *)in + (size_t)part * bytes, part == comm->rank ? out : NULL,
-                       n, dtype, how);
-    }
-    return lvni_levels_spread(c, s);
 }
 
 /* ---- who gets what exactly one rank has to do ---- */

@@ -117,11 +117,8 @@ void lvni_levels_sums_free(lvni_levels_comm *c);
 lvn_status lvni_levels_barrier(lvni_dist_comm *comm);
 lvn_status lvni_levels_all_reduce(lvni_dist_comm *comm, const void *in, void *out, int64_t n,
                                   lvn_dtype dtype, lvni_dist_reduce how);
-lvn_status lvni_levels_reduce_scatter(lvni_dist_comm *comm, const void *in, void *out, int64_t n,
-                                      lvn_dtype dtype, lvni_dist_reduce how);
 lvn_status lvni_levels_all_gather(lvni_dist_comm *comm, const void *in, size_t bytes, void *out);
 lvn_status lvni_levels_broadcast(lvni_dist_comm *comm, void *data, size_t bytes, int root);
-lvn_status lvni_levels_all_to_all(lvni_dist_comm *comm, const void *in, size_t bytes, void *out);
 bool lvni_levels_claim(lvni_dist_comm *comm, bool cut_off);
 
 /* levels_exchange.c */

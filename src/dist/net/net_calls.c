@@ -140,11 +140,6 @@ lvn_status lvni_net_all_gather(lvni_dist_comm *comm, const void *in, size_t byte
     return swap_all(net(comm), in, 0, bytes, out);
 }
 
-lvn_status lvni_net_all_to_all(lvni_dist_comm *comm, const void *in, size_t bytes, void *out)
-{
-    return swap_all(net(comm), in, bytes, bytes, out);
-}
-
 /* Every rank answers: a call ends with all ranks in it, so that none runs ahead of the others
  * without bound, or goes on without one that is lost. */
 lvn_status lvni_net_broadcast(lvni_dist_comm *comm, void *data, size_t bytes, int root)
@@ -212,16 +207,6 @@ static lvn_status add_slices(lvni_net_comm *c, const char *in, const size_t *fro
         drop(mail[peer]);
     }
     return s;
-}
-
-lvn_status lvni_net_reduce_scatter(lvni_dist_comm *comm, const void *in, void *out, int64_t n,
-                                   lvn_dtype dtype, lvni_dist_reduce how)
-{
-    size_t from[LVNI_NET_MAX_RANKS + 1];
-    for (int r = 0; r <= comm->world; r++) {
-        from[r] = (size_t)r * (size_t)n;
-    }
-    return add_slices(net(comm), in, from, (size_t)n, out, dtype, how);
 }
 
 /* All numbers to all, added everywhere. */

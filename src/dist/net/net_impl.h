@@ -145,9 +145,8 @@ struct lvni_net_comm {
 #define LVNI_NET_OPERATIONS                                                                        \
     .destroy = lvni_net_destroy, .abort = lvni_net_abort, .first_failed = lvni_net_first_failed,   \
     .health = lvni_net_health, .agree = lvni_dist_agree, .barrier = lvni_net_barrier,              \
-    .all_reduce = lvni_net_all_reduce, .reduce_scatter = lvni_net_reduce_scatter,                  \
-    .all_gather = lvni_net_all_gather, .broadcast = lvni_net_broadcast,                            \
-    .all_to_all = lvni_net_all_to_all, .region_open = lvni_dist_local_region_open,                 \
+    .all_reduce = lvni_net_all_reduce, .all_gather = lvni_net_all_gather,                          \
+    .broadcast = lvni_net_broadcast, .region_open = lvni_dist_local_region_open,                   \
     .region_reserve = lvni_dist_local_region_reserve,                                              \
     .region_close = lvni_dist_local_region_close, .region_discard = lvni_dist_local_region_close,  \
     .reduction_create = lvni_net_reduction_create, .exchange_create = lvni_net_exchange_create,    \
@@ -214,11 +213,8 @@ void lvni_net_peer_gone(lvni_net_comm *c, int rank);
 lvn_status lvni_net_barrier(lvni_dist_comm *comm);
 lvn_status lvni_net_all_reduce(lvni_dist_comm *comm, const void *in, void *out, int64_t n,
                                lvn_dtype dtype, lvni_dist_reduce how);
-lvn_status lvni_net_reduce_scatter(lvni_dist_comm *comm, const void *in, void *out, int64_t n,
-                                   lvn_dtype dtype, lvni_dist_reduce how);
 lvn_status lvni_net_all_gather(lvni_dist_comm *comm, const void *in, size_t bytes, void *out);
 lvn_status lvni_net_broadcast(lvni_dist_comm *comm, void *data, size_t bytes, int root);
-lvn_status lvni_net_all_to_all(lvni_dist_comm *comm, const void *in, size_t bytes, void *out);
 lvn_status lvni_net_exchange_create(lvni_dist_comm *comm, int lo, int hi,
                                     lvni_dist_group_exchange **out);
 

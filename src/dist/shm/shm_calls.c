@@ -72,22 +72,3 @@ lvn_status lvni_shm_broadcast(lvni_dist_comm *comm, void *data, size_t bytes, in
     }
     return LVN_OK;
 }
-
-lvn_status lvni_shm_all_to_all(lvni_dist_comm *comm, const void *in, size_t bytes, void *out)
-{
-    lvni_shm_comm *c = (lvni_shm_comm *)comm;
-    const size_t world = (size_t)comm->world, part = LVNI_SHM_STAGE / world,
-                 mine = (size_t)comm->rank;
-    for (size_t at = 0; at < bytes; at += part) {
-        const size_t n = least(part, bytes - at);
-        for (size_t rank = 0; rank < world; rank++) {
-            memcpy(lvni_shm_mine(c) + rank * part, (const char *)in + rank * bytes + at, n);
-        }
-        LVN_TRY(lvni_shm_round(c));
-        for (size_t rank = 0; rank < world; rank++) {
-            memcpy((char *)out + rank * bytes + at, lvni_shm_theirs(c, (int)rank) + mine * part, n);
-        }
-        lvni_dist_comm_add_bytes(comm, n * (world - 1), n * (world - 1));
-    }
-    return LVN_OK;
-}

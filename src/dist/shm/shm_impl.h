@@ -103,12 +103,9 @@ const lvni_shm_place *lvni_shm_place_of(const lvni_shm_comm *c, int rank);
 lvn_status lvni_shm_barrier(lvni_dist_comm *comm);
 lvn_status lvni_shm_all_gather(lvni_dist_comm *comm, const void *in, size_t bytes, void *out);
 lvn_status lvni_shm_broadcast(lvni_dist_comm *comm, void *data, size_t bytes, int root);
-lvn_status lvni_shm_all_to_all(lvni_dist_comm *comm, const void *in, size_t bytes, void *out);
 
 /* shm_reduce.c */
 lvn_status lvni_shm_all_reduce(lvni_dist_comm *comm, const void *in, void *out, int64_t n,
                                lvn_dtype dtype, lvni_dist_reduce how);
-lvn_status lvni_shm_reduce_scatter(lvni_dist_comm *comm, const void *in, void *out, int64_t n,
-                                   lvn_dtype dtype, lvni_dist_reduce how);
 
 #endif
