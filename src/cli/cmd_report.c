@@ -4,9 +4,11 @@
 #include "core/error.h"
 #include "core/escape.h"
 #include "core/vfs.h"
+#include "recipes/registry.h"
 #include "report/run_page.h"
 #include "run/error_record.h"
 #include "run/recipe.h"
+#include "run/run_dir.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,36 +16,20 @@
 
 static const size_t MOST_CONFIG = (size_t)1 << 22;
 
-/* The lines of all keys of `levin train NAME` as they are by default; empty: no such recipe here.
- */
-static lvn_status write_defaults(const char *name, lvni_core_str *out)
-{
-    char topic[80];
-    lvni_cli_topic of;
-    lvni_core_config *config;
-    snprintf(topic, sizeof topic, "train.%.60s", name);
-    if (!lvni_cli_topic_find(topic, &of)) {
-        return LVN_OK;
-    }
-    LVN_TRY(lvni_cli_topic_defaults(&of, &config));
-    const lvn_status s = lvni_core_config_write_yaml(config, out);
-    lvni_core_config_destroy(config);
-    return s;
-}
-
-/* Those of the recipe that config.yaml names. */
-static lvn_status find_defaults(const char *run, lvni_core_str *out)
+/* That config.yaml names; NULL: none of levin's own. */
+static lvn_status find_recipe(const char *run, const lvni_run_recipe **out)
 {
     lvni_core_str path = {0}, name = {0};
     char *config = NULL;
     size_t n;
+    *out = NULL;
     lvni_core_str_printf(&path, "%s/config.yaml", run);
     lvn_status s = lvni_core_str_status(&path);
     if (s == LVN_OK && lvni_core_path_exists(lvni_core_str_text(&path))) {
         s = lvni_core_regular_read(lvni_core_str_text(&path), MOST_CONFIG, &config, &n);
     }
     if (s == LVN_OK && config != NULL && lvni_report_config_value(config, "recipe", &name)) {
-        s = write_defaults(lvni_core_str_text(&name), out);
+        *out = lvni_recipes_find(lvni_core_str_text(&name));
     }
     lvni_core_free(config);
     lvni_core_str_free(&path);
@@ -53,21 +39,13 @@ static lvn_status find_defaults(const char *run, lvni_core_str *out)
 
 static lvn_status write_report(const char *run, const char *output)
 {
-    lvni_core_str page = {0}, defaults = {0};
-    lvn_status s = find_defaults(run, &defaults);
-    const char *of_recipe = defaults.len > 0 ? lvni_core_str_text(&defaults) : NULL;
-    s = s == LVN_OK ? lvni_report_run_page(run, of_recipe, &page) : s;
-    if (s == LVN_OK) {
-        const bool print = strcmp(output, "-") == 0;
-        s = lvni_core_file_write(print ? LVNI_STDOUT_PATH : output, lvni_core_str_text(&page),
-                                 page.len);
-        if (s == LVN_OK && !print) {
-            lvni_core_print(stdout, "%s\n", output);
-        }
+    const lvni_run_recipe *recipe;
+    LVN_TRY(find_recipe(run, &recipe));
+    LVN_TRY(lvni_run_page_write(recipe, run, output));
+    if (strcmp(output, "-") != 0) {
+        lvni_core_print(stdout, "%s\n", output);
     }
-    lvni_core_str_free(&page);
-    lvni_core_str_free(&defaults);
-    return s;
+    return LVN_OK;
 }
 
 /* RUN and output=FILE in any order; false: reported. */
@@ -102,7 +80,7 @@ int lvni_cli_cmd_report(int n, const char *const *args)
     }
     lvn_status s = LVN_OK;
     if (output == NULL) {
-        lvni_core_str_printf(&beside, "%s%sreport.html", run,
+        lvni_core_str_printf(&beside, "%s%s" LVNI_RUN_PAGE, run,
                              run[strlen(run) - 1] == '/' ? "" : "/");
         s = lvni_core_str_status(&beside);
         output = lvni_core_str_text(&beside);

@@ -5,10 +5,12 @@
 #include "core/machine.h"
 #include "core/training.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* `levin train ... | head`: a reader that went away is not a reason to stop training,
@@ -209,6 +211,34 @@ void lvni_core_signals_remove(void)
     }
     installed = false;
     early = 0;
+}
+
+static sigset_t sigpipe_alone(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGPIPE);
+    return set;
+}
+
+void lvni_core_sigpipe_block(lvni_core_sigpipe *state)
+{
+    const sigset_t alone = sigpipe_alone();
+    sigset_t pending;
+    sigpending(&pending);
+    state->was_pending = sigismember(&pending, SIGPIPE) == 1;
+    pthread_sigmask(SIG_BLOCK, &alone, &state->before);
+}
+
+void lvni_core_sigpipe_unblock(const lvni_core_sigpipe *state)
+{
+    const sigset_t alone = sigpipe_alone();
+    const struct timespec now = {0};
+    const int error = errno;
+    while (!state->was_pending && sigtimedwait(&alone, NULL, &now) < 0 && errno == EINTR) {
+    }
+    pthread_sigmask(SIG_SETMASK, &state->before, NULL);
+    errno = error;
 }
 
 int lvni_core_signals_asked(void)

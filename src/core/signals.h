@@ -9,6 +9,7 @@
 #ifndef LEVIN_CORE_SIGNALS_H
 #define LEVIN_CORE_SIGNALS_H
 
+#include <signal.h>
 #include <stdbool.h>
 
 /* From here on there is something to lose. Forgets earlier signals, except those that came since
@@ -32,6 +33,15 @@ void lvni_core_signals_hold(void);
 /* The handlers from before are back; the signal stays noted until the next install. In a process
  * that only trains (lvni_core_signals_defer) one more signal comes to nothing, the next ends it. */
 void lvni_core_signals_remove(void);
+
+/* Between the two SIGPIPE does not reach the calling thread, whatever the process does with it: for
+ * writes of which only the status counts. Both leave errno. */
+typedef struct lvni_core_sigpipe {
+    sigset_t before;
+    bool was_pending;
+} lvni_core_sigpipe;
+void lvni_core_sigpipe_block(lvni_core_sigpipe *state);
+void lvni_core_sigpipe_unblock(const lvni_core_sigpipe *state);
 
 int lvni_core_signals_asked(void);                    /* that asked this process to stop; 0: none */
 bool lvni_core_signals_take_save(void);               /* SIGUSR2 came since the last call */

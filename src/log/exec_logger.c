@@ -4,6 +4,7 @@
  * through the table of loggers.c. */
 #include "core/alloc.h"
 #include "core/machine.h"
+#include "core/signals.h"
 #include "core/vfs.h"
 #include "log/logger_class.h"
 
@@ -39,21 +40,10 @@ typedef struct program {
 /* write() without the signal SIGPIPE, which is the host program's. */
 static ssize_t write_quietly(int fd, const char *data, size_t n)
 {
-    sigset_t pipe_only, before, pending;
-    sigemptyset(&pipe_only);
-    sigaddset(&pipe_only, SIGPIPE);
-    sigpending(&pending);
-    const bool was_pending = sigismember(&pending, SIGPIPE) == 1;
-    pthread_sigmask(SIG_BLOCK, &pipe_only, &before);
+    lvni_core_sigpipe sigpipe;
+    lvni_core_sigpipe_block(&sigpipe);
     const ssize_t done = write(fd, data, n);
-    const int error = errno;
-    if (done < 0 && error == EPIPE && !was_pending) {
-        const struct timespec now = {0};
-        while (sigtimedwait(&pipe_only, NULL, &now) < 0 && errno == EINTR) {
-        }
-    }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    errno = error;
+    lvni_core_sigpipe_unblock(&sigpipe);
     return done;
 }
 

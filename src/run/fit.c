@@ -367,6 +367,7 @@ static lvn_status lead(lvni_run_fit_run *r)
     }
     lvni_trainer_stop_install(); /* from here on a stop must save */
     LVN_TRY(keeps_nothing(r) ? LVN_OK : make_dir(r));
+    r->has_dir = !keeps_nothing(r);
     lvni_run_fit_banner(r);
     LVN_TRY(lvni_core_config_bool(c, "resume") ? find_saved(r) : LVN_OK);
     return keeps_nothing(r) ? LVN_OK : lvni_run_dir_identify(r->dir, r->saved, r->run_id);
@@ -540,6 +541,10 @@ static lvn_status fit_rank(void *user, const lvni_run_rank *rank)
     lvni_run_rank_give_up(rank, s);
     if (rank == ranks->rank && r.trainer != NULL) {
         memcpy(ranks->kept, r.trainer->keeper.kept, sizeof ranks->kept);
+    }
+    if (r.has_dir && run->request->dir != NULL) {
+        *run->request->dir = r.dir;
+        r.dir = NULL;
     }
     run_free(&r);
     lvn_error_adopt(&error);

@@ -69,6 +69,9 @@ typedef struct lvni_run_fit_request {
                         const lvni_nn_model *model, const lvni_plan *plan,
                         const struct lvni_trainer_memory_need *need);
     lvni_trainer_hooks hooks; /* of the first rank of this process */
+    /* Receives the run directory that rank 0 has in this process, for the caller to free; it stays
+     * NULL where there is none. NULL: not wanted. */
+    char **dir;
 } lvni_run_fit_request;
 
 /* Train. LVN_ERR_CANCELLED after a signal. The run directory and its log stay this process's. */

@@ -33,6 +33,7 @@ typedef struct lvni_run_fit_run {
     lvni_plan plan;
     lvni_optim_schedule schedule;
     char *dir;                /* NULL: other ranks, and a run that keeps nothing */
+    bool has_dir;             /* it was made, or is resumed */
     char run_id[LVNI_RUN_ID]; /* rank 0 */
     lvni_core_str json, card;
     lvni_trainer_memory_need need; /* on rank 0 with those of the other threads */

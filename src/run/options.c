@@ -323,6 +323,12 @@ static const lvni_core_option run_rows[] = {
      .fallback = "none",
      .help = "simple: at the end a table of where rank 0's time went: data, forward, backward, "
              "exchange, optimizer, logging, validation, checkpoints."},
+    {.name = "report",
+     .type = LVNI_OPT_BOOL,
+     .flags = LVNI_OPT_RUN,
+     .fallback = "false",
+     .help = "Write report.html into the run directory at the end, as `levin report` does "
+             "(docs/report.md)."},
     {.name = "quiet",
      .type = LVNI_OPT_BOOL,
      .fallback = "false",

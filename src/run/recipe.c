@@ -7,11 +7,15 @@
  *   lvni_trainer_fit       trainer/loop.c: the steps */
 #include "run/recipe.h"
 
+#include "core/alloc.h"
 #include "core/error.h"
+#include "core/escape.h"
 #include "core/signals.h"
-#include "core/str.h"
+#include "core/vfs.h"
 #include "log/run_log.h"
+#include "report/run_page.h"
 #include "run/options.h"
+#include "run/run_dir.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -27,12 +31,16 @@ typedef struct work {
     const lvni_run_recipe *recipe;
     lvni_core_config *config;
     const lvni_run_driver *driver; /* NULL: trains to the end */
+    char *dir;                     /* of the run, where this process has rank 0; or NULL */
 } work;
 
-static lvn_status open_and_fit(const work *w, lvni_run_ranks *ranks, fit_function fit)
+static lvn_status open_and_fit(work *w, lvni_run_ranks *ranks, fit_function fit)
 {
-    lvni_run_fit_request request = {
-        .config = w->config, .keys = w->config, .ranks = ranks, .recipe = w->recipe};
+    lvni_run_fit_request request = {.config = w->config,
+                                    .keys = w->config,
+                                    .ranks = ranks,
+                                    .recipe = w->recipe,
+                                    .dir = &w->dir};
     lvn_status s = w->recipe->open(&request);
     if (w->driver != NULL) {
         request.tunes = true;
@@ -104,6 +112,72 @@ static lvn_status read_config(const lvni_run_recipe *recipe, const char *help, i
     return s;
 }
 
+/* ---- the page ---- */
+
+/* The lines of all keys as they are by default. */
+static lvn_status write_defaults(const lvni_run_recipe *recipe, lvni_core_str *out)
+{
+    lvni_core_config *c;
+    LVN_TRY(lvni_core_config_create(recipe->keys, &c));
+    lvn_status s = lvni_core_config_load_job(c, recipe->defaults.job);
+    s = s == LVN_OK ? lvni_core_config_write_yaml(c, out) : s;
+    lvni_core_config_destroy(c);
+    return s;
+}
+
+lvn_status lvni_run_page_write(const lvni_run_recipe *recipe, const char *run, const char *output)
+{
+    lvni_core_str page = {0}, defaults = {0};
+    lvn_status s = recipe == NULL ? LVN_OK : write_defaults(recipe, &defaults);
+    const char *of_recipe = defaults.len > 0 ? lvni_core_str_text(&defaults) : NULL;
+    s = s == LVN_OK ? lvni_report_run_page(run, of_recipe, &page) : s;
+    if (s == LVN_OK) {
+        s = lvni_core_file_write(strcmp(output, "-") == 0 ? LVNI_STDOUT_PATH : output,
+                                 lvni_core_str_text(&page), page.len);
+    }
+    lvni_core_str_free(&page);
+    lvni_core_str_free(&defaults);
+    return s;
+}
+
+/* report=true. A page that cannot be written must not cost the run. */
+static void write_page(const work *w)
+{
+    char *path = lvni_run_path_join(w->dir, LVNI_RUN_PAGE);
+    if (path == NULL || lvni_run_page_write(w->recipe, w->dir, path) != LVN_OK) {
+        lvni_log_line(LVNI_LOG_WARNING, "report=true: the page is not written: %s",
+                      lvn_last_error()->message);
+    } else {
+        lvni_log_line(LVNI_LOG_INFO, "the page of the run: %s", path);
+    }
+    lvni_core_free(path);
+}
+
+/* The log is closed: both lines are of the screen alone, whose reader may be gone. Leaves the
+ * thread's last error. */
+static void report_dir(work *w)
+{
+    lvni_core_str quoted = {0};
+    lvni_core_sigpipe sigpipe;
+    const lvn_error error = *lvn_last_error();
+    if (w->dir == NULL) {
+        return;
+    }
+    lvni_core_sigpipe_block(&sigpipe);
+    if (lvni_core_config_bool(w->config, "report")) {
+        write_page(w);
+    }
+    lvni_core_shell_quote(&quoted, w->dir);
+    if (lvni_log_has_screen()) { /* not of a host program */
+        lvni_log_line(LVNI_LOG_INFO, "levin report %s", lvni_core_str_text(&quoted));
+    }
+    lvni_core_sigpipe_unblock(&sigpipe);
+    lvni_core_str_free(&quoted);
+    lvni_core_free(w->dir);
+    w->dir = NULL;
+    lvn_error_adopt(&error);
+}
+
 lvn_status lvni_run_train_with(const lvni_run_recipe *recipe, const char *const command[2],
                                const char *help, int n, const char *const *args)
 {
@@ -118,6 +192,7 @@ lvn_status lvni_run_train_with(const lvni_run_recipe *recipe, const char *const 
                                           .run = train,
                                           .user = &w};
     const lvn_status s = lvni_run_fit_end(lvni_run_ranks_run(w.config, &ranks));
+    report_dir(&w);
     lvni_core_config_destroy(w.config);
     return s;
 }

@@ -77,6 +77,10 @@ lvn_status lvni_run_export_start(const lvni_run_recipe *recipe, int n, const cha
 /* export.c: `levin export` */
 lvn_status lvni_run_export(const lvni_run_recipe *recipe, int n, const char *const *args);
 
+/* The page of a run (report/run_page.h) into the file `output`, - for stdout; recipe: that the run
+ * is of, whose defaults are beside its configuration; NULL: not known. */
+lvn_status lvni_run_page_write(const lvni_run_recipe *recipe, const char *run, const char *output);
+
 /* As it is typed: its name, or the file. */
 const char *lvni_run_typed(const lvni_run_recipe *recipe);
 enum { LVNI_RUN_HELP = 512 };

@@ -49,6 +49,8 @@ bool lvni_run_dir_saved(const char *path, int64_t *step, int64_t *epoch);
 bool lvni_run_dir_after_kill(const char *path, int64_t *step, int64_t *epoch);
 /* In it: the images it was trained with (data/folder_index.c). */
 #define LVNI_RUN_INDEX "data.index"
+/* In it: its page (recipe.h) */
+#define LVNI_RUN_PAGE "report.html"
 /* Write config.yaml. */
 lvn_status lvni_run_dir_write_config(const char *path, const lvni_core_config *config);
 /* The file of a checkpoint or an exported model, freed by the caller; NULL when memory is out.

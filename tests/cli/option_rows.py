@@ -119,6 +119,7 @@ train_rows = {
     "profiler": row("simple", "stdout"),
     "log_histograms": Elsewhere("test_loggers.py", "log_histograms=true"),
     "logger": row("csv", "files"),
+    "report": row("true", "files stdout"),
     "quiet": row("true", "stdout"),
     "verbose": row("true", "stdout"),
     "strict": refusal("true", "devices=2"),

@@ -6,7 +6,9 @@ usage: test_report.py LEVIN [test names]
 import html.parser
 import json
 import os
+import signal
 import subprocess
+import time
 import unittest
 
 from bad_support import Case, LEVIN, main, read, write
@@ -56,6 +58,7 @@ class Report(Case):
         line = [LEVIN, "train", "classify", *SHAPES, f"out={self.run_dir}", "max_epochs=2"]
         done = subprocess.run([*line, *more], capture_output=True, text=True)
         self.assertEqual(done.returncode, code, done.stderr)
+        return done.stdout
 
     def report(self, *more, code=0, expects=()):
         line = [LEVIN, "report", self.run_dir, *more]
@@ -138,6 +141,50 @@ class Report(Case):
         self.report()
         self.assertLess(os.path.getsize(f"{self.run_dir}/report.html"), 3 << 20)
         self.assertTrue(self.page().has("100000 rows"))
+
+    def ends_with_its_command(self, out):
+        """It works when pasted, where levin is installed."""
+        last = out.splitlines()[-1]
+        self.assertTrue(last.startswith("levin report "), out)
+        path = os.path.dirname(LEVIN) + ":" + os.environ["PATH"]
+        done = subprocess.run(
+            ["bash", "-c", last], env={**os.environ, "PATH": path}, capture_output=True, text=True
+        )
+        self.assertEqual(done.stdout, f"{self.run_dir}/report.html\n", done.stderr)
+        return read(f"{self.run_dir}/report.html")
+
+    def test_a_run_ends_with_its_command(self):
+        """report=true has written the same page before, also of a run that was stopped, failed or
+        is resumed."""
+        self.run_dir = f"{self.dir}/a b's lr=1"
+        for more, text, code in (
+            (["report=true"], "Finished", 0),
+            (["overwrite=true", "report=true", "max_steps=1"], "Finished", 0),
+            (["overwrite=true", "report=true", "optim=sgd", "optim.lr=1e38"], "Failed: ", 1),
+            (["overwrite=true", "report=true", "devices=2", "accelerator=cpu"], "2 ranks: ", 0),
+            (["resume=true", "max_epochs=3"], "resuming from", 0),
+        ):
+            out = self.start(*more, code=code)
+            page = read(f"{self.run_dir}/report.html")
+            self.assertTrue(self.page().has(text), text)
+            self.assertEqual(self.ends_with_its_command(out), page, more)
+        self.assertNotIn("levin report", read(f"{self.run_dir}/train.log").decode())
+        out = self.start("overwrite=true")
+        self.assertFalse(os.path.exists(f"{self.run_dir}/report.html"))
+        self.assertNotIn(b"levin report ", self.ends_with_its_command(out))
+        self.assertEqual(self.start("overwrite=true", "quiet=true"), "")
+
+    def test_a_stopped_run_has_its_page(self):
+        line = [LEVIN, "train", "classify", *SHAPES, f"out={self.run_dir}", "report=true"]
+        run = subprocess.Popen([*line, "max_epochs=-1"], stdout=subprocess.PIPE, text=True)
+        rows = f"{self.run_dir}/metrics.jsonl"
+        while run.poll() is None and not (os.path.exists(rows) and os.path.getsize(rows)):
+            time.sleep(0.02)
+        run.send_signal(signal.SIGINT)
+        out, _ = run.communicate(timeout=60)
+        self.assertEqual(run.returncode, 130)
+        self.assertTrue(self.page().has("stopped"))
+        self.ends_with_its_command(out)
 
     def test_mistakes(self):
         line = [LEVIN, "report"]
