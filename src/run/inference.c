@@ -381,8 +381,9 @@ static lvn_status run(const lvni_run_recipe *recipe, const char *command,
     if (lvni_run_chooses(c)) {
         return lvni_run_choose(recipe, c, n, args);
     }
+    const lvni_run_results *other = results->instead != NULL ? results->instead(c) : NULL;
     const lvni_run_measurement one = {
-        .results = results->instead != NULL ? results->instead(c) : results, .n = n, .args = args};
+        .results = other != NULL ? other : results, .n = n, .args = args};
     return lvni_run_inference_run(recipe, command, &one, c);
 }
 

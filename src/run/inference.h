@@ -14,7 +14,7 @@ typedef struct lvni_run_results lvni_run_results;
 
 /* What a recipe makes of a model's rows, or of its metrics. */
 struct lvni_run_results {
-    /* Others, by the arguments; NULL: these. */
+    /* Others, by the arguments; NULL, or where it returns NULL: these. */
     const lvni_run_results *(*instead)(const lvni_core_config *config);
     /* Arguments, before ranks are started. NULL: model=, and output= of predict. */
     lvn_status (*check)(const lvni_core_config *config);
