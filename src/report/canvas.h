@@ -1,41 +1,67 @@
-/* A page of RGB pixels to draw on, and a font. What lies outside of the page is not drawn. Called
- * by contact_sheet.c and by the recipes that draw figures. */
+/* A page to draw on: lines, rectangles, images and text, by cairo, written as PNG or SVG. Lengths
+ * are in units of the page from its upper left corner; a PNG file has two pixels per unit. The
+ * first error stays with the canvas and is what writing it returns, so that drawing needs no
+ * checks. Called by what else is in this folder and by recipes that draw figures. */
 #ifndef LEVIN_REPORT_CANVAS_H
 #define LEVIN_REPORT_CANVAS_H
 
 #include <levin/status.h>
 
-typedef struct lvni_report_canvas {
-    uint8_t *rgb; /* (height, width, 3) */
-    int width, height;
-} lvni_report_canvas;
+typedef struct lvni_report_canvas lvni_report_canvas;
 
-/* White. Free with lvni_report_canvas_free, after a failure too. */
-lvn_status lvni_report_canvas_create(int width, int height, lvni_report_canvas *out);
-void lvni_report_canvas_free(lvni_report_canvas *canvas); /* leaves it empty */
-/* As PNG. */
-lvn_status lvni_report_canvas_write(const lvni_report_canvas *canvas, const char *path);
+enum { LVNI_CANVAS_PIXELS = 2 }; /* per unit, in PNG files */
 
-void lvni_report_canvas_fill(const lvni_report_canvas *canvas, int x, int y, int width, int height,
-                             const uint8_t colour[3]);
+/* Before work whose result is to be drawn: LVN_ERR_UNSUPPORTED with `what` in front, as "sheet=" or
+ * the name of a file, where cairo or a font is missing: the message names the packages. */
+lvn_status lvni_report_canvas_check(const char *what);
+/* Of a name that ends in .png or .svg. */
+bool lvni_report_canvas_writes(const char *path);
+
+/* A white page of this size, for an SVG file where the name ends in .svg, else for a PNG file. The
+ * name is borrowed. */
+lvn_status lvni_report_canvas_create(const char *path, double width, double height,
+                                     lvni_report_canvas **out);
+void lvni_report_canvas_destroy(lvni_report_canvas *c); /* NULL is fine */
+/* The first error, for a canvas that serves to measure alone. */
+lvn_status lvni_report_canvas_status(const lvni_report_canvas *c);
+/* Ends the drawing. The file appears whole or not at all; the pixels of a PNG file are all that is
+ * in it. */
+lvn_status lvni_report_canvas_write(lvni_report_canvas *c);
+
+void lvni_report_canvas_fill(lvni_report_canvas *c, double x, double y, double width, double height,
+                             const uint8_t rgb[3]);
 /* The border of that rectangle, inside of it. */
-void lvni_report_canvas_frame(const lvni_report_canvas *canvas, int x, int y, int width, int height,
-                              int thick, const uint8_t colour[3]);
-/* (x, y) to (x, y), both finite and near the page. dash: pixels of a dash and of a gap; 0: solid.
- */
-void lvni_report_canvas_line(const lvni_report_canvas *canvas, const double from[2],
-                             const double to[2], int thick, int dash, const uint8_t colour[3]);
-/* From the upper left corner, each dot of the font zoom x zoom pixels, cut where `room` pixels end.
- * NULL: nothing. */
-void lvni_report_canvas_text(const lvni_report_canvas *canvas, int x, int y, int room, int zoom,
+void lvni_report_canvas_frame(lvni_report_canvas *c, double x, double y, double width,
+                              double height, double thick, const uint8_t rgb[3]);
+void lvni_report_canvas_dot(lvni_report_canvas *c, const double at[2], double radius,
+                            const uint8_t rgb[3]);
+/* From point to point; one that is not finite interrupts the line. */
+void lvni_report_canvas_line(lvni_report_canvas *c, const double (*at)[2], int64_t n, double thick,
+                             bool dashed, const uint8_t rgb[3]);
+/* rgb (rows, columns, 3) in that rectangle. An enlarged pixel is a rectangle of one colour. */
+void lvni_report_canvas_image(lvni_report_canvas *c, const uint8_t *rgb, int columns, int rows,
+                              double x, double y, double width, double height);
+
+typedef enum lvni_report_align {
+    LVNI_ALIGN_LEFT,
+    LVNI_ALIGN_MIDDLE,
+    LVNI_ALIGN_RIGHT
+} lvni_report_align;
+
+typedef struct lvni_report_label {
+    double x, y; /* where the baseline begins, has its middle, or ends */
+    double size; /* of the font */
+    double room; /* a longer text loses its middle; 0: any length */
+    lvni_report_align align;
+    double turn; /* degrees, counterclockwise */
+    bool light;  /* white instead of black */
+} lvni_report_label;
+
+/* UTF-8, from left to right, in DejaVu Sans, and in what else fontconfig finds for a character that
+ * it lacks. What no font has, control characters and bytes that are not UTF-8 appear by number:
+ * \u4E2D, \xFF. NULL: nothing. */
+void lvni_report_canvas_text(lvni_report_canvas *c, const lvni_report_label *label,
                              const char *text);
-int lvni_report_canvas_text_width(const char *text, int zoom); /* pixels */
-
-/* The font: capitals, digits and some signs, 5 x 7 dots. */
-enum { LVNI_FONT_WIDTH = 5, LVNI_FONT_HEIGHT = 7, LVNI_FONT_ADVANCE = 6 };
-
-/* Seven rows from the top, bit 4 of each the leftmost dot. Small letters look like capitals,
- * unknown signs like a box. */
-const uint8_t *lvni_report_font_glyph(char c);
+double lvni_report_canvas_text_width(lvni_report_canvas *c, const char *text, double size);
 
 #endif

@@ -16,6 +16,11 @@ static const uint32_t inferno[ANCHORS] = {
 static const uint32_t viridis[ANCHORS] = {
     0x440154, 0x481a6c, 0x472f7d, 0x414487, 0x39568c, 0x31688e, 0x2a788e, 0x23888e,
     0x1f988b, 0x22a884, 0x35b779, 0x54c568, 0x7ad151, 0xa5db36, 0xd2e21b, 0xfde725};
+/* white to dark blue, by way of a middle blue: shades of counts, which black and white text suits
+ */
+static const uint32_t blue[ANCHORS] = {0xffffff, 0xedf4fa, 0xdce9f5, 0xcadeef, 0xb7d2e9, 0xa2c6e3,
+                                       0x8cb9dc, 0x76abd4, 0x619ccb, 0x4e8dc1, 0x3d7db6, 0x2f6da9,
+                                       0x235d9a, 0x194e8a, 0x113f79, 0x0b3167};
 
 static double unit(double x)
 {
@@ -43,7 +48,10 @@ void lvni_report_colour(lvni_report_colour_map map, double value, uint8_t rgb[3]
         if (map == LVNI_COLOUR_JET) {
             x = 255.0 * unit(1.5 - fabs(4.0 * v - (3 - c)));
         } else if (map != LVNI_COLOUR_GREY) {
-            x = between(map == LVNI_COLOUR_INFERNO ? inferno : viridis, v, 16 - 8 * c);
+            x = between(map == LVNI_COLOUR_INFERNO   ? inferno
+                        : map == LVNI_COLOUR_VIRIDIS ? viridis
+                                                     : blue,
+                        v, 16 - 8 * c);
         }
         rgb[c] = (uint8_t)lround(x);
     }

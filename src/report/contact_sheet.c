@@ -3,35 +3,29 @@
 
 #include "report/canvas.h"
 
+#include <math.h>
+
 enum {
-    WANTED_SIDE = 112, /* pixels of an image on the page, at least */
+    SIDE = 128 /* of an image, about, in units of the canvas */,
     FRAME = 4,
-    GAP = 8,
-    LINE = LVNI_FONT_HEIGHT + 4,
+    GAP = 10,
+    TEXT = 12,
+    LINE = 16
 };
 
-/* Where things lie on the page. */
-typedef struct page {
-    lvni_report_canvas canvas;
-    int zoom;         /* page pixels per image pixel */
-    int tile;         /* side of image with frame */
-    int across, down; /* distance from tile to tile */
-} page;
-
-static void draw_item(const page *p, const lvni_report_sheet_item *item, int x, int y, int size)
+static void draw_item(lvni_report_canvas *c, const lvni_report_sheet_item *item, double x, double y,
+                      int size, double side)
 {
     static const uint8_t frames[3][3] = {[LVNI_VERDICT_NONE] = {150, 150, 150},
                                          [LVNI_VERDICT_RIGHT] = {46, 160, 67},
                                          [LVNI_VERDICT_WRONG] = {215, 58, 73}};
-    lvni_report_canvas_fill(&p->canvas, x, y, p->tile, p->tile, frames[item->verdict]);
-    for (int j = 0; j < size; j++) {
-        for (int i = 0; i < size; i++) {
-            lvni_report_canvas_fill(&p->canvas, x + FRAME + i * p->zoom, y + FRAME + j * p->zoom,
-                                    p->zoom, p->zoom, item->rgb + 3 * ((int64_t)j * size + i));
-        }
-    }
-    lvni_report_canvas_text(&p->canvas, x, y + p->tile + 3, p->tile, 1, item->line1);
-    lvni_report_canvas_text(&p->canvas, x, y + p->tile + 3 + LINE, p->tile, 1, item->line2);
+    const double tile = side + 2 * FRAME;
+    lvni_report_label line = {.x = x, .y = y + tile + LINE - 2, .size = TEXT, .room = tile};
+    lvni_report_canvas_fill(c, x, y, tile, tile, frames[item->verdict]);
+    lvni_report_canvas_image(c, item->rgb, size, size, x + FRAME, y + FRAME, side, side);
+    lvni_report_canvas_text(c, &line, item->line1);
+    line.y += LINE;
+    lvni_report_canvas_text(c, &line, item->line2);
 }
 
 lvn_status lvni_report_contact_sheet_write(const char *path, const lvni_report_sheet_item *items,
@@ -41,16 +35,17 @@ lvn_status lvni_report_contact_sheet_write(const char *path, const lvni_report_s
             "a contact sheet of %d images of %d pixels in %d columns cannot be made", n, size,
             columns);
     const int used = columns < n ? columns : n, rows = (n + used - 1) / used;
-    page p = {.zoom = (WANTED_SIDE + size - 1) / size};
-    p.tile = size * p.zoom + 2 * FRAME;
-    p.across = p.tile + GAP;
-    p.down = p.tile + 2 * LINE + GAP;
-    lvn_status status =
-        lvni_report_canvas_create(used * p.across + GAP, rows * p.down + GAP, &p.canvas);
-    for (int i = 0; status == LVN_OK && i < n; i++) {
-        draw_item(&p, &items[i], GAP + i % used * p.across, GAP + i / used * p.down, size);
+    /* whole pixels of the file per pixel of the image */
+    const double wanted = (double)LVNI_CANVAS_PIXELS * SIDE / size,
+                 side = fmax(round(wanted), 1.0) * size / LVNI_CANVAS_PIXELS,
+                 across = side + 2 * FRAME + GAP, down = side + 2 * FRAME + 2 * LINE + GAP;
+    lvni_report_canvas *c;
+    LVN_TRY(lvni_report_canvas_create(path, used * across + GAP, rows * down + GAP, &c));
+    for (int i = 0; i < n; i++) {
+        const int row = i / used;
+        draw_item(c, &items[i], GAP + i % used * across, GAP + row * down, size, side);
     }
-    status = status == LVN_OK ? lvni_report_canvas_write(&p.canvas, path) : status;
-    lvni_report_canvas_free(&p.canvas);
-    return status;
+    const lvn_status s = lvni_report_canvas_write(c);
+    lvni_report_canvas_destroy(c);
+    return s;
 }

@@ -1,260 +1,265 @@
-/* Curves as PNG files (plot.h). */
+/* Plots of curves (plot.h). */
 #include "report/plot.h"
 
 #include "core/alloc.h"
 #include "core/json_read.h"
 #include "core/str.h"
 #include "core/vfs.h"
+#include "report/axis.h"
 #include "report/canvas.h"
 
-#include <limits.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
-enum {
-    LEFT = 120,
-    RIGHT = 30,
-    TOP = 50,
-    BOTTOM = 70,
-    TICKS = 6, /* about as many on an axis */
-    TEXT = 2,  /* page pixels of a dot of the font */
-    LINE = TEXT * LVNI_FONT_HEIGHT,
-};
+enum { EDGE = 16, TEXT = 15, TITLE = 18, ROW = 22 /* of the legend */, MARK = 34, TICK = 6 };
 
-static const uint8_t ink[3] = {32, 32, 32}, pale[3] = {225, 225, 225};
+static const uint8_t ink[3] = {32, 32, 32}, pale[3] = {228, 228, 228};
 /* Okabe and Ito's colours, which colour-blind people can distinguish. */
 static const uint8_t colours[LVNI_PLOT_SERIES][3] = {{0, 114, 178},   {213, 94, 0},  {0, 158, 115},
                                                      {204, 121, 167}, {230, 159, 0}, {86, 180, 233},
                                                      {120, 120, 120}, {0, 0, 0}};
 
-typedef struct range {
-    double low, high, tick; /* tick: 1, 2 or 5 times a power of ten */
-} range;
-
 typedef struct frame {
-    const lvni_report_canvas *canvas;
-    bool log_x;
-    range x, y; /* of a logarithmic axis: powers of ten */
+    lvni_report_canvas *canvas;
+    const lvni_report_plot *plot;
+    double left, right, top, bottom; /* of the axes */
+    lvni_report_axis x, y;
 } frame;
 
 /* ---- axes ---- */
 
-static void widen(range *r, double value)
+static double along(const frame *f, double place)
 {
-    if (isfinite(value)) {
-        r->low = fmin(r->low, value);
-        r->high = fmax(r->high, value);
-    }
+    return f->left + (place - f->x.low) / (f->x.high - f->x.low) * (f->right - f->left);
 }
 
-static double round_step(double about)
+static double up(const frame *f, double place)
 {
-    const double power = pow(10.0, floor(log10(about))), part = about / power;
-    return power * (part < 1.5 ? 1.0 : part < 3.5 ? 2.0 : part < 7.5 ? 5.0 : 10.0);
+    return f->bottom - (place - f->y.low) / (f->y.high - f->y.low) * (f->bottom - f->top);
 }
 
-static void finish(range *r, double margin)
+static void text_at(const frame *f, double x, double y, lvni_report_align align, const char *text)
 {
-    if (!(r->low <= r->high)) {
-        *r = (range){.low = 0.0, .high = 1.0};
-    }
-    /* a constant curve, or one that differs by rounding alone */
-    const double size = fmax(fabs(r->low), fabs(r->high));
-    if (r->high - r->low <= 1e-9 * size || size < 1e-300) {
-        const double more = size < 1e-300 ? 1.0 : 0.1 * size;
-        r->low -= more;
-        r->high += more;
-    }
-    const double more = margin * (r->high - r->low);
-    r->low -= more;
-    r->high += more;
-    r->tick = round_step((r->high - r->low) / TICKS);
+    const lvni_report_label label = {.x = x, .y = y, .size = TEXT, .align = align};
+    lvni_report_canvas_text(f->canvas, &label, text);
 }
 
-/* Where x is on its axis, before it is scaled. */
-static double place(const frame *f, double x)
+static void draw_ticks(const frame *f)
 {
-    return !f->log_x ? x : x > 0.0 ? log10(x) : (double)NAN;
-}
-
-static double along_axis(const frame *f, double x)
-{
-    return LEFT + (x - f->x.low) / (f->x.high - f->x.low) * (LVNI_PLOT_WIDTH - LEFT - RIGHT);
-}
-
-static double along(const frame *f, double x)
-{
-    return along_axis(f, place(f, x));
-}
-
-static double up(const frame *f, double y)
-{
-    return LVNI_PLOT_HEIGHT - BOTTOM -
-           (y - f->y.low) / (f->y.high - f->y.low) * (LVNI_PLOT_HEIGHT - TOP - BOTTOM);
-}
-
-/* The value of tick i, where 0 is not written as 1e-17. */
-static const char *tick_text(double value, double tick, char text[24])
-{
-    lvni_core_format(text, 24, "%.4g", fabs(value) < 1e-9 * tick ? 0.0 : value);
-    return text;
-}
-
-static void draw_axes(const frame *f, const lvni_report_plot *plot)
-{
-    const lvni_report_canvas *c = f->canvas;
-    const int bottom = LVNI_PLOT_HEIGHT - BOTTOM;
-    char text[24];
-    for (double i = ceil(f->x.low / f->x.tick); i * f->x.tick <= f->x.high; i++) {
-        const int x = (int)lround(along_axis(f, i * f->x.tick));
-        lvni_report_canvas_fill(c, x, TOP, 1, bottom - TOP, pale);
-        if (f->log_x) {
-            lvni_core_format(text, sizeof text, "%.3g", pow(10.0, i * f->x.tick));
-        } else {
-            tick_text(i * f->x.tick, f->x.tick, text);
+    lvni_report_canvas *c = f->canvas;
+    for (int i = 0; i < f->x.n_ticks; i++) {
+        const lvni_report_tick *t = &f->x.tick[i];
+        const double x = along(f, t->at), length = t->text[0] != '\0' ? TICK : TICK / 2.0;
+        if (t->text[0] != '\0') {
+            lvni_report_canvas_fill(c, x - 0.5, f->top, 1.0, f->bottom - f->top, pale);
         }
-        lvni_report_canvas_text(c, x - lvni_report_canvas_text_width(text, TEXT) / 2, bottom + 10,
-                                LVNI_PLOT_WIDTH, TEXT, text);
+        lvni_report_canvas_fill(c, x - 0.5, f->bottom, 1.0, length, ink);
+        text_at(f, x, f->bottom + TICK + TEXT, LVNI_ALIGN_MIDDLE, t->text);
     }
-    for (double i = ceil(f->y.low / f->y.tick); i * f->y.tick <= f->y.high; i++) {
-        const int y = (int)lround(up(f, i * f->y.tick));
-        lvni_report_canvas_fill(c, LEFT, y, LVNI_PLOT_WIDTH - LEFT - RIGHT, 1, pale);
-        tick_text(i * f->y.tick, f->y.tick, text);
-        lvni_report_canvas_text(c, LEFT - 8 - lvni_report_canvas_text_width(text, TEXT),
-                                y - LINE / 2, LEFT, TEXT, text);
+    for (int i = 0; i < f->y.n_ticks; i++) {
+        const lvni_report_tick *t = &f->y.tick[i];
+        const double y = up(f, t->at);
+        lvni_report_canvas_fill(c, f->left, y - 0.5, f->right - f->left, 1.0, pale);
+        lvni_report_canvas_fill(c, f->left - TICK, y - 0.5, TICK, 1.0, ink);
+        text_at(f, f->left - TICK - 4.0, y + 0.35 * TEXT, LVNI_ALIGN_RIGHT, t->text);
     }
-    lvni_report_canvas_frame(c, LEFT, TOP, LVNI_PLOT_WIDTH - LEFT - RIGHT, bottom - TOP, 1, ink);
-    lvni_report_canvas_text(c, LEFT, 8, LVNI_PLOT_WIDTH - LEFT, TEXT, plot->title);
-    const int label = LEFT - 8 - lvni_report_canvas_text_width(plot->y_label, TEXT);
-    lvni_report_canvas_text(c, label > 8 ? label : 8, TOP - 2 * TEXT - LINE, LEFT - 8, TEXT,
-                            plot->y_label);
-    lvni_report_canvas_text(
-        c,
-        (LEFT + LVNI_PLOT_WIDTH - RIGHT - lvni_report_canvas_text_width(plot->x_label, TEXT)) / 2,
-        LVNI_PLOT_HEIGHT - LINE - 10, LVNI_PLOT_WIDTH, TEXT, plot->x_label);
+}
+
+static void draw_axes(const frame *f)
+{
+    draw_ticks(f);
+    lvni_report_canvas_frame(f->canvas, f->left - 0.5, f->top - 0.5, f->right - f->left + 1.0,
+                             f->bottom - f->top + 1.0, 1.0, ink);
+    text_at(f, f->left, f->top - 7.0, LVNI_ALIGN_LEFT, f->y.note);
+    text_at(f, f->right, LVNI_PLOT_HEIGHT - EDGE, LVNI_ALIGN_RIGHT, f->x.note);
+    const lvni_report_label title = {.x = f->left,
+                                     .y = EDGE + TITLE,
+                                     .size = TITLE,
+                                     .room = f->right - f->left},
+                            x = {.x = (f->left + f->right) / 2,
+                                 .y = LVNI_PLOT_HEIGHT - EDGE,
+                                 .size = TEXT,
+                                 .align = LVNI_ALIGN_MIDDLE,
+                                 .room = 0.6 * (f->right - f->left)},
+                            y = {.x = EDGE + TEXT,
+                                 .y = (f->top + f->bottom) / 2,
+                                 .size = TEXT,
+                                 .align = LVNI_ALIGN_MIDDLE,
+                                 .room = f->bottom - f->top,
+                                 .turn = 90.0};
+    lvni_report_canvas_text(f->canvas, &title, f->plot->title);
+    lvni_report_canvas_text(f->canvas, &x, f->plot->x_label);
+    lvni_report_canvas_text(f->canvas, &y, f->plot->y_label);
 }
 
 /* ---- curves ---- */
 
-static bool lies_within(const double at[2])
+static bool lies_within(const frame *f, const double at[2])
 {
-    return at[0] >= LEFT && at[0] <= LVNI_PLOT_WIDTH - RIGHT && at[1] >= TOP &&
-           at[1] <= LVNI_PLOT_HEIGHT - BOTTOM;
+    return at[0] >= f->left && at[0] <= f->right && at[1] >= f->top && at[1] <= f->bottom;
 }
 
-static void draw_series(const frame *f, const lvni_report_plot_series *s, const uint8_t colour[3])
+static void draw_spread(const frame *f, const double at[2], double low, double high,
+                        const uint8_t rgb[3])
 {
-    const lvni_report_canvas *c = f->canvas;
-    double before[2] = {(double)NAN, (double)NAN};
+    const double bar[2][2] = {{at[0], up(f, lvni_report_axis_place(&f->y, low))},
+                              {at[0], up(f, lvni_report_axis_place(&f->y, high))}};
+    lvni_report_canvas_line(f->canvas, bar, 2, 1.5, false, rgb);
+    for (int i = 0; i < 2; i++) {
+        lvni_report_canvas_fill(f->canvas, at[0] - 3.0, bar[i][1] - 0.75, 6.0, 1.5, rgb);
+    }
+}
+
+/* Of more than two points in a column of pixels the lines between the lowest and the highest show
+ * all there is to see: a million points are a few thousand. Returns their number. */
+static int64_t thin_out(double (*at)[2], int64_t n)
+{
+    int64_t kept = 0, first = 0; /* of the column, in what is kept */
+    for (int64_t i = 0; i < n; i++) {
+        const bool same = kept - first >= 2 && isfinite(at[i][1]) && isfinite(at[kept - 1][1]) &&
+                          isfinite(at[first][1]) &&
+                          floor(at[i][0]) == floor(at[first][0]); /* false for NAN */
+        if (!same) {
+            first = kept > first && floor(at[i][0]) == floor(at[first][0]) ? first : kept;
+            at[kept][0] = at[i][0];
+            at[kept][1] = at[i][1];
+            kept++;
+        } else if (at[i][1] < fmin(at[first][1], at[first + 1][1]) ||
+                   at[i][1] > fmax(at[first][1], at[first + 1][1])) {
+            const int nearer = fabs(at[i][1] - at[first][1]) >= fabs(at[i][1] - at[first + 1][1]);
+            at[first + nearer][1] = at[i][1];
+        }
+    }
+    return kept;
+}
+
+static void draw_series(const frame *f, const lvni_report_plot_series *s, const uint8_t rgb[3],
+                        double (*at)[2])
+{
     for (int64_t i = 0; i < s->n; i++) {
-        const double at[2] = {along(f, s->x[i]), up(f, s->y[i])};
-        const bool there = isfinite(at[0]) && isfinite(at[1]) && (!s->scattered || lies_within(at));
-        if (there && !s->scattered && isfinite(before[0]) && isfinite(before[1])) {
-            lvni_report_canvas_line(c, before, at, 2, s->dashed ? 8 : 0, colour);
+        at[i][0] = along(f, lvni_report_axis_place(&f->x, s->x[i]));
+        at[i][1] = up(f, lvni_report_axis_place(&f->y, s->y[i]));
+    }
+    double before = (double)NAN;
+    for (int64_t i = 0; i < s->n; i++) {
+        const double after = i + 1 < s->n ? at[i + 1][0] + at[i + 1][1] : (double)NAN;
+        const bool alone = !isfinite(before) && !isfinite(after);
+        before = at[i][0] + at[i][1];
+        if (!isfinite(before) || (s->scattered && !lies_within(f, at[i]))) {
+            continue;
         }
-        if (there && (s->dots || s->scattered || s->n == 1)) {
-            const int half = s->n == 1 ? 5 : 3;
-            lvni_report_canvas_fill(c, (int)lround(at[0]) - half, (int)lround(at[1]) - half,
-                                    2 * half + 1, 2 * half + 1, colour);
+        if (s->spread != NULL && isfinite(s->spread[i])) {
+            draw_spread(f, at[i], s->y[i] - s->spread[i], s->y[i] + s->spread[i], rgb);
         }
-        if (there && s->spread != NULL && isfinite(s->spread[i])) {
-            const double low[2] = {at[0], up(f, s->y[i] - s->spread[i])},
-                         high[2] = {at[0], up(f, s->y[i] + s->spread[i])};
-            lvni_report_canvas_line(c, low, high, 1, 0, colour);
+        if (s->dots || s->scattered || alone) {
+            lvni_report_canvas_dot(f->canvas, at[i], s->n == 1 ? 5.0 : 3.0, rgb);
         }
-        before[0] = at[0];
-        before[1] = at[1];
+    }
+    if (!s->scattered) {
+        lvni_report_canvas_line(f->canvas, (const double(*)[2])at, thin_out(at, s->n), 2.0,
+                                s->dashed, rgb);
     }
 }
 
-/* Pixels of curves in a rectangle. */
-static int covered(const lvni_report_canvas *c, int left, int top, int width, int height)
+static lvn_status draw_curves(const frame *f)
 {
-    int n = 0;
-    for (int y = top; y < top + height; y++) {
-        for (int x = left; x < left + width; x++) {
-            const uint8_t *p = c->rgb + 3 * ((int64_t)y * c->width + x);
-            n += (p[0] != 255 || p[1] != 255 || p[2] != 255) && memcmp(p, pale, 3) != 0;
+    int64_t most = 1;
+    for (int i = 0; i < f->plot->n_series; i++) {
+        most = f->plot->series[i].n > most ? f->plot->series[i].n : most;
+    }
+    double(*at)[2] = lvni_core_alloc(LVNI_TAG_DATA, (size_t)most * sizeof *at);
+    if (at == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    for (int i = 0; i < f->plot->n_series; i++) {
+        draw_series(f, &f->plot->series[i], colours[i], at);
+    }
+    lvni_core_free(at);
+    return LVN_OK;
+}
+
+/* ---- the legend ---- */
+
+/* Rows above the axes, where no data are, of which the first ends at y. Returns where the last one
+ * ends; draw: false measures alone. */
+static double legend(const frame *f, double y, bool draw)
+{
+    double x = f->left;
+    const double room = f->right - f->left;
+    for (int i = 0; i < f->plot->n_series; i++) {
+        const lvni_report_plot_series *s = &f->plot->series[i];
+        const double text = lvni_report_canvas_text_width(f->canvas, s->name, TEXT),
+                     width = fmin(MARK + 8.0 + text, room);
+        if (x > f->left && x + width > f->right) {
+            x = f->left;
+            y += ROW;
         }
+        const double mark[2][2] = {{x, y - 0.35 * TEXT}, {x + MARK, y - 0.35 * TEXT}},
+                     middle[2] = {x + MARK / 2.0, y - 0.35 * TEXT};
+        const lvni_report_label name = {
+            .x = x + MARK + 8.0, .y = y, .size = TEXT, .room = width - MARK - 8.0 + 0.01};
+        if (draw && !s->scattered && s->n > 1) {
+            lvni_report_canvas_line(f->canvas, mark, 2, 2.0, s->dashed, colours[i]);
+        }
+        if (draw && (s->scattered || s->dots || s->n == 1)) {
+            lvni_report_canvas_dot(f->canvas, middle, s->n == 1 ? 5.0 : 3.0, colours[i]);
+        }
+        if (draw) {
+            lvni_report_canvas_text(f->canvas, &name, s->name);
+        }
+        x += width + 24.0;
     }
-    return n;
+    return y;
 }
 
-/* In the corner where it hides least of the curves. */
-static void draw_legend(const lvni_report_canvas *c, const lvni_report_plot *plot)
-{
-    enum {
-        MARK = 44,
-        MARGIN = 8,
-        STEP = LINE + 6,
-        MAX_WIDTH = LVNI_PLOT_WIDTH - LEFT - RIGHT - 16
-    };
-    static const uint8_t white[3] = {255, 255, 255};
-    int text = 0;
-    for (int i = 0; i < plot->n_series; i++) {
-        const int w = lvni_report_canvas_text_width(plot->series[i].name, TEXT);
-        text = w > text ? w : text;
-    }
-    const int width = MARK + text + MARGIN < MAX_WIDTH ? MARK + text + MARGIN : MAX_WIDTH,
-              height = plot->n_series * STEP + MARGIN;
-    const int lefts[2] = {LVNI_PLOT_WIDTH - RIGHT - MARGIN - width, LEFT + MARGIN},
-              tops[2] = {TOP + MARGIN, LVNI_PLOT_HEIGHT - BOTTOM - MARGIN - height};
-    int best = 0, least = INT_MAX;
-    for (int corner = 0; corner < 4; corner++) {
-        const int n = covered(c, lefts[corner / 2], tops[corner % 2], width, height);
-        best = n < least ? corner : best;
-        least = n < least ? n : least;
-    }
-    const int left = lefts[best / 2], top = tops[best % 2];
-    lvni_report_canvas_fill(c, left, top, width, height, white);
-    lvni_report_canvas_frame(c, left, top, width, height, 1, pale);
-    for (int i = 0; i < plot->n_series; i++) {
-        const int y = top + MARGIN + i * STEP;
-        const double from[2] = {left + 6.0, y + LINE / 2.0}, to[2] = {left + 36.0, y + LINE / 2.0};
-        lvni_report_canvas_line(c, from, to, 3, plot->series[i].dashed ? 8 : 0, colours[i]);
-        lvni_report_canvas_text(c, left + MARK, y, width - MARK, TEXT, plot->series[i].name);
-    }
-}
+/* ---- the plot ---- */
 
-static void set_ranges(frame *f, const lvni_report_plot *plot)
+static void set_ranges(frame *f)
 {
-    f->x = f->y = (range){.low = INFINITY, .high = -INFINITY};
-    for (int i = 0; i < plot->n_series; i++) {
-        const lvni_report_plot_series *s = &plot->series[i];
+    lvni_report_axis_begin(&f->x, f->plot->log_x);
+    lvni_report_axis_begin(&f->y, false);
+    f->x.whole = true;
+    for (int i = 0; i < f->plot->n_series; i++) {
+        const lvni_report_plot_series *s = &f->plot->series[i];
         for (int64_t k = 0; k < s->n && !s->scattered; k++) {
             const double more = s->spread != NULL && isfinite(s->spread[k]) ? s->spread[k] : 0.0;
-            if (isfinite(place(f, s->x[k])) && isfinite(s->y[k])) {
-                widen(&f->x, place(f, s->x[k]));
-                widen(&f->y, s->y[k] - more);
-                widen(&f->y, s->y[k] + more);
+            if (isfinite(lvni_report_axis_place(&f->x, s->x[k])) && isfinite(s->y[k])) {
+                lvni_report_axis_widen(&f->x, s->x[k]);
+                lvni_report_axis_widen(&f->y, s->y[k] - more);
+                lvni_report_axis_widen(&f->y, s->y[k] + more);
             }
         }
     }
-    finish(&f->x, 0.02);
-    if (f->log_x && f->x.high - f->x.low > 2.0) {
-        f->x.tick = fmax(f->x.tick, 1.0); /* whole powers */
+    lvni_report_axis_end(&f->x, 0.02, 7);
+    lvni_report_axis_end(&f->y, 0.05, 6);
+}
+
+static lvn_status draw(frame *f)
+{
+    enum { TITLE_ENDS = EDGE + TITLE + 10 };
+    double numbers = 0.0;
+    set_ranges(f);
+    for (int i = 0; i < f->y.n_ticks; i++) {
+        numbers = fmax(numbers, lvni_report_canvas_text_width(f->canvas, f->y.tick[i].text, TEXT));
     }
-    finish(&f->y, 0.05);
+    f->left = EDGE + TEXT + 12.0 + numbers + TICK + 4.0;
+    f->right = LVNI_PLOT_WIDTH - 2.0 * EDGE;
+    f->bottom = LVNI_PLOT_HEIGHT - EDGE - 2.0 * TEXT - TICK - 10.0;
+    f->top = legend(f, TITLE_ENDS + TEXT, false) + 12.0 + (f->y.note[0] != '\0' ? ROW : 0);
+    draw_axes(f);
+    legend(f, TITLE_ENDS + TEXT, true);
+    return draw_curves(f);
 }
 
 lvn_status lvni_report_plot_write(const char *path, const lvni_report_plot *plot)
 {
     LVN_ARG(plot->n_series >= 0 && plot->n_series <= LVNI_PLOT_SERIES,
             "%s: a plot of %d curves (at most %d)", path, plot->n_series, LVNI_PLOT_SERIES);
-    lvni_report_canvas c;
-    lvn_status s = lvni_report_canvas_create(LVNI_PLOT_WIDTH, LVNI_PLOT_HEIGHT, &c);
-    if (s == LVN_OK) {
-        frame f = {.canvas = &c, .log_x = plot->log_x};
-        set_ranges(&f, plot);
-        draw_axes(&f, plot);
-        for (int i = 0; i < plot->n_series; i++) {
-            draw_series(&f, &plot->series[i], colours[i]);
-        }
-        draw_legend(&c, plot);
-        s = lvni_report_canvas_write(&c, path);
-    }
-    lvni_report_canvas_free(&c);
+    frame f = {.plot = plot};
+    LVN_TRY(lvni_report_canvas_create(path, LVNI_PLOT_WIDTH, LVNI_PLOT_HEIGHT, &f.canvas));
+    lvn_status s = draw(&f);
+    s = s == LVN_OK ? lvni_report_canvas_write(f.canvas) : s;
+    lvni_report_canvas_destroy(f.canvas);
     return s;
 }
 
@@ -291,10 +296,11 @@ static int64_t count_lines(const char *text)
     return n;
 }
 
-static lvn_status plot_curves(const char *path, const char *title, const char *const *names,
-                              int n_names, const curve *curves, bool *drawn)
+static lvn_status plot_curves(const char *path, const lvni_report_plot *labels,
+                              const char *const *names, int n_names, const curve *curves,
+                              bool *drawn)
 {
-    lvni_report_plot plot = {.title = title, .x_label = "step", .y_label = ""};
+    lvni_report_plot plot = *labels;
     for (int i = 0; i < n_names; i++) {
         if (curves[i].n > 0) {
             plot.series[plot.n_series++] = (lvni_report_plot_series){
@@ -305,8 +311,9 @@ static lvn_status plot_curves(const char *path, const char *title, const char *c
     return *drawn ? lvni_report_plot_write(path, &plot) : LVN_OK;
 }
 
-lvn_status lvni_report_plot_metrics(const char *path, const char *metrics, const char *title,
-                                    const char *const *names, int n_names, bool *drawn)
+lvn_status lvni_report_plot_metrics(const char *path, const char *metrics,
+                                    const lvni_report_plot *labels, const char *const *names,
+                                    int n_names, bool *drawn)
 {
     *drawn = false;
     LVN_ARG(n_names > 0 && n_names <= LVNI_PLOT_SERIES, "%s: a plot of %d curves (at most %d)",
@@ -332,7 +339,7 @@ lvn_status lvni_report_plot_metrics(const char *path, const char *metrics, const
         }
         take_line(line, names, n_names, curves);
     }
-    const lvn_status s = plot_curves(path, title, names, n_names, curves, drawn);
+    const lvn_status s = plot_curves(path, labels, names, n_names, curves, drawn);
     lvni_core_free(memory);
     lvni_core_free(text);
     return s;

@@ -1,5 +1,5 @@
-/* Curves as a PNG file: axes, ticks at round numbers, a legend. Called by the figures of the gan
- * recipe and by levin tune lr. */
+/* Curves as a PNG or SVG file: axes, ticks at round numbers, a legend above them. Called by the
+ * figures of the gan recipe and by levin tune lr. */
 #ifndef LEVIN_REPORT_PLOT_H
 #define LEVIN_REPORT_PLOT_H
 
@@ -23,14 +23,15 @@ typedef struct lvni_report_plot {
     int n_series;
 } lvni_report_plot;
 
-enum { LVNI_PLOT_WIDTH = 960, LVNI_PLOT_HEIGHT = 600 };
+enum { LVNI_PLOT_WIDTH = 960, LVNI_PLOT_HEIGHT = 600 }; /* units of a canvas (canvas.h) */
 
 lvn_status lvni_report_plot_write(const char *path, const lvni_report_plot *plot);
 
 /* The values of a metrics.jsonl with these names (at most LVNI_PLOT_SERIES) over "step"; a name
- * without any has no curve. *drawn: false without a curve, then no file is written. Lines that are
- * damaged are left out. LVN_ERR_NOT_FOUND without the file. */
-lvn_status lvni_report_plot_metrics(const char *path, const char *metrics, const char *title,
-                                    const char *const *names, int n_names, bool *drawn);
+ * without any has no curve. labels: a plot without series. *drawn: false without a curve, then no
+ * file is written. Lines that are damaged are left out. LVN_ERR_NOT_FOUND without the file. */
+lvn_status lvni_report_plot_metrics(const char *path, const char *metrics,
+                                    const lvni_report_plot *labels, const char *const *names,
+                                    int n_names, bool *drawn);
 
 #endif

@@ -9,6 +9,7 @@
 #include "core/vfs.h"
 #include "log/progress.h"
 #include "log/run_log.h"
+#include "report/canvas.h"
 #include "report/plot.h"
 #include "run/options.h"
 #include "run/output_file.h"
@@ -24,11 +25,11 @@
 static lvn_status check_plot(const lvni_core_option *row, const lvni_core_value *value,
                              const char *origin)
 {
-    static const char png[] = ".png";
-    return lvni_run_output_ends_in(value->text, png, sizeof png - 1)
+    return lvni_report_canvas_writes(value->text)
                ? LVN_OK
                : lvni_core_option_fail(row, value, origin,
-                                       "expected a file that ends in .png, which the curve is");
+                                       "expected a file that ends in .png or .svg, which the "
+                                       "curve is");
 }
 
 static const lvni_core_option rows[] = {
@@ -75,7 +76,7 @@ static const lvni_core_option rows[] = {
      .fallback = "lr_find.png",
      .check = check_plot,
      .flags = LVNI_OPT_NOT_SAVED,
-     .help = "File for the curve as an image, in PNG."},
+     .help = "File for the curve as an image, in PNG or SVG."},
 };
 const lvni_core_option_table lvni_tune_lr_options = LVNI_OPTION_TABLE("tune lr", rows);
 
@@ -214,8 +215,8 @@ static lvn_status write_plot(const char *path, const lvni_tune_range_test *test,
     }
     char name[32] = "";
     lvni_report_plot plot = {
-        .title = "loss by the learning rate",
-        .x_label = "optim.lr",
+        .title = "Loss by the learning rate",
+        .x_label = "learning rate (optim.lr)",
         .y_label = "loss",
         .log_x = !test->linear,
         .series = {{.name = "steps", .x = rate, .y = loss, .n = n, .scattered = true},
@@ -329,7 +330,7 @@ static lvn_status read_test(const lvni_core_config *c, lvni_tune_range_test *tes
         LVN_FAIL(LVN_ERR_USAGE, "resume=true: a finder makes its steps from the beginning; omit "
                                 "it, or give weights=FILE");
     }
-    return LVN_OK;
+    return lvni_report_canvas_check("tune.plot=");
 }
 
 static lvn_status set_config(lvni_core_config *c, int steps)

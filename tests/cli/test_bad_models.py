@@ -289,6 +289,29 @@ class Models(Case):
         self.assertTrue(printed.endswith(f"\nsheet in {self.dir}/page.PNG\n"), printed)
         self.assertEqual(read(f"{self.dir}/page.PNG")[:4], b"\x89PNG")
 
+    def test_figures(self):
+        """By a library, which is asked for before any work; what needs none does not miss it."""
+        use = ["eval", f"model={self.model}", f"data={self.photos}"]
+        none = {"LEVIN_CAIRO_LIBRARY": "/none/libcairo.so"}
+        for key in (f"sheet={self.dir}/x.png", f"confusion={self.dir}/x.svg"):
+            printed, _ = self.levin(
+                [*use, key],
+                FAILURE,
+                [key.split("=")[0] + "=: drawing needs cairo", "/none/libcairo.so", "libcairo2"],
+                env=none,
+            )
+            self.assertEqual((printed, os.listdir(self.dir)), ("", []))
+        self.levin([*use, f"confusion={self.dir}/m.csv"], OK, env=none)
+        for name, begins in (("m.png", b"\x89PNG"), ("m.svg", b"<?xml"), ("m.PNG", b"\x89PNG")):
+            printed, _ = self.levin([*use, f"confusion={self.dir}/{name}"], OK)
+            self.assertTrue(printed.endswith(f"\nconfusion matrix in {self.dir}/{name}\n"), printed)
+            self.assertTrue(read(f"{self.dir}/{name}").startswith(begins), name)
+        self.assertEqual(read(f"{self.dir}/m.png"), read(f"{self.dir}/m.PNG"))
+        printed, _ = self.levin(
+            [*use, f"confusion={self.dir}/none/m.png"], FAILURE, [f"{self.dir}/none/m.png"]
+        )
+        self.assertEqual(printed, "")
+
     def test_output_is_no_plain_file(self):
         use = ["predict", f"model={self.model}", f"data={self.photos}"]
         pipe, link, table = f"{self.dir}/pipe", f"{self.dir}/link.csv", f"{self.dir}/table.csv"

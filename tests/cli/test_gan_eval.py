@@ -159,12 +159,12 @@ class Evaluation(unittest.TestCase):
             shape, samples = read_npy(path(f"page/np_samps_{i}.npy"))
             self.assertEqual(shape, [9, SIDE, SIDE])
             self.assertEqual(len(samples), 9 * SIDE * SIDE)
-            # panels of 256 pixels with a bar and a title
+            # panels of 512 pixels with a bar and a title
             for kind, columns, rows in (("overview", 3, 2), ("zoom", 4, 3), ("ascent", 3, 2)):
                 self.assertEqual(png_size(f"page/{kind}_{i}.png"),
-                                 (16 + 408 * columns, 16 + 294 * rows), kind)
+                                 (32 + 768 * columns, 32 + 592 * rows), kind)
         for name in ("psnr", "loss", "std_mult"):
-            self.assertEqual(png_size(f"page/{name}.png"), (960, 600), name)
+            self.assertEqual(png_size(f"page/{name}.png"), (1920, 1200), name)
         self.assertFalse(glob.glob(path("page/*_2.*")))
         page = contents("page")["index.html"][1].decode()
         for name in contents("page"):
@@ -172,6 +172,20 @@ class Evaluation(unittest.TestCase):
                 self.assertIn(f'src="{name}"', page)
         for name in ("PSNR of 1<", "PSNR Kaiser-Squires", "SSIM of 8", "RMSE", "CFID: ", "level"):
             self.assertEqual(page.count(name), 1, name)  # of the table, or below it
+
+    def test_without_what_draws(self):
+        """eval with a page does not begin; training warns once, and goes on."""
+        os.environ["LEVIN_CAIRO_LIBRARY"] = "/none/libcairo.so"
+        try:
+            done = levin("eval", "model=run", "output=nothing", code=FAILURE)
+            self.assertIn("output=: drawing needs cairo and a font: /none/libcairo.so", done.stderr)
+            self.assertFalse(os.path.exists(path("nothing")))
+            levin("eval", "model=run", "num_samples=2")
+            done = levin("train", "gan", *SMALL, "max_epochs=2", "out=blind")
+            self.assertEqual(done.stderr.count("images of the validations are not drawn"), 1)
+            self.assertFalse(os.path.exists(path("blind/images")))
+        finally:
+            del os.environ["LEVIN_CAIRO_LIBRARY"]
 
     def test_they_are_those_of_predict(self):
         levin("predict", "model=run", "num_samples=4", "output=p4")

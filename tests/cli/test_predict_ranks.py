@@ -174,7 +174,7 @@ class Ranks(Case):
         self.levin(
             ["eval", f"model={self.model}", f"data={self.photos}", "confusion=t.txt"],
             USAGE,
-            ["ends in .csv"],
+            ["ends in .csv, .png or .svg"],
         )
 
     def test_lanes(self):

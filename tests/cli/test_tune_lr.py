@@ -55,7 +55,7 @@ class TuneLr(Case):
                 with open("lr_find.csv", encoding="utf-8") as f:
                     rows = [tuple(map(float, row.values())) for row in csv.DictReader(f)]
                 if look:
-                    self.assertEqual(read_rows("lr_find.png")[:2], (960, 600))
+                    self.assertEqual(read_rows("lr_find.png")[:2], (1920, 1200))
                     self.colours = read_colours("lr_find.png")
             finally:
                 os.chdir(before)
@@ -200,8 +200,20 @@ class TuneLr(Case):
         self.tune("tune.min_lr=2", code=USAGE, expects=["is not more than tune.min_lr=2"])
         self.tune("tune.steps=12", code=USAGE, expects=["tune.steps"])
         self.tune("resume=true", "out=run", code=USAGE, expects=["resume=true"])
-        self.tune("tune.plot=lr.svg", code=USAGE, expects=["lr.svg", "ends in .png"])
+        self.tune("tune.plot=lr.jpg", code=USAGE, expects=["lr.jpg", "ends in .png or .svg"])
         self.tune("tune.csv=none/lr.csv", code=1, expects=["none/lr.csv"])
+        self.tune(
+            code=FAILURE,
+            expects=["tune.plot=: drawing needs cairo", "libcairo2 and fonts-dejavu-core"],
+            env={"LEVIN_CAIRO_LIBRARY": "/none"},
+        )
+
+    def test_a_curve_in_svg(self):
+        with tempfile.TemporaryDirectory() as empty:
+            names = [f"tune.csv={empty}/lr.csv", f"tune.plot={empty}/lr.svg"]
+            self.levin(["tune", "lr", *RUN, "tune.steps=20", *names], None)
+            with open(f"{empty}/lr.svg", encoding="utf-8") as f:
+                self.assertIn('<svg xmlns="http://www.w3.org/2000/svg"', f.read())
 
 
 if __name__ == "__main__":

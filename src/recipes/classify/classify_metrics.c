@@ -3,6 +3,9 @@
 
 #include "core/alloc.h"
 #include "core/math.h"
+#include "core/vfs.h"
+#include "report/canvas.h"
+#include "report/matrix.h"
 #include "run/output_file.h"
 
 #include <stdio.h>
@@ -335,25 +338,36 @@ void lvni_classify_metrics_json(const lvni_classify_metrics *m, lvni_core_str *o
     }
 }
 
-lvn_status lvni_classify_metrics_csv(const lvni_classify_metrics *m, lvni_core_str *out)
+static lvn_status write_csv(const lvni_classify_metrics *m, const char *path)
+{
+    lvni_core_str out = {0};
+    lvni_core_str_append(&out, "true\\predicted");
+    for (int j = 0; j < m->n_classes; j++) {
+        lvni_core_str_char(&out, ',');
+        lvni_run_csv_field(&out, m->names[j]);
+    }
+    for (int i = 0; i < m->n_classes; i++) {
+        lvni_core_str_char(&out, '\n');
+        lvni_run_csv_field(&out, m->names[i]);
+        for (int j = 0; j < m->n_classes; j++) {
+            lvni_core_str_printf(&out, ",%lld", (long long)m->confusion[i * m->n_classes + j]);
+        }
+    }
+    lvni_core_str_char(&out, '\n');
+    lvn_status s = lvni_core_str_status(&out);
+    s = s == LVN_OK ? lvni_core_file_write(path, lvni_core_str_text(&out), out.len) : s;
+    lvni_core_str_free(&out);
+    return s;
+}
+
+lvn_status lvni_classify_metrics_confusion(const lvni_classify_metrics *m, const char *path)
 {
     if (m->confusion == NULL) {
         LVN_FAIL(LVN_ERR_UNSUPPORTED,
                  "confusion=: the model has %d classes, a confusion matrix at most %d",
                  m->n_classes, LVNI_CONFUSION_CLASSES);
     }
-    lvni_core_str_append(out, "true\\predicted");
-    for (int j = 0; j < m->n_classes; j++) {
-        lvni_core_str_char(out, ',');
-        lvni_run_csv_field(out, m->names[j]);
-    }
-    for (int i = 0; i < m->n_classes; i++) {
-        lvni_core_str_char(out, '\n');
-        lvni_run_csv_field(out, m->names[i]);
-        for (int j = 0; j < m->n_classes; j++) {
-            lvni_core_str_printf(out, ",%lld", (long long)m->confusion[i * m->n_classes + j]);
-        }
-    }
-    lvni_core_str_char(out, '\n');
-    return lvni_core_str_status(out);
+    return lvni_report_canvas_writes(path)
+               ? lvni_report_matrix_write(path, m->names, m->n_classes, m->confusion)
+               : write_csv(m, path);
 }

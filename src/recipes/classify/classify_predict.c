@@ -12,6 +12,7 @@
 #include "recipes/classify/classify_card.h"
 #include "recipes/classify/classify_metrics.h"
 #include "recipes/classify/classify_sheet.h"
+#include "report/canvas.h"
 #include "run/best_checkpoint.h"
 #include "run/inference.h"
 #include "run/options.h"
@@ -26,7 +27,7 @@
 #define SHEET_ROW                                                                                  \
     {                                                                                              \
         .name = "sheet", .type = LVNI_OPT_PATH,                                                    \
-        .help = "Draw images with their predictions into this PNG file (.png)."                    \
+        .help = "Draw images with their predictions into this file, .png or .svg."                 \
     }
 
 static const lvni_core_option predict_rows[] = {
@@ -67,8 +68,9 @@ static const lvni_core_option eval_rows[] = {
              "test/ where the folder has one, else its val/, else all."},
     {.name = "confusion",
      .type = LVNI_OPT_PATH,
-     .help = "Write the confusion matrix of all classes into this CSV file (rows: true class, "
-             "columns: predicted)."},
+     .help =
+         "Write the confusion matrix of all classes (rows: true class, columns: predicted) into "
+         "this file: .csv, or a figure with shares of each row as shades, .png or .svg."},
     SHEET_ROW,
 };
 const lvni_core_option_table lvni_classify_eval_options = LVNI_OPTION_TABLE("eval", eval_rows);
@@ -218,16 +220,11 @@ static lvn_status draw_sheet(const lvni_run_inference *u)
 static lvn_status report_metrics(const lvni_run_inference *u)
 {
     const work *w = u->own;
-    lvni_core_str text = {0}, table = {0};
+    lvni_core_str text = {0};
     const lvni_core_config *c = u->config;
     const char *confusion = lvni_core_config_str(c, "confusion");
-    lvn_status s = LVN_OK;
-    if (confusion != NULL) {
-        s = lvni_classify_metrics_csv(w->metrics, &table);
-        if (s == LVN_OK) {
-            s = lvni_core_file_write(confusion, lvni_core_str_text(&table), table.len);
-        }
-    }
+    lvn_status s =
+        confusion == NULL ? LVN_OK : lvni_classify_metrics_confusion(w->metrics, confusion);
     if (s == LVN_OK && lvni_core_config_bool(c, "json")) {
         lvni_core_str_append(&text, "{\"model\": ");
         lvni_core_str_json(&text, lvni_core_config_str(c, "model"));
@@ -249,7 +246,6 @@ static lvn_status report_metrics(const lvni_run_inference *u)
         lvni_core_print(stdout, "confusion matrix in %s\n", confusion);
     }
     lvni_core_str_free(&text);
-    lvni_core_str_free(&table);
     return s;
 }
 
@@ -294,10 +290,12 @@ static void end(lvni_run_inference *u)
 static lvn_status check_arguments(const lvni_core_config *c)
 {
     const char *sheet = lvni_core_config_str(c, "sheet");
-    if (sheet != NULL && !lvni_run_output_ends_in(sheet, ".png", 4)) {
-        LVN_FAIL(LVN_ERR_USAGE, "sheet=%s: the page is a PNG file; give a name that ends in .png",
+    if (sheet != NULL && !lvni_report_canvas_writes(sheet)) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "sheet=%s: the page is a PNG or SVG file; give a name that ends in .png or .svg",
                  sheet);
     }
+    LVN_TRY(sheet != NULL ? lvni_report_canvas_check("sheet=") : LVN_OK);
     LVN_TRY(lvni_run_inference_check(c));
     return lvni_images_source_check(c);
 }
@@ -320,11 +318,18 @@ static lvn_status check_eval(const lvni_core_config *c)
         LVN_TRY(lvni_core_config_no_effect(c, "sheet", "with choose=, which prints a table"));
         LVN_TRY(lvni_core_config_no_effect(c, "confusion", "with choose=, which prints a table"));
     }
-    if (confusion != NULL && !lvni_run_output_ends_in(confusion, ".csv", 4)) {
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "confusion=%s: the matrix is a table; give a name that ends in .csv", confusion);
+    if (confusion == NULL) {
+        return LVN_OK;
     }
-    return confusion == NULL ? LVN_OK : lvni_core_file_check(confusion);
+    if (lvni_report_canvas_writes(confusion)) {
+        LVN_TRY(lvni_report_canvas_check("confusion="));
+    } else if (!lvni_run_output_ends_in(confusion, ".csv", 4)) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "confusion=%s: the matrix is a table or a figure; give a name that ends in .csv, "
+                 ".png or .svg",
+                 confusion);
+    }
+    return lvni_core_file_check(confusion);
 }
 
 static const lvni_run_results *by_data(const lvni_core_config *c)

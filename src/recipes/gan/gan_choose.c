@@ -136,7 +136,7 @@ static lvn_status write_page(const lvni_core_config *c, const char *run, const c
     return lvni_gan_report_page(folder, &page);
 }
 
-static const lvni_run_results results = {.check = lvni_run_inference_check,
+static const lvni_run_results results = {.check = lvni_gan_report_check,
                                          .begin = begin,
                                          .output = lvni_gan_samples,
                                          .row = lvni_gan_take_row,

@@ -419,7 +419,7 @@ static void end(lvni_run_inference *u)
 }
 
 const lvni_run_results lvni_gan_measures = {.begin = begin,
-                                            .check = lvni_run_inference_check,
+                                            .check = lvni_gan_report_check,
                                             .output = lvni_gan_samples,
                                             .row = lvni_gan_take_row,
                                             .finish = report,

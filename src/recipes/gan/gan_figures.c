@@ -6,6 +6,7 @@
 #include "core/str.h"
 #include "recipes/gan/gan_control.h"
 #include "recipes/gan/gan_metrics.h"
+#include "report/axis.h"
 #include "report/canvas.h"
 #include "report/plot.h"
 
@@ -24,11 +25,13 @@ const lvni_gan_style lvni_gan_mri_style = {
 enum {
     MAX_PANELS = 9,
     GAP = 16,
-    TEXT = 2, /* page pixels of a dot of the font */
-    LINE = TEXT * LVNI_FONT_HEIGHT + 8,
+    TEXT = 14,
+    TITLE = 16,
+    LINE = TITLE + 8,
     BAR = 16,       /* width of a colour bar */
-    BAR_ROOM = 136, /* with its numbers */
-    BAR_STEPS = 4
+    BAR_ROOM = 112, /* with its numbers */
+    BAR_STEPS = 4,
+    LARGEST = 2048 /* pixels of a panel in the file: a larger image is reduced */
 };
 
 typedef struct square {
@@ -54,10 +57,14 @@ typedef struct figure {
 
 /* ---- drawing ---- */
 
-static int zoom_of(const square *part)
+/* Units of the canvas per pixel of the data, whole pixels of the file if it is not reduced. */
+static double zoom_of(const square *part)
 {
-    const int longer = part->height > part->width ? part->height : part->width;
-    return (LVNI_GAN_PANEL + longer - 1) / longer;
+    const int longer = part->height > part->width ? part->height : part->width,
+              wanted = LVNI_CANVAS_PIXELS * LVNI_GAN_PANEL;
+    const int enlarged = (wanted + longer - 1) / longer;
+    const double pixels = longer > LARGEST ? (double)LARGEST / longer : enlarged;
+    return pixels / LVNI_CANVAS_PIXELS;
 }
 
 static double scaled(const panel *p, double value)
@@ -66,30 +73,39 @@ static double scaled(const panel *p, double value)
     return range > 0.0 ? (value - p->low) / range : 0.0 * value;
 }
 
-static void draw_pixels(const lvni_report_canvas *c, const panel *p, bool rotate, int left, int top)
+static lvn_status draw_pixels(lvni_report_canvas *c, const panel *p, bool rotate, double left,
+                              double top)
 {
     const square *part = &p->part;
-    const int zoom = zoom_of(part);
+    const double zoom = zoom_of(part);
+    uint8_t *rgb = lvni_core_alloc(LVNI_TAG_DATA, 3 * (size_t)part->height * (size_t)part->width),
+            *out = rgb;
+    if (rgb == NULL) {
+        return LVN_ERR_MEMORY;
+    }
     for (int y = 0; y < part->height; y++) {
-        for (int x = 0; x < part->width; x++) {
+        for (int x = 0; x < part->width; x++, out += 3) {
             const int row = part->y + (rotate ? part->height - 1 - y : y),
                       column = part->x + (rotate ? part->width - 1 - x : x);
-            uint8_t rgb[3];
             lvni_report_colour(p->map,
-                               scaled(p, (double)p->data[(int64_t)row * p->stride + column]), rgb);
-            lvni_report_canvas_fill(c, left + x * zoom, top + y * zoom, zoom, zoom, rgb);
+                               scaled(p, (double)p->data[(int64_t)row * p->stride + column]), out);
         }
     }
+    lvni_report_canvas_image(c, rgb, part->width, part->height, left, top, part->width * zoom,
+                             part->height * zoom);
+    lvni_core_free(rgb);
+    return LVN_OK;
 }
 
-static void draw_mark(const lvni_report_canvas *c, const panel *p, bool rotate, int left, int top)
+static void draw_mark(lvni_report_canvas *c, const panel *p, bool rotate, double left, double top)
 {
     static const uint8_t red[3] = {220, 30, 30};
-    const int zoom = zoom_of(&p->part), x = p->mark.x - p->part.x, y = p->mark.y - p->part.y;
+    const int x = p->mark.x - p->part.x, y = p->mark.y - p->part.y;
     const int column = rotate ? p->part.width - x - p->mark.width : x,
               row = rotate ? p->part.height - y - p->mark.height : y;
+    const double zoom = zoom_of(&p->part);
     lvni_report_canvas_frame(c, left + column * zoom, top + row * zoom, p->mark.width * zoom,
-                             p->mark.height * zoom, 2, red);
+                             p->mark.height * zoom, 2.0, red);
 }
 
 /* Values of the panel beyond its range have the colours of its ends. */
@@ -106,63 +122,76 @@ static void find_clipped(const panel *p, bool *below, bool *above)
 }
 
 /* The largest value stands at the top; "<" and ">" where the panel has values beyond an end. */
-static void draw_bar(const lvni_report_canvas *c, const panel *p, int left, int top, int height)
+static void draw_bar(lvni_report_canvas *c, const panel *p, double left, double top, double height)
 {
     static const uint8_t ink[3] = {32, 32, 32};
     bool below, above;
+    uint8_t rgb[256][3];
     find_clipped(p, &below, &above);
-    for (int y = 0; y < height; y++) {
-        uint8_t rgb[3];
-        lvni_report_colour(p->map, 1.0 - (double)y / (height > 1 ? height - 1 : 1), rgb);
-        lvni_report_canvas_fill(c, left, top + y, BAR, 1, rgb);
+    for (int i = 0; i < 256; i++) {
+        lvni_report_colour(p->map, 1.0 - i / 255.0, rgb[i]);
     }
+    lvni_report_canvas_image(c, rgb[0], 1, 256, left, top, BAR, height);
     for (int i = 0; i <= BAR_STEPS; i++) {
-        char text[24];
-        const int y = top + (height - 1) * i / BAR_STEPS,
-                  line = y - (i < BAR_STEPS ? 0 : TEXT * LVNI_FONT_HEIGHT - 1);
-        lvni_core_format(text, sizeof text, "%s%.3g",
-                         i == 0 && above           ? ">"
-                         : i == BAR_STEPS && below ? "<"
-                                                   : "",
-                         p->high + (p->low - p->high) * i / BAR_STEPS);
-        lvni_report_canvas_fill(c, left + BAR, y, 4, 1, ink);
-        lvni_report_canvas_text(c, left + BAR + 6, line, BAR_ROOM - BAR - 6, TEXT, text);
+        char number[LVNI_NUMBER_TEXT], text[LVNI_NUMBER_TEXT + 4];
+        const double y = top + (height - 1.0) * i / BAR_STEPS, /* numbers of the ends lie within */
+            line = y + TEXT * (i == 0          ? 0.72
+                               : i < BAR_STEPS ? 0.36
+                                               : 0.0),
+                     value = p->high + (p->low - p->high) * i / BAR_STEPS;
+        snprintf(text, sizeof text, "%s%s",
+                 i == 0 && above           ? "> "
+                 : i == BAR_STEPS && below ? "< "
+                                           : "",
+                 lvni_report_axis_number(fabs(value) < 1e-5 * (p->high - p->low) ? 0.0 : value, 3,
+                                         number));
+        const lvni_report_label label = {
+            .x = left + BAR + 7.0, .y = line, .size = TEXT, .room = BAR_ROOM - BAR - 7.0};
+        lvni_report_canvas_fill(c, left + BAR, y, 4.0, 1.0, ink);
+        lvni_report_canvas_text(c, &label, text);
     }
+}
+
+static lvn_status draw_panel(lvni_report_canvas *c, const panel *p, bool rotate, double left,
+                             double top)
+{
+    const double zoom = zoom_of(&p->part), width = p->part.width * zoom;
+    const lvni_report_label title = {
+        .x = left, .y = top + TITLE - 2.0, .size = TITLE, .room = width + BAR_ROOM};
+    lvni_report_canvas_text(c, &title, p->title);
+    LVN_TRY(draw_pixels(c, p, rotate, left, top + LINE));
+    if (p->mark.width > 0) {
+        draw_mark(c, p, rotate, left, top + LINE);
+    }
+    draw_bar(c, p, left + width + 6.0, top + LINE, p->part.height * zoom);
+    return LVN_OK;
 }
 
 static lvn_status draw(const char *path, const figure *f)
 {
-    int height = 0, width = 0;
+    double height = 0.0, width = 0.0;
     for (int i = 0; i < f->n; i++) {
         const square *part = &f->panels[i].part;
-        const int zoom = zoom_of(part);
-        height = part->height * zoom > height ? part->height * zoom : height;
-        width = part->width * zoom > width ? part->width * zoom : width;
+        height = fmax(height, part->height * zoom_of(part));
+        width = fmax(width, part->width * zoom_of(part));
     }
-    int row[MAX_PANELS] = {0}, column[MAX_PANELS] = {0}, columns = 0;
-    for (int i = 0; i < f->n; i++) {
-        const bool begins = i > 0 && (f->panels[i].begins_row || column[i - 1] + 1 == f->columns);
-        row[i] = i == 0 ? 0 : row[i - 1] + (begins ? 1 : 0);
-        column[i] = i == 0 || begins ? 0 : column[i - 1] + 1;
+    int row[MAX_PANELS] = {0}, column[MAX_PANELS] = {0}, columns = 1;
+    for (int i = 1; i < f->n; i++) {
+        const bool begins = f->panels[i].begins_row || column[i - 1] + 1 == f->columns;
+        row[i] = row[i - 1] + (begins ? 1 : 0);
+        column[i] = begins ? 0 : column[i - 1] + 1;
         columns = column[i] >= columns ? column[i] + 1 : columns;
     }
-    const int across = width + BAR_ROOM + GAP, down = LINE + height + GAP;
-    lvni_report_canvas c;
-    lvn_status s =
-        lvni_report_canvas_create(GAP + columns * across, GAP + (row[f->n - 1] + 1) * down, &c);
+    const double across = width + BAR_ROOM + GAP, down = LINE + height + GAP;
+    lvni_report_canvas *c;
+    LVN_TRY(lvni_report_canvas_create(path, GAP + columns * across,
+                                      GAP + (row[f->n - 1] + 1) * down, &c));
+    lvn_status s = LVN_OK;
     for (int i = 0; s == LVN_OK && i < f->n; i++) {
-        const panel *p = &f->panels[i];
-        const int left = GAP + column[i] * across, top = GAP + row[i] * down,
-                  zoom = zoom_of(&p->part);
-        lvni_report_canvas_text(&c, left, top, across - GAP, TEXT, p->title);
-        draw_pixels(&c, p, f->rotate, left, top + LINE);
-        if (p->mark.width > 0) {
-            draw_mark(&c, p, f->rotate, left, top + LINE);
-        }
-        draw_bar(&c, p, left + p->part.width * zoom + 4, top + LINE, p->part.height * zoom);
+        s = draw_panel(c, &f->panels[i], f->rotate, GAP + column[i] * across, GAP + row[i] * down);
     }
-    s = s == LVN_OK ? lvni_report_canvas_write(&c, path) : s;
-    lvni_report_canvas_free(&c);
+    s = s == LVN_OK ? lvni_report_canvas_write(c) : s;
+    lvni_report_canvas_destroy(c);
     return s;
 }
 
@@ -378,10 +407,13 @@ lvn_status lvni_gan_progress(const char *path, const float *truth, const float *
     for (int64_t i = 0; i < n; i++) {
         error[i] = fabsf(mean[i] - truth[i]);
     }
-    char title[40];
+    char title[40] = "Reconstruction";
     double low, high;
     range_of(truth, n, &low, &high);
-    lvni_core_format(title, sizeof title, "Recon: PSNR %.2f", lvni_gan_psnr(mean, truth, n));
+    const double psnr = lvni_gan_psnr(mean, truth, n);
+    if (isfinite(psnr)) {
+        lvni_core_format(title, sizeof title, "Reconstruction, PSNR %.2f dB", psnr);
+    }
     figure f = {.columns = 2};
     add(&f, "Truth", truth, width, whole(&item), LVNI_COLOUR_GREY, high)->low = low;
     add(&f, title, mean, width, whole(&item), LVNI_COLOUR_GREY, high)->low = low;
@@ -409,8 +441,8 @@ lvn_status lvni_gan_plot_psnr(const char *path, int n_samples, const double *psn
     }
     const lvni_report_plot plot = {
         .title = "PSNR of the mean of samples",
-        .x_label = "samples",
-        .y_label = "dB",
+        .x_label = "samples averaged",
+        .y_label = "PSNR (dB)",
         .series =
             {{.name = "measured", .x = x, .y = psnr, .spread = std, .n = n_samples, .dots = true},
              {.name = "exact samples", .x = x, .y = theory, .n = n_samples, .dashed = true}},

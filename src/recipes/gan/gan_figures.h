@@ -33,7 +33,8 @@ extern const lvni_gan_style lvni_gan_mass_style;
 extern const lvni_gan_style lvni_gan_radio_style;
 extern const lvni_gan_style lvni_gan_mri_style;
 
-/* An image is enlarged by the least whole factor that makes its longer side this long. */
+/* An image is enlarged by the least whole factor of pixels that makes its longer side this long, in
+ * units of the canvas. */
 enum { LVNI_GAN_PANEL = 256 };
 
 /* All panels of a row have one range; "<" and ">" at the ends of a bar of colours mark that its

@@ -5,6 +5,7 @@
 #include "core/vfs.h"
 #include "log/run_log.h"
 #include "recipes/gan/gan_figures.h"
+#include "report/canvas.h"
 #include "run/run_dir.h"
 #include "tensor/tensor.h"
 
@@ -47,6 +48,11 @@ void lvni_gan_preview_destroy(lvni_gan_preview *p)
 lvn_status lvni_gan_preview_open(lvni_gan_preview *p, const char *dir)
 {
     if (p->every == 0) {
+        return LVN_OK;
+    }
+    if (lvni_report_canvas_check("images of the validations are not drawn") != LVN_OK) {
+        lvni_log_line(LVNI_LOG_WARNING, "%s", lvn_last_error()->message);
+        lvn_clear_error();
         return LVN_OK;
     }
     p->dir = lvni_run_path_join(dir, "images");

@@ -4,10 +4,18 @@
 #include "core/alloc.h"
 #include "core/vfs.h"
 #include "data/array.h"
+#include "report/canvas.h"
 #include "report/plot.h"
+#include "run/inference.h"
 #include "run/run_dir.h"
 
 #include <stdio.h>
+
+lvn_status lvni_gan_report_check(const lvni_core_config *c)
+{
+    LVN_TRY(lvni_run_inference_check(c));
+    return lvni_core_config_str(c, "output") == NULL ? LVN_OK : lvni_report_canvas_check("output=");
+}
 
 /* ---- items ---- */
 
@@ -67,10 +75,18 @@ lvn_status lvni_gan_report_item(const char *folder, const lvni_gan_item *item,
 /* ---- how the run went ---- */
 
 static const struct curves {
-    const char *file, *title, *names[2];
+    const char *file;
+    lvni_report_plot labels;
+    const char *names[2];
 } curves[LVNI_GAN_CURVES] = {
-    {"loss.png", "loss", {"train/d_loss", "train/g_loss"}},
-    {"std_mult.png", "spread", {"val/std_mult", "val/psnr_diff"}},
+    {"loss.png",
+     {.title = "Losses of discriminator and generator", .x_label = "step", .y_label = "loss"},
+     {"train/d_loss", "train/g_loss"}},
+    {"std_mult.png",
+     {.title = "Spread of the samples in validation",
+      .x_label = "step",
+      .y_label = "factor of the spread; gain of PSNR (dB)"},
+     {"val/std_mult", "val/psnr_diff"}},
 };
 
 lvn_status lvni_gan_report_curves(const char *folder, const char *run, const char **images,
@@ -82,8 +98,8 @@ lvn_status lvni_gan_report_curves(const char *folder, const char *run, const cha
         bool drawn = false;
         char *path = lvni_run_path_join(folder, curves[i].file);
         s = path == NULL ? LVN_ERR_MEMORY
-                         : lvni_report_plot_metrics(path, metrics, curves[i].title, curves[i].names,
-                                                    2, &drawn);
+                         : lvni_report_plot_metrics(path, metrics, &curves[i].labels,
+                                                    curves[i].names, 2, &drawn);
         lvni_core_free(path);
         if (drawn) {
             images[(*n_images)++] = curves[i].file;

@@ -3,9 +3,13 @@
 #ifndef LEVIN_RECIPES_GAN_GAN_REPORT_H
 #define LEVIN_RECIPES_GAN_GAN_REPORT_H
 
+#include "core/config.h"
 #include "core/str.h"
 #include "recipes/gan/gan_figures.h"
 #include "recipes/gan/gan_metrics.h"
+
+/* Of an evaluation, before any work: lvni_run_inference_check, and what draws where output= is. */
+lvn_status lvni_gan_report_check(const lvni_core_config *config);
 
 /* Into an existing folder, i the item's index:
  *   np_gt_<i>.npy, np_avgs_<i>.npy, np_stds_<i>.npy (height, width), np_zfr_<i>.npy the same if
