@@ -79,7 +79,7 @@ class Elastic(Cluster):
         )
 
     def test_a_mistake_is_not_repeated(self):
-        self.submit("--max-restarts", "3", train=["optim=none"])
+        self.submit("--max-restarts", "3", train=["optim=nothing"])
         self.assertNotIn("restart 1", self.ended(64))
 
     def test_a_rank_that_dies(self):

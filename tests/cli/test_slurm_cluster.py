@@ -92,6 +92,7 @@ class Bits(Cluster):
         self.assertIn("4 ranks: processes", reported)
         self.assertIn("effective batch 16 = ", reported)  # 4 devices x 2 x 2 batches
         one = ["devices=1", "batch_size=16", "accumulate_grad_batches=1", "micro_batches=8"]
+        one.append("eval_batch_size=2")  # val_drop_last leaves out by these
         code, alone = command(
             [LEVIN, "train", "gan", f"config={path}", *one, "wgrad_threads=1", "quiet=true"]
             + ["accelerator=cpu", f"out={self.out}1"]
