@@ -25,7 +25,7 @@ static void print_names(FILE *out)
 
 static bool comes_later(const char *name)
 {
-    static const char *const later[] = {"pretrain", "pose", "gan", "lm"};
+    static const char *const later[] = {"pretrain", "pose", "lm"};
     for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
         if (strcmp(name, later[i]) == 0) {
             return true;

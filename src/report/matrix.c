@@ -185,7 +185,7 @@ static lvn_status draw(const matrix *m)
 lvn_status lvni_report_matrix_write(const char *path, const char *const *names, int n,
                                     const int64_t *counts)
 {
-    LVN_ARG(n > 0, "%s: a matrix of %d classes cannot be drawn", path, n);
+    LVN_ARG(n > 0, "%s: a matrix needs at least one class, not %d", path, n);
     matrix m = {.names = names, .n = n, .counts = counts};
     LVN_TRY(set_layout(path, &m));
     const double width = m.left + m.side + 20.0 + BAR + 12.0 + 4.0 * TEXT + EDGE,
