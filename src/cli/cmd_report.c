@@ -7,6 +7,7 @@
 #include "recipes/registry.h"
 #include "report/run_page.h"
 #include "run/error_record.h"
+#include "run/inference.h"
 #include "run/recipe.h"
 #include "run/run_dir.h"
 
@@ -37,55 +38,112 @@ static lvn_status find_recipe(const char *run, const lvni_run_recipe **out)
     return s;
 }
 
-static lvn_status write_report(const char *run, const char *output)
+/* RUN, output=FILE, and what eval is given. */
+typedef struct arguments {
+    const char *run, *output;
+    const char **eval; /* room for one more than the command has */
+    int n_eval;
+} arguments;
+
+/* With data=: the model of the run measured on it, as sections of the page. */
+static lvn_status measure(const lvni_run_recipe *recipe, arguments *a, lvni_core_str *sections)
 {
-    const lvni_run_recipe *recipe;
-    LVN_TRY(find_recipe(run, &recipe));
-    LVN_TRY(lvni_run_page_write(recipe, run, output));
-    if (strcmp(output, "-") != 0) {
-        lvni_core_print(stdout, "%s\n", output);
+    lvni_core_config *config;
+    lvni_core_str model = {0};
+    if (recipe == NULL || recipe->page == NULL) {
+        LVN_FAIL(LVN_ERR_USAGE, "%s: %s: a run of %s has no predictions for its page", a->run,
+                 a->eval[0], recipe == NULL ? "this recipe" : recipe->name);
     }
-    return LVN_OK;
+    lvni_core_str_printf(&model, "model=%s", a->run);
+    a->eval[a->n_eval] = lvni_core_str_text(&model);
+    lvn_status s = lvni_core_str_status(&model);
+    s = s == LVN_OK ? lvni_run_inference_read(recipe, "eval", a->n_eval + 1, a->eval, &config) : s;
+    const lvni_run_measurement of = {
+        .results = recipe->page, .user = sections, .n = a->n_eval + 1, .args = a->eval};
+    s = s == LVN_OK ? lvni_run_inference_run(recipe, "eval", &of, config) : s;
+    lvni_core_str_free(&model);
+    return s;
 }
 
-/* RUN and output=FILE in any order; false: reported. */
-static bool read_arguments(int n, const char *const *args, const char **run, const char **output)
+static lvn_status write_report(arguments *a)
+{
+    const lvni_run_recipe *recipe;
+    lvni_core_str sections = {0};
+    LVN_TRY(find_recipe(a->run, &recipe));
+    lvn_status s = a->n_eval > 0 ? measure(recipe, a, &sections) : LVN_OK;
+    if (s == LVN_OK) {
+        s = lvni_run_page_write(recipe, a->run, lvni_core_str_text(&sections), a->output);
+    }
+    if (s == LVN_OK && strcmp(a->output, "-") != 0) {
+        lvni_core_print(stdout, "%s\n", a->output);
+    }
+    lvni_core_str_free(&sections);
+    return s;
+}
+
+/* Keys of eval alone: what it writes, and ranks, which would print what it does. */
+static bool is_of_eval_alone(const char *key)
+{
+    static const char *const names[] = {"devices=",   "gpus=",  "num_gpus=", "strategy=", "json=",
+                                        "confusion=", "sheet=", "choose=",   "model="};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strncmp(key, names[i], strlen(names[i])) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* RUN, output=FILE and keys of eval in any order; false: reported. */
+static bool read_arguments(int n, const char *const *args, arguments *out)
 {
     static const char key[] = "output=";
     for (int i = 0; i < n; i++) {
         const char *a = args[i] + (strncmp(args[i], "--output=", 9) == 0 ? 2 : 0);
         if (strncmp(a, key, sizeof key - 1) == 0 && a[sizeof key - 1] != '\0') {
-            *output = a + sizeof key - 1;
-        } else if (*run == NULL && a[0] != '-' && a[0] != '\0' &&
+            out->output = a + sizeof key - 1;
+        } else if (out->run == NULL && a[0] != '-' && a[0] != '\0' &&
                    (strchr(a, '=') == NULL || access(a, F_OK) == 0)) {
-            *run = a;
+            out->run = a;
+        } else if (strchr(a, '=') != NULL && a[0] != '-' && !is_of_eval_alone(a)) {
+            out->eval[out->n_eval++] = a;
         } else {
             lvni_core_print(stderr, "error: levin report does not take %s\n",
                             a[0] == '\0' ? "an empty path" : a);
             return false;
         }
     }
-    if (*run == NULL) {
+    if (out->run == NULL) {
         fputs("error: levin report: the directory of a run is missing\n", stderr);
     }
-    return *run != NULL;
+    return out->run != NULL;
+}
+
+static lvn_status report(arguments *a)
+{
+    lvni_core_str beside = {0};
+    lvn_status s = LVN_OK;
+    if (a->output == NULL) {
+        lvni_core_str_printf(&beside, "%s%s" LVNI_RUN_PAGE, a->run,
+                             a->run[strlen(a->run) - 1] == '/' ? "" : "/");
+        s = lvni_core_str_status(&beside);
+        a->output = lvni_core_str_text(&beside);
+    }
+    s = s == LVN_OK ? write_report(a) : s;
+    lvni_core_str_free(&beside);
+    return s;
 }
 
 int lvni_cli_cmd_report(int n, const char *const *args)
 {
-    const char *run = NULL, *output = NULL;
-    lvni_core_str beside = {0};
-    if (!read_arguments(n, args, &run, &output)) {
-        return lvni_cli_command_misused("report");
+    arguments a = {.eval = lvni_core_calloc(LVNI_TAG_CORE, (size_t)n + 1, sizeof *a.eval)};
+    if (a.eval == NULL) {
+        return lvni_run_report_status(LVN_ERR_MEMORY);
     }
-    lvn_status s = LVN_OK;
-    if (output == NULL) {
-        lvni_core_str_printf(&beside, "%s%s" LVNI_RUN_PAGE, run,
-                             run[strlen(run) - 1] == '/' ? "" : "/");
-        s = lvni_core_str_status(&beside);
-        output = lvni_core_str_text(&beside);
-    }
-    s = s == LVN_OK ? write_report(run, output) : s;
-    lvni_core_str_free(&beside);
-    return s == LVN_OK ? LVNI_EXIT_OK : lvni_run_report_status(s);
+    const bool good = read_arguments(n, args, &a);
+    const lvn_status s = good ? report(&a) : LVN_OK;
+    lvni_core_free(a.eval);
+    return !good         ? lvni_cli_command_misused("report")
+           : s == LVN_OK ? LVNI_EXIT_OK
+                         : lvni_run_report_status(s);
 }

@@ -102,11 +102,14 @@ const lvni_cli_command lvni_cli_commands[] = {
     {.name = "report",
      .run = lvni_cli_cmd_report,
      .alone = true,
-     .use = {{"levin report RUN [output=FILE.html]",
+     .use = {{"levin report RUN [data=DIR] [output=FILE.html]",
               "a page of a run: curves, values, starts, warnings, configuration"}},
-     .more = "RUN is the directory of any run, also of one that goes on or was killed; the page is "
-             "RUN/report.html, one file without scripts\n"
-             "and without requests to anywhere. output=- prints it."},
+     .more =
+         "RUN is the directory of any run, also of one that goes on or was killed; the page is "
+         "RUN/report.html, one file without scripts\n"
+         "and without requests to anywhere. output=- prints it. data=DIR, of classify: its model "
+         "measured, with keys of\n"
+         "levin eval such as split=val: confusion matrix, classes, mistakes."},
     {.name = "ckpt",
      .run = lvni_cli_cmd_ckpt,
      .alone = true,

@@ -140,6 +140,8 @@ lvn_status lvni_data_png_probe(const uint8_t *bytes, size_t n, const char *path,
 lvn_status lvni_data_png_decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
                                 const char *path, const lvni_data_image_info *info,
                                 lvni_data_image *out);
+/* Of rgb (height, width, 3); *png is freed by the caller (lvni_core_free). */
+lvn_status lvni_data_png_encode(const uint8_t *rgb, int width, int height, void **png, size_t *n);
 /* Write rgb (height, width, 3). The file appears whole or not at all. LVN_ERR_IO with path and
  * reason. */
 lvn_status lvni_data_png_write(const char *path, const uint8_t *rgb, int width, int height);

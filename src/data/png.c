@@ -130,7 +130,8 @@ static int encode(spng_ctx *ctx, const uint8_t *rgb, int width, int height)
     return error;
 }
 
-lvn_status lvni_data_png_write(const char *path, const uint8_t *rgb, int width, int height)
+static lvn_status encode_whole(const char *path, const uint8_t *rgb, int width, int height,
+                               void **png, size_t *n)
 {
     LVN_ARG(width > 0 && height > 0, "%s: an image of %d x %d pixels cannot be written", path,
             width, height);
@@ -140,13 +141,25 @@ lvn_status lvni_data_png_write(const char *path, const uint8_t *rgb, int width, 
     }
     starved = false;
     int error = encode(ctx, rgb, width, height);
-    size_t bytes = 0;
-    void *file = error == 0 ? spng_get_png_buffer(ctx, &bytes, &error) : NULL;
+    *png = error == 0 ? spng_get_png_buffer(ctx, n, &error) : NULL;
     spng_ctx_free(ctx);
-    if (file == NULL) {
+    if (*png == NULL) {
         LVN_FAIL(starved || error == SPNG_EMEM ? LVN_ERR_MEMORY : LVN_ERR_INTERNAL,
                  "%s: cannot encode as PNG: %s", path, spng_strerror(error));
     }
+    return LVN_OK;
+}
+
+lvn_status lvni_data_png_encode(const uint8_t *rgb, int width, int height, void **png, size_t *n)
+{
+    return encode_whole("an image", rgb, width, height, png, n);
+}
+
+lvn_status lvni_data_png_write(const char *path, const uint8_t *rgb, int width, int height)
+{
+    void *file;
+    size_t bytes;
+    LVN_TRY(encode_whole(path, rgb, width, height, &file, &bytes));
     const lvn_status status = lvni_core_file_write(path, file, bytes);
     lvni_core_free(file);
     return status;

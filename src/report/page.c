@@ -15,11 +15,13 @@ static const char style[] =
     "body{font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);"
     "max-width:72rem;margin:0 auto;padding:1rem}\n"
     "h1{font-size:1.5rem;overflow-wrap:anywhere}h2{font-size:1.15rem;margin:2rem 0 .5rem}\n"
-    "main>p{margin:.25rem 0}.soft{color:var(--soft)}\n"
+    "main>p{margin:.25rem 0;overflow-wrap:anywhere}.soft{color:var(--soft)}\n"
     ".charts{display:grid;gap:1rem;grid-template-columns:repeat(auto-fill,minmax(min(100%,26rem),"
     "1fr))}\n"
+    "img{max-width:100%;height:auto;display:block;margin-bottom:.25rem}\n"
     "figure{margin:0;padding:.75rem;border:1px solid var(--rule);border-radius:.5rem}\n"
-    "figcaption{font-weight:600}.k{font-weight:400;font-size:.85rem;white-space:nowrap}\n"
+    "figcaption{font-weight:600}figcaption "
+    ".soft{font-weight:400}.k{font-weight:400;font-size:.85rem;white-space:nowrap}\n"
     ".k::before{content:\"\";display:inline-block;width:1rem;height:.2rem;margin:0 .3rem .2rem "
     ".5rem;background:var(--c)}\n"
     "svg{width:100%;height:auto;display:block}svg text{font-size:12px;fill:var(--soft)}\n"
@@ -28,10 +30,15 @@ static const char style[] =
     ".6}\n"
     ".c0{--c:var(--c0)}.c1{--c:var(--c1)}.c2{--c:var(--c2)}.c3{--c:var(--c3)}.c4{--c:var(--c4)}"
     ".c5{--c:var(--c5)}\n"
+    ".mistakes{display:grid;gap:.5rem;grid-template-columns:repeat(auto-fill,minmax(7rem,1fr))}"
+    ".mistakes img{width:100%}.mistakes figcaption{font-weight:400;font-size:.85rem;"
+    "overflow-wrap:anywhere}h3{font-size:1rem}\n"
+    ".m{fill:var(--c0)}svg text.i{fill:var(--ink)}\n"
     "table{border-collapse:collapse;font-size:.9rem}.wide{overflow-x:auto}\n"
     "th,td{text-align:left;padding:.15rem 1rem .15rem 0;border-bottom:1px solid var(--rule);"
     "vertical-align:top;overflow-wrap:anywhere}\n"
     "td.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}\n"
+    "figure+.wide{margin-top:1rem}.wide.w th{overflow-wrap:normal}\n"
     "pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:.85rem}summary{cursor:pointer}."
     "changed{font-weight:600}\n"
     "</style>\n";
@@ -85,4 +92,26 @@ void lvni_report_heading(lvni_core_str *out, const char *text)
     lvni_core_str_append(out, "<h2>");
     lvni_report_escape(out, text);
     lvni_core_str_append(out, "</h2>\n");
+}
+
+static void write_base64(lvni_core_str *out, const unsigned char *bytes, size_t n)
+{
+    static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (size_t i = 0; i < n; i += 3) {
+        const size_t k = n - i < 3 ? n - i : 3;
+        const unsigned b = (unsigned)bytes[i] << 16 | (k > 1 ? (unsigned)bytes[i + 1] << 8 : 0U) |
+                           (k > 2 ? (unsigned)bytes[i + 2] : 0U);
+        const char four[4] = {digit[b >> 18], digit[b >> 12 & 63], k > 1 ? digit[b >> 6 & 63] : '=',
+                              k > 2 ? digit[b & 63] : '='};
+        lvni_core_str_append_n(out, four, sizeof four);
+    }
+}
+
+void lvni_report_png(lvni_core_str *out, const void *png, size_t n, const char *alt)
+{
+    lvni_core_str_append(out, "<figure><img alt=\"");
+    lvni_report_escape(out, alt);
+    lvni_core_str_append(out, "\" src=\"data:image/png;base64,");
+    write_base64(out, png, n);
+    lvni_core_str_append(out, "\">");
 }

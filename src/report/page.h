@@ -13,5 +13,8 @@ void lvni_report_page_end(lvni_core_str *out);
 void lvni_report_escape(lvni_core_str *out, const char *text);
 /* <h2> */
 void lvni_report_heading(lvni_core_str *out, const char *text);
+/* <figure> with the n bytes of a PNG file within the page, `alt` in its place for who does not see
+ * it. The caller writes <figcaption> behind it and </figure>. */
+void lvni_report_png(lvni_core_str *out, const void *png, size_t n, const char *alt);
 
 #endif

@@ -4,10 +4,13 @@
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/vfs.h"
+#include "data/image.h"
 #include "report/chart.h"
 #include "report/log_text.h"
 #include "report/page.h"
 
+#include <dirent.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -328,6 +331,78 @@ static void write_charts(const run *r, lvni_core_str *out)
     lvni_core_str_append(out, "</div>\n");
 }
 
+/* ---- images ---- */
+
+enum { IMAGES = 4, IMAGE_BYTES = 1 << 19 }; /* of a page; of a file */
+
+/* The last names of .png files, the last one first: by their steps. Returns how many there are in
+ * all. */
+static int last_images(const char *folder, char name[IMAGES][NAME_MAX + 1])
+{
+    int all = 0;
+    DIR *d = opendir(folder);
+    for (const struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
+        if (!ends(e->d_name, ".png")) {
+            continue;
+        }
+        int at = all < IMAGES ? all : IMAGES;
+        for (; at > 0 && strcmp(name[at - 1], e->d_name) < 0; at--) {
+            if (at < IMAGES) {
+                memcpy(name[at], name[at - 1], sizeof name[at]);
+            }
+        }
+        if (at < IMAGES) {
+            snprintf(name[at], sizeof name[at], "%s", e->d_name);
+        }
+        all++;
+    }
+    if (d != NULL) {
+        closedir(d);
+    }
+    return all;
+}
+
+/* A file that is too large or not an image is left out. */
+static void write_image(const char *folder, const char *name, lvni_core_str *out)
+{
+    lvni_core_str path = {0};
+    char *png = NULL;
+    size_t n = 0;
+    lvni_core_str_printf(&path, "%s/%s", folder, name);
+    if (lvni_core_str_status(&path) == LVN_OK &&
+        lvni_core_regular_read(lvni_core_str_text(&path), IMAGE_BYTES, &png, &n) == LVN_OK &&
+        lvni_data_png_is((const uint8_t *)png, n)) {
+        lvni_report_png(out, png, n, name);
+        lvni_core_str_append(out, "<figcaption class=soft>");
+        lvni_report_escape(out, name);
+        lvni_core_str_append(out, "</figcaption></figure>\n");
+    }
+    lvn_clear_error();
+    lvni_core_free(png);
+    lvni_core_str_free(&path);
+}
+
+/* Of the last validations, as gan draws them (docs/gan.md). */
+static void write_images(const run *r, lvni_core_str *out)
+{
+    char name[IMAGES][NAME_MAX + 1];
+    lvni_core_str folder = {0};
+    lvni_core_str_printf(&folder, "%s/images", r->folder);
+    const int all = lvni_core_str_status(&folder) == LVN_OK
+                        ? last_images(lvni_core_str_text(&folder), name)
+                        : 0;
+    if (all > 0) {
+        lvni_report_heading(out, "Images of the last validations");
+        lvni_core_str_printf(out, "<p class=soft>%d of %d in images/.</p>\n<div class=charts>\n",
+                             all < IMAGES ? all : IMAGES, all);
+    }
+    for (int i = 0; i < all && i < IMAGES; i++) {
+        write_image(lvni_core_str_text(&folder), name[i], out);
+    }
+    lvni_core_str_append(out, all > 0 ? "</div>\n" : "");
+    lvni_core_str_free(&folder);
+}
+
 /* ---- the log ---- */
 
 static void write_starts(const lvni_report_log *log, lvni_core_str *out)
@@ -407,11 +482,14 @@ static void write_title(const char *folder, lvni_core_str *out)
     lvni_core_str_append_n(out, folder, n);
 }
 
-static void write_page(const run *r, const char *title, const char *defaults, lvni_core_str *out)
+static void write_page(const run *r, const char *title, const char *defaults, const char *sections,
+                       lvni_core_str *out)
 {
     lvni_report_page_begin(out, title);
     write_state(r, out);
     write_charts(r, out);
+    write_images(r, out);
+    lvni_core_str_append(out, sections != NULL ? sections : "");
     write_values(r, out);
     write_starts(&r->log, out);
     write_messages(&r->log, out);
@@ -420,7 +498,8 @@ static void write_page(const run *r, const char *title, const char *defaults, lv
     lvni_report_page_end(out);
 }
 
-lvn_status lvni_report_run_page(const char *folder, const char *defaults, lvni_core_str *out)
+lvn_status lvni_report_run_page(const char *folder, const char *defaults, const char *sections,
+                                lvni_core_str *out)
 {
     run *r = LVNI_NEW(LVNI_TAG_CORE, run);
     lvni_core_str path = {0}, title = {0};
@@ -430,7 +509,7 @@ lvn_status lvni_report_run_page(const char *folder, const char *defaults, lvni_c
     lvn_status s = read_run(folder, &path, r);
     if (s == LVN_OK) {
         write_title(folder, &title);
-        write_page(r, lvni_core_str_text(&title), defaults, out);
+        write_page(r, lvni_core_str_text(&title), defaults, sections, out);
         s = lvni_core_str_status(&title);
         s = s == LVN_OK ? lvni_core_str_status(out) : s;
     }

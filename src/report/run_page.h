@@ -7,8 +7,10 @@
 #include "core/str.h"
 
 /* defaults: lines "key: value" of all keys of the run's recipe, as in config.yaml; NULL: unknown.
- * LVN_ERR_NOT_FOUND: the directory holds none of a run's files; LVN_ERR_IO, LVN_ERR_MEMORY. */
-lvn_status lvni_report_run_page(const char *folder, const char *defaults, lvni_core_str *out);
+ * sections: of the recipe, HTML behind the curves; NULL: none. LVN_ERR_NOT_FOUND: the directory
+ * holds none of a run's files; LVN_ERR_IO, LVN_ERR_MEMORY. */
+lvn_status lvni_report_run_page(const char *folder, const char *defaults, const char *sections,
+                                lvni_core_str *out);
 
 /* The value of a key in such lines, appended to value without quotes; false: it is not there. */
 bool lvni_report_config_value(const char *lines, const char *key, lvni_core_str *value);

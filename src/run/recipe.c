@@ -125,12 +125,13 @@ static lvn_status write_defaults(const lvni_run_recipe *recipe, lvni_core_str *o
     return s;
 }
 
-lvn_status lvni_run_page_write(const lvni_run_recipe *recipe, const char *run, const char *output)
+lvn_status lvni_run_page_write(const lvni_run_recipe *recipe, const char *run, const char *sections,
+                               const char *output)
 {
     lvni_core_str page = {0}, defaults = {0};
     lvn_status s = recipe == NULL ? LVN_OK : write_defaults(recipe, &defaults);
     const char *of_recipe = defaults.len > 0 ? lvni_core_str_text(&defaults) : NULL;
-    s = s == LVN_OK ? lvni_report_run_page(run, of_recipe, &page) : s;
+    s = s == LVN_OK ? lvni_report_run_page(run, of_recipe, sections, &page) : s;
     if (s == LVN_OK) {
         s = lvni_core_file_write(strcmp(output, "-") == 0 ? LVNI_STDOUT_PATH : output,
                                  lvni_core_str_text(&page), page.len);
@@ -144,7 +145,7 @@ lvn_status lvni_run_page_write(const lvni_run_recipe *recipe, const char *run, c
 static void write_page(const work *w)
 {
     char *path = lvni_run_path_join(w->dir, LVNI_RUN_PAGE);
-    if (path == NULL || lvni_run_page_write(w->recipe, w->dir, path) != LVN_OK) {
+    if (path == NULL || lvni_run_page_write(w->recipe, w->dir, NULL, path) != LVN_OK) {
         lvni_log_line(LVNI_LOG_WARNING, "report=true: the page is not written: %s",
                       lvn_last_error()->message);
     } else {

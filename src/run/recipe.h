@@ -55,6 +55,9 @@ typedef struct lvni_run_recipe {
     /* inference.h; predict NULL: nothing is predicted; eval NULL: the means of what the validation
      * step logs */
     const struct lvni_run_results *predict, *eval;
+    /* For `levin report RUN data=...`, with the keys of eval: finish appends sections of HTML to
+     * the text (lvni_core_str) of use->user. NULL: it has none. */
+    const struct lvni_run_results *page;
     /* Of `eval choose=` (best_checkpoint.h), where eval has that key; NULL: none. */
     const struct lvni_run_choice_rules *choice;
 } lvni_run_recipe;
@@ -78,8 +81,10 @@ lvn_status lvni_run_export_start(const lvni_run_recipe *recipe, int n, const cha
 lvn_status lvni_run_export(const lvni_run_recipe *recipe, int n, const char *const *args);
 
 /* The page of a run (report/run_page.h) into the file `output`, - for stdout; recipe: that the run
- * is of, whose defaults are beside its configuration; NULL: not known. */
-lvn_status lvni_run_page_write(const lvni_run_recipe *recipe, const char *run, const char *output);
+ * is of, whose defaults are beside its configuration; NULL: not known. sections: its own; or
+ * NULL. */
+lvn_status lvni_run_page_write(const lvni_run_recipe *recipe, const char *run, const char *sections,
+                               const char *output);
 
 /* As it is typed: its name, or the file. */
 const char *lvni_run_typed(const lvni_run_recipe *recipe);

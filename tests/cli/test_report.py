@@ -3,6 +3,7 @@
 usage: test_report.py LEVIN [test names]
 """
 
+import base64
 import html.parser
 import json
 import os
@@ -10,11 +11,13 @@ import signal
 import subprocess
 import time
 import unittest
+from pathlib import Path
 
 from bad_support import Case, LEVIN, main, read, write
+from small_png import write_png
 
 SHAPES = ["data=builtin:shapes", "data.count=120", "image_size=8", "batch_size=12"]
-VOID = {"meta", "link", "line", "br", "circle", "polyline", "polygon"}
+VOID = {"img", "meta", "link", "line", "br", "circle", "polyline", "polygon"}
 
 
 class Page(html.parser.HTMLParser):
@@ -70,7 +73,7 @@ class Report(Case):
 
     def page(self, name="report.html"):
         page = Page(read(f"{self.run_dir}/{name}").decode())
-        self.assertEqual([a for a in page.addresses if a != "data:,"], [])
+        self.assertEqual([a for a in page.addresses if not a.startswith("data:")], [])
         self.assertNotIn("script", page.names)
         for point in page.points:
             x, y = (float(v) for v in point.split(","))
@@ -132,6 +135,26 @@ class Report(Case):
         self.assertNotIn("img", page.names)
         self.assertTrue(page.has("<script>"))
 
+    def test_the_last_images(self):
+        """The last four of gan's, as they are; what is not an image or too large is left out."""
+        os.makedirs(f"{self.run_dir}/images/step=9.png")
+        write(f"{self.run_dir}/config.yaml", b"recipe: gan\n")
+        for step in (10, 300, 20, 100, 200):
+            path = Path(f"{self.run_dir}/images/step={step:07}.png")
+            write_png(path, 5 + step, (step % 256, 0, 9))
+        self.report()
+        page = self.page()
+        found = [a.partition(",") for a in page.addresses if a != "data:,"]
+        self.assertEqual({f[0] for f in found}, {"data:image/png;base64"})
+        steps = (300, 200, 100)  # step=9.png is the last by its name
+        files = [read(f"{self.run_dir}/images/step={step:07}.png") for step in steps]
+        self.assertEqual([base64.b64decode(f[2], validate=True) for f in found], files)
+        self.assertTrue(page.has("4 of 6 in images/"))
+        write(f"{self.run_dir}/images/step=0000300.png", b"no image")
+        write(f"{self.run_dir}/images/step=0000200.png", files[1] + bytes(1 << 19))
+        self.report()
+        self.assertEqual(len([a for a in self.page().addresses if a != "data:,"]), 1)
+
     def test_a_long_run_has_a_small_page(self):
         os.mkdir(self.run_dir)
         with open(f"{self.run_dir}/metrics.jsonl", "w", encoding="ascii") as f:
@@ -186,17 +209,70 @@ class Report(Case):
         self.assertTrue(self.page().has("stopped"))
         self.ends_with_its_command(out)
 
+    def test_predictions_of_a_classifier(self):
+        """As eval measures them, of data given: matrix, table and mistakes."""
+        self.start("optim.lr=0.01")
+        data = [*SHAPES[:2], "split=val"]
+        line = [LEVIN, "eval", f"model={self.run_dir}", *data, "json=true"]
+        done = subprocess.run(line, capture_output=True, text=True)
+        of = json.loads(done.stdout)
+        wrong = of["n"] - of["right"]
+        self.assertGreater(wrong, 0)
+        self.report(*data)
+        page = self.page()
+        self.assertTrue(page.has(f"{of['right']} of {of['n']} right: accuracy {of['acc']:.4f}"))
+        names = [c["name"] for c in of["classes"]]
+        cells = {
+            f"{names[i]} as {names[j]}: {n}"
+            for i, row in enumerate(of["confusion"])
+            for j, n in enumerate(row)
+            if n > 0
+        }
+        self.assertEqual({t for t in page.texts if " as " in t and ": " in t}, cells)
+        for c in of["classes"]:
+            at = page.texts.index(c["name"], page.texts.index("F1"))
+            row = [t for t in page.texts[at : at + 12] if t.strip()]
+            self.assertEqual(row[1:3], [str(c["right"]), str(c["n"])])
+        shown = [base64.b64decode(a.partition(",")[2]) for a in page.addresses if a != "data:,"]
+        self.assertEqual(len(shown), min(wrong, 16))
+        self.assertTrue(all(s.startswith(b"\x89PNG\r\n\x1a\n") for s in shown))
+        self.assertEqual(len([t for t in page.texts if t.startswith("is ")]), len(shown))
+        self.report()  # without data: without
+        self.assertFalse(self.page().has("accuracy"))
+
+    def test_predictions_on_a_page_are_text(self):
+        """Names of classes and files come from outside; large images are made smaller."""
+        for i in range(10):
+            for k, name in enumerate(("<b>&x", "y" * 40)):
+                write_png(Path(f"{self.dir}/photos/{name}/<i>{i}.png"), 250, (90 + k, i, 100))
+        photos = f"data={self.dir}/photos"
+        line = [LEVIN, "train", "classify", photos, f"out={self.run_dir}", "image_size=230"]
+        run = [*line, "max_steps=1", "model=mlp", "optim.lr=0.000001"]
+        self.assertEqual(subprocess.run(run, capture_output=True).returncode, 0)
+        self.report(photos, "split=all")
+        page = self.page()
+        self.assertNotIn("b", page.names)
+        self.assertTrue(page.has("; 16 of these images were trained on"))
+        self.assertTrue(page.has("<b>&x"))
+        self.assertTrue(page.has("y" * 15 + "\u2026"))
+        shown = [base64.b64decode(a.partition(",")[2]) for a in page.addresses if a != "data:,"]
+        self.assertEqual({int.from_bytes(s[16:20], "big") for s in shown}, {76})  # 230 / 3
+
     def test_mistakes(self):
         line = [LEVIN, "report"]
         for more, text in (
             ([], "the directory of a run is missing"),
             (["a", "b"], "does not take b"),
-            (["a", "format=x"], "does not take format=x"),
+            (["a", "--format=x"], "does not take --format=x"),
+            (["a", "data=b", "devices=2"], "does not take devices=2"),
         ):
             done = subprocess.run([*line, *more], capture_output=True, text=True)
             self.assertEqual(done.returncode, 64)
             self.assertIn(text, done.stderr)
         self.report(code=1, expects=["holds no config.yaml"])
+        os.mkdir(self.run_dir)
+        write(f"{self.run_dir}/config.yaml", b"recipe: gan\n")
+        self.report("data=x", code=64, expects=["data=x: a run of gan has no predictions"])
 
 
 if __name__ == "__main__":

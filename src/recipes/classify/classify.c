@@ -203,4 +203,5 @@ const lvni_run_recipe lvni_classify_recipe = {
     .predict = &lvni_classify_predictions,
     .eval_keys = eval_keys,
     .eval = &lvni_classify_measures,
+    .page = &lvni_classify_page,
     .export_keys = lvni_run_export_keys};

@@ -18,7 +18,7 @@ const lvni_images_data *lvni_classify_data(const lvni_run_fit_request *job);
 extern const lvni_core_option_table lvni_classify_predict_options; /* weights output */
 extern const lvni_core_option_table lvni_classify_eval_options;    /* split */
 
-extern const lvni_run_results lvni_classify_predictions, lvni_classify_measures;
+extern const lvni_run_results lvni_classify_predictions, lvni_classify_measures, lvni_classify_page;
 
 /* ---- classify_array.c ---- */
 

@@ -13,6 +13,7 @@
 #include "recipes/classify/classify_metrics.h"
 #include "recipes/classify/classify_sheet.h"
 #include "report/canvas.h"
+#include "report/page.h"
 #include "run/best_checkpoint.h"
 #include "run/inference.h"
 #include "run/options.h"
@@ -249,14 +250,20 @@ static lvn_status report_metrics(const lvni_run_inference *u)
     return s;
 }
 
-static lvn_status finish(lvni_run_inference *u)
+static lvn_status check_read(const lvni_run_inference *u)
 {
-    const work *w = u->own;
     if (u->n == 0) {
         LVN_FAIL(LVN_ERR_CORRUPT,
                  "data=%s: none of its %lld images could be read: see the warning for their names",
                  lvni_core_config_str(u->config, "data"), (long long)u->data->cls->length(u->data));
     }
+    return LVN_OK;
+}
+
+static lvn_status finish(lvni_run_inference *u)
+{
+    const work *w = u->own;
+    LVN_TRY(check_read(u));
     LVN_TRY(w->labels ? report_metrics(u) : lvni_run_write_rows(u));
     return draw_sheet(u);
 }
@@ -272,6 +279,40 @@ static lvn_status score(lvni_run_inference *u, const char *metric, double *out, 
         LVN_FAIL(LVN_ERR_USAGE, "choose=%s: must be " LVNI_CLASSIFY_SCORES, metric);
     }
     return LVN_OK;
+}
+
+/* The samples are kept for the mistakes. */
+static lvn_status begin_page(lvni_run_inference *u)
+{
+    LVN_TRY(begin(u));
+    work *w = u->own;
+    return w->samples != NULL
+               ? LVN_OK
+               : lvni_classify_sheet_samples_create(
+                     lvni_classify_card_of(u->exported)->images.n_classes, &w->samples);
+}
+
+static lvn_status finish_page(lvni_run_inference *u)
+{
+    const work *w = u->own;
+    lvni_core_str *out = u->user;
+    LVN_TRY(check_read(u));
+    lvni_report_heading(out, "Predictions");
+    lvni_core_str_append(out, "<p class=soft>");
+    lvni_report_escape(out, lvni_core_config_str(u->config, "data"));
+    lvni_core_str_append(out, ", ");
+    lvni_report_escape(out, data_of(u)->split);
+    lvni_core_str_append(out, ", by ");
+    lvni_report_escape(out, u->exported->file);
+    if (data_of(u)->n_trained > 0) {
+        lvni_core_str_printf(out, "; %lld of these images were trained on",
+                             (long long)data_of(u)->n_trained);
+    }
+    lvni_core_str_append(out, "</p>\n");
+    lvni_classify_metrics_html(w->metrics, out);
+    return lvni_classify_sheet_samples_html(w->samples, u->data, &data_of(u)->transform,
+                                            lvni_classify_card_of(u->exported)->images.class_names,
+                                            out);
 }
 
 static void end(lvni_run_inference *u)
@@ -351,3 +392,9 @@ const lvni_run_results lvni_classify_measures = {.check = check_eval,
                                                  .finish = finish,
                                                  .score = score,
                                                  .end = end};
+const lvni_run_results lvni_classify_page = {.check = check_eval,
+                                             .begin = begin_page,
+                                             .output = probabilities,
+                                             .row = take_row,
+                                             .finish = finish_page,
+                                             .end = end};

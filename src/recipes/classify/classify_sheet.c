@@ -2,8 +2,9 @@
 #include "recipes/classify/classify_sheet.h"
 
 #include "core/alloc.h"
-#include "core/str.h"
+#include "data/image.h"
 #include "report/contact_sheet.h"
+#include "report/page.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -173,4 +174,85 @@ lvn_status lvni_classify_sheet_samples_draw(const lvni_classify_sheet_samples *p
     }
     lvni_core_free(g);
     return s;
+}
+
+/* ---- a page ---- */
+
+enum { SMALL = 112 };
+
+/* In place: each pixel is the mean of k by k. Returns the new side. */
+static int shrink(uint8_t *rgb, int side)
+{
+    const int k = (side + SMALL - 1) / SMALL, small = side / k;
+    for (int i = 0; i < small * small * 3; i++) {
+        const int c = i % 3, x = i / 3 % small * k, y = i / 3 / small * k;
+        int sum = 0;
+        for (int j = 0; j < k * k; j++) {
+            sum += rgb[((size_t)(y + j / k) * (size_t)side + (size_t)(x + j % k)) * 3 + (size_t)c];
+        }
+        rgb[i] = (uint8_t)((sum + k * k / 2) / (k * k));
+    }
+    return small;
+}
+
+static lvn_status write_mistake(const lvni_classify_sheet_sample *pick, const lvn_dataset *data,
+                                const char *const *class_names, const uint8_t *rgb, int side,
+                                lvni_core_str *out)
+{
+    void *png;
+    size_t n;
+    LVN_TRY(lvni_data_png_encode(rgb, side, side, &png, &n));
+    const char *name =
+        data->cls->sample_name == NULL ? NULL : data->cls->sample_name(data, pick->sample);
+    lvni_report_png(out, png, n, name != NULL ? name : "");
+    lvni_core_free(png);
+    lvni_core_str_append(out, "<figcaption>");
+    lvni_report_escape(out, class_names[pick->predicted]);
+    lvni_core_str_printf(out, " %.0f%%<br>is ", 100.0 * (double)pick->probability);
+    lvni_report_escape(out, class_names[pick->label]);
+    lvni_core_str_append(out, "<br><span class=soft>");
+    if (name != NULL) {
+        lvni_report_escape(out, name);
+    } else {
+        lvni_core_str_printf(out, "sample %lld", (long long)pick->sample);
+    }
+    lvni_core_str_append(out, "</span></figcaption></figure>\n");
+    return lvni_core_str_status(out);
+}
+
+static lvn_status write_mistakes(const lvni_classify_sheet_sample *pick, int n,
+                                 const lvn_dataset *data, const lvni_data_transform *transform,
+                                 const char *const *class_names, lvni_core_str *out)
+{
+    const size_t values = (size_t)transform->size * (size_t)transform->size * 3;
+    float *image = lvni_core_alloc(LVNI_TAG_DATA, values * sizeof *image);
+    uint8_t *rgb = lvni_core_alloc(LVNI_TAG_DATA, values);
+    lvn_status s = image == NULL || rgb == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    for (int i = 0; i < n && s == LVN_OK; i++) {
+        s = fetch_rgb(data, transform, pick[i].sample, image, rgb);
+        if (s == LVN_OK) {
+            const int side = shrink(rgb, transform->size);
+            s = write_mistake(&pick[i], data, class_names, rgb, side, out);
+        }
+    }
+    lvni_core_free(image);
+    lvni_core_free(rgb);
+    return s;
+}
+
+lvn_status lvni_classify_sheet_samples_html(const lvni_classify_sheet_samples *p,
+                                            const lvn_dataset *data,
+                                            const lvni_data_transform *transform,
+                                            const char *const *class_names, lvni_core_str *out)
+{
+    lvni_classify_sheet_sample pick[LVNI_SHEET];
+    const int n = take_turns(p, WRONG, 0, LVNI_SHEET_WRONG, pick);
+    if (n == 0) {
+        return LVN_OK;
+    }
+    lvni_core_str_append(out, "<h3>Mistakes, of each class the most confident</h3>\n"
+                              "<div class=mistakes>\n");
+    LVN_TRY(write_mistakes(pick, n, data, transform, class_names, out));
+    lvni_core_str_append(out, "</div>\n");
+    return LVN_OK;
 }

@@ -3,6 +3,7 @@
 #ifndef LEVIN_RECIPES_CLASSIFY_CLASSIFY_SHEET_H
 #define LEVIN_RECIPES_CLASSIFY_CLASSIFY_SHEET_H
 
+#include "core/str.h"
 #include "data/augment.h"
 
 #include <levin/data.h>
@@ -32,6 +33,11 @@ lvn_status lvni_classify_sheet_samples_offer(lvni_classify_sheet_samples *sample
  * earlier sample); then right ones in the same way, in the data's order. */
 int lvni_classify_sheet_samples_choose(const lvni_classify_sheet_samples *samples,
                                        lvni_classify_sheet_sample out[LVNI_SHEET]);
+/* The mistakes among them as figures of a page (report/page.h), shrunk to at most 112 pixels. */
+lvn_status lvni_classify_sheet_samples_html(const lvni_classify_sheet_samples *samples,
+                                            const lvn_dataset *data,
+                                            const lvni_data_transform *transform,
+                                            const char *const *class_names, lvni_core_str *out);
 /* Draw them into a PNG file. The images are read from the dataset once more. */
 lvn_status lvni_classify_sheet_samples_draw(const lvni_classify_sheet_samples *samples,
                                             const lvn_dataset *data,
