@@ -393,7 +393,7 @@ static void write_images(const run *r, lvni_core_str *out)
                         : 0;
     if (all > 0) {
         lvni_report_heading(out, "Images of the last validations");
-        lvni_core_str_printf(out, "<p class=soft>%d of %d in images/.</p>\n<div class=charts>\n",
+        lvni_core_str_printf(out, "<p class=soft>images/: %d of %d</p>\n<div class=charts>\n",
                              all < IMAGES ? all : IMAGES, all);
     }
     for (int i = 0; i < all && i < IMAGES; i++) {

@@ -149,7 +149,7 @@ class Report(Case):
         steps = (300, 200, 100)  # step=9.png is the last by its name
         files = [read(f"{self.run_dir}/images/step={step:07}.png") for step in steps]
         self.assertEqual([base64.b64decode(f[2], validate=True) for f in found], files)
-        self.assertTrue(page.has("4 of 6 in images/"))
+        self.assertTrue(page.has("images/: 4 of 6"))
         write(f"{self.run_dir}/images/step=0000300.png", b"no image")
         write(f"{self.run_dir}/images/step=0000200.png", files[1] + bytes(1 << 19))
         self.report()
