@@ -101,6 +101,7 @@ const lvni_cli_command lvni_cli_commands[] = {
      .keys = lvni_launch_keys},
     {.name = "report",
      .run = lvni_cli_cmd_report,
+     .computes = true, /* with data= */
      .alone = true,
      .use = {{"levin report RUN [data=DIR] [output=FILE.html]",
               "a page of a run: curves, values, starts, warnings, configuration"}},

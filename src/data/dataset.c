@@ -55,7 +55,9 @@ double lvn_sample_uniform(const lvn_sample_key *key, uint32_t operation, uint64_
 void lvn_dataset_destroy(lvn_dataset *dataset)
 {
     if (dataset != NULL && dataset->cls->destroy != NULL) {
+        const lvn_error error = *lvn_last_error(); /* a user's may set one */
         dataset->cls->destroy(dataset);
+        lvn_error_adopt(&error);
     }
 }
 

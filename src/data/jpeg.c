@@ -304,6 +304,9 @@ static size_t filling(const reader *r, const input *in)
     while (from > 0 && in->bytes[from - 1] == 0) {
         from--;
     }
+    if (from > 0 && from < read && in->bytes[from - 1] == 0xFF) {
+        from++; /* FF 00 is a byte of the data */
+    }
     while (to < in->n && in->bytes[to] == 0) {
         to++;
     }

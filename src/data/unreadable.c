@@ -56,6 +56,7 @@ struct lvni_data_unreadable {
     source source[1 + LVN_MAX_STREAMS];
     noted *noted;
     int64_t n_noted, room;
+    bool is_over; /* the last settling found one too many */
 };
 
 /* ---- create and destroy ---- */
@@ -391,7 +392,13 @@ lvn_status lvni_data_unreadable_settle(lvni_data_unreadable *u, const void *pack
     }
     lvni_core_free(list);
     lvni_data_unreadable_forget(u);
+    u->is_over = status != LVN_OK && status != LVN_ERR_MEMORY;
     return status;
+}
+
+bool lvni_data_unreadable_is_over(const lvni_data_unreadable *u)
+{
+    return u != NULL && u->is_over;
 }
 
 /* ---- report ---- */
@@ -527,15 +534,15 @@ static lvn_status read_reason(source *s, const char *text)
 {
     long long position;
     int end = 0;
-    if (sscanf(text, "%lld %n", &position, &end) != 1 || end == 0 ||
-        s->n_first == LVNI_UNREADABLE_FIRST || strchr(text, '\n') == NULL) {
+    if (sscanf(text, "%lld%n", &position, &end) != 1 || text[end] != ' ' ||
+        s->n_first == LVNI_UNREADABLE_FIRST || strchr(text + end, '\n') == NULL) {
         return LVN_ERR_CORRUPT;
     }
-    char *why = lvni_core_strdup(LVNI_TAG_DATA, text + end);
+    char *why = lvni_core_strdup(LVNI_TAG_DATA, text + end + 1);
     if (why == NULL) {
         return LVN_ERR_MEMORY;
     }
-    *strchr(why, '\n') = '\0';
+    *strchr(why, '\n') = '\0'; /* within, as text + end is the blank */
     s->first[s->n_first++] = (reason){{position, -1}, why};
     return LVN_OK;
 }

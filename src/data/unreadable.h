@@ -55,7 +55,10 @@ void lvni_data_unreadable_pack(const lvni_data_unreadable *unreadable, lvni_core
 lvn_status lvni_data_unreadable_settle(lvni_data_unreadable *unreadable, const void *packed,
                                        size_t bytes, int64_t step, size_t *at);
 
-/* That count, of the set itself. */
+/* Did the last settling fail by one too many? A run that goes on from here ends here again. NULL is
+ * fine. */
+bool lvni_data_unreadable_is_over(const lvni_data_unreadable *unreadable);
+/* How many count, of the set itself. */
 int64_t lvni_data_unreadable_count(const lvni_data_unreadable *unreadable);
 /* Appends one sentence about those that count since the last call, each with what is wrong with it;
  * not about those that a look at the headers has reported. true: there were some. */

@@ -83,10 +83,9 @@ static void add_ticks(axis *a, int wanted, bool bytes)
     } else if (step < raw) {
         step *= 2.0;
     }
-    for (double k = ceil(a->least / step - 1e-9); k * step <= a->most + 1e-9 * step; k += 1.0) {
-        if (a->n_ticks < MOST_TICKS) {
-            a->tick[a->n_ticks++] = fabs(k) < 0.5 ? 0.0 : k * step;
-        }
+    const double from = ceil(a->least / step - 1e-9); /* + 1 may be itself */
+    for (int i = 0; i < MOST_TICKS && (from + i) * step <= a->most + 1e-9 * step; i++) {
+        a->tick[a->n_ticks++] = fabs(from + i) < 0.5 ? 0.0 : (from + i) * step;
     }
 }
 

@@ -32,10 +32,14 @@ static const lvni_core_option rows[] = {
 };
 const lvni_core_option_table lvni_run_choose_options = LVNI_OPTION_TABLE("choice", rows);
 
-bool lvni_run_chooses(const lvni_core_config *c)
+bool lvni_run_chooses(const lvni_run_recipe *recipe, const char *command, const lvni_core_config *c)
 {
+    bool has = recipe->choice != NULL;
+    for (lvni_core_option_list t = recipe->eval_keys; *t != NULL; t++) {
+        has = has || *t == &lvni_run_choose_options;
+    }
     const char *metric =
-        lvni_core_config_has(c, "choose") ? lvni_core_config_str(c, "choose") : NULL;
+        has && strcmp(command, "eval") == 0 ? lvni_core_config_str(c, "choose") : NULL;
     return metric != NULL && strcmp(metric, "none") != 0;
 }
 

@@ -30,8 +30,9 @@ typedef struct lvni_run_choice_rules {
 
 /* Keys: choose, choose.mode, prune. */
 extern const lvni_core_option_table lvni_run_choose_options;
-/* Is choose= given? */
-bool lvni_run_chooses(const lvni_core_config *config);
+/* Is choose= given to `levin eval` of that recipe? One of its own keys may have that name. */
+bool lvni_run_chooses(const lvni_run_recipe *recipe, const char *command,
+                      const lvni_core_config *config);
 /* What `levin eval` does then. Takes the configuration, which the n arguments were made into. */
 lvn_status lvni_run_choose(const lvni_run_recipe *recipe, lvni_core_config *config, int n,
                            const char *const *args);

@@ -123,7 +123,7 @@ static void free_card(void *own)
 static void print_value(const lvni_core_config *c, const lvni_core_option *row, lvni_core_str *out)
 {
     if (!lvni_core_config_is_set(c, row->name)) {
-        lvni_core_str_append(out, (row->flags & LVNI_OPT_AUTO) != 0 ? "auto" : "null");
+        lvni_core_str_append(out, "null");
         return;
     }
     switch (row->type) {
@@ -147,8 +147,9 @@ static lvn_status take_given(const lvni_core_option_table *own, const lvni_core_
     for (size_t i = 0; own != NULL && given != NULL && i < own->n; i++) {
         const lvni_core_option *row = &own->rows[i];
         if (row->alias_of != NULL || !lvni_core_config_has(given, row->name) ||
-            lvni_core_config_layer(given, row->name) == LVNI_LAYER_DEFAULT) {
-            continue;
+            lvni_core_config_layer(given, row->name) == LVNI_LAYER_DEFAULT ||
+            ((row->flags & LVNI_OPT_AUTO) != 0 && !lvni_core_config_is_set(given, row->name))) {
+            continue; /* auto: as in the training */
         }
         lvni_core_str text = {0};
         print_value(given, row, &text);

@@ -303,6 +303,9 @@ lvn_status lvni_run_fit_compare_runs(const lvni_run_fit_run *r)
         lvni_core_str_printf(&run, " val=%016llx",
                              (unsigned long long)lvni_trainer_identity_of_data(r->request->val));
     }
+    if (r->request->data_files != 0) { /* a copy of its own on each node may have other files */
+        lvni_core_str_printf(&run, " files=%016llx", (unsigned long long)r->request->data_files);
+    }
     lvn_status s = lvni_core_str_status(&run);
     s = s == LVN_OK ? gather_texts(r, lvni_core_str_text(&run), &texts) : s;
     s = s == LVN_OK ? compare_runs(&texts, r->rank.world) : s;

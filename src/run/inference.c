@@ -194,15 +194,18 @@ static lvn_status rank_work(void *user, const lvni_run_rank *rank)
 {
     lvni_run_inference *u = user;
     lvni_nn_model *own = NULL;
+    lvni_run_exported *opened = NULL; /* by results that open models themselves */
     const bool first = rank == u->ranks->rank;
     LVN_TRY(lvni_run_accelerator_use(u->config, rank->device));
     lvn_status s = first ? LVN_OK : lvni_cpu_start();
     if (s == LVN_OK && !first) {
-        s = lvni_run_exported_again(u->exported, &own);
+        s = u->results->open != NULL ? u->results->open(u, &opened)
+                                     : lvni_run_exported_again(u->exported, &own);
     }
     if (s == LVN_OK) {
-        s = run_chunks(u, first ? u->exported->model : own, rank);
+        s = run_chunks(u, first ? u->exported->model : opened != NULL ? opened->model : own, rank);
     }
+    lvni_run_exported_close(opened);
     lvni_nn_model_destroy(own);
     return s;
 }
@@ -212,7 +215,7 @@ static lvn_status rank_work(void *user, const lvni_run_rank *rank)
 static void report_model(const lvni_run_inference *u)
 {
     const lvni_run_exported *e = u->exported;
-    if (!lvni_run_inference_leads(u)) {
+    if (!lvni_run_inference_leads(u) || e->file == NULL) { /* weights of another program */
         return;
     }
     if (e->step >= 0) {
@@ -362,9 +365,10 @@ lvn_status lvni_run_inference_run(const lvni_run_recipe *recipe, const char *com
     const lvni_run_ranks_command ranks = {.command = {command, recipe->argument},
                                           .n = of->n,
                                           .args = of->args,
-                                          .check = r->check != NULL    ? r->check
-                                                   : r->output != NULL ? check_predict
-                                                                       : lvni_run_inference_check,
+                                          .check = r->check != NULL ? r->check
+                                                   : strcmp(command, "predict") == 0
+                                                       ? check_predict
+                                                       : lvni_run_inference_check,
                                           .uses = true,
                                           .run = use_model,
                                           .user = &u};
@@ -378,7 +382,7 @@ static lvn_status run(const lvni_run_recipe *recipe, const char *command,
 {
     lvni_core_config *c;
     LVN_TRY(lvni_run_inference_read(recipe, command, n, args, &c));
-    if (lvni_run_chooses(c)) {
+    if (lvni_run_chooses(recipe, command, c)) {
         return lvni_run_choose(recipe, c, n, args);
     }
     const lvni_run_results *other = results->instead != NULL ? results->instead(c) : NULL;

@@ -183,7 +183,9 @@ static void keep_step(lvni_trainer *t, lvn_status failed)
     const bool waited = lvni_trainer_save_wait(t) == LVN_OK; /* first: it sets saved_step */
     if (save_now(t, waited && t->keeper.saved_step == t->at.step) == LVN_OK) {
         snprintf(t->keeper.kept, sizeof t->keeper.kept,
-                 lvni_trainer_keeper_comes_again(failed)
+                 lvni_trainer_keeper_comes_again(failed) ||
+                         lvni_data_unreadable_is_over(t->unreadable) ||
+                         lvni_data_unreadable_is_over(t->val_unreadable)
                      ? "; step %lld (epoch %lld) is saved, and a run resumed without a change of "
                        "what is wrong would end here again"
                      : "; step %lld (epoch %lld) is saved: resume=true goes on from there",

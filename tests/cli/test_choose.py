@@ -92,6 +92,17 @@ class Choose(unittest.TestCase):
         self.assertRegex(done.stderr, r"choose=wrong: the validation step logs no such metric; it ")
         self.check("mine", "./mine.so", "loss", min, lambda j: j["metrics"]["loss"])
 
+    def test_a_key_of_that_name(self):
+        """A recipe of before `choose` may have it as a key of its own."""
+        with open(MINE, encoding="utf-8") as f:
+            text = f.read().replace('"noise"', '"choose"')
+        with open(os.path.join(HERE, "odd.c"), "w", encoding="utf-8") as f:
+            f.write(text)
+        levin("cc odd.c")
+        levin("train ./odd.so num_workers=0 quiet=true max_steps=2 choose=0.1 out=odd")
+        self.assertIn("loss", levin("eval ./odd.so model=odd choose=0.2").stdout)
+        levin("predict ./odd.so model=odd output=odd.csv")
+
     def test_mistakes(self):
         use = f"eval {SHAPES.rsplit(' ', 1)[0]} split=val"
         for more, sentence in (

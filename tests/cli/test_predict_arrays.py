@@ -20,6 +20,10 @@ class Arrays(Case):
         )
         self.assertEqual(self.logits("model=cnn", f"weights={self.exported}")[1], values)
         self.assertEqual(self.logits("model=cnn", f"weights={self.run_dir}")[1], values)
+        ranks = ["devices=2", "strategy=dp", "eval_batch_size=2"]  # of one process
+        want = self.logits(f"model={self.run_dir}", "eval_batch_size=2")
+        for more in ([f"model={self.run_dir}"], ["model=cnn", f"weights={self.exported}"]):
+            self.assertEqual(self.logits(*more, *ranks), want)
 
     def test_integers_are_used_as_they_are(self):
         u8 = [i * 7 % 256 for i in range(2 * 12 * 12 * 3)]

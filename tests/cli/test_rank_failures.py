@@ -267,7 +267,7 @@ class Failures(RankCase):
             rf"^error: rank [12] \([^)]*\) failed first at step \d+: 11 of 72 [^:]*: any number\): "
             rf"(?:(?:before it )?{escaped}: damaged PNG[^;]*; ){{6}}and 5 more"
             rf"(?: \(in [^;]*\))?; step {self.saved()} \(epoch \d\) is "
-            r"saved: resume=true goes on from there$",
+            r"saved, and a run resumed without a change of what is wrong would end here again$",
         )
 
     def test_accelerator_out_of_memory(self):

@@ -118,6 +118,10 @@ class Report(Case):
             os.remove(f"{self.run_dir}/{name}")
             self.report()
             self.page()
+        write(f"{self.run_dir}/metrics.jsonl", b'{"step": 4000000000000000, "train/loss": 1.5}\n')
+        self.report()  # an axis whose steps are no numbers of its own
+        self.page()
+        os.remove(f"{self.run_dir}/metrics.jsonl")
         os.remove(f"{self.run_dir}/config.yaml")
         self.report(code=1, expects=["holds no config.yaml, train.log or metrics.jsonl"])
 

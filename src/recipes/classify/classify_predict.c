@@ -355,7 +355,7 @@ static lvn_status check_eval(const lvni_core_config *c)
 {
     const char *confusion = lvni_core_config_str(c, "confusion");
     LVN_TRY(check_arguments(c));
-    if (lvni_run_chooses(c)) {
+    if (lvni_run_chooses(&lvni_classify_recipe, "eval", c)) {
         LVN_TRY(lvni_core_config_no_effect(c, "sheet", "with choose=, which prints a table"));
         LVN_TRY(lvni_core_config_no_effect(c, "confusion", "with choose=, which prints a table"));
     }

@@ -221,6 +221,8 @@ static void other_text_is_refused(void **state)
         "positions 0 5-\n",
         "positions 0 5--7\n",
         "positions 0 1000\n",
+        "reason 0 3\n",
+        "reason 0 3\t x\n",
         "positions 0 5-1000\n",
         "positions 0 99999999999999999999\n",
         "positions 2 3\n",

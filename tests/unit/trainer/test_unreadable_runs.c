@@ -132,7 +132,7 @@ static void take_results(run *r, const member m[MOST])
 static void do_run(run *r)
 {
     char path[96];
-    member m[MOST];
+    member m[MOST] = {0};
     lvni_dist_comm *comm[MOST] = {0};
     pthread_t thread[MOST];
     const int screen = dup(STDERR_FILENO), nothing = open("/dev/null", O_WRONLY);
