@@ -119,7 +119,7 @@ class Report(Case):
             self.report()
             self.page()
         write(f"{self.run_dir}/metrics.jsonl", b'{"step": 4000000000000000, "train/loss": 1.5}\n')
-        self.report()  # an axis whose steps are no numbers of its own
+        self.report()  # an axis on which one more is the same number
         self.page()
         os.remove(f"{self.run_dir}/metrics.jsonl")
         os.remove(f"{self.run_dir}/config.yaml")
