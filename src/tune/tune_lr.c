@@ -246,9 +246,10 @@ static lvn_status refuse(const lvni_tune_range_test *test, const lvni_tune_range
         LVN_ERR_RESOURCE,
         "no clear descent: the smoothed loss is at most %.1f standard errors below that of the "
         "first steps, and %g are needed or it may be noise: more tune.steps (now %d), a "
-        "larger batch_size, or another range between tune.min_lr and tune.max_lr (%s and %s "
-        "have the curve)",
-        fmax(found->fall, 0.0), LVNI_RANGE_CLEAR, test->steps, csv, plot);
+        "larger batch_size, or another range between tune.min_lr and tune.max_lr (%s%s%s%s the "
+        "curve)",
+        fmax(found->fall, 0.0), LVNI_RANGE_CLEAR, test->steps, csv, plot != NULL ? " and " : "",
+        plot != NULL ? plot : "", plot != NULL ? " have" : " has");
 }
 
 static void print_answer(const finder *f, const lvni_tune_range_test *test,
@@ -264,27 +265,37 @@ static void print_answer(const finder *f, const lvni_tune_range_test *test,
     lvni_core_print(
         stdout,
         "optim.lr=%.3g: the loss falls from %.4g at %.3g to %.4g at %.3g, and there to %.4g; %d "
-        "step%s from %g to %g%s; %s, %s\n",
+        "step%s from %g to %g%s; %s%s%s\n",
         best->lr, p[found->begin].smoothed, p[found->begin].lr, p[found->end].smoothed,
         p[found->end].lr, best->smoothed, test->n, lvni_core_plural(test->n, "", "s"), test->min_lr,
         p[test->n - 1].lr,
         early         ? " (then it rose, and the test ended)"
         : found->open ? " (where it still falls: a larger tune.max_lr may find more)"
                       : "",
-        csv, plot);
+        csv, plot != NULL ? ", " : "", plot != NULL ? plot : "");
+}
+
+/* Nobody has to have cairo for a number. NULL: it is missing, and no plot was asked for. */
+static const char *choose_plot(const lvni_core_config *c)
+{
+    if (lvni_core_config_layer(c, "tune.plot") == LVNI_LAYER_DEFAULT &&
+        lvni_report_canvas_check("tune.plot=") != LVN_OK) {
+        lvn_clear_error();
+        return NULL;
+    }
+    return lvni_core_config_str(c, "tune.plot");
 }
 
 static lvn_status answer(const finder *f, lvni_tune_range_test *test)
 {
-    const char *csv = lvni_core_config_str(f->config, "tune.csv"),
-               *plot = lvni_core_config_str(f->config, "tune.plot");
+    const char *csv = lvni_core_config_str(f->config, "tune.csv"), *plot = choose_plot(f->config);
     const bool fits = lvni_tune_range_fit(test);
     lvni_tune_range_answer found = {.suggested = -1};
     if (fits) {
         found = lvni_tune_range_find(test);
     }
     LVN_TRY(write_csv(csv, test));
-    LVN_TRY(write_plot(plot, test, found.suggested));
+    LVN_TRY(plot != NULL ? write_plot(plot, test, found.suggested) : LVN_OK);
     if (found.suggested < 0) {
         return refuse(test, fits ? &found : NULL, csv, plot);
     }
@@ -330,7 +341,14 @@ static lvn_status read_test(const lvni_core_config *c, lvni_tune_range_test *tes
         LVN_FAIL(LVN_ERR_USAGE, "resume=true: a finder makes its steps from the beginning; omit "
                                 "it, or give weights=FILE");
     }
-    return lvni_report_canvas_check("tune.plot=");
+    const lvn_status s = lvni_report_canvas_check("tune.plot=");
+    if (s == LVN_OK || choose_plot(c) != NULL) {
+        return s;
+    }
+    (void)lvni_report_canvas_check("no plot");
+    lvni_log_line(LVNI_LOG_WARNING, "%s", lvn_last_error()->message);
+    lvn_clear_error();
+    return LVN_OK;
 }
 
 static lvn_status set_config(lvni_core_config *c, int steps)

@@ -203,10 +203,25 @@ class TuneLr(Case):
         self.tune("tune.plot=lr.jpg", code=USAGE, expects=["lr.jpg", "ends in .png or .svg"])
         self.tune("tune.csv=none/lr.csv", code=1, expects=["none/lr.csv"])
         self.tune(
+            "tune.plot=lr.png",
             code=FAILURE,
             expects=["tune.plot=: drawing needs cairo", "libcairo2 and fonts-dejavu-core"],
             env={"LEVIN_CAIRO_LIBRARY": "/none"},
         )
+
+    def test_a_number_without_cairo(self):
+        with tempfile.TemporaryDirectory() as empty:
+            done = subprocess.run(
+                [LEVIN, "tune", "lr", *RUN, "tune.steps=20"],
+                cwd=empty,
+                capture_output=True,
+                text=True,
+                env={**os.environ, "LEVIN_CAIRO_LIBRARY": "/none"},
+                timeout=100,
+            )
+            self.assertIn("warning: no plot: drawing needs cairo", done.stderr)
+            self.assertEqual(len(os.listdir(empty)), 1, done.stdout + done.stderr)
+            self.assertIn(os.listdir(empty)[0], done.stdout + done.stderr)
 
     def test_a_curve_in_svg(self):
         with tempfile.TemporaryDirectory() as empty:
