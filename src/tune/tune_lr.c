@@ -275,7 +275,7 @@ static void print_answer(const finder *f, const lvni_tune_range_test *test,
         csv, plot != NULL ? ", " : "", plot != NULL ? plot : "");
 }
 
-/* Nobody has to have cairo for a number. NULL: it is missing, and no plot was asked for. */
+/* A number needs no cairo. NULL: it is missing, and no plot was asked for. */
 static const char *choose_plot(const lvni_core_config *c)
 {
     if (lvni_core_config_layer(c, "tune.plot") == LVNI_LAYER_DEFAULT &&
