@@ -42,10 +42,15 @@ SIGNALS = ":".join(filter(None, [os.environ.get("ASAN_OPTIONS"), "handle_segv=0"
 
 
 def shared_memory():
-    """Names that others see: levin uses none, and other programs on this machine may. The fuzz
-    tests have their folders there."""
+    """Names that others see: levin uses none, and other programs on this machine may. Fuzz
+    tests have their folders there, and so has the simulation of NCCL."""
     names = os.listdir("/dev/shm") if os.path.isdir("/dev/shm") else []
-    return [name for name in names if re.search("lev|lvn", name) and "-fuzz-" not in name]
+    others = ("-fuzz-", "-nccl-on-sim-")
+    return [
+        name
+        for name in names
+        if re.search("lev|lvn", name) and not any(other in name for other in others)
+    ]
 
 
 class RankCase(Case):
