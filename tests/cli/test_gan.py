@@ -23,20 +23,11 @@ from weights_case import LEVIN, read_safetensors, write_npy, write_torch
 
 FILES = Path(__file__).parent / "rcgan"
 # three steps an epoch, the last of 5 samples in 3 micro-batches
-SMALL = [
-    "data=builtin:mass",
-    "data.count=21",
-    "im_size=32",
-    "gen_channels=4",
-    "gen_levels=2",
-    "disc_channels=4",
-    "disc_stages=3",
-    "batch_size=8",
-    "micro_batches=4",
-    "wgrad_threads=1",
-    "num_z_valid=2",
-    "quiet=true",
-]
+SMALL = (
+    "data=builtin:mass data.count=21 im_size=32 gen_channels=4 gen_levels=2"
+    " disc_channels=4 disc_stages=3 batch_size=8 micro_batches=4 wgrad_threads=1"
+    " num_z_valid=2 quiet=true"
+).split()
 NAMES = (
     "d_wass d_gp d_drift d_loss g_adv g_l1 g_std g_loss w_adv std_mult gp_norm_mean"
 ).split()
