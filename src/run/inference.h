@@ -100,6 +100,8 @@ lvn_status lvni_run_write_rows(lvni_run_inference *use);
 extern const lvni_core_option_table lvni_run_predict_options, lvni_run_eval_options;
 /* Chooses among the datasets that the recipe has opened: job.used, or by split=. */
 lvn_status lvni_run_choose_data(lvni_run_inference *use);
+/* Where row, finish and score of the results are NULL: a line of numbers; the means of what the
+ * validation step logs; one of them. LVN_ERR_INVALID: it logs none, LVN_ERR_USAGE: not that one. */
 lvn_status lvni_run_take_row(lvni_run_inference *use, int64_t sample, const float *value,
                              int64_t k);
 lvn_status lvni_run_print_metrics(lvni_run_inference *use);
