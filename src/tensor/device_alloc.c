@@ -1,10 +1,12 @@
 /* The caching allocator over a device's addresses, which are kept in pieces (device_heap.h). A
- * block is the smallest free piece with room for it: of its kind of stream, or one that no stream
- * uses. When there is none the backend is asked for another segment; then captured work is given
- * up; then every free piece becomes one of all kinds of streams, which wait for each other; then
- * unused segments go back for a larger one, before it fails. Small blocks lie in pieces of their
- * own, from the high end of what is free. Nothing here depends on time: the same calls in the same
- * order give the same addresses. */
+ * large block comes from the low end of the smallest free piece with room for it, any other from
+ * the high end of the highest one, so that what lives long and is not large (batches, results of
+ * late layers) never lies between the holes that large ones leave. Both look at the pieces of their
+ * kind of stream and at those that no stream uses. When there is none the backend is asked for
+ * another segment; then captured work is given up; then every free piece becomes one of all kinds
+ * of streams, which wait for each other; then unused segments go back for a larger one, before it
+ * fails. Small blocks lie in pieces of their own, from the high end of what is free. Nothing here
+ * depends on time: the same calls in the same order give the same addresses. */
 #include "tensor/device_impl.h"
 
 #include "core/str.h"
@@ -16,6 +18,10 @@ enum { ROUND = 2 << 20 };
 static const uint64_t SEGMENT = 32 << 20;
 /* Blocks below the first are small; pieces that they are cut from are at most the second. */
 static const size_t SMALL = 64 << 10, FOR_SMALL = 1 << 20;
+/* Large ones take this part of what the device gave, and more. Replayed on the allocations of 200
+ * random trainings, of which 24 needed more than 1.15 times what they had in use at their peak when
+ * all came from the low end: 2 do with this part, at most 6 with a 24th or a 40th. */
+enum { LARGE_PART = 32 };
 
 struct lvni_tensor_class_count {
     int64_t now, most;
@@ -90,7 +96,8 @@ static lvn_status add_segment(lvni_tensor_device *d, size_t bytes)
     return LVN_OK;
 }
 
-/* Segments grow with what is taken, so that there are few; the last one is what is left. */
+/* Segments grow with what is taken, so that there are few. Pieces of two segments never join, so
+ * the last one is all that is left; where others have a part of it, it is smaller. */
 static lvn_status grow(lvni_tensor_device *d, size_t bytes)
 {
     const uint64_t least = d->info.segment > 0 ? d->info.segment : SEGMENT, limit = limit_of(d),
@@ -99,10 +106,14 @@ static lvn_status grow(lvni_tensor_device *d, size_t bytes)
     uint64_t want = d->taken / 8 > least ? d->taken / 8 : least;
     want = want > bytes ? want : bytes;
     want = (want + ROUND - 1) / ROUND * ROUND;
-    want = want < left ? want : left;
-    lvn_status s = want >= bytes ? add_segment(d, (size_t)want) : LVN_ERR_DEVICE_MEMORY;
-    if (s == LVN_ERR_DEVICE_MEMORY && exact < want) {
-        s = add_segment(d, (size_t)exact);
+    const uint64_t sizes[] = {left < 2 * want ? left : want, want, exact};
+    lvn_status s = LVN_ERR_DEVICE_MEMORY;
+    uint64_t tried = left + 1;
+    for (int i = 0; i < 3 && s == LVN_ERR_DEVICE_MEMORY; i++) {
+        if (sizes[i] >= bytes && sizes[i] < tried) {
+            tried = sizes[i];
+            s = add_segment(d, (size_t)tried);
+        }
     }
     return s;
 }
@@ -124,10 +135,10 @@ static void give_back_segments(lvni_tensor_device *d)
 
 /* ---- blocks ---- */
 
-/* Of a small device they are smaller: a piece for them is a 128th of it. */
+/* Of a small device they are smaller: a piece for them is a 192th of it. */
 static size_t for_small(const lvni_tensor_device *d)
 {
-    const size_t part = (size_t)(limit_of(d) / 128 / 4096 * 4096);
+    const size_t part = (size_t)(limit_of(d) / 192 / 4096 * 4096);
     return part < FOR_SMALL ? part : FOR_SMALL;
 }
 
@@ -149,16 +160,29 @@ static int usable_pools(const lvni_tensor_device *d, lvn_stream_kind kind, int p
     return n;
 }
 
+/* Is a better than b, which may be NULL, for a large block, or for one from the high end? */
+static bool is_better(const lvni_tensor_piece *a, const lvni_tensor_piece *b, bool high)
+{
+    if (b == NULL || high) {
+        return b == NULL || a->p > b->p;
+    }
+    return a->bytes < b->bytes || (a->bytes == b->bytes && a->p < b->p);
+}
+
+/* Of all usable pools, but of that of captured work before others. */
 static lvni_tensor_piece *search(const lvni_tensor_device *d, lvn_stream_kind kind, bool small,
-                                 size_t bytes)
+                                 bool high, size_t bytes)
 {
     int pool[USABLE];
     const int n = usable_pools(d, kind, pool);
-    lvni_tensor_piece *piece = NULL;
-    for (int i = 0; i < n && piece == NULL; i++) {
-        piece = lvni_tensor_heap_search(d->heap, pool[i], small, bytes);
+    lvni_tensor_piece *best = NULL;
+    for (int i = 0; i < n && (best == NULL || best->pool != LVNI_POOL_CAPTURED); i++) {
+        lvni_tensor_piece *piece =
+            high ? lvni_tensor_heap_search_high(d->heap, pool[i], small, bytes)
+                 : lvni_tensor_heap_search(d->heap, pool[i], small, bytes);
+        best = piece != NULL && is_better(piece, best, high) ? piece : best;
     }
-    return piece;
+    return best;
 }
 
 /* Another piece for small blocks. */
@@ -180,12 +204,12 @@ static bool add_for_small(lvni_tensor_device *d, lvn_stream_kind kind)
 /* NULL: nothing that is free is large enough. */
 static lvni_tensor_piece *cut(lvni_tensor_device *d, lvn_stream_kind kind, size_t bytes)
 {
-    const bool small = is_small(d, bytes);
-    lvni_tensor_piece *piece = search(d, kind, small, bytes);
+    const bool small = is_small(d, bytes), high = !small && bytes < d->taken / LARGE_PART;
+    lvni_tensor_piece *piece = search(d, kind, small, high, bytes);
     if (piece == NULL && small && add_for_small(d, kind)) {
-        piece = search(d, kind, small, bytes);
+        piece = search(d, kind, small, high, bytes);
     }
-    return piece == NULL ? NULL : lvni_tensor_heap_cut(d->heap, piece, bytes);
+    return piece == NULL ? NULL : lvni_tensor_heap_cut(d->heap, piece, bytes, high);
 }
 
 lvn_status lvni_tensor_device_gather(lvni_tensor_device *d)
@@ -237,8 +261,8 @@ static lvni_tensor_piece *cut_when_full(lvni_tensor_device *d, lvn_stream_kind k
         piece = cut(d, kind, bytes);
     }
     if (piece == NULL) { /* small among large, or the other way round */
-        piece = search(d, kind, !is_small(d, bytes), bytes);
-        piece = piece == NULL ? NULL : lvni_tensor_heap_cut(d->heap, piece, bytes);
+        piece = search(d, kind, !is_small(d, bytes), false, bytes);
+        piece = piece == NULL ? NULL : lvni_tensor_heap_cut(d->heap, piece, bytes, false);
     }
     return piece;
 }

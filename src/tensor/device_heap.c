@@ -276,18 +276,22 @@ size_t lvni_tensor_heap_largest(const lvni_tensor_heap *h)
 
 /* ---- blocks ---- */
 
-lvni_tensor_piece *lvni_tensor_heap_cut(lvni_tensor_heap *h, lvni_tensor_piece *piece, size_t bytes)
+lvni_tensor_piece *lvni_tensor_heap_cut(lvni_tensor_heap *h, lvni_tensor_piece *piece, size_t bytes,
+                                        bool high)
 {
     const int pool = piece->pool;
+    lvni_tensor_piece *block = piece;
     leave_pool(h, piece);
     if (piece->bytes > bytes) {
-        enter_pool(h, split(h, piece, bytes), pool);
+        lvni_tensor_piece *above = split(h, piece, high ? piece->bytes - bytes : bytes);
+        block = high ? above : piece;
+        enter_pool(h, high ? piece : above, pool);
     }
-    lvni_tensor_piece **list = &h->used[place_of(piece->p, h->used_log)];
-    piece->next = *list;
-    *list = piece;
+    lvni_tensor_piece **list = &h->used[place_of(block->p, h->used_log)];
+    block->next = *list;
+    *list = block;
     h->n_used++;
-    return piece;
+    return block;
 }
 
 void lvni_tensor_heap_cut_for_small(lvni_tensor_heap *h, lvni_tensor_piece *piece, size_t bytes,

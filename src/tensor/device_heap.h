@@ -61,9 +61,9 @@ lvni_tensor_piece *lvni_tensor_heap_search(const lvni_tensor_heap *heap, int poo
 /* The highest one. */
 lvni_tensor_piece *lvni_tensor_heap_search_high(const lvni_tensor_heap *heap, int pool, bool small,
                                                 size_t bytes);
-/* `bytes` from its low end, in use. */
+/* `bytes` from its low or its high end, in use. */
 lvni_tensor_piece *lvni_tensor_heap_cut(lvni_tensor_heap *heap, lvni_tensor_piece *piece,
-                                        size_t bytes);
+                                        size_t bytes, bool high);
 /* `bytes` from its high end become a free piece of `pool` where small blocks lie. */
 void lvni_tensor_heap_cut_for_small(lvni_tensor_heap *heap, lvni_tensor_piece *piece, size_t bytes,
                                     int pool);

@@ -60,6 +60,7 @@ typedef struct lvni_tune_rank {
     uint64_t need;  /* estimated; 0: it is counted with another rank, or not known */
     uint64_t limit; /* UINT64_MAX: not known */
     uint64_t peak;  /* measured; 0: it did not run */
+    uint64_t lanes; /* that compute at once; 0: not known */
 } lvni_tune_rank;
 
 typedef enum lvni_tune_outcome {

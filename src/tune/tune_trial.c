@@ -139,11 +139,12 @@ static lvn_status exchange(const trial *t, const lvni_run_ranks *ranks, const lv
     if (s == LVN_OK && rank->rank == ranks->rank[0].rank) {
         report_ranks(t, rank, all);
     }
-    /* a run on a device decides itself, whatever the estimate; the host would be full first */
+    /* A run on a device decides itself, whatever the estimate; the host would be full first. Lanes
+     * that found room one after the other may need it at once in the next run. */
     const bool counts = t->dry || !t->on_device || mine->peak > 0;
-    for (int i = 0; i < rank->world && s == LVN_OK && counts; i++) {
+    for (int i = 0; i < rank->world && s == LVN_OK; i++) {
         const uint64_t takes = all[i].peak > 0 ? all[i].peak : all[i].need;
-        if (takes > all[i].limit) {
+        if (takes > all[i].limit && (counts || all[i].lanes > 1)) {
             char text[LVNI_BYTES_TEXT], has[LVNI_BYTES_TEXT];
             s = lvn_error_set(LVN_ERR_DEVICE_MEMORY, __FILE__, __LINE__,
                               "rank %d takes %s, and has %s", i, lvni_core_bytes_text(takes, text),
@@ -163,7 +164,8 @@ static lvn_status weigh(void *host, const lvni_run_ranks *ranks, const lvni_run_
     t.samples = plan->n_samples;
     lvni_tensor_device *device = lvni_tensor_device_of(model->weights);
     t.on_device = device != NULL;
-    const lvni_tune_rank mine = weigh_rank(&t, ranks, rank, device, need);
+    lvni_tune_rank mine = weigh_rank(&t, ranks, rank, device, need);
+    mine.lanes = (uint64_t)plan->lanes;
     const bool validates_most =
         t.on_device && need->device_val > 0 && mine.need - need->device_val <= mine.limit;
     t.chunk = validates_most ? plan->eval_batch_size : 0;

@@ -5,6 +5,7 @@
 
 #include "tensor/ctx.h"
 #include "tensor/device_blocks.h"
+#include "tensor/device_impl.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -28,8 +29,9 @@ static lvni_tensor_ctx *open_dry(lvni_tensor_device **device)
     assert_int_equal(lvni_tensor_device_create_dry(NULL, device), LVN_OK);
     ctx->device = *device;
     const lvni_tensor_desc d = {.dtype = LVN_F32, .ndim = 1, .shape = {OWN / sizeof(float)}};
-    lvn_tensor *first = lvni_tensor_new(&d); /* lies at the beginning */
-    assert_int_equal(mprotect(first->data, (size_t)1 << 38, PROT_NONE), 0);
+    lvn_tensor *first = lvni_tensor_new(&d);
+    const lvni_tensor_segment *all = (*device)->segments; /* one, as large as its memory */
+    assert_int_equal(mprotect(all->p, all->bytes, PROT_NONE), 0);
     lvn_release(first);
     return ctx;
 }
