@@ -145,33 +145,37 @@ static bool has_key(const lvni_core_config *config, json_t *saved, const char *n
     return false;
 }
 
-/* Every key that the resumed run takes with another value: from here on it is that run. */
-static void report_change(const char *key, const json_t *old, const json_t *value)
+static bool is_one_of(const char *key, const char *const *names)
+{
+    while (*names != NULL && strcmp(key, *names) != 0) {
+        names++;
+    }
+    return *names != NULL;
+}
+
+/* Another value of it changes no number of the run. */
+static bool is_harmless(const lvni_core_option *row)
 {
     static const char *const harmless[] = {"max_epochs",
                                            "max_steps",
-                                           "log_every_n_steps",
                                            "checkpoint.every_n_steps",
                                            "checkpoint.every_n_epochs",
                                            "checkpoint.every_n_minutes",
                                            "checkpoint.save_top_k",
                                            "checkpoint.filename",
                                            "checkpoint.auto_insert_metric_name",
-                                           "on_error",
                                            "pins",
-                                           "same_hardware",
-                                           "data_changed",
-                                           "memory_check",
-                                           "balance_ranks",
-                                           "logger",
-                                           "log_histograms",
-                                           "profiler",
-                                           "peak_flops",
                                            NULL};
-    for (int i = 0; harmless[i] != NULL; i++) {
-        if (strcmp(key, harmless[i]) == 0) {
-            return;
-        }
+    static const char *const of_numbers[] = {"accelerator", "batch_size_per_device", NULL};
+    return is_one_of(row->name, harmless) ||
+           ((row->flags & LVNI_OPT_RUN) != 0 && !is_one_of(row->name, of_numbers));
+}
+
+/* Every key that the resumed run takes with another value: from here on it is that run. */
+static void report_change(const lvni_core_option *row, const json_t *old, const json_t *value)
+{
+    if (is_harmless(row)) {
+        return;
     }
     lvni_core_str a = {0}, b = {0};
     if (old == NULL) {
@@ -180,7 +184,7 @@ static void report_change(const char *key, const json_t *old, const json_t *valu
         print_value(old, &a);
     }
     print_value(value, &b);
-    lvni_log_line(LVNI_LOG_WARNING, "%s is %s from here on; so far this run had %s", key,
+    lvni_log_line(LVNI_LOG_WARNING, "%s is %s from here on; so far this run had %s", row->name,
                   lvni_core_str_text(&b), lvni_core_str_text(&a));
     lvni_core_str_free(&a);
     lvni_core_str_free(&b);
@@ -211,7 +215,7 @@ void lvni_run_report_changes(const lvni_run_fit_run *r, const lvni_ckpt *ckpt)
         const lvni_core_option *row = lvni_core_config_row(config, key);
         const json_t *value = row == NULL ? NULL : json_object_get(is, row->name);
         if (value != NULL && !is_same(old, value) && !is_reported(r, ckpt, row->name)) {
-            report_change(row->name, old, value);
+            report_change(row, old, value);
         }
         if (value != NULL && !is_same(old, value) && strcmp(row->name, "pins") == 0 &&
             lvni_core_config_layer(config, key) == LVNI_LAYER_ARGUMENTS) {
@@ -226,7 +230,7 @@ void lvni_run_report_changes(const lvni_run_fit_run *r, const lvni_ckpt *ckpt)
         if (!has_key(config, was, key) &&
             lvni_core_config_layer(config, key) == LVNI_LAYER_ARGUMENTS &&
             !is_reported(r, ckpt, key)) {
-            report_change(key, NULL, value);
+            report_change(lvni_core_config_row(config, key), NULL, value);
         }
     }
     json_decref(was);

@@ -190,12 +190,15 @@ class Report(Case):
             (["overwrite=true", "report=true", "optim=sgd", "optim.lr=1e38"], "Failed: ", 1),
             (["overwrite=true", "report=true", "devices=2", "accelerator=cpu"], "2 ranks: ", 0),
             (["resume=true", "max_epochs=3"], "resuming from", 0),
+            (["resume=true", "max_epochs=4", "report=true"], "resuming from", 0),
         ):
             out = self.start(*more, code=code)
             page = read(f"{self.run_dir}/report.html")
             self.assertTrue(self.page().has(text), text)
             self.assertEqual(self.ends_with_its_command(out), page, more)
-        self.assertNotIn("levin report", read(f"{self.run_dir}/train.log").decode())
+        log = read(f"{self.run_dir}/train.log").decode()
+        self.assertNotIn("levin report", log)
+        self.assertNotIn("so far this run had", log)
         out = self.start("overwrite=true")
         self.assertFalse(os.path.exists(f"{self.run_dir}/report.html"))
         self.assertNotIn(b"levin report ", self.ends_with_its_command(out))
