@@ -49,6 +49,9 @@ enum {
     LVNI_OPT_ALWAYS = 4096,
     /* a path that may be left open in a file that lists all keys: `key:` and `key: ""` are null */
     LVNI_OPT_EMPTY = 8192,
+    /* came after the first recipes in shared objects: a recipe's own key of that name has it, and
+     * this row is levin.NAME then */
+    LVNI_OPT_YIELDS = 16384,
 };
 
 /* Allowed numbers, for every element of a list. All zero: any. */

@@ -122,7 +122,8 @@ lvn_status lvni_run_fit_options(lvni_run_fit_run *r, lvni_trainer_options *out)
         .machine = r->machine.len > 0 ? lvni_core_str_text(&r->machine) : NULL,
         .same_hardware = strcmp(lvni_core_config_str(c, "same_hardware"), "require") == 0,
         .data_files = r->request->data_files,
-        .same_files = strcmp(lvni_core_config_str(c, "data_changed"), "error") == 0,
+        .same_files =
+            strcmp(lvni_core_config_str(c, lvni_run_key_name(c, "data_changed")), "error") == 0,
         .model_keys = r->request->recipe->model_keys,
         .export_model = leads(r) && !keeps_nothing(r) ? export_named : NULL,
         .user = r};

@@ -134,8 +134,9 @@ static void compare_memory(lvni_run_fit_run *r, const host_memory *host, lvni_co
 /* Too much to begin with. A finder is to find what is not. */
 static bool refuses_memory(const lvni_run_fit_run *r)
 {
+    const lvni_core_config *c = r->request->config;
     return r->too_scarce && !r->request->tunes &&
-           strcmp(lvni_core_config_str(r->request->config, "memory_check"), "warn") != 0;
+           strcmp(lvni_core_config_str(c, lvni_run_key_name(c, "memory_check")), "warn") != 0;
 }
 
 void lvni_run_fit_warn_memory(const lvni_run_fit_run *r)

@@ -25,9 +25,10 @@
 
 lvn_status lvni_run_load_start(const lvni_core_config *c, lvni_nn_model *model)
 {
-    const lvni_run_weights_source from = {.path = lvni_core_config_str(c, "weights"),
-                                          .key = lvni_core_config_str(c, "weights.key"),
-                                          .reset_head = lvni_core_config_bool(c, "reset_head")};
+    const lvni_run_weights_source from = {
+        .path = lvni_core_config_str(c, "weights"),
+        .key = lvni_core_config_str(c, lvni_run_key_name(c, "weights.key")),
+        .reset_head = lvni_core_config_bool(c, "reset_head")};
     if (from.path == NULL) {
         if (from.reset_head || from.key != NULL) {
             LVN_FAIL(LVN_ERR_USAGE, "%s applies to the file of weights=, which is not given",
@@ -257,13 +258,14 @@ lvn_status lvni_run_check_start(const lvni_core_config *config, const lvni_ckpt 
 {
     static const char *const starts[] = {"weights", "weights.key", "reset_head"};
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
-        if (lvni_core_config_layer(config, starts[i]) == LVNI_LAYER_ARGUMENTS &&
-            !repeats(config, starts[i], ckpt)) {
+        const char *key = lvni_run_key_name(config, starts[i]);
+        if (lvni_core_config_layer(config, key) == LVNI_LAYER_ARGUMENTS &&
+            !repeats(config, key, ckpt)) {
             LVN_FAIL(LVN_ERR_USAGE,
                      "%s= on the command line and resume=true: a resumed run keeps its weights, "
                      "those of %s; omit %s=, or start "
                      "a new run in another out",
-                     starts[i], ckpt->path, starts[i]);
+                     key, ckpt->path, key);
         }
     }
     return LVN_OK;

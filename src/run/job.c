@@ -6,7 +6,7 @@
 #include <levin/trainer.h>
 #include <string.h>
 
-const lvni_core_option_table *const lvni_run_job_keys[] = {
+const lvni_core_option_table *const lvni_run_job_keys[LVNI_RUN_JOB_TABLES + 1] = {
     &lvni_run_options,      &lvni_run_batch_options,      &lvni_run_optim_table,
     &lvni_run_loop_options, &lvni_run_checkpoint_options, NULL};
 

@@ -10,6 +10,7 @@
 #include "run/devices.h"
 #include "run/run_dir.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -231,14 +232,14 @@ static const lvni_core_option run_rows[] = {
              "devices or versions of libraries: a warning, or the end before the beginning."},
     {.name = "data_changed",
      .type = LVNI_OPT_CHOICE,
-     .flags = LVNI_OPT_RUN,
+     .flags = LVNI_OPT_RUN | LVNI_OPT_YIELDS,
      .choices = "warn|error",
      .fallback = "warn",
      .help = "A resumed run whose files have other sizes or first 4 KiB than when its checkpoint "
              "was written, under the same names: a warning, or the end before the beginning."},
     {.name = "memory_check",
      .type = LVNI_OPT_CHOICE,
-     .flags = LVNI_OPT_RUN,
+     .flags = LVNI_OPT_RUN | LVNI_OPT_YIELDS,
      .choices = "refuse|warn",
      .spellings = "none=warn|off=warn|false=warn",
      .fallback = "refuse",
@@ -325,7 +326,7 @@ static const lvni_core_option run_rows[] = {
              "exchange, optimizer, logging, validation, checkpoints."},
     {.name = "report",
      .type = LVNI_OPT_BOOL,
-     .flags = LVNI_OPT_RUN,
+     .flags = LVNI_OPT_RUN | LVNI_OPT_YIELDS,
      .fallback = "false",
      .help = "Write report.html into the run directory at the end, as `levin report` does "
              "(docs/report.md)."},
@@ -355,6 +356,13 @@ static const lvni_core_option run_rows[] = {
     LVNI_OPTION_ALIAS("steps", "max_steps"),
 };
 const lvni_core_option_table lvni_run_options = LVNI_OPTION_TABLE("run", run_rows);
+
+const char *lvni_run_key_name(const lvni_core_config *config, const char *name)
+{
+    char moved[64];
+    snprintf(moved, sizeof moved, LVNI_RUN_YIELDED "%.48s", name);
+    return lvni_core_config_has(config, moved) ? lvni_core_config_row(config, moved)->name : name;
+}
 
 /* ---- predict and eval ---- */
 

@@ -13,7 +13,7 @@
 /* weights.key of every command with weights=. */
 #define LVNI_RUN_WEIGHTS_KEY_ROW                                                                   \
     {                                                                                              \
-        .name = "weights.key", .type = LVNI_OPT_STRING,                                            \
+        .name = "weights.key", .type = LVNI_OPT_STRING, .flags = LVNI_OPT_YIELDS,                  \
         .help = "Where in the file of weights= they are: a key of a dict (state_dict_ema, net), "  \
                 "keys of dicts within dicts (ema.model), or what their names begin with "          \
                 "(student.backbone)."                                                              \
@@ -23,6 +23,10 @@
 
 /* config out overwrite resume quiet weights seed ... */
 extern const lvni_core_option_table lvni_run_options;
+/* In front of the name of a row with LVNI_OPT_YIELDS whose name is the recipe's. */
+#define LVNI_RUN_YIELDED "levin."
+/* What such a row of every training is called in this configuration. */
+const char *lvni_run_key_name(const lvni_core_config *config, const char *name);
 /* model checkpoint eval_batch_size devices ... */
 extern const lvni_core_option_table lvni_run_inference_options;
 /* model checkpoint output card, and the table of a command that takes no others */

@@ -165,7 +165,7 @@ static void report_dir(work *w)
         return;
     }
     lvni_core_sigpipe_block(&sigpipe);
-    if (lvni_core_config_bool(w->config, "report")) {
+    if (lvni_core_config_bool(w->config, lvni_run_key_name(w->config, "report"))) {
         write_page(w);
     }
     lvni_core_shell_quote(&quoted, w->dir);

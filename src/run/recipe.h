@@ -65,8 +65,9 @@ typedef struct lvni_run_recipe {
 /* One of levin's own: neither a user's job nor a recipe in a shared object. */
 bool lvni_run_is_own(const lvni_run_recipe *recipe);
 
-/* The keys of a user's job. */
-extern const lvni_core_option_table *const lvni_run_job_keys[];
+/* The keys of a user's job: so many tables. */
+enum { LVNI_RUN_JOB_TABLES = 5 };
+extern const lvni_core_option_table *const lvni_run_job_keys[LVNI_RUN_JOB_TABLES + 1];
 /* Module and datasets of a user's job; `of` names it in errors. */
 lvn_status lvni_run_open_job(const lvn_job *job, const char *of, lvni_run_fit_request *request);
 /* Destroys the job's datasets. */

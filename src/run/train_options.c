@@ -393,6 +393,21 @@ static void report_batch(const lvni_core_config *c)
     }
 }
 
+/* A recipe of before a key of levin's has that key, so what it was started with goes on. */
+static void report_moved(const lvni_core_config *c)
+{
+    for (size_t i = 0; i < lvni_run_options.n; i++) {
+        const char *name = lvni_run_options.rows[i].name, *moved = lvni_run_key_name(c, name);
+        if (moved != name) {
+            char text[160];
+            snprintf(text, sizeof text,
+                     "note: the key %s is the recipe's own; levin's of that name is %s here", name,
+                     moved);
+            report_note(text);
+        }
+    }
+}
+
 /* Keys of other trainers that have no effect here. */
 void lvni_run_report_notes(const lvni_core_config *c)
 {
@@ -404,6 +419,7 @@ void lvni_run_report_notes(const lvni_core_config *c)
         lvni_core_str_free(&one);
         line += n + (line[n] == '\n' ? 1 : 0);
     }
+    report_moved(c);
     if (lvni_core_config_has(c, "batch_size") && lvni_core_config_has(c, "devices") &&
         lvni_core_config_has(c, "num_nodes") && !lvni_core_config_has(c, "num_z_train")) {
         report_batch(c); /* files of gan count per device */

@@ -293,6 +293,22 @@ static const lvn_recipe_use use = {
             taken = compile_source("taken_" + name, ('{"width"', '{"%s"' % name))
             self.assertIn(f"the key {name} is one of every", levin("train", taken, status=1))
 
+    def test_keys_from_before_one_of_levin(self):
+        """A recipe keeps a key that every training has got since; levin's has another name."""
+        mine = compile_source(
+            "reports",
+            ('{"width"', '{"report"'),
+            ('lvn_key_int(k, "width")', 'lvn_key_int(k, "report")'),
+        )
+        shown = levin("train", mine, *SMALL[:-1], "report=16", "levin.report=true", "out=reports")
+        self.assertIn("the key report is the recipe's own; levin's of that name", shown)
+        self.assertTrue(os.path.exists(os.path.join(FOLDER, "reports/report.html")))
+        levin("train", MINE, *SMALL, "width=16", "out=sixteen")
+        self.assertEqual(*(levin("ckpt", "hash", out) for out in ("reports", "sixteen")))
+        again = levin("train", mine, "out=reports", "resume=true", "max_epochs=3", "levin.report=0")
+        self.assertNotIn("so far this run had", again)
+        levin("eval", mine, "model=reports")
+
     def test_damaged_cards(self):
         levin("train", MINE, *SMALL, "max_steps=2", "out=whole")
         whole = Path(FOLDER, "whole/exported_models/exported_last.safetensors").read_bytes()

@@ -21,8 +21,11 @@ typedef struct lvni_user_recipe {
     char *path;
     lvni_core_option *rows;
     lvni_core_option_table own; /* these */
+    lvni_core_option_table
+        moved[LVNI_RUN_JOB_TABLES]; /* of every training, where own keys take names */
     /* lists, with `own` in front */
-    const lvni_core_option_table *keys[7], *predict_keys[4], *eval_keys[5], *export_keys[3];
+    const lvni_core_option_table *keys[LVNI_RUN_JOB_TABLES + 2], *predict_keys[4], *eval_keys[5],
+        *export_keys[3];
     lvni_run_recipe row;
     struct lvni_user_recipe *next;
 } lvni_user_recipe;
@@ -41,14 +44,19 @@ static lvni_core_option_type type_of(lvn_key_type type)
     return LVNI_OPT_STRING;
 }
 
-static bool has_row(const lvni_core_option_table *table, const char *name)
+static const lvni_core_option *row_of(const lvni_core_option_table *table, const char *name)
 {
     for (size_t i = 0; i < table->n; i++) {
         if (strcmp(name, table->rows[i].name) == 0) {
-            return true;
+            return &table->rows[i];
         }
     }
-    return false;
+    return NULL;
+}
+
+static bool has_row(const lvni_core_option_table *table, const char *name)
+{
+    return row_of(table, name) != NULL;
 }
 
 static bool share_name(const lvni_core_option_table *a, const lvni_core_option_table *b)
@@ -65,7 +73,8 @@ static bool share_name(const lvni_core_option_table *a, const lvni_core_option_t
 static const char *taken_by(const char *name)
 {
     for (lvni_core_option_list t = lvni_run_job_keys; *t != NULL; t++) {
-        if (has_row(*t, name)) {
+        const lvni_core_option *row = row_of(*t, name);
+        if (row != NULL && (row->flags & LVNI_OPT_YIELDS) == 0) {
             return "training";
         }
     }
@@ -404,13 +413,33 @@ static const lvni_run_recipe no_object = {.use = "[key=value ...]",
                                           .card = &lvni_run_general_card,
                                           .noun = "model of this recipe"};
 
-/* Its lists of keys have its own in front. */
-static void make_row(lvni_user_recipe *l)
+/* Its rows with other names for those that its own keys have (LVNI_OPT_YIELDS). */
+static lvn_status move_names(const lvni_user_recipe *l, const lvni_core_option_table *shared,
+                             lvni_core_option_table *moved)
 {
-    size_t n = 0;
-    l->keys[n++] = &l->own;
-    for (lvni_core_option_list t = lvni_run_job_keys; *t != NULL; t++) {
-        l->keys[n++] = *t;
+    lvni_core_option *rows = lvni_core_calloc(LVNI_TAG_CONFIG, shared->n, sizeof *rows);
+    *moved = (lvni_core_option_table){.title = shared->title, .rows = rows, .n = shared->n};
+    for (size_t i = 0; rows != NULL && i < shared->n; i++) {
+        rows[i] = shared->rows[i];
+        if (has_row(&l->own, rows[i].name)) {
+            lvni_core_str name = {0}; /* stays, as the object does */
+            lvni_core_str_printf(&name, LVNI_RUN_YIELDED "%s", rows[i].name);
+            LVN_TRY(lvni_core_str_status(&name));
+            rows[i].name = name.data;
+        }
+    }
+    return rows == NULL ? LVN_ERR_MEMORY : LVN_OK;
+}
+
+/* Its lists of keys have its own in front. */
+static lvn_status make_row(lvni_user_recipe *l)
+{
+    l->keys[0] = &l->own;
+    for (size_t i = 0; i < LVNI_RUN_JOB_TABLES; i++) {
+        const lvni_core_option_table *shared = lvni_run_job_keys[i];
+        const bool moves = share_name(shared, &l->own);
+        LVN_TRY(moves ? move_names(l, shared, &l->moved[i]) : LVN_OK);
+        l->keys[i + 1] = moves ? &l->moved[i] : shared;
     }
     l->predict_keys[0] = l->eval_keys[0] = l->export_keys[0] = &l->own;
     l->predict_keys[1] = l->eval_keys[1] = &lvni_run_inference_options;
@@ -426,12 +455,13 @@ static void make_row(lvni_user_recipe *l)
     l->row.eval_keys = l->eval_keys;
     l->row.export_keys = l->export_keys;
     l->row.own = &l->own;
+    return LVN_OK;
 }
 
 const lvni_run_recipe *lvni_user_row(void)
 {
     static lvni_user_recipe none = {.own = {.title = "recipe"}};
-    make_row(&none);
+    (void)make_row(&none); /* without keys of its own nothing fails */
     return &none.row;
 }
 
@@ -443,7 +473,7 @@ static lvn_status fill(lvni_user_recipe *l, const lvn_recipe *r, const char *pat
         return LVN_ERR_MEMORY;
     }
     LVN_TRY(make_rows(l));
-    make_row(l);
+    LVN_TRY(make_row(l));
     l->row.name = r->name;
     l->row.argument = l->path;
     l->row.help = r->help;
