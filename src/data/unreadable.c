@@ -11,9 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Reasons that wait to be settled. More are not kept: after an evaluation in which nothing could be
- * read a report has no room for them. */
-enum { KEPT_REASONS = 1024 };
+enum {
+    /* Reasons of a source that wait to be settled, in a rank. More are not kept: a report names the
+     * first of all ranks, which are among the first of theirs. Where the number of samples that are
+     * left out has a limit, an error needs that of the last one, too. */
+    KEPT_REASONS = 1024,
+    /* Bytes of a source's positions in a checkpoint, whose header has a limit. Those behind are
+     * found again after a resume. */
+    POSITIONS_BYTES = 1 << 20
+};
 
 typedef struct known {
     int64_t position, step; /* -1: from a checkpoint */
@@ -28,10 +34,14 @@ typedef struct source {
     const char *name; /* of a stream; NULL: the set itself */
     const lvn_dataset *dataset;
     int64_t length;
-    uint64_t *bad; /* a bit per position; NULL: none yet, or no position comes twice */
-    known *known;  /* in the order in which they were found */
+    /* of a set: a bit per position, and those in the order in which they were found; NULL: none
+     * yet. An endless stream has no position twice, and only counts them. */
+    uint64_t *bad;
+    known *known;
     int64_t n, room;
-    int64_t n_silent; /* of these: reported by a look at the headers */
+    int64_t newest, n_newest; /* of an endless stream: the last step with some, and how many */
+    int64_t n_reasons;        /* that wait */
+    int64_t n_silent;         /* of these: reported by a look at the headers */
     int n_first;
     reason first[LVNI_UNREADABLE_FIRST];
     int64_t n_fresh; /* to be reported */
@@ -108,6 +118,9 @@ void lvni_data_unreadable_forget(lvni_data_unreadable *u)
     while (u->n_noted > 0) {
         lvni_core_free(u->noted[--u->n_noted].why);
     }
+    for (int i = 0; i < u->n_sources; i++) {
+        u->source[i].n_reasons = 0;
+    }
 }
 
 void lvni_data_unreadable_destroy(lvni_data_unreadable *u)
@@ -147,10 +160,24 @@ static lvn_status more_room(void *array, int64_t n, int64_t *room, size_t bytes)
     return LVN_OK;
 }
 
+/* Samples that a look at the headers has reported are not named again. */
+static bool is_silent(const source *s, int64_t position)
+{
+    return lvni_data_image_view_is_damaged(s->dataset,
+                                           lvni_data_dataset_index(s->dataset, position));
+}
+
+static bool keeps_reason(const lvni_data_unreadable *u, const source *s, int64_t position)
+{
+    const int64_t most = u->o.limit < KEPT_REASONS ? KEPT_REASONS : u->o.limit + 1;
+    return s->n_reasons < most && !is_silent(s, position);
+}
+
 lvn_status lvni_data_unreadable_note(lvni_data_unreadable *u,
                                      const lvni_data_unreadable_sample *sample)
 {
-    if (is_bad(&u->source[sample->source], sample->position)) {
+    source *s = &u->source[sample->source];
+    if (is_bad(s, sample->position)) {
         return LVN_OK;
     }
     LVN_TRY(more_room(&u->noted, u->n_noted, &u->room, sizeof *u->noted));
@@ -158,12 +185,13 @@ lvn_status lvni_data_unreadable_note(lvni_data_unreadable *u,
                         .position = sample->position,
                         .source = sample->source,
                         .status = sample->status}};
-    if (u->n_noted < KEPT_REASONS && sample->why != NULL) {
+    if (sample->why != NULL && keeps_reason(u, s, sample->position)) {
         n.why = lvni_core_strdup(LVNI_TAG_DATA, sample->why);
         if (n.why == NULL) {
             return LVN_ERR_MEMORY;
         }
         n.head.length = (int64_t)strlen(n.why);
+        s->n_reasons++;
     }
     u->noted[u->n_noted++] = n;
     return LVN_OK;
@@ -264,8 +292,7 @@ static char *copy_reason(const source *s, int64_t position, const char *why, siz
 /* The reason of one that counts from now on: for the error, and for the next report. */
 static lvn_status keep_reason(source *s, known k, const char *why, size_t length)
 {
-    if (lvni_data_image_view_is_damaged(s->dataset,
-                                        lvni_data_dataset_index(s->dataset, k.position))) {
+    if (is_silent(s, k.position)) {
         s->n_silent++;
         return LVN_OK;
     }
@@ -285,15 +312,19 @@ static lvn_status keep_reason(source *s, known k, const char *why, size_t length
 
 static lvn_status count(source *s, known k)
 {
-    if (s->bad == NULL && s->length != LVN_ENDLESS) {
+    if (s->length == LVN_ENDLESS) {
+        s->n_newest = (k.step == s->newest ? s->n_newest : 0) + 1;
+        s->newest = k.step;
+        s->n++;
+        return LVN_OK;
+    }
+    if (s->bad == NULL) {
         s->bad = lvni_core_calloc(LVNI_TAG_DATA, (size_t)s->length / 64 + 1, sizeof *s->bad);
         LVN_TRY(s->bad == NULL ? LVN_ERR_MEMORY : LVN_OK);
     }
     LVN_TRY(more_room(&s->known, s->n, &s->room, sizeof *s->known));
     s->known[s->n++] = k;
-    if (s->bad != NULL) {
-        s->bad[k.position / 64] |= (uint64_t)1 << (k.position % 64);
-    }
+    s->bad[k.position / 64] |= (uint64_t)1 << (k.position % 64);
     return LVN_OK;
 }
 
@@ -333,18 +364,19 @@ static lvn_status fail_too_many(const lvni_data_unreadable *u, const source *s, 
 
 /* What counted before: to go back to. */
 typedef struct mark {
-    int64_t n, n_silent, n_fresh;
+    int64_t n, newest, n_newest, n_silent, n_fresh;
     int n_first;
 } mark;
 
 static void go_back(source *s, const mark *m)
 {
-    while (s->n > m->n) {
-        const int64_t p = s->known[--s->n].position;
-        if (s->bad != NULL) {
-            s->bad[p / 64] &= ~((uint64_t)1 << (p % 64));
-        }
+    for (int64_t i = m->n; i < s->n && s->known != NULL; i++) {
+        const int64_t p = s->known[i].position;
+        s->bad[p / 64] &= ~((uint64_t)1 << (p % 64));
     }
+    s->n = m->n;
+    s->newest = m->newest;
+    s->n_newest = m->n_newest;
     s->n_silent = m->n_silent;
     free_first(s, m->n_first);
     free_fresh(s, m->n_fresh);
@@ -377,7 +409,7 @@ lvn_status lvni_data_unreadable_settle(lvni_data_unreadable *u, const void *pack
     mark before[1 + LVN_MAX_STREAMS];
     for (int i = 0; i < u->n_sources; i++) {
         const source *s = &u->source[i];
-        before[i] = (mark){s->n, s->n_silent, s->n_fresh, s->n_first};
+        before[i] = (mark){s->n, s->newest, s->n_newest, s->n_silent, s->n_fresh, s->n_first};
     }
     place *list = NULL;
     int64_t n = 0;
@@ -440,7 +472,8 @@ bool lvni_data_unreadable_report(lvni_data_unreadable *u, lvni_core_str *out)
     return any;
 }
 
-/* ---- checkpoints: for each source "positions 0 3,5,17-29", then "reason 0 3 a.jpg: ..." ---- */
+/* ---- checkpoints: for each source "positions 0 3,5,17-29", of an endless stream "count 1 42",
+ * then "reason 0 3 a.jpg: ..." ---- */
 
 static int compare_numbers(const void *a, const void *b)
 {
@@ -450,7 +483,8 @@ static int compare_numbers(const void *a, const void *b)
 
 static void print_ranges(const int64_t *sorted, int64_t n, lvni_core_str *out)
 {
-    for (int64_t i = 0, end; i < n; i = end) {
+    const size_t most = out->len + POSITIONS_BYTES;
+    for (int64_t i = 0, end; i < n && out->len < most; i = end) {
         for (end = i + 1; end < n && sorted[end] == sorted[end - 1] + 1;) {
             end++;
         }
@@ -461,7 +495,7 @@ static void print_ranges(const int64_t *sorted, int64_t n, lvni_core_str *out)
     }
 }
 
-static void print_source(const source *s, int number, int64_t step, lvni_core_str *out)
+static void print_positions(const source *s, int number, int64_t step, lvni_core_str *out)
 {
     int64_t n = 0, *sorted = lvni_core_calloc(LVNI_TAG_DATA, (size_t)s->n + 1, sizeof *sorted);
     for (int64_t i = 0; i < s->n && sorted != NULL; i++) {
@@ -475,11 +509,21 @@ static void print_source(const source *s, int number, int64_t step, lvni_core_st
         print_ranges(sorted, n, out);
         lvni_core_str_char(out, '\n');
     }
+    lvni_core_free(sorted);
+}
+
+static void print_source(const source *s, int number, int64_t step, lvni_core_str *out)
+{
+    const int64_t counted = s->newest < step ? s->n : s->n - s->n_newest;
+    if (s->length != LVN_ENDLESS) {
+        print_positions(s, number, step, out);
+    } else if (counted > 0) {
+        lvni_core_str_printf(out, "count %d %lld\n", number, (long long)counted);
+    }
     for (int i = 0; i < s->n_first && s->first[i].of.step < step; i++) {
         lvni_core_str_printf(out, "reason %d %lld %s\n", number, (long long)s->first[i].of.position,
                              s->first[i].text);
     }
-    lvni_core_free(sorted);
 }
 
 void lvni_data_unreadable_print(const lvni_data_unreadable *u, int64_t step, lvni_core_str *out)
@@ -489,81 +533,98 @@ void lvni_data_unreadable_print(const lvni_data_unreadable *u, int64_t step, lvn
     }
 }
 
+/* Digits at *text, which moves on. (sscanf measures the rest of the text each time.) */
+static bool read_number(const char **text, int64_t *out)
+{
+    const char *from = *text;
+    *out = 0;
+    for (; **text >= '0' && **text <= '9'; (*text)++) {
+        const int digit = **text - '0';
+        if (*out > (INT64_MAX - digit) / 10) {
+            return false;
+        }
+        *out = 10 * *out + digit;
+    }
+    return *text > from;
+}
+
 /* "17" or "17-29" at *text, which moves on. */
 static bool read_range(const char **text, int64_t *from, int64_t *to)
 {
-    long long a, b;
-    int end = 0;
-    if (sscanf(*text, "%lld%n", &a, &end) != 1 || **text == ' ' || a < 0) {
+    if (!read_number(text, from)) {
         return false;
     }
-    *text += end;
-    b = a;
-    end = 0;
-    if (**text == '-') {
-        if (sscanf(*text + 1, "%lld%n", &b, &end) != 1 || (*text)[1] == ' ' || b <= a) {
-            return false;
-        }
-        *text += end + 1;
+    *to = *from;
+    if (**text != '-') {
+        return true;
     }
-    *from = a;
-    *to = b;
-    return true;
+    (*text)++;
+    return read_number(text, to) && *to > *from;
 }
 
 static lvn_status read_positions(source *s, const char *text)
 {
-    for (bool more = true; more; text += more ? 1 : 0) {
+    for (bool more = s->length != LVN_ENDLESS; more; text += more ? 1 : 0) {
         int64_t from, to;
-        if (!read_range(&text, &from, &to) || (s->length != LVN_ENDLESS && to >= s->length)) {
+        if (!read_range(&text, &from, &to) || to >= s->length) {
             return LVN_ERR_CORRUPT;
         }
         for (; from <= to; from++) {
             LVN_TRY(is_bad(s, from) ? LVN_ERR_CORRUPT : count(s, (known){from, -1}));
-            s->n_silent += lvni_data_image_view_is_damaged(
-                               s->dataset, lvni_data_dataset_index(s->dataset, from))
-                               ? 1
-                               : 0;
+            s->n_silent += is_silent(s, from) ? 1 : 0;
         }
         more = *text == ',';
     }
     return *text == '\n' ? LVN_OK : LVN_ERR_CORRUPT;
 }
 
+static lvn_status read_count(source *s, const char *text)
+{
+    s->newest = -1;
+    return s->length == LVN_ENDLESS && s->n == 0 && read_number(&text, &s->n) && *text == '\n'
+               ? LVN_OK
+               : LVN_ERR_CORRUPT;
+}
+
 static lvn_status read_reason(source *s, const char *text)
 {
-    long long position;
-    int end = 0;
-    if (sscanf(text, "%lld%n", &position, &end) != 1 || text[end] != ' ' ||
-        s->n_first == LVNI_UNREADABLE_FIRST || strchr(text + end, '\n') == NULL) {
+    int64_t position;
+    const bool good = read_number(&text, &position) && *text == ' ';
+    const char *end = strchr(text, '\n');
+    if (!good || end == NULL || s->n_first == LVNI_UNREADABLE_FIRST) {
         return LVN_ERR_CORRUPT;
     }
-    char *why = lvni_core_strdup(LVNI_TAG_DATA, text + end + 1);
+    const size_t n = (size_t)(end - text) - 1;
+    char *why = lvni_core_calloc(LVNI_TAG_DATA, n + 1, 1);
     if (why == NULL) {
         return LVN_ERR_MEMORY;
     }
-    *strchr(why, '\n') = '\0'; /* within, as text + end is the blank */
+    memcpy(why, text + 1, n);
     s->first[s->n_first++] = (reason){{position, -1}, why};
     return LVN_OK;
 }
 
 static lvn_status read_lines(lvni_data_unreadable *u, const char *text)
 {
-    static const char positions[] = "positions ", because[] = "reason ";
+    static const struct {
+        const char *word;
+        lvn_status (*read)(source *s, const char *text);
+    } lines[] = {{"positions ", read_positions}, {"count ", read_count}, {"reason ", read_reason}};
+    enum { N_LINES = sizeof lines / sizeof *lines };
     while (*text != '\0') {
-        const bool lists = strncmp(text, positions, sizeof positions - 1) == 0;
-        int number = -1, end = 0;
-        if (!lists && strncmp(text, because, sizeof because - 1) != 0) {
+        int kind = 0;
+        int64_t number;
+        while (kind < N_LINES && strncmp(text, lines[kind].word, strlen(lines[kind].word)) != 0) {
+            kind++;
+        }
+        if (kind == N_LINES) {
             return LVN_ERR_CORRUPT;
         }
-        text += lists ? sizeof positions - 1 : sizeof because - 1;
-        if (sscanf(text, "%d %n", &number, &end) != 1 || end == 0 || number < 0 ||
-            number >= u->n_sources) {
+        text += strlen(lines[kind].word);
+        if (!read_number(&text, &number) || *text != ' ' || number >= u->n_sources) {
             return LVN_ERR_CORRUPT;
         }
-        text += end;
-        LVN_TRY(lists ? read_positions(&u->source[number], text)
-                      : read_reason(&u->source[number], text));
+        LVN_TRY(lines[kind].read(&u->source[number], text + 1));
         text = strchr(text, '\n') + 1;
     }
     return LVN_OK;

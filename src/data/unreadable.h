@@ -64,7 +64,8 @@ int64_t lvni_data_unreadable_count(const lvni_data_unreadable *unreadable);
  * not about those that a look at the headers has reported. true: there were some. */
 bool lvni_data_unreadable_report(lvni_data_unreadable *unreadable, lvni_core_str *out);
 
-/* For a checkpoint: lines about all that count since a step before `step`; none: nothing. */
+/* For a checkpoint: lines about all that count since a step before `step`; none: nothing. Of a set
+ * with many these are some, about 1 MiB of text: the others are found again. */
 void lvni_data_unreadable_print(const lvni_data_unreadable *unreadable, int64_t step,
                                 lvni_core_str *out);
 /* Those of such lines count, and no others; they are not reported again. On failure everything is

@@ -178,7 +178,7 @@ static void lines_are_read_back(void **state)
     lvni_core_str_free(&text);
     lvni_data_unreadable_print(u, 8, &text);
     assert_non_null(strstr(lvni_core_str_text(&text), "positions 0 0,3-5,9,700,999\n"));
-    assert_non_null(strstr(lvni_core_str_text(&text), "positions 1 1099511627776\n"));
+    assert_non_null(strstr(lvni_core_str_text(&text), "count 1 1\n"));
     assert_int_equal(lvni_data_unreadable_read(read, lvni_core_str_text(&text)), LVN_OK);
     assert_report(read, "");
     lvni_data_unreadable_print(read, 0, &again);
@@ -221,6 +221,11 @@ static void other_text_is_refused(void **state)
         "positions 0 5-\n",
         "positions 0 5--7\n",
         "positions 0 1000\n",
+        "positions 1 3\n",
+        "count 0 3\n",
+        "count 1 \n",
+        "count 1 3,4\n",
+        "count 1 3\ncount 1 3\n",
         "reason 0 3\n",
         "reason 0 3\t x\n",
         "positions 0 5-1000\n",
@@ -242,6 +247,77 @@ static void other_text_is_refused(void **state)
         assert_int_equal(lvni_data_unreadable_count(u), 1); /* as before */
     }
     lvni_data_unreadable_destroy(u);
+}
+
+/* Without a bound a stream of days fills the header of its checkpoints. */
+static void an_endless_stream_only_counts(void **state)
+{
+    (void)state;
+    size_t at;
+    lvni_core_str text = {0};
+    lvni_data_unreadable *u = make(-1);
+    for (int i = 0; i < 3000; i++) {
+        note(u, i, 1, 7 * (int64_t)i);
+        note(u, i, 1, 7 * (int64_t)i + 3);
+        assert_int_equal(settle(&u, 1, i, &at), LVN_OK);
+    }
+    lvni_data_unreadable_print(u, 2999, &text); /* without the last step */
+    assert_memory_equal(lvni_core_str_text(&text), "count 1 5998\nreason 1 0 1/0.jpg: ", 32);
+    assert_true(text.len < 300);
+    assert_int_equal(lvni_data_unreadable_read(u, lvni_core_str_text(&text)), LVN_OK);
+    note(u, 0, 1, 7);
+    assert_int_equal(settle(&u, 1, 2999, &at), LVN_OK);
+    assert_report(u, "1 more unreadable training sample of the stream clips left out "
+                     "(on_error=skip), 5999 in all: 1/7.jpg: cut\\x0ashort");
+    lvni_core_str_free(&text);
+    lvni_data_unreadable_destroy(u);
+}
+
+static void positions_have_a_bound(void **state)
+{
+    (void)state;
+    enum { MANY = 400000 };
+    size_t at;
+    lvni_core_str text = {0};
+    set.n_classes = MANY;
+    lvni_data_unreadable *u = make(-1);
+    for (int i = 0; i < MANY; i += 2) {
+        note(u, 0, 0, i);
+    }
+    assert_int_equal(settle(&u, 1, 0, &at), LVN_OK);
+    lvni_data_unreadable_print(u, 1, &text);
+    assert_in_range(text.len, 1 << 20, (1 << 20) + 300);
+    assert_int_equal(lvni_data_unreadable_read(u, lvni_core_str_text(&text)), LVN_OK);
+    assert_in_range(lvni_data_unreadable_count(u), 150000, MANY / 2 - 1);
+    note(u, 0, 0, MANY - 2); /* is found again */
+    assert_int_equal(lvni_data_unreadable_noted(u), 1);
+    lvni_core_str_free(&text);
+    lvni_data_unreadable_destroy(u);
+    set.n_classes = N;
+}
+
+/* One rank has all of them, or two have half of them each. */
+static void reasons_do_not_depend_on_ranks(void **state)
+{
+    (void)state;
+    enum { LIMIT = 1500 };
+    char message[2][sizeof lvn_last_error()->message];
+    set.n_classes = 3 * LIMIT;
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        size_t at;
+        lvni_data_unreadable *u[2] = {make(LIMIT), make(LIMIT)};
+        for (int i = 0; i <= LIMIT; i++) {
+            note(u[i % ranks], i, 0, i);
+        }
+        assert_int_equal(settle(u, ranks, 0, &at), LVN_ERR_CORRUPT);
+        snprintf(message[ranks - 1], sizeof *message, "%s", lvn_last_error()->message);
+        lvni_data_unreadable_destroy(u[0]);
+        lvni_data_unreadable_destroy(u[1]);
+    }
+    assert_non_null(strstr(message[0], "0/1500.jpg: cut"));
+    assert_string_equal(message[0], message[1]);
+    set.n_classes = N;
+    lvn_clear_error();
 }
 
 static void packed_bytes_are_checked(void **state)
@@ -273,6 +349,9 @@ int main(void)
         cmocka_unit_test(a_dead_disk_is_not_a_flood_of_names),
         cmocka_unit_test(lines_are_read_back),
         cmocka_unit_test(other_text_is_refused),
+        cmocka_unit_test(an_endless_stream_only_counts),
+        cmocka_unit_test(positions_have_a_bound),
+        cmocka_unit_test(reasons_do_not_depend_on_ranks),
         cmocka_unit_test(packed_bytes_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
