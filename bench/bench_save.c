@@ -79,7 +79,7 @@ static lvn_status warm_up(lvni_trainer *t)
         LVN_TRY(step(t, &unused));
     }
     hurry = true;
-    LVN_TRY(lvni_trainer_keeper_save(t, false));
+    LVN_TRY(lvni_trainer_checkpointing_save(t, false));
     return lvni_trainer_save_wait(t);
 }
 
@@ -92,7 +92,7 @@ static lvn_status turn(lvni_trainer *t, times *x, int i)
     hurry = false;
     const uint64_t start = lvni_core_now_ns();
     double rest;
-    LVN_TRY(lvni_trainer_keeper_save(t, false));
+    LVN_TRY(lvni_trainer_checkpointing_save(t, false));
     const double copied = lvni_core_seconds_since(start);
     LVN_TRY(step(t, &rest));
     x->copy[i] = copied;
@@ -101,7 +101,7 @@ static lvn_status turn(lvni_trainer *t, times *x, int i)
         LVN_TRY(step(t, &x->beside[x->n_beside++]));
     }
     LVN_TRY(lvni_trainer_save_poll(t));
-    if (t->keeper.saved_step == t->at.step - STEPS - 1) {
+    if (t->checkpointing.saved_step == t->at.step - STEPS - 1) {
         LVN_FAIL(LVN_ERR_INTERNAL, "the save was over before the steps beside it");
     }
     hurry = true;
@@ -120,9 +120,9 @@ static lvn_status whole_save(lvni_trainer *t, double *added)
     hurry = true;
     const int64_t at = t->at.step;
     const uint64_t start = lvni_core_now_ns();
-    LVN_TRY(lvni_trainer_keeper_save(t, false));
+    LVN_TRY(lvni_trainer_checkpointing_save(t, false));
     all = lvni_core_seconds_since(start);
-    for (; t->keeper.saved_step != at; n++) {
+    for (; t->checkpointing.saved_step != at; n++) {
         LVN_TRY(step(t, &one));
         LVN_TRY(lvni_trainer_save_poll(t));
         all += one;

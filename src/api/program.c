@@ -14,14 +14,14 @@
 #include <unistd.h>
 
 /* The job is in recipe->user. */
-static lvn_status open_job(lvni_run_fit_request *request)
+static lvn_status open_job(lvni_run_job *request)
 {
     return lvni_run_open_job(request->recipe->user, "a job", request);
 }
 
 static lvn_status train_job(const lvn_job *job, int n, const char *const *args)
 {
-    lvni_run_fit_request checked = {0};
+    lvni_run_job checked = {0};
     LVN_TRY(lvni_run_open_job(job, "a job", &checked)); /* before ranks are started */
     const lvni_run_recipe recipe = {.name = job->module->name,
                                     .defaults.job = job->options,

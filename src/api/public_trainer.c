@@ -17,7 +17,7 @@
 
 /* ---- the training behind it ---- */
 
-static lvn_status open_job(lvni_run_fit_request *request)
+static lvn_status open_job(lvni_run_job *request)
 {
     lvn_trainer *h = request->state = (void *)(uintptr_t)request->recipe->user;
     LVN_TRY(lvni_run_open_job(&h->job, "a job", request));
@@ -135,7 +135,7 @@ static lvn_status start_training(lvn_trainer *h)
 
 static lvn_status create(const lvn_job *job, const lvn_trainer_options *options, lvn_trainer *h)
 {
-    lvni_run_fit_request checked = {0};
+    lvni_run_job checked = {0};
     LVN_TRY(lvni_core_options_copy("trainer_create", &h->o, sizeof h->o, options));
     LVN_ARG(h->o.n_args == 0 || (h->o.n_args > 0 && h->o.args != NULL),
             "lvn_trainer_create: n_args is %d, and args %s", h->o.n_args,

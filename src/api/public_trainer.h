@@ -60,10 +60,10 @@ struct lvn_trainer {
     char name[LVNI_METRICS][LVNI_METRIC_NAME];
 };
 
-/* lvni_run_fit_request.drive: `host` is the lvn_trainer. Answers calls until LVNI_HOST_END. */
+/* lvni_run_job.drive: `host` is the lvn_trainer. Answers calls until LVNI_HOST_END. */
 lvn_status lvni_api_host_serve(void *host, const lvni_run_ranks *ranks, const lvni_run_rank *rank,
                                lvni_trainer *trainer);
-/* For lvni_run_fit_request.hooks: those that the program has callbacks for. */
+/* For lvni_run_job.hooks: those that the program has callbacks for. */
 lvni_trainer_hooks lvni_api_host_hooks(lvn_trainer *trainer);
 
 #endif

@@ -97,7 +97,7 @@ lvni_trainer_hooks lvni_api_host_hooks(lvn_trainer *h)
 static lvn_status fit(lvni_trainer *t)
 {
     const lvn_status s = lvni_trainer_fit(t);
-    if (s == LVN_ERR_CANCELLED && t->keeper.signal == LVNI_STOP_ASKED) {
+    if (s == LVN_ERR_CANCELLED && t->checkpointing.signal == LVNI_STOP_ASKED) {
         lvni_log_line(LVNI_LOG_INFO, "stopped: %-s", lvn_last_error()->message);
         lvn_clear_error();
         return LVN_OK;
@@ -195,7 +195,7 @@ static lvn_status answer_call(lvn_trainer *h, const lvni_run_rank *rank, bool fi
 {
     const lvn_status s = answer(h, rank, first, t);
     if (s != LVN_OK && (h->call == LVNI_HOST_FIT || h->call == LVNI_HOST_STEP)) {
-        lvn_error_append("%-s", t->keeper.kept);
+        lvn_error_append("%-s", t->checkpointing.kept);
     }
     if (s != LVN_OK && h->call < LVNI_HOST_SAVE) {
         const lvn_error error = *lvn_last_error();
@@ -205,7 +205,7 @@ static lvn_status answer_call(lvn_trainer *h, const lvni_run_rank *rank, bool fi
     return s;
 }
 
-static void note(lvn_trainer *h, lvn_status s)
+static void record_status(lvn_trainer *h, lvn_status s)
 {
     if (s != LVN_OK && (h->status == LVN_OK || h->status == LVN_ERR_PEER)) {
         h->status = s;
@@ -229,7 +229,7 @@ static lvn_status answer_all(lvn_trainer *h, const lvni_run_rank *rank, bool fir
         pthread_mutex_unlock(&h->lock);
         const lvn_status s = answer_call(h, rank, first, t);
         pthread_mutex_lock(&h->lock);
-        note(h, s);
+        record_status(h, s);
         if (s != LVN_OK && h->call < LVNI_HOST_SAVE) {
             ended = s;
             error = *lvn_last_error();

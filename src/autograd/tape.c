@@ -43,8 +43,9 @@ struct lvni_autograd_tape *lvni_autograd_tape_get(void)
  * shows. */
 static void fetch_device_error(struct lvni_autograd_tape *tape)
 {
-    const bool late = lvni_tensor_ctx_get()->late; /* the error is taken where it is looked for */
-    if ((late ? lvni_tensor_device_sync() : lvni_tensor_device_take_error()) != LVN_OK) {
+    const bool deferred =
+        lvni_tensor_ctx_get()->deferred; /* the error is taken where it is looked for */
+    if ((deferred ? lvni_tensor_device_sync() : lvni_tensor_device_take_error()) != LVN_OK) {
         if (tape->scope[tape->depth].failed == LVN_OK) {
             tape->error = *lvn_last_error();
             tape->scope[tape->depth].failed = tape->depth > 0 ? tape->error.code : LVN_OK;
@@ -70,7 +71,7 @@ lvn_status lvn_scope_close(void)
 {
     struct lvni_autograd_tape *tape = lvni_autograd_tape_get();
     LVN_ARG(tape != NULL && tape->depth > 0, "no scope is open");
-    if ((tape->depth == 1 && !lvni_tensor_ctx_get()->late) || lvni_tensor_device_failed()) {
+    if ((tape->depth == 1 && !lvni_tensor_ctx_get()->deferred) || lvni_tensor_device_failed()) {
         fetch_device_error(tape);
     }
     const lvni_autograd_scope scope = tape->scope[tape->depth];
@@ -233,7 +234,7 @@ lvni_autograd_node *lvni_autograd_record(const char *name, lvni_autograd_backwar
     struct lvni_autograd_tape *tape = lvni_autograd_tape_get();
     node->name = name;
     node->backward = backward;
-    if (lvni_tensor_ctx_get()->watch != NULL) { /* who sets one keeps the modules until its end */
+    if (lvni_tensor_ctx_get()->anomaly != NULL) { /* who sets one keeps the modules until its end */
         node->module_path = lvni_tensor_ctx_get()->module_path;
     }
     node->previous = tape->last;

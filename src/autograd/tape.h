@@ -27,7 +27,7 @@ typedef struct lvni_autograd_function_record {
 struct lvni_autograd_node {
     lvni_tensor_node_head head; /* first: the weak link to the output */
     const char *name;           /* of the op, for errors */
-    const char *module_path;    /* that ran it, under a watch (kernels/watch.h); or NULL */
+    const char *module_path;    /* that ran it, under a watch (kernels/anomaly.h); or NULL */
     lvni_autograd_backward_rule backward; /* fused kernels */
     /* the same written with recorded ops, for create_graph; NULL: no second derivative */
     lvni_autograd_backward_rule backward_ops;

@@ -144,7 +144,7 @@ static bool is_truth(const char *text)
     return lvni_core_option_choice_index(truths, text, strlen(text)) >= 0;
 }
 
-static void note(line *l, int i, fault f)
+static void record_fault(line *l, int i, fault f)
 {
     l->fault = l->wrong != NULL ? l->fault : f;
     l->wrong = l->wrong != NULL ? l->wrong : l->args[i];
@@ -248,7 +248,7 @@ static int add_parted(line *l, int i)
     lvni_core_str value = {0};
     const int rest = find_rest(l, &g, i + g.used, &value);
     if (spaced || rest > 0) {
-        note(l, spaced ? i : i + g.used, spaced ? SPACED : UNQUOTED);
+        record_fault(l, spaced ? i : i + g.used, spaced ? SPACED : UNQUOTED);
         if (g.front[0] == '\0') {
             add(l, "", l->args[i]); /* --data */
         }
@@ -267,12 +267,12 @@ static int add_arg(line *l, int i)
     const int used = lvni_core_config_arguments_of(l->config, l->n - i, l->args + i, &name, &text);
     const bool resume = used > 0 && strcmp(name, "resume") == 0;
     if (resume && text != NULL && text[0] != '\0' && !is_truth(text)) {
-        note(l, i, RESUME);
+        record_fault(l, i, RESUME);
         add_resumed(l, text);
         return 1;
     }
     if (resume && text == NULL && i + 1 < l->n && exists(l->args[i + 1])) { /* --resume PATH */
-        note(l, i, RESUME);
+        record_fault(l, i, RESUME);
         add_resumed(l, l->args[i + 1]);
         return 2;
     }
@@ -284,7 +284,7 @@ static int add_arg(line *l, int i)
         return 0;
     }
     if (used == 0) {
-        note(l, i, BARE);
+        record_fault(l, i, BARE);
         add_bare(l, arg);
         return 1;
     }

@@ -44,7 +44,7 @@ typedef struct search {
 typedef enum found { FOUND, NOT_HERE, REFUSED } found;
 
 /* An attempt that the end of the search cut short is worth less than the one before it. */
-static void note(search *s, bool cut_short, const char *what)
+static void record_reason(search *s, bool cut_short, const char *what)
 {
     if (!cut_short || s->last[0] == '\0') {
         snprintf(s->last, sizeof s->last, "%.199s", what);
@@ -85,7 +85,7 @@ static int connect_to(search *s, const struct addrinfo *a, uint64_t until_ns)
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
         return fd;
     }
-    note(s, error == ETIMEDOUT && until_ns == s->until_ns, strerror(error));
+    record_reason(s, error == ETIMEDOUT && until_ns == s->until_ns, strerror(error));
     if (fd >= 0) {
         close(fd);
     }
@@ -99,7 +99,7 @@ static bool read_frame(search *s, int fd, lvni_control_frame_reader *in, uint64_
     for (;;) {
         bool have = false;
         if (lvni_control_frame_next(in, frame, &have) != LVN_OK) {
-            note(s, false, "another program answers");
+            record_reason(s, false, "another program answers");
             return false;
         }
         if (have) {
@@ -111,10 +111,10 @@ static bool read_frame(search *s, int fd, lvni_control_frame_reader *in, uint64_
             continue;
         }
         if (n <= 0) {
-            note(s, n == -2 && until_ns == s->until_ns,
-                 n == 0    ? "the server closed the connection: it belongs to another run"
-                 : n == -2 ? "the server sends nothing"
-                           : strerror(errno));
+            record_reason(s, n == -2 && until_ns == s->until_ns,
+                          n == 0    ? "the server closed the connection: it belongs to another run"
+                          : n == -2 ? "the server sends nothing"
+                                    : strerror(errno));
             return false;
         }
         if (lvni_control_frame_push(in, bytes, (size_t)n) != LVN_OK) {
@@ -130,13 +130,14 @@ static bool read_frame(search *s, int fd, lvni_control_frame_reader *in, uint64_
 static bool may_be(search *s, lvni_control_auth how)
 {
     if (s->has_key && how != LVNI_AUTH_KEY) {
-        note(s, false, "the server has no LEVIN_TOKEN, which is set here");
+        record_reason(s, false, "the server has no LEVIN_TOKEN, which is set here");
     } else if (!s->has_key && how == LVNI_AUTH_KEY) {
-        note(s, false, "the server requires a LEVIN_TOKEN, which is not set here");
+        record_reason(s, false, "the server requires a LEVIN_TOKEN, which is not set here");
     } else if (how == LVNI_AUTH_OPEN && s->o->closed) {
-        note(s, false,
-             "the server accepts every process, and this rank joins only with a proof, as the "
-             "tasks of a Slurm job do");
+        record_reason(
+            s, false,
+            "the server accepts every process, and this rank joins only with a proof, as the "
+            "tasks of a Slurm job do");
     } else {
         return true;
     }
@@ -153,13 +154,13 @@ static bool key_from_file(search *s)
                  "no file with the key of the run in %.70s: all ranks need a run directory that "
                  "they share, or one LEVIN_TOKEN",
                  dir != NULL ? dir : "");
-        note(s, false, text);
+        record_reason(s, false, text);
         return false;
     }
     if (!w.has_key) {
         snprintf(text, sizeof text, "the file with the key of the run cannot be used: %s",
                  w.no_key);
-        note(s, false, text);
+        record_reason(s, false, text);
         return false;
     }
     return lvni_control_token_of_run(&w.key, s->o->job_key, s->o->run_id, NULL, &s->key) == LVN_OK;
@@ -178,7 +179,7 @@ static bool key_by_munge(search *s, const lvni_control_token *store_nonce,
     if (lvni_control_munge_encode(s->o->munge_socket, &carried, sizeof carried, credential) !=
         LVN_OK) {
         snprintf(s->munge_why, sizeof s->munge_why, "%.199s", lvn_last_error()->message);
-        note(s, false, s->munge_why);
+        record_reason(s, false, s->munge_why);
         s->munge_failed_ns = s->munge_failed_ns == 0 ? lvni_core_now_ns() : s->munge_failed_ns;
         return false;
     }
@@ -217,8 +218,8 @@ static bool send_greet(search *s, int fd, const lvni_control_token *store_nonce,
 }
 
 /* The store's answer to the greeting. REFUSED leaves an error. */
-static found judge(const lvni_control_token *want, const lvni_control_frame *frame,
-                   lvni_control_link *link)
+static found check_answer(const lvni_control_token *want, const lvni_control_frame *frame,
+                          lvni_control_link *link)
 {
     lvni_control_scan scan = lvni_control_scan_of(frame);
     lvni_control_token proof = {{0}};
@@ -244,13 +245,13 @@ static found judge(const lvni_control_token *want, const lvni_control_frame *fra
     return REFUSED;
 }
 
-static void note_denied(search *s, const lvni_control_frame *frame)
+static void record_denied(search *s, const lvni_control_frame *frame)
 {
     char text[200];
     lvni_control_scan scan = lvni_control_scan_of(frame);
     snprintf(text, sizeof text, "the server does not accept this rank: %s",
              lvni_control_deny_text(lvni_control_scan_u32(&scan)));
-    note(s, false, text);
+    record_reason(s, false, text);
 }
 
 static found greet(search *s, int fd, uint64_t until_ns, lvni_control_link *link)
@@ -263,19 +264,19 @@ static found greet(search *s, int fd, uint64_t until_ns, lvni_control_link *link
         return NOT_HERE;
     }
     if (!lvni_control_scan_hello(&frame, &store_nonce, &how)) {
-        note(s, false, "another program answers");
+        record_reason(s, false, "another program answers");
         return NOT_HERE;
     }
     if (!send_greet(s, fd, &store_nonce, how) || !read_frame(s, fd, &link->in, until_ns, &frame)) {
         return NOT_HERE;
     }
     if (frame.type == LVNI_FRAME_DENY) {
-        note_denied(s, &frame);
+        record_denied(s, &frame);
         return NOT_HERE;
     }
     const lvni_control_token want =
         lvni_control_store_proof(&s->key, &store_nonce, &s->greet.nonce);
-    return judge(&want, &frame, link);
+    return check_answer(&want, &frame, link);
 }
 
 static found attempt(search *s, const struct addrinfo *a, lvni_control_link *link)
@@ -298,7 +299,7 @@ static found attempt(search *s, const struct addrinfo *a, lvni_control_link *lin
     return what;
 }
 
-static void note_resolved(search *s, const char *host, const struct addrinfo *address)
+static void record_resolved(search *s, const char *host, const struct addrinfo *address)
 {
     char text[INET6_ADDRSTRLEN] = "?";
     if (address != NULL) {
@@ -320,10 +321,10 @@ static found try_port(search *s, const char *host, int port, lvni_control_link *
     const int error = getaddrinfo(host, service, &want, &all);
     if (error != 0) {
         snprintf(s->resolved, sizeof s->resolved, "%.60s (does not resolve)", host);
-        note(s, false, gai_strerror(error));
+        record_reason(s, false, gai_strerror(error));
         return NOT_HERE;
     }
-    note_resolved(s, host, all);
+    record_resolved(s, host, all);
     for (const struct addrinfo *a = all; a != NULL && what == NOT_HERE; a = a->ai_next) {
         what = attempt(s, a, link);
     }
@@ -338,7 +339,7 @@ static found try_file(search *s, lvni_control_link *link)
     lvni_control_rdzv_where w;
     snprintf(s->resolved, sizeof s->resolved, "%.110s", s->file.data);
     if (!lvni_control_rdzv_file_read(s->file.data, &w)) {
-        note(s, false, "the file is not there");
+        record_reason(s, false, "the file is not there");
         return NOT_HERE;
     }
     found what =

@@ -275,7 +275,7 @@ static void welcome(lvni_control_conn *conn, const lvni_control_greet *greet)
 }
 
 /* Its proof must be over the key in conn; else it is a stranger. */
-static void judge(lvni_control_conn *conn, const lvni_control_greet *greet)
+static void check_greeting(lvni_control_conn *conn, const lvni_control_greet *greet)
 {
     lvni_control_store *store = conn->store;
     const lvni_control_token proof =
@@ -330,7 +330,7 @@ static void decode_credential(uv_work_t *req)
 }
 
 /* Since when a daemon does not answer, and why. */
-static void note_daemon(lvni_control_store *store, const lvni_control_credential_check *check)
+static void record_daemon(lvni_control_store *store, const lvni_control_credential_check *check)
 {
     if (check->result != LVNI_MUNGE_DAEMON) {
         store->munge_failed_ns = 0;
@@ -340,7 +340,7 @@ static void note_daemon(lvni_control_store *store, const lvni_control_credential
     }
 }
 
-static void judge_credential(const lvni_control_credential_check *check)
+static void check_answered_credential(const lvni_control_credential_check *check)
 {
     lvni_control_conn *conn = check->conn;
     const lvni_control_store *store = conn->store;
@@ -359,7 +359,7 @@ static void judge_credential(const lvni_control_credential_check *check)
                                          &conn->key) != LVN_OK) {
         lvni_control_conn_drop(conn, "");
     } else {
-        judge(conn, &check->greet);
+        check_greeting(conn, &check->greet);
     }
 }
 
@@ -371,9 +371,9 @@ static void on_decoded(uv_work_t *req, int status)
     if (conn->closed) { /* it ended meanwhile */
         lvni_control_conn_free(conn);
     } else if (!conn->closing) {
-        note_daemon(conn->store, check);
+        record_daemon(conn->store, check);
         if (status == 0) {
-            judge_credential(check);
+            check_answered_credential(check);
         } else {
             lvni_control_conn_drop(conn, "");
         }
@@ -415,7 +415,7 @@ void lvni_control_conn_greeted(lvni_control_conn *conn, const lvni_control_frame
         check_credential(conn, &greet);
     } else {
         conn->key = store->key;
-        judge(conn, &greet);
+        check_greeting(conn, &greet);
     }
 }
 

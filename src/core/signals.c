@@ -50,7 +50,7 @@ static void leave(int signal_number, bool keyboard)
     _exit(lvni_core_exit_of_signal(signal_number));
 }
 
-static void note(int signal_number, siginfo_t *info, void *context)
+static void record(int signal_number, siginfo_t *info, void *context)
 {
     (void)context;
     const bool keyboard = info->si_code == SI_KERNEL; /* else kill(), or a launcher */
@@ -89,7 +89,7 @@ static void install(void)
             action.sa_handler = SIG_IGN;
         } else {
             action.sa_flags |= SA_SIGINFO;
-            action.sa_sigaction = note;
+            action.sa_sigaction = record;
         }
         sigaction(taken[i], &action, &before[i]);
         if (taken[i] == SIGHUP && before[i].sa_handler == SIG_IGN) {

@@ -1,5 +1,5 @@
 /* Signals that ask for a stop or a checkpoint. Handlers only set a flag; the training looks at it
- * between steps (trainer/keeper.c). A host program gets its own handlers back.
+ * between steps (trainer/checkpointing.c). A host program gets its own handlers back.
  *
  * SIGINT, SIGTERM, SIGHUP (unless it is ignored: nohup) and SIGUSR1 ask for a stop. A second SIGINT
  * ends the process at once; the first prints that. SIGUSR2 asks for a checkpoint and no stop.

@@ -291,8 +291,8 @@ static lvni_core_zip_entry *find_array(const lvni_core_zip *zip, const char *nam
 enum { HEADER = 1 << 16, MOST_RATIO = 100 };
 static const uint64_t MOST_UNPACKED = (uint64_t)256 << 20;
 
-static lvn_status judge_size(const lvni_core_zip_entry *e, const lvni_data_array *a, size_t at,
-                             const char *full)
+static lvn_status check_declared_size(const lvni_core_zip_entry *e, const lvni_data_array *a,
+                                      size_t at, const char *full)
 {
     char text[192], unpacked[LVNI_BYTES_TEXT], packed[LVNI_BYTES_TEXT];
     const uint64_t need = (uint64_t)a->count * lvni_data_array_type_bytes(a->type);
@@ -327,7 +327,7 @@ static lvn_status check_size(const lvni_core_zip *zip, const lvni_core_zip_entry
     lvn_status s = header == NULL ? LVN_ERR_MEMORY : lvni_core_zip_read_begin(zip, e, header, n);
     s = s == LVN_OK ? lvni_data_npy_parse_header(header, n, full, &a, &at) : s;
     lvni_core_free(header);
-    return s == LVN_OK ? judge_size(e, &a, at, full) : s;
+    return s == LVN_OK ? check_declared_size(e, &a, at, full) : s;
 }
 
 static lvn_status read_array(const lvni_core_zip *zip, const char *name, char full[PATH_MAX],

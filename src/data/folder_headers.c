@@ -22,7 +22,7 @@
 static const size_t header_bytes[] = {LVNI_BEGIN_BYTES, (size_t)1 << 16};
 
 /* The message begins with the path; the folder is named once. */
-static void note_damage(lvni_data_damage *d, const char *root, const char *message)
+static void record_damage(lvni_data_damage *d, const char *root, const char *message)
 {
     const size_t n = strlen(root);
     const bool named = d->n < LVNI_DAMAGE_NAMED && d->text.len < LVNI_DAMAGE_TEXT;
@@ -156,7 +156,7 @@ lvn_status lvni_data_header_read(lvni_data_scratch *scratch, const char *root, c
         return s;
     }
     if (s != LVN_OK) { /* damage is a finding here */
-        note_damage(damage, root, lvn_last_error()->message);
+        record_damage(damage, root, lvn_last_error()->message);
         const size_t n = out->bytes < LVNI_FOREIGN_BYTES ? (size_t)out->bytes : LVNI_FOREIGN_BYTES;
         if (s == LVN_ERR_CORRUPT) { /* it was read */
             damage->foreign.n[lvni_data_foreign_of(scratch->file.data, n)]++;
@@ -215,7 +215,7 @@ static void *read_main(void *argument)
 
 /* Damaged ones are read once more, in order: the message must not depend on which thread was
  * first. */
-static lvn_status note_all(const reading *r, lvni_data_damage *damage)
+static lvn_status record_all(const reading *r, lvni_data_damage *damage)
 {
     lvni_data_scratch *scratch = lvni_data_scratch_get();
     for (int64_t i = 0; i < r->n && scratch != NULL; i++) {
@@ -245,5 +245,5 @@ lvn_status lvni_data_headers_read(const char *root, const char *names, const siz
         lvn_error_adopt(&r.why);
         return (lvn_status)atomic_load(&r.failed);
     }
-    return s == LVN_OK ? note_all(&r, damage) : s;
+    return s == LVN_OK ? record_all(&r, damage) : s;
 }

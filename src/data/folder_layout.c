@@ -220,7 +220,7 @@ static lvn_status refuse(const top *t)
              t->root, lvni_core_str_text(&t->parts));
 }
 
-static lvn_status judge(const top *t)
+static lvn_status choose_layout(const top *t)
 {
     const int exact = t->n[TRAIN] + t->n[VAL] + t->n[TEST], all = exact + t->like;
     lvni_data_folder_layout *out = t->out;
@@ -242,7 +242,7 @@ lvn_status lvni_data_folder_layout_find(const char *root, lvni_data_folder_layou
     top t = {.root = root, .out = out};
     lvn_status s = list_top(&t);
     if (s == LVN_OK) {
-        s = judge(&t);
+        s = choose_layout(&t);
     }
     for (int i = 0; i < LVNI_PARTS && !out->parts; i++) { /* a class that is called like a part */
         lvni_core_free(out->name[i]);

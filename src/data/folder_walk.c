@@ -217,7 +217,7 @@ static lvn_status walk_folder(walker *w, size_t length, const struct stat *self,
                               const ancestor *up);
 
 /* What a link leads to can change while every folder here keeps its time. */
-static lvn_status note_blind(walker *w)
+static lvn_status record_blind(walker *w)
 {
     lvni_data_walk *walk = w->walk;
     return walk->n_blind++ == 0 ? add_text(walk, w->path + w->root_length + 1, &walk->blind_at)
@@ -231,7 +231,7 @@ static lvn_status pass_over(walker *w, lvni_data_foreign foreign)
         w->walk->foreign.n[foreign]++;
     }
     lvni_data_ignored_add(&w->walk->ignored, w->path, 1);
-    return lstat(w->path, &st) == 0 && !S_ISLNK(st.st_mode) ? LVN_OK : note_blind(w);
+    return lstat(w->path, &st) == 0 && !S_ISLNK(st.st_mode) ? LVN_OK : record_blind(w);
 }
 
 /* w->path holds an entry of a folder whose chain is `up`. Only what is neither folder nor image
@@ -240,7 +240,7 @@ static lvn_status walk_entry(walker *w, size_t length, const ancestor *up)
 {
     struct stat st;
     if (stat(w->path, &st) != 0) {
-        LVN_TRY(note_blind(w));
+        LVN_TRY(record_blind(w));
         return lvni_data_name_is_image(w->path)
                    ? lvni_data_walk_add_name(w->walk, w->path + w->root_length + 1)
                    : LVN_OK; /* reported when it is read */

@@ -64,7 +64,7 @@ static bool loses_pixels(const reader *r)
 }
 
 /* After each scan the library looks for the next marker; what it passes over has no pixels. */
-static void note_behind(reader *r)
+static void record_tail(reader *r)
 {
     if (r->errors.msg_code == JTRC_SOS) {
         r->behind = 0;
@@ -80,7 +80,7 @@ static void on_message(j_common_ptr c, int level)
     (void)level;
     reader *r = c->client_data;
     r->ended = r->ended || r->errors.msg_code == JWRN_JPEG_EOF;
-    note_behind(r);
+    record_tail(r);
     if (loses_pixels(r)) {
         on_error(c);
     }

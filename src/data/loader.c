@@ -258,7 +258,7 @@ static lvn_status wait_for_next(lvni_data_loader *l, lvni_data_slot **slot)
 }
 
 /* What the batch lacks, in the order of its samples. */
-static lvn_status note_unreadable(const lvni_data_loader *l, const lvni_data_slot *slot)
+static lvn_status record_unreadable(const lvni_data_loader *l, const lvni_data_slot *slot)
 {
     lvn_status s = LVN_OK;
     for (int k = 0; k < l->n_sources; k++) {
@@ -301,7 +301,7 @@ lvn_status lvni_data_loader_next(lvni_data_loader *l, const lvni_data_loader_bat
     pthread_mutex_lock(&l->lock);
     lvn_status status = wait_for_next(l, &slot);
     if (slot != NULL) {
-        status = note_unreadable(l, slot);
+        status = record_unreadable(l, slot);
         *out = status == LVN_OK ? hand_over(l, slot) : NULL;
     }
     l->wait_ns += lvni_core_now_ns() - start;

@@ -56,7 +56,7 @@ void lvni_kernels_flat_append(float *queue, float *filled, float *next, const fl
 
 /* The step block of a device (levin/backend_step.h), without waiting: sums of squares into memory
  * of the device; a number of one element into a slot there; the decision; a step's end. */
-void lvni_kernels_flat_sums_there(const float *g, int64_t n, double *sums);
+void lvni_kernels_flat_sums_on_device(const float *g, int64_t n, double *sums);
 void lvni_kernels_flat_number(double *slot, const lvn_tensor *value);
 /* The one element of `value`, where a backward pass begins: number * *weight * *factor, each NULL
  * or in the memory where it lies. */

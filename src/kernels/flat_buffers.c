@@ -26,15 +26,15 @@ static bool find(const void *p, place *at)
     at->flat = &lvni_tensor_device_backend(at->device)->flat;
     at->stream = lvni_tensor_device_stream(at->device);
     if (at->stream == NULL) {
-        lvni_tensor_device_note_error(at->device);
+        lvni_tensor_device_record_error(at->device);
     }
     return at->stream != NULL;
 }
 
-static void note(const place *at, lvn_status s)
+static void record_status(const place *at, lvn_status s)
 {
     if (s != LVN_OK && at->device != NULL) {
-        lvni_tensor_device_note_error(at->device);
+        lvni_tensor_device_record_error(at->device);
     }
 }
 
@@ -43,7 +43,7 @@ static void note(const place *at, lvn_status s)
     do {                                                                                           \
         place at_;                                                                                 \
         if (find((where), &at_)) {                                                                 \
-            note(&at_, at_.flat->function(at_.stream, __VA_ARGS__));                               \
+            record_status(&at_, at_.flat->function(at_.stream, __VA_ARGS__));                      \
         }                                                                                          \
     } while (0)
 
@@ -85,7 +85,7 @@ void lvni_kernels_flat_block_sumsq(const float *g, int64_t n, double *partial)
     if (at.device == NULL) {
         at.flat->block_sumsq(NULL, g, n, partial);
     } else if (n > 0) {
-        note(&at, sums_of_device(&at, g, n, partial));
+        record_status(&at, sums_of_device(&at, g, n, partial));
     }
 }
 
@@ -160,7 +160,7 @@ void lvni_kernels_flat_append(float *queue, float *filled, float *next, const fl
 
 /* ---- the step block ---- */
 
-void lvni_kernels_flat_sums_there(const float *g, int64_t n, double *sums)
+void lvni_kernels_flat_sums_on_device(const float *g, int64_t n, double *sums)
 {
     if (n > 0) {
         SUBMIT(g, block_sumsq, g, n, sums);
@@ -172,7 +172,7 @@ void lvni_kernels_flat_number(double *slot, const lvn_tensor *value)
     if (lvni_tensor_device_of(value->data) == NULL && lvni_tensor_device_of(slot) != NULL) {
         const double number = lvni_tensor_number_at(value->data, value->dtype);
         if (lvni_tensor_mem_copy(slot, &number, sizeof number) != LVN_OK) {
-            lvni_tensor_device_note_error(lvni_tensor_device_of(slot));
+            lvni_tensor_device_record_error(lvni_tensor_device_of(slot));
         }
         return;
     }

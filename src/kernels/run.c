@@ -1,7 +1,7 @@
 /* Run one op: check, allocate outputs, choose the backend. Called by ops/ and autograd/ for every
  * op of a step. */
 #include "kernels/call.h"
-#include "kernels/watch.h"
+#include "kernels/anomaly.h"
 #include "tensor/device.h"
 
 #include "core/machine.h"
@@ -303,9 +303,9 @@ static lvn_status run(lvni_kernels_op op, lvn_kernel_args *args, unsigned want)
     unsigned made = 0;
     lvn_status status = device == NULL ? run_on_host(info, args, want, &made)
                                        : run_on_device(device, info, args, want, &made);
-    lvni_kernels_watch *watch = lvni_tensor_ctx_get()->watch;
-    if (watch != NULL && status == LVN_OK) {
-        status = lvni_kernels_watch_check(watch, info, args);
+    lvni_kernels_anomaly *anomaly = lvni_tensor_ctx_get()->anomaly;
+    if (anomaly != NULL && status == LVN_OK) {
+        status = lvni_kernels_anomaly_check(anomaly, info, args);
     }
     for (int i = 0; status != LVN_OK && i < info->n_out; i++) {
         if ((made & (1u << i)) != 0) {

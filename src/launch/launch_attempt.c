@@ -138,8 +138,8 @@ static void feed_close(lvni_launch_feed *f)
 
 /* ---- signals and ends ---- */
 
-static void note_end(lvni_launch_run *r, lvni_launch_proc *p, const siginfo_t *info,
-                     uint64_t now_ns)
+static void record_end(lvni_launch_run *r, lvni_launch_proc *p, const siginfo_t *info,
+                       uint64_t now_ns)
 {
     p->alive = false;
     p->end_ns = now_ns;
@@ -169,7 +169,7 @@ static void reap(lvni_launch_run *r, uint64_t now_ns)
         }
         for (int i = 0; i < r->local; i++) {
             if (r->procs[i].alive && r->procs[i].pid == info.si_pid) {
-                note_end(r, &r->procs[i], &info, now_ns);
+                record_end(r, &r->procs[i], &info, now_ns);
             }
         }
     }

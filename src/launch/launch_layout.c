@@ -135,7 +135,7 @@ static lvn_status choose_devices(lvni_launch_run *r, int nproc)
     return count_processes(r, nproc, threads, request.accelerator);
 }
 
-static lvn_status note_devices(lvni_launch_run *r, const lvni_launch_gpu *gpus, int n_gpus)
+static lvn_status record_devices(lvni_launch_run *r, const lvni_launch_gpu *gpus, int n_gpus)
 {
     const lvni_launch_device_choice *d = &r->devices;
     if (d->accelerator == LVNI_ACCELERATOR_CPU || d->n == 0) {
@@ -188,7 +188,7 @@ static lvn_status lay_devices(lvni_launch_run *r)
         s = choose_devices(r, nproc);
     }
     if (s == LVN_OK) {
-        s = note_devices(r, gpus, n_gpus);
+        s = record_devices(r, gpus, n_gpus);
     }
     lvni_core_free(gpus);
     return s;

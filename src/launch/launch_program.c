@@ -162,7 +162,7 @@ lvn_status lvni_launch_program_take(lvni_launch_options *o, const lvni_launch_pr
 /* ---- the file ---- */
 
 /* 0: it can be run; 126: it is there; 127: it is not. */
-static int judge(const char *path)
+static int classify_program(const char *path)
 {
     struct stat info;
     if (stat(path, &info) != 0) {
@@ -183,7 +183,7 @@ static lvn_status search_path(const char *name, const char *search, lvni_core_st
         lvni_core_str_char(&s, '/');
         lvni_core_str_append(&s, name);
         LVN_TRY(lvni_core_str_status(&s));
-        const int here = judge(lvni_core_str_text(&s));
+        const int here = classify_program(lvni_core_str_text(&s));
         if (here < *exit_code) {
             *exit_code = here;
             lvni_core_str_free(found);
@@ -205,7 +205,7 @@ lvn_status lvni_launch_program_search(const char *name, const char *search, char
     lvni_core_str found = {0};
     *path = NULL;
     if (strchr(name, '/') != NULL) {
-        *exit_code = judge(name);
+        *exit_code = classify_program(name);
         lvni_core_str_append(&found, name);
     } else if (name[0] == '\0') {
         *exit_code = LVNI_EXIT_NO_PROGRAM;

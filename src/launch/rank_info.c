@@ -148,7 +148,7 @@ static lvni_launch_source match(char *const *env, lvni_launch_source last)
 }
 
 /* Adds a line for each variable that the source needs and that is not set; returns how many. */
-static int note_missing(char *const *env, lvni_launch_source source, lvni_core_notices *notices)
+static int record_missing(char *const *env, lvni_launch_source source, lvni_core_notices *notices)
 {
     int n = 0;
     if ((int)source < LAUNCHERS) {
@@ -326,7 +326,7 @@ static lvn_status read_forced(const lvni_launch_rank_query *ask, lvni_launch_sou
         return s;
     }
     lvni_core_notices missing = {.error = 0};
-    const int n = note_missing(ask->env, *out, &missing);
+    const int n = record_missing(ask->env, *out, &missing);
     lvn_status s = LVN_OK;
     if (n > 0) {
         s = lvni_core_notice_error(ask->notices, 100, "%s=%s, but %s that it needs %s missing",

@@ -70,7 +70,7 @@ void lvni_nn_set_begin(lvni_nn_set *set, double weight)
 void lvni_nn_set_zero(float *p, int64_t n)
 {
     if (n > 0 && lvni_tensor_mem_zero(p, (size_t)n * sizeof *p) != LVN_OK) {
-        lvni_tensor_device_note_error(lvni_tensor_device_of(p));
+        lvni_tensor_device_record_error(lvni_tensor_device_of(p));
     }
 }
 

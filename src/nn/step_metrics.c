@@ -133,9 +133,9 @@ void lvni_nn_step_be_bad(lvni_nn_step *step)
     add(metric_of(step, LVNI_METRIC_BAD), 1.0, 1.0);
 }
 
-/* Left on the device. weight: in host memory unless there is weight_there. */
+/* Left on the device. weight: in host memory unless there is weight_on_device. */
 static void leave(lvni_nn_step *step, int metric, const lvn_tensor *value, double weight,
-                  const lvn_tensor *weight_there)
+                  const lvn_tensor *weight_on_device)
 {
     lvni_nn_terms *t = step->terms;
     if (t->n_slots + 2 > LVNI_METRIC_SLOTS) { /* waits */
@@ -144,15 +144,15 @@ static void leave(lvni_nn_step *step, int metric, const lvn_tensor *value, doubl
         lvni_nn_step_fold(step, numbers);
     }
     t->term[t->n].metric = metric;
-    t->term[t->n++].weight = weight_there == NULL ? weight : (double)NAN;
+    t->term[t->n++].weight = weight_on_device == NULL ? weight : (double)NAN;
     lvni_kernels_flat_number(&t->slots[t->n_slots++], value);
-    if (weight_there != NULL) {
-        lvni_kernels_flat_number(&t->slots[t->n_slots++], weight_there);
+    if (weight_on_device != NULL) {
+        lvni_kernels_flat_number(&t->slots[t->n_slots++], weight_on_device);
     }
 }
 
 static void log_metric(lvni_nn_step *step, const char *name, const lvn_tensor *value, double weight,
-                       const lvn_tensor *weight_there)
+                       const lvn_tensor *weight_on_device)
 {
     lvni_nn_step_metric *m =
         strlen(name) < LVNI_METRIC_NAME && lvn_numel(value) == 1 ? metric_of(step, name) : NULL;
@@ -163,7 +163,7 @@ static void log_metric(lvni_nn_step *step, const char *name, const lvn_tensor *v
                       name, (long long)lvn_numel(value), LVNI_METRIC_NAME - 1, LVNI_METRICS);
         lvni_autograd_op_fail("lvn_log");
     } else if (step->terms != NULL) {
-        leave(step, (int)(m - step->metric), value, weight, weight_there);
+        leave(step, (int)(m - step->metric), value, weight, weight_on_device);
     } else {
         add(m, lvn_item(value), weight);
     }

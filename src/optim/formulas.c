@@ -84,8 +84,8 @@ static void lars_prepare(lvni_optim *o, const lvni_optim_call *c, lvni_optim_ran
 {
     if (c->run->trusted) {
         double *sums = lvni_optim_first_sum(o, c->run, part);
-        lvni_kernels_flat_sums_there(w, part.end - part.begin, sums);
-        lvni_kernels_flat_sums_there(g, part.end - part.begin, sums + o->n_sums);
+        lvni_kernels_flat_sums_on_device(w, part.end - part.begin, sums);
+        lvni_kernels_flat_sums_on_device(g, part.end - part.begin, sums + o->n_sums);
     }
 }
 
@@ -180,7 +180,7 @@ static void lamb_prepare(lvni_optim *o, const lvni_optim_call *c, lvni_optim_ran
     const int64_t n = part.end - part.begin;
     double *sums = c->run->trusted ? lvni_optim_first_sum(o, c->run, part) : NULL;
     if (sums != NULL) {
-        lvni_kernels_flat_sums_there(w, n, sums);
+        lvni_kernels_flat_sums_on_device(w, n, sums);
     }
     lvni_kernels_flat_lamb_moments(w, g, state(o, c, 0, part), state(o, c, 1, part), n,
                                    sums == NULL ? NULL : sums + o->n_sums, &l);

@@ -533,7 +533,7 @@ void lvni_optim_ema_destroy(lvni_optim_ema *e)
 static void copy(float *to, const float *from, int64_t n)
 {
     if (n > 0 && lvni_tensor_mem_copy(to, from, (size_t)n * sizeof *to) != LVN_OK) {
-        lvni_tensor_device_note_error(lvni_tensor_device_of(to));
+        lvni_tensor_device_record_error(lvni_tensor_device_of(to));
     }
 }
 

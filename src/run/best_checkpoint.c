@@ -104,8 +104,8 @@ static lvn_status read_checkpoint(choice *m, const char *path)
     lvni_run_candidate c = {.epoch = ckpt->at.epoch + (ckpt->at.step_in_epoch > 0 ? 1 : 0),
                             .score = (double)NAN,
                             .distance = (double)NAN,
-                            .is_good = m->rules->judge == NULL};
-    s = m->rules->judge == NULL ? LVN_OK : m->rules->judge(ckpt, &c);
+                            .is_good = m->rules->measure == NULL};
+    s = m->rules->measure == NULL ? LVN_OK : m->rules->measure(ckpt, &c);
     if (s == LVN_OK) {
         insert(m, path, ckpt->at.step, &c);
     }
@@ -264,7 +264,7 @@ static lvn_status report(const choice *m)
 
 static lvn_status report_none(const choice *m, int closest)
 {
-    if (m->rules->judge == NULL) {
+    if (m->rules->measure == NULL) {
         LVN_FAIL(LVN_ERR_NOT_FOUND,
                  "%s is not finite for any checkpoint in %s; nothing was changed", m->score,
                  m->run);

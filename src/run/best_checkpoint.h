@@ -20,7 +20,7 @@ typedef struct lvni_run_choice_rules {
     /* Measure one checkpoint, with `score`; NULL: those of eval. */
     const lvni_run_results *results;
     /* Which checkpoints are acceptable: distance and is_good of the one that is open. NULL: all. */
-    lvn_status (*judge)(const lvni_ckpt *ckpt, lvni_run_candidate *out);
+    lvn_status (*measure)(const lvni_ckpt *ckpt, lvni_run_candidate *out);
     const char *distance, *unit, *rule; /* "psnr_diff", "dB", "psnr_gain_tol": with judge */
     /* Members of the JSON object beside model and split, a comma in front of each. NULL: none. */
     void (*print_members)(const lvni_core_config *config, lvni_core_str *out);

@@ -83,7 +83,7 @@ void lvni_run_facts_free(lvn_card *facts)
 static void write_card(const lvni_run_card *general, const void *own, lvni_core_str *out)
 {
     (void)general;
-    const lvni_run_fit_request *job = own;
+    const lvni_run_job *job = own;
     lvni_core_str config = {0};
     if (lvni_core_config_to_model_json(job->keys, &config) != LVN_OK) {
         out->failed = true;

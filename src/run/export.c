@@ -163,12 +163,12 @@ lvn_status lvni_run_export_model(const lvni_nn_model *model, const float *values
 
 /* ---- of a training ---- */
 
-const void *lvni_run_own_card(const lvni_run_fit_request *job)
+const void *lvni_run_own_card(const lvni_run_job *job)
 {
     return job->own_card != NULL ? job->own_card : job;
 }
 
-static lvni_run_card card_of(const lvni_run_fit_request *q, bool averaged)
+static lvni_run_card card_of(const lvni_run_job *q, bool averaged)
 {
     const lvni_core_config *c = q->config;
     const bool average = averaged && lvni_core_config_bool(c, "use_ema");
@@ -182,13 +182,13 @@ static lvni_run_card card_of(const lvni_run_fit_request *q, bool averaged)
 }
 
 /* model/ is never the average; whether a checkpoint has one is in its configuration. */
-void lvni_run_fit_card(const lvni_run_fit_request *q, lvni_core_str *out)
+void lvni_run_fit_card(const lvni_run_job *q, lvni_core_str *out)
 {
     const lvni_run_card card = card_of(q, false);
     lvni_run_card_print(q->recipe, &card, lvni_run_own_card(q), out);
 }
 
-lvn_status lvni_run_fit_export(const lvni_run_fit_request *q, const lvni_nn_model *model,
+lvn_status lvni_run_fit_export(const lvni_run_job *q, const lvni_nn_model *model,
                                const float *values, int64_t step, const char *path)
 {
     const lvni_run_card card = card_of(q, true);

@@ -36,7 +36,7 @@ typedef struct lvni_run_card {
 } lvni_run_card;
 
 /* What the recipe's part of the card is written of: own_card; of the general card the job. */
-const void *lvni_run_own_card(const lvni_run_fit_request *job);
+const void *lvni_run_own_card(const lvni_run_job *job);
 /* own: the recipe's part. */
 void lvni_run_card_print(const struct lvni_run_recipe *recipe, const lvni_run_card *card,
                          const void *own, lvni_core_str *out);
@@ -52,7 +52,7 @@ typedef struct lvni_run_exported {
     lvni_run_card card;
     void *own; /* the recipe's part of the card, of its format's read */
     /* Network and data, of the recipe's open. */
-    lvni_run_fit_request job;
+    lvni_run_job job;
     bool opened; /* the recipe's close has to be called */
     lvni_nn_model *model;
     char *file;

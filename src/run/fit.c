@@ -261,7 +261,7 @@ _Static_assert((int)LVN_MAX_STREAMS == (int)LVNI_PLAN_STREAMS &&
                    (int)LVN_STREAM_LENGTHENS == (int)LVNI_PLAN_LENGTHENS,
                "the plan has the public values");
 
-static lvn_status measure_data(const lvni_run_fit_request *r, lvni_run_plan_data *out)
+static lvn_status measure_data(const lvni_run_job *r, lvni_run_plan_data *out)
 {
     static const char *const orders[] = {[LVN_ORDER_SHUFFLE] = "shuffled",
                                          [LVN_ORDER_SEQUENCE] = "in sequence",
@@ -439,7 +439,7 @@ static lvn_status requeue(const lvni_run_fit_run *r, int64_t first)
 static lvn_status train_and_keep(lvni_run_fit_run *r)
 {
     const int64_t first = r->trainer->at.step;
-    const lvni_run_fit_request *q = r->request;
+    const lvni_run_job *q = r->request;
     const lvn_status s = q->drive != NULL ? q->drive(q->host, q->ranks, &r->rank, r->trainer)
                                           : lvni_trainer_fit(r->trainer);
     if ((s != LVN_OK && s != LVN_ERR_CANCELLED) || r->dir == NULL || r->trainer->at.step == first) {
@@ -464,7 +464,7 @@ static lvn_status train(lvni_run_fit_run *r)
 
 static lvn_status weigh(const lvni_run_fit_run *r)
 {
-    const lvni_run_fit_request *q = r->request;
+    const lvni_run_job *q = r->request;
     return q->weigh == NULL ? LVN_OK
                             : q->weigh(q->host, q->ranks, &r->rank, r->model, &r->plan, &r->need);
 }
@@ -491,7 +491,7 @@ static lvn_status run_rank(lvni_run_fit_run *r)
                     : r->request->write_files(r->request->user, r->dir));
     }
     LVN_TRY(train(r));
-    if (r->trainer->keeper.saved_step >= 0 && r->request->drive == NULL) {
+    if (r->trainer->checkpointing.saved_step >= 0 && r->request->drive == NULL) {
         char reason[48];
         lvni_trainer_end_reason(r->trainer, reason, sizeof reason);
         lvni_log_line(
@@ -520,7 +520,7 @@ static void run_free(lvni_run_fit_run *r)
 }
 
 typedef struct run_of_process {
-    const lvni_run_fit_request *request;
+    const lvni_run_job *request;
     lvni_run_fit_turn *turn;
 } run_of_process;
 
@@ -541,7 +541,7 @@ static lvn_status fit_rank(void *user, const lvni_run_rank *rank)
     /* before the trainer goes, for whose end others may be needed */
     lvni_run_rank_give_up(rank, s);
     if (rank == ranks->rank && r.trainer != NULL) {
-        memcpy(ranks->kept, r.trainer->keeper.kept, sizeof ranks->kept);
+        memcpy(ranks->kept, r.trainer->checkpointing.kept, sizeof ranks->kept);
     }
     if (r.has_dir && run->request->dir != NULL) {
         *run->request->dir = r.dir;
@@ -552,7 +552,7 @@ static lvn_status fit_rank(void *user, const lvni_run_rank *rank)
     return s;
 }
 
-lvn_status lvni_run_fit(const lvni_run_fit_request *request)
+lvn_status lvni_run_fit(const lvni_run_job *request)
 {
     lvni_run_fit_turn turn = {.lock = PTHREAD_MUTEX_INITIALIZER,
                               .changed = PTHREAD_COND_INITIALIZER};
@@ -583,7 +583,7 @@ lvn_status lvni_run_fit_end(lvn_status status)
 }
 
 /* Up to where a run would begin, without its ranks. */
-static lvn_status prepare_alone(const lvni_run_fit_request *request,
+static lvn_status prepare_alone(const lvni_run_job *request,
                                 lvn_status (*use)(const lvni_run_fit_run *r))
 {
     const lvn_device before = lvn_device_in_use();
@@ -610,7 +610,7 @@ static lvn_status print_plan(const lvni_run_fit_run *r)
     return s;
 }
 
-lvn_status lvni_run_fit_plan(const lvni_run_fit_request *request)
+lvn_status lvni_run_fit_plan(const lvni_run_job *request)
 {
     return prepare_alone(request, print_plan);
 }
@@ -632,7 +632,7 @@ static lvn_status export_start(const lvni_run_fit_run *r)
     return LVN_OK;
 }
 
-lvn_status lvni_run_fit_export_start(const lvni_run_fit_request *request)
+lvn_status lvni_run_fit_export_start(const lvni_run_job *request)
 {
     return prepare_alone(request, export_start);
 }

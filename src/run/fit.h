@@ -22,7 +22,7 @@ typedef enum lvni_run_purpose {
     LVNI_RUN_EXPORT
 } lvni_run_purpose;
 
-typedef struct lvni_run_fit_request {
+typedef struct lvni_run_job {
     lvni_run_purpose purpose;
     lvni_core_config *config; /* of the command; finished; resolved values are written back */
     lvni_run_ranks *ranks;    /* of this process; NULL for lvni_run_fit_plan */
@@ -72,19 +72,19 @@ typedef struct lvni_run_fit_request {
     /* Receives the run directory that rank 0 has in this process, for the caller to free; it stays
      * NULL where there is none. NULL: not wanted. */
     char **dir;
-} lvni_run_fit_request;
+} lvni_run_job;
 
 /* Train. LVN_ERR_CANCELLED after a signal. The run directory and its log stay this process's. */
-lvn_status lvni_run_fit(const lvni_run_fit_request *request);
+lvn_status lvni_run_fit(const lvni_run_job *request);
 /* When the ranks are closed, with the status that is going to be reported, whose error is the
  * thread's: train.log keeps its message, and the run directory is free. Returns the status. */
 lvn_status lvni_run_fit_end(lvn_status status);
 /* Print the plan that lvni_run_fit would follow, and the memory it would take; train
  * nothing. */
-lvn_status lvni_run_fit_plan(const lvni_run_fit_request *request);
+lvn_status lvni_run_fit_plan(const lvni_run_job *request);
 /* What it would begin with, weights= of another program, as an exported model in the file `out`;
  * train nothing. */
-lvn_status lvni_run_fit_export_start(const lvni_run_fit_request *request);
+lvn_status lvni_run_fit_export_start(const lvni_run_job *request);
 
 /* ---- fit_saved.c ---- */
 

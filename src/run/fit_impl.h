@@ -26,7 +26,7 @@ typedef struct lvni_run_fit_turn {
 /* Everything a rank of the run needs beside the request. Rank 0 leads: it alone writes the
  * directory and prints. */
 typedef struct lvni_run_fit_run {
-    const lvni_run_fit_request *request;
+    const lvni_run_job *request;
     lvni_run_fit_turn *turn;
     lvni_run_rank rank;
     lvni_run_plan_data data;
@@ -86,10 +86,10 @@ void lvni_run_fit_check_choices(const lvni_run_fit_run *run);
 /* ---- export.c, of recipes with a model card ---- */
 
 /* The card, for checkpoints. */
-void lvni_run_fit_card(const lvni_run_fit_request *request, lvni_core_str *out);
+void lvni_run_fit_card(const lvni_run_job *request, lvni_core_str *out);
 /* The model, with these values of `step` in place of its weights, for others to `path`; called
  * beside the training. */
-lvn_status lvni_run_fit_export(const lvni_run_fit_request *request, const lvni_nn_model *model,
+lvn_status lvni_run_fit_export(const lvni_run_job *request, const lvni_nn_model *model,
                                const float *values, int64_t step, const char *path);
 
 /* ---- fit_report.c ---- */

@@ -532,7 +532,7 @@ static void print_accelerator(void)
 
 lvn_status lvni_run_fit_print_plan(const lvni_run_fit_run *r)
 {
-    const lvni_run_fit_request *q = r->request;
+    const lvni_run_job *q = r->request;
     if (q->note != NULL) {
         lvni_core_print(stdout, "%s\n", q->note);
     }

@@ -39,7 +39,7 @@ static lvn_status check_streams(const lvn_stream *streams, int n)
     return LVN_OK;
 }
 
-lvn_status lvni_run_open_job(const lvn_job *job, const char *of, lvni_run_fit_request *request)
+lvn_status lvni_run_open_job(const lvn_job *job, const char *of, lvni_run_job *request)
 {
     LVN_ARG(job->module != NULL, "%s needs a module class", of);
     LVN_ARG(job->module->training_step != NULL, "the module class %s has no training_step",

@@ -24,7 +24,7 @@
 #include <string.h>
 #include <unistd.h>
 
-typedef lvn_status (*fit_function)(const lvni_run_fit_request *request);
+typedef lvn_status (*fit_function)(const lvni_run_job *request);
 
 /* A running command. */
 typedef struct work {
@@ -36,11 +36,11 @@ typedef struct work {
 
 static lvn_status open_and_fit(work *w, lvni_run_ranks *ranks, fit_function fit)
 {
-    lvni_run_fit_request request = {.config = w->config,
-                                    .keys = w->config,
-                                    .ranks = ranks,
-                                    .recipe = w->recipe,
-                                    .dir = &w->dir};
+    lvni_run_job request = {.config = w->config,
+                            .keys = w->config,
+                            .ranks = ranks,
+                            .recipe = w->recipe,
+                            .dir = &w->dir};
     lvn_status s = w->recipe->open(&request);
     if (w->driver != NULL) {
         request.tunes = true;

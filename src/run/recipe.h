@@ -39,15 +39,15 @@ typedef struct lvni_run_recipe {
     /* Fills the job for its purpose: has purpose, config and ranks (NULL: `levin plan`, which
      * trains nothing), of a trained model also what its card has been read to. job->state is the
      * recipe's and lives until close, which is called in any case, also after a failure. */
-    lvn_status (*open)(lvni_run_fit_request *job);
-    void (*close)(lvni_run_fit_request *job); /* NULL: nothing */
-    const void *user;                         /* of a user's job or recipe; NULL of levin's own */
+    lvn_status (*open)(lvni_run_job *job);
+    void (*close)(lvni_run_job *job); /* NULL: nothing */
+    const void *user;                 /* of a user's job or recipe; NULL of levin's own */
 
     /* ---- a trained model, of recipes with a card ---- */
     const lvni_run_card_format *card; /* NULL: exported models hold the tensors alone */
     const char *noun;                 /* "classifier": what such a file holds */
     /* " with 6 classes", for the report of an export; NULL: nothing */
-    void (*summary)(const lvni_run_fit_request *job, lvni_core_str *out);
+    void (*summary)(const lvni_run_job *job, lvni_core_str *out);
     /* Of the keys of a training those that a command with a trained model may give again, where
      * it has them; NULL: none. For the general card. */
     const lvni_core_option_table *own;
@@ -69,7 +69,7 @@ bool lvni_run_is_own(const lvni_run_recipe *recipe);
 enum { LVNI_RUN_JOB_TABLES = 5 };
 extern const lvni_core_option_table *const lvni_run_job_keys[LVNI_RUN_JOB_TABLES + 1];
 /* Module and datasets of a user's job; `of` names it in errors. */
-lvn_status lvni_run_open_job(const lvn_job *job, const char *of, lvni_run_fit_request *request);
+lvn_status lvni_run_open_job(const lvn_job *job, const char *of, lvni_run_job *request);
 /* Destroys the job's datasets. */
 void lvni_run_close_job(const lvn_job *job);
 

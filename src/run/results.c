@@ -36,7 +36,7 @@ const lvni_core_option_table lvni_run_eval_options = LVNI_OPTION_TABLE("eval", e
 
 lvn_status lvni_run_choose_data(lvni_run_inference *u)
 {
-    const lvni_run_fit_request *job = &u->exported->job;
+    const lvni_run_job *job = &u->exported->job;
     const char *split = lvni_core_config_has(u->config, "split")
                             ? lvni_core_config_str(u->config, "split")
                             : "auto";

@@ -195,7 +195,7 @@ static bool is_before(const lvni_run_watchdog *w, int rank, int64_t k)
 }
 
 /* The sentence, then a line for each rank as far as there is room: those that are missing first. */
-static void judge(lvni_run_watchdog *w)
+static void check_others(lvni_run_watchdog *w)
 {
     enum { ROOM_FOR_A_LINE = 150, ROOM_FOR_THE_END = 130 };
     const answer *waiting = find_waiting(w);
@@ -354,11 +354,11 @@ static void leave_without(lvni_run_watchdog *w, bool culprit)
     _exit(LVNI_EXIT_PEER);
 }
 
-static void settle_here(lvni_run_watchdog *w)
+static void agree_here(lvni_run_watchdog *w)
 {
     take(w, w->mine, (size_t)w->ranks->n * sizeof *w->mine);
     collect(w);
-    judge(w);
+    check_others(w);
     const bool culprit = has(w, w->verdict.rank);
     if (w->control != NULL && !culprit) {
         (void)lvni_control_set(w->control, "hang/verdict", &w->verdict, sizeof w->verdict);
@@ -372,7 +372,7 @@ static void settle_here(lvni_run_watchdog *w)
     leave_without(w, culprit);
 }
 
-static void settle_there(lvni_run_watchdog *w)
+static void agree_with_others(lvni_run_watchdog *w)
 {
     char key[32], *bytes = NULL;
     size_t n;
@@ -390,13 +390,13 @@ static void settle_there(lvni_run_watchdog *w)
     lvni_core_free(bytes);
 }
 
-static void settle(lvni_run_watchdog *w, bool first)
+static void agree(lvni_run_watchdog *w, bool first)
 {
     look(w, 1);
     if (first) {
-        settle_here(w);
+        agree_here(w);
     } else {
-        settle_there(w);
+        agree_with_others(w);
     }
 }
 
@@ -411,7 +411,7 @@ static void *watch(void *user)
             break; /* the run is over */
         }
         if (n % LATE > 0) {
-            settle(w, stuck && n % LATE == 1);
+            agree(w, stuck && n % LATE == 1);
             break;
         }
         if (n / LATE > w->round) {

@@ -200,7 +200,7 @@ static bool is_foreign(const load *l, const char *name, const lvni_ckpt_st_tenso
 }
 
 /* name: in the file, without what wrappers put there. */
-static void note_unused(load *l, const lvni_ckpt_st_tensor *e, const char *name, bool inside)
+static void record_unused(load *l, const lvni_ckpt_st_tensor *e, const char *name, bool inside)
 {
     char shape[96];
     name += inside ? strlen(l->prefix) : 0;
@@ -231,14 +231,14 @@ static void list_unused(load *l)
             add_name(&l->unused, "%s (%s)", other->name, other->what);
         } else if (!l->used[name->tensor] && !fresh && (inside || !l->checkpoint) &&
                    !ends_with(e->name, ".num_batches_tracked")) {
-            note_unused(l, e, name->plain, inside);
+            record_unused(l, e, name->plain, inside);
         }
     }
     end_names(&l->unused);
     end_names(&l->foreign);
 }
 
-static lvn_status judge(load *l)
+static lvn_status check_loaded(load *l)
 {
     lvni_core_str text = {0};
     end_names(&l->missing);
@@ -334,7 +334,7 @@ static lvn_status run(load *l, lvni_nn_model *m, const char *inner)
     }
     list_unused(l);
     lvni_nn_model_touch(m);
-    return judge(l);
+    return check_loaded(l);
 }
 
 static void fill_report(load *l, const lvni_nn_model *model, lvni_run_weights_report *report)

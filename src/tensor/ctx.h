@@ -15,7 +15,7 @@ typedef struct lvni_tensor_position {
     uint64_t seed;
     uint32_t step; /* optimizer step, from 0 */
     /* the same in memory of the context's device, for kernels to read; NULL: nowhere */
-    const int64_t *step_there;
+    const int64_t *step_on_device;
     uint32_t micro_batch; /* micro-batch of the step */
     uint32_t phase;       /* of the step */
     /* phase << LVNI_CALL_BITS, and random ops called so far in this micro-batch's forward */
@@ -55,7 +55,7 @@ typedef struct lvni_tensor_ctx {
     lvni_tensor_position at;
     struct lvni_tensor_device *device; /* where new tensors lie and ops compute; NULL: the host */
     /* scopes do not wait for devices, nor take their errors: that is done at a later point */
-    bool late;
+    bool deferred;
     /* what devices have still to do for this context; NULL: it never asked */
     struct lvni_under_way *under_way;
     lvni_tensor_cache *cache;
@@ -65,7 +65,7 @@ typedef struct lvni_tensor_ctx {
     void *records;   /* nn's record of buffer contributions of the current micro-batch, or NULL */
     const struct lvni_tensor_group *group; /* of the current micro-batch; NULL: it is alone */
     const char *module_path;               /* of the innermost running module; "" outside */
-    struct lvni_kernels_watch *watch;      /* kernels/watch.h, of this thread's ops; NULL: none */
+    struct lvni_kernels_anomaly *anomaly;  /* kernels/anomaly.h, of this thread's ops; NULL: none */
     lvni_tensor_tuning tuning;
 } lvni_tensor_ctx;
 

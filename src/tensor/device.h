@@ -137,9 +137,9 @@ lvn_status lvni_tensor_mem_zero(void *p, size_t bytes);
 void *lvni_tensor_device_stream(lvni_tensor_device *device);
 /* A failure of something submitted that could not be returned: it becomes the context's error, as
  * if the device had found it. */
-void lvni_tensor_device_note_error(lvni_tensor_device *device);
+void lvni_tensor_device_record_error(lvni_tensor_device *device);
 /* Such failures of the calling context did not happen: what they are of is submitted again. */
-void lvni_tensor_device_forget_noted(void);
+void lvni_tensor_device_forget_error(void);
 /* All that the calling context submitted ran. Its first error, which stays until it is taken. */
 lvn_status lvni_tensor_device_sync(void);
 /* What the calling context submitted has failed, as far as is known now. */

@@ -317,7 +317,7 @@ static lvni_tensor_piece *take(lvni_tensor_device *d, lvn_stream_kind kind, size
                                    ? new_block(d, kind, lvni_tensor_device_round(bytes))
                                    : NULL;
     if (piece != NULL) {
-        lvni_tensor_device_capture_note(d, kind, piece);
+        lvni_tensor_device_capture_taken(d, kind, piece);
         count_class(d, piece, bytes);
         d->in_use += piece->bytes;
         d->most = d->in_use > d->most ? d->in_use : d->most;

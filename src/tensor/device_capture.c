@@ -17,7 +17,7 @@ int lvni_tensor_device_join(lvni_tensor_device *d, int more)
     return atomic_fetch_add(&d->owners, more) + more;
 }
 
-lvn_status lvni_tensor_device_note_wait(lvni_tensor_device *d)
+lvn_status lvni_tensor_device_count_wait(lvni_tensor_device *d)
 {
     atomic_fetch_add_explicit(&d->waits, 1, memory_order_relaxed);
     if (atomic_load_explicit(&d->capturing, memory_order_acquire)) {
@@ -33,8 +33,8 @@ bool lvni_tensor_device_captures(const lvni_tensor_device *d, lvn_stream_kind ki
     return kind == LVN_STREAM_COMPUTE && atomic_load(&d->capturing);
 }
 
-void lvni_tensor_device_capture_note(lvni_tensor_device *d, lvn_stream_kind kind,
-                                     lvni_tensor_piece *piece)
+void lvni_tensor_device_capture_taken(lvni_tensor_device *d, lvn_stream_kind kind,
+                                      lvni_tensor_piece *piece)
 {
     const bool counts = lvni_tensor_device_captures(d, kind);
     piece->capture = counts ? d->capture : 0;

@@ -77,8 +77,8 @@ lvn_status lvni_tensor_device_order(lvni_tensor_device *device, lvn_stream_kind 
 /* Under memory_lock: blocks of compute streams belong to captured work now. */
 bool lvni_tensor_device_captures(const lvni_tensor_device *device, lvn_stream_kind kind);
 /* Under memory_lock: a block that was taken, and one that is given back. */
-void lvni_tensor_device_capture_note(lvni_tensor_device *device, lvn_stream_kind kind,
-                                     lvni_tensor_piece *piece);
+void lvni_tensor_device_capture_taken(lvni_tensor_device *device, lvn_stream_kind kind,
+                                      lvni_tensor_piece *piece);
 void lvni_tensor_device_capture_given(lvni_tensor_device *device, lvn_stream_kind kind,
                                       const lvni_tensor_piece *piece);
 /* Under memory_lock: every free block becomes one of all streams, each of which waits for the
@@ -87,7 +87,7 @@ lvn_status lvni_tensor_device_gather(lvni_tensor_device *device);
 /* Under memory_lock, the device is full: false: it has no captured work. */
 bool lvni_tensor_device_capture_lose(lvni_tensor_device *device);
 /* Something waits for the device: LVN_ERR_UNSUPPORTED while work is captured. */
-lvn_status lvni_tensor_device_note_wait(lvni_tensor_device *device);
+lvn_status lvni_tensor_device_count_wait(lvni_tensor_device *device);
 void lvni_tensor_device_capture_free(lvni_tensor_device *device); /* the device is closed */
 
 /* The table of addresses (device.c). */

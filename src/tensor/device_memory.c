@@ -50,7 +50,7 @@ static lvn_status copy_plain(lvni_tensor_device *d, const lvni_tensor_stream *s,
         if (!to_host) {
             memcpy(bounce, host + at, n);
         }
-        status = lvni_tensor_device_note_wait(d);
+        status = lvni_tensor_device_count_wait(d);
         if (status != LVN_OK) {
             break;
         }
@@ -117,8 +117,8 @@ static lvn_status copy_between_devices(lvni_tensor_device *target, void *to,
     if (stream == NULL) {
         return lvn_last_error()->code;
     }
-    LVN_TRY(lvni_tensor_device_note_wait(source));
-    LVN_TRY(lvni_tensor_device_note_wait(target));
+    LVN_TRY(lvni_tensor_device_count_wait(source));
+    LVN_TRY(lvni_tensor_device_count_wait(target));
     LVN_TRY(b->event_create(source->state, &event));
     lvn_status s = b->event_record(event, source->own[LVN_STREAM_COMPUTE]);
     s = s == LVN_OK ? b->event_follow(stream, event) : s;

@@ -139,7 +139,7 @@ void *lvni_tensor_device_stream(lvni_tensor_device *d)
 
 /* ---- what failed ---- */
 
-void lvni_tensor_device_note_error(lvni_tensor_device *d)
+void lvni_tensor_device_record_error(lvni_tensor_device *d)
 {
     struct lvni_under_way *u = get_under_way();
     if (u != NULL && !u->failed) {
@@ -149,7 +149,7 @@ void lvni_tensor_device_note_error(lvni_tensor_device *d)
     }
 }
 
-void lvni_tensor_device_forget_noted(void)
+void lvni_tensor_device_forget_error(void)
 {
     const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     if (ctx != NULL && ctx->under_way != NULL) {
@@ -169,7 +169,7 @@ static bool has_failed(const lvni_tensor_stream *s)
 static lvn_status wait_for(const lvni_tensor_stream *s)
 {
     lvni_tensor_device *d = s->device;
-    LVN_TRY(d == NULL ? LVN_OK : lvni_tensor_device_note_wait(d));
+    LVN_TRY(d == NULL ? LVN_OK : lvni_tensor_device_count_wait(d));
     LVN_TRY(d == NULL ? LVN_OK : d->backend->stream_wait(s->stream));
     return d == NULL || !d->backend->stream_failed(d->own[LVN_STREAM_COPY])
                ? LVN_OK

@@ -78,7 +78,7 @@ static double value_of(const void *user, const char *metric)
 }
 
 /* The next save keeps it: rank 0 alone knows the name. */
-static lvn_status note(lvni_trainer *t, double score)
+static lvn_status record_score(lvni_trainer *t, double score)
 {
     const lvni_trainer_pattern_values values = {
         .epoch = t->at.epoch + 1, .step = t->at.step, .metric = value_of, .user = t};
@@ -88,10 +88,10 @@ static lvn_status note(lvni_trainer *t, double score)
     }
     lvni_trainer_pattern_print(t->o.keep.filename, t->o.keep.names_in_filename, &values, &name);
     const lvn_status s = lvni_core_str_status(&name);
-    snprintf(t->keeper.next_name, sizeof t->keeper.next_name, "%.*s",
-             (int)sizeof t->keeper.next_name - 1, lvni_core_str_text(&name));
-    t->keeper.next_step = t->at.step;
-    t->keeper.next_score = score;
+    snprintf(t->checkpointing.next_name, sizeof t->checkpointing.next_name, "%.*s",
+             (int)sizeof t->checkpointing.next_name - 1, lvni_core_str_text(&name));
+    t->checkpointing.next_step = t->at.step;
+    t->checkpointing.next_score = score;
     lvni_core_str_free(&name);
     return s;
 }
@@ -99,8 +99,8 @@ static lvn_status note(lvni_trainer *t, double score)
 /* Rank 0 has the list; all save when one does. */
 static lvn_status agree_on_name(lvni_trainer *t, double score, bool *named)
 {
-    int32_t wants =
-        t->o.out != NULL && lvni_trainer_kept_wants(&t->keeper.files, t->o.keep.save_top_k, score);
+    int32_t wants = t->o.out != NULL &&
+                    lvni_trainer_kept_wants(&t->checkpointing.files, t->o.keep.save_top_k, score);
     if (t->o.comm != NULL) {
         LVN_TRY(lvni_dist_comm_all_reduce(t->o.comm, &wants, &wants, 1, LVN_I32, LVNI_REDUCE_MAX));
     }
@@ -133,17 +133,17 @@ lvn_status lvni_trainer_choose(lvni_trainer *t, unsigned news, bool validated, b
     }
     *named = k < 0 && (looked || (news & LVNI_NEWS_EPOCH) != 0);
     LVN_TRY(k > 0 && looked ? agree_on_name(t, score, named) : LVN_OK);
-    return *named ? note(t, score) : LVN_OK;
+    return *named ? record_score(t, score) : LVN_OK;
 }
 
 lvn_status lvni_trainer_choose_periodic(lvni_trainer *t)
 {
-    return t->o.keep.save_top_k < 0 ? note(t, (double)NAN) : LVN_OK;
+    return t->o.keep.save_top_k < 0 ? record_score(t, (double)NAN) : LVN_OK;
 }
 
 lvn_status lvni_trainer_choose_begin_save(lvni_trainer *t)
 {
-    lvni_trainer_keeper *k = &t->keeper;
+    lvni_trainer_checkpointing *k = &t->checkpointing;
     lvni_trainer_kept_undo(&k->files, t->at.step);
     return k->next_name[0] != '\0' && k->next_step == t->at.step
                ? lvni_trainer_kept_add(&k->files, t->o.keep.save_top_k, k->next_name, t->at.step,
@@ -252,7 +252,7 @@ lvn_status lvni_trainer_choose_repair(const lvni_trainer *t, const lvni_ckpt *ck
 void lvni_trainer_choose_begin_again(lvni_trainer *t)
 {
     char is[LVNI_STATE_BEST_BY_TEXT];
-    const int64_t n = lvni_trainer_kept_set_aside(&t->keeper.files);
+    const int64_t n = lvni_trainer_kept_set_aside(&t->checkpointing.files);
     lvni_core_str stay = {0};
     t->at.best_score = (double)NAN;
     t->at.best_step = -1;

@@ -13,7 +13,7 @@
 void lvni_trainer_clock_begin(lvni_trainer *t)
 {
     const uint64_t now = lvni_core_now_ns(), before = t->unvalidated_ns;
-    t->keeper.saved_ns = now;
+    t->checkpointing.saved_ns = now;
     t->validated_ns = now > before ? now - before : 0;
     t->unvalidated_ns = 0;
 }
@@ -21,21 +21,21 @@ void lvni_trainer_clock_begin(lvni_trainer *t)
 bool lvni_trainer_clock_save_is_due(const lvni_trainer *t)
 {
     return t->o.keep.every_s > 0.0 && t->o.plan.rank == 0 &&
-           (double)(lvni_core_now_ns() - t->keeper.saved_ns) >= t->o.keep.every_s * 1e9;
+           (double)(lvni_core_now_ns() - t->checkpointing.saved_ns) >= t->o.keep.every_s * 1e9;
 }
 
 /* The job may have got more time meanwhile. */
 static void look_at_limit(lvni_trainer *t)
 {
     if (t->o.stop_ns == 0 || lvni_trainer_stop_signal() != 0 ||
-        lvni_core_now_ns() + 2 * t->keeper.longest_ns < t->o.stop_ns) {
+        lvni_core_now_ns() + 2 * t->checkpointing.longest_ns < t->o.stop_ns) {
         return;
     }
     const uint64_t later = t->o.stop_later != NULL ? t->o.stop_later() : 0;
-    t->keeper.at_limit = later == 0;
+    t->checkpointing.at_limit = later == 0;
     t->o.stop_ns = later > 0 ? later : t->o.stop_ns;
     if (later == 0) {
-        lvni_trainer_stop_note(SIGUSR1);
+        lvni_trainer_stop_record(SIGUSR1);
     }
 }
 
@@ -43,7 +43,7 @@ void lvni_trainer_clock_look_at_max_time(const lvni_trainer *t)
 {
     if (t->o.max_time_s > 0.0 && t->o.plan.rank == 0 && lvni_trainer_stop_signal() == 0 &&
         lvni_trainer_logging_seconds(&t->report) >= t->o.max_time_s) {
-        lvni_trainer_stop_note(LVNI_STOP_TIME);
+        lvni_trainer_stop_record(LVNI_STOP_TIME);
     }
 }
 
@@ -60,7 +60,7 @@ void lvni_trainer_clock_look(lvni_trainer *t)
 /* Other processes learn of it over the control channel, as of a stop before a step. */
 void lvni_trainer_clock_look_within(lvni_trainer *t)
 {
-    if (!t->keeper.timed) {
+    if (!t->checkpointing.timed) {
         return;
     }
     lvni_trainer_clock_look_at_max_time(t);
@@ -69,11 +69,11 @@ void lvni_trainer_clock_look_within(lvni_trainer *t)
         return;
     }
     const int own = lvni_trainer_stop_signal();
-    if (own != 0 && !t->keeper.stop_asked) {
+    if (own != 0 && !t->checkpointing.stop_asked) {
         lvni_control_request_stop(t->o.control, own);
-        t->keeper.stop_asked = true;
+        t->checkpointing.stop_asked = true;
     }
-    lvni_trainer_stop_note(lvni_control_stop_reason(t->o.control));
+    lvni_trainer_stop_record(lvni_control_stop_reason(t->o.control));
 }
 
 /* ---- in a checkpoint ---- */

@@ -52,9 +52,10 @@ static lvn_status advance(lvni_trainer *t, lvni_trainer_step_result *r)
     }
     LVN_TRY(lvni_trainer_loop_begin(t));
     LVN_TRY(lvni_trainer_loop_begin_step(t));
-    const int agreed = t->keeper.signal; /* over the control channel; else in the step's message */
+    const int agreed =
+        t->checkpointing.signal; /* over the control channel; else in the step's message */
     LVN_TRY(lvni_trainer_step(t, r));
-    t->keeper.signal = agreed != 0 ? agreed : t->keeper.signal;
+    t->checkpointing.signal = agreed != 0 ? agreed : t->checkpointing.signal;
     t->report.waited_ns = lvni_data_loader_get_stats(t->loader).wait_ns;
     const bool done = lvni_trainer_loop_epoch_done(t);
     LVN_TRY(lvni_trainer_logging_step(&t->report, r, done || lvni_trainer_ends_at(t, &t->at)));
@@ -85,15 +86,15 @@ lvn_status lvni_trainer_save_as(lvni_trainer *t, const char *path)
                  "strategy=sharded: this rank alone has not all of the optimizer's state; use "
                  "strategy=ddp");
     }
-    LVN_TRY(lvni_trainer_keeper_check_weights(t));
+    LVN_TRY(lvni_trainer_checkpointing_check_weights(t));
     return lvni_trainer_save_at(t, path);
 }
 
 /* The loader begins again at the new position. */
 static void drop_batches(lvni_trainer *t)
 {
-    if (t->engine->feed != NULL) {
-        lvni_trainer_feed_drop(t->engine->feed); /* batches of steps that will not be */
+    if (t->engine->prefetch != NULL) {
+        lvni_trainer_prefetch_drop(t->engine->prefetch); /* batches of steps that will not be */
     }
     lvni_data_loader_destroy(t->loader);
     t->loader = NULL;
@@ -113,7 +114,7 @@ lvn_status lvni_trainer_load(lvni_trainer *t, const lvni_ckpt *ckpt)
     t->report.samples = t->report.logged_at = 0;
     t->report.logged_at_step = t->at.step;
     t->report.start_ns = lvni_core_now_ns();
-    t->keeper.saved_step = -1; /* the run directory's last is of another state */
+    t->checkpointing.saved_step = -1; /* the run directory's last is of another state */
     lvni_trainer_logging_close(&t->report);
     return LVN_OK;
 }

@@ -55,7 +55,7 @@ lvn_status lvni_trainer_parameters(const lvni_nn_model *m, const lvni_optim_rule
 static lvn_status check_bad_batch(const lvni_trainer_engine_options *o)
 {
     if (o->on_bad_batch == LVNI_BAD_BATCH_STOP ||
-        (o->precision != LVNI_PRECISION_16_MIXED && !lvni_trainer_late_possible())) {
+        (o->precision != LVNI_PRECISION_16_MIXED && !lvni_trainer_deferred_possible())) {
         return LVN_OK;
     }
     LVN_FAIL(LVN_ERR_USAGE,
@@ -74,8 +74,8 @@ static lvn_status make_gradient_sync(lvni_trainer_engine *e)
 {
     const lvni_plan *plan = &e->o.plan;
     const int64_t most = lvni_plan_most_micro_batches(plan); /* of a rank */
-    if (lvni_trainer_late_possible()) {
-        LVN_TRY(lvni_trainer_late_create(e, &e->late));
+    if (lvni_trainer_deferred_possible()) {
+        LVN_TRY(lvni_trainer_deferred_create(e, &e->deferred));
     }
     const lvni_trainer_gradient_sync_options o = {
         .comm = plan->devices > 1 ? e->o.comm : NULL,
@@ -91,8 +91,8 @@ static lvn_status make_gradient_sync(lvni_trainer_engine *e)
                    (size_t)most * 2 * sizeof(double),
         .marks = lvni_trainer_message_limit(0) + (size_t)most * sizeof(lvni_trainer_message_part) +
                  (size_t)e->o.model->n_parameters,
-        .sums = e->late != NULL ? e->late->sums : NULL,
-        .late = plan->devices > 1 ? e->late : NULL};
+        .sums = e->deferred != NULL ? e->deferred->sums : NULL,
+        .deferred = plan->devices > 1 ? e->deferred : NULL};
     e->micro_batch_weight = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)plan->micro_batches,
                                              sizeof *e->micro_batch_weight);
     if (e->micro_batch_weight == NULL) {
@@ -119,9 +119,9 @@ static lvn_status make_lanes(lvni_trainer_engine *e)
                                (size_t)(plan->micro_batch_end - plan->micro_batch_begin),
                                sizeof(const lvni_data_loader_batch *));
     e->slot = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)lanes, sizeof *e->slot);
-    LVN_TRY(own->device == NULL
-                ? LVN_OK
-                : lvni_trainer_feed_create(own->device, lvni_data_loader_copied(plan), &e->feed));
+    LVN_TRY(own->device == NULL ? LVN_OK
+                                : lvni_trainer_prefetch_create(
+                                      own->device, lvni_data_loader_copied(plan), &e->prefetch));
     return e->job == NULL || e->held == NULL || e->slot == NULL ? LVN_ERR_MEMORY
                                                                 : make_gradient_sync(e);
 }
@@ -164,19 +164,19 @@ void lvni_trainer_optim_of_phases(const lvni_optim_options *run,
 static void report_frozen(const lvni_trainer_engine_options *o, const lvni_optim_parameter *p)
 {
     const int64_t end = o->schedule.total_steps;
-    const char *both = NULL, *late = NULL;
+    const char *both = NULL, *deferred = NULL;
     for (int i = o->model->n_parameters - 1; i >= 0; i--) {
         both = p[i].thaw > 0 && p[i].frozen ? p[i].name : both;
-        late = p[i].thaw > 0 && !p[i].frozen && p[i].thaw >= end ? p[i].name : late;
+        deferred = p[i].thaw > 0 && !p[i].frozen && p[i].thaw >= end ? p[i].name : deferred;
     }
     if (both != NULL) {
         lvni_log_line(LVNI_LOG_WARNING,
                       "freeze= and freeze_until= both name %s, which stays frozen to the end",
                       both);
     }
-    if (late != NULL) {
+    if (deferred != NULL) {
         lvni_log_line(LVNI_LOG_WARNING,
-                      "freeze_until=: %s stays frozen in all of the run's %lld step%s", late,
+                      "freeze_until=: %s stays frozen in all of the run's %lld step%s", deferred,
                       (long long)end, lvni_core_plural(end, "", "s"));
     }
 }
@@ -230,8 +230,8 @@ static lvn_status make_all(lvni_trainer_engine *e)
     LVN_TRY(make_lanes(e));
     LVN_TRY(make_group_syncs(e));
     LVN_TRY(make_optim(e));
-    LVN_TRY(e->late != NULL ? lvni_trainer_late_make_steps(e->late, e) : LVN_OK);
-    LVN_TRY(lvni_trainer_unused_watch(e));
+    LVN_TRY(e->deferred != NULL ? lvni_trainer_deferred_make_steps(e->deferred, e) : LVN_OK);
+    LVN_TRY(lvni_trainer_unused_begin(e));
     const lvni_nn_model *m = e->o.model;
     if (e->o.ema.decay > 0.0) {
         LVN_TRY(lvni_optim_ema_create(&e->o.ema, m->weights, m->n_values, &e->ema));
@@ -279,7 +279,7 @@ void lvni_trainer_engine_destroy(lvni_trainer_engine *e)
     }
     lvni_trainer_graph_destroy(e->graph); /* first: it has streams of the lanes */
     lvni_trainer_lanes_destroy(e->lanes);
-    lvni_trainer_feed_destroy(e->feed);
+    lvni_trainer_prefetch_destroy(e->prefetch);
     lvni_tensor_ctx *own = lvni_tensor_ctx_get();
     if (own != NULL) {
         own->pins.entries = NULL; /* which may go before the thread does */
@@ -293,7 +293,7 @@ void lvni_trainer_engine_destroy(lvni_trainer_engine *e)
     lvni_trainer_sharded_destroy(e->sharded);
     lvni_optim_ema_destroy(e->ema);
     lvni_trainer_gradient_sync_destroy(e->gradient_sync);
-    lvni_trainer_late_destroy(e->late);
+    lvni_trainer_deferred_destroy(e->deferred);
     lvni_trainer_message_free(&e->message);
     lvni_core_free(e->micro_batch_weight);
     lvni_core_free(e->graded);

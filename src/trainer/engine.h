@@ -5,7 +5,7 @@
  *   engine.c       create and destroy; the model's parameters as the optimizer sees them
  *   step.c         a step: load, forward and backward, reduce, update
  *   waves.c        its micro-batches, one per lane; what coupled ones share
- *   feed.c         their batches on the way to the device
+ *   prefetch.c         their batches on the way to the device
  *   graph.c        the step captured on the device, and replayed
  *   micro_batch.c  forward and backward of one of them
  *   gradient_sync.c   gradient sets, merged in the tree, over all ranks; step_message.c: metrics of
@@ -20,11 +20,11 @@
 
 #include "ckpt/checkpoint.h"
 #include "optim/optim.h"
-#include "trainer/feed.h"
+#include "trainer/prefetch.h"
 #include "trainer/gradient_sync.h"
 #include "trainer/graph.h"
 #include "trainer/lanes.h"
-#include "trainer/late.h"
+#include "trainer/deferred.h"
 #include "trainer/micro_batch.h"
 #include "trainer/sharded.h"
 #include "trainer/step_message.h"
@@ -84,7 +84,7 @@ typedef struct lvni_trainer_step_record {
     int signal;
     bool validate; /* rank 0's clock asked for it */
     bool save;     /* rank 0 was asked to save; with a sharded stage alone */
-    int late;      /* of a step that is read late: its number there */
+    int deferred;  /* of a step that is read late: its number there */
     int n_phases;
     lvni_trainer_phase_result phase[LVNI_PHASES]; /* what is behind the last one is not set */
 } lvni_trainer_step_record;
@@ -108,15 +108,15 @@ typedef struct lvni_trainer_engine {
     lvni_data_loader *loader;
     /* per micro-batch of this rank: its batch, until the last phase is done with it */
     const lvni_data_loader_batch **held;
-    lvni_trainer_feed *feed;   /* to the device that computes; NULL: the host */
-    lvni_trainer_graph *graph; /* NULL: every step is submitted call by call */
+    lvni_trainer_prefetch *prefetch; /* to the device that computes; NULL: the host */
+    lvni_trainer_graph *graph;       /* NULL: every step is submitted call by call */
     /* set before a step: another one follows with the same loader, and its batches may be on their
      * way when this one ends. The loader stays until a step without, or until the engine is gone.
      */
     bool more_steps;
     bool validation_due; /* rank 0: its message of the step asks all to validate after it */
     bool save_due; /* rank 0, with a sharded stage: its message of the step asks all to save */
-    /* the last step failed between two phases: the weights are of no step; not with `late` */
+    /* the last step failed between two phases: the weights are of no step; not with `deferred` */
     bool torn;
 
     lvni_trainer_lanes *lanes;
@@ -131,7 +131,7 @@ typedef struct lvni_trainer_engine {
     double *micro_batch_weight;   /* of all micro-batches of all ranks */
     lvni_trainer_message message; /* of this rank about its micro-batches */
 
-    lvni_trainer_late *late; /* NULL: submit reads what the step found */
+    lvni_trainer_deferred *deferred; /* NULL: submit reads what the step found */
     lvni_optim *optim;
     lvni_trainer_sharded *sharded; /* NULL: this rank has the whole optimizer */
     lvni_trainer_scaler scaler;
@@ -159,8 +159,8 @@ void lvni_trainer_engine_destroy(lvni_trainer_engine *engine); /* NULL is fine *
 lvn_status lvni_trainer_engine_submit(lvni_trainer_engine *engine, lvni_data_loader *loader,
                                       const lvni_ckpt_position *before,
                                       lvni_trainer_step_record *record);
-/* What the step computed, once for every record, in the order of steps. With engine->late one step
- * may be submitted before the one before it is collected, else each is collected at once.
+/* What the step computed, once for every record, in the order of steps. With engine->deferred one
+ * step may be submitted before the one before it is collected, else each is collected at once.
  * LVN_ERR_NON_FINITE: the run learns nothing any more. When it fails the weights are those before
  * the step unless lvni_trainer_engine_torn, and later ones that were submitted must be discarded,
  * the last one first. */
@@ -188,7 +188,7 @@ lvn_status lvni_trainer_parameters(const lvni_nn_model *model, const lvni_optim_
 
 /* A record of nothing, except for the position before the step. */
 void lvni_trainer_record_begin(const lvni_trainer_engine *engine, lvni_trainer_step_record *record);
-/* Of a step that has begun (lvni_trainer_late_begin): all of it, and its phases alone. */
+/* Of a step that has begun (lvni_trainer_deferred_begin): all of it, and its phases alone. */
 lvn_status lvni_trainer_submit_step(lvni_trainer_engine *engine, lvni_trainer_step_record *record);
 lvn_status lvni_trainer_submit_phases(lvni_trainer_engine *engine,
                                       lvni_trainer_step_record *record);
@@ -252,9 +252,9 @@ lvn_status lvni_trainer_fail_norm(const lvni_trainer_engine *engine, int phase, 
                                   const lvni_ckpt_position *before);
 /* After the last phase: the average. */
 void lvni_trainer_update_average(lvni_trainer_engine *engine, const lvni_trainer_step_record *r);
-lvn_status lvni_trainer_unused_watch(lvni_trainer_engine *engine);
+lvn_status lvni_trainer_unused_begin(lvni_trainer_engine *engine);
 /* of a micro-batch with samples, before others are merged into it */
-void lvni_trainer_unused_note(lvni_trainer_engine *engine, const lvni_nn_set *set);
+void lvni_trainer_unused_record(lvni_trainer_engine *engine, const lvni_nn_set *set);
 /* engine->graded is about all micro-batches of all ranks */
 void lvni_trainer_unused_end_phase(lvni_trainer_engine *engine);
 /* after a step; the first one counts */

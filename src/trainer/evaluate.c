@@ -40,7 +40,7 @@ typedef struct evaluation {
     lvni_data_loader *loader;
     lvni_trainer *trainer;      /* of a training; NULL: on its own */
     lvni_tensor_device *device; /* NULL: the host, and so the two below */
-    lvni_trainer_feed *feed;
+    lvni_trainer_prefetch *prefetch;
     double *slots; /* metrics: LVNI_EVALUATION_SLOTS for each lane */
 } evaluation;
 
@@ -98,7 +98,7 @@ static lvn_status chunk_work(void *user, int lane)
 {
     evaluation *e = user;
     chunk *c = &e->now->chunk[lane];
-    const bool late = e->slots != NULL;
+    const bool deferred = e->slots != NULL;
     lvni_nn_step_begin(&c->step, (double)c->batch->batch.size);
     c->step.host = &c->held->batch;
     lvni_nn_terms_begin(&c->terms);
@@ -107,7 +107,7 @@ static lvn_status chunk_work(void *user, int lane)
     if (c->batch->batch.size == 0) {
         return LVN_OK;
     }
-    c->step.terms = late ? &c->terms : NULL;
+    c->step.terms = deferred ? &c->terms : NULL;
     lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     /* random numbers of a sample are its own, and the same in every evaluation */
     ctx->at = (lvni_tensor_position){.micro_batch = (uint32_t)c->batch->batch.sample[0],
@@ -116,10 +116,10 @@ static lvn_status chunk_work(void *user, int lane)
     const bool before = lvn_set_grad_enabled(false);
     lvn_status s = lvn_scope_open();
     if (s == LVN_OK) {
-        ctx->late = late;
+        ctx->deferred = deferred;
         forward_chunk(e, lane, &c->batch->batch);
         s = lvn_scope_close();
-        ctx->late = false;
+        ctx->deferred = false;
     }
     ctx->at = (lvni_tensor_position){0};
     lvn_set_grad_enabled(before);
@@ -191,8 +191,8 @@ static lvn_status load(evaluation *e, bool *more)
     for (w->n = 0; w->n < e->most; w->n++) {
         chunk *c = &w->chunk[w->n];
         c->held = NULL;
-        if (e->feed != NULL) {
-            LVN_TRY(lvni_trainer_feed_next(e->feed, e->loader, &c->held, &c->batch));
+        if (e->prefetch != NULL) {
+            LVN_TRY(lvni_trainer_prefetch_next(e->prefetch, e->loader, &c->held, &c->batch));
         } else {
             LVN_TRY(lvni_data_loader_next(e->loader, &c->held));
             c->batch = c->held;
@@ -208,11 +208,11 @@ static lvn_status load(evaluation *e, bool *more)
 /* As far as they are ready; there will be room for the others. */
 static lvn_status load_ahead(const evaluation *e)
 {
-    for (int i = 0; i < e->most && e->feed != NULL; i++) {
+    for (int i = 0; i < e->most && e->prefetch != NULL; i++) {
         bool begun;
-        LVN_TRY(lvni_trainer_feed_ahead(e->feed, NULL, &begun));
+        LVN_TRY(lvni_trainer_prefetch_ahead(e->prefetch, NULL, &begun));
         if (!begun) {
-            return lvni_trainer_feed_reserve(e->feed, e->most - i);
+            return lvni_trainer_prefetch_reserve(e->prefetch, e->most - i);
         }
     }
     return LVN_OK;
@@ -233,8 +233,8 @@ static lvn_status compute(evaluation *e, lvni_trainer_lanes *lanes)
 
 static void release(evaluation *e)
 {
-    if (e->feed != NULL) {
-        lvni_trainer_feed_done(e->feed, e->now->n, true);
+    if (e->prefetch != NULL) {
+        lvni_trainer_prefetch_done(e->prefetch, e->now->n, true);
         return;
     }
     for (int i = 0; i < e->now->n; i++) {
@@ -287,7 +287,7 @@ static void destroy(evaluation *e)
     if (e == NULL) {
         return;
     }
-    lvni_trainer_feed_destroy(e->feed);
+    lvni_trainer_prefetch_destroy(e->prefetch);
     for (int i = 0; i < WAVES; i++) {
         wave *w = &e->wave[i];
         if (w->event != NULL) { /* the landing may be on its way */
@@ -324,7 +324,7 @@ static lvn_status make_wave(evaluation *e, int number)
 static lvn_status make(evaluation *e)
 {
     if (e->device != NULL) {
-        LVN_TRY(lvni_trainer_feed_create(e->device, WAVES * e->lanes, &e->feed));
+        LVN_TRY(lvni_trainer_prefetch_create(e->device, WAVES * e->lanes, &e->prefetch));
     }
     if (e->device != NULL && e->output == NULL) {
         e->slots = lvni_tensor_mem_calloc(
@@ -383,7 +383,7 @@ static lvn_status add_ranks(lvni_dist_comm *comm, const lvni_trainer_message *mi
     }
     lvni_core_free(all);
     lvni_core_free(size);
-    lvni_trainer_stop_note(signal_number);
+    lvni_trainer_stop_record(signal_number);
     return s == LVN_OK && signal_number != 0 ? check_stop() : s;
 }
 

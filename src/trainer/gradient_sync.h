@@ -35,13 +35,13 @@ typedef struct lvni_trainer_gradient_sync_options {
     int64_t bucket_bytes;
     bool parts;     /* a rank needs the total of its part of the weights alone (reduction.h) */
     size_t message; /* the most bytes of a rank's message */
-    size_t marks;   /* the same without metrics, with `late` */
+    size_t marks;   /* the same without metrics, with `deferred` */
     /* One rank: sums of squares of all blocks go here, in memory of the device, and nothing waits
      * for them; NULL: lvni_trainer_gradient_sync_blocks has them. */
     double *sums;
     /* Several ranks on devices whose reduction does not read their memory: the step does not wait,
      * and what it finds out goes there. Else NULL. */
-    struct lvni_trainer_late *late;
+    struct lvni_trainer_deferred *deferred;
 } lvni_trainer_gradient_sync_options;
 
 /* A collective. */

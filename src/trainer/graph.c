@@ -28,7 +28,7 @@ lvni_trainer_graph_mode lvni_trainer_graph_mode_of(const char *name)
 static const char *refusal(const lvni_trainer_engine_options *o)
 {
     const lvni_plan *plan = &o->plan;
-    if (!lvni_trainer_late_possible()) {
+    if (!lvni_trainer_deferred_possible()) {
         return "this rank computes on the CPU";
     }
     if (lvni_tensor_device_backend(lvni_tensor_ctx_get()->device)->capture_begin == NULL) {
@@ -82,7 +82,7 @@ lvn_status lvni_trainer_graph_create(lvni_trainer_engine *e, lvni_trainer_graph 
         return LVN_OK;
     }
     if (reason != NULL) {
-        if (e->late != NULL && e->o.plan.rank == 0) {
+        if (e->deferred != NULL && e->o.plan.rank == 0) {
             lvni_log_line(LVNI_LOG_DETAIL, "cuda_graph=auto: steps are not captured: %s", reason);
         }
         return LVN_OK;
@@ -92,7 +92,7 @@ lvn_status lvni_trainer_graph_create(lvni_trainer_engine *e, lvni_trainer_graph 
         return LVN_ERR_MEMORY;
     }
     g->mode = e->o.graph;
-    g->device = e->late->device;
+    g->device = e->deferred->device;
     g->n = e->o.plan.micro_batch_end - e->o.plan.micro_batch_begin;
     *out = g;
     return make(e, g);
@@ -220,7 +220,7 @@ static int64_t thaws_at(const lvni_trainer_engine *e)
 static void keep_host(lvni_trainer_engine *e, const lvni_trainer_step_record *r)
 {
     lvni_trainer_graph *g = e->graph;
-    const lvni_trainer_late *l = e->late;
+    const lvni_trainer_deferred *l = e->deferred;
     g->record = *r;
     for (int64_t i = 0; i < l->n_phases * l->n; i++) {
         lvni_nn_step_copy(&g->part[i], &l->step[l->next].part[i]);
@@ -242,7 +242,7 @@ static lvn_status record_commands(lvni_trainer_engine *e, lvni_trainer_step_reco
     }
     LVN_TRY(lvni_tensor_device_capture_begin(g->device));
     lvn_status s = lvni_trainer_submit_phases(e, r);
-    lvni_trainer_late_finish(e->late);
+    lvni_trainer_deferred_finish(e->deferred);
     const char *broken = broken_by(g, &before);
     if (s == LVN_OK && broken != NULL) {
         s = lvn_error_set(LVN_ERR_UNSUPPORTED, __FILE__, __LINE__, "%s", broken);
@@ -261,18 +261,18 @@ static lvn_status record_commands(lvni_trainer_engine *e, lvni_trainer_step_reco
 /* As if the step had only begun. */
 static lvn_status take_back(lvni_trainer_engine *e, lvni_trainer_step_record *r)
 {
-    lvni_trainer_late_cancel(e->late, e);
+    lvni_trainer_deferred_cancel(e->deferred, e);
     lvni_trainer_record_begin(e, r);
-    lvni_trainer_lanes_forget_noted(e->lanes);
+    lvni_trainer_lanes_forget_errors(e->lanes);
     LVN_TRY(lvni_trainer_gradient_sync_abandon(e->gradient_sync));
-    return lvni_trainer_late_begin(e->late, e);
+    return lvni_trainer_deferred_begin(e->deferred, e);
 }
 
 static lvn_status replay(lvni_trainer_engine *e, lvni_trainer_step_record *r, bool *lost)
 {
     LVN_TRY(lvni_tensor_device_replay(e->graph->device, lost));
     e->graph->replays += *lost ? 0 : 1;
-    return *lost ? LVN_OK : lvni_trainer_late_end(e->late, e, &r->late);
+    return *lost ? LVN_OK : lvni_trainer_deferred_end(e->deferred, e, &r->deferred);
 }
 
 /* With the thread's error. */
@@ -320,7 +320,7 @@ static lvn_status capture(lvni_trainer_engine *e, lvni_trainer_step_record *r)
 static void repeat_late(lvni_trainer_engine *e)
 {
     const lvni_trainer_graph *g = e->graph;
-    lvni_trainer_late *l = e->late;
+    lvni_trainer_deferred *l = e->deferred;
     for (int64_t i = 0; i < l->n_phases * l->n; i++) {
         lvni_nn_terms *terms = &l->step[l->next].terms[i];
         lvni_nn_step_copy(&l->step[l->next].part[i], &g->part[i]);
@@ -341,7 +341,7 @@ static void repeat_host(lvni_trainer_engine *e, lvni_trainer_step_record *r)
     r->samples = g->record.samples;
     r->signal = e->o.signal_in_message ? lvni_trainer_stop_signal() : 0;
     r->validate = e->validation_due;
-    lvni_trainer_stop_note(r->signal);
+    lvni_trainer_stop_record(r->signal);
     for (int i = 0; i < e->n_phases; i++) {
         lvni_trainer_phase_result *p = &r->phase[i];
         const lvni_trainer_rates rates = lvni_trainer_rates_at(e, i, e->scaler.skipped);
@@ -374,13 +374,13 @@ static lvn_status replay_step(lvni_trainer_engine *e, lvni_trainer_step_record *
 
 /* ---- a step ---- */
 
-static lvn_status watch(lvni_trainer_engine *e, lvni_trainer_step_record *r)
+static lvn_status count_steady_step(lvni_trainer_engine *e, lvni_trainer_step_record *r)
 {
     const traffic before = traffic_of(e->graph);
     LVN_TRY(lvni_trainer_submit_phases(e, r));
     const char *broken = broken_by(e->graph, &before);
-    lvni_trainer_late_finish(e->late);
-    LVN_TRY(lvni_trainer_late_end(e->late, e, &r->late));
+    lvni_trainer_deferred_finish(e->deferred);
+    LVN_TRY(lvni_trainer_deferred_end(e->deferred, e, &r->deferred));
     e->graph->watched++;
     if (broken != NULL) { /* cuda_graph=on: this step is whole, the next one fails */
         lvni_trainer_graph_give_up(e, broken);
@@ -414,7 +414,7 @@ lvn_status lvni_trainer_graph_submit(lvni_trainer_engine *e, lvni_trainer_step_r
         return g->mode == LVNI_GRAPH_ON ? fail_given_up(e) : lvni_trainer_submit_step(e, r);
     }
     if (!g->captured && g->watched < WATCHED) {
-        return watch(e, r);
+        return count_steady_step(e, r);
     }
     lvn_status s = lvni_trainer_graph_load(e, &same);
     if (s == LVN_OK) {

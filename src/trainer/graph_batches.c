@@ -159,7 +159,7 @@ static lvn_status load_place(lvni_trainer_engine *e, lvni_trainer_graph_place *p
     const lvni_data_loader_batch *there = NULL;
     p->held = NULL;
     p->own = false;
-    LVN_TRY(lvni_trainer_feed_next(e->feed, e->loader, &p->held, &there));
+    LVN_TRY(lvni_trainer_prefetch_next(e->prefetch, e->loader, &p->held, &there));
     if (p->held == NULL) {
         LVN_FAIL(LVN_ERR_INTERNAL, "the loader ended before step %lld", (long long)e->now.step);
     }
@@ -173,7 +173,7 @@ static lvn_status load_place(lvni_trainer_engine *e, lvni_trainer_graph_place *p
     } else {
         keep_fields(p, there);
     }
-    lvni_trainer_feed_done(e->feed, 1, true);
+    lvni_trainer_prefetch_done(e->prefetch, 1, true);
     return s;
 }
 

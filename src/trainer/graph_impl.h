@@ -32,7 +32,7 @@ struct lvni_trainer_graph {
 
     /* what the captured step left on the host */
     lvni_trainer_step_record record;
-    lvni_nn_step *part; /* as in late.h */
+    lvni_nn_step *part; /* as in deferred.h */
     lvni_nn_terms *terms;
     bool *idle;
     bool counted[LVN_STEP_PHASES], weighs;

@@ -94,7 +94,9 @@ static void print_key(const lvni_trainer *t, int i, char out[VALUE])
         snprintf(out, VALUE, "%d", p->coupled ? p->group : 1);
         break;
     case 6: snprintf(out, VALUE, "%s", t->o.balanced ? "balanced" : order_name(t->o.order)); break;
-    default: snprintf(out, VALUE, "%016llx", (unsigned long long)t->keeper.data_identity); break;
+    default:
+        snprintf(out, VALUE, "%016llx", (unsigned long long)t->checkpointing.data_identity);
+        break;
     }
 }
 
@@ -123,7 +125,7 @@ static void add_stream(const lvni_trainer *t, int i, parts *all)
                                 .old_value = "give the stream's data of then, identity "});
     p->unwritten = "none";
     snprintf(p->name, STREAM_NAME, "stream.%.23s.data", s->name);
-    snprintf(p->value, VALUE, "%016llx", (unsigned long long)t->keeper.stream_identity[i]);
+    snprintf(p->value, VALUE, "%016llx", (unsigned long long)t->checkpointing.stream_identity[i]);
 }
 
 /* Accumulation by the epoch; the hash of what is too long for the entry. */

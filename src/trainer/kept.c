@@ -108,7 +108,7 @@ void lvni_trainer_kept_remove(lvni_trainer_kept *l, int64_t i)
     l->n--;
 }
 
-void lvni_trainer_kept_settle(lvni_trainer_kept *l)
+void lvni_trainer_kept_commit(lvni_trainer_kept *l)
 {
     for (int64_t i = l->n - 1; i >= 0; i--) {
         if (l->file[i].state == LVNI_KEPT_LEAVES) {

@@ -39,7 +39,7 @@ lvn_status lvni_trainer_kept_add(lvni_trainer_kept *kept, int64_t k, const char 
 /* Is there one whose save has not succeeded yet? */
 const lvni_trainer_kept_file *lvni_trainer_kept_new(const lvni_trainer_kept *kept);
 /* The save of the new one succeeded, and what leaves is gone. */
-void lvni_trainer_kept_settle(lvni_trainer_kept *kept);
+void lvni_trainer_kept_commit(lvni_trainer_kept *kept);
 /* It failed, if it was another step's: all that was there stays. */
 void lvni_trainer_kept_undo(lvni_trainer_kept *kept, int64_t step);
 void lvni_trainer_kept_remove(lvni_trainer_kept *kept, int64_t i);

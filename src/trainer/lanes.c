@@ -194,12 +194,12 @@ bool lvni_trainer_lanes_failed(lvni_trainer_lanes *all)
     return failed;
 }
 
-void lvni_trainer_lanes_forget_noted(lvni_trainer_lanes *all)
+void lvni_trainer_lanes_forget_errors(lvni_trainer_lanes *all)
 {
     lvni_tensor_ctx *own = lvni_tensor_ctx_get();
     for (int i = 0; i <= all->n; i++) {
         lvni_tensor_ctx_set(i < all->n ? all->lane[i].ctx : own);
-        lvni_tensor_device_forget_noted();
+        lvni_tensor_device_forget_error();
     }
     lvni_tensor_ctx_set(own);
 }

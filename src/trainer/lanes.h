@@ -26,8 +26,8 @@ lvn_status lvni_trainer_lanes_run(lvni_trainer_lanes *lanes, int n, lvni_trainer
 /* What a device reports of the lanes' work and of the calling thread's, the lanes' first; all of
  * them run again. */
 lvn_status lvni_trainer_lanes_take_error(lvni_trainer_lanes *lanes);
-/* What they could not submit is submitted again (lvni_tensor_device_forget_noted). */
-void lvni_trainer_lanes_forget_noted(lvni_trainer_lanes *lanes);
+/* What they could not submit is submitted again (lvni_tensor_device_forget_error). */
+void lvni_trainer_lanes_forget_errors(lvni_trainer_lanes *lanes);
 /* There is such an error, as far as is known now. */
 bool lvni_trainer_lanes_failed(lvni_trainer_lanes *lanes);
 

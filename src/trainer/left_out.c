@@ -126,9 +126,9 @@ enum { IDENTITY = 64 };
  * read again. */
 static void print_identity(const lvni_trainer *t, bool val, char out[IDENTITY])
 {
-    uint64_t h = val ? lvni_trainer_identity_of_data(t->o.val) : t->keeper.data_identity;
+    uint64_t h = val ? lvni_trainer_identity_of_data(t->o.val) : t->checkpointing.data_identity;
     for (int i = 0; i < t->o.plan.n_streams && !val; i++) {
-        h = lvni_core_hash(h, &t->keeper.stream_identity[i], sizeof h);
+        h = lvni_core_hash(h, &t->checkpointing.stream_identity[i], sizeof h);
     }
     snprintf(out, IDENTITY, "data=%016llx files=%016llx\n", (unsigned long long)h,
              (unsigned long long)t->o.data_files);

@@ -1,5 +1,5 @@
 /* The training loop: steps, and what happens between them. How a run is kept and stopped is in
- * keeper.c, validation in validate.c. */
+ * checkpointing.c, validation in validate.c. */
 #include "core/error.h"
 #include "core/machine.h"
 #include "core/signals.h"
@@ -28,7 +28,7 @@ static bool finished(const lvni_trainer *t)
 
 void lvni_trainer_end_reason(const lvni_trainer *t, char *text, size_t size)
 {
-    if (t->keeper.signal == LVNI_STOP_TIME) {
+    if (t->checkpointing.signal == LVNI_STOP_TIME) {
         snprintf(text, size, "max_time");
     } else if (t->o.max_steps >= 0 && t->at.step >= t->o.max_steps) {
         snprintf(text, size, "max_steps=%lld", (long long)t->o.max_steps);
@@ -96,14 +96,14 @@ void lvni_trainer_loop_next_epoch(lvni_trainer *t)
 /* The error may be that of the save before, whose room on the disk is there by now. */
 static lvn_status save(lvni_trainer *t, bool best)
 {
-    t->keeper.saved_ns = lvni_core_now_ns();
+    t->checkpointing.saved_ns = lvni_core_now_ns();
     lvni_dist_comm_at(t->o.comm, LVNI_PLACE_SAVE, t->at.step);
     lvni_trainer_profile_at(LVNI_PART_SAVE);
     lvni_trainer_logging_halt(&t->report);
-    const lvn_status s = lvni_trainer_keeper_save(t, best);
+    const lvn_status s = lvni_trainer_checkpointing_save(t, best);
     lvni_trainer_logging_continue(&t->report);
     lvni_trainer_profile_at(LVNI_PART_REST);
-    return s == LVN_OK ? s : lvni_trainer_keeper_save_on_error(t, s);
+    return s == LVN_OK ? s : lvni_trainer_checkpointing_save_on_error(t, s);
 }
 
 /* Has this epoch a validation? */
@@ -137,11 +137,11 @@ static bool validation_is_due(const lvni_trainer *t)
 static lvn_status validate(lvni_trainer *t, bool *useful)
 {
     const lvn_status s = lvni_trainer_loop_validate(t);
-    if (s == LVN_ERR_CANCELLED && t->keeper.signal != 0) {
-        return lvni_trainer_keeper_stop(t, t->keeper.signal, false);
+    if (s == LVN_ERR_CANCELLED && t->checkpointing.signal != 0) {
+        return lvni_trainer_checkpointing_stop(t, t->checkpointing.signal, false);
     }
     if (s != LVN_OK) {
-        return lvni_trainer_keeper_save_on_error(t, s);
+        return lvni_trainer_checkpointing_save_on_error(t, s);
     }
     *useful = t->report.last_val.n_metrics > 0;
     t->validated_step = t->at.step;
@@ -164,7 +164,7 @@ static lvn_status decide(lvni_trainer *t, unsigned news, bool useful, bool *best
         return s;
     }
     t->validated_step = -1;
-    return lvni_trainer_keeper_save_on_error(t, s);
+    return lvni_trainer_checkpointing_save_on_error(t, s);
 }
 
 /* Within an epoch. What the metrics decide is decided now: a checkpoint has the decisions, and not
@@ -207,7 +207,7 @@ static lvn_status end_epoch(lvni_trainer *t, bool periodic, bool asked, bool *sa
 static bool was_asked_to_save(const lvni_trainer *t, bool *timed)
 {
     const bool sharded = t->engine->sharded != NULL,
-               asked = sharded ? t->keeper.save_asked
+               asked = sharded ? t->checkpointing.save_asked
                                : t->o.plan.rank == 0 && lvni_core_signals_take_save();
     *timed = sharded ? asked && t->engine->save_due : lvni_trainer_clock_save_is_due(t);
     if (t->o.plan.rank != 0 || !asked || *timed) {
@@ -226,23 +226,23 @@ static lvn_status collect(lvni_trainer *t, lvni_trainer_step_result *r)
     if (s != LVN_OK) {
         const lvn_error error = *lvn_last_error();
         while (--t->n_open > 0) {
-            lvni_trainer_engine_discard(t->engine,
-                                        &t->open[(t->first_open + t->n_open) % LVNI_LATE_STEPS]);
+            lvni_trainer_engine_discard(
+                t->engine, &t->open[(t->first_open + t->n_open) % LVNI_DEFERRED_STEPS]);
         }
         t->at = oldest->before;
         return lvni_core_error_collect(s, &error, "the step");
     }
-    t->first_open = (t->first_open + 1) % LVNI_LATE_STEPS;
+    t->first_open = (t->first_open + 1) % LVNI_DEFERRED_STEPS;
     t->n_open--;
     return lvni_trainer_logging_add(&t->report, r);
 }
 
 static lvn_status submit(lvni_trainer *t)
 {
-    lvni_trainer_step_record *record = &t->open[(t->first_open + t->n_open) % LVNI_LATE_STEPS];
+    lvni_trainer_step_record *record = &t->open[(t->first_open + t->n_open) % LVNI_DEFERRED_STEPS];
     const lvn_status s = lvni_trainer_engine_submit(t->engine, t->loader, &t->at, record);
-    t->keeper.signal = record->signal;
-    t->keeper.save_asked = record->save;
+    t->checkpointing.signal = record->signal;
+    t->checkpointing.save_asked = record->save;
     t->validation_asked = record->validate;
     LVN_TRY(s);
     lvni_trainer_unreadable_report(t, t->unreadable);
@@ -294,16 +294,16 @@ static lvn_status save_on_error(lvni_trainer *t, lvn_status failed)
 {
     const lvn_error error = *lvn_last_error();
     const lvn_status earlier = drain(t);
-    return lvni_trainer_keeper_save_on_error(
+    return lvni_trainer_checkpointing_save_on_error(
         t, earlier != LVN_OK ? earlier : lvni_core_error_collect(failed, &error, "the step"));
 }
 
 static lvn_status stop(lvni_trainer *t)
 {
     const lvn_status s = drain(t);
-    return s != LVN_OK
-               ? lvni_trainer_keeper_save_on_error(t, s)
-               : lvni_trainer_keeper_stop(t, t->keeper.signal, t->keeper.saved_step == t->at.step);
+    return s != LVN_OK ? lvni_trainer_checkpointing_save_on_error(t, s)
+                       : lvni_trainer_checkpointing_stop(t, t->checkpointing.signal,
+                                                         t->checkpointing.saved_step == t->at.step);
 }
 
 /* Submits a step, then reads: the one before it where steps are read late. */
@@ -311,7 +311,7 @@ static lvn_status step(lvni_trainer *t)
 {
     const unsigned before = lvni_tensor_fp_enter(LVNI_FP_FLUSH);
     lvn_status s = submit(t);
-    if (s == LVN_OK && (t->engine->late == NULL || t->n_open == LVNI_LATE_STEPS)) {
+    if (s == LVN_OK && (t->engine->deferred == NULL || t->n_open == LVNI_DEFERRED_STEPS)) {
         s = collect_and_report(t);
     }
     lvni_tensor_fp_leave(before);
@@ -335,7 +335,7 @@ static lvn_status after_step(lvni_trainer *t)
     const bool wanted = was_asked_to_save(t, &timed), validates_now = validation_is_due(t),
                periodic = timed || (every > 0 && t->at.step % every == 0);
     if (wanted || validates_now || lvni_trainer_loop_epoch_done(t) || finished(t) || periodic ||
-        t->keeper.signal != 0) {
+        t->checkpointing.signal != 0) {
         s = drain(t);
     }
     s = s == LVN_OK ? lvni_trainer_save_poll(t) : s;
@@ -353,12 +353,12 @@ static lvn_status after_step(lvni_trainer *t)
         saved = true;
     }
     if (t->o.comm == NULL) {
-        t->keeper.signal = lvni_trainer_stop_signal(); /* it may have come after the step */
+        t->checkpointing.signal = lvni_trainer_stop_signal(); /* it may have come after the step */
     }
-    if (t->keeper.signal == 0 || finished(t)) {
+    if (t->checkpointing.signal == 0 || finished(t)) {
         return LVN_OK;
     }
-    return saved ? lvni_trainer_keeper_stop(t, t->keeper.signal, true) : stop(t);
+    return saved ? lvni_trainer_checkpointing_stop(t, t->checkpointing.signal, true) : stop(t);
 }
 
 /* Where ranks have a control channel they agree over it on the step to stop at: t->keeper.signal is
@@ -372,14 +372,14 @@ lvn_status lvni_trainer_loop_begin_step(lvni_trainer *t)
     if (t->o.control == NULL) {
         return LVN_OK;
     }
-    if (own != 0 && !t->keeper.stop_asked) {
+    if (own != 0 && !t->checkpointing.stop_asked) {
         lvni_control_request_stop(t->o.control, own);
-        t->keeper.stop_asked = true;
+        t->checkpointing.stop_asked = true;
     }
     LVN_TRY(lvni_control_boundary(t->o.control, t->at.step, &stop));
     if (stop) {
-        t->keeper.signal = lvni_control_stop_reason(t->o.control);
-        lvni_trainer_stop_note(t->keeper.signal);
+        t->checkpointing.signal = lvni_control_stop_reason(t->o.control);
+        lvni_trainer_stop_record(t->checkpointing.signal);
     }
     return LVN_OK;
 }
@@ -435,9 +435,10 @@ static lvn_status loop(lvni_trainer *t, excerpt *part)
     if (t->at.step > 0) { /* of a run that is resumed: it makes no step when its time is over */
         lvni_trainer_clock_look_at_max_time(t);
     }
-    LVN_TRY(lvni_trainer_keeper_agree_stop(t));
-    if (t->keeper.signal != 0) { /* it came while the run was made ready */
-        return lvni_trainer_keeper_stop(t, t->keeper.signal, t->keeper.saved_step == t->at.step);
+    LVN_TRY(lvni_trainer_checkpointing_agree_stop(t));
+    if (t->checkpointing.signal != 0) { /* it came while the run was made ready */
+        return lvni_trainer_checkpointing_stop(t, t->checkpointing.signal,
+                                               t->checkpointing.saved_step == t->at.step);
     }
     LVN_TRY(catch_up(t));
     LVN_TRY(finished(t) ? LVN_OK : lvni_trainer_loop_check_validation(t));
@@ -445,7 +446,7 @@ static lvn_status loop(lvni_trainer *t, excerpt *part)
     while (!finished(t) && !excerpt_ends(t, part)) {
         lvni_trainer_clock_look(t);
         lvn_status s = lvni_trainer_loop_begin_step(t);
-        if (t->keeper.signal != 0) {
+        if (t->checkpointing.signal != 0) {
             return stop(t);
         }
         if (s == LVN_OK) {
@@ -494,19 +495,19 @@ static lvn_status fit(lvni_trainer *t, excerpt *part)
     if (t->o.profiles) {
         lvni_trainer_profile_begin(&profile);
     }
-    t->keeper.timed = true;
+    t->checkpointing.timed = true;
     lvn_status s = finish_saving(t, loop(t, part));
-    t->keeper.timed = false;
+    t->checkpointing.timed = false;
     lvni_dist_comm_at(t->o.comm, LVNI_PLACE_END, t->at.step);
-    if (s == LVN_ERR_CANCELLED && t->keeper.signal == LVNI_STOP_TIME) {
+    if (s == LVN_ERR_CANCELLED && t->checkpointing.signal == LVNI_STOP_TIME) {
         lvni_log_line(LVNI_LOG_INFO, "%s", lvn_last_error()->message);
         lvn_clear_error();
         s = LVN_OK;
     }
     t->report.ended = s;
-    lvni_trainer_keeper_report_ranks(t, s);
+    lvni_trainer_checkpointing_report_ranks(t, s);
     if (s == LVN_ERR_NON_FINITE) {
-        lvni_trainer_keeper_report_last_good(t);
+        lvni_trainer_checkpointing_report_last_good(t);
     }
     lvni_log_progress_finish(&t->report.progress);
     lvni_trainer_profile_end(t->at.step - first);

@@ -18,7 +18,7 @@ enum { LVNI_NEWS_EPOCH = 1, LVNI_NEWS_VALIDATION = 2 };
  * there is no such metric. */
 lvn_status lvni_trainer_loop_follow(lvni_trainer *t, unsigned news);
 /* Does the validation decide something by name? */
-bool lvni_trainer_loop_watches_validation(const lvni_trainer *t);
+bool lvni_trainer_loop_monitors_validation(const lvni_trainer *t);
 /* LVN_ERR_USAGE: one of these names is not among the metrics of `validation`, which has some. */
 lvn_status lvni_trainer_loop_check_names(const lvni_trainer *t, const lvni_nn_step *validation);
 void lvni_trainer_loop_next_epoch(lvni_trainer *t);
@@ -62,27 +62,27 @@ lvn_status lvni_trainer_choose_repair(const lvni_trainer *t, const lvni_ckpt *ck
 /* The end of a run that max_time asked for: a signal as any other, that no process is sent. */
 enum { LVNI_STOP_TIME = SIGALRM };
 
-/* keeper.c */
+/* checkpointing.c */
 /* Begins to write checkpoints/last and the exported model; best: these are the best ones, too.
  * Weights that are not finite are never saved. */
-lvn_status lvni_trainer_keeper_save(lvni_trainer *t, bool best);
+lvn_status lvni_trainer_checkpointing_save(lvni_trainer *t, bool best);
 /* LVN_ERR_NON_FINITE: a weight or buffer is not finite. */
-lvn_status lvni_trainer_keeper_check_weights(const lvni_trainer *t);
+lvn_status lvni_trainer_checkpointing_check_weights(const lvni_trainer *t);
 /* A signal asked for the end: save (unless `saved`), and report where the run can go on. Never
  * LVN_OK. */
-lvn_status lvni_trainer_keeper_stop(lvni_trainer *t, int signal_number, bool saved);
+lvn_status lvni_trainer_checkpointing_stop(lvni_trainer *t, int signal_number, bool saved);
 /* A run of the same configuration and code that is resumed would fail with it again. */
-bool lvni_trainer_keeper_comes_again(lvn_status failed);
+bool lvni_trainer_checkpointing_comes_again(lvn_status failed);
 /* An error between steps: save what was learned before it, and add to the error where the run can
  * go on. Returns `failed`. */
-lvn_status lvni_trainer_keeper_save_on_error(lvni_trainer *t, lvn_status failed);
+lvn_status lvni_trainer_checkpointing_save_on_error(lvni_trainer *t, lvn_status failed);
 /* t->keeper.signal: what asked any rank to stop so far. A collective. */
-lvn_status lvni_trainer_keeper_agree_stop(lvni_trainer *t);
+lvn_status lvni_trainer_checkpointing_agree_stop(lvni_trainer *t);
 /* This rank has failed with the thread's last error: the others stop waiting for it. An
  * error that another rank began is not sent on. */
-void lvni_trainer_keeper_report_ranks(lvni_trainer *t, lvn_status failed);
+void lvni_trainer_checkpointing_report_ranks(lvni_trainer *t, lvn_status failed);
 /* After a value that is not finite: add to the error what is left to go on from. */
-void lvni_trainer_keeper_report_last_good(lvni_trainer *t);
+void lvni_trainer_checkpointing_report_last_good(lvni_trainer *t);
 
 /* clock.c */
 /* Before the first step: since then time counts, and what a checkpoint has of it before. */

@@ -11,7 +11,7 @@
 #include "tensor/ctx.h"
 #include "tensor/device.h"
 #include "tensor/device_blocks.h"
-#include "trainer/late.h"
+#include "trainer/deferred.h"
 #include "trainer/phases.h"
 #include "trainer/staged.h"
 
@@ -95,7 +95,7 @@ static lvn_status validate_dry(const dry_lane *lane, const lvni_data_loader_batc
 }
 
 /* Is there room for the next batch on the device, which threads of the loader or an earlier phase
- * made ready (feed.c), or for that of a captured step (graph_batches.c)? */
+ * made ready (prefetch.c), or for that of a captured step (graph_batches.c)? */
 static bool has_next(const lvni_trainer_options *o)
 {
     const bool captures = o->graph != LVNI_GRAPH_OFF && o->plan.devices == 1 && !o->plan.coupled;
@@ -173,12 +173,12 @@ static lvn_status run_dry(dry_lane *lane, const lvni_trainer_samples *z,
     return s;
 }
 
-static void note_most(dry_lane *lane, bool training)
+static void record_most(dry_lane *lane, bool training)
 {
     const uint64_t most =
         lvni_tensor_device_get_stats(lane->device).most - (training ? lane->set : 0);
-    uint64_t *noted = &lane->most[training ? 0 : 1];
-    *noted = most > *noted ? most : *noted;
+    uint64_t *recorded = &lane->most[training ? 0 : 1];
+    *recorded = most > *recorded ? most : *recorded;
     lvni_tensor_device_forget_most(lane->device);
 }
 
@@ -189,7 +189,7 @@ static lvn_status run_lane(dry_lane *lane, const sizes *z)
         const int64_t samples = z->train.at[i].n;
         lane->need->refused = samples;
         LVN_TRY(run_dry(lane, &z->train.at[i], &z->train.next[i], true));
-        note_most(lane, true);
+        record_most(lane, true);
         if (samples > lane->need->flops_samples) {
             lane->need->sample_flops = lane->flops / (double)samples;
             lane->need->flops_samples = samples;
@@ -198,7 +198,7 @@ static lvn_status run_lane(dry_lane *lane, const sizes *z)
     for (int i = 0; i < z->val.n; i++) {
         lane->need->refused = z->val.at[i].n;
         LVN_TRY(run_dry(lane, &z->val.at[i], &z->val.next[i], false));
-        note_most(lane, false);
+        record_most(lane, false);
     }
     lane->need->refused = 0;
     return LVN_OK;
@@ -501,8 +501,8 @@ static void count_device(const lvni_trainer_options *o, uint64_t optimizer,
     const uint64_t sets = (uint64_t)lvni_plan_sets(&o->plan) + (o->plan.devices > 1 ? 1 : 0);
     need->device_fixed = values + (o->ema.decay > 0.0 ? values : 0) + optimizer +
                          sets * block((uint64_t)(m->n_weights + m->n_records) * element);
-    need->device_fixed += lvni_trainer_late_bytes(&o->plan, lvni_trainer_phases_count(m),
-                                                  lvni_kernels_flat_blocks(m->n_weights)) +
+    need->device_fixed += lvni_trainer_deferred_bytes(&o->plan, lvni_trainer_phases_count(m),
+                                                      lvni_kernels_flat_blocks(m->n_weights)) +
                           block(lvni_trainer_staged_bytes(o));
     need->device += need->device_fixed;
 }

@@ -7,7 +7,7 @@
 #include "autograd/tape.h"
 #include "core/math.h"
 #include "kernels/flat.h"
-#include "kernels/watch.h"
+#include "kernels/anomaly.h"
 #include "tensor/device.h"
 
 #include <math.h>
@@ -72,12 +72,12 @@ static lvn_status fail_watched(const lvni_trainer_pass *pass, const char *found,
 }
 
 /* The loss is infinite, and no op made a NaN. */
-static lvn_status fail_infinite(const lvni_trainer_pass *pass, const lvni_kernels_watch *watch,
+static lvn_status fail_infinite(const lvni_trainer_pass *pass, const lvni_kernels_anomaly *anomaly,
                                 int64_t micro_batch)
 {
-    char text[sizeof watch->infinite + 64];
+    char text[sizeof anomaly->infinite + 64];
     snprintf(text, sizeof text, "the loss is infinite, and %s made the first infinity",
-             watch->infinite);
+             anomaly->infinite);
     return fail_watched(pass, text, micro_batch);
 }
 
@@ -101,7 +101,7 @@ static void leave_out(const lvni_trainer_pass *pass, lvni_trainer_micro_batch_jo
 
 /* The backward pass refuses what is not a loss. *bad: the micro-batch is left out. */
 static lvn_status check_loss(const lvni_trainer_pass *pass, const lvni_trainer_micro_batch_job *job,
-                             const lvni_kernels_watch *watch, const lvn_tensor *loss, bool *bad)
+                             const lvni_kernels_anomaly *anomaly, const lvn_tensor *loss, bool *bad)
 {
     *bad = false;
     if (loss == NULL || lvn_numel(loss) != 1 || job->step.weight == 0.0) {
@@ -119,8 +119,8 @@ static lvn_status check_loss(const lvni_trainer_pass *pass, const lvni_trainer_m
         *bad = true;
         return LVN_OK;
     }
-    if (isinf(value) && watch->infinite[0] != '\0') {
-        return fail_infinite(pass, watch, job->batch->micro_batch);
+    if (isinf(value) && anomaly->infinite[0] != '\0') {
+        return fail_infinite(pass, anomaly, job->batch->micro_batch);
     }
     return lvni_trainer_fail_loss(pass, value, job->batch->micro_batch, &job->batch->batch);
 }
@@ -129,21 +129,21 @@ static lvn_status check_loss(const lvni_trainer_pass *pass, const lvni_trainer_m
 static lvni_autograd_seed seed_of(const lvni_trainer_pass *pass, const lvni_nn_step *step)
 {
     const bool there = isnan(step->weight);
-    const double factor = pass->factor_there == NULL ? pass->loss_factor : 1.0;
+    const double factor = pass->factor_on_device == NULL ? pass->loss_factor : 1.0;
     return (lvni_autograd_seed){.number = (there ? 1.0 : step->weight) * factor,
                                 .weight = there ? step->terms->weight : NULL,
-                                .factor = pass->factor_there};
+                                .factor = pass->factor_on_device};
 }
 
 /* Forward and backward under the watch. 16-mixed: an overflow is expected, in the loss
  * and in the gradients, so that only the forward pass up to there is watched. */
 static lvn_status run_passes(const lvni_trainer_pass *pass, lvni_trainer_micro_batch_job *job,
-                             const lvn_batch *batch, lvni_kernels_watch *watch)
+                             const lvn_batch *batch, lvni_kernels_anomaly *anomaly)
 {
     const lvn_module *root = pass->model->root;
     void (*const final)(void *user, int parameter) = job->set->gradients.final;
     job->set->gradients.final = NULL; /* a backward pass of the step's own ends no gradient */
-    (void)lvni_kernels_watch_set(pass->detect_anomaly ? watch : NULL);
+    (void)lvni_kernels_anomaly_set(pass->detect_anomaly ? anomaly : NULL);
     lvni_dist_comm_at(pass->comm, LVNI_PLACE_FORWARD, pass->step);
     lvni_trainer_profile_at(LVNI_PART_FORWARD);
     const uint64_t before = lvn_last_error()->serial;
@@ -154,18 +154,18 @@ static lvn_status run_passes(const lvni_trainer_pass *pass, lvni_trainer_micro_b
         (void)lvni_autograd_op_fail(NULL);
     }
     bool bad;
-    lvn_status s = check_loss(pass, job, watch, loss, &bad);
+    lvn_status s = check_loss(pass, job, anomaly, loss, &bad);
     if (s == LVN_OK && bad) {
         leave_out(pass, job);
     } else if (s == LVN_OK) {
         lvni_dist_comm_at(pass->comm, LVNI_PLACE_BACKWARD, pass->step);
         lvni_trainer_profile_at(LVNI_PART_BACKWARD);
-        watch->strict = true;
-        (void)lvni_kernels_watch_set(pass->detect_anomaly && !pass->scaled ? watch : NULL);
+        anomaly->strict = true;
+        (void)lvni_kernels_anomaly_set(pass->detect_anomaly && !pass->scaled ? anomaly : NULL);
         const lvni_autograd_seed seed = seed_of(pass, &job->step);
         s = lvni_autograd_backward(loss, &seed);
     }
-    (void)lvni_kernels_watch_set(NULL);
+    (void)lvni_kernels_anomaly_set(NULL);
     return s;
 }
 
@@ -177,7 +177,7 @@ lvn_status lvni_trainer_run_micro_batch(const lvni_trainer_pass *pass,
     const double samples = (double)b->batch.size;
     ctx->at = (lvni_tensor_position){.seed = pass->seed,
                                      .step = (uint32_t)pass->step,
-                                     .step_there = pass->step_there,
+                                     .step_on_device = pass->step_on_device,
                                      .micro_batch = (uint32_t)b->micro_batch,
                                      .phase = (uint32_t)pass->phase,
                                      .call = (uint32_t)pass->phase << LVNI_CALL_BITS,
@@ -191,16 +191,16 @@ lvn_status lvni_trainer_run_micro_batch(const lvni_trainer_pass *pass,
     job->step.host = &job->batch->batch;
     job->step.terms = job->terms;
     LVN_TRY(lvn_scope_open());
-    ctx->late = job->loss != NULL;
-    lvni_kernels_watch watch = {.strict = false};
-    lvn_status s = run_passes(pass, job, &b->batch, &watch);
+    ctx->deferred = job->loss != NULL;
+    lvni_kernels_anomaly anomaly = {.strict = false};
+    lvn_status s = run_passes(pass, job, &b->batch, &anomaly);
     const lvn_status closed = lvn_scope_close();
-    ctx->late = false;
+    ctx->deferred = false;
     lvni_nn_set_finish(job->set);
     ctx->gradients = NULL;
     ctx->records = NULL;
     s = closed != LVN_OK ? closed : s; /* what failed first */
-    return s == LVN_ERR_NON_FINITE && watch.found
+    return s == LVN_ERR_NON_FINITE && anomaly.found
                ? fail_watched(pass, lvn_last_error()->message, b->micro_batch)
                : s;
 }

@@ -1,6 +1,6 @@
 /* One micro-batch: its way to the device, forward, backward. Called by the lanes of a step
  * (waves.c), by the prediction of memory on a device without memory (memory.c), and, for the way to
- * the device, by feed.c and evaluate.c. */
+ * the device, by prefetch.c and evaluate.c. */
 #ifndef LEVIN_TRAINER_MICRO_BATCH_H
 #define LEVIN_TRAINER_MICRO_BATCH_H
 
@@ -29,12 +29,12 @@ typedef struct lvni_trainer_pass {
     const lvni_nn_model *model;
     lvni_dist_comm *comm; /* which has the place in the step (dist/rank_progress.h); NULL: none */
     uint64_t seed;
-    int64_t step, epoch;       /* that are done before this one */
-    const int64_t *step_there; /* the step in memory of the device; NULL: nowhere */
+    int64_t step, epoch;           /* that are done before this one */
+    const int64_t *step_on_device; /* the step in memory of the device; NULL: nowhere */
     int phase;
-    double loss_factor;          /* lvni_trainer_loss_factor */
-    const double *factor_there;  /* the same in memory of the device, and newer; NULL: nowhere */
-    double number[LVNI_NUMBERS]; /* values of the model's numbers */
+    double loss_factor;             /* lvni_trainer_loss_factor */
+    const double *factor_on_device; /* the same in memory of the device, and newer; NULL: nowhere */
+    double number[LVNI_NUMBERS];    /* values of the model's numbers */
     bool scaled; /* 16-mixed: a loss that is not finite is an overflow, the step is skipped */
     bool detect_anomaly; /* the op that makes the first number that is not finite ends the run */
     lvni_trainer_bad_batch on_bad_batch;

@@ -109,7 +109,7 @@ static const char *next_watched(const lvni_trainer *t, int *at, const char **key
     return NULL;
 }
 
-bool lvni_trainer_loop_watches_validation(const lvni_trainer *t)
+bool lvni_trainer_loop_monitors_validation(const lvni_trainer *t)
 {
     int at = 0;
     const char *key;

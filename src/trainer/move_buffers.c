@@ -32,11 +32,11 @@ static lvn_status renew(const lvni_trainer_engine *e, const lvn_buffer *b, const
                  "the function of buffer %s gave another shape or type than the buffer's f32",
                  b->name);
     }
-    if (e->late == NULL) {
+    if (e->deferred == NULL) {
         return lvni_tensor_mem_copy(b->tensor->data, value->data, (size_t)b->numel * sizeof(float));
     }
     lvni_kernels_flat_lerp(LVNI_F32(b->tensor), LVNI_CF32(value), 1.0f, b->numel,
-                           &e->late->block->renewed);
+                           &e->deferred->block->renewed);
     return LVN_OK;
 }
 
@@ -46,19 +46,19 @@ static lvn_status call_function(const lvni_trainer_engine *e, const lvn_buffer *
     const char *outside = ctx->module_path;
     ctx->at = (lvni_tensor_position){.seed = e->now.seed,
                                      .step = (uint32_t)e->now.step,
-                                     .step_there = e->now.step_there,
+                                     .step_on_device = e->now.step_on_device,
                                      .micro_batch = UINT32_MAX, /* all of them */
                                      .phase = (uint32_t)e->now.phase,
                                      .call = (uint32_t)e->now.phase << LVNI_CALL_BITS};
     ctx->module_path = b->module->path;
     LVN_TRY(lvn_scope_open());
-    ctx->late = e->late != NULL;
+    ctx->deferred = e->deferred != NULL;
     const bool recording = lvn_set_grad_enabled(false);
     const lvn_tensor *value = b->function(b->module, b->tensor);
     lvn_status s = value == NULL ? LVN_OK : renew(e, b, value);
     (void)lvn_set_grad_enabled(recording);
     const lvn_status closed = lvn_scope_close();
-    ctx->late = false;
+    ctx->deferred = false;
     ctx->module_path = outside;
     ctx->at = (lvni_tensor_position){0};
     s = closed != LVN_OK ? closed : s; /* what failed first */
@@ -84,7 +84,7 @@ static lvn_status call_functions(const lvni_trainer_engine *e)
 
 lvn_status lvni_trainer_move_buffers(lvni_trainer_engine *e, const lvni_nn_set *total)
 {
-    const lvn_step_block *block = e->late == NULL ? NULL : e->late->block;
+    const lvn_step_block *block = e->deferred == NULL ? NULL : e->deferred->block;
     const int phase = e->now.phase;
     lvn_step_average given[LVN_STEP_FOLLOWS];
     lvni_nn_model_apply_records(e->o.model, total, e->now.number, block, phase);

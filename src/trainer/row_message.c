@@ -137,7 +137,7 @@ static lvn_status read_heads(lvni_trainer_rows *r, const unsigned char *all, boo
         *more = *more || h.more != 0;
         stopped = stopped == 0 ? (int)h.signal : stopped;
     }
-    lvni_trainer_stop_note(stopped);
+    lvni_trainer_stop_record(stopped);
     if (stopped != 0) {
         LVN_FAIL(LVN_ERR_CANCELLED, "a signal stopped the prediction");
     }

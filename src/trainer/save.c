@@ -1,6 +1,7 @@
 /* Keeping a run: the state is copied between two steps, and a thread of its own writes the copy
  * (checkpoint, exported models) while training goes on. One save is active at a time; what failed
- * is reported at the next step or save, and at the end of the training. Called by keeper.c. */
+ * is reported at the next step or save, and at the end of the training. Called by checkpointing.c.
+ */
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/machine.h"
@@ -66,7 +67,7 @@ static void texts_clear(texts *x)
 
 static lvn_status write_kept(const lvni_trainer *t, texts *x)
 {
-    const lvni_trainer_kept *l = &t->keeper.files;
+    const lvni_trainer_kept *l = &t->checkpointing.files;
     const lvni_trainer_kept_file *named = lvni_trainer_kept_new(l);
     lvni_trainer_kept_print(l, &x->kept);
     if (named != NULL) {
@@ -396,20 +397,20 @@ static void wait_until_idle(lvni_trainer_saver *s)
 lvn_status lvni_trainer_save_gather(lvni_trainer *t)
 {
     const lvni_optim *optim = t->engine->optim;
-    if (t->engine->sharded == NULL || t->keeper.gathered_step == t->at.step) {
+    if (t->engine->sharded == NULL || t->checkpointing.gathered_step == t->at.step) {
         return LVN_OK;
     }
-    lvni_trainer_saver **saver = &t->keeper.saver;
+    lvni_trainer_saver **saver = &t->checkpointing.saver;
     if (t->o.plan.rank == 0 && writes(t)) {
         LVN_TRY(*saver == NULL ? create(t, true, saver) : LVN_OK);
         wait_until_idle(*saver);
     }
-    t->keeper.gathered_step = -1;
+    t->checkpointing.gathered_step = -1;
     for (int k = 0; k < optim->n_slots; k++) {
         LVN_TRY(lvni_trainer_sharded_gather(t->engine->sharded, optim->slot[k], 0, optim->n,
                                             *saver == NULL ? NULL : (*saver)->copy.slot[k]));
     }
-    t->keeper.gathered_step = t->at.step;
+    t->checkpointing.gathered_step = t->at.step;
     return LVN_OK;
 }
 
@@ -419,8 +420,8 @@ lvn_status lvni_trainer_save_start(lvni_trainer *t, bool best)
         return LVN_OK;
     }
     LVN_TRY(lvni_trainer_save_wait(t));
-    LVN_TRY(t->keeper.saver == NULL ? create(t, true, &t->keeper.saver) : LVN_OK);
-    lvni_trainer_saver *s = t->keeper.saver;
+    LVN_TRY(t->checkpointing.saver == NULL ? create(t, true, &t->checkpointing.saver) : LVN_OK);
+    lvni_trainer_saver *s = t->checkpointing.saver;
     s->begin_ns = lvni_core_now_ns();
     LVN_TRY(lvni_trainer_choose_begin_save(t));
     LVN_TRY(t->o.out == NULL ? LVN_OK : write_texts(t, NULL, &s->texts));
@@ -438,38 +439,39 @@ lvn_status lvni_trainer_save_start(lvni_trainer *t, bool best)
 /* What a save that is done has brought; an error is reported once. */
 static lvn_status collect(lvni_trainer *t)
 {
-    lvni_trainer_saver *s = t->keeper.saver;
-    t->keeper.saved_step = s->written ? s->at.step : t->keeper.saved_step;
+    lvni_trainer_saver *s = t->checkpointing.saver;
+    t->checkpointing.saved_step = s->written ? s->at.step : t->checkpointing.saved_step;
     const lvn_status status = s->status;
     s->status = LVN_OK;
     if (s->written && !s->shown && status == LVN_OK) {
-        lvni_trainer_kept_settle(&t->keeper.files);
+        lvni_trainer_kept_commit(&t->checkpointing.files);
     }
     if (s->written && !s->shown && t->o.hooks.checkpoint != NULL) {
         t->o.hooks.checkpoint(t->o.hooks.user, s->at.step);
     }
     s->shown = true;
-    t->keeper.longest_ns = s->took_ns > t->keeper.longest_ns ? s->took_ns : t->keeper.longest_ns;
+    t->checkpointing.longest_ns =
+        s->took_ns > t->checkpointing.longest_ns ? s->took_ns : t->checkpointing.longest_ns;
     return status == LVN_OK ? LVN_OK
                             : lvni_core_error_collect(status, &s->error, "the checkpoint's thread");
 }
 
 lvn_status lvni_trainer_save_poll(lvni_trainer *t)
 {
-    if (t->keeper.saver == NULL) {
+    if (t->checkpointing.saver == NULL) {
         return LVN_OK;
     }
-    pthread_mutex_lock(&t->keeper.saver->lock);
-    const bool busy = t->keeper.saver->busy;
-    pthread_mutex_unlock(&t->keeper.saver->lock);
+    pthread_mutex_lock(&t->checkpointing.saver->lock);
+    const bool busy = t->checkpointing.saver->busy;
+    pthread_mutex_unlock(&t->checkpointing.saver->lock);
     return busy ? LVN_OK : collect(t);
 }
 
 lvn_status lvni_trainer_save_wait(lvni_trainer *t)
 {
-    if (t->keeper.saver == NULL) {
+    if (t->checkpointing.saver == NULL) {
         return LVN_OK;
     }
-    wait_until_idle(t->keeper.saver);
+    wait_until_idle(t->checkpointing.saver);
     return collect(t);
 }

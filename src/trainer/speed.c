@@ -55,8 +55,8 @@ static lvn_status run_some(const measured *m, double *seconds)
 }
 
 /* In the context that computes. */
-static lvn_status run_there(measured *m, lvn_status (*run)(const measured *, double *),
-                            double *seconds)
+static lvn_status run_on_device(measured *m, lvn_status (*run)(const measured *, double *),
+                                double *seconds)
 {
     lvni_tensor_device *device = m->ctx->device;
     if (device == NULL) {
@@ -130,7 +130,7 @@ lvn_status lvni_trainer_measure_micro_batch(const lvni_trainer_options *o, doubl
     if (s == LVN_OK) {
         enter(&m);
         s = lvni_nn_set_create(o->model, &m.set);
-        s = leave(&m, s == LVN_OK ? run_there(&m, run_some, seconds) : s);
+        s = leave(&m, s == LVN_OK ? run_on_device(&m, run_some, seconds) : s);
     }
     lvni_trainer_zeros_free(&zeros);
     end(&m);
@@ -146,7 +146,7 @@ static lvn_status measure_size(void *user, const lvni_data_loader_batch *batch)
     m->batch = batch;
     enter(m);
     lvn_status s = m->set == NULL ? lvni_nn_set_create(m->o->model, &m->set) : LVN_OK;
-    return leave(m, s == LVN_OK ? run_there(m, run_once, &seconds) : s);
+    return leave(m, s == LVN_OK ? run_on_device(m, run_once, &seconds) : s);
 }
 
 lvn_status lvni_trainer_measure_choices(const lvni_trainer_options *o, int *problems, int *others)

@@ -35,9 +35,10 @@ static lvn_status make_host(lvni_trainer_staged *s)
 {
     const lvni_trainer_staged_options *o = &s->o;
     const size_t world = (size_t)lvni_dist_comm_world(o->comm);
-    s->losses_bytes = (size_t)lvni_trainer_late_micro_batches(o->late) * 2 * sizeof(double);
+    s->losses_bytes = (size_t)lvni_trainer_deferred_micro_batches(o->deferred) * 2 * sizeof(double);
     s->room = (head_bytes(s) + o->message + 7) / 8 * 8; /* records of ranks stay aligned */
-    s->numbers = lvni_core_calloc(LVNI_TAG_TRAINER, 1, lvni_trainer_late_numbers_room(o->late));
+    s->numbers =
+        lvni_core_calloc(LVNI_TAG_TRAINER, 1, lvni_trainer_deferred_numbers_room(o->deferred));
     s->mine = lvni_core_calloc(LVNI_TAG_TRAINER, 1, s->room);
     s->all = lvni_core_calloc(LVNI_TAG_TRAINER, world, s->room);
     if (s->numbers == NULL || s->mine == NULL || s->all == NULL) {
@@ -183,13 +184,13 @@ static lvn_status finish(const lvni_trainer_staged_job *j)
 {
     lvni_trainer_staged *s = j->of;
     size_t bytes = 0;
-    LVN_TRY(lvni_trainer_late_write_numbers(s->o.late, j->place, s->numbers, &bytes));
+    LVN_TRY(lvni_trainer_deferred_write_numbers(s->o.deferred, j->place, s->numbers, &bytes));
     lvni_kernels_flat_team(help, s->o.reduction);
     LVN_TRY(lvni_dist_reduction_finish(s->o.reduction, s->numbers, bytes));
     for (int rank = 0; rank < lvni_dist_comm_world(s->o.comm); rank++) {
         const void *message = lvni_dist_reduction_get_message(s->o.reduction, rank, &bytes);
-        LVN_TRY(
-            lvni_trainer_late_read_numbers(s->o.late, j->place, rank, message, bytes, s->losses));
+        LVN_TRY(lvni_trainer_deferred_read_numbers(s->o.deferred, j->place, rank, message, bytes,
+                                                   s->losses));
     }
     lvni_plan_range piece[2];
     const lvni_plan_range all = {.start = 0,
@@ -255,7 +256,7 @@ lvn_status lvni_trainer_staged_send(lvni_trainer_staged *s, const lvni_plan_tree
     j->n_leaves = n;
     j->begin = m->trained_begin;
     j->end = m->trained_end;
-    j->place = lvni_trainer_late_here(s->o.late);
+    j->place = lvni_trainer_deferred_here(s->o.deferred);
     j->stream = lvni_tensor_device_stream(s->o.device);
     if (j->stream == NULL) {
         return lvn_last_error()->code;
@@ -263,7 +264,7 @@ lvn_status lvni_trainer_staged_send(lvni_trainer_staged *s, const lvni_plan_tree
     for (int i = 0; i < n; i++) {
         j->leaf[i] = (lvni_plan_tree_node){leaf[i].begin, leaf[i].end, i};
     }
-    LVN_TRY(lvni_trainer_late_send_numbers(s->o.late, j->place, j->stream));
+    LVN_TRY(lvni_trainer_deferred_send_numbers(s->o.deferred, j->place, j->stream));
     if (s->sum != NULL) {
         return lvni_trainer_staged_keep(j, set);
     }
@@ -327,7 +328,7 @@ static lvn_status receive_copies(lvni_trainer_staged_job *j, float *total)
                                  .count = s->o.model->n_weights + s->o.model->n_records};
     /* written before the thread or the device can read it */
     j->number = lvni_trainer_comm_thread_give(s->thread, reduce, j);
-    lvni_trainer_late_expect(s->o.late, j->place, s->thread, j->number);
+    lvni_trainer_deferred_expect(s->o.deferred, j->place, s->thread, j->number);
     LVN_TRY(s->backend->host_call(j->stream, wait_for_job, j));
     for (int k = 0, n = lvni_trainer_staged_cut(s->o.model, j->begin, j->end, all, piece); k < n;
          k++) {
@@ -342,8 +343,9 @@ lvn_status lvni_trainer_staged_receive(lvni_trainer_staged *s, float *total)
     lvni_trainer_staged_job *j = &s->job[s->n_sent++ % LVNI_STAGED_JOBS];
     LVN_TRY(s->sum != NULL ? lvni_trainer_staged_add(j, total) : receive_copies(j, total));
     const int64_t begin = j->begin, n = j->end - begin; /* sums as one rank has them */
-    lvni_kernels_flat_sums_there(total + begin, n, s->o.late->sums + begin / LVNI_FLAT_BLOCK);
-    return lvni_trainer_late_receive_losses(s->o.late, j->stream, s->losses);
+    lvni_kernels_flat_sums_on_device(total + begin, n,
+                                     s->o.deferred->sums + begin / LVNI_FLAT_BLOCK);
+    return lvni_trainer_deferred_receive_losses(s->o.deferred, j->stream, s->losses);
 }
 
 lvn_status lvni_trainer_staged_rest(lvni_trainer_staged *s)

@@ -23,17 +23,17 @@
 #include "nn/model.h"
 #include "trainer/trainer.h"
 
-struct lvni_trainer_late;
+struct lvni_trainer_deferred;
 
 typedef struct lvni_trainer_staged lvni_trainer_staged;
 
 typedef struct lvni_trainer_staged_options {
     /* no other part of a step uses these two */
     lvni_dist_comm *comm;
-    lvni_dist_reduction *reduction; /* NULL: gradients are added between devices */
-    int64_t bucket;                 /* then: floats that are added at once */
-    const lvni_nn_model *model;     /* borrowed */
-    struct lvni_trainer_late *late; /* borrowed: what a step finds out */
+    lvni_dist_reduction *reduction;         /* NULL: gradients are added between devices */
+    int64_t bucket;                         /* then: floats that are added at once */
+    const lvni_nn_model *model;             /* borrowed */
+    struct lvni_trainer_deferred *deferred; /* borrowed: what a step finds out */
     struct lvni_tensor_device *device;
     int sets;       /* of the reduction */
     size_t message; /* the most bytes of a message that is exchanged */

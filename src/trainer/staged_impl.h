@@ -6,7 +6,7 @@
 #include "dist/device_sum.h"
 #include "tensor/device.h"
 #include "trainer/comm_thread.h"
-#include "trainer/late.h"
+#include "trainer/deferred.h"
 #include "trainer/staged.h"
 
 enum { LVNI_STAGED_JOBS = 2 };
@@ -17,7 +17,7 @@ typedef struct lvni_trainer_staged_job {
     lvni_plan_tree_node leaf[LVNI_TREE_PENDING];
     int n_leaves;
     int64_t begin, end; /* what the phase trains */
-    lvni_trainer_late_place place;
+    lvni_trainer_deferred_place place;
     void *stream;
     uint64_t number;
     /* sums: */

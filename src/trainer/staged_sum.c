@@ -36,14 +36,14 @@ uint64_t lvni_trainer_staged_bytes(const lvni_trainer_options *o)
 
 static size_t numbers_room(const lvni_trainer_staged *s)
 {
-    return (lvni_trainer_late_numbers_room(s->o.late) + 7) / 8 * 8;
+    return (lvni_trainer_deferred_numbers_room(s->o.deferred) + 7) / 8 * 8;
 }
 
 lvn_status lvni_trainer_staged_make_sum(lvni_trainer_staged *s)
 {
     const lvni_trainer_staged_options *o = &s->o;
     const int world = lvni_dist_comm_world(o->comm);
-    s->n_leaves = count_leaves(o->late->plan, world);
+    s->n_leaves = count_leaves(o->deferred->plan, world);
     s->leaves = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)s->n_leaves, sizeof *s->leaves);
     s->bytes = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)world, sizeof *s->bytes);
     s->numbers_of = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)world, numbers_room(s));
@@ -54,7 +54,8 @@ lvn_status lvni_trainer_staged_make_sum(lvni_trainer_staged *s)
     const lvni_dist_device_sum_options sum = {.comm = o->comm,
                                               .device = o->device,
                                               .stream = lvni_tensor_device_stream(o->device),
-                                              .micro_batches = (int)o->late->plan->micro_batches,
+                                              .micro_batches =
+                                                  (int)o->deferred->plan->micro_batches,
                                               .leaves = s->n_leaves,
                                               .bucket = o->bucket};
     LVN_TRY(s->first != NULL && sum.stream != NULL ? LVN_OK : lvn_last_error()->code);
@@ -83,7 +84,7 @@ static lvn_status exchange_numbers(const lvni_trainer_staged_job *j)
     if (s->backend->stream_failed(j->stream)) {
         LVN_FAIL(LVN_ERR_ABORTED, "the device failed before its gradients were added");
     }
-    LVN_TRY(lvni_trainer_late_write_numbers(s->o.late, j->place, s->numbers, &bytes));
+    LVN_TRY(lvni_trainer_deferred_write_numbers(s->o.deferred, j->place, s->numbers, &bytes));
     const uint64_t own = bytes;
     const int world = lvni_dist_comm_world(s->o.comm);
     LVN_TRY(lvni_dist_comm_all_gather(s->o.comm, &own, sizeof own, s->bytes));
@@ -98,15 +99,15 @@ static lvn_status exchange_numbers(const lvni_trainer_staged_job *j)
     }
     LVN_TRY(lvni_dist_comm_all_gather(s->o.comm, s->numbers, (size_t)most, s->numbers_of));
     for (int rank = 0; rank < world; rank++) {
-        LVN_TRY(lvni_trainer_late_read_numbers(s->o.late, j->place, rank,
-                                               s->numbers_of + (size_t)rank * most,
-                                               (size_t)s->bytes[rank], s->losses));
+        LVN_TRY(lvni_trainer_deferred_read_numbers(s->o.deferred, j->place, rank,
+                                                   s->numbers_of + (size_t)rank * most,
+                                                   (size_t)s->bytes[rank], s->losses));
     }
     return LVN_OK;
 }
 
 /* The stream waits for the end of this; what it does next reads losses and `first`. */
-static lvn_status watch(void *user)
+static lvn_status wait_for_sum(void *user)
 {
     const lvni_trainer_staged_job *j = user;
     lvni_trainer_staged *s = j->of;
@@ -187,8 +188,8 @@ lvn_status lvni_trainer_staged_add(lvni_trainer_staged_job *j, float *total)
     float *first = total + (j->begin < j->end ? j->begin : s->o.model->n_weights);
     LVN_TRY(s->backend->copy(j->stream, s->first, first, sizeof *first));
     /* written before the thread or the device can read it */
-    j->number = lvni_trainer_comm_thread_give(s->thread, watch, j);
-    lvni_trainer_late_expect(s->o.late, j->place, s->thread, j->number);
+    j->number = lvni_trainer_comm_thread_give(s->thread, wait_for_sum, j);
+    lvni_trainer_deferred_expect(s->o.deferred, j->place, s->thread, j->number);
     const lvn_status status = s->backend->host_call(j->stream, reached, j);
     if (status != LVN_OK) { /* the job would wait for it */
         lvni_dist_device_sum_reached(s->sum, j->phase);

@@ -365,15 +365,15 @@ static void take_all(lvni_trainer *t, const lvni_ckpt *ckpt, texts *from)
 {
     t->at = ckpt->at;
     t->at.finished = false;
-    lvni_trainer_kept_free(&t->keeper.files);
-    t->keeper.files = from->files;
+    lvni_trainer_kept_free(&t->checkpointing.files);
+    t->checkpointing.files = from->files;
     from->files = (lvni_trainer_kept){0};
     if (!from->same_monitor) {
         lvni_trainer_choose_begin_again(t);
     }
-    t->keeper.next_name[0] = '\0';
-    t->keeper.saved_step = ckpt->at.step;
-    t->keeper.gathered_step = -1;
+    t->checkpointing.next_name[0] = '\0';
+    t->checkpointing.saved_step = ckpt->at.step;
+    t->checkpointing.gathered_step = -1;
     memcpy(t->engine->optim->steps, from->updates,
            (size_t)t->engine->n_phases * sizeof *from->updates);
     memcpy(t->engine->optim->missed, from->missed,
@@ -385,8 +385,8 @@ static void take_all(lvni_trainer *t, const lvni_ckpt *ckpt, texts *from)
     t->unvalidated_ns = from->clock.unvalidated_ns;
     t->report.earlier_s = (double)from->clock.trained_ns * 1e-9;
     t->report.epoch_sum = from->sums;
-    if (t->engine->late != NULL) {
-        t->engine->late->known = false;
+    if (t->engine->deferred != NULL) {
+        t->engine->deferred->known = false;
         lvni_trainer_graph_forget(t->engine->graph);
     }
     lvni_nn_model_touch(t->o.model);

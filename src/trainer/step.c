@@ -84,17 +84,17 @@ void lvni_trainer_record_begin(const lvni_trainer_engine *e, lvni_trainer_step_r
     for (int i = 0; i < e->n_phases; i++) {
         begin_phase(&r->phase[i]);
     }
-    r->late = -1;
+    r->deferred = -1;
 }
 
 lvn_status lvni_trainer_submit_step(lvni_trainer_engine *e, lvni_trainer_step_record *r)
 {
     LVN_TRY(lvni_trainer_submit_phases(e, r));
-    if (e->late == NULL) {
+    if (e->deferred == NULL) {
         return LVN_OK;
     }
-    lvni_trainer_late_finish(e->late);
-    return lvni_trainer_late_end(e->late, e, &r->late);
+    lvni_trainer_deferred_finish(e->deferred);
+    return lvni_trainer_deferred_end(e->deferred, e, &r->deferred);
 }
 
 lvn_status lvni_trainer_engine_submit(lvni_trainer_engine *e, lvni_data_loader *loader,
@@ -106,20 +106,20 @@ lvn_status lvni_trainer_engine_submit(lvni_trainer_engine *e, lvni_data_loader *
     e->now.step = before->step;
     e->now.epoch = before->epoch;
     lvni_trainer_numbers_begin(e);
-    lvn_status s = e->late != NULL ? lvni_trainer_late_begin(e->late, e) : LVN_OK;
+    lvn_status s = e->deferred != NULL ? lvni_trainer_deferred_begin(e->deferred, e) : LVN_OK;
     if (s == LVN_OK) {
         s = e->graph != NULL ? lvni_trainer_graph_submit(e, r) : lvni_trainer_submit_step(e, r);
     }
-    if (s != LVN_OK && e->late != NULL) {
-        s = lvni_trainer_late_fail(e->late, e);
+    if (s != LVN_OK && e->deferred != NULL) {
+        s = lvni_trainer_deferred_fail(e->deferred, e);
     }
     e->torn = false;
     for (int i = 0; i < e->n_phases && s != LVN_OK; i++) {
         e->torn = e->torn || r->phase[i].updated;
     }
     const lvni_plan *plan = &e->o.plan;
-    if (e->feed != NULL && (s != LVN_OK || !e->more_steps)) {
-        lvni_trainer_feed_drop(e->feed);
+    if (e->prefetch != NULL && (s != LVN_OK || !e->more_steps)) {
+        lvni_trainer_prefetch_drop(e->prefetch);
     }
     lvni_trainer_wave_release(e, plan->micro_batch_begin,
                               plan->micro_batch_end - plan->micro_batch_begin);
@@ -130,7 +130,7 @@ lvn_status lvni_trainer_engine_submit(lvni_trainer_engine *e, lvni_data_loader *
 }
 
 /* The loss scale follows what overflowed. */
-static lvn_status judge_overflow(lvni_trainer_engine *e, const lvni_trainer_step_result *r)
+static lvn_status check_overflow(lvni_trainer_engine *e, const lvni_trainer_step_result *r)
 {
     bool overflow = false, updated = false;
     for (int i = 0; i < r->n_phases; i++) {
@@ -163,22 +163,23 @@ lvn_status lvni_trainer_engine_collect(lvni_trainer_engine *e, const lvni_traine
     for (int i = 0; i < r->n_phases; i++) {
         copy_phase(&result->phase[i], &r->phase[i]);
     }
-    if (r->late >= 0) {
+    if (r->deferred >= 0) {
         lvni_dist_comm_at(e->o.comm, LVNI_PLACE_RESULT, r->before.step);
         lvni_trainer_profile_at(LVNI_PART_RESULT);
     }
-    const lvn_status read = r->late < 0 ? LVN_OK : lvni_trainer_late_read(e->late, e, r, result);
+    const lvn_status read =
+        r->deferred < 0 ? LVN_OK : lvni_trainer_deferred_read(e->deferred, e, r, result);
     lvni_dist_comm_at(e->o.comm, LVNI_PLACE_BETWEEN, r->before.step);
     lvni_trainer_profile_at(LVNI_PART_REST);
     if (read != LVN_OK) {
-        lvni_trainer_late_undo(e->late, e, r);
+        lvni_trainer_deferred_undo(e->deferred, e, r);
         return read;
     }
     lvni_nn_step_copy(&result->metrics, &result->phase[0].metrics);
     for (int i = 1; i < r->n_phases; i++) {
         LVN_TRY(lvni_nn_metrics_add(&result->metrics, &result->phase[i].metrics));
     }
-    LVN_TRY(judge_overflow(e, result)); /* the position stays with the weights */
+    LVN_TRY(check_overflow(e, result)); /* the position stays with the weights */
     lvni_trainer_unused_report(e);
     result->scaler = e->scaler;
     result->after.step++;
@@ -189,12 +190,12 @@ lvn_status lvni_trainer_engine_collect(lvni_trainer_engine *e, const lvni_traine
 
 bool lvni_trainer_engine_torn(const lvni_trainer_engine *e)
 {
-    return e->late != NULL ? lvni_trainer_late_torn(e->late, e) : e->torn;
+    return e->deferred != NULL ? lvni_trainer_deferred_torn(e->deferred, e) : e->torn;
 }
 
 void lvni_trainer_engine_discard(lvni_trainer_engine *e, const lvni_trainer_step_record *r)
 {
-    if (r->late >= 0) {
-        lvni_trainer_late_undo(e->late, e, r);
+    if (r->deferred >= 0) {
+        lvni_trainer_deferred_undo(e->deferred, e, r);
     }
 }

@@ -24,7 +24,7 @@ typedef struct lvni_trainer_message_head {
 
 /* One micro-batch's or chunk's. */
 typedef struct lvni_trainer_message_part {
-    double weight;              /* NAN: a device has it (late_ranks.c) */
+    double weight;              /* NAN: a device has it (deferred_ranks.c) */
     int64_t samples, n_metrics; /* metrics follow */
 } lvni_trainer_message_part;
 

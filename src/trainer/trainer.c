@@ -48,13 +48,14 @@ lvn_status lvni_trainer_create(const lvni_trainer_options *options, lvni_trainer
     t->o = *options;
     t->report = (lvni_trainer_logging){.o = &t->o, .start_ns = lvni_core_now_ns()};
     t->at = (lvni_ckpt_position){.best_score = (double)NAN, .best_step = -1};
-    t->keeper.saved_step = t->keeper.gathered_step = -1;
+    t->checkpointing.saved_step = t->checkpointing.gathered_step = -1;
     t->validated_step = -1;
     t->validated_ns = lvni_core_now_ns();
     lvni_trainer_early_begin(&t->early);
-    t->keeper.data_identity = lvni_trainer_identity_of_data(options->train);
+    t->checkpointing.data_identity = lvni_trainer_identity_of_data(options->train);
     for (int i = 0; i < options->plan.n_streams; i++) {
-        t->keeper.stream_identity[i] = lvni_trainer_identity_of_data(options->stream[i].dataset);
+        t->checkpointing.stream_identity[i] =
+            lvni_trainer_identity_of_data(options->stream[i].dataset);
     }
     lvni_trainer_engine_options engine;
     engine_options(options, &engine);
@@ -80,13 +81,13 @@ void lvni_trainer_destroy(lvni_trainer *t)
     if (t == NULL) {
         return;
     }
-    lvni_trainer_saver_destroy(t->keeper.saver); /* first: it reads model and optimizer */
+    lvni_trainer_saver_destroy(t->checkpointing.saver); /* first: it reads model and optimizer */
     lvni_trainer_logging_close(&t->report);
     lvni_trainer_engine_destroy(t->engine); /* it may hold batches of the loader */
     lvni_data_loader_destroy(t->loader);
     lvni_data_loader_destroy(t->val_loader);
     lvni_data_unreadable_destroy(t->unreadable);
     lvni_data_unreadable_destroy(t->val_unreadable);
-    lvni_trainer_kept_free(&t->keeper.files);
+    lvni_trainer_kept_free(&t->checkpointing.files);
     lvni_core_free(t);
 }

@@ -3,16 +3,13 @@
  *
  *   engine.h    the step engine: one optimizer step
  *   logging.c    what is logged: metrics.jsonl, loggers, the progress line, the epoch's sums
- *   keeper.c    checkpoints, the signal that stops all ranks; choose.c: which are best and kept;
- *               save.c writes them beside the training, state.c: what they hold, identity.c: are
- *               they of this run?
- *   loop.c      epochs: steps, and what happens between them; validate.c: validation; monitors.c:
- *               rates, the end and the best that follow from metrics (early.h)
- *   clock.c     what is due by the clock
- *   drive.c     the same, driven by a caller: step, validate, save, load
- *   trainer.c   create and destroy
- * On their own: evaluate.c, validation and prediction in fixed chunks; memory.h, what a run would
- * take. */
+ *   checkpointing.c    checkpoints, the signal that stops all ranks; choose.c: which are best and
+ * kept; save.c writes them beside the training, state.c: what they hold, identity.c: are they of
+ * this run? loop.c      epochs: steps, and what happens between them; validate.c: validation;
+ * monitors.c: rates, the end and the best that follow from metrics (early.h) clock.c     what is
+ * due by the clock drive.c     the same, driven by a caller: step, validate, save, load trainer.c
+ * create and destroy On their own: evaluate.c, validation and prediction in fixed chunks; memory.h,
+ * what a run would take. */
 #ifndef LEVIN_TRAINER_TRAINER_H
 #define LEVIN_TRAINER_TRAINER_H
 
@@ -63,7 +60,7 @@ typedef struct lvni_trainer_options {
     bool use_ema; /* validation and export_model see the average */
     lvni_trainer_precision precision;
     double gradient_clip_val; /* 2-norm; 0: off */
-    bool detect_anomaly;      /* kernels/watch.h, in every micro-batch */
+    bool detect_anomaly;      /* kernels/anomaly.h, in every micro-batch */
     lvni_trainer_bad_batch on_bad_batch;
     lvni_trainer_phase_options phase[LVNI_PHASES];
     uint64_t seed;
@@ -151,8 +148,8 @@ typedef struct lvni_trainer_logging {
     double rate, step_rate, wait_share, cpu_cores;
 } lvni_trainer_logging;
 
-/* What a run leaves behind, and when it ends early (keeper.c, save.c). */
-typedef struct lvni_trainer_keeper {
+/* What a run leaves behind, and when it ends early (checkpointing.c, save.c). */
+typedef struct lvni_trainer_checkpointing {
     lvni_trainer_saver *saver; /* NULL before the first save */
     uint64_t data_identity;    /* of the training set (identity.h) */
     uint64_t stream_identity[LVN_MAX_STREAMS];
@@ -177,13 +174,13 @@ typedef struct lvni_trainer_keeper {
     char next_name[LVNI_FILE_NAME];
     int64_t next_step;
     double next_score;
-} lvni_trainer_keeper;
+} lvni_trainer_checkpointing;
 
 typedef struct lvni_trainer {
     lvni_trainer_options o;
     lvni_ckpt_position at; /* between two steps: after those that were submitted */
     /* submitted and not collected: n_open of them, the oldest first */
-    lvni_trainer_step_record open[LVNI_LATE_STEPS];
+    lvni_trainer_step_record open[LVNI_DEFERRED_STEPS];
     int first_open, n_open;
     lvni_data_loader *loader, *val_loader; /* NULL until needed */
     /* what they note; NULL: the first sample that cannot be read is an error */
@@ -195,7 +192,7 @@ typedef struct lvni_trainer {
     bool validation_asked;   /* of rank 0's clock, as of the last step; the same on all ranks */
     int64_t validated_step;  /* of the newest validation; -1: none */
     lvni_trainer_logging report;
-    lvni_trainer_keeper keeper;
+    lvni_trainer_checkpointing checkpointing;
 } lvni_trainer;
 
 /* Whether where it computes and these options go together (cuda_graph=on, on_bad_batch), before
@@ -312,10 +309,10 @@ lvn_status lvni_trainer_predict(const lvni_nn_model *model, lvni_data_loader *lo
                                 lvni_trainer_predict_output output, lvni_trainer_predict_row row,
                                 void *user);
 
-/* keeper.c: the signal that stops the run (core/signals.h); several ranks agree on one. */
+/* checkpointing.c: the signal that stops the run (core/signals.h); several ranks agree on one. */
 void lvni_trainer_stop_install(void); /* handlers, and nothing agreed yet */
 int lvni_trainer_stop_signal(void);   /* the agreed one, else this process's own; 0: none */
 /* the ranks agreed to stop for it: from now on that is the one; 0: nothing */
-void lvni_trainer_stop_note(int signal_number);
+void lvni_trainer_stop_record(int signal_number);
 
 #endif

@@ -29,9 +29,9 @@ lvn_status lvni_trainer_fail_norm(const lvni_trainer_engine *e, int phase, doubl
 }
 
 /* Norm, clipping, overflow: by what the step multiplies gradients; 0: it is skipped. */
-static lvn_status judge(const lvni_trainer_engine *e, double divisor,
-                        const lvni_ckpt_position *before, lvni_trainer_phase_result *p,
-                        double *scale)
+static lvn_status check_gradient(const lvni_trainer_engine *e, double divisor,
+                                 const lvni_ckpt_position *before, lvni_trainer_phase_result *p,
+                                 double *scale)
 {
     const double clip = lvni_trainer_clip_of(e, e->now.phase);
     p->grad_norm = norm_of(e) / divisor;
@@ -113,11 +113,11 @@ lvn_status lvni_trainer_update(lvni_trainer_engine *e, const lvni_nn_set *total,
         e->optim->idle[i] = !e->graded[i];
     }
     lvni_trainer_phase_result *p = &r->phase[e->now.phase];
-    if (e->late != NULL) { /* the device judges, and kernels read what it found */
+    if (e->deferred != NULL) { /* the device judges, and kernels read what it found */
         p->updated = true;
-        lvni_trainer_late_decide(e->late, e, total->weight);
+        lvni_trainer_deferred_decide(e->deferred, e, total->weight);
     } else {
-        LVN_TRY(judge(e, divisor, &r->before, p, &scale));
+        LVN_TRY(check_gradient(e, divisor, &r->before, p, &scale));
     }
     if (p->skipped) {
         return LVN_OK; /* weights, statistics, averages stay as they are */
@@ -148,7 +148,7 @@ void lvni_trainer_update_average(lvni_trainer_engine *e, const lvni_trainer_step
     }
     if (last >= 0 && e->ema != NULL) {
         lvni_optim_ema_update(e->ema, e->o.model->weights, updates_of(e) - 1,
-                              e->late == NULL ? NULL : &e->late->block->average);
+                              e->deferred == NULL ? NULL : &e->deferred->block->average);
     }
 }
 
@@ -157,7 +157,7 @@ void lvni_trainer_update_average(lvni_trainer_engine *e, const lvni_trainer_step
 
 enum { NAMED = 3 };
 
-lvn_status lvni_trainer_unused_watch(lvni_trainer_engine *e)
+lvn_status lvni_trainer_unused_begin(lvni_trainer_engine *e)
 {
     e->graded =
         lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)e->o.model->n_parameters, sizeof *e->graded);
@@ -168,7 +168,7 @@ lvn_status lvni_trainer_unused_watch(lvni_trainer_engine *e)
     return e->used == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
-void lvni_trainer_unused_note(lvni_trainer_engine *e, const lvni_nn_set *set)
+void lvni_trainer_unused_record(lvni_trainer_engine *e, const lvni_nn_set *set)
 {
     for (int i = 0; i < e->o.model->n_parameters; i++) {
         e->graded[i] = e->graded[i] || set->gradients.written[i] == LVNI_GRADIENT_THERE;

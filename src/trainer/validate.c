@@ -70,7 +70,7 @@ lvn_status lvni_trainer_loop_check_validation(lvni_trainer *t)
     lvni_nn_step result;
     if (t->o.sanity_chunks == 0 || lvni_trainer_validation_length(&t->o) == 0 ||
         (resumed &&
-         (t->report.last_val.n_metrics > 0 || !lvni_trainer_loop_watches_validation(t)))) {
+         (t->report.last_val.n_metrics > 0 || !lvni_trainer_loop_monitors_validation(t)))) {
         return LVN_OK;
     }
     lvni_trainer_profile_at(LVNI_PART_VALIDATE);
@@ -122,7 +122,8 @@ lvn_status lvni_trainer_loop_validate(lvni_trainer *t)
     lvni_trainer_show_average(t, false);
     lvni_trainer_logging_continue(&t->report);
     lvni_trainer_profile_at(before);
-    t->keeper.signal = s == LVN_ERR_CANCELLED ? lvni_trainer_stop_signal() : t->keeper.signal;
+    t->checkpointing.signal =
+        s == LVN_ERR_CANCELLED ? lvni_trainer_stop_signal() : t->checkpointing.signal;
     LVN_TRY(s);
     lvni_trainer_unreadable_report(t, t->val_unreadable);
     LVN_TRY(call_validated(t));

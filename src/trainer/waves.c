@@ -16,8 +16,8 @@
 void lvni_trainer_waves_begin(lvni_trainer_engine *e)
 {
     lvni_trainer_gradient_sync_begin(e->gradient_sync);
-    if (e->late != NULL) {
-        e->late->phase = e->now.phase;
+    if (e->deferred != NULL) {
+        e->deferred->phase = e->now.phase;
     }
     lvni_trainer_message_begin(&e->message);
 }
@@ -37,8 +37,8 @@ static lvn_status next_batch(lvni_trainer_engine *e, const lvni_data_loader_batc
         lvni_trainer_graph_batch(e->graph, held - e->held, batch, there);
         return LVN_OK;
     }
-    if (e->feed != NULL) {
-        LVN_TRY(lvni_trainer_feed_next(e->feed, e->loader, held, there));
+    if (e->prefetch != NULL) {
+        LVN_TRY(lvni_trainer_prefetch_next(e->prefetch, e->loader, held, there));
     } else {
         LVN_TRY(*held == NULL ? lvni_data_loader_next(e->loader, held) : LVN_OK);
     }
@@ -68,9 +68,10 @@ lvn_status lvni_trainer_wave_load(lvni_trainer_engine *e, int micro_batch, int n
             .batch = batch,
             .there = there,
             .set = runs ? lvni_trainer_gradient_sync_set(e->gradient_sync, e->slot[i]) : NULL};
-        if (runs && e->late != NULL) {
-            e->job[i].loss = lvni_trainer_late_loss(e->late, e->now.phase, micro_batch + i);
-            e->job[i].terms = lvni_trainer_late_terms(e->late, e->now.phase, micro_batch + i);
+        if (runs && e->deferred != NULL) {
+            e->job[i].loss = lvni_trainer_deferred_loss(e->deferred, e->now.phase, micro_batch + i);
+            e->job[i].terms =
+                lvni_trainer_deferred_terms(e->deferred, e->now.phase, micro_batch + i);
         }
     }
     return LVN_OK;
@@ -91,9 +92,10 @@ static lvn_status load_ahead(lvni_trainer_engine *e, int64_t next)
     const int64_t first = next - plan->micro_batch_begin;
     for (int64_t i = 0; i < n; i++) {
         bool begun;
-        LVN_TRY(lvni_trainer_feed_ahead(e->feed, new_step ? NULL : e->held[first + i], &begun));
+        LVN_TRY(
+            lvni_trainer_prefetch_ahead(e->prefetch, new_step ? NULL : e->held[first + i], &begun));
         if (!begun) {
-            return lvni_trainer_feed_reserve(e->feed, (int)(n - i));
+            return lvni_trainer_prefetch_reserve(e->prefetch, (int)(n - i));
         }
     }
     return LVN_OK;
@@ -109,7 +111,7 @@ lvn_status lvni_trainer_wave_ahead(lvni_trainer_engine *e)
 static void end_use(lvni_trainer_engine *e, int n)
 {
     const bool last = lvni_trainer_in_last_phase(e);
-    lvni_trainer_feed_done(e->feed, n, last);
+    lvni_trainer_prefetch_done(e->prefetch, n, last);
     for (int i = 0; i < n && last; i++) {
         e->held[e->job[i].batch->micro_batch - e->o.plan.micro_batch_begin] = NULL;
     }
@@ -200,10 +202,10 @@ static lvn_status micro_batch_work(void *user, int lane)
 
 lvn_status lvni_trainer_wave_run(lvni_trainer_engine *e, int n)
 {
-    lvni_trainer_profile_at(e->feed != NULL ? LVNI_PART_COPY : LVNI_PART_DATA);
+    lvni_trainer_profile_at(e->prefetch != NULL ? LVNI_PART_COPY : LVNI_PART_DATA);
     LVN_TRY(e->exchange == NULL ? LVN_OK : lvni_trainer_gradient_sync_rest(e->gradient_sync));
     LVN_TRY(lvni_trainer_gradient_sync_wave(e->gradient_sync, e->slot, n));
-    const bool feeds = e->feed != NULL && !lvni_trainer_graph_loaded(e->graph);
+    const bool feeds = e->prefetch != NULL && !lvni_trainer_graph_loaded(e->graph);
     LVN_TRY(feeds ? load_ahead(e, e->job[0].batch->micro_batch + n) : LVN_OK);
     open_group_syncs(e, n);
     LVN_TRY(first_failure(e, lvni_trainer_lanes_run(e->lanes, n, micro_batch_work, e)));
@@ -220,17 +222,18 @@ lvn_status lvni_trainer_wave_merge(lvni_trainer_engine *e, int n)
     lvni_trainer_profile_at(LVNI_PART_MERGE);
     for (int i = 0; i < n; i++) {
         const lvni_trainer_micro_batch_job *job = &e->job[i];
-        /* with staged sets metrics follow when the device has them (late_ranks.c) */
-        const bool weight_only = e->late != NULL && e->o.plan.devices > 1;
+        /* with staged sets metrics follow when the device has them (deferred_ranks.c) */
+        const bool weight_only = e->deferred != NULL && e->o.plan.devices > 1;
         LVN_TRY(weight_only
                     ? lvni_trainer_message_add_weight(&e->message, job->step.weight,
                                                       job->batch->batch.size)
                     : lvni_trainer_message_add(&e->message, &job->step, job->batch->batch.size));
         if (job->set != NULL) {
-            lvni_trainer_unused_note(e, job->set);
+            lvni_trainer_unused_record(e, job->set);
         }
-        if (job->set != NULL && e->late != NULL) {
-            lvni_trainer_late_note(e->late, e->now.phase, job->batch->micro_batch, &job->step);
+        if (job->set != NULL && e->deferred != NULL) {
+            lvni_trainer_deferred_note(e->deferred, e->now.phase, job->batch->micro_batch,
+                                       &job->step);
         }
         lvni_trainer_gradient_sync_leaf(e->gradient_sync, e->slot[i]);
     }
@@ -320,7 +323,7 @@ static lvn_status read_messages(lvni_trainer_engine *e, lvni_trainer_step_record
         r->save = r->save || head.save != 0;
         r->validate = r->validate || head.validate != 0;
     }
-    lvni_trainer_stop_note(r->signal);
+    lvni_trainer_stop_record(r->signal);
     r->samples = all.samples;
     return unreadable > 0 ? settle_unreadable(e) : LVN_OK;
 }

@@ -112,7 +112,7 @@ static lvn_status prepare(lvni_trainer *trainer)
 static lvn_status check_stop(const lvni_trainer *trainer, const lvni_tune_range_test *test)
 {
     const int number =
-        trainer->o.comm == NULL ? lvni_trainer_stop_signal() : trainer->keeper.signal;
+        trainer->o.comm == NULL ? lvni_trainer_stop_signal() : trainer->checkpointing.signal;
     if (number == 0) {
         return LVN_OK;
     }

@@ -506,7 +506,7 @@ static bool is_killed(int ended)
            (WIFEXITED(ended) && WEXITSTATUS(ended) == 128 + SIGKILL);
 }
 
-static lvn_status judge(lvn_status status, int ended, const files *f, lvni_tune_trial *t)
+static lvn_status read_outcome(lvn_status status, int ended, const files *f, lvni_tune_trial *t)
 {
     char text[96];
     const bool whole = WIFEXITED(ended) && WEXITSTATUS(ended) == 0;
@@ -549,7 +549,7 @@ lvn_status lvni_tune_try(const lvni_tune_command *command, bool dry, lvni_tune_t
         } else {
             read_report(text, &ended_with, t);
             lvni_core_free(text);
-            s = judge(ended_with, ended, &f, t);
+            s = read_outcome(ended_with, ended, &f, t);
         }
     }
     close_files(&f);

@@ -82,7 +82,7 @@ static lvn_status ask(lvni_nccl_comm *c, int *result)
     return LVN_OK;
 }
 
-lvn_status lvni_nccl_comm_settle(lvni_nccl_comm *c, const char *what, int result)
+lvn_status lvni_nccl_comm_complete(lvni_nccl_comm *c, const char *what, int result)
 {
     const uint64_t begin = lvni_core_now_ns(), most = (uint64_t)(c->timeout_s * 1e9);
     for (int i = 0; result == LVNI_NCCL_IN_PROGRESS; i++) {
@@ -138,7 +138,7 @@ static lvn_status init(lvni_nccl_comm *c, lvni_nccl_id id)
     if (handle == NULL) { /* there is nothing to ask */
         return fail(c, "ncclCommInitRankConfig", result);
     }
-    return lvni_nccl_comm_settle(c, "ncclCommInitRankConfig", result);
+    return lvni_nccl_comm_complete(c, "ncclCommInitRankConfig", result);
 }
 
 lvn_status lvni_nccl_comm_init(lvni_nccl_comm *c, lvni_dist_comm *comm, double timeout_s)
@@ -202,7 +202,7 @@ static bool finalize(lvni_nccl_comm *c)
     }
     const int result = c->api->finalize(c->handle);
     lvni_nccl_comm_leave(c);
-    return lvni_nccl_comm_settle(c, "ncclCommFinalize", result) == LVN_OK;
+    return lvni_nccl_comm_complete(c, "ncclCommFinalize", result) == LVN_OK;
 }
 
 void lvni_nccl_comm_end(lvni_nccl_comm *c)

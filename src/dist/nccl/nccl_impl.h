@@ -39,7 +39,7 @@ void lvni_nccl_comm_abort(lvni_nccl_comm *c);
 lvn_status lvni_nccl_comm_enter(lvni_nccl_comm *c);
 void lvni_nccl_comm_leave(lvni_nccl_comm *c);
 /* NCCL's answer to `what` (its name for it): waits while it is in progress. */
-lvn_status lvni_nccl_comm_settle(lvni_nccl_comm *c, const char *what, int result);
+lvn_status lvni_nccl_comm_complete(lvni_nccl_comm *c, const char *what, int result);
 /* What went wrong as far as is known now: with the run, or with NCCL. */
 lvn_status lvni_nccl_comm_health(lvni_nccl_comm *c);
 

@@ -248,7 +248,7 @@ static lvn_status exchange(lvni_dist_device_sum *s, const range *r,
         result = first_error(result, s->nccl.api->group_end()); /* it ends whatever went wrong */
     }
     lvni_nccl_comm_leave(&s->nccl);
-    return lvni_nccl_comm_settle(&s->nccl, "a group of ncclSend and ncclRecv", result);
+    return lvni_nccl_comm_complete(&s->nccl, "a group of ncclSend and ncclRecv", result);
 }
 
 /* Every buffer is the left or the right side of one addition at most, so sums stay where their left

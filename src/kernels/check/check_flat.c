@@ -93,7 +93,7 @@ static lvn_status check_block_sumsq(lvni_check_job *j)
         double *sums = lvni_check_put(j, NULL, (size_t)blocks * sizeof *sums, 0);
         LVNI_CHECK_NEED(g);
         LVNI_CHECK_NEED(sums);
-        lvni_kernels_flat_sums_there(g, j->n, sums);
+        lvni_kernels_flat_sums_on_device(g, j->n, sums);
         LVN_TRY(lvni_check_get(j, sums, have));
         for (int64_t i = 0; i < blocks; i++) {
             const bool good = i == last && special > 0 ? !isfinite(have[i])

@@ -33,14 +33,15 @@ static lvn_status seed_with(lvni_check_job *j, bool weighs, bool scales)
 {
     const double number = 2.0, weight = 7.0, factor = 1024.0 / 3.0;
     float have;
-    double *weight_there = lvni_check_put(j, &weight, sizeof weight, 0),
-           *factor_there = lvni_check_put(j, &factor, sizeof factor, 0);
+    double *weight_on_device = lvni_check_put(j, &weight, sizeof weight, 0),
+           *factor_on_device = lvni_check_put(j, &factor, sizeof factor, 0);
     lvn_tensor *value = lvni_tensor_new_on(&(lvni_tensor_desc){.dtype = LVN_F32}, j->device);
-    lvn_status s =
-        weight_there == NULL || factor_there == NULL || value == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    lvn_status s = weight_on_device == NULL || factor_on_device == NULL || value == NULL
+                       ? LVN_ERR_MEMORY
+                       : LVN_OK;
     if (s == LVN_OK) {
-        lvni_kernels_flat_seed(value, number, weighs ? weight_there : NULL,
-                               scales ? factor_there : NULL);
+        lvni_kernels_flat_seed(value, number, weighs ? weight_on_device : NULL,
+                               scales ? factor_on_device : NULL);
         s = lvni_tensor_mem_copy(&have, value->data, sizeof have);
     }
     lvn_release(value);
@@ -105,15 +106,15 @@ static lvn_status decide_weighing(lvni_check_job *j, const lvn_step_scaler *scal
     sums[n / 2] = sum;
     lvn_step_block *block = lvni_check_put(j, &want, sizeof want, 0);
     double *there = lvni_check_put(j, sums, (size_t)n * sizeof *sums, 0),
-           *losses_there = lvni_check_put(j, losses, sizeof losses, 0);
+           *losses_on_device = lvni_check_put(j, losses, sizeof losses, 0);
     LVNI_CHECK_NEED(block);
     LVNI_CHECK_NEED(there);
-    LVNI_CHECK_NEED(losses_there);
+    LVNI_CHECK_NEED(losses_on_device);
     if (weights != NULL) {
         d.weights = lvni_check_put(j, weights, 3 * sizeof *weights, 0);
         LVNI_CHECK_NEED(d.weights);
     }
-    lvni_kernels_flat_decide(block, there, n, losses_there, &d);
+    lvni_kernels_flat_decide(block, there, n, losses_on_device, &d);
     LVN_TRY(lvni_check_get(j, block, &have));
     d.weights = weights;
     const double t = lvn_step_t(&want, d.phase);
@@ -217,14 +218,14 @@ static lvn_status trust_with(lvni_check_job *j, const trust_case *c, lvni_check_
         g[i] = c->of_g * (double)(1 + i * i % 5) / 3.0;
     }
     double *there = lvni_check_put(j, NULL, sizeof *there, 0),
-           *w_there = lvni_check_put(j, w, (size_t)n * sizeof *w, 0),
-           *g_there = lvni_check_put(j, g, (size_t)n * sizeof *g, 0);
+           *w_on_device = lvni_check_put(j, w, (size_t)n * sizeof *w, 0),
+           *g_on_device = lvni_check_put(j, g, (size_t)n * sizeof *g, 0);
     LVNI_CHECK_NEED(there);
-    LVNI_CHECK_NEED(w_there);
-    LVNI_CHECK_NEED(g_there);
+    LVNI_CHECK_NEED(w_on_device);
+    LVNI_CHECK_NEED(g_on_device);
     LVN_TRY(lvni_check_put_step(j, kind, &step));
     p.step = step == NULL ? NULL : &step->phase[LVNI_CHECK_PHASE]; /* an address, not read */
-    lvni_kernels_flat_trust(there, w_there, g_there, n, &p);
+    lvni_kernels_flat_trust(there, w_on_device, g_on_device, n, &p);
     LVN_TRY(lvni_check_get(j, there, &have));
     p.step = step == NULL ? NULL : &lvni_check_step.phase[LVNI_CHECK_PHASE];
     const double want = lvn_flat_trust_ratio(sqrt(lvni_kernels_flat_sum_tree(w, n)),

@@ -47,7 +47,7 @@ lvn_status lvni_cpu_dnn_run_with_weights(const lvni_cpu_dnn_found *f, const void
     if (p->reorder == NULL) {
         data[LVNI_DNN_WEIGHTS] = w->data;
     } else if (shared && lvni_tensor_device_dry_run()) {
-        LVN_TRY(lvni_cpu_scratch_note_weights(w->id, p->format, p->chosen_bytes));
+        LVN_TRY(lvni_cpu_scratch_record_weights(w->id, p->format, p->chosen_bytes));
     } else if (shared) {
         LVN_TRY(lvni_cpu_weights_acquire(p, f->stream, w, scratch, &pinned));
         data[LVNI_DNN_WEIGHTS] = lvni_cpu_weights_data(pinned);

@@ -73,7 +73,7 @@ void *lvni_cpu_scratch(lvni_cpu_scratch_slot slot, size_t bytes)
     return spoil(s->data[slot], bytes);
 }
 
-lvn_status lvni_cpu_scratch_note_weights(uint64_t id, uint64_t format, size_t bytes)
+lvn_status lvni_cpu_scratch_record_weights(uint64_t id, uint64_t format, size_t bytes)
 {
     scratch *s = get();
     if (s == NULL) {

@@ -24,6 +24,6 @@ void *lvni_cpu_scratch(lvni_cpu_scratch_slot slot, size_t bytes);
 /* In a dry run (tensor/device.h) lvni_cpu_scratch only notes how much there would have to be, and
  * gives an address that must not be touched; and this notes the shared copy of a parameter in a
  * layout (weights_cache.h), once. */
-lvn_status lvni_cpu_scratch_note_weights(uint64_t id, uint64_t format, size_t bytes);
+lvn_status lvni_cpu_scratch_record_weights(uint64_t id, uint64_t format, size_t bytes);
 
 #endif

@@ -26,7 +26,7 @@ static void fail_stream(lvni_sim_stream *of, const lvn_error *error)
 }
 
 /* All streams of the engine leave out what comes, until one that knows of the error clears it. */
-static void note_failure(lvni_sim_engine *e, const lvni_sim_command *c)
+static void record_failure(lvni_sim_engine *e, const lvni_sim_command *c)
 {
     lvn_error_frame("%s on %s", c->what, e->device->name);
     e->error = *lvn_last_error();
@@ -70,7 +70,7 @@ static void run(lvni_sim_engine *e, lvni_sim_command *c, lvni_tensor_ctx *ctx)
     } else {
         const uint64_t began = lvni_core_now_ns();
         if (c->fn(c->payload) != LVN_OK) {
-            note_failure(e, c);
+            record_failure(e, c);
         }
         if (!c->always) {
             take_time(e, c, began);

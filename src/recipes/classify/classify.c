@@ -116,7 +116,7 @@ static const lvn_module_class *choose_class(opened *o, const char *model)
     return &o->mix.cls;
 }
 
-static lvn_status open_training(lvni_run_fit_request *request, opened *o)
+static lvn_status open_training(lvni_run_job *request, opened *o)
 {
     lvni_core_config *c = request->config;
     o->config = c;
@@ -148,7 +148,7 @@ static lvn_status open_training(lvni_run_fit_request *request, opened *o)
 }
 
 /* The images of a command with a trained model. */
-static lvn_status open_images(lvni_run_fit_request *request, opened *o)
+static lvn_status open_images(lvni_run_job *request, opened *o)
 {
     const lvni_classify_card *card = request->own_card;
     LVN_TRY((request->purpose == LVNI_RUN_EVAL
@@ -158,7 +158,7 @@ static lvn_status open_images(lvni_run_fit_request *request, opened *o)
     return LVN_OK;
 }
 
-static lvn_status open_job(lvni_run_fit_request *request)
+static lvn_status open_job(lvni_run_job *request)
 {
     opened *o = request->state = LVNI_NEW(LVNI_TAG_DATA, opened);
     if (o == NULL) {
@@ -169,12 +169,12 @@ static lvn_status open_job(lvni_run_fit_request *request)
                                                  : open_images(request, o);
 }
 
-const lvni_images_data *lvni_classify_data(const lvni_run_fit_request *job)
+const lvni_images_data *lvni_classify_data(const lvni_run_job *job)
 {
     return &((const opened *)job->state)->data;
 }
 
-static void close_job(lvni_run_fit_request *request)
+static void close_job(lvni_run_job *request)
 {
     opened *o = request->state;
     if (o != NULL) {

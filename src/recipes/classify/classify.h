@@ -11,7 +11,7 @@
 
 extern const lvni_run_recipe lvni_classify_recipe;
 /* Of a job that is open. */
-const lvni_images_data *lvni_classify_data(const lvni_run_fit_request *job);
+const lvni_images_data *lvni_classify_data(const lvni_run_job *job);
 
 /* ---- classify_predict.c ---- */
 

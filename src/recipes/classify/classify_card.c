@@ -55,7 +55,7 @@ static void write_card(const lvni_run_card *general, const void *own, lvni_core_
     }
 }
 
-void lvni_classify_summary(const lvni_run_fit_request *job, lvni_core_str *out)
+void lvni_classify_summary(const lvni_run_job *job, lvni_core_str *out)
 {
     const lvni_classify_card *card = job->own_card;
     lvni_core_str_printf(out, " with %d class%s", card->images.n_classes,

@@ -14,7 +14,7 @@ typedef struct lvni_classify_card {
 /* Of the row (recipe.h). A resume is LVN_ERR_USAGE when the names of classes are others, or stand
  * in another order: labels would swap unnoticed. */
 extern const lvni_run_card_format lvni_classify_card_format;
-void lvni_classify_summary(const lvni_run_fit_request *job, lvni_core_str *out);
+void lvni_classify_summary(const lvni_run_job *job, lvni_core_str *out);
 
 /* Of an open model of classify. */
 const lvni_classify_card *lvni_classify_card_of(const lvni_run_exported *e);

@@ -153,7 +153,7 @@ static lvn_status write_files(void *user, const char *dir)
     return lvni_gan_preview_open(o->settings.preview, dir);
 }
 
-static lvn_status open_training(lvni_run_fit_request *request, lvni_gan_job *o)
+static lvn_status open_training(lvni_run_job *request, lvni_gan_job *o)
 {
     lvni_core_config *c = request->config;
     LVN_TRY(lvni_gan_preview_create(image_every(c, o), o->settings.sizes.im_size,
@@ -175,7 +175,7 @@ static lvn_status open_training(lvni_run_fit_request *request, lvni_gan_job *o)
     return LVN_OK;
 }
 
-static lvn_status open_job(lvni_run_fit_request *request)
+static lvn_status open_job(lvni_run_job *request)
 {
     lvni_gan_job *o = request->state = LVNI_NEW(LVNI_TAG_DATA, lvni_gan_job);
     if (o == NULL) {
@@ -189,7 +189,7 @@ static lvn_status open_job(lvni_run_fit_request *request)
                                                  : lvni_gan_open_measurements(request, o);
 }
 
-static void close_job(lvni_run_fit_request *request)
+static void close_job(lvni_run_job *request)
 {
     lvni_gan_job *o = request->state;
     if (o != NULL) {
@@ -202,7 +202,7 @@ static void close_job(lvni_run_fit_request *request)
     }
 }
 
-static void summary(const lvni_run_fit_request *job, lvni_core_str *out)
+static void summary(const lvni_run_job *job, lvni_core_str *out)
 {
     const lvni_nn_rcgan_sizes *s = &((const lvni_gan_job *)job->state)->settings.sizes;
     lvni_core_str_printf(out, " of %d x %d pixels, %d to %d channels", s->im_size, s->im_size,

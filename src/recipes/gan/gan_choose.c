@@ -33,7 +33,7 @@ static lvn_status read_number(const lvni_ckpt *ckpt, const char *name, double *o
     return LVN_OK;
 }
 
-static lvn_status judge(const lvni_ckpt *ckpt, lvni_run_candidate *out)
+static lvn_status measure(const lvni_ckpt *ckpt, lvni_run_candidate *out)
 {
     double good = 0.0, d = 0.0;
     LVN_TRY(read_number(ckpt, LVNI_GAN_IS_GOOD, &good));
@@ -143,7 +143,7 @@ static const lvni_run_results results = {.check = lvni_gan_report_check,
                                          .score = score,
                                          .end = end};
 const lvni_run_choice_rules lvni_gan_choice = {.results = &results,
-                                               .judge = judge,
+                                               .measure = measure,
                                                .distance = LVNI_GAN_PSNR_DIFF,
                                                .unit = "dB",
                                                .rule = "psnr_gain_tol",

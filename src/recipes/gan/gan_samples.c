@@ -186,7 +186,7 @@ static lvn_status check_file(const lvni_data_inverse_options *o)
     return LVN_OK;
 }
 
-lvn_status lvni_gan_open_measurements(lvni_run_fit_request *q, lvni_gan_job *out)
+lvn_status lvni_gan_open_measurements(lvni_run_job *q, lvni_gan_job *out)
 {
     lvni_data_inverse_options o;
     const lvni_data_inverse_split split =

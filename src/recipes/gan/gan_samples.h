@@ -37,7 +37,7 @@ struct lvni_gan_work {
 extern const lvni_core_option_table *const lvni_gan_predict_keys[], *const lvni_gan_eval_keys[];
 extern const lvni_run_results lvni_gan_predictions, lvni_gan_measures; /* this; gan_eval.c */
 /* The measurements of a command with a trained model, for the recipe's open. */
-lvn_status lvni_gan_open_measurements(lvni_run_fit_request *request, lvni_gan_job *out);
+lvn_status lvni_gan_open_measurements(lvni_run_job *request, lvni_gan_job *out);
 extern const lvni_run_choice_rules lvni_gan_choice; /* gan_choose.c */
 
 /* (H, W): the truth of the measurement. */

@@ -266,11 +266,11 @@ static lvn_tensor *gan_validation(const lvn_module *module, const lvn_batch *bat
     }
     lvn_tensor *mean = lvn_mul_scalar(total, 1.0 / n);
     lvn_tensor *truth = in_units(m, batch->field[LVNI_GAN_X], batch),
-               *mean_there = in_units(m, mean, batch);
+               *mean_on_device = in_units(m, mean, batch);
     lvn_tensor *loss = lvn_mean(lvn_abs(lvn_sub(mean, batch->field[LVNI_GAN_X])));
     lvn_log(step, "loss", loss);
-    log_psnr(step, psnr(in_units(m, first, batch), truth), psnr(mean_there, truth));
-    lvni_gan_preview_take(m->settings->preview, batch, truth, mean_there);
+    log_psnr(step, psnr(in_units(m, first, batch), truth), psnr(mean_on_device, truth));
+    lvni_gan_preview_take(m->settings->preview, batch, truth, mean_on_device);
     return loss;
 }
 

@@ -222,7 +222,7 @@ static lvn_status returned(const lvni_user_recipe *l, const lvn_keys *keys, lvn_
     return lvn_last_error()->code;
 }
 
-static lvn_status open_training(const lvni_user_recipe *l, lvni_run_fit_request *q, opened *o)
+static lvn_status open_training(const lvni_user_recipe *l, lvni_run_job *q, opened *o)
 {
     const lvn_recipe_use *use = l->recipe->use;
     const lvn_keys *keys = &o->keys;
@@ -236,7 +236,7 @@ static lvn_status open_training(const lvni_user_recipe *l, lvni_run_fit_request 
     return LVN_OK;
 }
 
-static lvn_status open_trained(const lvni_user_recipe *l, lvni_run_fit_request *q, opened *o)
+static lvn_status open_trained(const lvni_user_recipe *l, lvni_run_job *q, opened *o)
 {
     static const lvn_use uses[] = {[LVNI_RUN_EVAL] = LVN_USE_EVAL,
                                    [LVNI_RUN_PREDICT] = LVN_USE_PREDICT,
@@ -257,7 +257,7 @@ static lvn_status open_trained(const lvni_user_recipe *l, lvni_run_fit_request *
     return LVN_OK;
 }
 
-static lvn_status open_run(lvni_run_fit_request *q)
+static lvn_status open_run(lvni_run_job *q)
 {
     const lvni_user_recipe *l = of_row(q->recipe);
     opened *o = q->state = LVNI_NEW(LVNI_TAG_DATA, opened);
@@ -268,7 +268,7 @@ static lvn_status open_run(lvni_run_fit_request *q)
     return q->purpose == LVNI_RUN_TRAIN ? open_training(l, q, o) : open_trained(l, q, o);
 }
 
-static void close_run(lvni_run_fit_request *q)
+static void close_run(lvni_run_job *q)
 {
     opened *o = q->state;
     if (o != NULL) {

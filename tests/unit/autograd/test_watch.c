@@ -1,13 +1,13 @@
-/* The first number that is not finite (kernels/watch.h): which op made it, where, from what. */
+/* The first number that is not finite (kernels/anomaly.h): which op made it, where, from what. */
 #include "gradient_support.h"
 
 #include "autograd/tape.h"
-#include "kernels/watch.h"
+#include "kernels/anomaly.h"
 
 #include <math.h>
 #include <string.h>
 
-static lvni_kernels_watch watch;
+static lvni_kernels_anomaly watch;
 
 static const char *found(void)
 {
@@ -28,14 +28,14 @@ static lvn_tensor *pair(float a, float b)
 static int begin(void **state)
 {
     (void)state;
-    watch = (lvni_kernels_watch){.found = false};
-    (void)lvni_kernels_watch_set(&watch);
+    watch = (lvni_kernels_anomaly){.found = false};
+    (void)lvni_kernels_anomaly_set(&watch);
     return lvn_scope_open() == LVN_OK ? 0 : -1;
 }
 
 static int end(void **state)
 {
-    (void)lvni_kernels_watch_set(NULL);
+    (void)lvni_kernels_anomaly_set(NULL);
     (void)lvn_scope_close();
     (void)state;
     return 0;

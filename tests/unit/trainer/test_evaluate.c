@@ -387,9 +387,9 @@ static void signal_behind_the_exchange_stops_no_single_rank(void **state)
     assert_int_equal(lvni_trainer_lanes_create(1, 1, NULL, &lanes), LVN_OK);
     assert_int_equal(lvni_dist_comm_self(&comm), LVN_OK);
     real = comm->ops;
-    lvni_dist_transport late = *real;
-    late.broadcast = broadcast_and_signal;
-    comm->ops = &late;
+    lvni_dist_transport deferred = *real;
+    deferred.broadcast = broadcast_and_signal;
+    comm->ops = &deferred;
     lvni_trainer_stop_install();
     assert_int_equal(lvni_trainer_evaluate(m, loader, lanes, comm, &result), LVN_OK);
     assert_int_equal(lvni_trainer_stop_signal(), SIGTERM);

@@ -23,7 +23,7 @@ static bool save(lvni_trainer_kept *l, int64_t k, int64_t step, double score)
         return false;
     }
     assert_int_equal(lvni_trainer_kept_add(l, k, name, step, score), LVN_OK);
-    lvni_trainer_kept_settle(l);
+    lvni_trainer_kept_commit(l);
     return true;
 }
 
@@ -135,13 +135,13 @@ static void those_of_another_monitor_stay(void **state)
     assert_true(lvni_trainer_kept_wants(&l, 1, -9));
     assert_int_equal(lvni_trainer_kept_add(&l, 1, "a", 1, -9), LVN_OK); /* of the same step, too */
     assert_string_equal(l.file[1].name, "a-v1");
-    lvni_trainer_kept_settle(&l);
+    lvni_trainer_kept_commit(&l);
     assert_int_equal(lvni_trainer_kept_add(&l, 1, "a", 2, -8), LVN_OK);
     assert_string_equal(l.file[2].name, "a-v2");
     lvni_trainer_kept_undo(&l, 3);
     assert_int_equal(l.file[0].state, LVNI_KEPT_OTHER);
     assert_int_equal(lvni_trainer_kept_add(&l, 1, "a", 3, -7), LVN_OK);
-    lvni_trainer_kept_settle(&l);
+    lvni_trainer_kept_commit(&l);
     assert_int_equal(l.n, 2);
     lvni_trainer_kept_print(&l, &text);
     assert_int_equal(lvni_trainer_kept_read(lvni_core_str_text(&text), &back), LVN_OK);

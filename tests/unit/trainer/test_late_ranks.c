@@ -38,25 +38,25 @@ typedef struct rank {
 /* Steps as the loop has them, two under way. */
 static void run_steps(rank *r, lvni_trainer *t)
 {
-    lvni_trainer_step_record record[LVNI_LATE_STEPS];
+    lvni_trainer_step_record record[LVNI_DEFERRED_STEPS];
     lvni_trainer_step_result result;
     int64_t submitted = 0;
     uint64_t before = 0;
     bool read = false; /* what failed was reading the step */
     while (r->status == LVN_OK && r->done < r->steps) {
         const int64_t ahead = submitted - r->done;
-        if (submitted < r->steps && ahead < LVNI_LATE_STEPS) {
+        if (submitted < r->steps && ahead < LVNI_DEFERRED_STEPS) {
             t->engine->more_steps = submitted + 1 < r->steps;
             r->status = lvni_trainer_engine_submit(t->engine, t->loader, &t->at,
-                                                   &record[submitted % LVNI_LATE_STEPS]);
+                                                   &record[submitted % LVNI_DEFERRED_STEPS]);
             r->error = *lvn_last_error();
             submitted += r->status == LVN_OK ? 1 : 0;
             t->at.step++;
             t->at.step_in_epoch++;
             r->drained = lvni_sim_drained_here() + 1 - before;
         } else {
-            r->status =
-                lvni_trainer_engine_collect(t->engine, &record[r->done % LVNI_LATE_STEPS], &result);
+            r->status = lvni_trainer_engine_collect(
+                t->engine, &record[r->done % LVNI_DEFERRED_STEPS], &result);
             r->error = *lvn_last_error();
             read = r->status != LVN_OK;
             r->done += r->status == LVN_OK ? 1 : 0;
@@ -69,7 +69,7 @@ static void run_steps(rank *r, lvni_trainer *t)
         }
     }
     for (; r->status != LVN_OK && submitted > r->done; submitted--) {
-        const lvni_trainer_step_record *last = &record[(submitted - 1) % LVNI_LATE_STEPS];
+        const lvni_trainer_step_record *last = &record[(submitted - 1) % LVNI_DEFERRED_STEPS];
         if (submitted - 1 > r->done) {
             lvni_trainer_engine_discard(t->engine, last);
         } else if (read) {

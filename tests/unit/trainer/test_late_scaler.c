@@ -66,14 +66,14 @@ static void go_on(bench *b, int steps, trace *t)
 {
     lvni_trainer *trainer = b->trainer;
     lvni_trainer_engine *e = trainer->engine;
-    lvni_trainer_step_record record[LVNI_LATE_STEPS];
-    const int most = e->late != NULL ? LVNI_LATE_STEPS : 1, end = t->n + steps;
+    lvni_trainer_step_record record[LVNI_DEFERRED_STEPS];
+    const int most = e->deferred != NULL ? LVNI_DEFERRED_STEPS : 1, end = t->n + steps;
     int submitted = t->n;
     t->status = LVN_OK;
     while (t->n < end && t->status == LVN_OK) {
         if (submitted < end && submitted - t->n < most) {
             t->status = lvni_trainer_engine_submit(e, trainer->loader, &trainer->at,
-                                                   &record[submitted++ % LVNI_LATE_STEPS]);
+                                                   &record[submitted++ % LVNI_DEFERRED_STEPS]);
             trainer->at.step++;
             trainer->at.step_in_epoch++;
             if (trainer->at.step_in_epoch == trainer->o.plan.steps_per_epoch) {
@@ -82,7 +82,7 @@ static void go_on(bench *b, int steps, trace *t)
             }
         } else {
             t->status =
-                lvni_trainer_engine_collect(e, &record[t->n % LVNI_LATE_STEPS], &t->step[t->n]);
+                lvni_trainer_engine_collect(e, &record[t->n % LVNI_DEFERRED_STEPS], &t->step[t->n]);
             if (t->status == LVN_OK) {
                 lvni_trainer_logging_add(&trainer->report, &t->step[t->n++]);
             }
@@ -90,14 +90,15 @@ static void go_on(bench *b, int steps, trace *t)
         t->error = *lvn_last_error();
     }
     for (; t->status != LVN_OK && submitted > t->n + 1; submitted--) {
-        lvni_trainer_engine_discard(e, &record[(submitted - 1) % LVNI_LATE_STEPS]);
+        lvni_trainer_engine_discard(e, &record[(submitted - 1) % LVNI_DEFERRED_STEPS]);
     }
     t->hash = bench_hash(b);
     t->scaler = e->scaler;
-    if (e->late != NULL) { /* what the device has by itself */
+    if (e->deferred != NULL) { /* what the device has by itself */
         lvn_step_scaler of_device;
         assert_int_equal(
-            lvni_tensor_mem_copy(&of_device, &e->late->block->scaler, sizeof of_device), LVN_OK);
+            lvni_tensor_mem_copy(&of_device, &e->deferred->block->scaler, sizeof of_device),
+            LVN_OK);
         assert_true(of_device.scale == t->scaler.scale && of_device.clean == t->scaler.clean);
         assert_true(of_device.skipped == t->scaler.skipped &&
                     of_device.in_a_row == t->scaler.in_a_row);
@@ -121,7 +122,7 @@ static void run_on(lvn_device device, const memory *data, const setting *s, doub
     t->n = 0;
     assert_int_equal(lvn_device_use(device), LVN_OK);
     bench_open(&b, data, s);
-    assert_true((b.trainer->engine->late != NULL) == (device.kind == LVN_DEVICE_SIM));
+    assert_true((b.trainer->engine->deferred != NULL) == (device.kind == LVN_DEVICE_SIM));
     begin_with(&b, scale);
     go_on(&b, steps, t);
     bench_close(&b);

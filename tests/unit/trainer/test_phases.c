@@ -490,7 +490,7 @@ static void half_a_step_is_not_kept(void **state)
     assert_int_not_equal(lvni_trainer_fit(b.trainer), LVN_OK);
     duel_fails_at = -1;
     assert_true(b.trainer->engine->torn);
-    assert_non_null(strstr(b.trainer->keeper.kept, "keeps step 4"));
+    assert_non_null(strstr(b.trainer->checkpointing.kept, "keeps step 4"));
     assert_true(lvn_last_error()->n_frames > 0); /* where it failed */
     bench_close(&b);
     lvni_ckpt *ckpt;

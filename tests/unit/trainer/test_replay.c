@@ -145,7 +145,7 @@ static uint64_t replay(const memory *data, const setting *s, lvn_step_block *las
     bench_open(&b, data, s);
     bench_steps(&b, FIRST);
     lvni_trainer_engine *e = b.trainer->engine;
-    assert_non_null(e->late);
+    assert_non_null(e->deferred);
     const uint64_t before = hash_of(&b);
     void *graph = capture_step(&b);
     assert_true(hash_of(&b) == before);
@@ -154,12 +154,12 @@ static uint64_t replay(const memory *data, const setting *s, lvn_step_block *las
         if (step > FIRST) { /* the first one's is there */
             load(&b);
             lvni_trainer_numbers_begin(e);
-            assert_int_equal(lvni_trainer_late_begin(e->late, e), LVN_OK);
+            assert_int_equal(lvni_trainer_deferred_begin(e->deferred, e), LVN_OK);
         }
         assert_int_equal(capture.backend->graph_replay(graph, capture.stream), LVN_OK);
     }
     const uint64_t hash = hash_of(&b);
-    assert_int_equal(lvni_tensor_mem_copy(last, e->late->block, sizeof *last), LVN_OK);
+    assert_int_equal(lvni_tensor_mem_copy(last, e->deferred->block, sizeof *last), LVN_OK);
     capture.backend->graph_destroy(graph);
     for (int i = 0; i < MICRO_BATCHES; i++) {
         lvn_release(capture.image[i]);

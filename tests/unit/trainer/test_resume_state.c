@@ -97,7 +97,8 @@ static void error_in_validation_keeps_the_epoch(void **state)
     open_for_fit(&b, &data, &val.base);
     assert_int_equal(lvni_trainer_fit(b.trainer), LVN_ERR_CORRUPT);
     assert_non_null(strstr(lvn_last_error()->message, "sample 9 is damaged"));
-    assert_non_null(strstr(b.trainer->keeper.kept, "; step 3 (epoch 1) is saved: resume=true"));
+    assert_non_null(
+        strstr(b.trainer->checkpointing.kept, "; step 3 (epoch 1) is saved: resume=true"));
     bench_close(&b);
     assert_saved(3, 3);
     open_for_fit(&b, &data, &val.base); /* still unreadable: nothing is lost by trying */
@@ -123,7 +124,8 @@ static void unreadable_sample_keeps_the_steps_before(void **state)
     data.unreadable[victim] = true;
     open_for_fit(&b, &data, NULL);
     assert_int_equal(lvni_trainer_fit(b.trainer), LVN_ERR_CORRUPT);
-    assert_non_null(strstr(b.trainer->keeper.kept, "; step 1 (epoch 1) is saved: resume=true"));
+    assert_non_null(
+        strstr(b.trainer->checkpointing.kept, "; step 1 (epoch 1) is saved: resume=true"));
     bench_close(&b);
     assert_saved(1, 1);
     data.unreadable[victim] = false;

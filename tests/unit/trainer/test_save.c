@@ -104,12 +104,12 @@ static void steps_meanwhile_change_nothing(void **state)
     bench_steps(&b, 1);
     wait_until_inside();
     must_be(lvni_trainer_save_poll(t), LVN_OK);
-    assert_int_equal(t->keeper.saved_step, -1); /* not all of it is done */
+    assert_int_equal(t->checkpointing.saved_step, -1); /* not all of it is done */
     bench_steps(&b, 2);
     assert_true(t->engine->ema->value[0] != average);
     let_go();
     must_be(lvni_trainer_save_wait(t), LVN_OK);
-    assert_int_equal(t->keeper.saved_step, 2);
+    assert_int_equal(t->checkpointing.saved_step, 2);
     assert_true(exported == average);
     must_be(lvni_core_file_read(last, 1 << 24, &got, &got_bytes), LVN_OK);
     assert_int_equal(got_bytes, want_bytes);
@@ -148,10 +148,10 @@ static void errors_are_reported_once(void **state)
         assert_int_equal(reported, LVN_ERR_IO);
         assert_non_null(strstr(lvn_last_error()->message, last));
         must_be(lvni_trainer_save_wait(b.trainer), LVN_OK);
-        assert_int_equal(b.trainer->keeper.saved_step, -1);
+        assert_int_equal(b.trainer->checkpointing.saved_step, -1);
     }
     must_be(bench_save(b.trainer, false), LVN_OK);
-    assert_int_equal(b.trainer->keeper.saved_step, 1);
+    assert_int_equal(b.trainer->checkpointing.saved_step, 1);
     bench_close(&b);
 }
 
@@ -170,7 +170,7 @@ static void a_training_ends_with_its_error(void **state)
     lvni_core_vfs_fail_at("rename", 1, EACCES);
     assert_int_equal(lvni_trainer_fit(b.trainer), LVN_ERR_IO);
     lvni_core_vfs_fail_at("rename", 0, 0);
-    assert_int_equal(b.trainer->keeper.saved_step, -1);
+    assert_int_equal(b.trainer->checkpointing.saved_step, -1);
     bench_close(&b);
 }
 
@@ -187,11 +187,11 @@ static void a_stop_saves_once_more(void **state)
         bench_steps(&b, 1);
         lvni_core_vfs_fail_at("rename", 1, EIO);
         must_be(lvni_trainer_save_start(b.trainer, false), LVN_OK);
-        assert_int_equal(lvni_trainer_keeper_stop(b.trainer, SIGTERM, started == 1),
+        assert_int_equal(lvni_trainer_checkpointing_stop(b.trainer, SIGTERM, started == 1),
                          LVN_ERR_CANCELLED);
         lvni_core_vfs_fail_at("rename", 0, 0);
         assert_non_null(strstr(lvn_last_error()->message, "the checkpoint is saved"));
-        assert_int_equal(b.trainer->keeper.saved_step, started + 1);
+        assert_int_equal(b.trainer->checkpointing.saved_step, started + 1);
     }
     bench_close(&b);
 }
@@ -210,13 +210,13 @@ static void an_error_reports_the_last_saved_step(void **state)
     bench_steps(&b, 1);
     const lvn_status failed = lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__, "it failed");
     lvni_core_vfs_fail_at("rename", 1, EIO);
-    assert_int_equal(lvni_trainer_keeper_save_on_error(b.trainer, failed), LVN_ERR_IO);
-    assert_non_null(strstr(b.trainer->keeper.kept, "; the last saved step is 1"));
+    assert_int_equal(lvni_trainer_checkpointing_save_on_error(b.trainer, failed), LVN_ERR_IO);
+    assert_non_null(strstr(b.trainer->checkpointing.kept, "; the last saved step is 1"));
     assert_string_equal(lvn_last_error()->message, "it failed");
     lvni_core_vfs_fail_at("rename", 0, 0);
     lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__, "it failed");
-    assert_int_equal(lvni_trainer_keeper_save_on_error(b.trainer, failed), LVN_ERR_IO);
-    assert_non_null(strstr(b.trainer->keeper.kept, "; step 2 (epoch 1) is saved"));
+    assert_int_equal(lvni_trainer_checkpointing_save_on_error(b.trainer, failed), LVN_ERR_IO);
+    assert_non_null(strstr(b.trainer->checkpointing.kept, "; step 2 (epoch 1) is saved"));
     assert_string_equal(lvn_last_error()->message, "it failed");
     bench_close(&b);
 }
@@ -235,9 +235,9 @@ static bool loads(const char *name)
 
 static lvn_status save_named(lvni_trainer *t, const char *name, double score)
 {
-    snprintf(t->keeper.next_name, sizeof t->keeper.next_name, "%s", name);
-    t->keeper.next_step = t->at.step;
-    t->keeper.next_score = score;
+    snprintf(t->checkpointing.next_name, sizeof t->checkpointing.next_name, "%s", name);
+    t->checkpointing.next_step = t->at.step;
+    t->checkpointing.next_score = score;
     return bench_save(t, false);
 }
 
@@ -299,8 +299,8 @@ static void a_later_save_knows_what_is_there(void **state)
     must_be(bench_save(b.trainer, false), LVN_OK);
     assert_true(loads("c"));
     assert_false(loads("d"));
-    assert_int_equal(b.trainer->keeper.files.n, 1);
-    assert_string_equal(b.trainer->keeper.files.file[0].name, "c");
+    assert_int_equal(b.trainer->checkpointing.files.n, 1);
+    assert_string_equal(b.trainer->checkpointing.files.file[0].name, "c");
     bench_close(&b);
 }
 
@@ -313,10 +313,10 @@ static void what_the_configuration_causes_comes_again(void **state)
                             may_not[] = {LVN_ERR_IO,   LVN_ERR_MEMORY,    LVN_ERR_CORRUPT,
                                          LVN_ERR_PEER, LVN_ERR_CANCELLED, LVN_ERR_TIMEOUT};
     for (size_t i = 0; i < sizeof again / sizeof *again; i++) {
-        assert_true(lvni_trainer_keeper_comes_again(again[i]));
+        assert_true(lvni_trainer_checkpointing_comes_again(again[i]));
     }
     for (size_t i = 0; i < sizeof may_not / sizeof *may_not; i++) {
-        assert_false(lvni_trainer_keeper_comes_again(may_not[i]));
+        assert_false(lvni_trainer_checkpointing_comes_again(may_not[i]));
     }
 }
 

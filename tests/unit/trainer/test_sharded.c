@@ -145,7 +145,7 @@ static void *member_main(void *argument)
         m->state += b.trainer->engine->optim->slot_length[k];
     }
     if (m->w->saves != NULL) {
-        assert_int_equal(lvni_trainer_keeper_save(b.trainer, false), LVN_OK);
+        assert_int_equal(lvni_trainer_checkpointing_save(b.trainer, false), LVN_OK);
         assert_int_equal(lvni_trainer_save_wait(b.trainer), LVN_OK);
     }
     if (m->comm != NULL) { /* no rank ends while another one writes */

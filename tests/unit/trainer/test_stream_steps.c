@@ -179,7 +179,7 @@ static void the_host_waits_for_nothing_new(void **state)
     bench b;
     assert_int_equal(lvn_device_use(LVN_SIM(0)), LVN_OK);
     bench_open(&b, &set, &s);
-    assert_non_null(b.trainer->engine->late);
+    assert_non_null(b.trainer->engine->deferred);
     take_steps(&b, 4);
     uint64_t least = UINT64_MAX;
     for (int turn = 0; turn < 5 && least > 1; turn++) { /* the last step is read at once */

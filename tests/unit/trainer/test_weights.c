@@ -71,10 +71,10 @@ static lvn_tensor *counted_step(const lvn_module *module, const lvn_batch *batch
     }
     lvn_tensor *loss = lvn_cross_entropy(logits, batch->label, .sample_weight = mask);
     double weight = count(lvn_step_host(step), above);
-    lvn_tensor *weight_there = lvn_sum(mask);
+    lvn_tensor *weight_on_device = lvn_sum(mask);
     if (goes_wrong(step)) {
-        weight_there =
-            lvn_mul_scalar(lvn_add_scalar(lvn_mul_scalar(weight_there, 0.0), 1.0), wrong);
+        weight_on_device =
+            lvn_mul_scalar(lvn_add_scalar(lvn_mul_scalar(weight_on_device, 0.0), 1.0), wrong);
         weight = wrong;
     }
     if (not_a_number && weight == 0.0) {
@@ -84,8 +84,8 @@ static lvn_tensor *counted_step(const lvn_module *module, const lvn_batch *batch
     const bool by_tensor =
         way == BY_TENSOR || (way == BY_BOTH && lvni_tensor_ctx_get()->at.micro_batch % 2 == 1);
     if (by_tensor) {
-        lvn_log_weighted_by(step, "loss", loss, weight_there);
-        lvn_step_weigh_by(step, weight_there);
+        lvn_log_weighted_by(step, "loss", loss, weight_on_device);
+        lvn_step_weigh_by(step, weight_on_device);
     } else {
         lvn_log_weighted(step, "loss", loss, goes_wrong(step) ? 1.0 : weight);
         lvn_step_weigh(step, weight);

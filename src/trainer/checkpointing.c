@@ -32,7 +32,7 @@ int lvni_trainer_stop_signal(void)
     return of_all != 0 ? of_all : lvni_core_signals_asked();
 }
 
-void lvni_trainer_stop_note(int signal_number)
+void lvni_trainer_stop_record(int signal_number)
 {
     if (signal_number != 0) {
         lvni_core_training_get()->agreed = signal_number;
@@ -70,7 +70,7 @@ static const char *find_not_finite(const lvni_nn_model *m, double *partial)
 
 /* A checkpoint that cannot be used must not take the place of one that can: the loss shows it only
  * one step later. */
-lvn_status lvni_trainer_keeper_check_weights(const lvni_trainer *t)
+lvn_status lvni_trainer_checkpointing_check_weights(const lvni_trainer *t)
 {
     const lvni_nn_model *m = t->o.model;
     double *partial = lvni_core_calloc(LVNI_TAG_CKPT, (size_t)lvni_kernels_flat_blocks(m->n_values),
@@ -90,9 +90,9 @@ lvn_status lvni_trainer_keeper_check_weights(const lvni_trainer *t)
     return LVN_OK;
 }
 
-lvn_status lvni_trainer_keeper_save(lvni_trainer *t, bool best)
+lvn_status lvni_trainer_checkpointing_save(lvni_trainer *t, bool best)
 {
-    LVN_TRY(lvni_trainer_keeper_check_weights(t));
+    LVN_TRY(lvni_trainer_checkpointing_check_weights(t));
     LVN_TRY(lvni_trainer_save_gather(t));
     return t->o.plan.rank == 0 ? lvni_trainer_save_start(t, best) : LVN_OK;
 }
@@ -106,8 +106,8 @@ static lvn_status save_now(lvni_trainer *t, bool started)
         lvni_log_line(LVNI_LOG_WARNING, "%s; trying again", lvn_last_error()->message);
     }
     if (s != LVN_OK || !started) {
-        const bool only = t->keeper.signal == LVNI_STOP_TIME && isnan(t->at.best_score);
-        s = lvni_trainer_keeper_save(t, only || t->at.best_step == t->at.step);
+        const bool only = t->checkpointing.signal == LVNI_STOP_TIME && isnan(t->at.best_score);
+        s = lvni_trainer_checkpointing_save(t, only || t->at.best_step == t->at.step);
         if (s == LVN_OK) {
             s = lvni_trainer_save_wait(t);
         }
@@ -116,13 +116,13 @@ static lvn_status save_now(lvni_trainer *t, bool started)
 }
 
 /* A signal asked for the end: save, and report where the run can go on. */
-lvn_status lvni_trainer_keeper_stop(lvni_trainer *t, int signal_number, bool saved)
+lvn_status lvni_trainer_checkpointing_stop(lvni_trainer *t, int signal_number, bool saved)
 {
     const bool time = signal_number == LVNI_STOP_TIME;
-    const char *name = time                 ? "max_time is over"
-                       : t->keeper.at_limit ? "the job's time limit"
-                                            : lvni_core_signal_name(signal_number);
-    lvni_trainer_stop_note(signal_number);
+    const char *name = time                        ? "max_time is over"
+                       : t->checkpointing.at_limit ? "the job's time limit"
+                                                   : lvni_core_signal_name(signal_number);
+    lvni_trainer_stop_record(signal_number);
     lvn_status s = save_now(t, saved);
     if (t->o.comm != NULL) {
         /* all wait for rank 0's checkpoint: launchers give the others only seconds once the
@@ -155,24 +155,24 @@ static void keep_none(lvni_trainer *t)
                        : t->engine->n_phases > 1
                            ? "; between two phases of a step nothing can be saved"
                            : "; the device has done a part of the step: nothing can be saved";
-    if (t->keeper.saved_step >= 0) {
-        snprintf(t->keeper.kept, sizeof t->keeper.kept,
+    if (t->checkpointing.saved_step >= 0) {
+        snprintf(t->checkpointing.kept, sizeof t->checkpointing.kept,
                  "%s: %s/checkpoints/last.safetensors keeps step %lld", none, t->o.out,
-                 (long long)t->keeper.saved_step);
+                 (long long)t->checkpointing.saved_step);
     } else {
-        snprintf(t->keeper.kept, sizeof t->keeper.kept, "%s, and no checkpoint was written before",
-                 none);
+        snprintf(t->checkpointing.kept, sizeof t->checkpointing.kept,
+                 "%s, and no checkpoint was written before", none);
     }
 }
 
 /* Other ranks may have failed, and their parts of the optimizer's state do not come any more. */
 static bool has_all_state(const lvni_trainer *t)
 {
-    return t->engine->sharded == NULL || t->keeper.gathered_step == t->at.step ||
-           t->keeper.saved_step == t->at.step;
+    return t->engine->sharded == NULL || t->checkpointing.gathered_step == t->at.step ||
+           t->checkpointing.saved_step == t->at.step;
 }
 
-bool lvni_trainer_keeper_comes_again(lvn_status failed)
+bool lvni_trainer_checkpointing_comes_again(lvn_status failed)
 {
     return failed == LVN_ERR_SHAPE || failed == LVN_ERR_DTYPE || failed == LVN_ERR_UNSUPPORTED ||
            failed == LVN_ERR_USAGE || failed == LVN_ERR_DEVICE_MEMORY;
@@ -181,9 +181,9 @@ bool lvni_trainer_keeper_comes_again(lvn_status failed)
 static void keep_step(lvni_trainer *t, lvn_status failed)
 {
     const bool waited = lvni_trainer_save_wait(t) == LVN_OK; /* first: it sets saved_step */
-    if (save_now(t, waited && t->keeper.saved_step == t->at.step) == LVN_OK) {
-        snprintf(t->keeper.kept, sizeof t->keeper.kept,
-                 lvni_trainer_keeper_comes_again(failed) ||
+    if (save_now(t, waited && t->checkpointing.saved_step == t->at.step) == LVN_OK) {
+        snprintf(t->checkpointing.kept, sizeof t->checkpointing.kept,
+                 lvni_trainer_checkpointing_comes_again(failed) ||
                          lvni_data_unreadable_is_over(t->unreadable) ||
                          lvni_data_unreadable_is_over(t->val_unreadable)
                      ? "; step %lld (epoch %lld) is saved, and a run resumed without a change of "
@@ -193,19 +193,20 @@ static void keep_step(lvni_trainer *t, lvn_status failed)
         return;
     }
     char last[64] = "";
-    if (t->keeper.saved_step >= 0) {
+    if (t->checkpointing.saved_step >= 0) {
         snprintf(last, sizeof last, "; the last saved step is %lld",
-                 (long long)t->keeper.saved_step);
+                 (long long)t->checkpointing.saved_step);
     }
-    snprintf(t->keeper.kept, sizeof t->keeper.kept, "; and saving step %lld failed: %.640s%s",
-             (long long)t->at.step, lvn_last_error()->message, last);
+    snprintf(t->checkpointing.kept, sizeof t->checkpointing.kept,
+             "; and saving step %lld failed: %.640s%s", (long long)t->at.step,
+             lvn_last_error()->message, last);
 }
 
 /* A sample, a file or the user's code failed after the last step: what was learned up to there is
  * good, and is saved; t->keeper.kept: where the run can go on. */
-lvn_status lvni_trainer_keeper_save_on_error(lvni_trainer *t, lvn_status failed)
+lvn_status lvni_trainer_checkpointing_save_on_error(lvni_trainer *t, lvn_status failed)
 {
-    lvni_trainer_keeper_report_ranks(t, failed);
+    lvni_trainer_checkpointing_report_ranks(t, failed);
     const lvn_error error = *lvn_last_error();
     if (failed == LVN_ERR_NON_FINITE || failed == LVN_ERR_INTERNAL || t->o.out == NULL ||
         t->at.step == 0) {
@@ -221,23 +222,23 @@ lvn_status lvni_trainer_keeper_save_on_error(lvni_trainer *t, lvn_status failed)
     return lvni_core_error_collect(failed, &error, "the training");
 }
 
-lvn_status lvni_trainer_keeper_agree_stop(lvni_trainer *t)
+lvn_status lvni_trainer_checkpointing_agree_stop(lvni_trainer *t)
 {
     int32_t signal_number = lvni_trainer_stop_signal();
     if (t->o.comm != NULL) {
         LVN_TRY(lvni_dist_comm_all_reduce(t->o.comm, &signal_number, &signal_number, 1, LVN_I32,
                                           LVNI_REDUCE_MAX));
     }
-    lvni_trainer_stop_note(signal_number);
-    t->keeper.signal = signal_number;
+    lvni_trainer_stop_record(signal_number);
+    t->checkpointing.signal = signal_number;
     return LVN_OK;
 }
 
 /* With the place of it: step, phase, micro-batch. */
-void lvni_trainer_keeper_report_ranks(lvni_trainer *t, lvn_status failed)
+void lvni_trainer_checkpointing_report_ranks(lvni_trainer *t, lvn_status failed)
 {
     const bool own = failed != LVN_OK && failed != LVN_ERR_PEER &&
-                     (failed != LVN_ERR_CANCELLED || t->keeper.signal == 0);
+                     (failed != LVN_ERR_CANCELLED || t->checkpointing.signal == 0);
     if (own && t->o.comm != NULL) {
         const lvn_error error = *lvn_last_error();
         char why[sizeof error.message];
@@ -249,13 +250,14 @@ void lvni_trainer_keeper_report_ranks(lvni_trainer *t, lvn_status failed)
 }
 
 /* After a value that is not finite: what is left to go on from. */
-void lvni_trainer_keeper_report_last_good(lvni_trainer *t)
+void lvni_trainer_checkpointing_report_last_good(lvni_trainer *t)
 {
-    if (t->keeper.saved_step >= 0 && t->o.out != NULL) {
-        snprintf(t->keeper.kept, sizeof t->keeper.kept,
+    if (t->checkpointing.saved_step >= 0 && t->o.out != NULL) {
+        snprintf(t->checkpointing.kept, sizeof t->checkpointing.kept,
                  "; %s/checkpoints/last.safetensors keeps step %lld", t->o.out,
-                 (long long)t->keeper.saved_step);
+                 (long long)t->checkpointing.saved_step);
     } else {
-        snprintf(t->keeper.kept, sizeof t->keeper.kept, "; no checkpoint was written before");
+        snprintf(t->checkpointing.kept, sizeof t->checkpointing.kept,
+                 "; no checkpoint was written before");
     }
 }

@@ -1,5 +1,5 @@
-/* What an op returns under a watch (watch.h). */
-#include "kernels/watch.h"
+/* What an op returns under a watch (anomaly.h). */
+#include "kernels/anomaly.h"
 
 #include "tensor/ctx.h"
 #include "tensor/device.h"
@@ -71,11 +71,11 @@ static void name_place(const lvni_kernels_op_info *info, char *out, size_t room)
     snprintf(out, room, "%s%s%s", info->name, path[0] != '\0' ? " in " : "", path);
 }
 
-static lvn_status fail(lvni_kernels_watch *watch, const char *place, int made, int given, int which,
-                       const lvn_tensor *input)
+static lvn_status fail(lvni_kernels_anomaly *anomaly, const char *place, int made, int given,
+                       int which, const lvn_tensor *input)
 {
     const char *what = made == NAN_THERE ? "NaN" : "infinity";
-    watch->found = true;
+    anomaly->found = true;
     if (given >= made) {
         LVN_FAIL(LVN_ERR_NON_FINITE, "%s was given %s in its input %d, %s", place,
                  made == NAN_THERE ? "a NaN" : "an infinity", which,
@@ -85,22 +85,22 @@ static lvn_status fail(lvni_kernels_watch *watch, const char *place, int made, i
     if (given == INFINITE) {
         LVN_FAIL(LVN_ERR_NON_FINITE, "%s made the first NaN, from an infinity in its input %d%s%s",
                  place, which,
-                 watch->infinite[0] != '\0' ? ", the first of which was made by " : "",
-                 watch->infinite);
+                 anomaly->infinite[0] != '\0' ? ", the first of which was made by " : "",
+                 anomaly->infinite);
     }
     LVN_FAIL(LVN_ERR_NON_FINITE, "%s made the first %s, from finite numbers", place, what);
 }
 
-lvni_kernels_watch *lvni_kernels_watch_set(lvni_kernels_watch *watch)
+lvni_kernels_anomaly *lvni_kernels_anomaly_set(lvni_kernels_anomaly *anomaly)
 {
     lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
-    lvni_kernels_watch *before = ctx->watch;
-    ctx->watch = watch;
+    lvni_kernels_anomaly *before = ctx->anomaly;
+    ctx->anomaly = anomaly;
     return before;
 }
 
-lvn_status lvni_kernels_watch_check(lvni_kernels_watch *watch, const lvni_kernels_op_info *info,
-                                    const lvn_kernel_args *args)
+lvn_status lvni_kernels_anomaly_check(lvni_kernels_anomaly *anomaly,
+                                      const lvni_kernels_op_info *info, const lvn_kernel_args *args)
 {
     const lvn_tensor *out[LVN_KERNEL_OUTPUTS];
     int which = 0;
@@ -115,13 +115,13 @@ lvn_status lvni_kernels_watch_check(lvni_kernels_watch *watch, const lvni_kernel
     if (given < 0) {
         return lvn_last_error()->code;
     }
-    char place[sizeof watch->infinite];
+    char place[sizeof anomaly->infinite];
     name_place(info, place, sizeof place);
-    if (made == INFINITE && !watch->strict) {
-        if (given < INFINITE && watch->infinite[0] == '\0') {
-            snprintf(watch->infinite, sizeof watch->infinite, "%s", place);
+    if (made == INFINITE && !anomaly->strict) {
+        if (given < INFINITE && anomaly->infinite[0] == '\0') {
+            snprintf(anomaly->infinite, sizeof anomaly->infinite, "%s", place);
         }
         return LVN_OK;
     }
-    return fail(watch, place, made, given, which, args->in[which]);
+    return fail(anomaly, place, made, given, which, args->in[which]);
 }

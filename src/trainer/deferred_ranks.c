@@ -1,6 +1,6 @@
-/* Steps that are read late, with several ranks (late.h): every rank knows all losses before it
+/* Steps that are read late, with several ranks (deferred.h): every rank knows all losses before it
  * decides, so that all decide the same, and all metrics when it reads the step. */
-#include "trainer/late.h"
+#include "trainer/deferred.h"
 
 #include "kernels/flat.h"
 #include "tensor/device.h"
@@ -10,41 +10,42 @@
 #include <math.h>
 #include <string.h>
 
-lvni_trainer_late_place lvni_trainer_late_here(const lvni_trainer_late *l)
+lvni_trainer_deferred_place lvni_trainer_deferred_here(const lvni_trainer_deferred *l)
 {
-    return (lvni_trainer_late_place){l->next, l->phase};
+    return (lvni_trainer_deferred_place){l->next, l->phase};
 }
 
-int64_t lvni_trainer_late_micro_batches(const lvni_trainer_late *l)
+int64_t lvni_trainer_deferred_micro_batches(const lvni_trainer_deferred *l)
 {
     return l->plan->micro_batches;
 }
 
 /* Losses, weights, then a message. */
-size_t lvni_trainer_late_numbers_room(const lvni_trainer_late *l)
+size_t lvni_trainer_deferred_numbers_room(const lvni_trainer_deferred *l)
 {
     const int64_t most = lvni_plan_most_micro_batches(l->plan);
     return (size_t)most * 2 * sizeof(double) + lvni_trainer_message_limit(most);
 }
 
 /* Of the phase, in the block's copy. */
-static double *landed(const lvni_trainer_late *l, lvni_trainer_late_place place)
+static double *landed(const lvni_trainer_deferred *l, lvni_trainer_deferred_place place)
 {
     lvn_step_block *block = l->step[place.step].landing;
     return (double *)(void *)(block + 1) +
-           (lvni_trainer_late_loss(l, place.phase, l->first) - l->numbers);
+           (lvni_trainer_deferred_loss(l, place.phase, l->first) - l->numbers);
 }
 
-lvn_status lvni_trainer_late_send_numbers(const lvni_trainer_late *l, lvni_trainer_late_place place,
-                                          void *stream)
+lvn_status lvni_trainer_deferred_send_numbers(const lvni_trainer_deferred *l,
+                                              lvni_trainer_deferred_place place, void *stream)
 {
     return lvni_tensor_device_backend(l->device)->copy(
-        stream, landed(l, place), lvni_trainer_late_loss(l, place.phase, l->first),
+        stream, landed(l, place), lvni_trainer_deferred_loss(l, place.phase, l->first),
         (size_t)l->n * (2 + LVNI_METRIC_SLOTS) * sizeof(double));
 }
 
-lvn_status lvni_trainer_late_write_numbers(lvni_trainer_late *l, lvni_trainer_late_place place,
-                                           void *out, size_t *bytes)
+lvn_status lvni_trainer_deferred_write_numbers(lvni_trainer_deferred *l,
+                                               lvni_trainer_deferred_place place, void *out,
+                                               size_t *bytes)
 {
     double *losses = landed(l, place), *weights = losses + l->n;
     const size_t numbers = (size_t)l->n * 2 * sizeof *losses;
@@ -70,9 +71,9 @@ static lvn_status add_part(void *user, const lvni_trainer_message_part *part,
     return lvni_nn_metrics_add(user, metrics);
 }
 
-lvn_status lvni_trainer_late_read_numbers(lvni_trainer_late *l, lvni_trainer_late_place place,
-                                          int rank, const void *message, size_t bytes,
-                                          double *losses)
+lvn_status lvni_trainer_deferred_read_numbers(lvni_trainer_deferred *l,
+                                              lvni_trainer_deferred_place place, int rank,
+                                              const void *message, size_t bytes, double *losses)
 {
     lvni_nn_step *all = &l->step[place.step].all[place.phase];
     const lvni_plan_range of = lvni_plan_micro_batches_of(l->plan, rank);
@@ -87,22 +88,22 @@ lvn_status lvni_trainer_late_read_numbers(lvni_trainer_late *l, lvni_trainer_lat
     return lvni_trainer_message_read(weights + n, bytes - 2 * n, NULL, add_part, all);
 }
 
-void lvni_trainer_late_expect(lvni_trainer_late *l, lvni_trainer_late_place place,
-                              lvni_trainer_comm_thread *thread, uint64_t job)
+void lvni_trainer_deferred_expect(lvni_trainer_deferred *l, lvni_trainer_deferred_place place,
+                                  lvni_trainer_comm_thread *thread, uint64_t job)
 {
     l->thread = thread;
     l->step[place.step].job = job;
 }
 
 /* The sums are the device's, as with one rank. */
-lvn_status lvni_trainer_late_receive_losses(const lvni_trainer_late *l, void *stream,
-                                            const double *losses)
+lvn_status lvni_trainer_deferred_receive_losses(const lvni_trainer_deferred *l, void *stream,
+                                                const double *losses)
 {
     return lvni_tensor_device_backend(l->device)->copy(
         stream, l->losses, losses, (size_t)l->plan->micro_batches * 2 * sizeof *losses);
 }
 
-lvn_status lvni_trainer_late_exchanged(const lvni_trainer_late *l, int step)
+lvn_status lvni_trainer_deferred_exchanged(const lvni_trainer_deferred *l, int step)
 {
     const uint64_t job = l->step[step].job;
     return job == 0 ? LVN_OK : lvni_trainer_comm_thread_wait(l->thread, job);

@@ -1,7 +1,7 @@
-/* Batches on their way to the device (feed.h): a ring in the order of copies. A place holds a batch
- * of the loader until its next use, which first waits for the copy: by then it ran long ago, unless
- * the host is several waves ahead of the device. */
-#include "trainer/feed.h"
+/* Batches on their way to the device (prefetch.h): a ring in the order of copies. A place holds a
+ * batch of the loader until its next use, which first waits for the copy: by then it ran long ago,
+ * unless the host is several waves ahead of the device. */
+#include "trainer/prefetch.h"
 
 #include "core/alloc.h"
 #include "trainer/micro_batch.h"
@@ -14,7 +14,7 @@ typedef struct place {
     bool release;                 /* nothing needs the loader's batch once it is copied */
 } place;
 
-struct lvni_trainer_feed {
+struct lvni_trainer_prefetch {
     lvni_tensor_device *device;
     lvni_data_loader *loader; /* of the batches here */
     place *ring;
@@ -23,10 +23,11 @@ struct lvni_trainer_feed {
     int64_t begun, taken, done;
 };
 
-lvn_status lvni_trainer_feed_create(lvni_tensor_device *device, int places, lvni_trainer_feed **out)
+lvn_status lvni_trainer_prefetch_create(lvni_tensor_device *device, int places,
+                                        lvni_trainer_prefetch **out)
 {
     *out = NULL;
-    lvni_trainer_feed *f = LVNI_NEW(LVNI_TAG_TRAINER, lvni_trainer_feed);
+    lvni_trainer_prefetch *f = LVNI_NEW(LVNI_TAG_TRAINER, lvni_trainer_prefetch);
     if (f == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -37,19 +38,19 @@ lvn_status lvni_trainer_feed_create(lvni_tensor_device *device, int places, lvni
         s = lvni_tensor_copies_create(device, &f->ring[f->n].copies);
     }
     if (s != LVN_OK) {
-        lvni_trainer_feed_destroy(f);
+        lvni_trainer_prefetch_destroy(f);
         return s;
     }
     *out = f;
     return LVN_OK;
 }
 
-void lvni_trainer_feed_destroy(lvni_trainer_feed *f)
+void lvni_trainer_prefetch_destroy(lvni_trainer_prefetch *f)
 {
     if (f == NULL) {
         return;
     }
-    lvni_trainer_feed_drop(f);
+    lvni_trainer_prefetch_drop(f);
     for (int i = 0; i < f->n; i++) {
         lvni_tensor_copies_destroy(f->ring[i].copies);
     }
@@ -58,7 +59,7 @@ void lvni_trainer_feed_destroy(lvni_trainer_feed *f)
 }
 
 /* The error of a copy stays with the device, for the step to find. */
-static void clear(lvni_trainer_feed *f, place *p)
+static void clear(lvni_trainer_prefetch *f, place *p)
 {
     if (p->held != NULL && p->held->batch.size > 0) {
         (void)lvni_tensor_copies_wait(p->copies);
@@ -70,7 +71,7 @@ static void clear(lvni_trainer_feed *f, place *p)
     p->release = false;
 }
 
-void lvni_trainer_feed_drop(lvni_trainer_feed *f)
+void lvni_trainer_prefetch_drop(lvni_trainer_prefetch *f)
 {
     for (; f->done < f->begun; f->done++) {
         place *p = &f->ring[f->done % f->n];
@@ -85,7 +86,7 @@ void lvni_trainer_feed_drop(lvni_trainer_feed *f)
     f->loader = NULL;
 }
 
-static lvn_status begin(lvni_trainer_feed *f, const lvni_data_loader_batch *held)
+static lvn_status begin(lvni_trainer_prefetch *f, const lvni_data_loader_batch *held)
 {
     place *p = &f->ring[f->begun % f->n];
     if (f->begun - f->done >= f->n) {
@@ -97,12 +98,12 @@ static lvn_status begin(lvni_trainer_feed *f, const lvni_data_loader_batch *held
     return lvni_trainer_device_batch_begin(held, p->copies, &p->room, &p->there);
 }
 
-lvn_status lvni_trainer_feed_next(lvni_trainer_feed *f, lvni_data_loader *loader,
-                                  const lvni_data_loader_batch **held,
-                                  const lvni_data_loader_batch **there)
+lvn_status lvni_trainer_prefetch_next(lvni_trainer_prefetch *f, lvni_data_loader *loader,
+                                      const lvni_data_loader_batch **held,
+                                      const lvni_data_loader_batch **there)
 {
     if (f->loader != loader) {
-        lvni_trainer_feed_drop(f);
+        lvni_trainer_prefetch_drop(f);
         f->loader = loader;
     }
     if (f->taken == f->begun) {
@@ -118,15 +119,15 @@ lvn_status lvni_trainer_feed_next(lvni_trainer_feed *f, lvni_data_loader *loader
     return LVN_OK;
 }
 
-lvn_status lvni_trainer_feed_ahead(lvni_trainer_feed *f, const lvni_data_loader_batch *held,
-                                   bool *begun)
+lvn_status lvni_trainer_prefetch_ahead(lvni_trainer_prefetch *f, const lvni_data_loader_batch *held,
+                                       bool *begun)
 {
     held = held == NULL ? lvni_data_loader_try_next(f->loader) : held;
     *begun = held != NULL;
     return held == NULL ? LVN_OK : begin(f, held);
 }
 
-lvn_status lvni_trainer_feed_reserve(lvni_trainer_feed *f, int n)
+lvn_status lvni_trainer_prefetch_reserve(lvni_trainer_prefetch *f, int n)
 {
     lvni_data_loader_shape shape;
     for (int i = 0; i < n && lvni_data_loader_upcoming(f->loader, i, &shape); i++) {
@@ -141,7 +142,7 @@ lvn_status lvni_trainer_feed_reserve(lvni_trainer_feed *f, int n)
     return LVN_OK;
 }
 
-void lvni_trainer_feed_done(lvni_trainer_feed *f, int n, bool release)
+void lvni_trainer_prefetch_done(lvni_trainer_prefetch *f, int n, bool release)
 {
     for (int i = 0; i < n; i++, f->done++) {
         place *p = &f->ring[f->done % f->n];

@@ -60,7 +60,7 @@ static void check_waits(setting s)
     memory_init(&data, 200, SIDE);
     assert_int_equal(lvn_device_use(LVN_SIM(0)), LVN_OK);
     bench_open(&b, &data, &s);
-    assert_non_null(b.trainer->engine->late);
+    assert_non_null(b.trainer->engine->deferred);
     b.trainer->engine->more_steps = true;
     pair p = {.t = b.trainer};
     submit(&p);
@@ -437,13 +437,13 @@ static lvn_status select_outside(void *user, int lane)
 {
     (void)lane;
     int64_t index = 99;
-    lvni_tensor_ctx_get()->late = true;
+    lvni_tensor_ctx_get()->deferred = true;
     assert_int_equal(lvn_scope_open(), LVN_OK);
     lvn_tensor *at = lvn_tensor_wrap(&index, LVN_I64, LVN_SHAPE(1));
     lvn_index_select(user, 0, at);
     lvn_release(at);
     (void)lvn_scope_close();
-    lvni_tensor_ctx_get()->late = false;
+    lvni_tensor_ctx_get()->deferred = false;
     return LVN_OK;
 }
 

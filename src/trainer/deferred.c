@@ -1,5 +1,5 @@
-/* Results of steps on a device, read one step late (late.h). */
-#include "trainer/late.h"
+/* Results of steps on a device, read one step late (deferred.h). */
+#include "trainer/deferred.h"
 
 #include "core/math.h"
 #include "kernels/flat.h"
@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-bool lvni_trainer_late_possible(void)
+bool lvni_trainer_deferred_possible(void)
 {
     const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     return ctx != NULL && ctx->device != NULL && !lvni_tensor_device_is_dry(ctx->device);
@@ -35,7 +35,7 @@ static size_t losses_of(const lvni_plan *plan)
     return plan->devices > 1 ? (size_t)plan->micro_batches * 2 * sizeof(double) : 0;
 }
 
-uint64_t lvni_trainer_late_bytes(const lvni_plan *plan, int n_phases, int64_t n_sums)
+uint64_t lvni_trainer_deferred_bytes(const lvni_plan *plan, int n_phases, int64_t n_sums)
 {
     return lvni_tensor_device_round((size_t)(n_sums + 1) * sizeof(double)) +
            lvni_tensor_device_round(
@@ -43,11 +43,11 @@ uint64_t lvni_trainer_late_bytes(const lvni_plan *plan, int n_phases, int64_t n_
                losses_of(plan));
 }
 
-lvn_status lvni_trainer_late_create(lvni_trainer_engine *e, lvni_trainer_late **out)
+lvn_status lvni_trainer_deferred_create(lvni_trainer_engine *e, lvni_trainer_deferred **out)
 {
     const lvni_plan *plan = &e->o.plan;
     *out = NULL;
-    lvni_trainer_late *l = LVNI_NEW(LVNI_TAG_TRAINER, lvni_trainer_late);
+    lvni_trainer_deferred *l = LVNI_NEW(LVNI_TAG_TRAINER, lvni_trainer_deferred);
     if (l == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -65,7 +65,7 @@ lvn_status lvni_trainer_late_create(lvni_trainer_engine *e, lvni_trainer_late **
                            : lvni_tensor_mem_zero(l->sums, (size_t)l->n_sums * sizeof *l->sums);
 }
 
-static lvn_status make_step(lvni_trainer_late *l, int i)
+static lvn_status make_step(lvni_trainer_deferred *l, int i)
 {
     const lvn_backend *b = lvni_tensor_device_backend(l->device);
     l->step[i].landing = lvni_tensor_host_take(l->device, l->bytes);
@@ -86,7 +86,7 @@ static lvn_status make_step(lvni_trainer_late *l, int i)
     return b->event_create(lvni_tensor_device_state(l->device), &l->step[i].event);
 }
 
-lvn_status lvni_trainer_late_make_steps(lvni_trainer_late *l, lvni_trainer_engine *e)
+lvn_status lvni_trainer_deferred_make_steps(lvni_trainer_deferred *l, lvni_trainer_engine *e)
 {
     l->n_phases = e->n_phases;
     l->bytes = bytes_of(l->n, l->n_phases);
@@ -101,20 +101,20 @@ lvn_status lvni_trainer_late_make_steps(lvni_trainer_late *l, lvni_trainer_engin
         LVN_TRY(lvni_trainer_message_create(&l->message, l->n));
     }
     e->optim->block = l->block;
-    e->now.step_there = &l->block->given.step;
-    e->now.factor_there = e->scaler.on ? &l->block->scaler.loss_factor : NULL;
-    for (int i = 0; i < LVNI_LATE_STEPS; i++) {
+    e->now.step_on_device = &l->block->given.step;
+    e->now.factor_on_device = e->scaler.on ? &l->block->scaler.loss_factor : NULL;
+    for (int i = 0; i < LVNI_DEFERRED_STEPS; i++) {
         LVN_TRY(make_step(l, i));
     }
     return lvni_tensor_mem_zero(l->block, l->bytes);
 }
 
-void lvni_trainer_late_destroy(lvni_trainer_late *l)
+void lvni_trainer_deferred_destroy(lvni_trainer_deferred *l)
 {
     if (l == NULL) {
         return;
     }
-    for (int i = 0; i < LVNI_LATE_STEPS; i++) {
+    for (int i = 0; i < LVNI_DEFERRED_STEPS; i++) {
         if (l->step[i].event != NULL) { /* the landing may be on its way */
             lvni_tensor_device_backend(l->device)->event_wait(l->step[i].event);
             lvni_tensor_device_backend(l->device)->event_destroy(l->step[i].event);
@@ -140,12 +140,12 @@ void lvni_trainer_late_destroy(lvni_trainer_late *l)
 
 enum { OF_A_STEP = offsetof(lvn_step_block, failed) }; /* bytes of the block */
 _Static_assert((int)OF_A_STEP <= (int)LVN_UPLOAD, "one upload writes what is known of a step");
-_Static_assert((int)LVN_STEP_RATES == (int)LVNI_LATE_STEPS,
+_Static_assert((int)LVN_STEP_RATES == (int)LVNI_DEFERRED_STEPS,
                "a rate for each number of skipped steps under way");
 _Static_assert((int)LVN_STEP_PHASES == (int)LVNI_PHASES,
                "the block counts what the optimizer does");
 
-lvn_status lvni_trainer_late_begin(lvni_trainer_late *l, const lvni_trainer_engine *e)
+lvn_status lvni_trainer_deferred_begin(lvni_trainer_deferred *l, const lvni_trainer_engine *e)
 {
     lvn_step_block now = {.given = {.step = e->now.step, .skipped = e->scaler.skipped}};
     lvni_trainer_follow_factors(e, now.follow);
@@ -178,39 +178,40 @@ lvn_status lvni_trainer_late_begin(lvni_trainer_late *l, const lvni_trainer_engi
 }
 
 /* Elements of `numbers` before the phase's. */
-static int64_t phase_at(const lvni_trainer_late *l, int phase)
+static int64_t phase_at(const lvni_trainer_deferred *l, int phase)
 {
     return (int64_t)phase * l->n * (2 + LVNI_METRIC_SLOTS);
 }
 
-static int64_t slots_at(const lvni_trainer_late *l, int phase, int64_t micro_batch)
+static int64_t slots_at(const lvni_trainer_deferred *l, int phase, int64_t micro_batch)
 {
     return phase_at(l, phase) + 2 * l->n + (micro_batch - l->first) * LVNI_METRIC_SLOTS;
 }
 
-double *lvni_trainer_late_loss(const lvni_trainer_late *l, int phase, int64_t micro_batch)
+double *lvni_trainer_deferred_loss(const lvni_trainer_deferred *l, int phase, int64_t micro_batch)
 {
     return l->numbers + phase_at(l, phase) + (micro_batch - l->first);
 }
 
-lvni_nn_terms *lvni_trainer_late_terms(const lvni_trainer_late *l, int phase, int64_t micro_batch)
+lvni_nn_terms *lvni_trainer_deferred_terms(const lvni_trainer_deferred *l, int phase,
+                                           int64_t micro_batch)
 {
     lvni_nn_terms *t = &l->step[l->next].terms[(int64_t)phase * l->n + (micro_batch - l->first)];
     lvni_nn_terms_begin(t);
-    t->weight = lvni_trainer_late_loss(l, phase, micro_batch) + l->n;
+    t->weight = lvni_trainer_deferred_loss(l, phase, micro_batch) + l->n;
     t->slots = l->numbers + slots_at(l, phase, micro_batch);
     return t;
 }
 
-void lvni_trainer_late_note(lvni_trainer_late *l, int phase, int64_t micro_batch,
-                            const lvni_nn_step *step)
+void lvni_trainer_deferred_note(lvni_trainer_deferred *l, int phase, int64_t micro_batch,
+                                const lvni_nn_step *step)
 {
     lvni_nn_step_copy(&l->step[l->next].part[(int64_t)phase * l->n + (micro_batch - l->first)],
                       step);
 }
 
 /* Of blocks that the phase does not train, which the decision before left something in. */
-static void zero_others(const lvni_trainer_late *l, const lvni_nn_model *m)
+static void zero_others(const lvni_trainer_deferred *l, const lvni_nn_model *m)
 {
     const int64_t begin = m->trained_begin / LVNI_FLAT_BLOCK,
                   end = lvni_kernels_flat_blocks(m->trained_end);
@@ -222,12 +223,12 @@ static void zero_others(const lvni_trainer_late *l, const lvni_nn_model *m)
         s = lvni_tensor_mem_zero(l->sums + end, (size_t)(l->n_sums - end) * sizeof *l->sums);
     }
     if (s != LVN_OK) {
-        lvni_tensor_device_note_error(l->device);
+        lvni_tensor_device_record_error(l->device);
     }
 }
 
 /* Takes back the count of an update that did not happen. */
-static void uncount(lvni_trainer_late *l, lvni_trainer_engine *e, int index, int phase)
+static void uncount(lvni_trainer_deferred *l, lvni_trainer_engine *e, int index, int phase)
 {
     if (l->step[index].counted[phase]) {
         lvni_optim_undo_step(e->optim, phase,
@@ -237,7 +238,7 @@ static void uncount(lvni_trainer_late *l, lvni_trainer_engine *e, int index, int
 }
 
 /* Skipped, or without weight. */
-static void uncount_idle(lvni_trainer_late *l, lvni_trainer_engine *e, int index)
+static void uncount_idle(lvni_trainer_deferred *l, lvni_trainer_engine *e, int index)
 {
     const lvn_step_block *b = l->step[index].landing;
     for (int i = 0; i < l->n_phases; i++) {
@@ -250,9 +251,9 @@ static void uncount_idle(lvni_trainer_late *l, lvni_trainer_engine *e, int index
 /* 16-mixed, weights counted on the device: parameters that missed updates have counts of their own,
  * which the host gives to kernels: it has to know which of the updates before there were. Rare, so
  * it waits. */
-static void settle(lvni_trainer_late *l, lvni_trainer_engine *e)
+static void settle(lvni_trainer_deferred *l, lvni_trainer_engine *e)
 {
-    const int before = (l->next + LVNI_LATE_STEPS - 1) % LVNI_LATE_STEPS;
+    const int before = (l->next + LVNI_DEFERRED_STEPS - 1) % LVNI_DEFERRED_STEPS;
     const bool unknown = e->scaler.on || l->step[before].weighs;
     bool missed = false;
     for (int i = 0; i < l->n_parameters && unknown; i++) {
@@ -271,7 +272,7 @@ static void settle(lvni_trainer_late *l, lvni_trainer_engine *e)
 
 /* Of all micro-batches, in memory of the device. One rank: those that the host knows join the
  * others; where there were no samples it is 0. */
-static const double *weights_there(lvni_trainer_late *l, int phase)
+static const double *weights_on_device(lvni_trainer_deferred *l, int phase)
 {
     if (l->losses != NULL) {
         return l->losses + l->plan->micro_batches;
@@ -281,20 +282,20 @@ static const double *weights_there(lvni_trainer_late *l, int phase)
         if (part->terms != NULL && !isnan(part->weight) &&
             lvni_tensor_mem_put(part->terms->weight, &part->weight, sizeof part->weight) !=
                 LVN_OK) {
-            lvni_tensor_device_note_error(l->device);
+            lvni_tensor_device_record_error(l->device);
         }
     }
     return l->numbers + phase_at(l, phase) + l->n;
 }
 
-void lvni_trainer_late_decide(lvni_trainer_late *l, lvni_trainer_engine *e, double weight)
+void lvni_trainer_deferred_decide(lvni_trainer_deferred *l, lvni_trainer_engine *e, double weight)
 {
     const int phase = e->now.phase;
     lvn_step_decision d = {.phase = phase,
                            .micro_batch = l->losses != NULL ? 0 : l->first,
                            .n_losses = l->losses != NULL ? l->plan->micro_batches : (int)l->n,
                            .divisor = weight,
-                           .weights = isnan(weight) ? weights_there(l, phase) : NULL,
+                           .weights = isnan(weight) ? weights_on_device(l, phase) : NULL,
                            .clip = lvni_trainer_clip_of(e, phase),
                            .ema_decay = e->o.ema.decay,
                            .ema_warmup = e->o.ema.warmup};
@@ -310,7 +311,7 @@ void lvni_trainer_late_decide(lvni_trainer_late *l, lvni_trainer_engine *e, doub
 }
 
 /* Nothing is under way afterwards. */
-static lvn_status take_error(lvni_trainer_late *l, const lvni_trainer_engine *e)
+static lvn_status take_error(lvni_trainer_deferred *l, const lvni_trainer_engine *e)
 {
     const lvn_status s = lvni_trainer_lanes_take_error(e->lanes);
     if (s != LVN_OK && l->error.code == LVN_OK) {
@@ -319,19 +320,19 @@ static lvn_status take_error(lvni_trainer_late *l, const lvni_trainer_engine *e)
     return s;
 }
 
-static void undo(lvni_trainer_late *l, lvni_trainer_engine *e, int index)
+static void undo(lvni_trainer_deferred *l, lvni_trainer_engine *e, int index)
 {
     for (int i = 0; i < l->n_phases; i++) {
         uncount(l, e, index, i);
     }
 }
 
-void lvni_trainer_late_cancel(lvni_trainer_late *l, lvni_trainer_engine *e)
+void lvni_trainer_deferred_cancel(lvni_trainer_deferred *l, lvni_trainer_engine *e)
 {
     undo(l, e, l->next);
 }
 
-lvn_status lvni_trainer_late_fail(lvni_trainer_late *l, lvni_trainer_engine *e)
+lvn_status lvni_trainer_deferred_fail(lvni_trainer_deferred *l, lvni_trainer_engine *e)
 {
     const lvn_error error = *lvn_last_error();
     const lvn_status device = take_error(l, e);
@@ -340,13 +341,14 @@ lvn_status lvni_trainer_late_fail(lvni_trainer_late *l, lvni_trainer_engine *e)
     return device != LVN_OK ? lvn_error_adopt(&l->error) : lvn_error_adopt(&error);
 }
 
-void lvni_trainer_late_finish(const lvni_trainer_late *l)
+void lvni_trainer_deferred_finish(const lvni_trainer_deferred *l)
 {
     lvni_kernels_flat_finish(l->block);
 }
 
 /* Functions of flat buffers return nothing: what could not be submitted is noted. */
-lvn_status lvni_trainer_late_end(lvni_trainer_late *l, const lvni_trainer_engine *e, int *index)
+lvn_status lvni_trainer_deferred_end(lvni_trainer_deferred *l, const lvni_trainer_engine *e,
+                                     int *index)
 {
     if (lvni_trainer_lanes_failed(e->lanes)) {
         return take_error(l, e);
@@ -359,7 +361,7 @@ lvn_status lvni_trainer_late_end(lvni_trainer_late *l, const lvni_trainer_engine
     }
     LVN_TRY(b->copy(stream, l->step[l->next].landing, l->block, l->bytes));
     LVN_TRY(b->event_record(l->step[l->next].event, stream));
-    l->next = (l->next + 1) % LVNI_LATE_STEPS;
+    l->next = (l->next + 1) % LVNI_DEFERRED_STEPS;
     return LVN_OK;
 }
 
@@ -382,7 +384,7 @@ static lvn_status fail_number(const lvn_step_block *b, const lvni_trainer_engine
     return s;
 }
 
-static lvn_status fail_on_device(lvni_trainer_late *l, const lvni_trainer_engine *e,
+static lvn_status fail_on_device(lvni_trainer_deferred *l, const lvni_trainer_engine *e,
                                  const lvni_trainer_step_record *r)
 {
     (void)take_error(l, e);
@@ -397,18 +399,18 @@ static lvn_status fail_on_device(lvni_trainer_late *l, const lvni_trainer_engine
 }
 
 /* The metrics of a phase, micro-batch by micro-batch. */
-static lvn_status fold(const lvni_trainer_late *l, const lvni_trainer_step_record *r, int phase,
+static lvn_status fold(const lvni_trainer_deferred *l, const lvni_trainer_step_record *r, int phase,
                        lvni_nn_step *metrics)
 {
     const double *numbers =
-        (const double *)(const void *)((const lvn_step_block *)l->step[r->late].landing + 1);
+        (const double *)(const void *)((const lvn_step_block *)l->step[r->deferred].landing + 1);
     if (l->losses != NULL) {
-        lvni_nn_step_copy(metrics, &l->step[r->late].all[phase]);
+        lvni_nn_step_copy(metrics, &l->step[r->deferred].all[phase]);
         return LVN_OK;
     }
     lvni_nn_step_begin(metrics, 0.0);
     for (int64_t i = 0; i < l->n; i++) {
-        lvni_nn_step *part = &l->step[r->late].part[(int64_t)phase * l->n + i];
+        lvni_nn_step *part = &l->step[r->deferred].part[(int64_t)phase * l->n + i];
         if (part->terms != NULL) { /* else it had no samples */
             lvni_nn_step_fold(part, numbers + slots_at(l, phase, l->first + i));
         }
@@ -417,17 +419,17 @@ static lvn_status fold(const lvni_trainer_late *l, const lvni_trainer_step_recor
     return LVN_OK;
 }
 
-lvn_status lvni_trainer_late_read(lvni_trainer_late *l, lvni_trainer_engine *e,
-                                  const lvni_trainer_step_record *r,
-                                  lvni_trainer_step_result *result)
+lvn_status lvni_trainer_deferred_read(lvni_trainer_deferred *l, lvni_trainer_engine *e,
+                                      const lvni_trainer_step_record *r,
+                                      lvni_trainer_step_result *result)
 {
     const lvn_backend *backend = lvni_tensor_device_backend(l->device);
-    LVN_TRY(backend->event_wait(l->step[r->late].event));
-    const lvn_step_block *b = l->step[r->late].landing;
+    LVN_TRY(backend->event_wait(l->step[r->deferred].event));
+    const lvn_step_block *b = l->step[r->deferred].landing;
     if (b->finished != r->before.step + 1) { /* something was left out */
         return fail_on_device(l, e, r);
     }
-    LVN_TRY(lvni_trainer_late_exchanged(l, r->late));
+    LVN_TRY(lvni_trainer_deferred_exchanged(l, r->deferred));
     if (b->failed != LVN_STEP_FINE && b->failed != LVN_STEP_OVERFLOWS) {
         return fail_number(b, e, r);
     }
@@ -442,17 +444,17 @@ lvn_status lvni_trainer_late_read(lvni_trainer_late *l, lvni_trainer_engine *e,
             result->lr = p->lr = b->phase[i].lr;
         }
     }
-    uncount_idle(l, e, r->late);
+    uncount_idle(l, e, r->deferred);
     return LVN_OK;
 }
 
-void lvni_trainer_late_undo(lvni_trainer_late *l, lvni_trainer_engine *e,
-                            const lvni_trainer_step_record *r)
+void lvni_trainer_deferred_undo(lvni_trainer_deferred *l, lvni_trainer_engine *e,
+                                const lvni_trainer_step_record *r)
 {
-    undo(l, e, r->late);
+    undo(l, e, r->deferred);
 }
 
-bool lvni_trainer_late_torn(const lvni_trainer_late *l, const lvni_trainer_engine *e)
+bool lvni_trainer_deferred_torn(const lvni_trainer_deferred *l, const lvni_trainer_engine *e)
 {
     int64_t updates[LVN_STEP_PHASES];
     return l->known &&

@@ -2,8 +2,8 @@
  * (levin/backend_step.h: the step block), and the host submits the next step before it looks. Used
  * by the engine for ranks on devices. The loss scale of 16-mixed is on both sides: the host's,
  * which checkpoints and reports have, follows the device's when the step is read. */
-#ifndef LEVIN_TRAINER_LATE_H
-#define LEVIN_TRAINER_LATE_H
+#ifndef LEVIN_TRAINER_DEFERRED_H
+#define LEVIN_TRAINER_DEFERRED_H
 
 #include "nn/step_metrics.h"
 #include "plan/plan.h"
@@ -17,9 +17,9 @@ struct lvni_trainer_engine;
 struct lvni_trainer_step_record;
 struct lvni_trainer_step_result;
 
-enum { LVNI_LATE_STEPS = 2 }; /* under way at once */
+enum { LVNI_DEFERRED_STEPS = 2 }; /* under way at once */
 
-typedef struct lvni_trainer_late {
+typedef struct lvni_trainer_deferred {
     struct lvni_tensor_device *device;
     const lvni_plan *plan; /* the engine's */
     int n_phases;
@@ -48,7 +48,7 @@ typedef struct lvni_trainer_late {
          */
         lvni_nn_step *all;
         uint64_t job; /* the step's last; 0: none */
-    } step[LVNI_LATE_STEPS];
+    } step[LVNI_DEFERRED_STEPS];
     int next;
     int phase; /* that is being submitted */
     /* several ranks: */
@@ -56,87 +56,95 @@ typedef struct lvni_trainer_late {
     lvni_trainer_message message;            /* of that thread */
     bool known;      /* the block has the run's counts of updates, and the loss scale */
     lvn_error error; /* that a submission met, maybe of the step before it */
-} lvni_trainer_late;
+} lvni_trainer_deferred;
 
 /* Whether a run's steps can be read late: the calling thread's context is the rank's. */
-bool lvni_trainer_late_possible(void);
+bool lvni_trainer_deferred_possible(void);
 /* The sums first: the reduction writes them. */
-lvn_status lvni_trainer_late_create(struct lvni_trainer_engine *engine, lvni_trainer_late **out);
+lvn_status lvni_trainer_deferred_create(struct lvni_trainer_engine *engine,
+                                        lvni_trainer_deferred **out);
 /* When phases are known. */
-lvn_status lvni_trainer_late_make_steps(lvni_trainer_late *late,
-                                        struct lvni_trainer_engine *engine);
-void lvni_trainer_late_destroy(lvni_trainer_late *late); /* NULL is fine */
+lvn_status lvni_trainer_deferred_make_steps(lvni_trainer_deferred *deferred,
+                                            struct lvni_trainer_engine *engine);
+void lvni_trainer_deferred_destroy(lvni_trainer_deferred *deferred); /* NULL is fine */
 /* Bytes on the device of a model of that many blocks, as its allocator rounds them. */
-uint64_t lvni_trainer_late_bytes(const lvni_plan *plan, int n_phases, int64_t n_sums);
+uint64_t lvni_trainer_deferred_bytes(const lvni_plan *plan, int n_phases, int64_t n_sums);
 
 /* ---- a step ---- */
 
 /* Writes what is known of the step into the block. */
-lvn_status lvni_trainer_late_begin(lvni_trainer_late *late,
-                                   const struct lvni_trainer_engine *engine);
+lvn_status lvni_trainer_deferred_begin(lvni_trainer_deferred *deferred,
+                                       const struct lvni_trainer_engine *engine);
 /* Where a micro-batch of the current phase leaves its loss and what it logs. */
-double *lvni_trainer_late_loss(const lvni_trainer_late *late, int phase, int64_t micro_batch);
-lvni_nn_terms *lvni_trainer_late_terms(const lvni_trainer_late *late, int phase,
-                                       int64_t micro_batch);
+double *lvni_trainer_deferred_loss(const lvni_trainer_deferred *deferred, int phase,
+                                   int64_t micro_batch);
+lvni_nn_terms *lvni_trainer_deferred_terms(const lvni_trainer_deferred *deferred, int phase,
+                                           int64_t micro_batch);
 /* It ran. */
-void lvni_trainer_late_note(lvni_trainer_late *late, int phase, int64_t micro_batch,
-                            const lvni_nn_step *step);
+void lvni_trainer_deferred_note(lvni_trainer_deferred *deferred, int phase, int64_t micro_batch,
+                                const lvni_nn_step *step);
 /* Lets the device decide about the phase's update (update.c). weight: of the step; NAN: the device
  * adds it up. */
-void lvni_trainer_late_decide(lvni_trainer_late *late, struct lvni_trainer_engine *engine,
-                              double weight);
+void lvni_trainer_deferred_decide(lvni_trainer_deferred *deferred,
+                                  struct lvni_trainer_engine *engine, double weight);
 /* The step's last kernel. */
-void lvni_trainer_late_finish(const lvni_trainer_late *late);
+void lvni_trainer_deferred_finish(const lvni_trainer_deferred *deferred);
 /* All was submitted: *index names the step until it is read. */
-lvn_status lvni_trainer_late_end(lvni_trainer_late *late, const struct lvni_trainer_engine *engine,
-                                 int *index);
+lvn_status lvni_trainer_deferred_end(lvni_trainer_deferred *deferred,
+                                     const struct lvni_trainer_engine *engine, int *index);
 /* What was counted of the step that is being submitted did not happen: it is submitted again. */
-void lvni_trainer_late_cancel(lvni_trainer_late *late, struct lvni_trainer_engine *engine);
+void lvni_trainer_deferred_cancel(lvni_trainer_deferred *deferred,
+                                  struct lvni_trainer_engine *engine);
 /* Submitting has failed with the thread's error: nothing is under way when this returns it, and the
  * host's counts of updates are as they were before the step. */
-lvn_status lvni_trainer_late_fail(lvni_trainer_late *late, struct lvni_trainer_engine *engine);
+lvn_status lvni_trainer_deferred_fail(lvni_trainer_deferred *deferred,
+                                      struct lvni_trainer_engine *engine);
 /* Waits for the step and writes what it found into the result's phases. LVN_ERR_NON_FINITE, or what
  * failed on the device: nothing of the step and of those after it was updated. */
-lvn_status lvni_trainer_late_read(lvni_trainer_late *late, struct lvni_trainer_engine *engine,
-                                  const struct lvni_trainer_step_record *record,
-                                  struct lvni_trainer_step_result *result);
+lvn_status lvni_trainer_deferred_read(lvni_trainer_deferred *deferred,
+                                      struct lvni_trainer_engine *engine,
+                                      const struct lvni_trainer_step_record *record,
+                                      struct lvni_trainer_step_result *result);
 /* The host's counts of updates as they were before the step. */
-void lvni_trainer_late_undo(lvni_trainer_late *late, struct lvni_trainer_engine *engine,
-                            const struct lvni_trainer_step_record *record);
+void lvni_trainer_deferred_undo(lvni_trainer_deferred *deferred, struct lvni_trainer_engine *engine,
+                                const struct lvni_trainer_step_record *record);
 /* After a failure: the device has counted other updates than the steps that were read have. */
-bool lvni_trainer_late_torn(const lvni_trainer_late *late,
-                            const struct lvni_trainer_engine *engine);
+bool lvni_trainer_deferred_torn(const lvni_trainer_deferred *deferred,
+                                const struct lvni_trainer_engine *engine);
 
-/* ---- several ranks (late_ranks.c, called by staged.c) ---- */
+/* ---- several ranks (deferred_ranks.c, called by staged.c) ---- */
 
 /* A phase of a step under way. */
-typedef struct lvni_trainer_late_place {
+typedef struct lvni_trainer_deferred_place {
     int step, phase;
-} lvni_trainer_late_place;
+} lvni_trainer_deferred_place;
 
 /* That is being submitted. */
-lvni_trainer_late_place lvni_trainer_late_here(const lvni_trainer_late *late);
-int64_t lvni_trainer_late_micro_batches(const lvni_trainer_late *late); /* of all ranks */
+lvni_trainer_deferred_place lvni_trainer_deferred_here(const lvni_trainer_deferred *deferred);
+int64_t
+lvni_trainer_deferred_micro_batches(const lvni_trainer_deferred *deferred); /* of all ranks */
 /* The most bytes of what a rank sends of a phase: losses, weights, and metrics as a message. */
-size_t lvni_trainer_late_numbers_room(const lvni_trainer_late *late);
+size_t lvni_trainer_deferred_numbers_room(const lvni_trainer_deferred *deferred);
 /* This rank's numbers of the phase on their way to the host. */
-lvn_status lvni_trainer_late_send_numbers(const lvni_trainer_late *late,
-                                          lvni_trainer_late_place place, void *stream);
+lvn_status lvni_trainer_deferred_send_numbers(const lvni_trainer_deferred *deferred,
+                                              lvni_trainer_deferred_place place, void *stream);
 /* The communication thread: they are there. Writes what the rank sends. */
-lvn_status lvni_trainer_late_write_numbers(lvni_trainer_late *late, lvni_trainer_late_place place,
-                                           void *out, size_t *bytes);
+lvn_status lvni_trainer_deferred_write_numbers(lvni_trainer_deferred *deferred,
+                                               lvni_trainer_deferred_place place, void *out,
+                                               size_t *bytes);
 /* The communication thread, of all ranks in their order. losses: (micro-batches of all ranks),
  * then as many weights. */
-lvn_status lvni_trainer_late_read_numbers(lvni_trainer_late *late, lvni_trainer_late_place place,
-                                          int rank, const void *message, size_t bytes,
-                                          double *losses);
+lvn_status lvni_trainer_deferred_read_numbers(lvni_trainer_deferred *deferred,
+                                              lvni_trainer_deferred_place place, int rank,
+                                              const void *message, size_t bytes, double *losses);
 /* That job of the thread exchanges the phase's numbers. */
-void lvni_trainer_late_expect(lvni_trainer_late *late, lvni_trainer_late_place place,
-                              struct lvni_trainer_comm_thread *thread, uint64_t job);
+void lvni_trainer_deferred_expect(lvni_trainer_deferred *deferred,
+                                  lvni_trainer_deferred_place place,
+                                  struct lvni_trainer_comm_thread *thread, uint64_t job);
 /* All losses and weights, in memory of lvni_tensor_host_take, on their way to the device. */
-lvn_status lvni_trainer_late_receive_losses(const lvni_trainer_late *late, void *stream,
-                                            const double *losses);
+lvn_status lvni_trainer_deferred_receive_losses(const lvni_trainer_deferred *deferred, void *stream,
+                                                const double *losses);
 /* What exchanging the numbers of that step failed with. */
-lvn_status lvni_trainer_late_exchanged(const lvni_trainer_late *late, int step);
+lvn_status lvni_trainer_deferred_exchanged(const lvni_trainer_deferred *deferred, int step);
 
 #endif

@@ -132,14 +132,15 @@ static void memory_does_not_depend_on_time(void **state)
         memory_init(&data, 72, SIDE);
         const setting s = {.batch_size = 32, .micro_batches = lanes, .lanes = lanes, .workers = 2};
         data.late_us = 2000;
-        const taken late = run(&data, s, LVN_SIM(0), true), none = run(&data, s, LVN_SIM(0), false);
+        const taken deferred = run(&data, s, LVN_SIM(0), true),
+                    none = run(&data, s, LVN_SIM(0), false);
         const uint64_t batch = 16 * SIDE * SIDE * sizeof(float);
         if (lanes == 1) { /* of two lanes tensors may be there at once, or not */
             data.late_us = 0;
-            assert_int_equal(run(&data, s, LVN_SIM(0), true).most, late.most);
-            assert_true(late.most >= none.most + batch);
+            assert_int_equal(run(&data, s, LVN_SIM(0), true).most, deferred.most);
+            assert_true(deferred.most >= none.most + batch);
         }
-        assert_true(late.hash == none.hash);
+        assert_true(deferred.hash == none.hash);
     }
 }
 
