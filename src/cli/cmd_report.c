@@ -45,6 +45,20 @@ typedef struct arguments {
     int n_eval;
 } arguments;
 
+/* In this process alone, whatever config=FILE has: other ranks would do what eval does. Takes
+ * `config`. */
+static lvn_status measure_here(const lvni_run_recipe *recipe, const lvni_run_measurement *of,
+                               lvni_core_config *config)
+{
+    lvn_status s = lvni_core_config_set(config, "devices", "1", "levin report");
+    s = s == LVN_OK ? lvni_core_config_set(config, "strategy", "auto", "levin report") : s;
+    if (s == LVN_OK) {
+        return lvni_run_inference_run(recipe, "eval", of, config);
+    }
+    lvni_core_config_destroy(config);
+    return s;
+}
+
 /* With data=: the model of the run measured on it, as sections of the page. */
 static lvn_status measure(const lvni_run_recipe *recipe, arguments *a, lvni_core_str *sections)
 {
@@ -60,7 +74,7 @@ static lvn_status measure(const lvni_run_recipe *recipe, arguments *a, lvni_core
     s = s == LVN_OK ? lvni_run_inference_read(recipe, "eval", a->n_eval + 1, a->eval, &config) : s;
     const lvni_run_measurement of = {
         .results = recipe->page, .user = sections, .n = a->n_eval + 1, .args = a->eval};
-    s = s == LVN_OK ? lvni_run_inference_run(recipe, "eval", &of, config) : s;
+    s = s == LVN_OK ? measure_here(recipe, &of, config) : s;
     lvni_core_str_free(&model);
     return s;
 }

@@ -225,7 +225,10 @@ class Report(Case):
         of = json.loads(done.stdout)
         wrong = of["n"] - of["right"]
         self.assertGreater(wrong, 0)
-        self.report(*data)
+        Path(f"{self.dir}/two.yml").write_text("devices: 2\naccelerator: cpu\n")
+        self.assertEqual(
+            self.report(*data, f"config={self.dir}/two.yml"), f"{self.run_dir}/report.html\n"
+        )
         page = self.page()
         self.assertTrue(page.has(f"{of['right']} of {of['n']} right: accuracy {of['acc']:.4f}"))
         names = [c["name"] for c in of["classes"]]
