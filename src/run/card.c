@@ -122,10 +122,6 @@ static void free_card(void *own)
 /* A value of the command as it would be typed. */
 static void print_value(const lvni_core_config *c, const lvni_core_option *row, lvni_core_str *out)
 {
-    if (!lvni_core_config_is_set(c, row->name)) {
-        lvni_core_str_append(out, "null");
-        return;
-    }
     switch (row->type) {
     case LVNI_OPT_BOOL:
         lvni_core_str_append(out, lvni_core_config_bool(c, row->name) ? "true" : "false");
@@ -140,7 +136,8 @@ static void print_value(const lvni_core_config *c, const lvni_core_option *row, 
     }
 }
 
-/* The recipe's keys that the command gives stand in front of those of the training. */
+/* The recipe's keys that the command gives stand in front of those of the training; null and auto
+ * give nothing, as in a file that lists all keys. */
 static lvn_status take_given(const lvni_core_option_table *own, const lvni_core_config *given,
                              lvni_core_config *keys)
 {
@@ -148,8 +145,8 @@ static lvn_status take_given(const lvni_core_option_table *own, const lvni_core_
         const lvni_core_option *row = &own->rows[i];
         if (row->alias_of != NULL || !lvni_core_config_has(given, row->name) ||
             lvni_core_config_layer(given, row->name) == LVNI_LAYER_DEFAULT ||
-            ((row->flags & LVNI_OPT_AUTO) != 0 && !lvni_core_config_is_set(given, row->name))) {
-            continue; /* auto: as in the training */
+            !lvni_core_config_is_set(given, row->name)) {
+            continue;
         }
         lvni_core_str text = {0};
         print_value(given, row, &text);

@@ -212,7 +212,7 @@ class Gan(unittest.TestCase):
         self.assertIn("give cosmo_dir_path=DIR", done.stderr)
         done = self.levin(*train[:2], "out=with", "resume=true", "max_epochs=2", code=64)
         self.assertIn("give cosmo_dir_path=DIR", done.stderr)
-        for command in (samples, ["eval", *samples[1:]]):
+        for command in (samples, ["eval", *samples[1:]], [*samples, "cosmo_dir_path=null"]):
             self.assertIn("give cosmo_dir_path=DIR", self.levin(*command, code=64).stderr)
         self.levin(*samples, "cosmo_dir_path=moved", "output=moved_there")
         for f in (self.cwd / "there").iterdir():
