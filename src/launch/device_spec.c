@@ -338,29 +338,47 @@ static lvn_status choose_cpu(const lvni_launch_device_request *r, const spec *s,
     return LVN_OK;
 }
 
-static lvn_status choose(const lvni_launch_device_request *r, const lvni_launch_visible *v,
-                         lvni_core_notices *notices, lvni_launch_device_choice *out)
+static bool is_zero(const spec *s)
 {
-    spec s;
-    LVN_TRY(read_spec(r, r->accelerator == LVNI_ACCELERATOR_CPU ? NULL : v, &s));
-    if (s.form == NUMBER && s.count == 0 && !r->gpus) {
-        return r->accelerator == LVNI_ACCELERATOR_CPU
-                   ? fail(r, NULL,
-                          "give at least 1; devices=1 is one rank on the CPU (accelerator=cpu)")
-                   : fail(r, NULL,
-                          "give at least 1; to use no GPU set accelerator=cpu (--accelerator cpu)");
+    return s->form == NUMBER && s->count == 0;
+}
+
+/* gpus=0 is the CPU, devices=0 nothing. */
+static lvn_status check_zero(const lvni_launch_device_request *r)
+{
+    const bool on_cpu = r->accelerator == LVNI_ACCELERATOR_CPU;
+    if (!r->gpus) {
+        return fail(r, NULL, "give at least 1; %s",
+                    on_cpu ? "devices=1 is one rank on the CPU (accelerator=cpu)"
+                           : "to use no GPU set accelerator=cpu (--accelerator cpu)");
     }
-    const bool zero = s.form == NUMBER && s.count == 0; /* gpus=0 */
-    if (zero && r->accelerator != LVNI_ACCELERATOR_AUTO && r->accelerator != LVNI_ACCELERATOR_CPU) {
+    if (!on_cpu && r->accelerator != LVNI_ACCELERATOR_AUTO) {
         return fail(r, NULL, "0 asks for the CPU, and accelerator for %s",
                     r->accelerator == LVNI_ACCELERATOR_LOADED ? r->backend
                     : r->accelerator == LVNI_ACCELERATOR_SIM  ? "sim"
                                                               : "GPUs");
     }
-    const bool asks_gpus = s.form == LIST || (r->gpus && s.form != NOT_GIVEN && !zero);
-    const bool cpu = r->accelerator == LVNI_ACCELERATOR_CPU || zero ||
-                     (r->accelerator == LVNI_ACCELERATOR_AUTO && v->n == 0 && !asks_gpus);
-    if (cpu) {
+    return LVN_OK;
+}
+
+/* accelerator=auto: where there is no GPU, unless GPUs are asked for. */
+static bool is_on_cpu(const lvni_launch_device_request *r, const lvni_launch_visible *v,
+                      const spec *s)
+{
+    if (r->accelerator == LVNI_ACCELERATOR_CPU || is_zero(s)) {
+        return true;
+    }
+    const bool asks_gpus = s->form == LIST || (r->gpus && s->form != NOT_GIVEN);
+    return r->accelerator == LVNI_ACCELERATOR_AUTO && v->n == 0 && !asks_gpus;
+}
+
+static lvn_status choose(const lvni_launch_device_request *r, const lvni_launch_visible *v,
+                         lvni_core_notices *notices, lvni_launch_device_choice *out)
+{
+    spec s;
+    LVN_TRY(read_spec(r, r->accelerator == LVNI_ACCELERATOR_CPU ? NULL : v, &s));
+    LVN_TRY(is_zero(&s) ? check_zero(r) : LVN_OK);
+    if (is_on_cpu(r, v, &s)) {
         return choose_cpu(r, &s, out);
     }
     out->accelerator =

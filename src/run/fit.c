@@ -352,58 +352,77 @@ static lvn_status make_dir(lvni_run_fit_run *r)
                              lvni_core_config_bool(c, "resume"), r->request->kept_file);
 }
 
-/* What rank 0 does before the others begin. */
-static lvn_status lead(lvni_run_fit_run *r)
+/* Rank 0 alone: before anything is computed, its directory is chosen. */
+static lvn_status begin_leader(lvni_run_fit_run *r)
 {
     const lvni_core_config *c = r->request->config;
     lvni_log_set_quiet(lvni_core_config_bool(c, "quiet"));
     lvni_log_set_verbose(lvni_core_config_bool(c, "verbose"));
     LVN_TRY(lvni_run_is_dev_run(c) || r->request->tunes ? LVN_OK : lvni_run_dir_choose(c, &r->dir));
     LVN_TRY(prepare_in_turn(r));
-    LVN_TRY(lvni_run_fit_check_memory(r));
-    if (r->measures) {
-        char ready = 1;
-        LVN_TRY(lvni_dist_comm_broadcast(r->rank.comm, &ready, sizeof ready, 0));
-        LVN_TRY(lvni_run_fit_balance(r));
-    }
+    return lvni_run_fit_check_memory(r);
+}
+
+/* Rank 0 alone, when nothing has failed: its directory, and what is resumed. */
+static lvn_status open_run(lvni_run_fit_run *r)
+{
     lvni_trainer_stop_install(); /* from here on a stop must save */
     LVN_TRY(keeps_nothing(r) ? LVN_OK : make_dir(r));
     r->has_dir = !keeps_nothing(r);
     lvni_run_fit_banner(r);
-    LVN_TRY(lvni_core_config_bool(c, "resume") ? find_saved(r) : LVN_OK);
+    LVN_TRY(lvni_core_config_bool(r->request->config, "resume") ? find_saved(r) : LVN_OK);
     return keeps_nothing(r) ? LVN_OK : lvni_run_dir_identify(r->dir, r->saved, r->run_id);
 }
 
-/* The others wait for rank 0, which decides what is resumed. */
-static lvn_status follow(lvni_run_fit_run *r)
+/* All ranks are measured at once, when rank 0 is prepared. */
+static lvn_status measure_ranks(lvni_run_fit_run *r)
 {
-    char path[4096] = "";
-    if (is_first(r)) {
+    char ready = 1;
+    LVN_TRY(lvni_dist_comm_broadcast(r->rank.comm, &ready, sizeof ready, 0));
+    LVN_TRY(leads(r) ? LVN_OK : prepare_in_turn(r));
+    return lvni_run_fit_balance(r);
+}
+
+/* path: what rank 0 resumes; "": nothing. */
+static lvn_status share_saved(const lvni_run_fit_run *r, char *path, size_t room)
+{
+    path[0] = '\0';
+    if (r->rank.world == 1) {
+        return LVN_OK;
+    }
+    if (r->saved != NULL && snprintf(path, room, "%s", r->saved->path) >= (int)room) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "the path %s is too long to send it to the other ranks",
+                 r->saved->path);
+    }
+    return lvni_dist_comm_broadcast(r->rank.comm, path, room, 0);
+}
+
+/* Another rank, when it knows what rank 0 resumes. */
+static lvn_status begin_follower(lvni_run_fit_run *r, const char *path)
+{
+    LVN_TRY(r->measures ? LVN_OK : prepare_in_turn(r));
+    if (path[0] != '\0') {
+        return lvni_ckpt_load(path, &r->saved);
+    }
+    return lvni_core_config_bool(r->request->config, "resume") ? load_weights(r) : LVN_OK;
+}
+
+/* Rank 0 is prepared first and decides; the others wait for it, and what fails for it fails before
+ * they have begun. A collective. */
+static lvn_status begin_run(lvni_run_fit_run *r)
+{
+    char path[4096];
+    if (leads(r)) {
+        LVN_TRY(begin_leader(r));
+    } else if (is_first(r)) {
         /* a process of its own; threads of rank 0's have its handlers. Before rank 0 is waited for,
          * which stops all */
         lvni_trainer_stop_install();
     }
-    if (r->measures) {
-        char ready;
-        LVN_TRY(lvni_dist_comm_broadcast(r->rank.comm, &ready, sizeof ready, 0));
-        LVN_TRY(prepare_in_turn(r));
-        LVN_TRY(lvni_run_fit_balance(r));
-    }
-    LVN_TRY(lvni_dist_comm_broadcast(r->rank.comm, path, sizeof path, 0));
-    LVN_TRY(r->measures ? LVN_OK : prepare_in_turn(r));
-    const bool fresh = lvni_core_config_bool(r->request->config, "resume") && path[0] == '\0';
-    LVN_TRY(fresh ? load_weights(r) : LVN_OK);
-    return path[0] == '\0' ? LVN_OK : lvni_ckpt_load(path, &r->saved);
-}
-
-static lvn_status report_followers(const lvni_run_fit_run *r)
-{
-    char path[4096] = "";
-    if (r->saved != NULL && snprintf(path, sizeof path, "%s", r->saved->path) >= (int)sizeof path) {
-        LVN_FAIL(LVN_ERR_UNSUPPORTED, "the path %s is too long to send it to the other ranks",
-                 r->saved->path);
-    }
-    return lvni_dist_comm_broadcast(r->rank.comm, path, sizeof path, 0);
+    LVN_TRY(r->measures ? measure_ranks(r) : LVN_OK);
+    LVN_TRY(leads(r) ? open_run(r) : LVN_OK);
+    LVN_TRY(share_saved(r, path, sizeof path));
+    return leads(r) ? LVN_OK : begin_follower(r, path);
 }
 
 /* At the end of a run that has made steps, so that no thread of another rank reads the
@@ -475,8 +494,7 @@ static lvn_status run_rank(lvni_run_fit_run *r)
     const lvni_core_config *c = r->request->config;
     r->measures = lvni_run_fit_measures(r);
     LVN_TRY(lvni_run_fit_compare_hardware(r));
-    LVN_TRY(leads(r) ? lead(r) : follow(r));
-    LVN_TRY(leads(r) && r->rank.world > 1 ? report_followers(r) : LVN_OK);
+    LVN_TRY(begin_run(r));
     LVN_TRY(weigh(r));
     LVN_TRY(lvni_run_fit_autotune(r));
     LVN_TRY(make_trainer(r));

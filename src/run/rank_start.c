@@ -155,38 +155,94 @@ lvn_status lvni_run_check_restarts(const lvni_core_config *c, const lvni_launch_
              (long long)max_restarts(c), (long long)max_restarts(c));
 }
 
-lvn_status lvni_run_rank_start(const lvni_core_config *c, const lvni_run_ranks_command *command,
-                               const char *dir, size_t made)
+/* devices=N of the launcher, which counts simulated devices itself, and loads no backend. */
+static lvn_status print_devices(const lvni_core_config *c, char *out, size_t room)
 {
-    char devices[512], accelerator[64], restarts[32], run_dir[4096] = "", out[4096], claimed[4128];
-    const char *args[256], *spec = lvni_core_config_str(c, "devices");
-    int n = 0;
-    if (lvni_launch_is_rank(lvni_run_environment())) {
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "devices=%s: LEVIN_LAUNCHED is set, so a launcher has started this process as a "
-                 "rank, which starts no others; "
-                 "for a run of its own unset LEVIN_LAUNCHED",
-                 spec);
-    }
-    /* the launcher can count simulated devices, and loads no backend */
-    const char *name = lvni_core_config_str(c, "accelerator");
-    const bool counted = lvni_run_accelerator_is_device(c) && strcmp(name, "sim") != 0 &&
-                         lvni_launch_device_spec_count(spec) == 0;
+    const char *spec = lvni_core_config_str(c, "devices");
     char all[16] = "all";
+    const bool counted = lvni_run_accelerator_is_device(c) &&
+                         strcmp(lvni_core_config_str(c, "accelerator"), "sim") != 0 &&
+                         lvni_launch_device_spec_count(spec) == 0;
     if (counted) {
         lvni_launch_visible visible;
         LVN_TRY(lvni_run_accelerator_visible(c, &visible));
         snprintf(all, sizeof all, "%d", visible.n);
         lvni_launch_visible_free(&visible);
     }
-    snprintf(accelerator, sizeof accelerator, "accelerator=%s", name);
-    const int length = snprintf(devices, sizeof devices, "devices=%s",
-                                counted || strcmp(spec, "auto") == 0 ? all : spec);
-    if (length >= (int)sizeof devices ||
-        (dir != NULL &&
-         snprintf(run_dir, sizeof run_dir, "run_dir=%s", dir) >= (int)sizeof run_dir)) {
-        LVN_FAIL(LVN_ERR_UNSUPPORTED, "devices= or out= is too long to start ranks with");
+    const char *value = counted || strcmp(spec, "auto") == 0 ? all : spec;
+    if (snprintf(out, room, "devices=%s", value) >= (int)room) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "devices= is too long to start ranks with");
     }
+    return LVN_OK;
+}
+
+static const char *logs_kept(const lvni_run_ranks_command *command, const char *dir)
+{
+    return command->keeps_no_logs ? "keep_logs=never"
+           : dir != NULL          ? "keep_logs=started"
+                                  : "keep_logs=failure";
+}
+
+/* For processes that the launcher starts. made: bytes of `dir` that this process has made. */
+static void set_environment(const char *dir, size_t made)
+{
+    char claimed[4128];
+    if (made > 0) {
+        snprintf(claimed, sizeof claimed, "%zu:%s", made, dir);
+        /* the launcher removes it when no rank begins to train there */
+        setenv("LEVIN_MADE_DIR", claimed, 1);
+        setenv("LEVIN_OUT_CHOSEN", "1", 1); /* rank 0 prints where that is */
+    }
+    setenv("LEVIN_NOTES_SHOWN", "1", 1); /* about the same arguments, by this process */
+    /* signals wait (lvni_core_signals_hand_over), which must not in the ranks */
+    setenv("LEVIN_HANDED_OVER", "1", 1);
+}
+
+/* The line of a rank: the command and its arguments, then out=, of which the last one counts. */
+enum { MOST_ARGUMENTS = 256 };
+static lvn_status make_line(const lvni_run_ranks_command *command, const char *out,
+                            const char *args[MOST_ARGUMENTS], int *n)
+{
+    if (command->n > MOST_ARGUMENTS - 3) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED,
+                 "%d arguments are too many to start ranks with; put them into a file, and give "
+                 "config=FILE",
+                 command->n);
+    }
+    *n = 0;
+    for (int i = 0; i < 2 && command->command[i] != NULL; i++) {
+        args[(*n)++] = command->command[i];
+    }
+    for (int i = 0; i < command->n; i++) {
+        args[(*n)++] = command->args[i];
+    }
+    if (out != NULL) {
+        args[(*n)++] = out;
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_run_rank_start(const lvni_core_config *c, const lvni_run_ranks_command *command,
+                               const char *dir, size_t made)
+{
+    char devices[512], accelerator[64], restarts[32], run_dir[4096] = "", out[4096] = "";
+    const char *args[MOST_ARGUMENTS];
+    int n = 0;
+    if (lvni_launch_is_rank(lvni_run_environment())) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "devices=%s: LEVIN_LAUNCHED is set, so a launcher has started this process as a "
+                 "rank, which starts no others; "
+                 "for a run of its own unset LEVIN_LAUNCHED",
+                 lvni_core_config_str(c, "devices"));
+    }
+    LVN_TRY(print_devices(c, devices, sizeof devices));
+    if (dir != NULL &&
+        snprintf(run_dir, sizeof run_dir, "run_dir=%s", dir) >= (int)sizeof run_dir) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "out= is too long to start ranks with");
+    }
+    snprintf(out, sizeof out, "out=%s", dir == NULL ? "" : dir);
+    snprintf(accelerator, sizeof accelerator, "accelerator=%s",
+             lvni_core_config_str(c, "accelerator"));
     snprintf(restarts, sizeof restarts, "max_restarts=%lld", (long long)max_restarts(c));
     const char *const options[] = {
         accelerator,
@@ -200,35 +256,10 @@ lvn_status lvni_run_rank_start(const lvni_core_config *c, const lvni_run_ranks_c
         restarts,
         lvni_core_config_is_on(c, "strict") ? "strict=true" : "strict=false",
         lvni_core_config_is_on(c, "quiet") ? "quiet=true" : "quiet=false",
-        command->keeps_no_logs ? "keep_logs=never"
-        : dir != NULL          ? "keep_logs=started"
-                               : "keep_logs=failure",
+        logs_kept(command, dir),
         run_dir};
     const int n_options = (int)(sizeof options / sizeof *options) - (dir != NULL ? 0 : 1);
-    if (command->n > (int)(sizeof args / sizeof *args) - 3) {
-        LVN_FAIL(LVN_ERR_UNSUPPORTED,
-                 "%d arguments are too many to start ranks with; put them into a file, and give "
-                 "config=FILE",
-                 command->n);
-    }
-    for (int i = 0; i < 2 && command->command[i] != NULL; i++) {
-        args[n++] = command->command[i];
-    }
-    for (int i = 0; i < command->n; i++) {
-        args[n++] = command->args[i];
-    }
-    if (dir != NULL) {
-        snprintf(out, sizeof out, "out=%s", dir);
-        args[n++] = out; /* the last one counts */
-    }
-    if (made > 0) {
-        snprintf(claimed, sizeof claimed, "%zu:%s", made, dir);
-        /* the launcher removes it when no rank begins to train there */
-        setenv("LEVIN_MADE_DIR", claimed, 1);
-        setenv("LEVIN_OUT_CHOSEN", "1", 1); /* rank 0 prints where that is */
-    }
-    setenv("LEVIN_NOTES_SHOWN", "1", 1); /* about the same arguments, by this process */
-    /* signals wait (lvni_core_signals_hand_over), which must not in the ranks */
-    setenv("LEVIN_HANDED_OVER", "1", 1);
+    LVN_TRY(make_line(command, dir == NULL ? NULL : out, args, &n));
+    set_environment(dir, made);
     return lvni_launch_self(n_options, options, n, args, environ);
 }

@@ -326,32 +326,36 @@ static lvn_status save_between(lvni_trainer *t, bool periodic)
     return save(t, t->at.finished && isnan(t->at.best_score));
 }
 
-/* Between two steps: end of the epoch, periodic checkpoint, a signal. */
-static lvn_status after_step(lvni_trainer *t)
+/* What comes between this step and the next one. */
+typedef struct due {
+    bool validation; /* within the epoch */
+    bool epoch_end, run_end;
+    bool asked, periodic; /* a checkpoint: a rank was asked for it; by steps or by time */
+} due;
+
+static due find_due(lvni_trainer *t)
 {
     const int64_t every = t->o.keep.every_n_steps;
-    lvn_status s = LVN_OK;
-    bool saved = false, timed;
-    const bool wanted = was_asked_to_save(t, &timed), validates_now = validation_is_due(t),
-               periodic = timed || (every > 0 && t->at.step % every == 0);
-    if (wanted || validates_now || lvni_trainer_loop_epoch_done(t) || finished(t) || periodic ||
-        t->checkpointing.signal != 0) {
-        s = drain(t);
-    }
-    s = s == LVN_OK ? lvni_trainer_save_poll(t) : s;
-    if (s != LVN_OK) {
-        return save_on_error(t, s);
-    }
-    if (lvni_trainer_loop_epoch_done(t) || finished(t)) {
-        LVN_TRY(lvni_trainer_unreadable_check_rest(t));
-    }
-    LVN_TRY(validates_now ? validate_within_epoch(t, &saved) : LVN_OK);
-    if (lvni_trainer_loop_epoch_done(t)) {
-        LVN_TRY(end_epoch(t, periodic, wanted, &saved));
-    } else if (!saved && (finished(t) || periodic || wanted)) {
-        LVN_TRY(save_between(t, periodic));
-        saved = true;
-    }
+    bool timed;
+    due now = {.asked = was_asked_to_save(t, &timed), .validation = validation_is_due(t)};
+    now.periodic = timed || (every > 0 && t->at.step % every == 0);
+    now.epoch_end = lvni_trainer_loop_epoch_done(t);
+    now.run_end = finished(t);
+    return now;
+}
+
+/* Anything that is due, or a stop, needs to know all steps that were submitted. */
+static lvn_status read_steps(lvni_trainer *t, const due *now)
+{
+    const bool all = now->validation || now->epoch_end || now->run_end || now->asked ||
+                     now->periodic || t->checkpointing.signal != 0;
+    LVN_TRY(all ? drain(t) : LVN_OK);
+    return lvni_trainer_save_poll(t);
+}
+
+/* Unless the run is at its end, or an early stop has just ended it. saved: this step is. */
+static lvn_status stop_if_asked(lvni_trainer *t, bool saved)
+{
     if (t->o.comm == NULL) {
         t->checkpointing.signal = lvni_trainer_stop_signal(); /* it may have come after the step */
     }
@@ -361,9 +365,31 @@ static lvn_status after_step(lvni_trainer *t)
     return saved ? lvni_trainer_checkpointing_stop(t, t->checkpointing.signal, true) : stop(t);
 }
 
-/* Where ranks have a control channel they agree over it on the step to stop at: t->keeper.signal is
- * set when that is here. (A step's message could carry the signal, as it does between threads; but
- * then the host would have to read every message of a device before it begins the next step.) */
+/* Between two steps, in this order: results of steps and the save that runs, samples that could not
+ * be read, validation within the epoch, the end of the epoch or else a checkpoint, a stop. */
+static lvn_status after_step(lvni_trainer *t)
+{
+    const due now = find_due(t);
+    bool saved = false;
+    const lvn_status s = read_steps(t, &now);
+    if (s != LVN_OK) {
+        return save_on_error(t, s);
+    }
+    LVN_TRY(now.epoch_end || now.run_end ? lvni_trainer_unreadable_check_rest(t) : LVN_OK);
+    LVN_TRY(now.validation ? validate_within_epoch(t, &saved) : LVN_OK);
+    if (now.epoch_end) {
+        LVN_TRY(end_epoch(t, now.periodic, now.asked, &saved));
+    } else if (!saved && (finished(t) || now.periodic || now.asked)) {
+        LVN_TRY(save_between(t, now.periodic));
+        saved = true;
+    }
+    return stop_if_asked(t, saved);
+}
+
+/* Where ranks have a control channel they agree over it on the step to stop at:
+ * t->checkpointing.signal is set when that is here. (A step's message could carry the signal, as it
+ * does between threads; but then the host would have to read every message of a device before it
+ * begins the next step.) */
 lvn_status lvni_trainer_loop_begin_step(lvni_trainer *t)
 {
     const int own = lvni_trainer_stop_signal();

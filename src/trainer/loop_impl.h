@@ -76,7 +76,7 @@ bool lvni_trainer_checkpointing_comes_again(lvn_status failed);
 /* An error between steps: save what was learned before it, and add to the error where the run can
  * go on. Returns `failed`. */
 lvn_status lvni_trainer_checkpointing_save_on_error(lvni_trainer *t, lvn_status failed);
-/* t->keeper.signal: what asked any rank to stop so far. A collective. */
+/* t->checkpointing.signal: what asked any rank to stop so far. A collective. */
 lvn_status lvni_trainer_checkpointing_agree_stop(lvni_trainer *t);
 /* This rank has failed with the thread's last error: the others stop waiting for it. An
  * error that another rank began is not sent on. */
