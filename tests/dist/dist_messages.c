@@ -1,14 +1,9 @@
 /* dist_messages.h: the cases and the tests that run them. */
 #include "dist_messages.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <cmocka.h>
-
 #include "dist_cases.h"
+#include "support/test.h"
 
 #include <string.h>
 
@@ -55,9 +50,8 @@ static bool is_short(const dist_case *c)
            c->body != dist_case_reduction;
 }
 
-static void every_case_holds_on_threads(void **state)
+TEST(every_case_holds_on_threads)
 {
-    (void)state;
     static const int worlds[] = {3, 1, 2, 5};
     const char *link = getenv(DIST_LINK);
     const size_t n = link != NULL && strcmp(link, "ucx") == 0 ? 2 : 4; /* it is slow to start */
@@ -70,9 +64,8 @@ static void every_case_holds_on_threads(void **state)
     }
 }
 
-static void reductions_give_one_sum(void **state)
+TEST(reductions_give_one_sum)
 {
-    (void)state;
     /* ranks, micro-batches */
     static const int layouts[][2] = {{1, 2}, {2, 2}, {2, 5}, {3, 7}, {4, 8}, {5, 13}, {13, 13}};
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
@@ -81,9 +74,8 @@ static void reductions_give_one_sum(void **state)
     assert_true(dist_run_processes(named(dist_case_reduction), 3, 8, NULL));
 }
 
-static void every_case_holds_on_processes(void **state)
+TEST(every_case_holds_on_processes)
 {
-    (void)state;
     for (int i = 0; i < N_CASES; i++) {
         if (is_short(&cases[i]) && !dist_run_processes(&cases[i], 3, 6, NULL)) {
             fail_msg("%s", cases[i].name);
@@ -91,26 +83,23 @@ static void every_case_holds_on_processes(void **state)
     }
 }
 
-static void different_sizes_are_noticed(void **state)
+TEST(different_sizes_are_noticed)
 {
-    (void)state;
     for (int arg = 0; arg < 6; arg++) {
         assert_true(dist_run_net_threads(named(dist_case_sizes), 3, arg));
     }
 }
 
-static void a_quarter_of_a_gigabyte(void **state)
+TEST(a_quarter_of_a_gigabyte)
 {
-    (void)state;
 #ifdef __SANITIZE_THREAD__
     skip(); /* minutes of copies that the other cases make, too */
 #endif
     assert_true(dist_run_processes(named(dist_case_large), 2, 0, NULL));
 }
 
-static void a_killed_rank_is_named_by_all_others(void **state)
+TEST(a_killed_rank_is_named_by_all_others)
 {
-    (void)state;
     for (int call = 0; call < DIST_ENDLESS_COUNT; call++) {
         dist_kill victim = {.victim = 2, .kill_ms = 7 * call};
         assert_true(dist_run_processes(named(dist_case_endless), 3, call, &victim));
@@ -119,9 +108,8 @@ static void a_killed_rank_is_named_by_all_others(void **state)
 }
 
 /* Whether its process has ended is not known on this one. */
-static void a_lost_connection_to_another_host_is_named(void **state)
+TEST(a_lost_connection_to_another_host_is_named)
 {
-    (void)state;
     setenv(DIST_HOSTS, "1", 1);
     dist_kill victim = {.victim = 2, .kill_ms = 5};
     const bool good = dist_run_processes(named(dist_case_endless), 3, 0, &victim);
@@ -130,19 +118,9 @@ static void a_lost_connection_to_another_host_is_named(void **state)
     assert_true(victim.seconds < 2.0);
 }
 
-int dist_messages_main(int argc, char **argv, const char *link, dist_messages_test more)
+int dist_messages_main(int argc, char **argv, const char *link)
 {
     setenv(DIST_LINK, link, 1);
     dist_rank_main(argc, argv, cases, N_CASES);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_case_holds_on_threads),
-        cmocka_unit_test(reductions_give_one_sum),
-        cmocka_unit_test(every_case_holds_on_processes),
-        cmocka_unit_test(different_sizes_are_noticed),
-        cmocka_unit_test(a_quarter_of_a_gigabyte),
-        cmocka_unit_test(a_killed_rank_is_named_by_all_others),
-        cmocka_unit_test(a_lost_connection_to_another_host_is_named),
-        cmocka_unit_test(more),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_main(argc, argv);
 }

@@ -3,9 +3,7 @@
 #ifndef LEVIN_TESTS_DIST_MESSAGES_H
 #define LEVIN_TESTS_DIST_MESSAGES_H
 
-typedef void (*dist_messages_test)(void **state);
-
-/* The main function of a test program. link: "net", "ucx"; more: a test of its own. */
-int dist_messages_main(int argc, char **argv, const char *link, dist_messages_test more);
+/* The main function of a test program. link: "net", "ucx". */
+int dist_messages_main(int argc, char **argv, const char *link);
 
 #endif

@@ -1,13 +1,8 @@
 /* Which transport carries a run's ranks: the best of those that reach all of them. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "dist/choice.h"
 #include "dist/transport.h"
 #include "dist/ucx/ucx_ports.h"
+#include "support/test.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -32,9 +27,8 @@ static const char *chosen(const lvni_dist_layout *layout, const char *requested)
     return choice.line;
 }
 
-static void the_best_that_reaches_all_ranks_is_taken(void **state)
+TEST(the_best_that_reaches_all_ranks_is_taken)
 {
-    (void)state;
     assert_string_equal(
         chosen(&(lvni_dist_layout){.ranks = 4, .hosts = 1, .bytes = 4 * MIB}, "auto"),
         "transport shm: 4 ranks share memory (auto: score 80, net 20, for 4 MiB in host memory)");
@@ -63,9 +57,8 @@ static const char *with_reason(const char *line)
     return text;
 }
 
-static void ranks_of_several_nodes_go_in_two_levels(void **state)
+TEST(ranks_of_several_nodes_go_in_two_levels)
 {
-    (void)state;
     static const int in_order[] = {3, 3, 7}, scattered[] = {3, 7, 3};
     lvni_dist_layout l = {.ranks = 3, .hosts = 2, .host = in_order, .bytes = MIB};
     assert_string_equal(
@@ -89,9 +82,8 @@ static void ranks_of_several_nodes_go_in_two_levels(void **state)
                         "exchange messages between nodes (requested)");
 }
 
-static void a_request_is_taken_or_refused(void **state)
+TEST(a_request_is_taken_or_refused)
 {
-    (void)state;
     assert_string_equal(chosen(&(lvni_dist_layout){.ranks = 2, .hosts = 1}, "net"),
                         "transport net: 2 ranks exchange messages (requested)");
     assert_string_equal(chosen(&(lvni_dist_layout){.ranks = 2, .hosts = 2}, "shm"),
@@ -105,9 +97,8 @@ static void a_request_is_taken_or_refused(void **state)
 }
 
 /* UCX on request where this machine has it, by itself where its network is worth it. */
-static void ranks_of_several_hosts_take_what_there_is(void **state)
+TEST(ranks_of_several_hosts_take_what_there_is)
 {
-    (void)state;
     static const int apart[] = {0, 1};
     const lvni_dist_layout far = {.ranks = 2, .hosts = 2, .host = apart, .bytes = 4096};
     const char *missing = lvni_dist_transport_ucx.missing();
@@ -191,9 +182,8 @@ static void connect_two(agreeing a[2], const char *lack)
     }
 }
 
-static void all_fall_back_when_one_lacks_the_best(void **state)
+TEST(all_fall_back_when_one_lacks_the_best)
 {
-    (void)state;
     agreeing a[2];
     if (lvni_dist_transport_ucx.missing() != NULL) {
         skip();
@@ -207,9 +197,8 @@ static void all_fall_back_when_one_lacks_the_best(void **state)
 }
 
 /* Nothing of UCX's reaches another process, or another worker of this one. */
-static void all_fall_back_when_the_best_does_not_connect(void **state)
+TEST(all_fall_back_when_the_best_does_not_connect)
 {
-    (void)state;
     agreeing a[2];
     if (lvni_dist_transport_ucx.missing() != NULL) {
         skip();
@@ -226,9 +215,8 @@ static void all_fall_back_when_the_best_does_not_connect(void **state)
 }
 
 /* A channel between nodes has one rank of each: only their number counts. */
-static void two_levels_carry_more_ranks_than_a_channel(void **state)
+TEST(two_levels_carry_more_ranks_than_a_channel)
 {
-    (void)state;
     enum { RANKS = 2048, HOSTS = 64 };
     static int host[RANKS];
     for (int r = 0; r < RANKS; r++) {
@@ -248,9 +236,8 @@ static lvn_status no_exchange(void *user, const void *mine, size_t bytes, void *
     LVN_FAIL(LVN_ERR_INTERNAL, "this is refused before");
 }
 
-static void ranks_of_two_hosts_share_no_memory(void **state)
+TEST(ranks_of_two_hosts_share_no_memory)
 {
-    (void)state;
     const int host[] = {0, 0, 1};
     const lvni_dist_comm_options o = {.world = 3, .exchange = no_exchange, .host = host};
     lvni_dist_comm *comm = NULL;
@@ -271,9 +258,8 @@ static void write_state(const char *folder, const char *text)
 }
 
 /* A folder stands in for the system's: what a kernel with the modules, but no cable, has there. */
-static void ucx_needs_an_active_port(void **state)
+TEST(ucx_needs_an_active_port)
 {
-    (void)state;
     static const char *const deeper[] = {"/mlx5_0", "/mlx5_0/ports", "/mlx5_0/ports/1"};
     char folder[] = "/tmp/levin_ports_XXXXXX", path[256];
     assert_non_null(mkdtemp(folder));
@@ -298,9 +284,8 @@ static void ucx_needs_an_active_port(void **state)
 }
 
 /* All calls work over every transport, so none may score 0. */
-static void every_transport_scores_every_call(void **state)
+TEST(every_transport_scores_every_call)
 {
-    (void)state;
     static const char *const names[] = {"self", "shm", "net", "ucx"};
     const size_t n = lvni_dist_transport_ucx.missing() == NULL ? 4 : 3;
     for (size_t i = 0; i < n; i++) {
@@ -318,21 +303,4 @@ static void every_transport_scores_every_call(void **state)
             }
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_best_that_reaches_all_ranks_is_taken),
-        cmocka_unit_test(ranks_of_several_nodes_go_in_two_levels),
-        cmocka_unit_test(a_request_is_taken_or_refused),
-        cmocka_unit_test(ranks_of_several_hosts_take_what_there_is),
-        cmocka_unit_test(all_fall_back_when_one_lacks_the_best),
-        cmocka_unit_test(all_fall_back_when_the_best_does_not_connect),
-        cmocka_unit_test(two_levels_carry_more_ranks_than_a_channel),
-        cmocka_unit_test(ranks_of_two_hosts_share_no_memory),
-        cmocka_unit_test(ucx_needs_an_active_port),
-        cmocka_unit_test(every_transport_scores_every_call),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

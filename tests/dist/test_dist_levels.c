@@ -1,14 +1,9 @@
 /* The conformance suite on ranks of several nodes in two levels: threads of this process, each as
  * if it were a process or as one of those of its node, and processes, of which one is killed. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <cmocka.h>
-
 #include "dist_cases.h"
 #include "support/sanitized.h"
+#include "support/test.h"
 
 static const dist_case cases[] = {
     {"reduce", dist_case_reduce, false},
@@ -57,9 +52,8 @@ typedef struct layout {
     int nodes, first[5];
 } layout;
 
-static void every_case_holds_on_threads(void **state)
+TEST(every_case_holds_on_threads)
 {
-    (void)state;
     static const layout layouts[] = {{2, {0, 2, 4}}, {2, {0, 1, 3}}, {3, {0, 2, 3, 6}}};
     for (int i = 0; i < N_CASES; i++) {
         for (size_t k = 0; k < 2 * sizeof layouts / sizeof *layouts && is_short(&cases[i]); k++) {
@@ -75,9 +69,8 @@ static void every_case_holds_on_threads(void **state)
     }
 }
 
-static void reductions_give_one_sum(void **state)
+TEST(reductions_give_one_sum)
 {
-    (void)state;
     /* micro-batches; nodes whose run is a sub-tree, and others */
     static const struct {
         int micro_batches;
@@ -92,9 +85,8 @@ static void reductions_give_one_sum(void **state)
     }
 }
 
-static void a_node_sends_its_part(void **state)
+TEST(a_node_sends_its_part)
 {
-    (void)state;
     static const struct {
         int micro_batches;
         layout l;
@@ -111,9 +103,8 @@ static void a_node_sends_its_part(void **state)
     }
 }
 
-static void every_case_holds_on_processes(void **state)
+TEST(every_case_holds_on_processes)
 {
-    (void)state;
     for (int i = 0; i < N_CASES; i++) {
         if (is_short(&cases[i]) && !dist_run_processes(&cases[i], 4, 6, NULL)) {
             fail_msg("%s", cases[i].name);
@@ -122,9 +113,8 @@ static void every_case_holds_on_processes(void **state)
     assert_true(dist_run_processes(named(dist_case_reduction), 4, 9, NULL));
 }
 
-static void a_killed_rank_is_named_by_all_others(void **state)
+TEST(a_killed_rank_is_named_by_all_others)
 {
-    (void)state;
     for (int call = 0; call < DIST_ENDLESS_COUNT; call++) {
         dist_kill victim = {.victim = 3, .kill_ms = 7 * call};
         assert_true(dist_run_processes(named(dist_case_endless), 4, call, &victim));
@@ -137,12 +127,5 @@ int main(int argc, char **argv)
     setenv(DIST_LINK, "net", 0); /* or "ucx", as the caller has it */
     setenv(DIST_LEVELS, "2", 1);
     dist_rank_main(argc, argv, cases, N_CASES);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_case_holds_on_threads),
-        cmocka_unit_test(reductions_give_one_sum),
-        cmocka_unit_test(a_node_sends_its_part),
-        cmocka_unit_test(every_case_holds_on_processes),
-        cmocka_unit_test(a_killed_rank_is_named_by_all_others),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_main(argc, argv);
 }

@@ -2,12 +2,6 @@
  * (nccl_on_sim.c), of ranks that are threads and of ranks that are processes, each on a simulated
  * accelerator: the bits of the tree for every division into leaves, slices and buckets, and an end
  * with its cause whatever fails. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "core/machine.h"
 #include "core/rng.h"
@@ -16,6 +10,7 @@
 #include "dist_ranks.h"
 #include "kernels/kernels.h"
 #include "tensor/device.h"
+#include "support/test.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -289,9 +284,8 @@ static const dist_case *named(dist_body body)
     return NULL;
 }
 
-static void sums_have_the_bits_of_the_tree(void **state)
+TEST(sums_have_the_bits_of_the_tree)
 {
-    (void)state;
     /* ranks, micro-batches */
     static const int layouts[][2] = {{2, 2}, {2, 5}, {3, 7}, {3, 8}, {4, 8}, {4, 13}, {5, 11}};
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
@@ -311,29 +305,25 @@ static void run_both(dist_body body, const char *fault, int world)
     assert_true(processes);
 }
 
-static void an_asynchronous_error_is_named_by_all(void **state)
+TEST(an_asynchronous_error_is_named_by_all)
 {
-    (void)state;
     run_both(asynchronous_error, "async:1:9", 3);
     run_both(asynchronous_error, "async:1:0", 2);
 }
 
-static void what_hangs_ends_in_time(void **state)
+TEST(what_hangs_ends_in_time)
 {
-    (void)state;
     run_both(a_sum_that_hangs, "hang:1:12", 3);
     run_both(a_start_that_hangs, "init:1:0", 3);
 }
 
-static void two_ranks_on_one_device_are_refused(void **state)
+TEST(two_ranks_on_one_device_are_refused)
 {
-    (void)state;
     run_both(one_device_of_all, "", 2);
 }
 
-static void a_killed_rank_ends_the_others(void **state)
+TEST(a_killed_rank_ends_the_others)
 {
-    (void)state;
     for (int i = 0; i < 4; i++) {
         dist_kill victim = {.victim = 2, .kill_ms = 100 + 30 * i};
         assert_true(dist_run_processes(named(a_rank_that_dies), 3, 3, &victim));
@@ -351,12 +341,5 @@ int main(int argc, char **argv)
         return 1;
     }
     dist_rank_main(argc, argv, cases, N_CASES);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_have_the_bits_of_the_tree),
-        cmocka_unit_test(an_asynchronous_error_is_named_by_all),
-        cmocka_unit_test(what_hangs_ends_in_time),
-        cmocka_unit_test(two_ranks_on_one_device_are_refused),
-        cmocka_unit_test(a_killed_rank_ends_the_others),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_main(argc, argv);
 }

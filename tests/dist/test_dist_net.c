@@ -1,12 +1,7 @@
 /* The conformance suite over TCP, and connections that are not the ranks'. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <cmocka.h>
-
 #include "dist_messages.h"
+#include "support/test.h"
 
 #include "core/machine.h"
 #include "dist/comm.h"
@@ -57,9 +52,8 @@ static void *among_strangers(void *p)
     return good ? p : NULL;
 }
 
-static void strangers_keep_no_rank_waiting(void **state)
+TEST(strangers_keep_no_rank_waiting)
 {
-    (void)state;
     int rank[2] = {0, 1};
     pthread_t thread;
     void *other = NULL;
@@ -81,5 +75,5 @@ static void strangers_keep_no_rank_waiting(void **state)
 
 int main(int argc, char **argv)
 {
-    return dist_messages_main(argc, argv, "net", strangers_keep_no_rank_waiting);
+    return dist_messages_main(argc, argv, "net");
 }

@@ -1,12 +1,7 @@
 /* The conformance suite on ranks that are processes, and what they do when one of them is
  * killed. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "dist_cases.h"
+#include "support/test.h"
 
 static const dist_case cases[] = {
     {"reduce", dist_case_reduce, false},
@@ -43,9 +38,8 @@ static const dist_case *named(dist_body body, bool check)
     return NULL;
 }
 
-static void every_case_holds(void **state)
+TEST(every_case_holds)
 {
-    (void)state;
     for (int i = 0; i < N_CASES; i++) {
         if (cases[i].body != dist_case_large && cases[i].body != dist_case_endless &&
             cases[i].body != dist_case_reduction) {
@@ -57,9 +51,8 @@ static void every_case_holds(void **state)
     assert_true(dist_run_processes(named(dist_case_move, false), 1, 0, NULL));
 }
 
-static void reductions_give_one_sum(void **state)
+TEST(reductions_give_one_sum)
 {
-    (void)state;
     /* ranks, micro-batches */
     static const int layouts[][2] = {{1, 2}, {2, 2}, {2, 5}, {3, 7}, {4, 8}, {5, 13}, {13, 13}};
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
@@ -68,15 +61,13 @@ static void reductions_give_one_sum(void **state)
     }
 }
 
-static void a_quarter_of_a_gigabyte(void **state)
+TEST(a_quarter_of_a_gigabyte)
 {
-    (void)state;
     assert_true(dist_run_processes(named(dist_case_large, false), 2, 0, NULL));
 }
 
-static void a_killed_rank_is_named_by_all_others(void **state)
+TEST(a_killed_rank_is_named_by_all_others)
 {
-    (void)state;
     for (int call = 0; call < DIST_ENDLESS_COUNT; call++) {
         /* the first while memory is still being shared */
         dist_kill victim = {.victim = 2, .kill_ms = 7 * call};
@@ -88,11 +79,5 @@ static void a_killed_rank_is_named_by_all_others(void **state)
 int main(int argc, char **argv)
 {
     dist_rank_main(argc, argv, cases, N_CASES);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_case_holds),
-        cmocka_unit_test(reductions_give_one_sum),
-        cmocka_unit_test(a_quarter_of_a_gigabyte),
-        cmocka_unit_test(a_killed_rank_is_named_by_all_others),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_main(argc, argv);
 }

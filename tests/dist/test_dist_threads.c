@@ -1,13 +1,8 @@
 /* The conformance suite on one rank and on ranks that are threads of this process: what TSan can
  * look at. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "dist_cases.h"
 #include "support/sanitized.h"
+#include "support/test.h"
 
 #include "core/alloc.h"
 #include "core/machine.h"
@@ -26,59 +21,50 @@ static void on_threads(dist_body body, bool check, int arg)
     }
 }
 
-static void collectives_add_in_the_tree(void **state)
+TEST(collectives_add_in_the_tree)
 {
-    (void)state;
     on_threads(dist_case_reduce, false, 0);
 }
 
-static void collectives_move_bytes(void **state)
+TEST(collectives_move_bytes)
 {
-    (void)state;
     on_threads(dist_case_move, false, 0);
     on_threads(dist_case_move, true, 0);
 }
 
-static void shared_memory_is_given_and_refused(void **state)
+TEST(shared_memory_is_given_and_refused)
 {
-    (void)state;
     on_threads(dist_case_memory, false, 0);
 }
 
-static void bytes_are_counted(void **state)
+TEST(bytes_are_counted)
 {
-    (void)state;
     on_threads(dist_case_count, false, 0);
 }
 
-static void different_calls_are_named(void **state)
+TEST(different_calls_are_named)
 {
-    (void)state;
     on_threads(dist_case_mismatch, true, 0);
 }
 
-static void abort_reaches_every_rank(void **state)
+TEST(abort_reaches_every_rank)
 {
-    (void)state;
     on_threads(dist_case_abort, false, 0);
     on_threads(dist_case_abort_for, false, 0);
 }
 
-static void one_rank_claims(void **state)
+TEST(one_rank_claims)
 {
-    (void)state;
     on_threads(dist_case_claim, false, 0);
 }
 
-static void a_rank_that_leaves_is_missed(void **state)
+TEST(a_rank_that_leaves_is_missed)
 {
-    (void)state;
     on_threads(dist_case_left, false, 0);
 }
 
-static void reductions_give_one_sum(void **state)
+TEST(reductions_give_one_sum)
 {
-    (void)state;
     const dist_case c = {"", dist_case_reduction, false};
     for (int micro_batches = 1; micro_batches <= 13; micro_batches += SANITIZED ? 4 : 1) {
         assert_true(dist_run_self(&c, micro_batches));
@@ -88,16 +74,14 @@ static void reductions_give_one_sum(void **state)
     }
 }
 
-static void reductions_stand_delays(void **state)
+TEST(reductions_stand_delays)
 {
-    (void)state;
     on_threads(dist_case_reduction_race, false, 12);
     on_threads(dist_case_reduction_race, true, 3);
 }
 
-static void reductions_refuse_what_cannot_be(void **state)
+TEST(reductions_refuse_what_cannot_be)
 {
-    (void)state;
     on_threads(dist_case_reduction_options, false, 0);
     on_threads(dist_case_reduction_memory, false, 0);
 }
@@ -115,9 +99,8 @@ static lvn_status allocate(bool threads)
     return status;
 }
 
-static void every_allocation_may_fail(void **state)
+TEST(every_allocation_may_fail)
 {
-    (void)state;
     for (int threads = 0; threads < 2; threads++) {
         const uint64_t before = lvni_core_alloc_get_stats(LVNI_TAG_DIST).live_bytes;
         lvn_status status = LVN_ERR_MEMORY;
@@ -155,9 +138,8 @@ static bool one_allocation_fails(dist_rank *me)
     return true;
 }
 
-static void a_failed_allocation_ends_all_ranks(void **state)
+TEST(a_failed_allocation_ends_all_ranks)
 {
-    (void)state;
     enum { WORLD = 3 };
     const dist_case c = {"", one_allocation_fails, false};
     int k = 0;
@@ -175,9 +157,8 @@ static void a_failed_allocation_ends_all_ranks(void **state)
     assert_true(k > 10 * WORLD);
 }
 
-static void regions_are_for_all_or_none(void **state)
+TEST(regions_are_for_all_or_none)
 {
-    (void)state;
     on_threads(dist_case_regions_refused, false, 0);
 }
 
@@ -207,9 +188,8 @@ static bool try_wrong(dist_rank *me)
     return true;
 }
 
-static void a_wrong_sum_is_found_before_the_first_step(void **state)
+TEST(a_wrong_sum_is_found_before_the_first_step)
 {
-    (void)state;
     lvni_dist_comm *comm[3];
     on_threads(dist_case_agree, false, 0);
     assert_int_equal(lvni_dist_comm_threads(3, false, comm), LVN_OK);
@@ -223,33 +203,9 @@ static void a_wrong_sum_is_found_before_the_first_step(void **state)
     assert_true(dist_run_threads(&c, 3, 0));
 }
 
-static void neighbours_talk(void **state)
+TEST(neighbours_talk)
 {
-    (void)state;
     on_threads(dist_case_group_exchange, false, 0);
     on_threads(dist_case_group_exchange, true, 0);
     on_threads(dist_case_group_exchange_abort, false, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(collectives_add_in_the_tree),
-        cmocka_unit_test(collectives_move_bytes),
-        cmocka_unit_test(shared_memory_is_given_and_refused),
-        cmocka_unit_test(bytes_are_counted),
-        cmocka_unit_test(different_calls_are_named),
-        cmocka_unit_test(abort_reaches_every_rank),
-        cmocka_unit_test(one_rank_claims),
-        cmocka_unit_test(a_rank_that_leaves_is_missed),
-        cmocka_unit_test(reductions_give_one_sum),
-        cmocka_unit_test(reductions_stand_delays),
-        cmocka_unit_test(reductions_refuse_what_cannot_be),
-        cmocka_unit_test(every_allocation_may_fail),
-        cmocka_unit_test(a_failed_allocation_ends_all_ranks),
-        cmocka_unit_test(regions_are_for_all_or_none),
-        cmocka_unit_test(neighbours_talk),
-        cmocka_unit_test(a_wrong_sum_is_found_before_the_first_step),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

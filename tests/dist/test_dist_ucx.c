@@ -1,13 +1,8 @@
 /* The conformance suite over UCX, and what UCX must leave alone. Skipped where there is none. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <cmocka.h>
-
 #include "dist_cases.h"
 #include "dist_messages.h"
+#include "support/test.h"
 
 #include "dist/transport.h"
 
@@ -65,9 +60,8 @@ static void the_user_may_make_every_message_long(void)
     unsetenv("UCX_RNDV_THRESH");
 }
 
-static void what_only_ucx_has(void **state)
+TEST(what_only_ucx_has)
 {
-    (void)state;
     handlers_of_signals_stay();
     the_user_may_make_every_message_long();
 }
@@ -81,5 +75,5 @@ int main(int argc, char **argv)
         return 77;
     }
     changed = find_changed();
-    return dist_messages_main(argc, argv, "ucx", what_only_ucx_has);
+    return dist_messages_main(argc, argv, "ucx");
 }

@@ -1,12 +1,7 @@
 /* Our declarations of NCCL's interface (dist/nccl/nccl_api.h) against its header, where there is
  * one, and against the library, where that is: what can be asked without a GPU. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "dist/nccl/nccl_api.h"
+#include "support/test.h"
 
 #include <string.h>
 
@@ -51,18 +46,16 @@ TAKES(ncclGroupEnd, void);
 TAKES(ncclSend, const void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
 TAKES(ncclRecv, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
 
-static void the_magic_number_is_theirs(void **state)
+TEST(the_magic_number_is_theirs)
 {
-    (void)state;
     const ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     assert_int_equal(config.magic, LVNI_NCCL_CONFIG_MAGIC);
 }
 
 #endif
 
-static void the_library_has_all_of_it(void **state)
+TEST(the_library_has_all_of_it)
 {
-    (void)state;
     const char *missing;
     const lvni_nccl_api *api = lvni_nccl_load(&missing);
     if (api == NULL) {
@@ -76,15 +69,4 @@ static void the_library_has_all_of_it(void **state)
     assert_non_null(strstr(api->error_string(LVNI_NCCL_INVALID_USAGE), "invalid usage"));
     assert_non_null(strstr(api->error_string(LVNI_NCCL_IN_PROGRESS), "in progress"));
     assert_null(api->use_sim);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#ifdef LEVIN_HAS_NCCL_H
-        cmocka_unit_test(the_magic_number_is_theirs),
-#endif
-        cmocka_unit_test(the_library_has_all_of_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

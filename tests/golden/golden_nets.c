@@ -2,9 +2,7 @@
 
 #include "nn/model.h"
 
-#include <stdarg.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <string.h>
 

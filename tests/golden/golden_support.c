@@ -3,9 +3,7 @@
 #include "core/alloc.h"
 #include "core/rng.h"
 
-#include <stdarg.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,13 +1,8 @@
 /* test_golden FILE: a network of the zoo with the weights that make_goldens.py gave PyTorch:
  * logits, loss, gradients and running statistics are those of PyTorch in double precision. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "golden_nets.h"
 #include "golden_support.h"
+#include "support/test.h"
 
 #include "core/alloc.h"
 #include "kernels/kernels.h"
@@ -62,6 +57,8 @@ static int tear_down(void **state)
     lvni_core_free(p);
     return 0;
 }
+
+TEST_EACH(set_up, tear_down);
 
 /* What the file's list of lines "OURS THEIRS" calls a tensor; in `out`. */
 static const char *their_name(const char *names, const char *ours, char out[128])
@@ -179,7 +176,7 @@ static void report(const problem *p)
                   p->worst_gradient);
 }
 
-static void training_is_as_in_pytorch(void **state)
+TEST(training_is_as_in_pytorch)
 {
     problem *p = *state;
     if (lvni_ckpt_st_meta_get(p->file, "train_seed") == NULL) {
@@ -194,7 +191,7 @@ static void training_is_as_in_pytorch(void **state)
     report(p);
 }
 
-static void evaluation_is_as_in_pytorch(void **state)
+TEST(evaluation_is_as_in_pytorch)
 {
     problem *p = *state;
     run(p, false);
@@ -213,9 +210,5 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", lvn_last_error()->message);
         return 1;
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(training_is_as_in_pytorch, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(evaluation_is_as_in_pytorch, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_main(1, argv);
 }

@@ -1,13 +1,8 @@
 /* test_rcgan_golden FILE: the networks of rcGAN and both phases of its training step with the
  * weights, images and noise of make_rcgan_golden.py: results, losses, gradients and running
  * statistics are those of PyTorch in double precision. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "golden_support.h"
+#include "support/test.h"
 
 #include "core/alloc.h"
 #include "kernels/kernels.h"
@@ -161,9 +156,8 @@ static lvni_gan_settings networks(bool nearest)
                                .n_adv = 1};
 }
 
-static void generator_of_odd_sides(void **state)
+TEST(generator_of_odd_sides)
 {
-    (void)state;
     static const struct {
         const char *name;
         bool training, nearest;
@@ -183,9 +177,8 @@ static void generator_of_odd_sides(void **state)
     }
 }
 
-static void critic_of_odd_sides(void **state)
+TEST(critic_of_odd_sides)
 {
-    (void)state;
     problem p;
     const lvni_gan_settings s = networks(false);
     make(&p, "critic/train", &s);
@@ -265,9 +258,8 @@ static void compare_numbers(problem *p, const lvni_nn_step *reported, const char
     }
 }
 
-static void critic_phase(void **state)
+TEST(critic_phase)
 {
-    (void)state;
     static const char *const names[] = {"d_wass",       "d_gp",   "d_drift",
                                         "gp_norm_mean", "d_loss", NULL};
     static lvni_nn_step reported;
@@ -288,9 +280,8 @@ static void critic_phase(void **state)
     unmake(&p);
 }
 
-static void generator_phase(void **state)
+TEST(generator_phase)
 {
-    (void)state;
     static const char *const names[] = {"g_adv", "g_l1", "g_std", "g_loss", NULL};
     static lvni_nn_step reported;
     problem p;
@@ -315,10 +306,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", lvn_last_error()->message);
         return 1;
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(generator_of_odd_sides), cmocka_unit_test(critic_of_odd_sides),
-        cmocka_unit_test(critic_phase), cmocka_unit_test(generator_phase)};
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = test_main(1, argv);
     lvni_ckpt_st_close(file);
     return failed;
 }

@@ -1,12 +1,7 @@
 /* Jobs with streams: what lvn_job_train refuses before there is a run directory, what a resume
  * within an epoch refuses, datasets without length, and states of workers over a whole run. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "support/line_job.h"
+#include "support/test.h"
 
 #include <ftw.h>
 #include <stdio.h>
@@ -87,9 +82,8 @@ static lvn_dataset empty = {.cls = &empty_class}, endless = {.cls = &endless_cla
                    more = {.cls = &more_class}, closed = {.cls = &unopened_class},
                    half = {.cls = &half_class};
 
-static int make_classes(void **state)
+BEFORE_ALL()
 {
-    (void)state;
     empty_class = endless_class = more_class = half_class = *line_points.cls;
     unopened_class = *line_decoded.cls;
     empty_class.length = no_samples;
@@ -102,9 +96,8 @@ static int make_classes(void **state)
 
 /* ---- tests ---- */
 
-static void wrong_streams_are_refused(void **state)
+TEST(wrong_streams_are_refused)
 {
-    (void)state;
     refused(JOB(STREAMS({.name = "more", .dataset = &empty})), LVN_ERR_USAGE,
             "the stream more has 0 samples");
     refused(JOB(STREAMS({.name = "more", .dataset = &more}, {.name = "more", .dataset = &endless})),
@@ -123,9 +116,8 @@ static void wrong_streams_are_refused(void **state)
     refused(JOB(.n_streams = 5), LVN_ERR_INVALID, "5 streams: 0 to 4 are possible");
 }
 
-static void a_step_that_asks_for_another_stream_learns_the_names(void **state)
+TEST(a_step_that_asks_for_another_stream_learns_the_names)
 {
-    (void)state;
     GIVE("max_steps=1");
     assert_int_equal(train("other", JOB(STREAMS({.name = "other", .dataset = &more}))),
                      LVN_ERR_INVALID);
@@ -136,9 +128,8 @@ static void a_step_that_asks_for_another_stream_learns_the_names(void **state)
     assert_non_null(strstr(lvn_last_error()->message, "the training has none"));
 }
 
-static void states_that_cannot_be_made_are_named(void **state)
+TEST(states_that_cannot_be_made_are_named)
 {
-    (void)state;
     GIVE("max_steps=2", "on_error=skip", "num_workers=2");
     assert_int_equal(train("unopened", JOB(STREAMS({.name = "more", .dataset = &closed}))),
                      LVN_ERR_UNSUPPORTED);
@@ -164,9 +155,8 @@ static void states_that_cannot_be_made_are_named(void **state)
     }
 }
 
-static void without_a_length(void **state)
+TEST(without_a_length)
 {
-    (void)state;
     const lvn_job job = {.module = &line_stream_class,
                          .train = &endless,
                          STREAMS({.name = "more", .dataset = &endless})};
@@ -185,9 +175,8 @@ static void without_a_length(void **state)
 }
 
 /* A run stopped within an epoch of two steps. */
-static void a_resume_compares_the_streams(void **state)
+TEST(a_resume_compares_the_streams)
 {
-    (void)state;
     const lvn_job job = {.module = &line_stream_class,
                          .train = &line_points,
                          STREAMS({.name = "more", .dataset = &more})};
@@ -230,19 +219,12 @@ static int remove_one(const char *path, const struct stat *info, int kind, struc
     return remove(path);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     if (mkdtemp(out) == NULL) {
         return 1;
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wrong_streams_are_refused),
-        cmocka_unit_test(a_step_that_asks_for_another_stream_learns_the_names),
-        cmocka_unit_test(states_that_cannot_be_made_are_named),
-        cmocka_unit_test(without_a_length),
-        cmocka_unit_test(a_resume_compares_the_streams),
-    };
-    const int failed = cmocka_run_group_tests(tests, make_classes, NULL);
+    const int failed = test_main(argc, argv);
     nftw(out, remove_one, 8, FTW_DEPTH | FTW_PHYS);
     return failed;
 }

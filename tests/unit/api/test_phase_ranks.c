@@ -1,18 +1,13 @@
 /* A rank that fails between two phases of a step, as a process and as a thread: the others learn
  * who and where, and nothing is saved that is half of a step. This program is its own rank when it
  * is started with words. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "ckpt/checkpoint.h"
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/machine.h"
 #include "core/vfs.h"
 #include "support/line_job.h"
+#include "support/test.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -148,11 +143,12 @@ static int remove_folder(void **state)
     return nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
+TEST_EACH(make_folder, remove_folder);
+
 /* ---- the tests ---- */
 
-static void as_processes(void **state)
+TEST(as_processes)
 {
-    (void)state;
     rank r[2];
     setenv("PMI_SIZE", "2", 1);
     for (int i = 0; i < 2; i++) {
@@ -177,9 +173,8 @@ static void as_processes(void **state)
     assert_whole();
 }
 
-static void as_threads(void **state)
+TEST(as_threads)
 {
-    (void)state;
     rank one;
     start(&one, 0);
     wait_for(&one);
@@ -219,8 +214,5 @@ int main(int argc, char **argv)
         return be_rank(argc, argv);
     }
     forget_identity();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(as_processes, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(as_threads, make_folder, remove_folder)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_main(argc, argv);
 }

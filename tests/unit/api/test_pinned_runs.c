@@ -1,12 +1,6 @@
 /* Choices that a module records with lvn_pin_record: one value for all lanes and ranks, kept in
  * config.yaml and in checkpoints, and found again by the resumed run. This program is its own rank
  * when it is started with arguments. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "ckpt/checkpoint.h"
 #include "core/alloc.h"
 #include "core/error.h"
@@ -14,6 +8,7 @@
 #include "run/options.h"
 #include "support/line_job.h"
 #include "tensor/device.h"
+#include "support/test.h"
 
 #include <fcntl.h>
 #include <ftw.h>
@@ -176,9 +171,8 @@ static int remove_folder(void **state)
 
 /* ---- the tests ---- */
 
-static void a_resumed_run_finds_its_choices(void **state)
+TEST_WITH(a_resumed_run_finds_its_choices, make_folder, remove_folder)
 {
-    (void)state;
     static char text[TEXT];
     char first[64], value[64];
     int lines;
@@ -201,9 +195,8 @@ static void a_resumed_run_finds_its_choices(void **state)
     assert_non_null(strstr(text, "and this one has test.algorithm=7: give pins=test.algorithm=5-"));
 }
 
-static void ranks_as_threads_have_one_value(void **state)
+TEST_WITH(ranks_as_threads_have_one_value, make_folder, remove_folder)
 {
-    (void)state;
     char value[64];
     int lines;
     assert_int_equal(run("t", ARGUMENTS("devices=2", "max_steps=2")), 0);
@@ -212,9 +205,8 @@ static void ranks_as_threads_have_one_value(void **state)
     assert_kept(value);
 }
 
-static void ranks_as_processes_have_one_value(void **state)
+TEST_WITH(ranks_as_processes_have_one_value, make_folder, remove_folder)
 {
-    (void)state;
     char value[64];
     int lines;
     pid_t pid[2];
@@ -238,9 +230,8 @@ static void ranks_as_processes_have_one_value(void **state)
 
 /* A field of the record is given and kept by an option of its name, with the limits of the table.
  */
-static void every_field_has_an_option(void **state)
+TEST(every_field_has_an_option)
 {
-    (void)state;
     const lvni_core_option_table *options = &lvni_run_batch_options;
     for (int i = 0; i < LVNI_PIN_COUNT; i++) {
         const lvni_core_pin *pin = &lvni_core_pin_table[i];
@@ -276,13 +267,5 @@ int main(int argc, char **argv)
         return be_rank(argc, argv);
     }
     forget_identity();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_field_has_an_option),
-        cmocka_unit_test_setup_teardown(a_resumed_run_finds_its_choices, make_folder,
-                                        remove_folder),
-        cmocka_unit_test_setup_teardown(ranks_as_threads_have_one_value, make_folder,
-                                        remove_folder),
-        cmocka_unit_test_setup_teardown(ranks_as_processes_have_one_value, make_folder,
-                                        remove_folder)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_main(argc, argv);
 }

@@ -1,13 +1,8 @@
 /* lvn_trainer in a host program: a loop of steps has the bits of fit and of lvn_job_train, on every
  * layout; several trainers in one process have the bits of each alone; and the process keeps its
  * screen, its signals and its files. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "trainer_job.h"
+#include "support/test.h"
 
 #include <ctype.h>
 #include <fcntl.h>
@@ -97,11 +92,69 @@ static void run_to_end(const words *w, float values[VALUES])
     lvn_trainer_destroy(t);
 }
 
+/* ---- the process ---- */
+
+static void actions_of(struct sigaction all[65])
+{
+    memset(all, 0, 65 * sizeof *all);
+    for (int i = 1; i < 65; i++) {
+        (void)sigaction(i, NULL, &all[i]);
+    }
+}
+
+static off_t size_of(int fd)
+{
+    return lseek(fd, 0, SEEK_END);
+}
+
+TEST(the_process_keeps_screen_signals_and_files)
+{
+    struct sigaction before[65], after[65];
+    char here[4096], file[96];
+    assert_non_null(getcwd(here, sizeof here));
+    snprintf(file, sizeof file, "%s/empty", dir);
+    assert_int_equal(mkdir(file, 0777), 0);
+    assert_int_equal(chdir(file), 0);
+    snprintf(file, sizeof file, "%s/screen", dir);
+    const int screen = open(file, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    fflush(stdout);
+    const int out = dup(1), err = dup(2);
+    assert_true(screen >= 0 && dup2(screen, 1) == 1 && dup2(screen, 2) == 2);
+    /* a launcher's variables: this process is nevertheless alone */
+    setenv("RANK", "1", 1);
+    setenv("WORLD_SIZE", "2", 1);
+    setenv("LEVIN_RANK", "1", 1);
+    actions_of(before);
+    float values[VALUES];
+    run_to_end(&layouts[2], values);
+    const lvn_status refused =
+        lvn_trainer_create(&POINT_JOB, &(lvn_trainer *){NULL}, .n_args = 2,
+                           .args = (const char *const[]){"devices=0", "accelerator=gpu"});
+    actions_of(after);
+    unsetenv("RANK");
+    unsetenv("WORLD_SIZE");
+    unsetenv("LEVIN_RANK");
+    fflush(stdout);
+    dup2(out, 1);
+    dup2(err, 2);
+    close(out);
+    close(err);
+    assert_true(refused != LVN_OK);
+    assert_int_equal(size_of(screen), 0);
+    close(screen);
+    for (int i = 1; i < 65; i++) {
+        assert_true(before[i].sa_handler == after[i].sa_handler &&
+                    before[i].sa_flags == after[i].sa_flags);
+    }
+    assert_int_equal(chdir(here), 0);
+    snprintf(file, sizeof file, "%s/empty", dir);
+    assert_int_equal(rmdir(file), 0); /* nothing was written there */
+}
+
 /* ---- bits ---- */
 
-static void steps_have_the_bits_of_fit_on_every_layout(void **state)
+TEST(steps_have_the_bits_of_fit_on_every_layout)
 {
-    (void)state;
     float want[VALUES] = {0}, fresh[VALUES];
     run_to_end(&layouts[0], want);
     lvn_trainer *t = make(&layouts[0]);
@@ -120,9 +173,8 @@ static void steps_have_the_bits_of_fit_on_every_layout(void **state)
 }
 
 /* Its rate follows epochs, which a loop of steps ends, too. */
-static void steps_move_a_plateau(void **state)
+TEST(steps_move_a_plateau)
 {
-    (void)state;
     const char *args[] = {"scheduler=plateau",    "scheduler.monitor=train/loss",
                           "scheduler.patience=0", "scheduler.threshold=0.9999",
                           "max_epochs=4",         "max_steps=-1"};
@@ -149,9 +201,8 @@ static void steps_move_a_plateau(void **state)
     lvn_trainer_destroy(t);
 }
 
-static void a_job_has_the_bits_of_a_trainer(void **state)
+TEST(a_job_has_the_bits_of_a_trainer)
 {
-    (void)state;
     char out[96], path[128];
     float want[VALUES];
     run_to_end(&layouts[0], want);
@@ -166,9 +217,8 @@ static void a_job_has_the_bits_of_a_trainer(void **state)
     lvn_trainer_destroy(t);
 }
 
-static void a_trainer_goes_on_from_a_checkpoint(void **state)
+TEST(a_trainer_goes_on_from_a_checkpoint)
 {
-    (void)state;
     char path[96];
     float want[VALUES];
     snprintf(path, sizeof path, "%s/middle.safetensors", dir);
@@ -194,9 +244,8 @@ static void a_trainer_goes_on_from_a_checkpoint(void **state)
     }
 }
 
-static void validation_changes_nothing(void **state)
+TEST(validation_changes_nothing)
 {
-    (void)state;
     float want[VALUES];
     for (int i = 0; i < LAYOUTS; i += 2) {
         const lvn_trainer_report *r = NULL;
@@ -228,9 +277,8 @@ static void validation_changes_nothing(void **state)
 
 /* ---- several ---- */
 
-static void trainers_in_turn_do_not_meet(void **state)
+TEST(trainers_in_turn_do_not_meet)
 {
-    (void)state;
     for (int i = 0; i < LAYOUTS; i += 2) {
         const words a = layouts[i];
         words b = layouts[(i + 4) % LAYOUTS];
@@ -278,9 +326,8 @@ static void *train_member(void *argument)
     return NULL;
 }
 
-static void trainers_in_threads_do_not_meet(void **state)
+TEST(trainers_in_threads_do_not_meet)
 {
-    (void)state;
     enum { THREADS = 4 };
     static const int layout[THREADS] = {1, 2, 4, 6};
     static const char *const seed[THREADS] = {"seed=1", "seed=2", "seed=3", "seed=4"};
@@ -363,9 +410,8 @@ static void on_line(void *user, lvn_log_level level, const char *text)
     s->warnings += level == LVN_LOG_WARNING && strncmp(text, "W206: 2 ranks run on", 20) == 0;
 }
 
-static void fit_shows_what_it_does_and_stops_when_asked(void **state)
+TEST(fit_shows_what_it_does_and_stops_when_asked)
 {
-    (void)state;
     float want[VALUES];
     run_to_end(&layouts[0], want);
     for (int i = 0; i < LAYOUTS; i += 2) {
@@ -392,9 +438,8 @@ static void fit_shows_what_it_does_and_stops_when_asked(void **state)
     }
 }
 
-static void checkpoints_are_shown(void **state)
+TEST(checkpoints_are_shown)
 {
-    (void)state;
     seen s = {0};
     char out[96], path[128];
     snprintf(out, sizeof out, "out=%s/kept", dir);
@@ -463,9 +508,8 @@ static bool count_written(void *user, const lvn_trainer_report *r)
 
 /* A validation after the step that it is due at, and before the end of the epoch. The sanity check
  * calls nothing. */
-static void callbacks_come_in_a_fixed_order(void **state)
+TEST(callbacks_come_in_a_fixed_order)
 {
-    (void)state;
     static const char *const layout[] = {"lanes=1", "devices=2"}, *const interval[] = {
                                                                       "val_check_interval=2",
                                                                       "val_check_interval=0.34"};
@@ -492,9 +536,8 @@ static void *stop_soon(void *argument)
     return NULL;
 }
 
-static void another_thread_stops_a_fit(void **state)
+TEST(another_thread_stops_a_fit)
 {
-    (void)state;
     static const char *const args[] = {"max_epochs=-1", "max_steps=-1"};
     lvn_trainer *t;
     pthread_t thread;
@@ -513,71 +556,10 @@ static void another_thread_stops_a_fit(void **state)
     lvn_trainer_destroy(t);
 }
 
-/* ---- the process ---- */
-
-static void actions_of(struct sigaction all[65])
-{
-    memset(all, 0, 65 * sizeof *all);
-    for (int i = 1; i < 65; i++) {
-        (void)sigaction(i, NULL, &all[i]);
-    }
-}
-
-static off_t size_of(int fd)
-{
-    return lseek(fd, 0, SEEK_END);
-}
-
-static void the_process_keeps_screen_signals_and_files(void **state)
-{
-    (void)state;
-    struct sigaction before[65], after[65];
-    char here[4096], file[96];
-    assert_non_null(getcwd(here, sizeof here));
-    snprintf(file, sizeof file, "%s/empty", dir);
-    assert_int_equal(mkdir(file, 0777), 0);
-    assert_int_equal(chdir(file), 0);
-    snprintf(file, sizeof file, "%s/screen", dir);
-    const int screen = open(file, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    fflush(stdout);
-    const int out = dup(1), err = dup(2);
-    assert_true(screen >= 0 && dup2(screen, 1) == 1 && dup2(screen, 2) == 2);
-    /* a launcher's variables: this process is nevertheless alone */
-    setenv("RANK", "1", 1);
-    setenv("WORLD_SIZE", "2", 1);
-    setenv("LEVIN_RANK", "1", 1);
-    actions_of(before);
-    float values[VALUES];
-    run_to_end(&layouts[2], values);
-    const lvn_status refused =
-        lvn_trainer_create(&POINT_JOB, &(lvn_trainer *){NULL}, .n_args = 2,
-                           .args = (const char *const[]){"devices=0", "accelerator=gpu"});
-    actions_of(after);
-    unsetenv("RANK");
-    unsetenv("WORLD_SIZE");
-    unsetenv("LEVIN_RANK");
-    fflush(stdout);
-    dup2(out, 1);
-    dup2(err, 2);
-    close(out);
-    close(err);
-    assert_true(refused != LVN_OK);
-    assert_int_equal(size_of(screen), 0);
-    close(screen);
-    for (int i = 1; i < 65; i++) {
-        assert_true(before[i].sa_handler == after[i].sa_handler &&
-                    before[i].sa_flags == after[i].sa_flags);
-    }
-    assert_int_equal(chdir(here), 0);
-    snprintf(file, sizeof file, "%s/empty", dir);
-    assert_int_equal(rmdir(file), 0); /* nothing was written there */
-}
-
 /* ---- values ---- */
 
-static void a_value_is_written_on_all_ranks(void **state)
+TEST(a_value_is_written_on_all_ranks)
 {
-    (void)state;
     float weight[3] = {0.5f, -1.0f, 2.0f}, want[VALUES] = {0};
     lvn_tensor *value = lvn_tensor_wrap(weight, LVN_F32, LVN_SHAPE(3)),
                *wrong = lvn_tensor_wrap(weight, LVN_F32, LVN_SHAPE(3, 1));
@@ -603,9 +585,8 @@ static void a_value_is_written_on_all_ranks(void **state)
     lvn_release(wrong);
 }
 
-static void the_module_can_be_run(void **state)
+TEST(the_module_can_be_run)
 {
-    (void)state;
     lvn_trainer *t = make(&layouts[0]);
     steps(t, 3);
     must(lvn_scope_open());
@@ -630,9 +611,8 @@ static void refused(lvn_job job, lvn_status status, const char *part, const char
     lvn_clear_error();
 }
 
-static void wrong_jobs_and_keys_are_refused(void **state)
+TEST(wrong_jobs_and_keys_are_refused)
 {
-    (void)state;
     lvn_job job = POINT_JOB;
     refused(job, LVN_ERR_USAGE, "max_epochs", "max_epoch=3");
     refused(job, LVN_ERR_USAGE, "batch_size", "batch_size=0");
@@ -651,9 +631,8 @@ static void wrong_jobs_and_keys_are_refused(void **state)
     assert_int_equal(lvn_trainer_create(&POINT_JOB, &t, .n_args = 2), LVN_ERR_INVALID);
 }
 
-static void wrong_calls_are_refused(void **state)
+TEST(wrong_calls_are_refused)
 {
-    (void)state;
     char path[96];
     lvn_job other = POINT_JOB;
     other.module = &other_net;
@@ -684,9 +663,8 @@ static void wrong_calls_are_refused(void **state)
     lvn_trainer_destroy(NULL);
 }
 
-static void a_failed_step_ends_a_trainer(void **state)
+TEST(a_failed_step_ends_a_trainer)
 {
-    (void)state;
     for (int i = 0; i < LAYOUTS; i += 2) {
         lvn_trainer *t = make(&layouts[i]);
         points_end = 0;
@@ -703,9 +681,8 @@ static void a_failed_step_ends_a_trainer(void **state)
     }
 }
 
-static void two_trainers_do_not_share_a_directory(void **state)
+TEST(two_trainers_do_not_share_a_directory)
 {
-    (void)state;
     char out[2][96];
     lvn_trainer *t[2], *third;
     for (int i = 0; i < 2; i++) {
@@ -762,9 +739,8 @@ static bool has_decimal_comma(const char *name)
 }
 
 /* The locale is the program's: it changes neither what is read nor what is written. */
-static void numbers_have_a_point_in_every_locale(void **state)
+TEST(numbers_have_a_point_in_every_locale)
 {
-    (void)state;
     if (!make_locale()) {
         print_message("skipped: localedef cannot make de_DE.UTF-8 (Debian: locales)\n");
         skip();
@@ -800,9 +776,8 @@ static void numbers_have_a_point_in_every_locale(void **state)
     }
 }
 
-static int make_dir(void **state)
+BEFORE_ALL()
 {
-    (void)state;
     setenv("LEVIN_SIM_DEVICES", "2", 1);
     setenv("LEVIN_SIM_MEMORY", "64MiB", 1);
     snprintf(dir, sizeof dir, "/tmp/levin-trainer-XXXXXX");
@@ -815,34 +790,7 @@ static int remove_one(const char *path, const struct stat *info, int kind, struc
     return remove(path);
 }
 
-static int drop_dir(void **state)
+AFTER_ALL()
 {
-    (void)state;
     return nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_process_keeps_screen_signals_and_files),
-        cmocka_unit_test(steps_have_the_bits_of_fit_on_every_layout),
-        cmocka_unit_test(steps_move_a_plateau),
-        cmocka_unit_test(a_job_has_the_bits_of_a_trainer),
-        cmocka_unit_test(a_trainer_goes_on_from_a_checkpoint),
-        cmocka_unit_test(validation_changes_nothing),
-        cmocka_unit_test(trainers_in_turn_do_not_meet),
-        cmocka_unit_test(trainers_in_threads_do_not_meet),
-        cmocka_unit_test(fit_shows_what_it_does_and_stops_when_asked),
-        cmocka_unit_test(checkpoints_are_shown),
-        cmocka_unit_test(callbacks_come_in_a_fixed_order),
-        cmocka_unit_test(another_thread_stops_a_fit),
-        cmocka_unit_test(a_value_is_written_on_all_ranks),
-        cmocka_unit_test(the_module_can_be_run),
-        cmocka_unit_test(wrong_jobs_and_keys_are_refused),
-        cmocka_unit_test(wrong_calls_are_refused),
-        cmocka_unit_test(a_failed_step_ends_a_trainer),
-        cmocka_unit_test(two_trainers_do_not_share_a_directory),
-        cmocka_unit_test(numbers_have_a_point_in_every_locale),
-    };
-    return cmocka_run_group_tests(tests, make_dir, drop_dir);
 }

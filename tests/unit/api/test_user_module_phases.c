@@ -1,12 +1,7 @@
 /* A job whose module has phases: what lvn_job_train refuses before there is a run directory, and
  * what it trains. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "support/line_job.h"
+#include "support/test.h"
 
 #include <ftw.h>
 #include <stdio.h>
@@ -48,9 +43,8 @@ static bool there(const char *name)
     return access(path, F_OK) == 0;
 }
 
-static void phases_are_checked_before_the_run(void **state)
+TEST(phases_are_checked_before_the_run)
 {
-    (void)state;
     static const char *const half[] = {"first", NULL};
     lvn_module_class cls = line_two_class;
     assert_int_equal(train(&cls, true), LVN_ERR_USAGE);
@@ -69,9 +63,8 @@ static void phases_are_checked_before_the_run(void **state)
 }
 
 /* Of the job, as of a command line. */
-static void optimizers_are_options_of_a_job(void **state)
+TEST(optimizers_are_options_of_a_job)
 {
-    (void)state;
     static const struct {
         const char *options, *message;
     } row[] = {{"optim.phases=[first:optimizer=rmsprop:momentum=0.5,second:optimizer=sgd]", NULL},
@@ -102,14 +95,12 @@ static int remove_one(const char *path, const struct stat *info, int kind, struc
     return remove(path);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     if (mkdtemp(out) == NULL) {
         return 1;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(phases_are_checked_before_the_run),
-                                       cmocka_unit_test(optimizers_are_options_of_a_job)};
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = test_main(argc, argv);
     nftw(out, remove_one, 8, FTW_DEPTH | FTW_PHYS);
     return failed;
 }

@@ -3,11 +3,7 @@
 #ifndef LEVIN_TESTS_GRADIENT_SUPPORT_H
 #define LEVIN_TESTS_GRADIENT_SUPPORT_H
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <levin/ops.h>
 

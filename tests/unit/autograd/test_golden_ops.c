@@ -177,9 +177,8 @@ static void check(const golden_op *want, const lvn_tensor *y)
     }
 }
 
-static void results_of_pytorch(void **state)
+TEST(results_of_pytorch)
 {
-    (void)state;
     assert_int_equal(N_CASES, N_GOLDEN);
     for (int i = 0; i < N_CASES; i++) {
         assert_string_equal(cases[i].name, golden_ops[i].name);
@@ -190,10 +189,4 @@ static void results_of_pytorch(void **state)
             lvn_release(made[n_made - 1]);
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(results_of_pytorch)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -90,9 +90,8 @@ static void end(void)
 static const lvn_dtype types[] = {LVN_F64, LVN_F32};
 enum { N_TYPES = 2 };
 
-static void order_of_equal_elements_and_nan(void **state)
+TEST(order_of_equal_elements_and_nan)
 {
-    (void)state;
     for (int i = 0; i < N_TYPES; i++) {
         begin(types[i]);
         lvn_tensor *x = MAKE(order, 3, 8), *at;
@@ -108,9 +107,8 @@ static void order_of_equal_elements_and_nan(void **state)
     }
 }
 
-static void whole_numbers_and_angles(void **state)
+TEST(whole_numbers_and_angles)
 {
-    (void)state;
     for (int i = 0; i < N_TYPES; i++) {
         begin(types[i]);
         lvn_tensor *x = MAKE(steps, 12), *a = MAKE(angles, 9);
@@ -123,9 +121,8 @@ static void whole_numbers_and_angles(void **state)
     }
 }
 
-static void deviation_and_its_corrections(void **state)
+TEST(deviation_and_its_corrections)
 {
-    (void)state;
     static const int rows[] = {1}, all[] = {0, 1};
     for (int i = 0; i < N_TYPES; i++) {
         begin(types[i]);
@@ -139,9 +136,8 @@ static void deviation_and_its_corrections(void **state)
     }
 }
 
-static void losses_against_probabilities(void **state)
+TEST(losses_against_probabilities)
 {
-    (void)state;
     for (int i = 0; i < N_TYPES; i++) {
         begin(types[i]);
         lvn_tensor *x = lvn_require_grad(MAKE(logits, 3, 4)), *p = MAKE(shares, 3, 4),
@@ -162,9 +158,8 @@ static void losses_against_probabilities(void **state)
     }
 }
 
-static void sums_along_an_axis(void **state)
+TEST(sums_along_an_axis)
 {
-    (void)state;
     for (int i = 0; i < N_TYPES; i++) {
         begin(types[i]);
         lvn_tensor *x = MAKE(logits, 3, 4);
@@ -180,9 +175,8 @@ static void sums_along_an_axis(void **state)
     }
 }
 
-static void elements_overwritten(void **state)
+TEST(elements_overwritten)
 {
-    (void)state;
     static const double first_row[] = {2, 0, 1, 2};
     /* torch.scatter leaves open which of several remains: here the last */
     static const double last_remains[] = {30, 20, 2, 0.25, 50, 3, 0.75, 60},
@@ -229,9 +223,8 @@ static lvn_tensor *heads_second(lvn_tensor *x)
 }
 
 /* PyTorch has heads before positions. */
-static void attention_with_a_mask(void **state)
+TEST(attention_with_a_mask)
 {
-    (void)state;
     for (int i = 0; i < N_TYPES; i++) {
         begin(types[i]);
         lvn_tensor *q = lvn_require_grad(MAKE(queries, 1, 2, 3, 2)), *k = MAKE(keys, 1, 2, 4, 2),
@@ -245,9 +238,8 @@ static void attention_with_a_mask(void **state)
 }
 
 /* Without hidden keys it is what the kernel of its own gives. */
-static void attention_of_products_is_that_of_the_kernel(void **state)
+TEST(attention_of_products_is_that_of_the_kernel)
 {
-    (void)state;
     for (int i = 0; i < N_TYPES; i++) {
         for (int causal = 0; causal < 2; causal++) {
             begin(types[i]);
@@ -265,9 +257,8 @@ static void attention_of_products_is_that_of_the_kernel(void **state)
 
 /* Values that are the rows of the unit matrix show the probabilities: each is left out, or divided
  * by 1 - p; in evaluation none is. */
-static void attention_drops_keys(void **state)
+TEST(attention_drops_keys)
 {
-    (void)state;
     enum { N = 24 };
     const double unit[N * N] = {0};
     int dropped = 0;
@@ -317,9 +308,8 @@ static void check_near(const char *what, lvn_tensor *y, lvn_tensor *want, lvn_dt
 
 /* Inputs of 16 bits outside of mixed precision against the same numbers in f64: result and
  * gradients have the type of the inputs and its precision. */
-static void attention_of_products_in_16_bits(void **state)
+TEST(attention_of_products_in_16_bits)
 {
-    (void)state;
     static const dims shapes[4] = {S(2, 9, 2, 8), S(2, 11, 2, 8), S(2, 11, 2, 5), S(2, 9, 3, 2, 8)};
     for (int c = 0; c < 12; c++) {
         const lvn_dtype low = c % 2 == 0 ? LVN_BF16 : LVN_F16;
@@ -349,9 +339,8 @@ static void attention_of_products_in_16_bits(void **state)
 }
 
 /* What must not be computed: an error that names the reason, and nothing broadcast by accident. */
-static void wrong_arguments_are_refused(void **state)
+TEST(wrong_arguments_are_refused)
 {
-    (void)state;
     static const struct {
         int call;
         lvn_status status;
@@ -405,22 +394,4 @@ static void wrong_arguments_are_refused(void **state)
             lvn_release(owned[n_owned - 1]);
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(order_of_equal_elements_and_nan),
-        cmocka_unit_test(whole_numbers_and_angles),
-        cmocka_unit_test(deviation_and_its_corrections),
-        cmocka_unit_test(losses_against_probabilities),
-        cmocka_unit_test(sums_along_an_axis),
-        cmocka_unit_test(elements_overwritten),
-        cmocka_unit_test(attention_with_a_mask),
-        cmocka_unit_test(attention_of_products_is_that_of_the_kernel),
-        cmocka_unit_test(attention_drops_keys),
-        cmocka_unit_test(attention_of_products_in_16_bits),
-        cmocka_unit_test(wrong_arguments_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,9 +40,8 @@ static void check_row(const row *r, int number)
     }
 }
 
-static void rows_of_the_table(void **state)
+TEST(rows_of_the_table)
 {
-    (void)state;
     for (int t = 0; t < N_TABLES; t++) {
         for (size_t i = 0; i < tables[t]->n; i++) {
             check_row(&tables[t]->rows[i], (int)i);
@@ -52,9 +51,8 @@ static void rows_of_the_table(void **state)
 
 /* ---- ops with inputs that have no gradient, or that look at the context ---- */
 
-static void batch_norm_eval(void **state)
+TEST(batch_norm_eval)
 {
-    (void)state;
     const dims x = S(2, 2, 3, 3), c = S(3);
     lvn_tensor *in[] = {make_leaf(LVN_F64, 1, &x, NORMAL), make_leaf(LVN_F64, 2, &c, NORMAL),
                         make_leaf(LVN_F64, 3, &c, NORMAL), make_leaf(LVN_F64, 6, &x, NORMAL)};
@@ -76,9 +74,8 @@ static void batch_norm_eval(void **state)
     lvn_release(constant[1]);
 }
 
-static void cross_entropy(void **state)
+TEST(cross_entropy)
 {
-    (void)state;
     const dims shape = S(4, 3);
     lvn_tensor *x = make_leaf(LVN_F64, 6, &shape, NORMAL);
     constant[0] = make_labels(4, 3);
@@ -94,9 +91,8 @@ FN(nll, lvn_nll_loss(lvn_log_softmax(in[0]), constant[0], .class_weight = lvn_de
 FN(embedding, lvn_embedding(in[0], constant[0], .positions = in[1]))
 FN(embedding_alone, lvn_embedding(in[0], constant[0]))
 
-static void losses_and_lookups_with_labels(void **state)
+TEST(losses_and_lookups_with_labels)
 {
-    (void)state;
     const dims shape = S(5, 3), positions = S(6, 3), three = S(3);
     lvn_tensor *in[] = {make_leaf(LVN_F64, 6, &shape, NORMAL),
                         make_leaf(LVN_F64, 7, &positions, NORMAL)};
@@ -129,9 +125,8 @@ FN(bce_weighted, lvn_bce_with_logits(in[0], lvn_detach(constant[0]),
 FN(soft_weighted, lvn_soft_cross_entropy(in[0], in[1], .class_weight = constant[1],
                                          .reduction = LVN_REDUCTION_SUM))
 
-static void losses_with_weights(void **state)
+TEST(losses_with_weights)
 {
-    (void)state;
     const dims shape = S(4, 3), three = S(3);
     lvn_tensor *in[] = {make_leaf(LVN_F64, 6, &shape, NORMAL),
                         make_leaf(LVN_F64, 7, &shape, NORMAL)};
@@ -161,9 +156,8 @@ static void losses_with_weights(void **state)
 }
 
 /* The same element several times, and some never. */
-static void by_index(void **state)
+TEST(by_index)
 {
-    (void)state;
     const dims shape = S(2, 4, 3);
     lvn_tensor *x = make_leaf(LVN_F64, 8, &shape, NORMAL);
     constant[0] = lvn_tensor_create(LVN_I64, LVN_SHAPE(5));
@@ -183,9 +177,8 @@ static void by_index(void **state)
 }
 
 /* What the row of dropout differentiates is not the identity. */
-static void dropout_drops(void **state)
+TEST(dropout_drops)
 {
-    (void)state;
     const dims shape = S(5, 6);
     lvn_tensor *x = make_leaf(LVN_F64, 7, &shape, NORMAL);
     lvni_tensor_ctx_get()->at =
@@ -203,9 +196,8 @@ static void dropout_drops(void **state)
 }
 
 /* Inputs that want no gradient get none, and the others get the same one. */
-static void only_what_is_wanted(void **state)
+TEST(only_what_is_wanted)
 {
-    (void)state;
     const dims shapes[] = {S(2, 4, 4, 2), S(3, 3, 3, 2), S(3)};
     for (int wanted = 1; wanted < 8; wanted++) {
         lvn_tensor *in[3];
@@ -273,9 +265,8 @@ static int check_header(const char *path)
     return n;
 }
 
-static void every_op_of_the_headers_is_here(void **state)
+TEST(every_op_of_the_headers_is_here)
 {
-    (void)state;
     glob_t headers;
     assert_int_equal(glob(LEVIN_OPS_HEADERS, 0, NULL, &headers), 0);
     int n = 0;
@@ -284,20 +275,4 @@ static void every_op_of_the_headers_is_here(void **state)
     }
     globfree(&headers);
     assert_true(n >= 40); /* the headers were read */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_of_the_table),
-        cmocka_unit_test(batch_norm_eval),
-        cmocka_unit_test(cross_entropy),
-        cmocka_unit_test(dropout_drops),
-        cmocka_unit_test(losses_and_lookups_with_labels),
-        cmocka_unit_test(losses_with_weights),
-        cmocka_unit_test(by_index),
-        cmocka_unit_test(only_what_is_wanted),
-        cmocka_unit_test(every_op_of_the_headers_is_here),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

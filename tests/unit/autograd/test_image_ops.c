@@ -54,9 +54,8 @@ static lvn_tensor *upsample(lvn_tensor *in[3])
     return y;
 }
 
-static void transposed_convolution_in_bf16(void **state)
+TEST(transposed_convolution_in_bf16)
 {
-    (void)state;
     static const char *const names[] = {"dx", "dw", "db"};
     if (!lvni_cpu_has_bf16()) {
         skip();
@@ -79,9 +78,8 @@ static void transposed_convolution_in_bf16(void **state)
 
 /* Every norm, centered or not, even and odd sizes: the inverse leads back, and ortho keeps the
  * length. */
-static void fourier_and_back(void **state)
+TEST(fourier_and_back)
 {
-    (void)state;
     static const dims shapes[] = {S(2, 8, 12, 2), S(3, 7, 5, 2), S(1, 6, 31, 2)};
     for (int i = 0; i < 18; i++) {
         const lvn_fft_norm norm = (lvn_fft_norm)(i % 3);
@@ -103,9 +101,8 @@ static void fourier_and_back(void **state)
 }
 
 /* One pixel of 8 channels; two channels stay. */
-static void pixel_shuffle_by_hand(void **state)
+TEST(pixel_shuffle_by_hand)
 {
-    (void)state;
     static const double shuffled[8] = {0, 4, 1, 5, 2, 6, 3, 7}; /* (0, 0), (0, 1), (1, 0), (1, 1) */
     const dims pixel = S(1, 1, 1, 8);
     lvn_tensor *x = make_constant(LVN_F32, 1, pixel.ndim, pixel.size);
@@ -128,9 +125,8 @@ static void pixel_shuffle_by_hand(void **state)
 }
 
 /* Positions that are nowhere: 0, or the first pixel; and far outside: 0, the border, mirrored. */
-static void positions_that_are_nowhere(void **state)
+TEST(positions_that_are_nowhere)
 {
-    (void)state;
     static const lvn_sample_padding paddings[] = {LVN_SAMPLE_ZEROS, LVN_SAMPLE_BORDER,
                                                   LVN_SAMPLE_REFLECTION};
     static const double at[] = {(double)NAN, (double)INFINITY, -1e30, 1e30, 5.0};
@@ -237,9 +233,8 @@ static void check_pooling(const pooling *p, lvn_tensor *x, const lvn_tensor *y,
     }
 }
 
-static void max_pooling_over_large_windows(void **state)
+TEST(max_pooling_over_large_windows)
 {
-    (void)state;
     static const pooling rows[] = {{S(1, 30, 33, 3), 17, 1, 0},  {S(2, 40, 43, 2), 17, 5, 8},
                                    {S(1, 21, 50, 5), 20, 7, 10}, {S(2, 17, 17, 19), 17, 17, 0},
                                    {S(1, 63, 60, 1), 18, 25, 3}, {S(1, 64, 70, 1), 64, 3, 32}};
@@ -265,13 +260,4 @@ static void max_pooling_over_large_windows(void **state)
         lvn_release(dy);
         lvn_release(x);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(transposed_convolution_in_bf16), cmocka_unit_test(fourier_and_back),
-        cmocka_unit_test(pixel_shuffle_by_hand), cmocka_unit_test(positions_that_are_nowhere),
-        cmocka_unit_test(max_pooling_over_large_windows)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -102,9 +102,8 @@ static double run(const network *w, lvn_dtype dtype, lvn_tensor **in)
     return value;
 }
 
-static void both_backends_agree(void **state)
+TEST(both_backends_agree)
 {
-    (void)state;
     labels = make_labels(6, 5);
     for (size_t k = 0; k < sizeof networks / sizeof *networks; k++) {
         const network *w = &networks[k];
@@ -126,9 +125,8 @@ static void both_backends_agree(void **state)
 
 /* Running a network again gives the same bits: nothing of the first run is left in caches or in the
  * tape. */
-static void a_second_run_gives_the_same_bits(void **state)
+TEST(a_second_run_gives_the_same_bits)
 {
-    (void)state;
     labels = make_labels(6, 5);
     for (size_t k = 0; k < sizeof networks / sizeof *networks; k++) {
         const network *w = &networks[k];
@@ -171,9 +169,8 @@ static lvn_tensor *finished_norm(lvn_tensor *const *in)
     return lvn_mean(lvn_square(lvn_add(x, y)));
 }
 
-static void a_fused_norm_has_the_bits_of_its_parts(void **state)
+TEST(a_fused_norm_has_the_bits_of_its_parts)
 {
-    (void)state;
     static const network w[] = {{"32 channels",
                                  finished_norm,
                                  5,
@@ -201,16 +198,7 @@ static void a_fused_norm_has_the_bits_of_its_parts(void **state)
     }
 }
 
-int main(void)
+BEFORE_ALL()
 {
-    if (lvni_cpu_start() != LVN_OK) {
-        fprintf(stderr, "%s\n", lvn_last_error()->message);
-        return 1;
-    }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_backends_agree),
-        cmocka_unit_test(a_second_run_gives_the_same_bits),
-        cmocka_unit_test(a_fused_norm_has_the_bits_of_its_parts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return lvni_cpu_start();
 }

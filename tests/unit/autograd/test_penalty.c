@@ -58,9 +58,8 @@ static void drop(lvn_tensor *in[PARTS])
     }
 }
 
-static void against_differences(void **state)
+TEST(against_differences)
 {
-    (void)state;
     lvn_tensor *in[PARTS];
     make(LVN_F64, in);
     for (int i = 0; i < PARTS; i++) {
@@ -87,9 +86,8 @@ static void against_differences(void **state)
     drop(in);
 }
 
-static void f32_is_near_f64(void **state)
+TEST(f32_is_near_f64)
 {
-    (void)state;
     static const char *const names[PARTS] = {"x", "w1", "gamma", "beta", "w2", "b2", "w3", "b3"};
     lvn_tensor *truth[PARTS], *in[PARTS];
     make(LVN_F64, truth);
@@ -101,11 +99,4 @@ static void f32_is_near_f64(void **state)
     }
     drop(truth);
     drop(in);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(against_differences),
-                                       cmocka_unit_test(f32_is_near_f64)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

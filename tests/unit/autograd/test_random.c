@@ -1,13 +1,8 @@
 /* lvn_random_uniform and lvn_random_normal: the numbers that core/rng.h prescribes, whatever the
  * team. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/rng.h"
 #include "tensor/ctx.h"
+#include "support/test.h"
 
 #include <levin/ops.h>
 #include <string.h>
@@ -41,9 +36,10 @@ static int teardown(void **state)
     return lvn_scope_close() == LVN_OK ? 0 : -1;
 }
 
-static void numbers_follow_from_the_position(void **state)
+TEST_EACH(setup, teardown);
+
+TEST(numbers_follow_from_the_position)
 {
-    (void)state;
     const lvni_core_rng uniform = expected("penalty", 0), normal = expected("noise", 1);
     const float *u = lvn_const_data(lvn_random_uniform(NULL, "penalty", N, 1)),
                 *n = lvn_const_data(lvn_random_normal(NULL, "noise", N));
@@ -53,9 +49,8 @@ static void numbers_follow_from_the_position(void **state)
     }
 }
 
-static void names_and_calls_differ_teams_do_not(void **state)
+TEST(names_and_calls_differ_teams_do_not)
 {
-    (void)state;
     lvn_tensor *a = lvn_random_normal(NULL, "a", N), *again = lvn_random_normal(NULL, "a", N);
     lvni_tensor_ctx_get()->at.call = 0;
     lvn_tensor *b = lvn_random_normal(NULL, "b", N);
@@ -66,13 +61,4 @@ static void names_and_calls_differ_teams_do_not(void **state)
     assert_memory_equal(lvn_data(a), lvn_data(same), bytes);
     assert_memory_not_equal(lvn_data(a), lvn_data(again), bytes);
     assert_memory_not_equal(lvn_data(a), lvn_data(b), bytes);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(numbers_follow_from_the_position, setup, teardown),
-        cmocka_unit_test_setup_teardown(names_and_calls_differ_teams_do_not, setup, teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,9 +33,8 @@ static void open_scope(void)
 
 /* ---- failures ---- */
 
-static void failed_op_marks_its_scope_and_names_itself(void **state)
+TEST(failed_op_marks_its_scope_and_names_itself)
 {
-    (void)state;
     lvn_tensor *a = VECTOR(1, 2, 3), *b = VECTOR(1, 2);
     open_scope();
     assert_non_null(lvn_square(a));
@@ -57,9 +56,8 @@ static void failed_op_marks_its_scope_and_names_itself(void **state)
     lvn_release(b);
 }
 
-static void null_goes_through_ops_and_is_a_failure(void **state)
+TEST(null_goes_through_ops_and_is_a_failure)
 {
-    (void)state;
     lvn_tensor *a = VECTOR(1, 2, 3);
     open_scope();
     assert_null(lvn_relu(lvn_add(a, lvn_neg(NULL))));
@@ -69,9 +67,8 @@ static void null_goes_through_ops_and_is_a_failure(void **state)
     lvn_release(a);
 }
 
-static void failure_of_something_else_is_the_error_of_the_op_given_its_null(void **state)
+TEST(failure_of_something_else_is_the_error_of_the_op_given_its_null)
 {
-    (void)state;
     open_scope();
     assert_null(lvn_exp(lvn_tensor_create(LVN_F64, 1, (const int64_t[]){-4})));
     assert_int_equal(lvn_scope_close(), LVN_ERR_INVALID);
@@ -79,9 +76,8 @@ static void failure_of_something_else_is_the_error_of_the_op_given_its_null(void
     assert_error_has("exp");
 }
 
-static void every_wrong_argument_is_an_error(void **state)
+TEST(every_wrong_argument_is_an_error)
 {
-    (void)state;
     lvn_tensor *a = VECTOR(1, 2, 3), *labels = make_labels(3, 3);
     const int twice[] = {0, 0};
     const int64_t two_unknown[] = {-1, -1};
@@ -113,9 +109,8 @@ static void every_wrong_argument_is_an_error(void **state)
     lvn_release(labels);
 }
 
-static void failure_passes_on_to_the_scope_outside(void **state)
+TEST(failure_passes_on_to_the_scope_outside)
 {
-    (void)state;
     lvn_tensor *a = VECTOR(1, 2, 3), *b = VECTOR(1, 2);
     open_scope();
     assert_int_equal(lvn_scope_open(), LVN_OK);
@@ -131,9 +126,8 @@ static void failure_passes_on_to_the_scope_outside(void **state)
     lvn_release(b);
 }
 
-static void scopes_are_counted(void **state)
+TEST(scopes_are_counted)
 {
-    (void)state;
     assert_int_equal(lvn_scope_close(), LVN_ERR_INVALID);
     assert_error_has("no scope is open");
     for (int i = 0; i < LVNI_SCOPES; i++) {
@@ -148,9 +142,8 @@ static void scopes_are_counted(void **state)
 
 /* ---- ownership ---- */
 
-static void kept_result_outlives_its_scope(void **state)
+TEST(kept_result_outlives_its_scope)
 {
-    (void)state;
     lvn_tensor *a = VECTOR(1, 2, 3);
     open_scope();
     lvn_tensor *y = lvn_keep(lvn_square(a));
@@ -164,9 +157,8 @@ static void kept_result_outlives_its_scope(void **state)
     lvn_release(a);
 }
 
-static void keeping_in_an_inner_scope_takes_nothing_from_the_outer_one(void **state)
+TEST(keeping_in_an_inner_scope_takes_nothing_from_the_outer_one)
 {
-    (void)state;
     lvn_tensor *a = VECTOR(1, 2, 3);
     open_scope();
     lvn_tensor *y = lvn_square(a);
@@ -181,9 +173,8 @@ static void keeping_in_an_inner_scope_takes_nothing_from_the_outer_one(void **st
     lvn_release(a);
 }
 
-static void gradient_flows_out_of_a_closed_inner_scope(void **state)
+TEST(gradient_flows_out_of_a_closed_inner_scope)
 {
-    (void)state;
     lvn_tensor *a = lvn_require_grad(VECTOR(1, 2, 3));
     open_scope();
     open_scope();
@@ -200,9 +191,8 @@ static void gradient_flows_out_of_a_closed_inner_scope(void **state)
 
 /* ---- leaves ---- */
 
-static void leaf_used_twice_gathers_both(void **state)
+TEST(leaf_used_twice_gathers_both)
 {
-    (void)state;
     lvn_tensor *a = lvn_require_grad(VECTOR(1, -2, 3));
     for (int run = 1; run <= 2; run++) { /* and a second backward adds to the first */
         open_scope();
@@ -223,9 +213,8 @@ static void leaf_used_twice_gathers_both(void **state)
     lvn_release(a);
 }
 
-static void gradient_handed_out_stays_as_it_was(void **state)
+TEST(gradient_handed_out_stays_as_it_was)
 {
-    (void)state;
     lvn_tensor *a = lvn_require_grad(VECTOR(1, 2)), *b = lvn_require_grad(VECTOR(3, 4));
     open_scope();
     lvn_tensor *sum = lvn_add(a, b); /* a and b get one and the same gradient tensor */
@@ -237,9 +226,8 @@ static void gradient_handed_out_stays_as_it_was(void **state)
     lvn_release(b);
 }
 
-static void reshape_is_the_same_memory(void **state)
+TEST(reshape_is_the_same_memory)
 {
-    (void)state;
     lvn_tensor *a = lvn_require_grad(VECTOR(1, 2, 3, 4));
     open_scope();
     lvn_tensor *square = lvn_reshape(a, 2, (const int64_t[]){2, -1});
@@ -261,9 +249,8 @@ static void reshape_is_the_same_memory(void **state)
 
 /* ---- recording ---- */
 
-static void nothing_is_recorded_when_switched_off(void **state)
+TEST(nothing_is_recorded_when_switched_off)
 {
-    (void)state;
     lvn_tensor *a = lvn_require_grad(VECTOR(1, 2));
     open_scope();
     assert_true(lvn_set_grad_enabled(false));
@@ -276,9 +263,8 @@ static void nothing_is_recorded_when_switched_off(void **state)
     lvn_release(a);
 }
 
-static void backward_reports_what_it_needs(void **state)
+TEST(backward_reports_what_it_needs)
 {
-    (void)state;
     lvn_tensor *a = lvn_require_grad(VECTOR(1, 2));
     open_scope();
     assert_int_equal(lvn_backward(NULL), LVN_ERR_INVALID);
@@ -296,9 +282,8 @@ static void backward_reports_what_it_needs(void **state)
     lvn_release(a);
 }
 
-static void parts_that_do_not_lead_to_the_loss_get_nothing(void **state)
+TEST(parts_that_do_not_lead_to_the_loss_get_nothing)
 {
-    (void)state;
     lvn_tensor *a = lvn_require_grad(VECTOR(1, 2)), *b = lvn_require_grad(VECTOR(3, 4));
     open_scope();
     lvn_tensor *aside = lvn_exp(b);
@@ -310,9 +295,8 @@ static void parts_that_do_not_lead_to_the_loss_get_nothing(void **state)
     lvn_release(b);
 }
 
-static void argmax_and_accuracy_have_no_gradient(void **state)
+TEST(argmax_and_accuracy_have_no_gradient)
 {
-    (void)state;
     const dims shape = S(3, 3);
     lvn_tensor *x = make_leaf(LVN_F64, 5, &shape, NORMAL), *labels = make_labels(3, 3);
     double *v = lvn_data(x);
@@ -331,27 +315,4 @@ static void argmax_and_accuracy_have_no_gradient(void **state)
     assert_int_equal(lvn_scope_close(), LVN_OK);
     lvn_release(x);
     lvn_release(labels);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(failed_op_marks_its_scope_and_names_itself),
-        cmocka_unit_test(null_goes_through_ops_and_is_a_failure),
-        cmocka_unit_test(failure_of_something_else_is_the_error_of_the_op_given_its_null),
-        cmocka_unit_test(every_wrong_argument_is_an_error),
-        cmocka_unit_test(failure_passes_on_to_the_scope_outside),
-        cmocka_unit_test(scopes_are_counted),
-        cmocka_unit_test(kept_result_outlives_its_scope),
-        cmocka_unit_test(keeping_in_an_inner_scope_takes_nothing_from_the_outer_one),
-        cmocka_unit_test(gradient_flows_out_of_a_closed_inner_scope),
-        cmocka_unit_test(leaf_used_twice_gathers_both),
-        cmocka_unit_test(gradient_handed_out_stays_as_it_was),
-        cmocka_unit_test(reshape_is_the_same_memory),
-        cmocka_unit_test(nothing_is_recorded_when_switched_off),
-        cmocka_unit_test(backward_reports_what_it_needs),
-        cmocka_unit_test(parts_that_do_not_lead_to_the_loss_get_nothing),
-        cmocka_unit_test(argmax_and_accuracy_have_no_gradient),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

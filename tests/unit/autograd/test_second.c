@@ -10,9 +10,8 @@
 static const dims vector = S(4);
 
 /* d(sum x^3)/dx = 3 x^2; its sum's gradient 6 x; and its 6. */
-static void gradients_of_gradients(void **state)
+TEST(gradients_of_gradients)
 {
-    (void)state;
     lvn_tensor *x = make_leaf(LVN_F64, 1, &vector, NORMAL);
     assert_int_equal(lvn_scope_open(), LVN_OK);
     lvn_tensor *y = lvn_sum(lvn_mul(lvn_mul(x, x), x));
@@ -31,9 +30,8 @@ static void gradients_of_gradients(void **state)
 }
 
 /* Of a result in the middle of the tape; grad_output weighs the elements of y. */
-static void of_results_and_with_weights(void **state)
+TEST(of_results_and_with_weights)
 {
-    (void)state;
     lvn_tensor *x = make_leaf(LVN_F64, 1, &vector, NORMAL),
                *w = make_constant(LVN_F64, 2, 1, vector.size);
     assert_int_equal(lvn_scope_open(), LVN_OK);
@@ -56,9 +54,8 @@ static void of_results_and_with_weights(void **state)
 }
 
 /* dx/dx is 1, of leaves and of results; also behind an op that gives its input back. */
-static void of_itself(void **state)
+TEST(of_itself)
 {
-    (void)state;
     lvn_tensor *x = make_leaf(LVN_F64, 1, &vector, NORMAL),
                *s = lvn_require_grad(lvn_tensor_create(LVN_F64, 0, NULL));
     *(double *)lvn_data(s) = 2.5;
@@ -91,9 +88,8 @@ static void of_itself(void **state)
 
 /* |x - target| = beta lies on the straight part: the second derivative is 0 there, as in PyTorch,
  * and 1 / beta inside. */
-static void second_derivative_of_smooth_l1(void **state)
+TEST(second_derivative_of_smooth_l1)
 {
-    (void)state;
     double at[4] = {-2.0, -1.0, 1.0, 2.0}, none[4] = {0.0};
     lvn_tensor *x = lvn_require_grad(lvn_tensor_wrap(at, LVN_F64, 1, vector.size)),
                *t = lvn_tensor_wrap(none, LVN_F64, 1, vector.size);
@@ -112,9 +108,8 @@ static void second_derivative_of_smooth_l1(void **state)
 
 /* A NaN on either side is the result, and all of the gradient goes to both sides, as in PyTorch:
  * where(equal, dy / 2, dy), 0 to the one that lost. */
-static void nan_in_minimum_and_maximum(void **state)
+TEST(nan_in_minimum_and_maximum)
 {
-    (void)state;
     const double nan = (double)NAN;
     double left[4] = {nan, 1.0, nan, 2.0}, right[4] = {1.0, nan, nan, 2.0};
     static const double want[4] = {1.0, 1.0, 1.0, 0.5};
@@ -147,9 +142,8 @@ static void nan_in_minimum_and_maximum(void **state)
     }
 }
 
-static void errors(void **state)
+TEST(errors)
 {
-    (void)state;
     lvn_tensor *x = make_leaf(LVN_F64, 1, &vector, NORMAL),
                *z = make_leaf(LVN_F64, 2, &vector, NORMAL);
     assert_int_equal(lvn_scope_open(), LVN_OK);
@@ -180,9 +174,8 @@ static void errors(void **state)
     lvn_release(logits);
 }
 
-static void detached(void **state)
+TEST(detached)
 {
-    (void)state;
     lvn_tensor *x = make_leaf(LVN_F64, 1, &vector, NORMAL);
     assert_int_equal(lvn_scope_open(), LVN_OK);
     assert_int_equal(lvn_backward(lvn_sum(lvn_mul(x, lvn_detach(lvn_mul_scalar(x, 3.0))))), LVN_OK);
@@ -257,9 +250,8 @@ static lvn_tensor *same_forward(lvn_function_call *call, lvn_tensor *const *in)
     return in[0];
 }
 
-static void own_ops(void **state)
+TEST(own_ops)
 {
-    (void)state;
     lvn_tensor *x = make_leaf(LVN_F64, 1, &vector, NORMAL);
     check_gradients("cube", fn_cube, &x, 1, 1e-8);
     check_second_gradients("cube", fn_cube, &x, 1, 1e-6);
@@ -300,9 +292,8 @@ static lvn_status again_backward(lvn_function_call *call, lvn_tensor *dy, lvn_te
     return lvn_backward(lvn_sum(lvn_mul(call->saved[0], dy)));
 }
 
-static void bad_rules_are_reported(void **state)
+TEST(bad_rules_are_reported)
 {
-    (void)state;
     static const struct {
         lvn_function f;
         lvn_status status;
@@ -335,9 +326,8 @@ static void bad_rules_are_reported(void **state)
 
 /* ---- values at edges ---- */
 
-static void edges(void **state)
+TEST(edges)
 {
-    (void)state;
     int64_t whole[3] = {-1, 0, 1};
     double zero = 0.0, two = 2.0;
     lvn_tensor *i = lvn_tensor_wrap(whole, LVN_I64, 1, (const int64_t[]){3});
@@ -367,9 +357,8 @@ static void edges(void **state)
 }
 
 /* log(1 + e^x) where e^x is far below 1; the same is the loss of a right answer at -x. */
-static void small_values_of_softplus(void **state)
+TEST(small_values_of_softplus)
 {
-    (void)state;
     for (int k = 0; k < 2; k++) {
         const lvn_dtype dtype = k == 0 ? LVN_F64 : LVN_F32;
         const double least = k == 0 ? 2e-15 : 4e-7;
@@ -387,9 +376,8 @@ static void small_values_of_softplus(void **state)
 
 /* ---- types ---- */
 
-static void casts(void **state)
+TEST(casts)
 {
-    (void)state;
     const float values[4] = {1.0f + 0x1p-8f, 1.0f + 0x3p-8f, 65519.0f, 0x1p-24f};
     float copy[4];
     for (int e = 0; e < 4; e++) {
@@ -413,9 +401,8 @@ static void casts(void **state)
 }
 
 /* A product under bf16-mixed gives bf16, a sum of it f32; the leaf's gradient comes back in f32. */
-static void mixed_precision_chooses_types(void **state)
+TEST(mixed_precision_chooses_types)
 {
-    (void)state;
     const dims a = S(3, 4), b = S(4, 2);
     lvn_tensor *x = make_leaf(LVN_F32, 1, &a, NORMAL), *w = make_leaf(LVN_F32, 2, &b, NORMAL);
     for (int k = 0; k < 2; k++) {
@@ -441,9 +428,8 @@ static void mixed_precision_chooses_types(void **state)
 
 /* A learned slope stays f32, and so does its gradient: added up in f32 by the kernel; the rule that
  * create_graph takes rounds its terms. */
-static void a_learned_slope_beside_16_bits(void **state)
+TEST(a_learned_slope_beside_16_bits)
 {
-    (void)state;
     const dims a = S(3, 4), b = S(4, 2), one = S(1);
     lvn_tensor *x = make_leaf(LVN_F32, 1, &a, NORMAL), *w = make_leaf(LVN_F32, 2, &b, NORMAL);
     lvn_tensor *slope = make_leaf(LVN_F32, 3, &one, NORMAL);
@@ -475,9 +461,8 @@ static void a_learned_slope_beside_16_bits(void **state)
 }
 
 /* Logits in 16 bits: the loss is f32, and all bits are those of logits that were cast before. */
-static void cross_entropy_of_16_bits(void **state)
+TEST(cross_entropy_of_16_bits)
 {
-    (void)state;
     const dims a = S(5, 4), b = S(4, 7), classes = S(7);
     int64_t label[5] = {6, 0, 3, 1, 2};
     lvn_tensor *x = make_leaf(LVN_F32, 1, &a, NORMAL), *w = make_leaf(LVN_F32, 2, &b, NORMAL);
@@ -508,26 +493,4 @@ static void cross_entropy_of_16_bits(void **state)
     lvn_release(w);
     lvn_release(labels);
     lvn_release(of_class);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_of_gradients),
-        cmocka_unit_test(of_results_and_with_weights),
-        cmocka_unit_test(of_itself),
-        cmocka_unit_test(second_derivative_of_smooth_l1),
-        cmocka_unit_test(nan_in_minimum_and_maximum),
-        cmocka_unit_test(errors),
-        cmocka_unit_test(detached),
-        cmocka_unit_test(own_ops),
-        cmocka_unit_test(casts),
-        cmocka_unit_test(mixed_precision_chooses_types),
-        cmocka_unit_test(cross_entropy_of_16_bits),
-        cmocka_unit_test(a_learned_slope_beside_16_bits),
-        cmocka_unit_test(bad_rules_are_reported),
-        cmocka_unit_test(edges),
-        cmocka_unit_test(small_values_of_softplus),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,9 +63,8 @@ static void check_row(const row *r)
     }
 }
 
-static void the_list_is_what_the_ops_record(void **state)
+TEST(the_list_is_what_the_ops_record)
 {
-    (void)state;
     for (int t = 0; t < N_TABLES; t++) {
         for (size_t i = 0; i < tables[t]->n; i++) {
             check_row(&tables[t]->rows[i]);
@@ -84,10 +83,4 @@ static void the_list_is_what_the_ops_record(void **state)
                      lvni_kernels_ops[i].name);
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_list_is_what_the_ops_record)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

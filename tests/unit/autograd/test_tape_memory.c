@@ -48,9 +48,8 @@ static void make_inputs(lvn_dtype dtype, lvn_tensor **in)
     }
 }
 
-static void nothing_grows_over_a_hundred_passes(void **state)
+TEST(nothing_grows_over_a_hundred_passes)
 {
-    (void)state;
     for (int k = 0; k < 2; k++) {
         lvn_tensor *in[LEAVES], *labels = make_labels(2, 3);
         make_inputs(k == 0 ? LVN_F64 : LVN_F32, in);
@@ -146,9 +145,8 @@ static int64_t sweep(lvn_tensor *const *in, lvn_tensor *labels, flat *f)
     }
 }
 
-static void every_allocation_may_fail(void **state)
+TEST(every_allocation_may_fail)
 {
-    (void)state;
     lvn_tensor *in[LEAVES], *labels = make_labels(2, 3);
     make_inputs(LVN_F64, in);
     assert_true(sweep(in, labels, NULL) > 60);
@@ -168,9 +166,8 @@ static void every_allocation_may_fail(void **state)
 
 /* Slices and gradients of leaves are the same numbers; a parameter used twice gathers both uses in
  * its slice. */
-static void slices_hold_the_gradients(void **state)
+TEST(slices_hold_the_gradients)
 {
-    (void)state;
     lvn_tensor *in[LEAVES], *same[LEAVES], *labels = make_labels(2, 3);
     make_inputs(LVN_F32, in);
     make_inputs(LVN_F32, same);
@@ -192,9 +189,8 @@ static void slices_hold_the_gradients(void **state)
 }
 
 /* Batch norm asks for the slices of gamma and beta before it writes either. */
-static void one_parameter_as_gamma_and_beta_gathers_both(void **state)
+TEST(one_parameter_as_gamma_and_beta_gathers_both)
 {
-    (void)state;
     const dims x_shape = S(6, 3), c = S(3);
     lvn_tensor *x = make_constant(LVN_F32, 1, x_shape.ndim, x_shape.size),
                *both = make_leaf(LVN_F32, 2, &c, NORMAL);
@@ -221,17 +217,7 @@ static void one_parameter_as_gamma_and_beta_gathers_both(void **state)
     lvn_release(weight);
 }
 
-int main(void)
+BEFORE_ALL()
 {
-    if (lvni_cpu_start() != LVN_OK) {
-        fprintf(stderr, "%s\n", lvn_last_error()->message);
-        return 1;
-    }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_grows_over_a_hundred_passes),
-        cmocka_unit_test(every_allocation_may_fail),
-        cmocka_unit_test(slices_hold_the_gradients),
-        cmocka_unit_test(one_parameter_as_gamma_and_beta_gathers_both),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return lvni_cpu_start();
 }

@@ -41,18 +41,18 @@ static int end(void **state)
     return 0;
 }
 
-static void finite_numbers_pass(void **state)
+TEST_EACH(begin, end);
+
+TEST(finite_numbers_pass)
 {
-    (void)state;
     lvn_tensor *x = pair(1.0f, 2.0f);
     assert_non_null(lvn_sub(lvn_log_e(x), lvn_exp(x)));
     assert_false(watch.found);
     lvn_release(x);
 }
 
-static void the_op_that_makes_a_nan_is_named(void **state)
+TEST(the_op_that_makes_a_nan_is_named)
 {
-    (void)state;
     lvn_tensor *x = pair(1.0f, -2.0f);
     lvni_tensor_ctx_get()->module_path = "head.act";
     assert_null(lvn_exp(lvn_log_e(x)));
@@ -63,9 +63,8 @@ static void the_op_that_makes_a_nan_is_named(void **state)
     lvn_release(x);
 }
 
-static void an_infinity_is_kept_until_a_nan_comes_of_it(void **state)
+TEST(an_infinity_is_kept_until_a_nan_comes_of_it)
 {
-    (void)state;
     lvn_tensor *x = pair(0.0f, 1000.0f), *y = lvn_exp(x);
     assert_non_null(y);
     assert_string_equal(watch.infinite, "exp");
@@ -76,9 +75,8 @@ static void an_infinity_is_kept_until_a_nan_comes_of_it(void **state)
     lvn_release(x);
 }
 
-static void numbers_that_came_from_outside_are_no_op_s(void **state)
+TEST(numbers_that_came_from_outside_are_no_op_s)
 {
-    (void)state;
     lvn_tensor *x = pair(NAN, 1.0f);
     assert_null(lvn_exp(x));
     assert_string_equal(found(), "exp was given a NaN in its input 0, which no op made: it is in "
@@ -86,9 +84,8 @@ static void numbers_that_came_from_outside_are_no_op_s(void **state)
     lvn_release(x);
 }
 
-static void a_weight_is_called_one(void **state)
+TEST(a_weight_is_called_one)
 {
-    (void)state;
     lvn_tensor *x = pair(1.0f, 1.0f), *w = pair(1.0f, NAN);
     w->param = 3;
     assert_null(lvn_mul(x, w));
@@ -98,9 +95,8 @@ static void a_weight_is_called_one(void **state)
 }
 
 /* The root of 0 is finite, and its slope is not. */
-static void a_backward_pass_names_where_the_op_ran_forward(void **state)
+TEST(a_backward_pass_names_where_the_op_ran_forward)
 {
-    (void)state;
     lvn_tensor *x = lvn_require_grad(pair(0.0f, 4.0f));
     lvni_tensor_ctx_get()->module_path = "body.norm";
     lvn_tensor *y = lvn_sqrt(x);
@@ -111,17 +107,4 @@ static void a_backward_pass_names_where_the_op_ran_forward(void **state)
     assert_int_equal(lvn_backward(loss), LVN_ERR_NON_FINITE);
     assert_non_null(strstr(found(), " in body.norm made the first infinity, from finite numbers"));
     lvn_release(x);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(finite_numbers_pass, begin, end),
-        cmocka_unit_test_setup_teardown(the_op_that_makes_a_nan_is_named, begin, end),
-        cmocka_unit_test_setup_teardown(an_infinity_is_kept_until_a_nan_comes_of_it, begin, end),
-        cmocka_unit_test_setup_teardown(numbers_that_came_from_outside_are_no_op_s, begin, end),
-        cmocka_unit_test_setup_teardown(a_weight_is_called_one, begin, end),
-        cmocka_unit_test_setup_teardown(a_backward_pass_names_where_the_op_ran_forward, begin, end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

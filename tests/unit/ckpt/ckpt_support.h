@@ -3,15 +3,10 @@
 #ifndef TESTS_CKPT_SUPPORT_H
 #define TESTS_CKPT_SUPPORT_H
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "ckpt/checkpoint.h"
 #include "core/alloc.h"
 #include "core/vfs.h"
+#include "support/test.h"
 
 #include <dirent.h>
 #include <math.h>

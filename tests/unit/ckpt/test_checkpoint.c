@@ -7,11 +7,12 @@
 #include <errno.h>
 #include <sys/stat.h>
 
+TEST_EACH(make_dir, drop_dir);
+
 /* The first version called the epochs done levin.epoch: such a file loads, and its hash is the
  * same. */
-static void files_of_the_first_version_load(void **state)
+TEST(files_of_the_first_version_load)
 {
-    (void)state;
     static const char *const keys[] = {
         "levin.format",       "levin.step",       "levin.epochs_done", "levin.step_in_epoch",
         "levin.samples_seen", "levin.best_score", "levin.best_step",   "levin.finished",
@@ -43,9 +44,8 @@ static void files_of_the_first_version_load(void **state)
     lvni_ckpt_hashes_free(&before);
 }
 
-static void all_of_a_checkpoint_comes_back(void **state)
+TEST(all_of_a_checkpoint_comes_back)
 {
-    (void)state;
     lvni_ckpt_st_tensor tensors[4];
     lvni_ckpt_content content = sample_content(19, tensors);
     const lvni_ckpt_st_meta extra = {"host", "b03"};
@@ -89,9 +89,8 @@ static void all_of_a_checkpoint_comes_back(void **state)
     assert_int_equal(lvni_ckpt_save(in_dir("g"), &content), LVN_ERR_INVALID);
 }
 
-static void weights_alone_are_no_checkpoint(void **state)
+TEST(weights_alone_are_no_checkpoint)
 {
-    (void)state;
     const lvni_ckpt_st_tensor t = sample_tensor(0);
     assert_int_equal(lvni_ckpt_st_save(in_dir("f"), &t, 1, NULL, 0), LVN_OK);
     lvni_ckpt *c = NULL;
@@ -122,9 +121,8 @@ static lvni_ckpt_hashes hash_of(const lvni_ckpt_content *c, int64_t damaged)
     return h;
 }
 
-static void hashes_are_of_numbers_and_position_only(void **state)
+TEST(hashes_are_of_numbers_and_position_only)
 {
-    (void)state;
     lvni_ckpt_st_tensor tensors[4], others[4];
     const lvni_ckpt_content base = sample_content(10, tensors);
     const lvni_ckpt_hashes h0 = hash_of(&base, 0);
@@ -175,9 +173,8 @@ static void hashes_are_of_numbers_and_position_only(void **state)
     assert_string_not_equal(h.weights, h0.weights);
 }
 
-static void hashes_of_known_files(void **state)
+TEST(hashes_of_known_files)
 {
-    (void)state;
     lvni_ckpt_hashes h;
     assert_int_equal(lvni_ckpt_st_save(in_dir("e"), NULL, 0, NULL, 0), LVN_OK);
     assert_int_equal(lvni_ckpt_hash_file(in_dir("e"), &h), LVN_OK);
@@ -200,9 +197,8 @@ static void hashes_of_known_files(void **state)
     lvni_ckpt_hashes_free(&h);
 }
 
-static void a_turned_bit_changes_the_hash_and_is_named(void **state)
+TEST(a_turned_bit_changes_the_hash_and_is_named)
 {
-    (void)state;
     lvni_ckpt_st_tensor tensors[4];
     const lvni_ckpt_content c = sample_content(10, tensors);
     const lvni_ckpt_hashes h0 = hash_of(&c, 0);
@@ -260,9 +256,8 @@ static void turn_bit_of_last_byte(const char *path)
     put_file(path, raw, n);
 }
 
-static void the_newest_whole_checkpoint_is_found(void **state)
+TEST(the_newest_whole_checkpoint_is_found)
 {
-    (void)state;
     lvni_ckpt *c = NULL;
     lvn_clear_error();
     assert_int_equal(lvni_ckpt_newest_valid(in_dir("none"), warn, &n_warnings, &c),
@@ -316,9 +311,8 @@ static int no_link(const char *from, const char *to)
     return -1;
 }
 
-static void best_becomes_the_same_file_as_last(void **state)
+TEST(best_becomes_the_same_file_as_last)
 {
-    (void)state;
     save_sample(in_dir("last"), 30);
     for (int i = 0; i < 2; i++) { /* the second time both are one file already */
         assert_int_equal(lvni_ckpt_link(in_dir("last"), in_dir("best")), LVN_OK);
@@ -348,21 +342,4 @@ static void best_becomes_the_same_file_as_last(void **state)
     assert_int_equal(lvni_ckpt_load(in_dir("best"), &c), LVN_OK);
     assert_int_equal(c->at.step, 40);
     lvni_ckpt_free(c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(all_of_a_checkpoint_comes_back, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(files_of_the_first_version_load, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(weights_alone_are_no_checkpoint, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(hashes_are_of_numbers_and_position_only, make_dir,
-                                        drop_dir),
-        cmocka_unit_test_setup_teardown(hashes_of_known_files, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(a_turned_bit_changes_the_hash_and_is_named, make_dir,
-                                        drop_dir),
-        cmocka_unit_test_setup_teardown(the_newest_whole_checkpoint_is_found, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(best_becomes_the_same_file_as_last, make_dir, drop_dir),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

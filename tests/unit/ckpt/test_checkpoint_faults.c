@@ -56,30 +56,28 @@ static int sweep(const char *kind, int error)
     }
 }
 
-static void a_full_disk_leaves_the_old_checkpoint(void **state)
+TEST_EACH(make_dir, drop_dir);
+
+TEST(a_full_disk_leaves_the_old_checkpoint)
 {
-    (void)state;
     assert_int_equal(sweep("write", ENOSPC), 5); /* header and four tensors */
     assert_int_equal(sweep("write", EIO), 5);
     assert_true(sweep("open", ENOSPC) >= 1);
 }
 
-static void a_failing_sync_leaves_a_whole_checkpoint(void **state)
+TEST(a_failing_sync_leaves_a_whole_checkpoint)
 {
-    (void)state;
     assert_int_equal(sweep("fsync", EIO), 2); /* file and folder */
 }
 
-static void a_failing_close_or_rename_leaves_the_old_checkpoint(void **state)
+TEST(a_failing_close_or_rename_leaves_the_old_checkpoint)
 {
-    (void)state;
     assert_true(sweep("close", EIO) >= 1);
     assert_int_equal(sweep("rename", EACCES), 1);
 }
 
-static void short_writes_are_continued(void **state)
+TEST(short_writes_are_continued)
 {
-    (void)state;
     lvni_ckpt_st_tensor tensors[4];
     const lvni_ckpt_content next = sample_content(20, tensors);
     for (int64_t k = 1; k <= 6; k++) {
@@ -120,9 +118,8 @@ static ssize_t slow_read(int fd, void *buffer, size_t n)
     return read(fd, buffer, n > 0 ? 1 : 0);
 }
 
-static void reading_meets_a_bad_disk(void **state)
+TEST(reading_meets_a_bad_disk)
 {
-    (void)state;
     save_sample(in_dir("last"), 10);
     lvni_ckpt *c = NULL;
     lvni_core_vfs table = *lvni_core_vfs_get();
@@ -148,9 +145,8 @@ static void assert_old_is_all_there_is(int files)
     assert_int_equal(files_in_dir(0), files);
 }
 
-static void a_disk_that_is_full_after_any_byte(void **state)
+TEST(a_disk_that_is_full_after_any_byte)
 {
-    (void)state;
     lvni_ckpt_st_tensor tensors[4];
     const lvni_ckpt_content next = sample_content(20, tensors);
     save_sample(in_dir("last.safetensors"), 10);
@@ -212,9 +208,8 @@ static void die_after(int64_t k, const lvni_ckpt_content *next)
     assert_old_is_all_there_is(1);
 }
 
-static void a_process_killed_after_any_byte(void **state)
+TEST(a_process_killed_after_any_byte)
 {
-    (void)state;
     lvni_ckpt_st_tensor tensors[4];
     const lvni_ckpt_content next = sample_content(20, tensors);
     save_sample(in_dir("last.safetensors"), 10);
@@ -227,9 +222,8 @@ static void a_process_killed_after_any_byte(void **state)
 
 /* Every call of every kind once while best becomes last: best is the old one or the new one,
  * whole. */
-static void a_link_meets_a_bad_disk(void **state)
+TEST(a_link_meets_a_bad_disk)
 {
-    (void)state;
     static const struct {
         const char *kind;
         bool linkless; /* hard links are not to be had: it is copied */
@@ -260,21 +254,4 @@ static void a_link_meets_a_bad_disk(void **state)
         /* a link or rename that fails is made good by copying */
         assert_int_equal(failures > 0, cases[i].linkless);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_full_disk_leaves_the_old_checkpoint, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(a_failing_sync_leaves_a_whole_checkpoint, make_dir,
-                                        drop_dir),
-        cmocka_unit_test_setup_teardown(a_failing_close_or_rename_leaves_the_old_checkpoint,
-                                        make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(short_writes_are_continued, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(reading_meets_a_bad_disk, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(a_disk_that_is_full_after_any_byte, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(a_process_killed_after_any_byte, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(a_link_meets_a_bad_disk, make_dir, drop_dir),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,9 +19,10 @@ static size_t foreign_file(char *out, const char *json, const void *data, size_t
     return 8 + n + data_bytes;
 }
 
-static void file_bytes_are_as_the_format_requires(void **state)
+TEST_EACH(make_dir, drop_dir);
+
+TEST(file_bytes_are_as_the_format_requires)
 {
-    (void)state;
     static const unsigned char small[3] = {7, 8, 9};
     static const float pi[1] = {3.25f}; /* 0x40500000 */
     const lvni_ckpt_st_tensor tensors[] = {
@@ -53,9 +54,8 @@ static void file_bytes_are_as_the_format_requires(void **state)
     assert_non_null(strstr(raw + 8, "\\\"z\\\":\\\"2d06800538d394c2\\\""));
 }
 
-static void all_types_come_back(void **state)
+TEST(all_types_come_back)
 {
-    (void)state;
     static const double f64[2] = {0.1, -1e300};
     static const int32_t i32[4] = {-1, 0, 2147483647, 5};
     static const unsigned char u8[1] = {255};
@@ -102,9 +102,8 @@ static void all_types_come_back(void **state)
     lvni_ckpt_st_close(f);
 }
 
-static void files_do_not_depend_on_the_order_given(void **state)
+TEST(files_do_not_depend_on_the_order_given)
 {
-    (void)state;
     const lvni_ckpt_st_meta meta[2] = {{"b", "2"}, {"a", "1"}},
                             turned[2] = {{"a", "1"}, {"b", "2"}};
     lvni_ckpt_st_tensor list[4], back[4];
@@ -120,9 +119,8 @@ static void files_do_not_depend_on_the_order_given(void **state)
     assert_memory_equal(x, y, n);
 }
 
-static void an_entry_describes_a_tensor(void **state)
+TEST(an_entry_describes_a_tensor)
 {
-    (void)state;
     lvn_tensor *t = lvn_tensor_create(LVN_F32, 2, (int64_t[]){2, 3});
     memcpy(lvn_data(t), sample_weight, sizeof sample_weight);
     const lvni_ckpt_st_tensor e = lvni_ckpt_st_entry("w", t, lvn_const_data(t));
@@ -136,9 +134,8 @@ static void an_entry_describes_a_tensor(void **state)
 }
 
 /* As Python's package writes: no checksums, blanks at the end, metadata or none. */
-static void files_of_others_are_read(void **state)
+TEST(files_of_others_are_read)
 {
-    (void)state;
     const float data[3] = {1.5f, -2.0f, 8.0f};
     char raw[512];
     size_t n =
@@ -165,9 +162,8 @@ static void files_of_others_are_read(void **state)
 }
 
 /* They lie between the tensors that are read, and belong to the bytes that are covered. */
-static void types_levin_lacks_are_listed(void **state)
+TEST(types_levin_lacks_are_listed)
 {
-    (void)state;
     static const struct {
         const char *type;
         int bytes;
@@ -201,9 +197,8 @@ static void types_levin_lacks_are_listed(void **state)
 }
 
 /* Two files and their index, which every failing allocation leaves whole. */
-static void several_files_are_read_as_one(void **state)
+TEST(several_files_are_read_as_one)
 {
-    (void)state;
     static const float values[2][2] = {{1, 2}, {3, 4}};
     static const char *const files[2] = {"a-1.safetensors", "a-2.safetensors"};
     static const char index[] = "{\"metadata\":{},\"weight_map\":{\"x\":\"a-2.safetensors\","
@@ -240,9 +235,8 @@ static void several_files_are_read_as_one(void **state)
 }
 
 /* Of the types that levin reads and of those it does not, in either file. */
-static void a_name_in_two_of_the_files_is_found(void **state)
+TEST(a_name_in_two_of_the_files_is_found)
 {
-    (void)state;
     static const char *const types[] = {"U8", "I8"};
     for (int i = 0; i < 8; i++) {
         static const char index[] = "{\"weight_map\":{\"a\":\"t-0.safetensors\",\"w\":"
@@ -266,9 +260,8 @@ static void a_name_in_two_of_the_files_is_found(void **state)
     }
 }
 
-static void the_writer_refuses(void **state)
+TEST(the_writer_refuses)
 {
-    (void)state;
     static const float one[1] = {1};
     const lvni_ckpt_st_tensor good = {
         .name = "a", .dtype = LVN_F32, .ndim = 1, .shape = {1}, .data = one};
@@ -301,20 +294,4 @@ static void the_writer_refuses(void **state)
     assert_int_equal(files_in_dir(0), 0);
     assert_int_equal(lvni_ckpt_st_save(in_dir("no/such/folder/f"), &good, 1, NULL, 0),
                      LVN_ERR_NOT_FOUND);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(file_bytes_are_as_the_format_requires, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(all_types_come_back, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(files_do_not_depend_on_the_order_given, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(an_entry_describes_a_tensor, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(files_of_others_are_read, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(several_files_are_read_as_one, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(a_name_in_two_of_the_files_is_found, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(types_levin_lacks_are_listed, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(the_writer_refuses, make_dir, drop_dir),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

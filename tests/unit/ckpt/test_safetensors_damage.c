@@ -5,9 +5,10 @@
 #include <fcntl.h>
 #include <jansson.h>
 
-static void a_file_cut_anywhere_is_refused(void **state)
+TEST_EACH(make_dir, drop_dir);
+
+TEST(a_file_cut_anywhere_is_refused)
 {
-    (void)state;
     save_sample(in_dir("whole"), 10);
     char raw[8192];
     const size_t n = get_file(in_dir("whole"), raw, sizeof raw);
@@ -24,9 +25,8 @@ static void a_file_cut_anywhere_is_refused(void **state)
     assert_int_equal(lvni_ckpt_load(in_dir("cut"), &c), LVN_ERR_CORRUPT);
 }
 
-static void every_turned_byte_is_found(void **state)
+TEST(every_turned_byte_is_found)
 {
-    (void)state;
     /* digits, digits, case, UTF-8, all */
     static const int masks[] = {0x01, 0x04, 0x20, 0x80, 0xff};
     save_sample(in_dir("bad"), 10);
@@ -56,9 +56,8 @@ static void every_turned_byte_is_found(void **state)
 
 /* Blanks before the data are the only bytes without a meaning: other white space there is no
  * damage. */
-static void padding_is_no_content(void **state)
+TEST(padding_is_no_content)
 {
-    (void)state;
     save_sample(in_dir("f"), 10);
     char raw[8192];
     const size_t n = get_file(in_dir("f"), raw, sizeof raw);
@@ -71,9 +70,8 @@ static void padding_is_no_content(void **state)
     lvni_ckpt_free(c);
 }
 
-static void a_damaged_tensor_is_named(void **state)
+TEST(a_damaged_tensor_is_named)
 {
-    (void)state;
     save_sample(in_dir("f"), 10);
     char raw[8192];
     const size_t n = get_file(in_dir("f"), raw, sizeof raw);
@@ -144,9 +142,8 @@ static const struct {
      "does not match its checksum"},
 };
 
-static void headers_that_lie_are_refused(void **state)
+TEST(headers_that_lie_are_refused)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof liars / sizeof liars[0]; i++) {
         char raw[512] = {0};
         const size_t n = strlen(liars[i].json);
@@ -165,9 +162,8 @@ static void headers_that_lie_are_refused(void **state)
     }
 }
 
-static void a_huge_header_is_not_believed(void **state)
+TEST(a_huge_header_is_not_believed)
 {
-    (void)state;
     lvni_ckpt_st_file *f = NULL;
     put_file(in_dir("f"), "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10);
     assert_int_equal(lvni_ckpt_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_ERR_CORRUPT);
@@ -180,9 +176,8 @@ static void a_huge_header_is_not_believed(void **state)
     assert_non_null(strstr(lvn_last_error()->message, "a header of 100000001 bytes"));
 }
 
-static void what_is_no_file_is_refused(void **state)
+TEST(what_is_no_file_is_refused)
 {
-    (void)state;
     lvni_ckpt_st_file *f = NULL;
     assert_int_equal(lvni_ckpt_st_open(in_dir("missing"), LVNI_ST_VERIFY, &f), LVN_ERR_NOT_FOUND);
     assert_int_equal(lvni_ckpt_st_open(dir, LVNI_ST_VERIFY, &f), LVN_ERR_IO);
@@ -197,9 +192,8 @@ static void *json_alloc(size_t n)
     return lvni_core_alloc(LVNI_TAG_CKPT, n);
 }
 
-static void memory_may_run_out_anywhere(void **state)
+TEST(memory_may_run_out_anywhere)
 {
-    (void)state;
     save_sample(in_dir("f"), 10);
     const uint64_t live = lvni_core_alloc_get_total().live_bytes;
     int64_t k = 1;
@@ -232,19 +226,4 @@ static void memory_may_run_out_anywhere(void **state)
     }
     json_set_alloc_funcs(malloc, free);
     assert_true(k > 100);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_file_cut_anywhere_is_refused, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(every_turned_byte_is_found, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(padding_is_no_content, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(a_damaged_tensor_is_named, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(headers_that_lie_are_refused, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(a_huge_header_is_not_believed, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(what_is_no_file_is_refused, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(memory_may_run_out_anywhere, make_dir, drop_dir),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

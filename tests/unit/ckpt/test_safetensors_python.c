@@ -4,9 +4,10 @@
 
 #include <sys/wait.h>
 
-static void python_and_levin_read_each_other(void **state)
+TEST_EACH(make_dir, drop_dir);
+
+TEST(python_and_levin_read_each_other)
 {
-    (void)state;
     save_sample(in_dir("ours"), 10);
     if (system("python3 -c '' 2>/dev/null") != 0) {
         print_message("skipped: no python3 here\n");
@@ -30,12 +31,4 @@ static void python_and_levin_read_each_other(void **state)
     assert_int_equal(lvni_ckpt_st_find(f, "f")->ndim, 2);
     assert_memory_equal(lvni_ckpt_st_find(f, "f")->data, ((const double[]){0.5, -1.5}), 16);
     lvni_ckpt_st_close(f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(python_and_levin_read_each_other, make_dir, drop_dir),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,9 +55,8 @@ static void expect(const lvni_ckpt_st_file *f, const char *name, int ndim, const
 #define SHAPE(...) ((const int64_t[]){__VA_ARGS__})
 #define VALUES(...) ((const float[]){__VA_ARGS__})
 
-static void all_types_are_read(void **state)
+TEST(all_types_are_read)
 {
-    (void)state;
     lvni_ckpt_st_file *f = open_corpus("types.pt", 11);
     float w[12], eighths[12];
     for (int i = 0; i < 12; i++) {
@@ -89,9 +88,8 @@ static void all_types_are_read(void **state)
     lvni_ckpt_st_close(f);
 }
 
-static void views_of_one_storage_are_made_contiguous(void **state)
+TEST(views_of_one_storage_are_made_contiguous)
 {
-    (void)state;
     lvni_ckpt_st_file *f = open_corpus("views.pt", 7);
     expect(f, "rows", 2, SHAPE(2, 4), VALUES(4, 5, 6, 7, 8, 9, 10, 11), 8);
     expect(f, "columns", 2, SHAPE(3, 2), VALUES(1, 2, 5, 6, 9, 10), 6);
@@ -104,9 +102,8 @@ static void views_of_one_storage_are_made_contiguous(void **state)
     lvni_ckpt_st_close(f);
 }
 
-static void a_state_dict_is_found_where_it_is(void **state)
+TEST(a_state_dict_is_found_where_it_is)
 {
-    (void)state;
     static const struct {
         const char *file, *name;
     } files[] = {{"protocol4.pt", "t"}, {"lightning.ckpt", "model.t"}, {"executes.pt", "t"}};
@@ -120,9 +117,8 @@ static void a_state_dict_is_found_where_it_is(void **state)
 
 /* Views whose elements are the negative of those in the storage: an imaginary part of a conjugate.
  */
-static void a_negated_view_is_negated(void **state)
+TEST(a_negated_view_is_negated)
 {
-    (void)state;
     lvni_ckpt_st_file *f = open_corpus("negated.pt", 6);
     float all[12];
     for (int i = 0; i < 12; i++) {
@@ -140,9 +136,8 @@ static void a_negated_view_is_negated(void **state)
 }
 
 /* Beside the state_dict and in it, in every protocol. */
-static void tensors_of_other_types_are_listed(void **state)
+TEST(tensors_of_other_types_are_listed)
 {
-    (void)state;
     static const struct {
         const char *name, *what;
     } others[] = {
@@ -175,9 +170,8 @@ static void tensors_of_other_types_are_listed(void **state)
     lvni_ckpt_st_close(open_corpus("sparse.pt", 1));
 }
 
-static void a_key_chooses(void **state)
+TEST(a_key_chooses)
 {
-    (void)state;
     static const struct {
         const char *key, *name, *inner; /* inner: what is left for the names */
         float value;
@@ -212,9 +206,8 @@ static void a_key_chooses(void **state)
 }
 
 /* A kilobyte that is the name of 4000 tensors, and 400 tensors that share a storage of 4 KiB. */
-static void what_a_file_claims_is_bounded_by_what_it_holds(void **state)
+TEST(what_a_file_claims_is_bounded_by_what_it_holds)
 {
-    (void)state;
     static const struct {
         const char *file, *reports;
     } files[] = {
@@ -229,18 +222,16 @@ static void what_a_file_claims_is_bounded_by_what_it_holds(void **state)
     }
 }
 
-static void nothing_is_executed(void **state)
+TEST(nothing_is_executed)
 {
-    (void)state;
     static const char made[] = "/tmp/levin-test-was-executed";
     unlink(made);
     lvni_ckpt_st_close(open_corpus("executes.pt", 3));
     assert_int_not_equal(access(made, F_OK), 0);
 }
 
-static void what_cannot_be_read_is_refused_with_the_reason(void **state)
+TEST_WITH(what_cannot_be_read_is_refused_with_the_reason, make_dir, drop_dir)
 {
-    (void)state;
     static const struct {
         const char *file, *reports;
     } files[] = {
@@ -275,9 +266,8 @@ static size_t place_of(const char *raw, size_t n, const char *bytes, size_t n_by
     return (size_t)(at - raw);
 }
 
-static void damage_is_found(void **state)
+TEST_WITH(damage_is_found, make_dir, drop_dir)
 {
-    (void)state;
     char raw[16384];
     const size_t n = get_file(corpus("views.pt"), raw, sizeof raw);
     lvni_ckpt_st_file *f = NULL;
@@ -302,9 +292,8 @@ static void damage_is_found(void **state)
 }
 
 /* Numbers in the pickle that lie; without VERIFY, as its CRC-32 would find them. */
-static void tensors_beyond_their_storage_are_refused(void **state)
+TEST_WITH(tensors_beyond_their_storage_are_refused, make_dir, drop_dir)
 {
-    (void)state;
     /* shape (3, 4) with strides (4, 1), as in the file: K3 K4 TUPLE2 BINPUT x K4 K1 */
     static const struct {
         char from[5], to[5]; /* 4 bytes and the text's own end */
@@ -330,9 +319,8 @@ static void tensors_beyond_their_storage_are_refused(void **state)
     }
 }
 
-static void headers_are_read_alone(void **state)
+TEST(headers_are_read_alone)
 {
-    (void)state;
     lvni_ckpt_st_file *f = NULL;
     assert_int_equal(open_file(corpus("types.pt"), LVNI_ST_HEADER_ONLY, &f), LVN_OK);
     assert_null(lvni_ckpt_st_find(f, "f32")->data);
@@ -340,9 +328,8 @@ static void headers_are_read_alone(void **state)
     lvni_ckpt_st_close(f);
 }
 
-static void every_failing_allocation_and_read_is_reported(void **state)
+TEST(every_failing_allocation_and_read_is_reported)
 {
-    (void)state;
     static const char *const files[] = {"views.pt", "lightning.ckpt", "other.pt"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         lvni_ckpt_st_file *f = NULL;
@@ -385,9 +372,8 @@ static void some_tensors(lvni_ckpt_st_tensor out[WRITTEN])
     memcpy(out, list, sizeof list);
 }
 
-static void what_is_written_is_read(void **state)
+TEST_WITH(what_is_written_is_read, make_dir, drop_dir)
 {
-    (void)state;
     lvni_ckpt_st_tensor list[WRITTEN];
     some_tensors(list);
     assert_int_equal(lvni_ckpt_torch_save(in_dir("f.pt"), list, WRITTEN), LVN_OK);
@@ -414,9 +400,8 @@ static void what_is_written_is_read(void **state)
     assert_int_equal(files_in_dir(0), 1);
 }
 
-static void a_failed_save_leaves_the_old_file(void **state)
+TEST_WITH(a_failed_save_leaves_the_old_file, make_dir, drop_dir)
 {
-    (void)state;
     lvni_ckpt_st_tensor list[WRITTEN];
     some_tensors(list);
     put_file(in_dir("f.pt"), "old", 3);
@@ -440,28 +425,4 @@ static void a_failed_save_leaves_the_old_file(void **state)
         assert_int_equal(get_file(in_dir("f.pt"), raw, sizeof raw), 3);
         assert_int_equal(lvni_core_alloc_get_total().live_bytes, live);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_types_are_read),
-        cmocka_unit_test(views_of_one_storage_are_made_contiguous),
-        cmocka_unit_test(a_state_dict_is_found_where_it_is),
-        cmocka_unit_test(a_negated_view_is_negated),
-        cmocka_unit_test(tensors_of_other_types_are_listed),
-        cmocka_unit_test(a_key_chooses),
-        cmocka_unit_test(what_a_file_claims_is_bounded_by_what_it_holds),
-        cmocka_unit_test(nothing_is_executed),
-        cmocka_unit_test_setup_teardown(what_cannot_be_read_is_refused_with_the_reason, make_dir,
-                                        drop_dir),
-        cmocka_unit_test_setup_teardown(damage_is_found, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(tensors_beyond_their_storage_are_refused, make_dir,
-                                        drop_dir),
-        cmocka_unit_test(headers_are_read_alone),
-        cmocka_unit_test(every_failing_allocation_and_read_is_reported),
-        cmocka_unit_test_setup_teardown(what_is_written_is_read, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(a_failed_save_leaves_the_old_file, make_dir, drop_dir),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,10 @@
 /* Counts, scores and their text, against numbers worked out by hand (and by scikit-learn 1.5:
  * precision_recall_fscore_support with zero_division=0 over the labels that occur). */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "core/vfs.h"
 #include "recipes/classify/classify_metrics.h"
 #include "run/output_file.h"
+#include "support/test.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -45,9 +40,8 @@ static double number_after(const char *text, const char *key)
     return strtod(at + strlen(key), NULL);
 }
 
-static void scores(void **state)
+TEST(scores)
 {
-    (void)state;
     lvni_core_str json = {0};
     lvni_classify_metrics *m = filled();
     lvni_classify_metrics_json(m, &json);
@@ -78,9 +72,8 @@ static void scores(void **state)
 
 /* All five others are as probable as the true class: a lower number is taken first, so class 5 is
  * the sixth. */
-static void top_five(void **state)
+TEST(top_five)
 {
-    (void)state;
     lvni_core_str json = {0};
     lvni_classify_metrics *m = filled();
     add(m, 5, 0);
@@ -90,9 +83,8 @@ static void top_five(void **state)
     lvni_classify_metrics_destroy(m);
 }
 
-static void tables(void **state)
+TEST(tables)
 {
-    (void)state;
     lvni_core_str text = {0};
     char *csv, path[] = "/tmp/levin-matrix-XXXXXX";
     size_t n;
@@ -126,9 +118,8 @@ static void tables(void **state)
     lvni_classify_metrics_destroy(m);
 }
 
-static void many_classes(void **state)
+TEST(many_classes)
 {
-    (void)state;
     enum { N = LVNI_CONFUSION_CLASSES + 1 };
     static const char *names[N];
     static float p[N];
@@ -147,9 +138,8 @@ static void many_classes(void **state)
     lvni_classify_metrics_destroy(m);
 }
 
-static void rows(void **state)
+TEST(rows)
 {
-    (void)state;
     const float p[] = {0.25f, 0.125f, 0.25f, 0.375f, 0, 0};
     lvni_run_predict_format f = {
         .class_names = animals, .n_classes = 6, .top_k = 3, .probabilities = true};
@@ -172,13 +162,4 @@ static void rows(void **state)
                         "\"top\": [{\"class\": \"yak\", "
                         "\"probability\": 0.375}, {\"class\": \"cat\", \"probability\": 0.25}]}\n");
     lvni_core_str_free(&out);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scores),       cmocka_unit_test(top_five), cmocka_unit_test(tables),
-        cmocka_unit_test(many_classes), cmocka_unit_test(rows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,12 @@
 /* Label smoothing and weights per class against PyTorch, on every cut into micro-batches; how
  * weights are read. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/vfs.h"
 #include "golden_criterion.h"
 #include "../sim/sim_support.h"
 #include "kernels/sim/sim.h"
 #include "recipes/classify/classify_mix.h"
 #include "trainer/trainer.h"
+#include "support/test.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -173,9 +168,8 @@ static void check_step(size_t g, int micro_batches, lvni_trainer_precision preci
     lvni_core_str_free(&note);
 }
 
-static void a_step_is_that_of_pytorch_however_it_is_cut(void **state)
+TEST(a_step_is_that_of_pytorch_however_it_is_cut)
 {
-    (void)state;
     for (size_t g = 0; g < sizeof golden / sizeof *golden; g++) {
         for (int micro_batches = 1; micro_batches <= 5; micro_batches++) {
             check_step(g, micro_batches, LVNI_PRECISION_32, 1e-6);
@@ -185,9 +179,8 @@ static void a_step_is_that_of_pytorch_however_it_is_cut(void **state)
 }
 
 /* A file names the classes, in any order; the mean over the samples is 1. */
-static void weights_come_from_a_file(void **state)
+TEST(weights_come_from_a_file)
 {
-    (void)state;
     char path[] = "/tmp/levin-criterion-XXXXXX", word[64];
     const int fd = mkstemp(path);
     assert_true(fd >= 0);
@@ -231,9 +224,8 @@ static void weights_come_from_a_file(void **state)
     unlink(path);
 }
 
-static void mistakes_in_a_list_are_named(void **state)
+TEST(mistakes_in_a_list_are_named)
 {
-    (void)state;
     static const char *const bad[][2] = {
         {"class_weights=[1,2,3]", "has 3 weights, but there are 4 classes"},
         {"class_weights=[1,2,3,4,5]", "has 5 weights, but there are 4 classes"},
@@ -308,9 +300,8 @@ static void train_on(lvn_device device, float values[16], uint64_t *waits)
     assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
 }
 
-static void weights_are_not_waited_for(void **state)
+TEST(weights_are_not_waited_for)
 {
-    (void)state;
     float here[16], there[16];
     uint64_t waits;
     train_on(LVN_CPU, here, &waits);
@@ -319,15 +310,9 @@ static void weights_are_not_waited_for(void **state)
     assert_memory_equal(here, there, sizeof here);
 }
 
-int main(void)
+BEFORE_ALL()
 {
     setenv("LEVIN_SIM_KERNEL_US", "200", 1);
     sim_start("1", "64MiB");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_step_is_that_of_pytorch_however_it_is_cut),
-        cmocka_unit_test(weights_come_from_a_file),
-        cmocka_unit_test(mistakes_in_a_list_are_named),
-        cmocka_unit_test(weights_are_not_waited_for),
-    };
-    return lvni_cpu_start() == LVN_OK ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
+    return lvni_cpu_start();
 }

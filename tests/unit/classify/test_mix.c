@@ -1,16 +1,11 @@
 /* mixup and CutMix: the distribution of lambda, boxes, partners, pixels, and the loss and gradient
  * of a mixed step. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/math.h"
 #include "kernels/kernels.h"
 #include "nn/model.h"
 #include "nn/step_metrics.h"
 #include "recipes/classify/classify_mix.h"
+#include "support/test.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -23,9 +18,8 @@ static lvni_classify_mix mix_of(double mixup, double cutmix)
 
 /* Beta(a, a): mean 1/2, variance 1 / (4 (2a + 1)), fourth central moment 3 / (16 (2a + 1)(2a +
  * 3)). */
-static void lambda_has_the_moments_of_beta(void **state)
+TEST(lambda_has_the_moments_of_beta)
 {
-    (void)state;
     static const double alphas[] = {0.1, 0.2, 0.4, 1.0, 2.0, 8.0};
     enum { N = 20000 };
     for (size_t k = 0; k < sizeof alphas / sizeof *alphas; k++) {
@@ -45,9 +39,8 @@ static void lambda_has_the_moments_of_beta(void **state)
     }
 }
 
-static void boxes_have_the_area_that_lambda_gives(void **state)
+TEST(boxes_have_the_area_that_lambda_gives)
 {
-    (void)state;
     const lvni_classify_mix m = mix_of(0.0, 1.0);
     double mean = 0.0;
     for (uint32_t i = 0; i < 2000; i++) {
@@ -61,9 +54,8 @@ static void boxes_have_the_area_that_lambda_gives(void **state)
     assert_true(fabs(mean - 0.69) < 0.02);
 }
 
-static void both_kinds_take_turns_by_chance(void **state)
+TEST(both_kinds_take_turns_by_chance)
 {
-    (void)state;
     const lvni_classify_mix m = mix_of(0.2, 1.0);
     int cut = 0;
     for (uint32_t i = 0; i < 1000; i++) {
@@ -72,9 +64,8 @@ static void both_kinds_take_turns_by_chance(void **state)
     assert_int_in_range(cut, 440, 560);
 }
 
-static void draws_depend_on_seed_step_and_micro_batch_alone(void **state)
+TEST(draws_depend_on_seed_step_and_micro_batch_alone)
 {
-    (void)state;
     const lvni_classify_mix m = mix_of(1.0, 0.0);
     const double lambda = lvni_classify_mix_draw_one(&m, 1, 2, 3, 8, 8).lambda;
     assert_true(lambda == lvni_classify_mix_draw_one(&m, 1, 2, 3, 50, 50).lambda);
@@ -95,9 +86,8 @@ static void draws_depend_on_seed_step_and_micro_batch_alone(void **state)
 }
 
 /* The draws are frozen (docs/reproducibility.md): these numbers never change. */
-static void draws_are_these(void **state)
+TEST(draws_are_these)
 {
-    (void)state;
     const lvni_classify_mix blend = mix_of(0.4, 0.0), paste = mix_of(0.0, 1.0);
     static const int64_t want[8] = {6, 4, 2, 1, 5, 3, 0, 7};
     int64_t partner[8];
@@ -123,9 +113,8 @@ static void mix_images(const lvn_mix_attr *attr, const int64_t *partner, const f
     lvn_release(y);
 }
 
-static void images_are_blended_or_pasted(void **state)
+TEST(images_are_blended_or_pasted)
 {
-    (void)state;
     enum { N = 3, H = 4, W = 5, C = 3, SIZE = H * W * C };
     float in[N * SIZE], out[N * SIZE];
     const int64_t partner[N] = {2, 1, 0};
@@ -198,9 +187,8 @@ static double soft_loss(const float *w, const float *bias, const float *x, const
     return loss;
 }
 
-static void a_step_has_the_loss_of_soft_targets(void **state)
+TEST(a_step_has_the_loss_of_soft_targets)
 {
-    (void)state;
     lvni_classify_mix m;
     lvni_classify_mix_init(&m, &flat_class, 0.8, 0.0);
     assert_ptr_equal(m.cls.validation_step, flat_step);
@@ -237,18 +225,4 @@ static void a_step_has_the_loss_of_soft_targets(void **state)
     lvn_release(batch.image);
     lvn_release(batch.label);
     lvni_nn_model_destroy(model);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lambda_has_the_moments_of_beta),
-        cmocka_unit_test(boxes_have_the_area_that_lambda_gives),
-        cmocka_unit_test(both_kinds_take_turns_by_chance),
-        cmocka_unit_test(draws_depend_on_seed_step_and_micro_batch_alone),
-        cmocka_unit_test(draws_are_these),
-        cmocka_unit_test(images_are_blended_or_pasted),
-        cmocka_unit_test(a_step_has_the_loss_of_soft_targets),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

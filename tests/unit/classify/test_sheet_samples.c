@@ -1,11 +1,6 @@
 /* Which images the page of `sheet=` shows. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "recipes/classify/classify_sheet.h"
+#include "support/test.h"
 
 static void offer(lvni_classify_sheet_samples *p, int64_t sample, int64_t label, int64_t predicted,
                   float probability)
@@ -26,9 +21,8 @@ static void expect(const lvni_classify_sheet_samples *p, int n, const int64_t sa
 
 /* One class after the other; of each the most certain mistake first, and the first of two
  * equals. */
-static void turns(void **state)
+TEST(turns)
 {
-    (void)state;
     lvni_classify_sheet_samples *p;
     assert_int_equal(lvni_classify_sheet_samples_create(3, &p), LVN_OK);
     offer(p, 0, 0, 1, 0.4f);
@@ -45,9 +39,8 @@ static void turns(void **state)
 
 /* 100 mistakes of class 0, from uncertain to certain, then 5 of class 1: at most 16 are shown, and
  * right ones fill the page. */
-static void full(void **state)
+TEST(full)
 {
-    (void)state;
     lvni_classify_sheet_samples *p;
     assert_int_equal(lvni_classify_sheet_samples_create(2, &p), LVN_OK);
     for (int i = 0; i < 100; i++) {
@@ -66,9 +59,8 @@ static void full(void **state)
 }
 
 /* Where the truth is not known, all count as right, and the predicted classes take turns. */
-static void unknown(void **state)
+TEST(unknown)
 {
-    (void)state;
     lvni_classify_sheet_samples *p;
     assert_int_equal(lvni_classify_sheet_samples_create(2, &p), LVN_OK);
     for (int i = 0; i < 40; i++) {
@@ -83,11 +75,4 @@ static void unknown(void **state)
     const lvni_classify_sheet_sample outside = {.label = 2};
     assert_int_not_equal(lvni_classify_sheet_samples_offer(p, &outside), LVN_OK);
     lvni_classify_sheet_samples_destroy(p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(turns), cmocka_unit_test(full),
-                                       cmocka_unit_test(unknown)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

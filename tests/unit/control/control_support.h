@@ -4,14 +4,9 @@
 #ifndef TESTS_CONTROL_SUPPORT_H
 #define TESTS_CONTROL_SUPPORT_H
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "control/control.h"
 #include "control/store.h"
+#include "support/test.h"
 
 enum { GROUP_MAX = 8 };
 

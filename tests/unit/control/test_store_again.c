@@ -108,9 +108,8 @@ static uint32_t answered(raw_rank *r, const char *text)
     return id;
 }
 
-static void an_attempt_that_was_given_up_is_replaced(void **state)
+TEST(an_attempt_that_was_given_up_is_replaced)
 {
-    (void)state;
     group g;
     raw_rank first, second;
     group_init(&g, 2);
@@ -127,9 +126,8 @@ static void an_attempt_that_was_given_up_is_replaced(void **state)
 
 /* A rank that has sent a request has read WELCOME, and does not greet again: its requests stay its
  * own. */
-static void a_rank_at_work_is_not_replaced(void **state)
+TEST(a_rank_at_work_is_not_replaced)
 {
-    (void)state;
     group g;
     raw_rank first, second;
     group_init(&g, 2);
@@ -151,9 +149,8 @@ static void a_rank_at_work_is_not_replaced(void **state)
     group_end(&g);
 }
 
-static void a_rank_that_failed_does_not_come_again(void **state)
+TEST(a_rank_that_failed_does_not_come_again)
 {
-    (void)state;
     group g;
     raw_rank first, second;
     lvni_core_str s = {0};
@@ -176,9 +173,8 @@ static void a_rank_that_failed_does_not_come_again(void **state)
 
 /* A store that listens at a given address alone, not at 127.0.0.1: so a store in another container
  * of this host looks too, with the same boot id. */
-static void the_file_names_the_address_that_was_given(void **state)
+TEST(the_file_names_the_address_that_was_given)
 {
-    (void)state;
     char dir[] = "/tmp/levin-rdzv-XXXXXX";
     lvni_core_str path = {0};
     lvni_control_rdzv_where where;
@@ -202,15 +198,4 @@ static void the_file_names_the_address_that_was_given(void **state)
     lvni_core_str_free(&path);
     group_end(&g);
     assert_int_equal(rmdir(dir), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_attempt_that_was_given_up_is_replaced),
-        cmocka_unit_test(a_rank_at_work_is_not_replaced),
-        cmocka_unit_test(a_rank_that_failed_does_not_come_again),
-        cmocka_unit_test(the_file_names_the_address_that_was_given),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

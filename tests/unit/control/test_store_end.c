@@ -58,9 +58,8 @@ static lvn_status train(group_rank *r)
     return LVN_OK;
 }
 
-static void all_stop_at_one_step(void **state)
+TEST(all_stop_at_one_step)
 {
-    (void)state;
     group g;
     memset(ring.begun, 0, sizeof ring.begun);
     group_init(&g, 4);
@@ -101,9 +100,8 @@ static lvn_status cross(group_rank *r)
     return LVN_OK;
 }
 
-static void holding_never_locks_a_step_up(void **state)
+TEST(holding_never_locks_a_step_up)
 {
-    (void)state;
     group g;
     memset(ring.begun, 0, sizeof ring.begun);
     group_init(&g, 2);
@@ -129,9 +127,8 @@ static lvn_status stop_before_the_first_step(group_rank *r)
     return LVN_OK;
 }
 
-static void a_rank_that_has_not_begun_stops_at_its_first_boundary(void **state)
+TEST(a_rank_that_has_not_begun_stops_at_its_first_boundary)
 {
-    (void)state;
     group g;
     group_init(&g, 3);
     g.body = stop_before_the_first_step;
@@ -171,9 +168,8 @@ static lvn_status fail_with_transport_error(group_rank *r)
     return status == LVN_OK ? lvni_control_check(r->control) : status;
 }
 
-static void the_real_cause_is_named(void **state)
+TEST(the_real_cause_is_named)
 {
-    (void)state;
     /* the transport error 50 ms before, together with, after the failure */
     static const int cases[] = {50, 0, -50};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -217,9 +213,8 @@ static lvn_status only_peers(group_rank *r)
     return lvni_control_check(r->control);
 }
 
-static void without_a_real_cause_the_first_report_counts(void **state)
+TEST(without_a_real_cause_the_first_report_counts)
 {
-    (void)state;
     group g;
     group_init(&g, 2);
     g.body = only_peers;
@@ -242,9 +237,8 @@ static lvn_status leave_one_by_one(group_rank *r)
     return LVN_OK;
 }
 
-static void the_store_waits_until_all_have_left(void **state)
+TEST(the_store_waits_until_all_have_left)
 {
-    (void)state;
     group g;
     group_init(&g, 3);
     g.keep = true;
@@ -263,9 +257,8 @@ static void the_store_waits_until_all_have_left(void **state)
     group_end(&g);
 }
 
-static void names_of_causes(void **state)
+TEST(names_of_causes)
 {
-    (void)state;
     char text[64];
     const lvni_control_cause cause = {
         .kind = LVNI_CAUSE_OOM, .rank = 3, .step = -1, .host = "n08", .message = "no memory"};
@@ -310,18 +303,4 @@ static void names_of_causes(void **state)
     assert_int_equal(lvni_control_cause_of_status(LVN_ERR_NON_FINITE), LVNI_CAUSE_NAN);
     assert_int_equal(lvni_control_cause_of_status(LVN_ERR_PEER), LVNI_CAUSE_PEER);
     assert_int_equal(lvni_control_cause_of_status(LVN_ERR_IO), LVNI_CAUSE_ERROR);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_stop_at_one_step),
-        cmocka_unit_test(holding_never_locks_a_step_up),
-        cmocka_unit_test(a_rank_that_has_not_begun_stops_at_its_first_boundary),
-        cmocka_unit_test(the_real_cause_is_named),
-        cmocka_unit_test(without_a_real_cause_the_first_report_counts),
-        cmocka_unit_test(the_store_waits_until_all_have_left),
-        cmocka_unit_test(names_of_causes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

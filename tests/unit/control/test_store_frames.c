@@ -11,9 +11,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static void frames_survive_any_cut(void **state)
+TEST(frames_survive_any_cut)
 {
-    (void)state;
     lvni_core_str s = {0};
     for (size_t n = 0; n < 40; n++) {
         const size_t at = lvni_control_frame_begin(&s, LVNI_FRAME_SET);
@@ -49,9 +48,8 @@ static void frames_survive_any_cut(void **state)
     lvni_core_str_free(&s);
 }
 
-static void what_is_no_frame_is_refused(void **state)
+TEST(what_is_no_frame_is_refused)
 {
-    (void)state;
     static const unsigned char heads[][8] = {
         {41, 0, 0, 0, 6, 0, 0, 0},               /* too long */
         {0xff, 0xff, 0xff, 0xff, 6, 0, 0, 0},    /* far too long: nothing of it is allocated */
@@ -74,9 +72,8 @@ static void what_is_no_frame_is_refused(void **state)
 
 /* The first vectors of the reference (key 00 01 .. 0f; messages "", 00, 00 01, ...), and one that
  * fills whole words. */
-static void siphash_is_that_of_the_paper(void **state)
+TEST(siphash_is_that_of_the_paper)
 {
-    (void)state;
     static const struct {
         size_t n;
         unsigned char hash[16];
@@ -102,9 +99,8 @@ static void siphash_is_that_of_the_paper(void **state)
     }
 }
 
-static void keys_depend_on_every_part(void **state)
+TEST(keys_depend_on_every_part)
 {
-    (void)state;
     static const char *const parts[][3] = {{"a", "b", "c"},  {"ab", "", "c"},  {"a", "bc", ""},
                                            {"a", "b", NULL}, {"a", NULL, "c"}, {NULL, "b", "c"}};
     lvni_control_token keys[6];
@@ -130,9 +126,8 @@ static lvni_control_frame frame_of(const lvni_core_str *s)
                                 .n = s->len - LVNI_FRAME_HEAD};
 }
 
-static void bodies_come_back(void **state)
+TEST(bodies_come_back)
 {
-    (void)state;
     lvni_core_str s = {0};
     const lvni_control_cause cause = {.kind = LVNI_CAUSE_NAN,
                                       .rank = 3,
@@ -190,9 +185,8 @@ static void bodies_come_back(void **state)
     lvni_core_str_free(&s);
 }
 
-static void damaged_tables_are_refused(void **state)
+TEST(damaged_tables_are_refused)
 {
-    (void)state;
     lvni_control_member rows[3], *back = NULL;
     lvni_core_str s = {0};
     int nodes = 0;
@@ -228,9 +222,8 @@ static void damaged_tables_are_refused(void **state)
 
 /* ---- Garbage at a store ---- */
 
-static void garbage_never_harms_the_others(void **state)
+TEST(garbage_never_harms_the_others)
 {
-    (void)state;
     group g;
     group_init(&g, 2);
     g.keep = true;
@@ -312,9 +305,8 @@ static lvn_status session(lvni_control_store_options *so, lvni_control_options *
     return status;
 }
 
-static void every_allocation_may_fail(void **state)
+TEST(every_allocation_may_fail)
 {
-    (void)state;
     static const int any = 0;
     lvni_control_store_options so;
     lvni_control_options co;
@@ -343,19 +335,4 @@ static void every_allocation_may_fail(void **state)
         }
     }
     fail(); /* a session does not allocate a thousand times */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(frames_survive_any_cut),
-        cmocka_unit_test(what_is_no_frame_is_refused),
-        cmocka_unit_test(siphash_is_that_of_the_paper),
-        cmocka_unit_test(keys_depend_on_every_part),
-        cmocka_unit_test(bodies_come_back),
-        cmocka_unit_test(damaged_tables_are_refused),
-        cmocka_unit_test(garbage_never_harms_the_others),
-        cmocka_unit_test(every_allocation_may_fail),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,9 +44,8 @@ static lvn_status ring(group_rank *r)
     return lvni_control_barrier(r->control, "end", 10);
 }
 
-static void values_travel_between_ranks(void **state)
+TEST(values_travel_between_ranks)
 {
-    (void)state;
     group g;
     group_init(&g, 4);
     g.body = ring;
@@ -65,9 +64,8 @@ static lvn_status count(group_rank *r)
     return lvni_control_add(r->control, "down", -1, &value);
 }
 
-static void counters_lose_nothing(void **state)
+TEST(counters_lose_nothing)
 {
-    (void)state;
     group g;
     group_init(&g, 4);
     g.body = count;
@@ -94,9 +92,8 @@ static lvn_status gather_twice(group_rank *r)
     return LVN_OK;
 }
 
-static void gather_brings_everything_to_every_rank(void **state)
+TEST(gather_brings_everything_to_every_rank)
 {
-    (void)state;
     group g;
     group_init(&g, 5);
     g.body = gather_twice;
@@ -122,9 +119,8 @@ static lvn_status large(group_rank *r)
     return LVN_OK;
 }
 
-static void megabytes_pass(void **state)
+TEST(megabytes_pass)
 {
-    (void)state;
     group g;
     group_init(&g, 3);
     g.body = large;
@@ -162,9 +158,8 @@ static lvn_status mistakes(group_rank *r)
     return lvni_control_barrier(r->control, "end", 10);
 }
 
-static void mistakes_are_reported_and_harm_nothing(void **state)
+TEST(mistakes_are_reported_and_harm_nothing)
 {
-    (void)state;
     group g;
     group_init(&g, 3);
     g.store_options.heartbeat_s = 0.1; /* how often it looks at the clock */
@@ -187,24 +182,10 @@ static lvn_status leave_early(group_rank *r)
     return LVN_OK;
 }
 
-static void a_rank_that_left_is_not_waited_for(void **state)
+TEST(a_rank_that_left_is_not_waited_for)
 {
-    (void)state;
     group g;
     group_init(&g, 3);
     g.body = leave_early;
     run_and_pass(&g);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_travel_between_ranks),
-        cmocka_unit_test(counters_lose_nothing),
-        cmocka_unit_test(gather_brings_everything_to_every_rank),
-        cmocka_unit_test(megabytes_pass),
-        cmocka_unit_test(mistakes_are_reported_and_harm_nothing),
-        cmocka_unit_test(a_rank_that_left_is_not_waited_for),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,9 +23,8 @@ static lvn_status vanish(group_rank *r)
     return lvni_control_barrier(r->control, "never", 10);
 }
 
-static void the_end_of_a_connection_ends_the_run(void **state)
+TEST(the_end_of_a_connection_ends_the_run)
 {
-    (void)state;
     group g;
     group_init(&g, 3);
     g.body = vanish;
@@ -206,9 +205,8 @@ static void lose_process(int rank, int signal_number, double peer_timeout_s, con
 
 /* Ctrl-Z of a whole run, and fg later than peer_timeout_s: all ranks were silent, and none is
  * lost. */
-static void a_run_that_was_stopped_as_a_whole_goes_on(void **state)
+TEST(a_run_that_was_stopped_as_a_whole_goes_on)
 {
-    (void)state;
     static const int any = 0;
     int fd = -1, port = 0, joined[2], go[2], status[2] = {-1, -1};
     char bytes[] = {'g', 'o'};
@@ -248,18 +246,16 @@ static void a_run_that_was_stopped_as_a_whole_goes_on(void **state)
     }
 }
 
-static void a_killed_process_is_named(void **state)
+TEST(a_killed_process_is_named)
 {
-    (void)state;
     lose_process(1, SIGKILL, 10, "killed or crashed", NULL, 0);
     lose_process(0, SIGKILL, 10,
                  "the store in its process is lost: its connection ended unexpectedly", NULL, 0);
 }
 
 /* The process of its number here is another one: active, or long gone. */
-static void a_process_of_another_host_is_judged_by_its_connection(void **state)
+TEST(a_process_of_another_host_is_judged_by_its_connection)
 {
-    (void)state;
     const pid_t gone = fork();
     if (gone == 0) {
         _exit(0);
@@ -273,9 +269,8 @@ static void a_process_of_another_host_is_judged_by_its_connection(void **state)
     lose_process(0, SIGSTOP, 1.5, "nothing was heard from it for 1.5 s", NULL, gone);
 }
 
-static void a_stopped_process_is_named_when_its_time_is_over(void **state)
+TEST(a_stopped_process_is_named_when_its_time_is_over)
 {
-    (void)state;
     lose_process(1, SIGSTOP, 1.5, "nothing was heard from it for 1.5 s",
                  "failed first: nothing was heard from it for 1.5 s", 0);
     lose_process(0, SIGSTOP, 1.5, "nothing was heard from it for 1.5 s", NULL, 0);
@@ -293,9 +288,8 @@ static lvn_status store_goes_away(group_rank *r)
     return lvni_control_barrier(r->control, "never", 10);
 }
 
-static void a_lost_store_names_its_rank(void **state)
+TEST(a_lost_store_names_its_rank)
 {
-    (void)state;
     group g;
     group_init(&g, 3);
     g.body = store_goes_away;
@@ -318,9 +312,8 @@ static lvn_status lost_in_rendezvous(group_rank *r)
 }
 
 /* Killed before all have come: the others do not wait for the time-out. */
-static void a_rank_that_dies_at_the_rendezvous_is_named(void **state)
+TEST(a_rank_that_dies_at_the_rendezvous_is_named)
 {
-    (void)state;
     group g;
     group_init(&g, 3);
     g.body = lost_in_rendezvous;
@@ -349,18 +342,4 @@ static void a_rank_that_dies_at_the_rendezvous_is_named(void **state)
     lvni_control_destroy(c[0]);
     lvni_control_destroy(c[1]);
     group_end(&g);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_end_of_a_connection_ends_the_run),
-        cmocka_unit_test(a_killed_process_is_named),
-        cmocka_unit_test(a_process_of_another_host_is_judged_by_its_connection),
-        cmocka_unit_test(a_stopped_process_is_named_when_its_time_is_over),
-        cmocka_unit_test(a_run_that_was_stopped_as_a_whole_goes_on),
-        cmocka_unit_test(a_lost_store_names_its_rank),
-        cmocka_unit_test(a_rank_that_dies_at_the_rendezvous_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

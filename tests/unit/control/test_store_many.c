@@ -45,21 +45,12 @@ static void meet(int strangers)
     assert_int_equal(lvni_core_alloc_get_stats(LVNI_TAG_CONTROL).live_bytes, 0);
 }
 
-static void a_thousand_ranks_join(void **state)
+TEST(a_thousand_ranks_join)
 {
-    (void)state;
     meet(0);
 }
 
-static void a_thousand_ranks_join_among_strangers(void **state)
+TEST(a_thousand_ranks_join_among_strangers)
 {
-    (void)state;
     meet(STRANGERS);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_thousand_ranks_join),
-                                       cmocka_unit_test(a_thousand_ranks_join_among_strangers)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,9 +19,8 @@
 
 /* ---- The table ---- */
 
-static void every_rank_gets_the_table(void **state)
+TEST(every_rank_gets_the_table)
 {
-    (void)state;
     static const char *const hosts[] = {"n1", "n0", "n1", "n0", "n2"};
     /* the same name on another host is another device */
     static const char *const devices[] = {"GPU-a", "GPU-a", "GPU-b", "", ""};
@@ -67,9 +66,8 @@ static void every_rank_gets_the_table(void **state)
     group_end(&g);
 }
 
-static void numbers_that_are_known_are_kept(void **state)
+TEST(numbers_that_are_known_are_kept)
 {
-    (void)state;
     group g;
     group_init(&g, 4); /* two launchers on one host: two nodes, one boot id */
     g.keep = true;
@@ -106,9 +104,8 @@ static void run_and_fail(group *g, lvn_status code, lvni_core_exit_code exit_cod
     group_end(g);
 }
 
-static void different_configurations_are_reported_by_key(void **state)
+TEST(different_configurations_are_reported_by_key)
 {
-    (void)state;
     group g;
     group_init(&g, 3);
     g.ranks[0].facts.config = "lr: 0.1\nbatch_size: 64\ndata:\n  - a\n  - b\nseed: 1\n";
@@ -119,9 +116,8 @@ static void different_configurations_are_reported_by_key(void **state)
                  " / rank 2 (");
 }
 
-static void different_versions_and_steps_are_reported(void **state)
+TEST(different_versions_and_steps_are_reported)
 {
-    (void)state;
     group g;
     group_init(&g, 2);
     g.ranks[1].facts.version = "0.0.9";
@@ -132,9 +128,8 @@ static void different_versions_and_steps_are_reported(void **state)
     run_and_fail(&g, LVN_ERR_USAGE, LVNI_EXIT_USAGE, "E118: ", "step 400", "step -1");
 }
 
-static void one_device_for_two_ranks_is_reported(void **state)
+TEST(one_device_for_two_ranks_is_reported)
 {
-    (void)state;
     group g;
     group_init(&g, 3);
     for (int r = 0; r < 3; r++) {
@@ -151,9 +146,8 @@ static void one_device_for_two_ranks_is_reported(void **state)
     group_end(&g);
 }
 
-static void one_place_for_two_ranks_is_reported(void **state)
+TEST(one_place_for_two_ranks_is_reported)
 {
-    (void)state;
     group g;
     group_init(&g, 2);
     for (int r = 0; r < 2; r++) {
@@ -164,9 +158,8 @@ static void one_place_for_two_ranks_is_reported(void **state)
 
 /* ---- Who is missing ---- */
 
-static void missing_ranks_are_named_by_node(void **state)
+TEST(missing_ranks_are_named_by_node)
 {
-    (void)state;
     static const char *const hosts[] = {"n08", "n08", "n09", "n09", "n09", "n08"};
     group g;
     group_init(&g, 6);
@@ -190,9 +183,8 @@ static void missing_ranks_are_named_by_node(void **state)
     assert_non_null(strchr(strchr(g.lines, '\n') + 1, '\n')); /* a second line followed */
 }
 
-static void a_rank_that_connects_and_does_nothing_is_missing(void **state)
+TEST(a_rank_that_connects_and_does_nothing_is_missing)
 {
-    (void)state;
     group g;
     group_init(&g, 2);
     g.store_options.rdzv_timeout_s = 0.4;
@@ -237,9 +229,8 @@ static lvn_status connect_as(const group *g, int rank, int world, const char *jo
     return lvni_control_connect(&o, out);
 }
 
-static void strangers_find_no_store(void **state)
+TEST(strangers_find_no_store)
 {
-    (void)state;
     group g;
     group_init(&g, 2);
     g.store_options.secret = "token";
@@ -259,9 +250,8 @@ static void strangers_find_no_store(void **state)
     group_end(&g);
 }
 
-static void another_world_and_a_second_rank_are_reported(void **state)
+TEST(another_world_and_a_second_rank_are_reported)
 {
-    (void)state;
     group g;
     lvni_control *c = NULL, *again = NULL;
     group_init(&g, 2);
@@ -283,9 +273,8 @@ static void another_world_and_a_second_rank_are_reported(void **state)
     group_end(&g);
 }
 
-static void a_second_rank_does_not_harm_a_running_job(void **state)
+TEST(a_second_rank_does_not_harm_a_running_job)
 {
-    (void)state;
     group g;
     lvni_control *c = NULL;
     group_init(&g, 2);
@@ -302,9 +291,8 @@ static void a_second_rank_does_not_harm_a_running_job(void **state)
     assert_non_null(strstr(g.lines, "E115: rank 1"));
 }
 
-static void another_protocol_is_reported(void **state)
+TEST(another_protocol_is_reported)
 {
-    (void)state;
     group g;
     group_init(&g, 2);
     assert_int_equal(lvni_control_store_create(&g.store_options, &g.store), LVN_OK);
@@ -349,9 +337,8 @@ static void another_protocol_is_reported(void **state)
     group_end(&g);
 }
 
-static void the_silent_and_the_noisy_are_dropped(void **state)
+TEST(the_silent_and_the_noisy_are_dropped)
 {
-    (void)state;
     group g;
     char bytes[256];
     group_init(&g, 2);
@@ -373,24 +360,4 @@ static void the_silent_and_the_noisy_are_dropped(void **state)
     close(silent);
     close(noisy);
     group_end(&g);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_rank_gets_the_table),
-        cmocka_unit_test(numbers_that_are_known_are_kept),
-        cmocka_unit_test(different_configurations_are_reported_by_key),
-        cmocka_unit_test(different_versions_and_steps_are_reported),
-        cmocka_unit_test(one_device_for_two_ranks_is_reported),
-        cmocka_unit_test(one_place_for_two_ranks_is_reported),
-        cmocka_unit_test(missing_ranks_are_named_by_node),
-        cmocka_unit_test(a_rank_that_connects_and_does_nothing_is_missing),
-        cmocka_unit_test(strangers_find_no_store),
-        cmocka_unit_test(another_world_and_a_second_rank_are_reported),
-        cmocka_unit_test(a_second_rank_does_not_harm_a_running_job),
-        cmocka_unit_test(another_protocol_is_reported),
-        cmocka_unit_test(the_silent_and_the_noisy_are_dropped),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

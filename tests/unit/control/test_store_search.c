@@ -15,9 +15,8 @@
 
 /* ---- Ports ---- */
 
-static void a_busy_port_names_its_owner(void **state)
+TEST(a_busy_port_names_its_owner)
 {
-    (void)state;
     static const int any = 0;
     int fd = -1, port = 0, other = -1, ports[2];
     assert_int_equal(lvni_control_store_listen("127.0.0.1", &any, 1, &fd, &port), LVN_OK);
@@ -42,9 +41,8 @@ static void a_busy_port_names_its_owner(void **state)
 }
 
 /* The rank that was to listen there has given up. */
-static void a_port_that_stays_busy_ends_the_search(void **state)
+TEST(a_port_that_stays_busy_ends_the_search)
 {
-    (void)state;
     static const int any = 0;
     int fd = -1, port = 0;
     lvni_control_options o;
@@ -68,9 +66,8 @@ static void a_port_that_stays_busy_ends_the_search(void **state)
     close(fd);
 }
 
-static void a_foreign_address_is_reported_at_once(void **state)
+TEST(a_foreign_address_is_reported_at_once)
 {
-    (void)state;
     static const int any = 0;
     int fd = -1, port = 0;
     assert_int_equal(lvni_control_store_listen("192.0.2.1", &any, 1, &fd, &port), LVN_ERR_USAGE);
@@ -79,9 +76,8 @@ static void a_foreign_address_is_reported_at_once(void **state)
 }
 
 /* As the launcher does: the socket comes with the process, and foreign services lie on the way. */
-static void an_inherited_socket_is_found_among_candidates(void **state)
+TEST(an_inherited_socket_is_found_among_candidates)
 {
-    (void)state;
     static const int any = 0;
     int fd = -1, foreign = -1, ports[3] = {1, 0, 0}; /* no process listens at 1 */
     group g;
@@ -116,9 +112,8 @@ static void *create_late(void *arg)
 }
 
 /* By the rank itself: the store, which names missing ranks, is what is missing. */
-static void waiting_for_a_store_is_reported(void **state)
+TEST(waiting_for_a_store_is_reported)
 {
-    (void)state;
     static const int any = 0;
     group g;
     int fd = -1, port = 0;
@@ -152,9 +147,8 @@ static void waiting_for_a_store_is_reported(void **state)
     assert_non_null(strstr(g.lines, ".addr: the file is not there\n"));
 }
 
-static void ranks_wait_for_a_store_that_comes_later(void **state)
+TEST(ranks_wait_for_a_store_that_comes_later)
 {
-    (void)state;
     static const int any = 0;
     group g;
     int fd = -1, port = 0;
@@ -178,9 +172,8 @@ static void ranks_wait_for_a_store_that_comes_later(void **state)
 
 /* ---- The file ---- */
 
-static void a_file_reports_where_the_store_is(void **state)
+TEST(a_file_reports_where_the_store_is)
 {
-    (void)state;
     static const int any = 0;
     char dir[] = "/tmp/levin-rdzv-XXXXXX", inner[80], outer[64];
     lvni_core_str s = {0};
@@ -230,9 +223,8 @@ static void a_file_reports_where_the_store_is(void **state)
     assert_int_equal(rmdir(dir), 0);
 }
 
-static void a_file_in_place_of_the_directory_is_reported(void **state)
+TEST(a_file_in_place_of_the_directory_is_reported)
 {
-    (void)state;
     static const int any = 0;
     char path[] = "/tmp/levin-rdzv-XXXXXX", part[40], sentence[64];
     const int fd = mkstemp(path);
@@ -260,9 +252,8 @@ static void a_file_in_place_of_the_directory_is_reported(void **state)
     unlink(path);
 }
 
-static void files_of_others_are_no_address(void **state)
+TEST(files_of_others_are_no_address)
 {
-    (void)state;
     static const char *const texts[] = {
         "", "\n", "host\n", "host port 1 b\n", "host 0 1 b\n", "host 65536 1 b\n", "host 80 1\n"};
     char path[] = "/tmp/levin-rdzv-XXXXXX";
@@ -285,20 +276,4 @@ static void files_of_others_are_no_address(void **state)
     assert_int_equal(access(path, F_OK), 0);
     close(fd);
     unlink(path);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_busy_port_names_its_owner),
-        cmocka_unit_test(a_port_that_stays_busy_ends_the_search),
-        cmocka_unit_test(a_foreign_address_is_reported_at_once),
-        cmocka_unit_test(an_inherited_socket_is_found_among_candidates),
-        cmocka_unit_test(waiting_for_a_store_is_reported),
-        cmocka_unit_test(ranks_wait_for_a_store_that_comes_later),
-        cmocka_unit_test(a_file_reports_where_the_store_is),
-        cmocka_unit_test(a_file_in_place_of_the_directory_is_reported),
-        cmocka_unit_test(files_of_others_are_no_address),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,9 +63,8 @@ static bool wait_for_closed(const int *fds, int n, int want)
     return closed_of(fds, n) >= want;
 }
 
-static void ranks_get_in_among_strangers(void **state)
+TEST(ranks_get_in_among_strangers)
 {
-    (void)state;
     need_descriptors(3 * CROWD);
     int *fds = calloc(CROWD, sizeof *fds);
     group g;
@@ -94,9 +93,8 @@ static void ranks_get_in_among_strangers(void **state)
 }
 
 /* After the rendezvous no other process has a reason to connect: a few at a time, slowly. */
-static void later_there_are_few(void **state)
+TEST(later_there_are_few)
 {
-    (void)state;
     enum { N = 100, FEW = 32 };
     int fds[N];
     group g;
@@ -118,9 +116,8 @@ static void later_there_are_few(void **state)
     group_end(&g);
 }
 
-static void what_they_send_takes_little_memory(void **state)
+TEST(what_they_send_takes_little_memory)
 {
-    (void)state;
     enum { N = 300, BYTES = 100000 };
     static char bytes[BYTES] = {0x74, 3, 0, 0,
                                 LVNI_FRAME_GREET}; /* announces a greeting of 884 bytes */
@@ -150,9 +147,8 @@ static void what_they_send_takes_little_memory(void **state)
 }
 
 /* A byte now and then is not a greeting. */
-static void a_slow_rank_is_removed_in_time(void **state)
+TEST(a_slow_rank_is_removed_in_time)
 {
-    (void)state;
     lvni_core_str s = {0};
     group g;
     group_init(&g, 1);
@@ -174,9 +170,8 @@ static void a_slow_rank_is_removed_in_time(void **state)
     group_end(&g);
 }
 
-static void ten_thousand_refusals_are_few_lines(void **state)
+TEST(ten_thousand_refusals_are_few_lines)
 {
-    (void)state;
     enum { N = 10000 };
     static const char text[] = "\033[31mGET / HTTP/1.0\r\n\r\n";
     const struct linger reset = {.l_onoff = 1};
@@ -201,16 +196,4 @@ static void ten_thousand_refusals_are_few_lines(void **state)
     assert_non_null(
         strstr(t.last, " connections that did not prove to belong to this run; the last from "));
     assert_null(strchr(t.last, '\033'));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_get_in_among_strangers),
-        cmocka_unit_test(later_there_are_few),
-        cmocka_unit_test(what_they_send_takes_little_memory),
-        cmocka_unit_test(a_slow_rank_is_removed_in_time),
-        cmocka_unit_test(ten_thousand_refusals_are_few_lines),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

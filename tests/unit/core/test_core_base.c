@@ -1,10 +1,4 @@
 /* The small parts: strings, clock, thread names, exit codes. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/machine.h"
@@ -12,6 +6,7 @@
 #include "core/str.h"
 #include "core/thread.h"
 #include "core/vfs.h"
+#include "support/test.h"
 
 #include <errno.h>
 #include <math.h>
@@ -21,9 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void strings_grow(void **state)
+TEST(strings_grow)
 {
-    (void)state;
     lvni_core_str s = {0};
     assert_string_equal(lvni_core_str_text(&s), "");
     for (int i = 0; i < 1000; i++) {
@@ -45,9 +39,8 @@ static void strings_grow(void **state)
     lvni_core_free(taken);
 }
 
-static void a_failed_append_is_remembered(void **state)
+TEST(a_failed_append_is_remembered)
 {
-    (void)state;
     const uint64_t live = lvni_core_alloc_get_total().live_bytes;
     lvni_core_str s = {0};
     lvni_core_str_append(&s, "kept");
@@ -66,9 +59,8 @@ static void a_failed_append_is_remembered(void **state)
     lvni_core_str_free(&s);
 }
 
-static void json_strings_escape(void **state)
+TEST(json_strings_escape)
 {
-    (void)state;
     lvni_core_str s = {0};
     lvni_core_str_json(
         &s, "a\"b\\c\n\t\x01 \xc3\xa4 \xff \xed\xa0\x80 \xe2\x82\xac \xf0\x9f\x98\x80 \xc0\xaf");
@@ -82,9 +74,8 @@ static void json_strings_escape(void **state)
     lvni_core_str_free(&s);
 }
 
-static void doubles_are_short_and_exact(void **state)
+TEST(doubles_are_short_and_exact)
 {
-    (void)state;
     static const struct {
         double value;
         const char *text;
@@ -102,9 +93,8 @@ static void doubles_are_short_and_exact(void **state)
     lvni_core_str_free(&s);
 }
 
-static void amounts_of_memory_have_no_exponent(void **state)
+TEST(amounts_of_memory_have_no_exponent)
 {
-    (void)state;
     static const struct {
         uint64_t bytes;
         const char *text;
@@ -125,9 +115,8 @@ static void amounts_of_memory_have_no_exponent(void **state)
     }
 }
 
-static void the_clock_runs_forward(void **state)
+TEST(the_clock_runs_forward)
 {
-    (void)state;
     const uint64_t a = lvni_core_now_ns();
     uint64_t b = a;
     for (int i = 0; i < 1000; i++) {
@@ -148,9 +137,8 @@ static void *name_me(void *out)
     return NULL;
 }
 
-static void threads_have_names(void **state)
+TEST(threads_have_names)
 {
-    (void)state;
     char names[32] = "";
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, name_me, names), 0);
@@ -165,9 +153,8 @@ static void *report_mask(void *out)
     return NULL;
 }
 
-static void threads_take_the_signals_of_their_own_instructions_alone(void **state)
+TEST(threads_take_the_signals_of_their_own_instructions_alone)
 {
-    (void)state;
     sigset_t mask;
     pthread_t thread;
     sigemptyset(&mask);
@@ -183,9 +170,8 @@ static void threads_take_the_signals_of_their_own_instructions_alone(void **stat
     assert_int_equal(error, ENOMEM);
 }
 
-static void the_host_has_a_name_that_fits(void **state)
+TEST(the_host_has_a_name_that_fits)
 {
-    (void)state;
     char whole[256], cut[2] = {'x', 'y'};
     lvni_core_host_name(whole, sizeof whole);
     lvni_core_host_name(cut, sizeof cut);
@@ -194,9 +180,8 @@ static void the_host_has_a_name_that_fits(void **state)
     assert_int_equal(cut[1], '\0');
 }
 
-static void exit_codes_follow_the_table(void **state)
+TEST(exit_codes_follow_the_table)
 {
-    (void)state;
     assert_int_equal(lvni_core_exit_of_status(LVN_OK), 0);
     assert_int_equal(lvni_core_exit_of_status(LVN_ERR_USAGE), 64);
     assert_int_equal(lvni_core_exit_of_status(LVN_ERR_MEMORY), 69);
@@ -212,9 +197,8 @@ static void exit_codes_follow_the_table(void **state)
 }
 
 /* Nothing but the sentence grows, and never past its end. */
-static void more_is_reported_of_an_error(void **state)
+TEST(more_is_reported_of_an_error)
 {
-    (void)state;
     lvn_error_set(LVN_ERR_NON_FINITE, "loss.c", 7, "the loss is %s", "nan");
     lvn_error_frame("step %d", 3);
     const lvn_error before = *lvn_last_error();
@@ -245,9 +229,8 @@ static void put(const char *root, const char *folder, const char *name, const ch
 }
 
 /* The least of what is free and of the limits on the way out of the process's control group. */
-static void memory_is_what_machine_and_groups_leave(void **state)
+TEST(memory_is_what_machine_and_groups_leave)
 {
-    (void)state;
     char root[] = "/tmp/levin-core-XXXXXX", command[64];
     assert_non_null(mkdtemp(root));
     assert_true(lvni_core_machine_memory(root) == UINT64_MAX);
@@ -271,9 +254,8 @@ static void memory_is_what_machine_and_groups_leave(void **state)
     assert_int_equal(system(command), 0);
 }
 
-static void the_time_of_processors_is_the_least_of_the_groups(void **state)
+TEST(the_time_of_processors_is_the_least_of_the_groups)
 {
-    (void)state;
     char root[] = "/tmp/levin-core-XXXXXX", command[64];
     assert_non_null(mkdtemp(root));
     assert_true(lvni_core_machine_cpu_quota(root) == UINT64_MAX);
@@ -291,9 +273,8 @@ static void the_time_of_processors_is_the_least_of_the_groups(void **state)
 }
 
 /* Examples of FIPS 180-4, a million letters in pieces of every length, and ends around a block. */
-static void sha256_is_that_of_the_standard(void **state)
+TEST(sha256_is_that_of_the_standard)
 {
-    (void)state;
     static const struct {
         const char *text, *hex;
     } row[] = {
@@ -325,9 +306,8 @@ static void sha256_is_that_of_the_standard(void **state)
     assert_string_equal(hex, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
-static void a_collected_failure_is_never_a_success(void **state)
+TEST(a_collected_failure_is_never_a_success)
 {
-    (void)state;
     const lvn_error none = {0};
     lvn_clear_error();
     assert_int_equal(lvni_core_error_collect(LVN_ERR_IO, &none, "lane 2"), LVN_ERR_IO);
@@ -343,26 +323,4 @@ static void a_collected_failure_is_never_a_success(void **state)
     assert_string_equal(lvn_last_error()->message, "so");
     assert_int_equal(lvn_last_error()->serial, before.serial);
     lvn_clear_error();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sha256_is_that_of_the_standard),
-        cmocka_unit_test(strings_grow),
-        cmocka_unit_test(a_collected_failure_is_never_a_success),
-        cmocka_unit_test(a_failed_append_is_remembered),
-        cmocka_unit_test(json_strings_escape),
-        cmocka_unit_test(doubles_are_short_and_exact),
-        cmocka_unit_test(amounts_of_memory_have_no_exponent),
-        cmocka_unit_test(the_clock_runs_forward),
-        cmocka_unit_test(threads_have_names),
-        cmocka_unit_test(threads_take_the_signals_of_their_own_instructions_alone),
-        cmocka_unit_test(the_host_has_a_name_that_fits),
-        cmocka_unit_test(exit_codes_follow_the_table),
-        cmocka_unit_test(more_is_reported_of_an_error),
-        cmocka_unit_test(memory_is_what_machine_and_groups_leave),
-        cmocka_unit_test(the_time_of_processors_is_the_least_of_the_groups),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,10 @@
 /* The configuration: precedence, value grammar, messages, YAML, and that what is written reads back
  * the same. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "config_rows.h"
 #include "core/alloc.h"
 #include "core/str.h"
 #include "core/vfs.h"
+#include "support/test.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -30,6 +25,8 @@ static int teardown(void **state)
     config = NULL;
     return lvni_core_alloc_get_total().live_bytes == 0 ? 0 : -1;
 }
+
+TEST_EACH(setup, teardown);
 
 static lvn_status words(const char *a, const char *b, const char *c)
 {
@@ -54,9 +51,8 @@ static void assert_message(lvn_status status, const char *expected)
 
 /* ---- layers ---- */
 
-static void later_layers_win_whatever_the_order_of_calls(void **state)
+TEST(later_layers_win_whatever_the_order_of_calls)
 {
-    (void)state;
     assert_int_equal(lvni_core_config_int(config, "max_epochs"), 10);
     assert_string_equal(lvni_core_config_origin(config, "max_epochs"), "default");
     assert_int_equal(lvni_core_config_layer(config, "max_epochs"), LVNI_LAYER_DEFAULT);
@@ -81,18 +77,16 @@ static void later_layers_win_whatever_the_order_of_calls(void **state)
     assert_string_equal(lvni_core_config_origin(config, "max_epochs"), "environment");
 }
 
-static void the_last_argument_wins(void **state)
+TEST(the_last_argument_wins)
 {
-    (void)state;
     assert_int_equal(words("seed=1", "seed=2", "--seed=3"), LVN_OK);
     assert_int_equal(lvni_core_config_int(config, "seed"), 3);
     assert_int_equal(words("seed=9", "~seed", NULL), LVN_OK);
     assert_int_equal(lvni_core_config_int(config, "seed"), 0);
 }
 
-static void arguments_have_several_forms(void **state)
+TEST(arguments_have_several_forms)
 {
-    (void)state;
     assert_int_equal(words("--max-epochs", "6", "--overwrite"), LVN_OK);
     assert_int_equal(lvni_core_config_int(config, "max_epochs"), 6);
     assert_true(lvni_core_config_bool(config, "overwrite"));
@@ -115,9 +109,8 @@ static void arguments_have_several_forms(void **state)
     assert_int_equal(words("--", NULL, NULL), LVN_ERR_USAGE);
 }
 
-static void files_lie_below_arguments_and_above_saved(void **state)
+TEST(files_lie_below_arguments_and_above_saved)
 {
-    (void)state;
     char path[] = "/tmp/levin-config-XXXXXX";
     char word[64];
     const int fd = mkstemp(path);
@@ -141,9 +134,8 @@ static void files_lie_below_arguments_and_above_saved(void **state)
 
 /* ---- values ---- */
 
-static void numbers_are_strict(void **state)
+TEST(numbers_are_strict)
 {
-    (void)state;
     static const char *const bad[] = {
         "batch_size=abc",  "batch_size=12.5",   "batch_size=",
         "batch_size='12'", "batch_size=0x10",   "batch_size=9223372036854775808",
@@ -169,9 +161,8 @@ static void numbers_are_strict(void **state)
 }
 
 /* What others write for nothing is "not given", in files and arguments alike. */
-static void null_has_many_spellings(void **state)
+TEST(null_has_many_spellings)
 {
-    (void)state;
     static const char *const nulls[] = {"null", "Null", "NULL", "None", "none", "~"};
     for (size_t i = 0; i < sizeof nulls / sizeof *nulls; i++) {
         char text[3][40];
@@ -190,9 +181,8 @@ static void null_has_many_spellings(void **state)
     }
 }
 
-static void lists_have_three_forms(void **state)
+TEST(lists_have_three_forms)
 {
-    (void)state;
     size_t n = 7;
     assert_int_equal(lvni_core_config_int_list(config, "milestones", &n) != NULL && n == 0, 1);
     static const char *const same[] = {"milestones=[1,3]", "milestones=1,3",
@@ -227,9 +217,8 @@ static void lists_have_three_forms(void **state)
     }
 }
 
-static void unset_and_auto(void **state)
+TEST(unset_and_auto)
 {
-    (void)state;
     assert_false(lvni_core_config_is_set(config, "num_workers"));
     assert_null(lvni_core_config_str(config, "devices"));
     assert_null(lvni_core_config_str(config, "title"));
@@ -245,9 +234,8 @@ static void unset_and_auto(void **state)
     assert_string_equal(lvni_core_config_str(config, "scheduler.name"), "none");
 }
 
-static void choices_have_other_spellings(void **state)
+TEST(choices_have_other_spellings)
 {
-    (void)state;
     assert_int_equal(words("strategy=none", "optim=AdamW", "precision=float32"), LVN_OK);
     assert_string_equal(lvni_core_config_str(config, "strategy"), "single");
     assert_string_equal(lvni_core_config_str(config, "optim.name"), "adamw");
@@ -256,9 +244,8 @@ static void choices_have_other_spellings(void **state)
 
 /* ---- messages ---- */
 
-static void unknown_keys_name_the_nearest(void **state)
+TEST(unknown_keys_name_the_nearest)
 {
-    (void)state;
     assert_message(words("bachsize=3", NULL, NULL),
                    "unknown key `bachsize`; did you mean `batch_size`?  (command line)");
     assert_message(words("lr=3", NULL, NULL),
@@ -282,9 +269,8 @@ static void unknown_keys_name_the_nearest(void **state)
     assert_int_equal(words(word, NULL, NULL), LVN_ERR_USAGE);
 }
 
-static void wrong_types_report_what_is_expected_and_where(void **state)
+TEST(wrong_types_report_what_is_expected_and_where)
 {
-    (void)state;
     assert_message(yaml("seed: 1\nbatch_size: abc\n"),
                    "batch_size `abc`: expected a whole number, at least 1 (in samples)  (c.yml:2)");
     assert_message(yaml("batch_size: \"12\"\n"),
@@ -307,9 +293,8 @@ static void wrong_types_report_what_is_expected_and_where(void **state)
                    "title: the value is not valid UTF-8: \\xff  (command line)");
 }
 
-static void aliases_that_disagree_are_a_mistake(void **state)
+TEST(aliases_that_disagree_are_a_mistake)
 {
-    (void)state;
     assert_int_equal(words("gpus=1", "devices=1", NULL), LVN_OK);
     assert_message(words("gpus=2", "devices=1", NULL),
                    "`gpus` (2) and `devices` (1) are two names of `devices` and differ; give one  "
@@ -322,9 +307,8 @@ static void aliases_that_disagree_are_a_mistake(void **state)
         "`devices`: this file sets `devices` already, by this or another name  (c.yml:2)");
 }
 
-static void what_comes_later_is_reported(void **state)
+TEST(what_comes_later_is_reported)
 {
-    (void)state;
     assert_int_equal(words("devices=1", "num_nodes=1", "precision=32"), LVN_OK);
     assert_int_equal(lvni_core_config_finish(config), LVN_OK);
     assert_int_equal(words("devices=2", NULL, NULL), LVN_OK);
@@ -341,9 +325,8 @@ static void what_comes_later_is_reported(void **state)
         "num_nodes 2: this key comes with a later version; leave it at 1  (command line)");
 }
 
-static void a_later_value_of_a_lower_layer_does_no_harm(void **state)
+TEST(a_later_value_of_a_lower_layer_does_no_harm)
 {
-    (void)state;
     assert_int_equal(yaml("precision: 16-mixed\ndevices: 4\n"), LVN_OK);
     assert_int_equal(words("precision=32", "devices=1", NULL), LVN_OK);
     assert_int_equal(lvni_core_config_finish(config), LVN_OK);
@@ -351,9 +334,8 @@ static void a_later_value_of_a_lower_layer_does_no_harm(void **state)
 
 /* ---- YAML ---- */
 
-static void yaml_maps_nest_and_sequences_are_lists(void **state)
+TEST(yaml_maps_nest_and_sequences_are_lists)
 {
-    (void)state;
     size_t n = 0;
     assert_int_equal(
         yaml("# comment\noptim:\n  name: adamw\n  lr: 1e-3\n  betas:\n    - 0.5\n    - 0.25\n"
@@ -379,9 +361,8 @@ static void yaml_maps_nest_and_sequences_are_lists(void **state)
     assert_string_equal(lvni_core_config_str(config, "devices"), "[0,1]");
 }
 
-static void yaml_short_forms_and_empty_parts(void **state)
+TEST(yaml_short_forms_and_empty_parts)
 {
-    (void)state;
     assert_int_equal(yaml(""), LVN_OK);
     assert_int_equal(yaml("# nothing\n"), LVN_OK);
     assert_int_equal(yaml("---\noptim: adamw\nscheduler: cosine\n"), LVN_OK);
@@ -391,9 +372,8 @@ static void yaml_short_forms_and_empty_parts(void **state)
     assert_true(lvni_core_config_float(config, "optim.lr") == 0.5);
 }
 
-static void refused_yaml_is_located(void **state)
+TEST(refused_yaml_is_located)
 {
-    (void)state;
     static const struct {
         const char *text, *message;
     } rows[] = {
@@ -431,9 +411,8 @@ static void refused_yaml_is_located(void **state)
     assert_non_null(strstr(lvn_last_error()->message, "c.yml: byte 7"));
 }
 
-static void yaml_has_limits(void **state)
+TEST(yaml_has_limits)
 {
-    (void)state;
     enum { BIG = (1 << 20) + 1 };
     char *text = malloc(BIG);
     assert_non_null(text);
@@ -513,9 +492,8 @@ static void assert_same_values(const lvni_core_config *a, const lvni_core_config
                      lvni_core_config_is_set(b, "num_workers"));
 }
 
-static void what_is_written_reads_back_the_same(void **state)
+TEST(what_is_written_reads_back_the_same)
 {
-    (void)state;
     fill();
     for (int form = 0; form < 2; form++) {
         lvni_core_str text = {0};
@@ -540,9 +518,8 @@ static void what_is_written_reads_back_the_same(void **state)
     }
 }
 
-static void the_written_yaml_is_plain_to_read(void **state)
+TEST(the_written_yaml_is_plain_to_read)
 {
-    (void)state;
     fill();
     lvni_core_str text = {0};
     assert_int_equal(lvni_core_config_write_yaml(config, &text), LVN_OK);
@@ -559,9 +536,8 @@ static void the_written_yaml_is_plain_to_read(void **state)
 }
 
 /* Neither written nor taken from what an early version wrote, but as free as any key elsewhere. */
-static void layout_is_not_saved(void **state)
+TEST(layout_is_not_saved)
 {
-    (void)state;
     lvni_core_str text = {0};
     assert_int_equal(yaml("lanes: 3\n"), LVN_OK);
     assert_int_equal(lvni_core_config_int(config, "lanes"), 3);
@@ -579,9 +555,8 @@ static void layout_is_not_saved(void **state)
     lvni_core_config_destroy(other);
 }
 
-static void the_json_is_json(void **state)
+TEST(the_json_is_json)
 {
-    (void)state;
     fill();
     lvni_core_str text = {0};
     assert_int_equal(lvni_core_config_to_json(config, &text), LVN_OK);
@@ -598,9 +573,8 @@ static void the_json_is_json(void **state)
 
 /* ---- tables ---- */
 
-static void mistakes_in_tables_are_found(void **state)
+TEST(mistakes_in_tables_are_found)
 {
-    (void)state;
     static const lvni_core_option twice[] = {{.name = "a", .type = LVNI_OPT_INT},
                                              {.name = "a", .type = LVNI_OPT_INT}};
     static const lvni_core_option lost[] = {LVNI_OPTION_ALIAS("b", "nothing")};
@@ -618,9 +592,8 @@ static void mistakes_in_tables_are_found(void **state)
     }
 }
 
-static void the_help_shows_every_row(void **state)
+TEST(the_help_shows_every_row)
 {
-    (void)state;
     char *text = NULL;
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
@@ -642,9 +615,8 @@ static void the_help_shows_every_row(void **state)
     free(text);
 }
 
-static void distances(void **state)
+TEST(distances)
 {
-    (void)state;
     assert_int_equal(lvni_core_edit_distance("", "abc"), 3);
     assert_int_equal(lvni_core_edit_distance("batch", "batch"), 0);
     assert_int_equal(lvni_core_edit_distance("kitten", "sitting"), 3);
@@ -654,37 +626,4 @@ static void distances(void **state)
     memset(a, 'a', sizeof a - 1);
     a[199] = '\0';
     assert_int_equal(lvni_core_edit_distance(a, "b"), 63); /* only the beginning counts */
-}
-
-int main(void)
-{
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-    const struct CMUnitTest tests[] = {
-        T(later_layers_win_whatever_the_order_of_calls),
-        T(the_last_argument_wins),
-        T(arguments_have_several_forms),
-        T(files_lie_below_arguments_and_above_saved),
-        T(numbers_are_strict),
-        T(null_has_many_spellings),
-        T(lists_have_three_forms),
-        T(unset_and_auto),
-        T(choices_have_other_spellings),
-        T(unknown_keys_name_the_nearest),
-        T(wrong_types_report_what_is_expected_and_where),
-        T(aliases_that_disagree_are_a_mistake),
-        T(what_comes_later_is_reported),
-        T(a_later_value_of_a_lower_layer_does_no_harm),
-        T(yaml_maps_nest_and_sequences_are_lists),
-        T(yaml_short_forms_and_empty_parts),
-        T(refused_yaml_is_located),
-        T(yaml_has_limits),
-        T(what_is_written_reads_back_the_same),
-        T(the_written_yaml_is_plain_to_read),
-        T(layout_is_not_saved),
-        T(the_json_is_json),
-        T(mistakes_in_tables_are_found),
-        T(the_help_shows_every_row),
-        T(distances),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

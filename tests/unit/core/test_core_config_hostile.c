@@ -1,14 +1,9 @@
 /* The configuration's parsers under arbitrary bytes, and with every allocation failing once. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "config_rows.h"
 #include "core/alloc.h"
 #include "core/config_impl.h"
 #include "core/rng.h"
+#include "support/test.h"
 
 #include <stdlib.h>
 #include <limits.h>
@@ -87,9 +82,8 @@ static void check_round_trip(const lvni_core_config *config)
     lvni_core_str_free(&twice);
 }
 
-static void mutated_yaml_never_breaks_the_reader(void **state)
+TEST(mutated_yaml_never_breaks_the_reader)
 {
-    (void)state;
     enum { ROOM = 1024, ROUNDS = 3000 };
     int accepted = 0;
     for (int i = 0; i < ROUNDS; i++) {
@@ -122,9 +116,8 @@ static void mutated_yaml_never_breaks_the_reader(void **state)
     assert_int_equal(lvni_core_alloc_get_total().live_bytes, 0);
 }
 
-static void mutated_arguments_never_break_the_parser(void **state)
+TEST(mutated_arguments_never_break_the_parser)
 {
-    (void)state;
     enum { ROOM = 1024, ROUNDS = 3000 };
     int accepted = 0;
     for (int i = 0; i < ROUNDS; i++) {
@@ -149,9 +142,8 @@ static void mutated_arguments_never_break_the_parser(void **state)
 
 /* Names of files are any bytes but zero: control characters, other encodings, what looks like an
  * escape. They are saved as they are from every directory. */
-static void any_path_comes_back(void **state)
+TEST(any_path_comes_back)
 {
-    (void)state;
     static const char letters[] = "\\\\xx5ce9\xe9\xff\x1b\n\r\t \"'#:{}[],&*%\xc2\x85\xe2\x80\xa8"
                                   "a/";
     for (int i = 0; i < 4000; i++) {
@@ -217,9 +209,8 @@ static lvn_status whole_start(lvni_core_str *yaml, lvni_core_str *json)
     return status;
 }
 
-static void every_allocation_may_fail(void **state)
+TEST(every_allocation_may_fail)
 {
-    (void)state;
     int64_t k = 1;
     for (lvn_status status = LVN_ERR_MEMORY; status == LVN_ERR_MEMORY && k < 5000; k++) {
         lvni_core_str yaml = {0};
@@ -239,9 +230,8 @@ static void every_allocation_may_fail(void **state)
 }
 
 /* Also where the text is wrong: the message itself needs memory. */
-static void a_wrong_value_with_failing_memory(void **state)
+TEST(a_wrong_value_with_failing_memory)
 {
-    (void)state;
     lvn_status status = LVN_ERR_MEMORY;
     for (int64_t k = 1; status == LVN_ERR_MEMORY && k < 100; k++) {
         static const char *const words[] = {"optim.betas=[0.5,'q']"};
@@ -254,16 +244,4 @@ static void a_wrong_value_with_failing_memory(void **state)
         assert_int_equal(lvni_core_alloc_get_total().live_bytes, 0);
     }
     assert_int_equal(status, LVN_ERR_USAGE);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mutated_yaml_never_breaks_the_reader),
-        cmocka_unit_test(mutated_arguments_never_break_the_parser),
-        cmocka_unit_test(any_path_comes_back),
-        cmocka_unit_test(every_allocation_may_fail),
-        cmocka_unit_test(a_wrong_value_with_failing_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

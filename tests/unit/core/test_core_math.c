@@ -1,15 +1,9 @@
 /* The scalar functions in double precision (core/math.h) against libm, and pow's special values. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/math.h"
+#include "support/test.h"
 
 #include <float.h>
 #include <math.h>
-#include <stdbool.h>
 
 /* Largest distance in units in the last place over n points from a to b. */
 static double worst(double (*f)(double), double (*exact)(double), double a, double b, int n)
@@ -24,9 +18,8 @@ static double worst(double (*f)(double), double (*exact)(double), double a, doub
     return bad;
 }
 
-static void functions_are_as_exact_as_promised(void **state)
+TEST(functions_are_as_exact_as_promised)
 {
-    (void)state;
     assert_true(worst(lvni_core_exp, exp, -700.0, 700.0, 20011) < 2.0);
     assert_true(worst(lvni_core_log, log, 0.01, 30.0, 20011) < 2.0);
     assert_true(worst(lvni_core_tanh, tanh, -20.0, 20.0, 20011) < 3.0);
@@ -40,9 +33,8 @@ static void functions_are_as_exact_as_promised(void **state)
     assert_true(worst(lvni_core_erfc, erfc, 2.0, 26.0, 20011) < 900.0);
 }
 
-static void pow_keeps_its_digits_for_large_exponents(void **state)
+TEST(pow_keeps_its_digits_for_large_exponents)
 {
-    (void)state;
     double bad = 0.0;
     for (int i = 1; i < 4000; i++) {
         const double x = 1e-3 * i, y = 0.7 * (i % 173) - 60.3, want = pow(x, y);
@@ -56,9 +48,8 @@ static void pow_keeps_its_digits_for_large_exponents(void **state)
 
 /* x^y and libm's within a unit in the last place over everything that is a normal number: next to
  * the largest and the smallest ones, and with exponents of any size. */
-static void pow_keeps_its_digits_at_the_ends(void **state)
+TEST(pow_keeps_its_digits_at_the_ends)
 {
-    (void)state;
     static const double ends[] = {DBL_MAX, DBL_MAX * (1.0 - 0x1p-50), 1.7e308, DBL_MIN, 3e-308,
                                   1e-290};
     double bad = 0.0;
@@ -85,9 +76,8 @@ static void pow_keeps_its_digits_at_the_ends(void **state)
     assert_true(isinf(lvni_core_exp(0x1.62e42fefa39f0p+9)));
 }
 
-static void log1p_keeps_what_1_would_hide(void **state)
+TEST(log1p_keeps_what_1_would_hide)
 {
-    (void)state;
     assert_true(worst(lvni_core_log1p, log1p, 1e-9, 1.0, 20011) < 4.0);
     assert_true(worst(lvni_core_log1p, log1p, -0.9, 0.0, 20011) < 4.0);
     assert_true(worst(lvni_core_log1p, log1p, 1e-300, 1e-8, 20011) < 4.0);
@@ -95,9 +85,8 @@ static void log1p_keeps_what_1_would_hide(void **state)
 }
 
 /* C11 F.10.4.4, signs of zeros included. */
-static void pow_has_the_special_values_of_c(void **state)
+TEST(pow_has_the_special_values_of_c)
 {
-    (void)state;
     static const double values[] = {
         0.0,      -0.0,      1.0,        -1.0, 2.0,   -2.0,   3.0,
         -3.0,     0.5,       -0.5,       -1.5, 1e300, -1e300, 9007199254740993.0,
@@ -115,9 +104,8 @@ static void pow_has_the_special_values_of_c(void **state)
     }
 }
 
-static void edges(void **state)
+TEST(edges)
 {
-    (void)state;
     /* the double next to a multiple of pi / 2, and what has no sine */
     const double next = 6381956970095103.0 * 0x1p797;
     assert_true(fabs(lvni_core_cos(next) / cos(next) - 1.0) < 1e-15);
@@ -128,17 +116,4 @@ static void edges(void **state)
     assert_true(lvni_core_erf(INFINITY) == 1.0 && lvni_core_erf(-INFINITY) == -1.0 &&
                 isnan(lvni_core_erf((double)NAN)));
     assert_true(lvni_core_erfc(INFINITY) == 0.0 && lvni_core_erfc(-INFINITY) == 2.0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(functions_are_as_exact_as_promised),
-        cmocka_unit_test(pow_keeps_its_digits_for_large_exponents),
-        cmocka_unit_test(pow_keeps_its_digits_at_the_ends),
-        cmocka_unit_test(log1p_keeps_what_1_would_hide),
-        cmocka_unit_test(pow_has_the_special_values_of_c),
-        cmocka_unit_test(edges),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

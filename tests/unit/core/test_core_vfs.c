@@ -1,13 +1,8 @@
 /* Files under faults: whatever fails, the old content stays, no temporary file is left, no
  * descriptor leaks. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "core/vfs.h"
+#include "support/test.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -58,6 +53,8 @@ static int drop_dir(void **state)
     return rmdir(dir);
 }
 
+TEST_EACH(make_dir, drop_dir);
+
 static const char *at(const char *name)
 {
     static char path[128];
@@ -103,9 +100,8 @@ static lvn_status write_three(const char *path)
     return lvni_core_atomic_commit(f);
 }
 
-static void atomic_file_replaces_content(void **state)
+TEST(atomic_file_replaces_content)
 {
-    (void)state;
     assert_int_equal(lvni_core_file_write(at("a"), "old", 3), LVN_OK);
     assert_content(at("a"), "old");
     assert_int_equal(write_three(at("a")), LVN_OK);
@@ -154,9 +150,8 @@ static void abort_keeps(bool named)
     assert_int_equal(entries(dir), 1);
 }
 
-static void abort_keeps_the_old_content(void **state)
+TEST(abort_keeps_the_old_content)
 {
-    (void)state;
     abort_keeps(!has_nameless());
     forbid_nameless();
     abort_keeps(true);
@@ -184,17 +179,15 @@ static void traps_are_left_alone(void)
     assert_int_equal(entries(dir), 2);
 }
 
-static void a_trap_under_the_temporary_name_is_left_alone(void **state)
+TEST(a_trap_under_the_temporary_name_is_left_alone)
 {
-    (void)state;
     traps_are_left_alone();
     forbid_nameless();
     traps_are_left_alone();
 }
 
-static void a_killed_process_leaves_nothing(void **state)
+TEST(a_killed_process_leaves_nothing)
 {
-    (void)state;
     if (!has_nameless()) {
         print_message("the file system of /tmp has no files without a name: left out\n");
         skip();
@@ -219,9 +212,8 @@ static int no_links(const char *from, const char *to)
     return -1;
 }
 
-static void where_there_are_no_links_it_is_copied(void **state)
+TEST(where_there_are_no_links_it_is_copied)
 {
-    (void)state;
     lvni_core_vfs table = *lvni_core_vfs_get();
     table.link = no_links;
     lvni_core_vfs_set(&table);
@@ -272,17 +264,15 @@ static void sweep_all(int opens)
     assert_int_equal(sweep("rename", EACCES), 1);
 }
 
-static void every_failing_call_keeps_the_old_content(void **state)
+TEST(every_failing_call_keeps_the_old_content)
 {
-    (void)state;
     sweep_all(has_nameless() ? 2 : 3);
     forbid_nameless();
     sweep_all(3); /* a nameless one is asked for first */
 }
 
-static void a_directory_that_cannot_be_synced_is_an_error_after_the_rename(void **state)
+TEST(a_directory_that_cannot_be_synced_is_an_error_after_the_rename)
 {
-    (void)state;
     lvni_core_vfs_fail_at("fsync", 2, EIO);
     assert_int_equal(write_three(at("a")), LVN_ERR_IO);
     assert_non_null(strstr(lvn_last_error()->message, "in place"));
@@ -290,9 +280,8 @@ static void a_directory_that_cannot_be_synced_is_an_error_after_the_rename(void 
     assert_int_equal(write_three(at("a")), LVN_OK);
 }
 
-static void short_writes_and_interrupts_are_continued(void **state)
+TEST(short_writes_and_interrupts_are_continued)
 {
-    (void)state;
     for (int k = 1; k <= 3; k++) {
         lvni_core_vfs_fail_at("short", k, 0);
         assert_int_equal(write_three(at("a")), LVN_OK);
@@ -319,9 +308,8 @@ static ssize_t write_nothing(int fd, const void *buf, size_t n)
     return 0;
 }
 
-static void a_write_of_nothing_is_an_error_and_not_an_endless_loop(void **state)
+TEST(a_write_of_nothing_is_an_error_and_not_an_endless_loop)
 {
-    (void)state;
     lvni_core_vfs table = *lvni_core_vfs_get();
     table.write = write_nothing;
     lvni_core_vfs_set(&table);
@@ -330,9 +318,8 @@ static void a_write_of_nothing_is_an_error_and_not_an_endless_loop(void **state)
     assert_int_equal(entries(dir), 0);
 }
 
-static void allocation_failures_leave_nothing(void **state)
+TEST(allocation_failures_leave_nothing)
 {
-    (void)state;
     assert_int_equal(lvni_core_file_write(at("a"), "old", 3), LVN_OK);
     const uint64_t live = lvni_core_alloc_get_total().live_bytes;
     for (int k = 1; k <= 4; k++) {
@@ -345,9 +332,8 @@ static void allocation_failures_leave_nothing(void **state)
     }
 }
 
-static void missing_places_are_named(void **state)
+TEST(missing_places_are_named)
 {
-    (void)state;
     lvni_core_atomic_file *f = NULL;
     assert_int_equal(lvni_core_atomic_open(at("no/such/file"), &f), LVN_ERR_NOT_FOUND);
     assert_null(f);
@@ -362,9 +348,8 @@ static void missing_places_are_named(void **state)
     assert_true(lvni_core_path_exists(dir));
 }
 
-static void reading_has_a_limit_and_needs_no_size(void **state)
+TEST(reading_has_a_limit_and_needs_no_size)
 {
-    (void)state;
     char *data = NULL;
     size_t bytes = 0;
     assert_int_equal(lvni_core_file_write(at("a"), "0123456789", 10), LVN_OK);
@@ -385,9 +370,8 @@ static void reading_has_a_limit_and_needs_no_size(void **state)
     assert_null(data);
 }
 
-static void a_growing_read_keeps_every_byte(void **state)
+TEST(a_growing_read_keeps_every_byte)
 {
-    (void)state;
     enum { BYTES = 30000 };
     int ends[2];
     assert_int_equal(pipe(ends), 0);
@@ -410,9 +394,8 @@ static void a_growing_read_keeps_every_byte(void **state)
     close(ends[0]);
 }
 
-static void directories_are_made_with_parents(void **state)
+TEST(directories_are_made_with_parents)
 {
-    (void)state;
     struct stat st;
     assert_int_equal(lvni_core_mkdirs(at("x//y/")), LVN_OK);
     assert_int_equal(stat(at("x/y"), &st), 0);
@@ -428,9 +411,8 @@ static void directories_are_made_with_parents(void **state)
     assert_int_equal(lvni_core_mkdirs(""), LVN_ERR_NOT_FOUND);
 }
 
-static void logs_are_appended(void **state)
+TEST(logs_are_appended)
 {
-    (void)state;
     int fd = -1;
     assert_int_equal(lvni_core_append_open(at("log"), false, &fd), LVN_OK);
     assert_true((fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
@@ -446,27 +428,4 @@ static void logs_are_appended(void **state)
     assert_int_equal(lvni_core_append_open(at("log"), true, &fd), LVN_OK);
     close(fd);
     assert_content(at("log"), "");
-}
-
-int main(void)
-{
-#define T(f) cmocka_unit_test_setup_teardown(f, make_dir, drop_dir)
-    const struct CMUnitTest tests[] = {
-        T(atomic_file_replaces_content),
-        T(abort_keeps_the_old_content),
-        T(a_trap_under_the_temporary_name_is_left_alone),
-        T(a_killed_process_leaves_nothing),
-        T(where_there_are_no_links_it_is_copied),
-        T(every_failing_call_keeps_the_old_content),
-        T(a_directory_that_cannot_be_synced_is_an_error_after_the_rename),
-        T(short_writes_and_interrupts_are_continued),
-        T(a_write_of_nothing_is_an_error_and_not_an_endless_loop),
-        T(allocation_failures_leave_nothing),
-        T(missing_places_are_named),
-        T(reading_has_a_limit_and_needs_no_size),
-        T(a_growing_read_keeps_every_byte),
-        T(directories_are_made_with_parents),
-        T(logs_are_appended),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

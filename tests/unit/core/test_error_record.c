@@ -1,15 +1,10 @@
 /* Error records: what is written is read back; the first one stays; fatal signals leave one and
  * still kill. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "core/error.h"
 #include "core/thread.h"
 #include "core/vfs.h"
+#include "support/test.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -23,17 +18,15 @@
 static char dir[] = "/tmp/levin-record-XXXXXX";
 static char path[64];
 
-static int make(void **state)
+BEFORE_ALL()
 {
-    (void)state;
     const bool made = mkdtemp(dir) != NULL;
     snprintf(path, sizeof path, "%s/rank.json", dir);
     return made ? 0 : -1;
 }
 
-static int drop(void **state)
+AFTER_ALL()
 {
-    (void)state;
     unlink(path);
     return rmdir(dir);
 }
@@ -46,9 +39,8 @@ static lvn_status record_of(lvn_status code, const char *text)
     return s;
 }
 
-static void the_first_record_is_read_back(void **state)
+TEST(the_first_record_is_read_back)
 {
-    (void)state;
     assert_int_equal(lvni_core_error_record_begin(path, 5), LVN_OK);
     record_of(LVN_ERR_NON_FINITE, "the loss is \"nan\"\nat step 12");
     assert_int_equal(lvni_core_error_record_write(lvn_last_error(), 1), LVN_OK);
@@ -68,9 +60,8 @@ static void the_first_record_is_read_back(void **state)
     unlink(path);
 }
 
-static void nowhere_is_fine(void **state)
+TEST(nowhere_is_fine)
 {
-    (void)state;
     assert_int_equal(lvni_core_error_record_begin(NULL, 0), LVN_OK);
     record_of(LVN_ERR_IO, "x");
     assert_int_equal(lvni_core_error_record_write(lvn_last_error(), 1), LVN_OK);
@@ -78,9 +69,8 @@ static void nowhere_is_fine(void **state)
     assert_int_equal(lvni_core_error_record_read(path, &r), LVN_ERR_NOT_FOUND);
 }
 
-static void what_is_no_record_is_reported(void **state)
+TEST(what_is_no_record_is_reported)
 {
-    (void)state;
     static const char *const bad[] = {"", "[]", "{\"rank\": 1}", "{\"message\": 3}", "nonsense"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         lvni_core_error_record r;
@@ -158,9 +148,8 @@ static void die(int number, void (*how)(int number))
     unlink(path);
 }
 
-static void signals_leave_a_record_and_kill(void **state)
+TEST(signals_leave_a_record_and_kill)
 {
-    (void)state;
     static const int numbers[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         die(numbers[i], send_it);
@@ -168,20 +157,7 @@ static void signals_leave_a_record_and_kill(void **state)
     die(SIGABRT, give_up);
 }
 
-static void threads_have_a_stack_for_it(void **state)
+TEST(threads_have_a_stack_for_it)
 {
-    (void)state;
     die(SIGSEGV, overflow_in_a_thread);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_record_is_read_back),
-        cmocka_unit_test(nowhere_is_fine),
-        cmocka_unit_test(what_is_no_record_is_reported),
-        cmocka_unit_test(signals_leave_a_record_and_kill),
-        cmocka_unit_test(threads_have_a_stack_for_it),
-    };
-    return cmocka_run_group_tests(tests, make, drop);
 }

@@ -1,15 +1,10 @@
 /* What leaves the process of text that came from outside: no control characters, whatever the
  * name. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/escape.h"
+#include "support/test.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -47,9 +42,8 @@ static const struct sample {
 };
 enum { SAMPLES = sizeof samples / sizeof *samples };
 
-static void control_characters_and_broken_bytes_become_hexadecimal(void **state)
+TEST(control_characters_and_broken_bytes_become_hexadecimal)
 {
-    (void)state;
     for (int i = 0; i < SAMPLES; i++) {
         char out[128], again[128];
         const size_t n = lvni_core_escape(out, sizeof out, samples[i].bytes,
@@ -61,9 +55,8 @@ static void control_characters_and_broken_bytes_become_hexadecimal(void **state)
     }
 }
 
-static void names_come_back(void **state)
+TEST(names_come_back)
 {
-    (void)state;
     for (int i = 0; i < SAMPLES; i++) {
         lvni_core_str s = {0};
         lvni_core_str_escape(&s, samples[i].bytes, strlen(samples[i].bytes), LVNI_ESCAPE_NAME);
@@ -83,9 +76,8 @@ static uint32_t next(uint32_t *seed)
 }
 
 /* Bytes that are near each other: escapes, backslashes, hexadecimal digits, parts of characters. */
-static void any_name_comes_back_and_is_printable(void **state)
+TEST(any_name_comes_back_and_is_printable)
 {
-    (void)state;
     static const char letters[] = "\\\\\\xx5cC1bB09\x1b\n\xc2\x85\xe2\x80\xae\xff"
                                   "a";
     uint32_t seed = 7;
@@ -106,9 +98,8 @@ static void any_name_comes_back_and_is_printable(void **state)
     }
 }
 
-static void what_is_cut_ends_with_a_whole_character(void **state)
+TEST(what_is_cut_ends_with_a_whole_character)
 {
-    (void)state;
     static const char text[] = "a\xe2\x82\xac\x1b"
                                "b";
     static const char *const cut[] = {"",
@@ -145,9 +136,8 @@ static void both(const char *fmt, ...)
     va_end(args);
 }
 
-static void formats_are_those_of_printf(void **state)
+TEST(formats_are_those_of_printf)
 {
-    (void)state;
     both("nothing");
     both("%d%% %i %5d|%-5d|%05d|%+d", 50, -7, 42, 42, 42, 42);
     both("%u %x %X %#x %o", UINT_MAX, 255u, 255u, 255u, 8u);
@@ -163,9 +153,8 @@ static void formats_are_those_of_printf(void **state)
     both("%.9g %.17g %i", 0.1, 0.1, INT_MIN);
 }
 
-static void only_arguments_are_escaped(void **state)
+TEST(only_arguments_are_escaped)
 {
-    (void)state;
     lvni_core_str s = {0};
     lvni_core_str_message(&s, "E1: %s\n  found: %.3s %c %4s|%-4s|", "a\nb",
                           "\xe2\x82\xac\xe2\x82\xac", '\x1b', "\x01", "\x02");
@@ -178,9 +167,8 @@ static void only_arguments_are_escaped(void **state)
 }
 
 /* Errors, frames and notices: everything that is formatted there. */
-static void errors_and_notices_are_clean(void **state)
+TEST(errors_and_notices_are_clean)
 {
-    (void)state;
     static const char name[] = "x\x1b[2J\n[INFO] \xe9\xe2\x80\xae";
     static const char clean[] = "x\\x1b[2J\\x0a[INFO] \\xe9\\xe2\\x80\\xae";
     lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__, "%s", name);
@@ -205,9 +193,8 @@ static void errors_and_notices_are_clean(void **state)
 }
 
 /* A message as long as the record is cut between characters. */
-static void long_errors_end_with_a_whole_character(void **state)
+TEST(long_errors_end_with_a_whole_character)
 {
-    (void)state;
     char euros[1800];
     for (size_t i = 0; i + 3 < sizeof euros; i += 3) {
         memcpy(euros + i, "\xe2\x82\xac", 4);
@@ -219,9 +206,8 @@ static void long_errors_end_with_a_whole_character(void **state)
     }
 }
 
-static void json_strings_hold_any_bytes(void **state)
+TEST(json_strings_hold_any_bytes)
 {
-    (void)state;
     lvni_core_str s = {0};
     lvni_core_str_json(
         &s, "a\x1b\n\"\\ \xc2\x9b \xe2\x80\xae \xe9 \xe2\x82\xac \xf0\x9f\x90\xb1 \xe2\x82");
@@ -231,19 +217,3 @@ static void json_strings_hold_any_bytes(void **state)
 }
 
 /* NOLINTEND(misc-misleading-bidirectional,bugprone-suspicious-missing-comma) */
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(control_characters_and_broken_bytes_become_hexadecimal),
-        cmocka_unit_test(names_come_back),
-        cmocka_unit_test(any_name_comes_back_and_is_printable),
-        cmocka_unit_test(what_is_cut_ends_with_a_whole_character),
-        cmocka_unit_test(formats_are_those_of_printf),
-        cmocka_unit_test(only_arguments_are_escaped),
-        cmocka_unit_test(errors_and_notices_are_clean),
-        cmocka_unit_test(long_errors_end_with_a_whole_character),
-        cmocka_unit_test(json_strings_hold_any_bytes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

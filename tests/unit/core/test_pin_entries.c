@@ -1,21 +1,15 @@
 /* Pinned choices that backends record: what a key and a value may be, the first value stays, also
  * from several threads and where another rank was first, and text goes out as it came in. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "core/pins.h"
+#include "support/test.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-static void the_first_value_stays(void **state)
+TEST(the_first_value_stays)
 {
-    (void)state;
     lvni_core_pin_entries *e;
     const char *first = NULL, *counts = NULL;
     assert_int_equal(lvni_core_pin_entries_create(&e), LVN_OK);
@@ -40,9 +34,8 @@ static void the_first_value_stays(void **state)
     lvni_core_pin_entries_destroy(NULL);
 }
 
-static void texts_are_checked(void **state)
+TEST(texts_are_checked)
 {
-    (void)state;
     static const char *const bad[] = {"",        "sim.x",   "sim.x=",    "=5",          "sim=5",
                                       ".x=5",    "sim.=5",  "a b.c=5",   "a.b=5 6",     "a.b=[5]",
                                       "a.b=5,6", "a.b=c=d", "a.\"b\"=5", "a.b=\xc3\xa9"};
@@ -72,9 +65,8 @@ static void texts_are_checked(void **state)
     lvni_core_pin_entries_destroy(e);
 }
 
-static void lists_are_read_back(void **state)
+TEST(lists_are_read_back)
 {
-    (void)state;
     static const char *const expected[] = {"a.b=1", "sim.conv=5", "z"};
     const char *text = "a.b=1  sim.conv=5 z ";
     char entry[2 * LVNI_PIN_TEXT];
@@ -117,9 +109,8 @@ static void *record_all(void *argument)
     return NULL;
 }
 
-static void all_lanes_get_one_value(void **state)
+TEST(all_lanes_get_one_value)
 {
-    (void)state;
     lane lanes[THREADS] = {{0}};
     lvni_core_pin_entries *e;
     assert_int_equal(lvni_core_pin_entries_create(&e), LVN_OK);
@@ -147,9 +138,8 @@ static lvn_status another_was_first(void *user, const char *key, const char *val
     return LVN_OK;
 }
 
-static void other_ranks_are_asked_once(void **state)
+TEST(other_ranks_are_asked_once)
 {
-    (void)state;
     int asked = 0;
     lvni_core_pin_entries *e;
     const char *counts = NULL;
@@ -169,9 +159,8 @@ static void other_ranks_are_asked_once(void **state)
     lvni_core_pin_entries_destroy(e);
 }
 
-static void running_out_of_memory_is_an_error(void **state)
+TEST(running_out_of_memory_is_an_error)
 {
-    (void)state;
     lvni_core_pin_entries *e;
     const char *counts = NULL;
     lvni_core_alloc_fail_at(1);
@@ -184,17 +173,4 @@ static void running_out_of_memory_is_an_error(void **state)
     assert_int_equal(lvni_core_pin_entries_record(e, "a.b", "2", &counts), LVN_OK);
     assert_string_equal(counts, "2");
     lvni_core_pin_entries_destroy(e);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_value_stays),
-        cmocka_unit_test(texts_are_checked),
-        cmocka_unit_test(lists_are_read_back),
-        cmocka_unit_test(all_lanes_get_one_value),
-        cmocka_unit_test(other_ranks_are_asked_once),
-        cmocka_unit_test(running_out_of_memory_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,11 @@
 /* The record of pinned choices: rules, limits and text of its fields. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/pins.h"
+#include "support/test.h"
 
 #include <string.h>
 
-static void rules_choose_what_is_not_given(void **state)
+TEST(rules_choose_what_is_not_given)
 {
-    (void)state;
     static const struct {
         int given;
         int64_t cores, micro_batches;
@@ -27,9 +21,8 @@ static void rules_choose_what_is_not_given(void **state)
     }
 }
 
-static void rows_and_fields_are_one(void **state)
+TEST(rows_and_fields_are_one)
 {
-    (void)state;
     lvni_core_pins pins = {0};
     for (int i = 0; i < LVNI_PIN_COUNT; i++) {
         const lvni_core_pin *row = &lvni_core_pin_table[i];
@@ -45,13 +38,4 @@ static void rows_and_fields_are_one(void **state)
     lvni_core_pins_print(&pins, &text);
     assert_string_equal(lvni_core_str_text(&text), " wgrad_threads=16");
     lvni_core_str_free(&text);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rules_choose_what_is_not_given),
-        cmocka_unit_test(rows_and_fields_are_one),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

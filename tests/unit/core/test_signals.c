@@ -1,11 +1,6 @@
 /* Signals at the end of a run. Each case is a process of its own, which sends itself signals. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/signals.h"
+#include "support/test.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -61,9 +56,8 @@ static void assert_killed(int status, int signal_number)
     assert_int_equal(WTERMSIG(status), signal_number);
 }
 
-static void a_complete_run_ends_well(void **state)
+TEST(a_complete_run_ends_well)
 {
-    (void)state;
     for (int i = 0; i < ENDS; i++) {
         assert_code(run(true, SIG_DFL, 0, ends[i], 1), ENDED_ITSELF);
         assert_killed(run(true, SIG_DFL, 0, ends[i], 2), ends[i]);
@@ -73,38 +67,24 @@ static void a_complete_run_ends_well(void **state)
 }
 
 /* "Ctrl-C again stops at once." */
-static void the_second_signal_to_a_stopped_run_ends_it(void **state)
+TEST(the_second_signal_to_a_stopped_run_ends_it)
 {
-    (void)state;
     for (int i = 0; i < ENDS; i++) {
         assert_code(run(true, SIG_DFL, ends[i], ends[i], 0), ENDED_ITSELF);
         assert_killed(run(true, SIG_DFL, ends[i], ends[i], 1), ends[i]);
     }
 }
 
-static void what_was_ignored_stays_ignored(void **state)
+TEST(what_was_ignored_stays_ignored)
 {
-    (void)state;
     assert_code(run(true, SIG_IGN, 0, SIGHUP, 3), ENDED_ITSELF);
     assert_code(run(false, SIG_IGN, 0, SIGTERM, 3), ENDED_ITSELF);
 }
 
-static void a_host_program_gets_its_handlers_back(void **state)
+TEST(a_host_program_gets_its_handlers_back)
 {
-    (void)state;
     for (int i = 0; i < ENDS; i++) {
         assert_code(run(false, end_with_mark, 0, ends[i], 0), ENDED_ITSELF);
         assert_code(run(false, end_with_mark, 0, ends[i], 1), MARK);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_complete_run_ends_well),
-        cmocka_unit_test(the_second_signal_to_a_stopped_run_ends_it),
-        cmocka_unit_test(what_was_ignored_stays_ignored),
-        cmocka_unit_test(a_host_program_gets_its_handlers_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,6 @@
 /* Images and folders for the tests (images_support.h). */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "images_support.h"
+#include "support/test.h"
 
 #include "core/vfs.h"
 

@@ -3,6 +3,7 @@
 #ifndef LEVIN_TESTS_IMAGES_SUPPORT_H
 #define LEVIN_TESTS_IMAGES_SUPPORT_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* A new folder, its path in a static buffer. */

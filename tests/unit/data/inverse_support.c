@@ -1,12 +1,7 @@
 /* Samples of inverse problems, for their tests (inverse_support.h). */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "inverse_support.h"
+#include "support/test.h"
 
 #include <pthread.h>
 #include <stdlib.h>

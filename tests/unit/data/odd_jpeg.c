@@ -1,11 +1,6 @@
 /* Odd JPEG files (odd_jpeg.h). */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "odd_jpeg.h"
+#include "support/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>

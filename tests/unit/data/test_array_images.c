@@ -1,17 +1,12 @@
 /* Images in array files: MNIST's four files and .npy, their parts, classes, pixels, and what does
  * not fit together. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "data/array_images.h"
 #include "data/array_set.h"
 #include "data/array.h"
 #include "data/shapes.h"
 #include "images_support.h"
+#include "support/test.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -50,9 +45,8 @@ static void write_mnist(const char *folder)
     write_idx(folder, "t10k-labels.idx1-ubyte", 1, (int[]){VAL}, val_labels, VAL);
 }
 
-static void mnist_folder_has_its_two_parts_and_its_pixels(void **state)
+TEST(mnist_folder_has_its_two_parts_and_its_pixels)
 {
-    (void)state;
     const char *folder = images_temp_folder();
     assert_false(lvni_data_array_set_is_folder(folder));
     write_mnist(folder);
@@ -106,9 +100,8 @@ static void expect(const char *path, const char *labels, lvn_status status, cons
     assert_int_equal(lvni_core_alloc_get_total().live_bytes, before);
 }
 
-static void parts_that_do_not_fit_are_reported(void **state)
+TEST(parts_that_do_not_fit_are_reported)
 {
-    (void)state;
     const char *folder = images_temp_folder();
     write_mnist(folder);
     const uint8_t three[3] = {0, 1, 2}, far[VAL] = {0, 3}, zeros[TRAIN] = {0};
@@ -134,9 +127,8 @@ static void parts_that_do_not_fit_are_reported(void **state)
 
 /* EMNIST's names and torchvision's folders; which labels have no image. */
 /* In whichever order the file system lists them. */
-static void sets_among_many_files_are_found(void **state)
+TEST(sets_among_many_files_are_found)
 {
-    (void)state;
     enum { FILES = 1500, SETS = 12 };
     const char *folder = images_temp_folder();
     for (int i = 0; i < FILES; i++) {
@@ -152,9 +144,8 @@ static void sets_among_many_files_are_found(void **state)
     assert_non_null(strstr(lvn_last_error()->message, "holds 12 sets; "));
 }
 
-static void sets_are_found_by_their_names(void **state)
+TEST(sets_are_found_by_their_names)
 {
-    (void)state;
     const char *folder = images_temp_folder();
     char raw[256], file[512];
     snprintf(raw, sizeof raw, "%s/EMNIST/raw", folder);
@@ -205,9 +196,8 @@ static void sets_are_found_by_their_names(void **state)
     images_remove_folder(folder);
 }
 
-static void npy_images_find_their_labels(void **state)
+TEST(npy_images_find_their_labels)
 {
-    (void)state;
     const char *folder = images_temp_folder(), *images = images_path(folder, "p.npy");
     static const char header[] =
         "{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3, 3, 3), }";
@@ -257,9 +247,8 @@ static void npy_images_find_their_labels(void **state)
     images_remove_folder(folder);
 }
 
-static void no_memory_leaves_nothing_behind(void **state)
+TEST(no_memory_leaves_nothing_behind)
 {
-    (void)state;
     const char *folder = images_temp_folder();
     write_mnist(folder);
     const uint64_t before = lvni_core_alloc_get_total().live_bytes;
@@ -289,17 +278,8 @@ static void no_memory_leaves_nothing_behind(void **state)
     images_remove_folder(folder);
 }
 
-int main(void)
+AFTER_ALL()
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mnist_folder_has_its_two_parts_and_its_pixels),
-        cmocka_unit_test(parts_that_do_not_fit_are_reported),
-        cmocka_unit_test(sets_are_found_by_their_names),
-        cmocka_unit_test(sets_among_many_files_are_found),
-        cmocka_unit_test(npy_images_find_their_labels),
-        cmocka_unit_test(no_memory_leaves_nothing_behind),
-    };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     lvni_data_scratch_release();
-    return failed;
+    return 0;
 }

@@ -1,15 +1,10 @@
 /* .npy and IDX files: every element type, both orders, gzip, damage at every byte, writing with a
  * broken disk. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "core/vfs.h"
 #include "data/array.h"
 #include "images_support.h"
+#include "support/test.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -34,9 +29,8 @@ static size_t npy_make(uint8_t *out, int version, const char *dictionary, const 
     return start + length + bytes;
 }
 
-static void every_element_type_is_read_in_both_byte_orders(void **state)
+TEST(every_element_type_is_read_in_both_byte_orders)
 {
-    (void)state;
     const struct {
         const char *descr;
         uint8_t bytes[8]; /* little endian */
@@ -82,9 +76,8 @@ static void every_element_type_is_read_in_both_byte_orders(void **state)
     }
 }
 
-static void column_order_comes_out_row_by_row(void **state)
+TEST(column_order_comes_out_row_by_row)
 {
-    (void)state;
     const uint8_t columns[6] = {1, 4, 2, 5, 3, 6};
     uint8_t file[256];
     const size_t n = npy_make(
@@ -103,9 +96,8 @@ static void column_order_comes_out_row_by_row(void **state)
     assert_int_equal(lvni_data_array_read_i64(&a, -1, 1, rows), LVN_ERR_INVALID);
 }
 
-static void complex_elements_are_read_with_their_imaginary_part(void **state)
+TEST(complex_elements_are_read_with_their_imaginary_part)
 {
-    (void)state;
     /* one row: in column order its elements have the same places */
     const float c8[4] = {1.5F, -2.0F, 3.0F, 4.0F};
     const double c16[4] = {1.5, -2.0, 3.0, 4.0};
@@ -137,9 +129,8 @@ static void complex_elements_are_read_with_their_imaginary_part(void **state)
     }
 }
 
-static void real_elements_are_complex_numbers_without_rounding(void **state)
+TEST(real_elements_are_complex_numbers_without_rounding)
 {
-    (void)state;
     const struct {
         const char *descr;
         uint8_t bytes[8];
@@ -168,9 +159,8 @@ static void real_elements_are_complex_numbers_without_rounding(void **state)
     }
 }
 
-static void damaged_headers_are_reported(void **state)
+TEST(damaged_headers_are_reported)
 {
-    (void)state;
     static const char *const corrupt[] = {
         "",
         "{",
@@ -214,9 +204,8 @@ static void damaged_headers_are_reported(void **state)
     }
 }
 
-static void what_is_written_is_read_back(void **state)
+TEST(what_is_written_is_read_back)
 {
-    (void)state;
     const char *folder = images_temp_folder(), *path = images_path(folder, "a.npy");
     float values[24], back[24];
     for (int i = 0; i < 24; i++) {
@@ -245,9 +234,8 @@ static void what_is_written_is_read_back(void **state)
     images_remove_folder(folder);
 }
 
-static void a_part_of_a_file_is_read_alone(void **state)
+TEST(a_part_of_a_file_is_read_alone)
 {
-    (void)state;
     const char *folder = images_temp_folder(), *path = images_path(folder, "a.npy");
     float values[24];
     double back[8];
@@ -290,9 +278,8 @@ static void a_part_of_a_file_is_read_alone(void **state)
     images_remove_folder(folder);
 }
 
-static void numpy_reads_what_is_written(void **state)
+TEST(numpy_reads_what_is_written)
 {
-    (void)state;
     if (system("/usr/bin/python3 -c 'import numpy' 2>/dev/null") != 0) {
         print_message("skipped: /usr/bin/python3 has no numpy\n");
         skip();
@@ -318,9 +305,8 @@ static void numpy_reads_what_is_written(void **state)
     images_remove_folder(folder);
 }
 
-static void a_failed_write_leaves_the_old_file(void **state)
+TEST(a_failed_write_leaves_the_old_file)
 {
-    (void)state;
     const char *folder = images_temp_folder(), *path = images_path(folder, "a.npy");
     const float old = 1.0F, new_one = 2.0F;
     assert_int_equal(lvni_data_npy_write_f32(path, 0, NULL, &old), LVN_OK);
@@ -344,9 +330,8 @@ static void a_failed_write_leaves_the_old_file(void **state)
 static const uint8_t idx_images[] = {0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0,
                                      1, 0, 0, 0, 3, 1, 2, 3, 4, 5, 6};
 
-static void idx_elements_are_big_endian(void **state)
+TEST(idx_elements_are_big_endian)
 {
-    (void)state;
     const struct {
         uint8_t code, bytes[8];
         size_t n;
@@ -370,9 +355,8 @@ static void idx_elements_are_big_endian(void **state)
     }
 }
 
-static void damaged_idx_files_are_reported(void **state)
+TEST(damaged_idx_files_are_reported)
 {
-    (void)state;
     lvni_data_array a;
     assert_int_equal(lvni_data_idx_parse(idx_images, sizeof idx_images, "x", &a), LVN_OK);
     for (size_t cut = 0; cut < sizeof idx_images; cut++) {
@@ -407,9 +391,8 @@ static size_t gzip(const void *bytes, size_t n, uint8_t *out, size_t room)
     return used;
 }
 
-static void packed_files_are_unpacked(void **state)
+TEST(packed_files_are_unpacked)
 {
-    (void)state;
     const char *folder = images_temp_folder(), *path = images_path(folder, "a.gz");
     enum { BIG = 300000 };
     uint8_t *file = calloc(1, BIG + 8), *packed = malloc(BIG), *back = malloc(BIG);
@@ -439,9 +422,8 @@ static void packed_files_are_unpacked(void **state)
     images_remove_folder(folder);
 }
 
-static void no_memory_leaves_nothing_behind(void **state)
+TEST(no_memory_leaves_nothing_behind)
 {
-    (void)state;
     const char *folder = images_temp_folder(), *path = images_path(folder, "a.gz");
     uint8_t packed[128];
     images_write_file(path, packed, gzip(idx_images, sizeof idx_images, packed, sizeof packed));
@@ -460,24 +442,4 @@ static void no_memory_leaves_nothing_behind(void **state)
     lvni_data_array_free(&a);
     assert_int_equal(lvni_core_alloc_get_total().live_bytes, before);
     images_remove_folder(folder);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_element_type_is_read_in_both_byte_orders),
-        cmocka_unit_test(column_order_comes_out_row_by_row),
-        cmocka_unit_test(complex_elements_are_read_with_their_imaginary_part),
-        cmocka_unit_test(real_elements_are_complex_numbers_without_rounding),
-        cmocka_unit_test(a_part_of_a_file_is_read_alone),
-        cmocka_unit_test(damaged_headers_are_reported),
-        cmocka_unit_test(what_is_written_is_read_back),
-        cmocka_unit_test(numpy_reads_what_is_written),
-        cmocka_unit_test(a_failed_write_leaves_the_old_file),
-        cmocka_unit_test(idx_elements_are_big_endian),
-        cmocka_unit_test(damaged_idx_files_are_reported),
-        cmocka_unit_test(packed_files_are_unpacked),
-        cmocka_unit_test(no_memory_leaves_nothing_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

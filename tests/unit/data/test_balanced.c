@@ -1,16 +1,11 @@
 /* sampler=balanced: draws of an independent program, classes equally often, repeats with draws of
  * their own, the same batches for any number of threads and ranks and from the middle of an
  * epoch. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "data/loader.h"
 #include "data/sampler.h"
 #include "tensor/tensor.h"
+#include "support/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,9 +70,8 @@ static const char *const names[CLASSES] = {"a", "b", "c", "d", "e"};
 static const lvn_dataset uneven = {
     .cls = &uneven_class, .n_classes = CLASSES, .class_names = names};
 
-static void draws_are_those_of_an_independent_program(void **state)
+TEST(draws_are_those_of_an_independent_program)
 {
-    (void)state;
     if (system("python3 -c pass") != 0) {
         print_message("no python3 on this machine\n");
         skip();
@@ -105,9 +99,8 @@ static void draws_are_those_of_an_independent_program(void **state)
 
 /* As PyTorch's WeightedRandomSampler with 1 / count: a class that has samples in a quarter of the
  * draws, whatever their number. */
-static void classes_are_drawn_equally_often(void **state)
+TEST(classes_are_drawn_equally_often)
 {
-    (void)state;
     lvni_data_class_lists *lists;
     uint32_t order[N], repeat[N], drawn[N];
     int64_t of_class[CLASSES] = {0}, of_sample[N] = {0};
@@ -182,9 +175,8 @@ static void read_all(seen *s, int ranks, int workers, int64_t from)
     }
 }
 
-static void batches_do_not_depend_on_the_layout(void **state)
+TEST(batches_do_not_depend_on_the_layout)
 {
-    (void)state;
     static seen first, other;
     read_all(&first, 1, 0, 0);
     assert_int_equal(first.n, 2 * N);
@@ -201,9 +193,8 @@ static void batches_do_not_depend_on_the_layout(void **state)
 
 /* The one sample of class e is drawn 250 times: a sample drawn again is augmented differently;
  * drawn first, as without balancing. */
-static void repeats_have_random_numbers_of_their_own(void **state)
+TEST(repeats_have_random_numbers_of_their_own)
 {
-    (void)state;
     static seen s;
     int different = 0, n = 0;
     float values[N];
@@ -225,9 +216,8 @@ static void repeats_have_random_numbers_of_their_own(void **state)
     assert_true(different >= n - 1); /* 24 bits: two may agree by chance */
 }
 
-static void labels_must_be_known(void **state)
+TEST(labels_must_be_known)
 {
-    (void)state;
     lvni_data_class_lists *lists;
     lvn_dataset_class blind = uneven_class;
     blind.label = NULL;
@@ -236,16 +226,4 @@ static void labels_must_be_known(void **state)
     assert_int_equal(lvni_data_class_lists_create(&without, &lists), LVN_ERR_UNSUPPORTED);
     assert_int_equal(lvni_data_class_lists_create(&few, &lists), LVN_ERR_INVALID);
     assert_null(lists);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(draws_are_those_of_an_independent_program),
-        cmocka_unit_test(classes_are_drawn_equally_often),
-        cmocka_unit_test(batches_do_not_depend_on_the_layout),
-        cmocka_unit_test(repeats_have_random_numbers_of_their_own),
-        cmocka_unit_test(labels_must_be_known),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,11 @@
 /* Headers of a folder's images: by several threads as by one, and no more of a file than its
  * header needs. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "core/vfs.h"
 #include "data/image_folder.h"
 #include "data/image.h"
 #include "images_support.h"
+#include "support/test.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,9 +13,8 @@
 #include <unistd.h>
 
 /* Enough for threads: the headers and the sentence are those of one thread. */
-static void a_large_folder_is_read_by_several_threads(void **state)
+TEST(a_large_folder_is_read_by_several_threads)
 {
-    (void)state;
     char folder[256], path[512];
     enum { MANY = 1100 };
     snprintf(folder, sizeof folder, "%s", images_temp_folder());
@@ -82,9 +76,8 @@ static void make_long_jpeg(const char *path, int n_comments)
     lvni_core_free(jpeg);
 }
 
-static void no_more_is_read_than_the_header_needs(void **state)
+TEST(no_more_is_read_than_the_header_needs)
 {
-    (void)state;
     static const size_t at_most[] = {4096, 4096 + 65536, 4096 + 65536 + 400000};
     for (int comments = 0; comments < 3; comments++) {
         char folder[256];
@@ -111,13 +104,8 @@ static void no_more_is_read_than_the_header_needs(void **state)
     }
 }
 
-int main(void)
+AFTER_ALL()
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_large_folder_is_read_by_several_threads),
-        cmocka_unit_test(no_more_is_read_than_the_header_needs),
-    };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     lvni_data_scratch_release();
-    return failed;
+    return 0;
 }

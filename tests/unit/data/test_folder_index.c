@@ -1,16 +1,11 @@
 /* The kept list of a folder: what it holds, when it is taken, when it is made again, and what a
  * damaged one does. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "core/vfs.h"
 #include "data/image_folder.h"
 #include "data/image.h"
 #include "images_support.h"
+#include "support/test.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -86,9 +81,8 @@ static int64_t scan(const char *folder, int64_t *opened, char *notes, size_t roo
     return n;
 }
 
-static void an_unchanged_folder_is_not_looked_at_again(void **state)
+TEST(an_unchanged_folder_is_not_looked_at_again)
 {
-    (void)state;
     const char *folder = make_folder();
     char notes[256];
     int64_t opened;
@@ -119,9 +113,8 @@ static void an_unchanged_folder_is_not_looked_at_again(void **state)
 }
 
 /* The one damaged image is read again each time, with the index opened before. */
-static void what_changes_a_folder_changes_the_list(void **state)
+TEST(what_changes_a_folder_changes_the_list)
 {
-    (void)state;
     const char *folder = make_folder();
     char notes[512];
     int64_t opened;
@@ -156,9 +149,8 @@ static void set_time(const char *path, time_t seconds)
 }
 
 /* None of this touches a folder's time. */
-static void what_changes_an_image_changes_the_list(void **state)
+TEST(what_changes_an_image_changes_the_list)
 {
-    (void)state;
     const char *folder = make_folder();
     char notes[512], image[512], other[512];
     int64_t opened;
@@ -192,9 +184,8 @@ static void what_changes_an_image_changes_the_list(void **state)
 
 /* Of a run: no file yet, then the text that was handed out, then a damaged file, which is not an
  * error. */
-static void the_index_of_a_run_is_handed_out_and_made_again(void **state)
+TEST(the_index_of_a_run_is_handed_out_and_made_again)
 {
-    (void)state;
     const char *folder = make_folder();
     lvni_data_image_scan *s;
     age(images_path(folder, "data"));
@@ -235,9 +226,8 @@ static void the_index_of_a_run_is_handed_out_and_made_again(void **state)
     images_remove_folder(folder);
 }
 
-static void an_index_of_something_else_is_not_taken(void **state)
+TEST(an_index_of_something_else_is_not_taken)
 {
-    (void)state;
     const char *folder = make_folder();
     char notes[256];
     int64_t opened;
@@ -271,9 +261,8 @@ static lvn_status scan_as(const char *folder, lvni_data_scan_mode mode, const ch
 
 /* `predict` lists everything, training train/ and val/ alone: the index of the one outlives the
  * other. */
-static void an_index_of_other_parts_stays(void **state)
+TEST(an_index_of_other_parts_stays)
 {
-    (void)state;
     char folder[256];
     snprintf(folder, sizeof folder, "%s", images_temp_folder());
     const char *made[] = {"data/train/a/1.jpg", "data/train/b/2.jpg", "data/val/a/3.jpg"};
@@ -296,9 +285,8 @@ static void an_index_of_other_parts_stays(void **state)
     images_remove_folder(folder);
 }
 
-static void an_index_inside_of_the_folder_is_refused(void **state)
+TEST(an_index_inside_of_the_folder_is_refused)
 {
-    (void)state;
     const char *folder = make_folder();
     const char *const inside[] = {"data/x.index", "data/a/x.index", "data/a/../x.index"};
     int64_t n;
@@ -316,9 +304,8 @@ static void an_index_inside_of_the_folder_is_refused(void **state)
     images_remove_folder(folder);
 }
 
-static void a_damaged_index_is_reported_and_not_overwritten(void **state)
+TEST(a_damaged_index_is_reported_and_not_overwritten)
 {
-    (void)state;
     const char *folder = make_folder();
     char notes[256], *text;
     int64_t opened;
@@ -346,9 +333,8 @@ static void a_damaged_index_is_reported_and_not_overwritten(void **state)
 }
 
 /* Of a version before: whole, so it is levin's own. */
-static void an_older_index_is_made_again(void **state)
+TEST(an_older_index_is_made_again)
 {
-    (void)state;
     const char *folder = make_folder();
     char notes[256], *text;
     int64_t opened;
@@ -374,9 +360,8 @@ static void an_older_index_is_made_again(void **state)
 
 /* Whole and of this version, with lines that this program does not know: the images behind them
  * would be missing. */
-static void an_index_with_unknown_lines_is_made_again(void **state)
+TEST(an_index_with_unknown_lines_is_made_again)
 {
-    (void)state;
     const char *folder = make_folder();
     char notes[256], *text;
     int64_t opened;
@@ -399,9 +384,8 @@ static void an_index_with_unknown_lines_is_made_again(void **state)
     images_remove_folder(folder);
 }
 
-static void no_memory_leaves_nothing_behind(void **state)
+TEST(no_memory_leaves_nothing_behind)
 {
-    (void)state;
     const char *folder = make_folder();
     lvni_data_scratch_release();
     age(images_path(folder, "data"));
@@ -429,9 +413,8 @@ static void no_memory_leaves_nothing_behind(void **state)
 }
 
 /* Reported before a header is read: the file is written long after. */
-static void an_index_without_a_place_is_refused(void **state)
+TEST(an_index_without_a_place_is_refused)
 {
-    (void)state;
     const char *folder = make_folder();
     char index[512];
     int64_t n;
@@ -445,9 +428,8 @@ static void an_index_without_a_place_is_refused(void **state)
 
 /* What appears behind a link changes no time in the folder, so such a list is not kept: else the
  * new class would be missed. */
-static void a_link_that_leads_nowhere_is_followed_when_it_leads_somewhere(void **state)
+TEST(a_link_that_leads_nowhere_is_followed_when_it_leads_somewhere)
 {
-    (void)state;
     static const char *const links[] = {"data/c", "data/a/c.jpg", "data/a/deep/c"},
                              *const in_target[] = {"3.jpg", "", "2.jpg"};
     for (int i = 0; i < 3; i++) {
@@ -477,24 +459,8 @@ static void a_link_that_leads_nowhere_is_followed_when_it_leads_somewhere(void *
     }
 }
 
-int main(void)
+AFTER_ALL()
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_unchanged_folder_is_not_looked_at_again),
-        cmocka_unit_test(what_changes_a_folder_changes_the_list),
-        cmocka_unit_test(what_changes_an_image_changes_the_list),
-        cmocka_unit_test(the_index_of_a_run_is_handed_out_and_made_again),
-        cmocka_unit_test(an_index_of_something_else_is_not_taken),
-        cmocka_unit_test(an_index_of_other_parts_stays),
-        cmocka_unit_test(an_index_inside_of_the_folder_is_refused),
-        cmocka_unit_test(a_damaged_index_is_reported_and_not_overwritten),
-        cmocka_unit_test(an_older_index_is_made_again),
-        cmocka_unit_test(an_index_with_unknown_lines_is_made_again),
-        cmocka_unit_test(an_index_without_a_place_is_refused),
-        cmocka_unit_test(a_link_that_leads_nowhere_is_followed_when_it_leads_somewhere),
-        cmocka_unit_test(no_memory_leaves_nothing_behind),
-    };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     lvni_data_scratch_release();
-    return failed;
+    return 0;
 }

@@ -1,14 +1,9 @@
 /* What the folders of a data set are taken for: classes or parts, in many layouts; what is ignored,
  * what is found. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "data/folder_impl.h"
 #include "images_support.h"
+#include "support/test.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -202,9 +197,8 @@ static const layout layouts[] = {
      .flags = LVNI_SCAN_NO_PARTS},
 };
 
-static void folders_are_parts_or_classes(void **state)
+TEST(folders_are_parts_or_classes)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
         const char *folder = images_temp_folder();
         make(folder, layouts[i].file);
@@ -216,9 +210,8 @@ static void folders_are_parts_or_classes(void **state)
 
 /* The samples of train/ have the same numbers however the other folders are called: they decide all
  * random draws. */
-static void numbers_do_not_depend_on_the_names_of_parts(void **state)
+TEST(numbers_do_not_depend_on_the_names_of_parts)
 {
-    (void)state;
     static const char *const names[][2] = {
         {"train", "val"}, {"train", "Valid"}, {"TRAIN", "validation"}, {"Train", "VAL"}};
     for (int i = 0; i < 4; i++) {
@@ -244,9 +237,8 @@ static void numbers_do_not_depend_on_the_names_of_parts(void **state)
     }
 }
 
-static void what_is_an_image_is_found_by_its_first_bytes(void **state)
+TEST(what_is_an_image_is_found_by_its_first_bytes)
 {
-    (void)state;
     const char *folder = images_temp_folder();
     static const char *const images[] = {"a/1.jfif", "a/2",     "a/3.webp", "a/4.JPG",
                                          "a/5.jpe",  "a/6.x.y", "b/1.jpg"};
@@ -280,9 +272,8 @@ static void what_is_an_image_is_found_by_its_first_bytes(void **state)
     images_remove_folder(folder);
 }
 
-static void kinds_of_ignored_files_are_bounded(void **state)
+TEST(kinds_of_ignored_files_are_bounded)
 {
-    (void)state;
     lvni_data_ignored x = {0};
     for (int i = 0; i < 100; i++) {
         char name[32];
@@ -308,9 +299,8 @@ static void expect_empty(const char *folder, const char *empty, int64_t n)
     lvni_data_image_scan_release(scan);
 }
 
-static void class_folders_without_an_image_are_known(void **state)
+TEST(class_folders_without_an_image_are_known)
 {
-    (void)state;
     const char *folder = images_temp_folder();
     make(folder, (const char *const[FILES]){"a/1.jpg", "b/deep/1.jpg", "hat/deep/x.webp"});
     expect_empty(folder, "hat", 1);
@@ -320,16 +310,4 @@ static void class_folders_without_an_image_are_known(void **state)
                                             "val/b/x.txt", "docs/a/x.txt"});
     expect_empty(folder, "val/b", 1);
     images_remove_folder(folder);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(folders_are_parts_or_classes),
-        cmocka_unit_test(numbers_do_not_depend_on_the_names_of_parts),
-        cmocka_unit_test(what_is_an_image_is_found_by_its_first_bytes),
-        cmocka_unit_test(kinds_of_ignored_files_are_bounded),
-        cmocka_unit_test(class_folders_without_an_image_are_known),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

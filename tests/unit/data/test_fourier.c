@@ -1,11 +1,6 @@
 /* Two-dimensional Fourier transforms: every kind of size against the sum of the definition. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "data/fourier.h"
+#include "support/test.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -82,9 +77,8 @@ static void drop(buffers *b)
 static const int sizes[][2] = {{1, 1},   {1, 7},  {2, 3},   {4, 5},   {8, 8},   {15, 16}, {25, 9},
                                {12, 18}, {20, 6}, {49, 11}, {13, 32}, {30, 30}, {64, 24}, {1, 97}};
 
-static void transforms_equal_the_definition(void **state)
+TEST(transforms_equal_the_definition)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         buffers b = make(sizes[i][0], sizes[i][1]);
         direct(sizes[i][0], sizes[i][1], 0, 0, b.x, b.want);
@@ -96,9 +90,8 @@ static void transforms_equal_the_definition(void **state)
     }
 }
 
-static void centred_transforms_are_orthonormal(void **state)
+TEST(centred_transforms_are_orthonormal)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         const int rows = sizes[i][0], cols = sizes[i][1];
         buffers b = make(rows, cols);
@@ -115,9 +108,8 @@ static void centred_transforms_are_orthonormal(void **state)
     }
 }
 
-static void sizes_of_the_workload_come_back(void **state)
+TEST(sizes_of_the_workload_come_back)
 {
-    (void)state;
     static const int sides[] = {300, 384, 360, 256, 509};
     for (size_t i = 0; i < sizeof sides / sizeof *sides; i++) {
         buffers b = make(sides[i], sides[i]);
@@ -128,22 +120,10 @@ static void sizes_of_the_workload_come_back(void **state)
     }
 }
 
-static void impossible_sizes_are_refused(void **state)
+TEST(impossible_sizes_are_refused)
 {
-    (void)state;
     lvni_data_fourier *f;
     assert_int_equal(lvni_data_fourier_create(0, 4, &f), LVN_ERR_INVALID);
     assert_int_equal(lvni_data_fourier_create(4, 20000, &f), LVN_ERR_INVALID);
     assert_null(f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(transforms_equal_the_definition),
-        cmocka_unit_test(centred_transforms_are_orthonormal),
-        cmocka_unit_test(sizes_of_the_workload_come_back),
-        cmocka_unit_test(impossible_sizes_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

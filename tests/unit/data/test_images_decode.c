@@ -1,13 +1,8 @@
 /* Decoding: JPEG and PNG, grey, turned by Exif, damaged. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "data/image.h"
 #include "data/image_folder.h"
 #include "images_support.h"
+#include "support/test.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -35,9 +30,8 @@ static int largest_difference(const uint8_t *a, const uint8_t *b, int n)
     return worst;
 }
 
-static void jpeg_comes_back_within_its_quality(void **state)
+TEST(jpeg_comes_back_within_its_quality)
 {
-    (void)state;
     uint8_t rgb[W * H * 3];
     images_paint(rgb, W, H, 3);
     size_t n;
@@ -53,9 +47,8 @@ static void jpeg_comes_back_within_its_quality(void **state)
     free(jpeg);
 }
 
-static void jpeg_is_decoded_no_larger_than_needed(void **state)
+TEST(jpeg_is_decoded_no_larger_than_needed)
 {
-    (void)state;
     uint8_t rgb[W * H * 3];
     images_paint(rgb, W, H, 3);
     size_t n;
@@ -76,9 +69,8 @@ static void jpeg_is_decoded_no_larger_than_needed(void **state)
     free(jpeg);
 }
 
-static void grey_jpeg_becomes_rgb(void **state)
+TEST(grey_jpeg_becomes_rgb)
 {
-    (void)state;
     uint8_t rgb[W * H * 3];
     memset(rgb, 77, sizeof rgb);
     size_t n;
@@ -104,9 +96,8 @@ static void expect_corrupt(const uint8_t *bytes, size_t n, const char *text)
     }
 }
 
-static void damaged_files_are_errors_with_their_path(void **state)
+TEST(damaged_files_are_errors_with_their_path)
 {
-    (void)state;
     uint8_t rgb[W * H * 3];
     images_paint(rgb, W, H, 5);
     size_t n;
@@ -125,9 +116,8 @@ static void damaged_files_are_errors_with_their_path(void **state)
     free(jpeg);
 }
 
-static void extra_bytes_after_the_end_are_harmless(void **state)
+TEST(extra_bytes_after_the_end_are_harmless)
 {
-    (void)state;
     uint8_t rgb[W * H * 3];
     images_paint(rgb, W, H, 5);
     size_t n;
@@ -148,9 +138,8 @@ static void extra_bytes_after_the_end_are_harmless(void **state)
 
 /* As the library makes it: YCCK, four times 90. Black leaves 90 of white, each colour takes (255 -
  * 90) / 255 of that. */
-static void print_colours_become_rgb(void **state)
+TEST(print_colours_become_rgb)
 {
-    (void)state;
     uint8_t cmyk[8 * 8 * 4];
     memset(cmyk, 90, sizeof cmyk);
     tjhandle handle = tjInitCompress();
@@ -172,9 +161,8 @@ static void print_colours_become_rgb(void **state)
     tjDestroy(handle);
 }
 
-static void png_comes_back_exactly(void **state)
+TEST(png_comes_back_exactly)
 {
-    (void)state;
     uint8_t rgb[W * H * 3];
     images_paint(rgb, W, H, 8);
     const char *folder = images_temp_folder(), *path = images_path(folder, "x.png");
@@ -200,9 +188,8 @@ static void png_comes_back_exactly(void **state)
     images_remove_folder(folder);
 }
 
-static void orientation_is_read_in_both_byte_orders_and_never_out_of_bounds(void **state)
+TEST(orientation_is_read_in_both_byte_orders_and_never_out_of_bounds)
 {
-    (void)state;
     uint8_t rgb[16 * 8 * 3];
     images_paint(rgb, 16, 8, 1);
     for (int orientation = 0; orientation <= 9; orientation++) {
@@ -250,9 +237,8 @@ static void stored_from_display(int orientation, int w, int h, int x, int y, int
 
 /* Display the image as 16 x 16 (eval, whole shorter side) and compare with the same image
  * turned by hand and then stored as it is. */
-static void all_eight_orientations_are_looked_at_upright(void **state)
+TEST(all_eight_orientations_are_looked_at_upright)
 {
-    (void)state;
     const char *folder = images_temp_folder();
     lvni_data_transform t;
     lvni_data_transform_init(&t, 16);
@@ -292,20 +278,8 @@ static void all_eight_orientations_are_looked_at_upright(void **state)
     images_remove_folder(folder);
 }
 
-int main(void)
+AFTER_ALL()
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(jpeg_comes_back_within_its_quality),
-        cmocka_unit_test(jpeg_is_decoded_no_larger_than_needed),
-        cmocka_unit_test(grey_jpeg_becomes_rgb),
-        cmocka_unit_test(damaged_files_are_errors_with_their_path),
-        cmocka_unit_test(extra_bytes_after_the_end_are_harmless),
-        cmocka_unit_test(print_colours_become_rgb),
-        cmocka_unit_test(png_comes_back_exactly),
-        cmocka_unit_test(orientation_is_read_in_both_byte_orders_and_never_out_of_bounds),
-        cmocka_unit_test(all_eight_orientations_are_looked_at_upright),
-    };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     lvni_data_scratch_release();
-    return failed;
+    return 0;
 }

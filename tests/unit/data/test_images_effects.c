@@ -1,15 +1,10 @@
 /* Blur, solarize, grey against torchvision and Pillow (golden_augment.py); when they are drawn, and
  * that they are off by themselves. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/rng.h"
 #include "data/augment.h"
 #include "data/effects.h"
 #include "golden_augment.h"
+#include "support/test.h"
 
 #include <math.h>
 #include <string.h>
@@ -34,18 +29,16 @@ static void expect_blur(int kernel, double sigma, const float *want)
     }
 }
 
-static void blur_equals_torchvision(void **state)
+TEST(blur_equals_torchvision)
 {
-    (void)state;
     expect_blur(5, 0.7, golden_blur_5_7);
     expect_blur(0, 0.7, golden_blur_5_7); /* 2 floor(3.5 * 0.7) + 1 = 5 */
     expect_blur(7, 1.3, golden_blur_7_13);
     expect_blur(9, 2.0, golden_blur_9_20);
 }
 
-static void a_narrow_blur_does_nothing_and_a_wide_one_fits_any_image(void **state)
+TEST(a_narrow_blur_does_nothing_and_a_wide_one_fits_any_image)
 {
-    (void)state;
     float rgb[N], start[N];
     load(rgb);
     load(start);
@@ -66,9 +59,8 @@ static void a_narrow_blur_does_nothing_and_a_wide_one_fits_any_image(void **stat
     }
 }
 
-static void solarize_and_grey_equal_theirs(void **state)
+TEST(solarize_and_grey_equal_theirs)
 {
-    (void)state;
     float rgb[N];
     load(rgb);
     lvni_data_colour_solarize(rgb, N / 3, 0.5F * 255.0F);
@@ -91,9 +83,8 @@ static lvni_data_augment drawn(const lvni_data_transform *t, int sample)
 }
 
 /* Results depend on the draws: these numbers never change. */
-static void effects_come_as_often_as_asked_and_by_their_own_draws(void **state)
+TEST(effects_come_as_often_as_asked_and_by_their_own_draws)
 {
-    (void)state;
     lvni_data_transform t;
     lvni_data_transform_init(&t, 16);
     t.brightness = 0.4;
@@ -133,9 +124,8 @@ static void effects_come_as_often_as_asked_and_by_their_own_draws(void **state)
 }
 
 /* Rendering does them in the order jitter, grey, blur, solarize, normalisation. */
-static void effects_are_done_in_their_order(void **state)
+TEST(effects_are_done_in_their_order)
 {
-    (void)state;
     enum { S = GOLDEN_H };
     lvni_data_transform t;
     lvni_data_transform_init(&t, S);
@@ -168,9 +158,8 @@ static void effects_are_done_in_their_order(void **state)
     }
 }
 
-static void settings_out_of_range_are_named(void **state)
+TEST(settings_out_of_range_are_named)
 {
-    (void)state;
     lvni_data_transform t;
     lvni_data_transform_init(&t, 64);
     t.blur_kernel = 4;
@@ -182,17 +171,8 @@ static void settings_out_of_range_are_named(void **state)
     assert_non_null(strstr(lvn_last_error()->message, "augment.blur_sigma, second value, is 2"));
 }
 
-int main(void)
+AFTER_ALL()
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blur_equals_torchvision),
-        cmocka_unit_test(a_narrow_blur_does_nothing_and_a_wide_one_fits_any_image),
-        cmocka_unit_test(solarize_and_grey_equal_theirs),
-        cmocka_unit_test(effects_come_as_often_as_asked_and_by_their_own_draws),
-        cmocka_unit_test(effects_are_done_in_their_order),
-        cmocka_unit_test(settings_out_of_range_are_named),
-    };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     lvni_data_scratch_release();
-    return failed;
+    return 0;
 }

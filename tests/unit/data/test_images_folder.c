@@ -1,15 +1,10 @@
 /* Image folders: layouts, order, errors, splits, views, and the same bytes from any thread. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "core/rng.h"
 #include "data/dataset.h"
 #include "data/image_folder.h"
 #include "images_support.h"
+#include "support/test.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -36,9 +31,8 @@ static void expect_names(const lvni_data_image_scan *scan, const char *const *na
     }
 }
 
-static void class_folders_are_read_in_byte_order(void **state)
+TEST(class_folders_are_read_in_byte_order)
 {
-    (void)state;
     const char *f = images_temp_folder();
     const char *const made[] = {"b/2.jpg",  "a/deep/er/x.JPEG", "a-b/y.jpg",
                                 "b/10.Jpg", "b/.hidden.jpg",    ".cache/z.jpg"};
@@ -67,9 +61,8 @@ static void class_folders_are_read_in_byte_order(void **state)
     images_remove_folder(f);
 }
 
-static void train_and_val_folders_are_parts_of_one_list(void **state)
+TEST(train_and_val_folders_are_parts_of_one_list)
 {
-    (void)state;
     const char *f = images_temp_folder();
     const char *const made[] = {"train/a/1.jpg", "train/b/1.jpg", "train/c/1.jpg", "val/b/7.jpg",
                                 "val/c/8.jpg"};
@@ -102,9 +95,8 @@ static void train_and_val_folders_are_parts_of_one_list(void **state)
     images_remove_folder(f);
 }
 
-static void unusable_folders_are_explained(void **state)
+TEST(unusable_folders_are_explained)
 {
-    (void)state;
     const char *f = images_temp_folder();
     expect_scan_error(images_path(f, "none"), LVNI_SCAN_CLASSES, LVN_ERR_NOT_FOUND, "none");
     expect_scan_error(f, LVNI_SCAN_CLASSES, LVN_ERR_USAGE, "no images");
@@ -122,9 +114,8 @@ static void unusable_folders_are_explained(void **state)
     images_remove_folder(f);
 }
 
-static void links_are_followed_and_loops_found(void **state)
+TEST(links_are_followed_and_loops_found)
 {
-    (void)state;
     const char *f = images_temp_folder();
     images_make_jpeg(images_path(f, "store/1.jpg"), 8, 8, 1);
     images_make_jpeg(images_path(f, "set/a/1.jpg"), 8, 8, 1);
@@ -141,9 +132,8 @@ static void links_are_followed_and_loops_found(void **state)
     images_remove_folder(f);
 }
 
-static void flat_mode_takes_images_anywhere_or_one_file(void **state)
+TEST(flat_mode_takes_images_anywhere_or_one_file)
 {
-    (void)state;
     const char *f = images_temp_folder();
     images_make_jpeg(images_path(f, "z.jpg"), 8, 8, 1);
     images_make_jpeg(images_path(f, "in/side.jpg"), 8, 8, 1);
@@ -166,9 +156,8 @@ static void flat_mode_takes_images_anywhere_or_one_file(void **state)
     images_remove_folder(f);
 }
 
-static void unreadable_images_are_errors_of_their_own(void **state)
+TEST(unreadable_images_are_errors_of_their_own)
 {
-    (void)state;
     const char *f = images_temp_folder();
     images_write_file(images_path(f, "a/empty.jpg"), "", 0);
     images_make_jpeg(images_path(f, "b/gone.jpg"), 8, 8, 1);
@@ -191,9 +180,8 @@ static void unreadable_images_are_errors_of_their_own(void **state)
 }
 
 /* The rule of dataset.h, written once more. */
-static void split_takes_a_seeded_part_of_every_class(void **state)
+TEST(split_takes_a_seeded_part_of_every_class)
 {
-    (void)state;
     int64_t labels[110];
     for (int i = 0; i < 110; i++) {
         /* 34, 33, 33, 4, 5 and 1 samples */
@@ -262,9 +250,8 @@ static void *read_all(void *arg)
     return NULL;
 }
 
-static void four_threads_read_the_same_bytes(void **state)
+TEST(four_threads_read_the_same_bytes)
 {
-    (void)state;
     const char *f = images_temp_folder();
     for (int i = 0; i < SAMPLES; i++) {
         char name[32];
@@ -310,9 +297,8 @@ static void four_threads_read_the_same_bytes(void **state)
 
 /* Every k-th allocation fails once: a clean error, nothing lost (the sanitizer build looks for
  * leaks). */
-static void opening_survives_any_failed_allocation(void **state)
+TEST(opening_survives_any_failed_allocation)
 {
-    (void)state;
     const char *f = images_temp_folder();
     images_make_jpeg(images_path(f, "a/1.jpg"), 9, 9, 1);
     images_make_jpeg(images_path(f, "b/1.jpg"), 9, 9, 1);
@@ -337,9 +323,8 @@ static void opening_survives_any_failed_allocation(void **state)
     images_remove_folder(f);
 }
 
-static void the_clothing_photos_all_decode(void **state)
+TEST(the_clothing_photos_all_decode)
 {
-    (void)state;
     const char *folder = images_real_folder();
     if (folder == NULL) {
         skip();
@@ -369,21 +354,8 @@ static void the_clothing_photos_all_decode(void **state)
     lvn_dataset_destroy(d);
 }
 
-int main(void)
+AFTER_ALL()
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(class_folders_are_read_in_byte_order),
-        cmocka_unit_test(train_and_val_folders_are_parts_of_one_list),
-        cmocka_unit_test(unusable_folders_are_explained),
-        cmocka_unit_test(links_are_followed_and_loops_found),
-        cmocka_unit_test(flat_mode_takes_images_anywhere_or_one_file),
-        cmocka_unit_test(unreadable_images_are_errors_of_their_own),
-        cmocka_unit_test(split_takes_a_seeded_part_of_every_class),
-        cmocka_unit_test(four_threads_read_the_same_bytes),
-        cmocka_unit_test(opening_survives_any_failed_allocation),
-        cmocka_unit_test(the_clothing_photos_all_decode),
-    };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     lvni_data_scratch_release();
-    return failed;
+    return 0;
 }

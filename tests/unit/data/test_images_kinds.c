@@ -1,15 +1,10 @@
 /* Every kind of PNG, print colours, progressive files against Pillow's RGB (golden_images.py);
  * decoding a part of a JPEG gives the pixels of the whole. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "data/image.h"
 #include "golden_images.h"
 #include "images_support.h"
+#include "support/test.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,9 +19,8 @@ static lvn_status decode(const uint8_t *bytes, size_t n, double need, const lvni
     return lvni_data_image_decode(scratch, bytes, n, "a/b", &info, need, wanted, image);
 }
 
-static void all_kinds_have_the_colours_of_pillow(void **state)
+TEST(all_kinds_have_the_colours_of_pillow)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof golden_images / sizeof *golden_images; i++) {
         const struct golden_image *g = &golden_images[i];
         const int allowed = g->name[0] == 'j' ? 2 : 0;
@@ -43,9 +37,8 @@ static void all_kinds_have_the_colours_of_pillow(void **state)
     }
 }
 
-static void damage_anywhere_is_an_error_and_never_worse(void **state)
+TEST(damage_anywhere_is_an_error_and_never_worse)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof golden_images / sizeof *golden_images; i++) {
         const struct golden_image *g = &golden_images[i];
         lvni_data_image p;
@@ -98,9 +91,8 @@ static void compare_window(const uint8_t *whole, const lvni_data_image *part,
     }
 }
 
-static void a_part_has_the_pixels_of_the_whole(void **state)
+TEST(a_part_has_the_pixels_of_the_whole)
 {
-    (void)state;
     enum { W = 203, H = 157, PARTS = 24 };
     static uint8_t rgb[W * H * 3], whole[W * H * 3];
     unsigned seed = 1;
@@ -133,9 +125,8 @@ static void a_part_has_the_pixels_of_the_whole(void **state)
     }
 }
 
-static void no_memory_for_a_jpeg_leaves_nothing_behind(void **state)
+TEST(no_memory_for_a_jpeg_leaves_nothing_behind)
 {
-    (void)state;
     lvni_data_scratch_release();
     const uint64_t before = lvni_core_alloc_get_total().live_bytes;
     const struct golden_image *g = &golden_images[sizeof golden_images / sizeof *golden_images - 1];
@@ -154,15 +145,8 @@ static void no_memory_for_a_jpeg_leaves_nothing_behind(void **state)
     assert_true(k > 2);
 }
 
-int main(void)
+AFTER_ALL()
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_kinds_have_the_colours_of_pillow),
-        cmocka_unit_test(damage_anywhere_is_an_error_and_never_worse),
-        cmocka_unit_test(a_part_has_the_pixels_of_the_whole),
-        cmocka_unit_test(no_memory_for_a_jpeg_leaves_nothing_behind),
-    };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     lvni_data_scratch_release();
-    return failed;
+    return 0;
 }

@@ -1,14 +1,9 @@
 /* JPEG files that libjpeg, Pillow and browsers show, although they are not as the standard has
  * them: the pixels of the installed library, of all of the image and of parts. What lacks pixels is
  * an error. Where the orientation of an image may stand. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "data/image.h"
 #include "odd_jpeg.h"
+#include "support/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,9 +82,8 @@ static const odd_kind kinds[] = {{0},
                                  {.arithmetic = true}};
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
-static void what_stands_behind_the_end_is_not_the_image(void **state)
+TEST(what_stands_behind_the_end_is_not_the_image)
 {
-    (void)state;
     for (int k = 0; k < N_KINDS; k++) {
         odd_file base = odd_make(W, H, &kinds[k]);
         const odd_file other = odd_make(40, 30, &kinds[0]);
@@ -136,9 +130,8 @@ static void what_stands_behind_the_end_is_not_the_image(void **state)
     }
 }
 
-static void bytes_between_segments_are_passed_over(void **state)
+TEST(bytes_between_segments_are_passed_over)
 {
-    (void)state;
     static const struct {
         const char *bytes;
         size_t n;
@@ -190,9 +183,8 @@ static void widen_tables(odd_file *f)
     }
 }
 
-static void headers_of_cameras_and_scanners(void **state)
+TEST(headers_of_cameras_and_scanners)
 {
-    (void)state;
     odd_file base = odd_make(W, H, &kinds[1]), odd;
     const odd_file preview = odd_make(16, 16, &kinds[0]);
     static uint8_t body[65533];
@@ -230,9 +222,8 @@ static void headers_of_cameras_and_scanners(void **state)
     free(preview.bytes);
 }
 
-static void restart_markers_that_lose_nothing(void **state)
+TEST(restart_markers_that_lose_nothing)
 {
-    (void)state;
     for (int k = 1; k <= 5; k += 2) {
         odd_file base = odd_make(W, H, &kinds[k]);
         for (uint8_t marker = 0xD0; marker < 0xD4; marker++) {
@@ -253,9 +244,8 @@ static void restart_markers_that_lose_nothing(void **state)
 }
 
 /* Whatever is accepted has the pixels of the whole file. */
-static void what_lacks_pixels_is_an_error(void **state)
+TEST(what_lacks_pixels_is_an_error)
 {
-    (void)state;
     for (int k = 0; k < N_KINDS; k++) {
         odd_file base = odd_make(W, H, &kinds[k]);
         uint8_t *whole;
@@ -342,9 +332,8 @@ static void check(odd_file *f, int expected)
     odd_free(f);
 }
 
-static void orientation_of_a_jpeg_wherever_it_stands(void **state)
+TEST(orientation_of_a_jpeg_wherever_it_stands)
 {
-    (void)state;
     const odd_file base = odd_make(16, 8, &kinds[0]);
     odd_file f = odd_copy(&base);
     put_exif(&f, 2, tiff, sizeof tiff);
@@ -425,9 +414,8 @@ static void expect_png(const char *type, const void *body, size_t n, int expecte
     }
 }
 
-static void orientation_of_a_png_wherever_it_stands(void **state)
+TEST(orientation_of_a_png_wherever_it_stands)
 {
-    (void)state;
     char text[256] = "Raw profile type exif", packed[256];
     expect_png("eXIf", tiff, sizeof tiff, 6);
     expect_png("eXIf", "MM", 2, 1);
@@ -457,9 +445,8 @@ static void orientation_of_a_png_wherever_it_stands(void **state)
     }
 }
 
-static int make_tails(void **state)
+BEFORE_ALL()
 {
-    (void)state;
     uint32_t seed = 7;
     for (int i = 0; i < MANY; i++) {
         seed = seed * 1664525U + 1013904223U;
@@ -468,18 +455,8 @@ static int make_tails(void **state)
     return 0;
 }
 
-int main(void)
+AFTER_ALL()
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_stands_behind_the_end_is_not_the_image),
-        cmocka_unit_test(bytes_between_segments_are_passed_over),
-        cmocka_unit_test(headers_of_cameras_and_scanners),
-        cmocka_unit_test(restart_markers_that_lose_nothing),
-        cmocka_unit_test(what_lacks_pixels_is_an_error),
-        cmocka_unit_test(orientation_of_a_jpeg_wherever_it_stands),
-        cmocka_unit_test(orientation_of_a_png_wherever_it_stands),
-    };
-    const int failed = cmocka_run_group_tests(tests, make_tails, NULL);
     lvni_data_scratch_release();
-    return failed;
+    return 0;
 }

@@ -1,13 +1,8 @@
 /* The built-in set: pure, balanced, readable by a plain rule, fast. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "data/dataset.h"
 #include "data/shapes.h"
 #include "images_support.h"
+#include "support/test.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -24,9 +19,8 @@ static lvn_dataset *open_shapes(const lvni_data_shapes_options *o, int size)
     return d;
 }
 
-static void a_image_depends_on_seed_number_and_size_alone(void **state)
+TEST(a_image_depends_on_seed_number_and_size_alone)
 {
-    (void)state;
     enum { N = 32 * 32 * 3 };
     uint8_t a[N], b[N];
     lvni_data_shapes_draw(1, 5, 6, 32, a);
@@ -39,9 +33,8 @@ static void a_image_depends_on_seed_number_and_size_alone(void **state)
 }
 
 /* The same bytes on every machine: the hash of 100 images, fixed here. */
-static void images_never_change(void **state)
+TEST(images_never_change)
 {
-    (void)state;
     XXH64_state_t *hash = XXH64_createState();
     XXH64_reset(hash, 0);
     uint8_t rgb[32 * 32 * 3];
@@ -53,9 +46,8 @@ static void images_never_change(void **state)
     XXH64_freeState(hash);
 }
 
-static void defaults_labels_and_names(void **state)
+TEST(defaults_labels_and_names)
 {
-    (void)state;
     lvn_dataset *d = open_shapes(&(lvni_data_shapes_options){0}, 32);
     assert_int_equal(d->cls->length(d), 2000);
     assert_int_equal(d->n_classes, 6);
@@ -86,9 +78,8 @@ static void defaults_labels_and_names(void **state)
 
 /* Every outline lies in the unit circle, has an inside, and its distance never changes faster than
  * the place. */
-static void outlines_are_distances(void **state)
+TEST(outlines_are_distances)
 {
-    (void)state;
     for (int shape = 0; shape < 10; shape++) {
         int inside = 0;
         for (int i = -60; i <= 60; i++) {
@@ -108,15 +99,8 @@ static void outlines_are_distances(void **state)
     assert_float_equal(lvni_data_shapes_distance(5, 0.7f, 0.0f), -0.2f, 1e-6f);
 }
 
-int main(void)
+AFTER_ALL()
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_image_depends_on_seed_number_and_size_alone),
-        cmocka_unit_test(images_never_change),
-        cmocka_unit_test(defaults_labels_and_names),
-        cmocka_unit_test(outlines_are_distances),
-    };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     lvni_data_scratch_release();
-    return failed;
+    return 0;
 }

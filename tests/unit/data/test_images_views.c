@@ -1,14 +1,9 @@
 /* Datasets as users open them (lvn_image_folder_open): several views of a sample, each option,
  * parts, the built-in images. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "data/augment.h"
 #include "data/dataset.h"
 #include "images_support.h"
+#include "support/test.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -101,9 +96,8 @@ static void check_views(const char *path, double closeness)
     lvn_dataset_destroy(four);
 }
 
-static void views_have_draws_of_their_own(void **state)
+TEST(views_have_draws_of_their_own)
 {
-    (void)state;
     const char *f = make_folder(24);
     check_views(f, 0.0);
     images_remove_folder(f);
@@ -111,9 +105,8 @@ static void views_have_draws_of_their_own(void **state)
 }
 
 /* One decoded image serves all views, so it may be larger than the one that a view alone gets. */
-static void views_of_large_photos_share_a_decoded_image(void **state)
+TEST(views_of_large_photos_share_a_decoded_image)
 {
-    (void)state;
     const char *f = make_folder(400);
     check_views(f, 3.0);
     images_remove_folder(f);
@@ -135,9 +128,8 @@ static void check_flat(const char *path)
     lvn_dataset_destroy(labelled);
 }
 
-static void flat_images_have_views_and_no_labels(void **state)
+TEST(flat_images_have_views_and_no_labels)
 {
-    (void)state;
     const char *f = make_folder(24);
     check_flat(f);
     images_remove_folder(f);
@@ -145,9 +137,8 @@ static void flat_images_have_views_and_no_labels(void **state)
 }
 
 /* Whatever is drawn with probability 1 changes the image in its way, and 0 is the default. */
-static void every_option_changes_the_images(void **state)
+TEST(every_option_changes_the_images)
 {
-    (void)state;
     const char *f = make_folder(24);
     lvn_dataset *const all[] = {
         LVN_IMAGE_FOLDER(f, .resize = SIDE),
@@ -221,9 +212,8 @@ static void check_parts(const char *path, bool flat, int64_t total, int64_t to_v
     lvn_dataset_destroy(part[1]);
 }
 
-static void parts_are_disjoint(void **state)
+TEST(parts_are_disjoint)
 {
-    (void)state;
     const char *f = make_folder(24);
     check_parts(f, false, 10, 2); /* one of five in each class */
     check_parts(f, true, 10, 2);
@@ -249,9 +239,8 @@ static void refused(lvn_dataset *data, const char *text)
     }
 }
 
-static void what_cannot_be_is_refused(void **state)
+TEST(what_cannot_be_is_refused)
 {
-    (void)state;
     refused(LVN_IMAGE_FOLDER("builtin:shapes", .views = 5), "views is 5");
     refused(LVN_IMAGE_FOLDER("builtin:shapes", .views = -1), "views is -1");
     refused(LVN_IMAGE_FOLDER("builtin:shapes", .hue = 0.6), "augment.hue is 0.6");
@@ -259,17 +248,4 @@ static void what_cannot_be_is_refused(void **state)
     refused(LVN_IMAGE_FOLDER("nowhere", .flat = true, .part = LVN_IMAGES_VAL),
             "give a folder of images, or one image");
     refused(lvn_image_folder_open_with(NULL, NULL), "the data folder has no name");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(views_have_draws_of_their_own),
-        cmocka_unit_test(views_of_large_photos_share_a_decoded_image),
-        cmocka_unit_test(flat_images_have_views_and_no_labels),
-        cmocka_unit_test(every_option_changes_the_images),
-        cmocka_unit_test(parts_are_disjoint),
-        cmocka_unit_test(what_cannot_be_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,9 @@
 /* Volumes of k-space in HDF5 files, which libhdf5 writes here, too; without it, the error of
  * reading one is tested. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "data/inverse/hdf5.h"
 #include "images_support.h"
 #include "inverse_support.h"
+#include "support/test.h"
 
 #include <dlfcn.h>
 #include <math.h>
@@ -155,9 +150,8 @@ static lvni_data_inverse_options volumes(const char *folder, int coils)
                                        .out_chans = 2 * coils};
 }
 
-static void damaged_files_are_named(void **state)
+TEST(damaged_files_are_named)
 {
-    (void)state;
     const char *folder = images_temp_folder();
     images_write_file(images_path(folder, "multicoil_train/a.h5"), signature, 8);
     const lvni_data_inverse_options o = volumes(folder, 2);
@@ -173,9 +167,8 @@ static void damaged_files_are_named(void **state)
     images_remove_folder(folder);
 }
 
-static void volumes_are_read_coil_by_coil(void **state)
+TEST(volumes_are_read_coil_by_coil)
 {
-    (void)state;
     if (!found()) {
         print_message("skipped: there is no libhdf5\n");
         skip();
@@ -199,9 +192,8 @@ static void volumes_are_read_coil_by_coil(void **state)
 }
 
 /* Their values would be those of memory. */
-static void members_of_other_names_are_an_error(void **state)
+TEST(members_of_other_names_are_an_error)
 {
-    (void)state;
     if (!found()) {
         print_message("skipped: there is no libhdf5\n");
         skip();
@@ -223,9 +215,8 @@ static void members_of_other_names_are_an_error(void **state)
 }
 
 /* Texts of a fixed and of a variable length, thousands of them: more than there is room for. */
-static void an_attribute_of_many_is_none(void **state)
+TEST(an_attribute_of_many_is_none)
 {
-    (void)state;
     if (!found()) {
         print_message("skipped: there is no libhdf5\n");
         skip();
@@ -244,9 +235,8 @@ static void an_attribute_of_many_is_none(void **state)
     images_remove_folder(folder);
 }
 
-static void other_contrasts_and_small_volumes_are_left_out(void **state)
+TEST(other_contrasts_and_small_volumes_are_left_out)
 {
-    (void)state;
     if (!found()) {
         print_message("skipped: there is no libhdf5\n");
         skip();
@@ -269,16 +259,4 @@ static void other_contrasts_and_small_volumes_are_left_out(void **state)
     lvn_dataset_destroy(d);
     inverse_check_memory(&o);
     images_remove_folder(folder);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(damaged_files_are_named),
-        cmocka_unit_test(volumes_are_read_coil_by_coil),
-        cmocka_unit_test(members_of_other_names_are_an_error),
-        cmocka_unit_test(an_attribute_of_many_is_none),
-        cmocka_unit_test(other_contrasts_and_small_volumes_are_left_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,12 @@
 /* Maps of mass: the kernel, the noise, the two layouts, masks, folders, and what is known about the
  * truth. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "data/array.h"
 #include "data/inverse/mass.h"
 #include "data/inverse_truth.h"
 #include "images_support.h"
 #include "inverse_support.h"
+#include "support/test.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -38,9 +33,8 @@ static lvni_data_inverse_options four(int size)
 
 /* ---- operators ---- */
 
-static void the_kernel_has_magnitude_1_except_at_0(void **state)
+TEST(the_kernel_has_magnitude_1_except_at_0)
 {
-    (void)state;
     enum { N = 12 };
     lvni_data_complex rows[N * N], cols[N * N];
     lvni_inverse_mass_kernel(N, true, rows);
@@ -55,9 +49,8 @@ static void the_kernel_has_magnitude_1_except_at_0(void **state)
     assert_true(fabs(rows[2 * N + N - 1].im + 0.8) < 1e-15);
 }
 
-static void inverting_noiseless_shear_gives_the_mass_without_its_mean(void **state)
+TEST(inverting_noiseless_shear_gives_the_mass_without_its_mean)
 {
-    (void)state;
     const lvni_data_inverse_options layouts[] = {two(24), four(24)};
     for (int l = 0; l < 2; l++) {
         lvn_dataset *d = inverse_open(&layouts[l]);
@@ -79,9 +72,8 @@ static void inverting_noiseless_shear_gives_the_mass_without_its_mean(void **sta
     }
 }
 
-static void the_noise_of_a_survey_is_that_of_its_galaxies(void **state)
+TEST(the_noise_of_a_survey_is_that_of_its_galaxies)
 {
-    (void)state;
     assert_true(fabs(lvni_data_inverse_mass_sigma(300) - 0.067552) < 1e-6);
     lvni_data_inverse_options o = two(64);
     o.count = 100;
@@ -107,9 +99,8 @@ static void the_noise_of_a_survey_is_that_of_its_galaxies(void **state)
 
 /* ---- samples ---- */
 
-static void two_channels_are_normalised_by_the_shear(void **state)
+TEST(two_channels_are_normalised_by_the_shear)
 {
-    (void)state;
     const lvni_data_inverse_options o = two(32);
     lvn_dataset *d = inverse_open(&o);
     const lvni_inverse_mass *m = lvni_inverse_mass_of(d);
@@ -143,9 +134,8 @@ static void two_channels_are_normalised_by_the_shear(void **state)
     lvn_dataset_destroy(d);
 }
 
-static void four_channels_hold_shear_and_its_inversion(void **state)
+TEST(four_channels_hold_shear_and_its_inversion)
 {
-    (void)state;
     lvni_data_inverse_options o = four(32);
     o.kappa_mean = 0.001;
     o.kappa_std = 0.02;
@@ -183,9 +173,8 @@ static void four_channels_hold_shear_and_its_inversion(void **state)
 }
 
 /* The shear of both is that of the same kernel and noise. */
-static void constants_do_the_same_for_any_channels(void **state)
+TEST(constants_do_the_same_for_any_channels)
 {
-    (void)state;
     lvni_data_inverse_options o[3] = {four(32), four(32), two(32)};
     inverse_sample s[3];
     lvn_dataset *d[3];
@@ -215,9 +204,8 @@ static void constants_do_the_same_for_any_channels(void **state)
     inverse_check_memory(&o[2]);
 }
 
-static void masked_pixels_are_0_in_the_measurement(void **state)
+TEST(masked_pixels_are_0_in_the_measurement)
 {
-    (void)state;
     for (int l = 0; l < 2; l++) {
         lvni_data_inverse_options o = l == 0 ? two(64) : four(64);
         o.random_mask = true;
@@ -239,9 +227,8 @@ static void masked_pixels_are_0_in_the_measurement(void **state)
     }
 }
 
-static void samples_depend_on_their_key_alone(void **state)
+TEST(samples_depend_on_their_key_alone)
 {
-    (void)state;
     lvni_data_inverse_options o = two(16);
     inverse_check_keys(&o);
     o = four(16);
@@ -250,9 +237,8 @@ static void samples_depend_on_their_key_alone(void **state)
     inverse_check_memory(&o);
 }
 
-static void samples_have_the_same_bits_everywhere(void **state)
+TEST(samples_have_the_same_bits_everywhere)
 {
-    (void)state;
     lvni_data_inverse_options o = two(20);
     inverse_check_bits(&o, 0x9a7b0476b2ace805);
     o = four(20);
@@ -262,9 +248,8 @@ static void samples_have_the_same_bits_everywhere(void **state)
 
 /* ---- truth ---- */
 
-static void the_wiener_mean_has_the_stated_variance(void **state)
+TEST(the_wiener_mean_has_the_stated_variance)
 {
-    (void)state;
     enum { N = 16, MAPS = 500 };
     lvni_data_inverse_options o = two(N);
     o.count = MAPS;
@@ -302,9 +287,8 @@ static void the_wiener_mean_has_the_stated_variance(void **state)
 
 /* The mask leaves the posterior no closed form: samples must spread as far from the mean as the
  * truth does, and a mask that hides nothing changes nothing. */
-static void the_posterior_behind_a_mask_is_solved_for(void **state)
+TEST(the_posterior_behind_a_mask_is_solved_for)
 {
-    (void)state;
     enum { N = 16, MAPS = 200 };
     lvni_data_inverse_options o = two(N);
     o.count = MAPS;
@@ -386,9 +370,8 @@ static double loud_left(int r, int c)
     return 0.3 * half(r, c);
 }
 
-static void maps_of_a_folder_come_sorted_and_keep_their_names(void **state)
+TEST(maps_of_a_folder_come_sorted_and_keep_their_names)
 {
-    (void)state;
     const char *folder = images_temp_folder();
     write_map(images_path(folder, "kappa_train/b.npy"), false, slope_of_b);
     write_map(images_path(folder, "kappa_train/a.npy"), true, slope);
@@ -428,9 +411,8 @@ static void maps_of_a_folder_come_sorted_and_keep_their_names(void **state)
     images_remove_folder(folder);
 }
 
-static void noise_maps_replace_sigma(void **state)
+TEST(noise_maps_replace_sigma)
 {
-    (void)state;
     const char *folder = images_temp_folder();
     write_map(images_path(folder, "cosmo/cosmos_mask.npy"), false, half);
     write_map(images_path(folder, "cosmo/cosmos_std1.npy"), true, loud_left);
@@ -469,9 +451,8 @@ static void noise_maps_replace_sigma(void **state)
     images_remove_folder(folder);
 }
 
-static void what_does_not_fit_is_refused_before_any_work(void **state)
+TEST(what_does_not_fit_is_refused_before_any_work)
 {
-    (void)state;
     const char *folder = images_temp_folder();
     write_map(images_path(folder, "kappa_train/a.npy"), false, slope);
     lvni_data_inverse_options o = two(SIDE);
@@ -506,9 +487,8 @@ static void what_does_not_fit_is_refused_before_any_work(void **state)
     images_remove_folder(folder);
 }
 
-static void files_that_are_no_maps_are_named(void **state)
+TEST(files_that_are_no_maps_are_named)
 {
-    (void)state;
     const char *folder = images_temp_folder();
     images_write_file(images_path(folder, "kappa_train/a.txt"), "hello", 5);
     write_map(images_path(folder, "kappa_train/b.npy"), false, slope);
@@ -540,26 +520,4 @@ static void files_that_are_no_maps_are_named(void **state)
     inverse_sample_free(&s);
     lvn_dataset_destroy(d);
     images_remove_folder(folder);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_kernel_has_magnitude_1_except_at_0),
-        cmocka_unit_test(inverting_noiseless_shear_gives_the_mass_without_its_mean),
-        cmocka_unit_test(the_noise_of_a_survey_is_that_of_its_galaxies),
-        cmocka_unit_test(two_channels_are_normalised_by_the_shear),
-        cmocka_unit_test(four_channels_hold_shear_and_its_inversion),
-        cmocka_unit_test(constants_do_the_same_for_any_channels),
-        cmocka_unit_test(masked_pixels_are_0_in_the_measurement),
-        cmocka_unit_test(samples_depend_on_their_key_alone),
-        cmocka_unit_test(samples_have_the_same_bits_everywhere),
-        cmocka_unit_test(the_wiener_mean_has_the_stated_variance),
-        cmocka_unit_test(the_posterior_behind_a_mask_is_solved_for),
-        cmocka_unit_test(maps_of_a_folder_come_sorted_and_keep_their_names),
-        cmocka_unit_test(noise_maps_replace_sigma),
-        cmocka_unit_test(what_does_not_fit_is_refused_before_any_work),
-        cmocka_unit_test(files_that_are_no_maps_are_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

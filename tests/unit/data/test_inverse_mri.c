@@ -1,16 +1,11 @@
 /* Magnetic resonance: columns, coils and phantoms; what a sample keeps of its measurement; volumes
  * of a folder, with more coils than are wanted. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "data/array.h"
 #include "data/inverse/mri.h"
 #include "images_support.h"
 #include "inverse_support.h"
+#include "support/test.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -39,9 +34,8 @@ static int count(const double *columns, int from, int to)
     return n;
 }
 
-static void one_column_of_eight_is_measured(void **state)
+TEST(one_column_of_eight_is_measured)
 {
-    (void)state;
     double columns[512];
     lvni_inverse_mri_columns(384, 8, columns);
     assert_int_equal(count(columns, 0, 384), 48);
@@ -60,9 +54,8 @@ static void one_column_of_eight_is_measured(void **state)
     }
 }
 
-static void coil_maps_add_up_to_1(void **state)
+TEST(coil_maps_add_up_to_1)
 {
-    (void)state;
     enum { N = 24, COILS = 5 };
     static lvni_data_complex maps[COILS * N * N];
     lvni_inverse_mri_coils(COILS, N, maps);
@@ -78,9 +71,8 @@ static void coil_maps_add_up_to_1(void **state)
                 3.0 * hypot(maps[N * N / 2].re, maps[N * N / 2].im));
 }
 
-static void phantoms_differ_and_end_inside_the_image(void **state)
+TEST(phantoms_differ_and_end_inside_the_image)
 {
-    (void)state;
     enum { N = 64 };
     static double a[N * N], b[N * N];
     lvni_inverse_random random = {3, LVNI_INVERSE_TRAIN, 0, 0, LVNI_INVERSE_SHAPE};
@@ -113,9 +105,8 @@ static void coil(const inverse_sample *s, int f, int coils, int c, lvni_data_com
     }
 }
 
-static void the_measurement_keeps_the_measured_columns(void **state)
+TEST(the_measurement_keeps_the_measured_columns)
 {
-    (void)state;
     enum { N = 64, COILS = 4 };
     const lvni_data_inverse_options o = phantoms(N, COILS);
     lvn_dataset *d = inverse_open(&o);
@@ -160,9 +151,8 @@ static void the_measurement_keeps_the_measured_columns(void **state)
     lvn_dataset_destroy(d);
 }
 
-static void maps_of_a_sample_join_its_coils(void **state)
+TEST(maps_of_a_sample_join_its_coils)
 {
-    (void)state;
     enum { N = 32, COILS = 3 };
     const lvni_data_inverse_options o = phantoms(N, COILS);
     lvn_dataset *d = inverse_open(&o);
@@ -191,9 +181,8 @@ static void maps_of_a_sample_join_its_coils(void **state)
     lvn_dataset_destroy(d);
 }
 
-static void samples_depend_on_their_key_alone(void **state)
+TEST(samples_depend_on_their_key_alone)
 {
-    (void)state;
     lvni_data_inverse_options o = phantoms(16, 2);
     inverse_check_keys(&o);
     o.acceleration = 4;
@@ -210,9 +199,8 @@ static void samples_depend_on_their_key_alone(void **state)
     inverse_check_memory(&o);
 }
 
-static void samples_have_the_same_bits_everywhere(void **state)
+TEST(samples_have_the_same_bits_everywhere)
 {
-    (void)state;
     const lvni_data_inverse_options o = phantoms(20, 3);
     inverse_check_bits(&o, 0x88abf2fb5a008116);
 }
@@ -265,9 +253,8 @@ static void write_volume(const char *path, int slices, int coils)
     free(scratch);
 }
 
-static void slices_are_cut_from_the_middle(void **state)
+TEST(slices_are_cut_from_the_middle)
 {
-    (void)state;
     const char *folder = images_temp_folder();
     write_volume(images_path(folder, "multicoil_train/b.npy"), SLICES, 3);
     write_volume(images_path(folder, "multicoil_train/a.npy"), 2, 3);
@@ -302,9 +289,8 @@ static void slices_are_cut_from_the_middle(void **state)
 }
 
 /* Python's random.seed(1000) and random.shuffle, of lists of 3, 10 and 20, and round(0.3 n). */
-static void the_draw_of_volumes_is_that_of_rcgan(void **state)
+TEST(the_draw_of_volumes_is_that_of_rcgan)
 {
-    (void)state;
     static const struct {
         int n, drawn[7]; /* one behind the last */
     } want[] = {{3, {2}}, {10, {4, 5, 7}}, {20, {0, 1, 4, 10, 16, 17}}};
@@ -327,9 +313,8 @@ static void the_draw_of_volumes_is_that_of_rcgan(void **state)
     }
 }
 
-static void volumes_of_rcgan_have_more_coils(void **state)
+TEST(volumes_of_rcgan_have_more_coils)
 {
-    (void)state;
     const char *folder = images_temp_folder();
     /* without a: b .. k are 10, of which f, g and i are drawn; f has too few coils */
     for (int c = 'a'; c <= 'k'; c++) {
@@ -370,9 +355,8 @@ static void volumes_of_rcgan_have_more_coils(void **state)
 }
 
 /* Three coils of rank two: two combinations hold all of the signal, the stronger one first. */
-static void more_coils_are_combined(void **state)
+TEST(more_coils_are_combined)
 {
-    (void)state;
     const char *folder = images_temp_folder();
     write_volume(images_path(folder, "multicoil_val/a.npy"), 1, 3);
     lvni_data_inverse_options o = phantoms(SIDE, 2);
@@ -405,9 +389,8 @@ static void more_coils_are_combined(void **state)
     images_remove_folder(folder);
 }
 
-static void maps_come_from_their_files(void **state)
+TEST(maps_come_from_their_files)
 {
-    (void)state;
     const char *folder = images_temp_folder();
     char maps[512];
     snprintf(maps, sizeof maps, "%s", images_path(folder, "maps"));
@@ -441,9 +424,8 @@ static void maps_come_from_their_files(void **state)
     images_remove_folder(folder);
 }
 
-static void what_does_not_fit_is_refused_before_any_work(void **state)
+TEST(what_does_not_fit_is_refused_before_any_work)
 {
-    (void)state;
     const char *folder = images_temp_folder();
     write_volume(images_path(folder, "multicoil_train/a.npy"), 1, 2);
     lvni_data_inverse_options o = phantoms(SIDE, 3);
@@ -477,24 +459,4 @@ static void what_does_not_fit_is_refused_before_any_work(void **state)
     o.maps_path = "maps";
     assert_int_equal(inverse_refuses(&o, "coil maps of its own"), LVN_ERR_USAGE);
     images_remove_folder(folder);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_column_of_eight_is_measured),
-        cmocka_unit_test(coil_maps_add_up_to_1),
-        cmocka_unit_test(phantoms_differ_and_end_inside_the_image),
-        cmocka_unit_test(the_measurement_keeps_the_measured_columns),
-        cmocka_unit_test(maps_of_a_sample_join_its_coils),
-        cmocka_unit_test(samples_depend_on_their_key_alone),
-        cmocka_unit_test(samples_have_the_same_bits_everywhere),
-        cmocka_unit_test(slices_are_cut_from_the_middle),
-        cmocka_unit_test(the_draw_of_volumes_is_that_of_rcgan),
-        cmocka_unit_test(volumes_of_rcgan_have_more_coils),
-        cmocka_unit_test(more_coils_are_combined),
-        cmocka_unit_test(maps_come_from_their_files),
-        cmocka_unit_test(what_does_not_fit_is_refused_before_any_work),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

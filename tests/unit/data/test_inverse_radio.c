@@ -1,16 +1,11 @@
 /* Radio images: skies, sampling and dirty images; the two layouts and three ways to normalise;
  * arrays of a folder. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "data/array.h"
 #include "data/inverse/radio.h"
 #include "images_support.h"
 #include "inverse_support.h"
+#include "support/test.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -35,9 +30,8 @@ static const lvni_inverse_random sky_of_2 = {3, LVNI_INVERSE_TRAIN, 0, 2, LVNI_I
 
 enum { N = 32 };
 
-static void the_sky_has_peak_1_and_the_sampling_is_symmetric(void **state)
+TEST(the_sky_has_peak_1_and_the_sampling_is_symmetric)
 {
-    (void)state;
     static double sky[N * N], sampling[N * N];
     lvni_inverse_radio_sky(&sky_of_2, N, sky);
     lvni_inverse_radio_sampling(&shape_of_2, N, sampling);
@@ -57,9 +51,8 @@ static void the_sky_has_peak_1_and_the_sampling_is_symmetric(void **state)
 
 /* The dirty image is the sky convolved with the point spread function, and the noise of its pixels
  * has the deviation that was asked for. */
-static void the_dirty_image_is_a_convolution(void **state)
+TEST(the_dirty_image_is_a_convolution)
 {
-    (void)state;
     static double sampling[N * N], normals[N * N];
     static lvni_data_complex sky[N * N], noise[N * N], dirty[N * N], psf[N * N];
     lvni_data_fourier *f;
@@ -109,9 +102,8 @@ static void mean_and_deviation(const inverse_sample *s, int field, int channel, 
     *std = sqrt((squares - sum * sum / (double)n) / (double)(n - 1));
 }
 
-static void layouts_and_norms(void **state)
+TEST(layouts_and_norms)
 {
-    (void)state;
     static double sky[N * N];
     lvni_inverse_radio_sky(&sky_of_2, N, sky);
     static const lvni_data_inverse_norm norms[] = {LVNI_INVERSE_NORM_MICRO, LVNI_INVERSE_NORM_MACRO,
@@ -151,9 +143,8 @@ static void layouts_and_norms(void **state)
     }
 }
 
-static void samples_depend_on_their_key_alone(void **state)
+TEST(samples_depend_on_their_key_alone)
 {
-    (void)state;
     const lvni_data_inverse_options all[] = {radio(16, 3, LVNI_INVERSE_NORM_MICRO),
                                              radio(16, 2, LVNI_INVERSE_NORM_MICRO),
                                              radio(16, 2, LVNI_INVERSE_NORM_MACRO)};
@@ -163,9 +154,8 @@ static void samples_depend_on_their_key_alone(void **state)
     }
 }
 
-static void samples_have_the_same_bits_everywhere(void **state)
+TEST(samples_have_the_same_bits_everywhere)
 {
-    (void)state;
     lvni_data_inverse_options o = radio(20, 3, LVNI_INVERSE_NORM_MICRO);
     inverse_check_bits(&o, 0xaae26b9ec247c378);
     o = radio(20, 2, LVNI_INVERSE_NORM_MACRO);
@@ -203,9 +193,8 @@ static void write_split(const char *folder, const char *split, bool of_complex)
     }
 }
 
-static void real_arrays_of_a_folder(void **state)
+TEST(real_arrays_of_a_folder)
 {
-    (void)state;
     const char *folder = images_temp_folder();
     write_split(folder, "train", false);
     write_split(folder, "val", false);
@@ -256,9 +245,8 @@ static void real_arrays_of_a_folder(void **state)
     images_remove_folder(folder);
 }
 
-static void complex_arrays_of_a_folder(void **state)
+TEST(complex_arrays_of_a_folder)
 {
-    (void)state;
     const char *folder = images_temp_folder();
     write_split(folder, "train", true);
     lvni_data_inverse_options o = radio(SIDE, 3, LVNI_INVERSE_NORM_MICRO);
@@ -292,9 +280,8 @@ static void complex_arrays_of_a_folder(void **state)
     images_remove_folder(folder);
 }
 
-static void what_does_not_fit_is_refused_before_any_work(void **state)
+TEST(what_does_not_fit_is_refused_before_any_work)
 {
-    (void)state;
     const char *folder = images_temp_folder();
     write_split(folder, "train", false);
     lvni_data_inverse_options o = radio(16, 2, LVNI_INVERSE_NORM_MICRO);
@@ -318,19 +305,4 @@ static void what_does_not_fit_is_refused_before_any_work(void **state)
     o = radio(17, 2, LVNI_INVERSE_NORM_MICRO);
     assert_int_equal(inverse_refuses(&o, "im_size=17"), LVN_ERR_USAGE);
     images_remove_folder(folder);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_sky_has_peak_1_and_the_sampling_is_symmetric),
-        cmocka_unit_test(the_dirty_image_is_a_convolution),
-        cmocka_unit_test(layouts_and_norms),
-        cmocka_unit_test(samples_depend_on_their_key_alone),
-        cmocka_unit_test(samples_have_the_same_bits_everywhere),
-        cmocka_unit_test(real_arrays_of_a_folder),
-        cmocka_unit_test(complex_arrays_of_a_folder),
-        cmocka_unit_test(what_does_not_fit_is_refused_before_any_work),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

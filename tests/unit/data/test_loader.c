@@ -1,17 +1,12 @@
 /* The loader with made-up datasets: the same bytes for any number of threads, batches in order,
  * resume, unreadable samples, the first error in order whatever the timing, destruction at any
  * time, nothing allocated once it runs. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "core/rng.h"
 #include "data/loader.h"
 #include "data/sampler.h"
 #include "tensor/tensor.h"
+#include "support/test.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -203,9 +198,8 @@ static uint64_t hash_run(const lvn_dataset *d, const lvni_plan *plan, int worker
     return h;
 }
 
-static void any_number_of_threads_gives_the_same_bytes(void **state)
+TEST(any_number_of_threads_gives_the_same_bytes)
 {
-    (void)state;
     const int64_t broken[] = {3, 17, 18, 60};
     fake plain = FAKE(61, .delay_us = 200),
          some = FAKE(61, .delay_us = 200, .broken = broken, .n_broken = 4);
@@ -223,9 +217,8 @@ static void any_number_of_threads_gives_the_same_bytes(void **state)
 
 /* More micro-batches without samples in a row than there are slots: they all fill at once, and
  * no thread decodes. */
-static void micro_batches_without_samples_are_ready(void **state)
+TEST(micro_batches_without_samples_are_ready)
 {
-    (void)state;
     fake f = FAKE(17);
     const lvni_plan plan = PLAN(17, .batch_size = 16, .micro_batches = 8, .cores = 1);
     uint64_t h[2];
@@ -237,9 +230,8 @@ static void micro_batches_without_samples_are_ready(void **state)
     assert_true(h[0] == h[1]);
 }
 
-static void batches_follow_the_plan(void **state)
+TEST(batches_follow_the_plan)
 {
-    (void)state;
     fake f = FAKE(61);
     const lvni_plan plan = PLAN(61, .batch_size = 16, .micro_batches = 3);
     lvni_data_loader *l = LOADER(.dataset = &f.base, .plan = &plan, .training = true, .seed = 4,
@@ -293,9 +285,8 @@ static void batches_follow_the_plan(void **state)
     lvni_data_loader_destroy(l);
 }
 
-static void evaluation_goes_through_in_order(void **state)
+TEST(evaluation_goes_through_in_order)
 {
-    (void)state;
     fake f = FAKE(10, .stride = 3);
     f.base.cls = &part_class;
     const lvni_plan plan = PLAN(100, .batch_size = 8, .eval_batch_size = 4);
@@ -327,9 +318,8 @@ static void evaluation_goes_through_in_order(void **state)
     lvni_data_loader_destroy(l);
 }
 
-static void unreadable_samples_are_left_out(void **state)
+TEST(unreadable_samples_are_left_out)
 {
-    (void)state;
     const int64_t broken[] = {1, 4, 5, 6, 7, 9};
     for (int workers = 0; workers < 4; workers++) {
         fake f = FAKE(10, .broken = broken, .n_broken = 6, .delay_us = 300, .silent = workers == 2);
@@ -376,9 +366,8 @@ static void unreadable_samples_are_left_out(void **state)
 
 /* Two broken samples far apart in time: the later one in order fails at once, the earlier one
  * late. */
-static void the_first_error_in_order_is_reported(void **state)
+TEST(the_first_error_in_order_is_reported)
 {
-    (void)state;
     const int64_t broken[] = {5, 6, 7, 2};
     const lvni_plan plan = PLAN(8, .batch_size = 8, .eval_batch_size = 4);
     for (int round = 0; round < 40; round++) {
@@ -412,9 +401,8 @@ static void the_first_error_in_order_is_reported(void **state)
     }
 }
 
-static void batches_can_be_held_and_released_in_any_order(void **state)
+TEST(batches_can_be_held_and_released_in_any_order)
 {
-    (void)state;
     fake f = FAKE(100, .delay_us = 50);
     const lvni_plan plan = PLAN(100, .batch_size = 12, .micro_batches = 4, .lanes = 3);
     for (int workers = 0; workers < 3; workers++) {
@@ -476,9 +464,8 @@ static void *run_lane(void *argument)
     return NULL;
 }
 
-static void several_lanes_may_ask_at_once(void **state)
+TEST(several_lanes_may_ask_at_once)
 {
-    (void)state;
     fake f = FAKE(200, .delay_us = 100);
     const lvni_plan plan = PLAN(200, .batch_size = 16, .micro_batches = 4, .lanes = 3);
     for (int workers = 0; workers < 3; workers++) {
@@ -503,9 +490,8 @@ static void several_lanes_may_ask_at_once(void **state)
     }
 }
 
-static void it_can_be_destroyed_at_any_time(void **state)
+TEST(it_can_be_destroyed_at_any_time)
 {
-    (void)state;
     fake f = FAKE(500, .delay_us = 400);
     const lvni_plan plan = PLAN(500, .batch_size = 20, .micro_batches = 2);
     const uint64_t live = lvni_core_alloc_get_stats(LVNI_TAG_DATA).live_bytes;
@@ -521,9 +507,8 @@ static void it_can_be_destroyed_at_any_time(void **state)
     lvni_data_loader_destroy(NULL);
 }
 
-static void a_running_loader_allocates_nothing(void **state)
+TEST(a_running_loader_allocates_nothing)
 {
-    (void)state;
     fake f = FAKE(100);
     const lvni_plan plan = PLAN(100, .batch_size = 16, .micro_batches = 4);
     lvni_data_loader *l = LOADER(.dataset = &f.base, .plan = &plan, .training = true, .workers = 2);
@@ -538,9 +523,8 @@ static void a_running_loader_allocates_nothing(void **state)
     lvni_data_loader_destroy(l);
 }
 
-static void memory_is_bounded_and_its_lack_is_survived(void **state)
+TEST(memory_is_bounded_and_its_lack_is_survived)
 {
-    (void)state;
     fake f = FAKE(100);
     const lvni_plan plan = PLAN(100, .batch_size = 20, .micro_batches = 5, .lanes = 2);
     lvni_data_loader *l =
@@ -580,9 +564,8 @@ static void memory_is_bounded_and_its_lack_is_survived(void **state)
     assert_true(k > 20);
 }
 
-static void wrong_options_are_refused(void **state)
+TEST(wrong_options_are_refused)
 {
-    (void)state;
     fake f = FAKE(100);
     const lvni_plan plan = PLAN(90, .batch_size = 20);
     lvni_data_loader *l = (lvni_data_loader *)&f;
@@ -599,23 +582,4 @@ static void wrong_options_are_refused(void **state)
     o.step_in_epoch = 6;
     assert_int_equal(lvni_data_loader_create(&o, &l), LVN_ERR_INVALID);
     assert_string_equal(lvn_last_error()->message, "cannot start at step 6 of an epoch of 5 steps");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_number_of_threads_gives_the_same_bytes),
-        cmocka_unit_test(micro_batches_without_samples_are_ready),
-        cmocka_unit_test(batches_follow_the_plan),
-        cmocka_unit_test(evaluation_goes_through_in_order),
-        cmocka_unit_test(unreadable_samples_are_left_out),
-        cmocka_unit_test(the_first_error_in_order_is_reported),
-        cmocka_unit_test(batches_can_be_held_and_released_in_any_order),
-        cmocka_unit_test(several_lanes_may_ask_at_once),
-        cmocka_unit_test(it_can_be_destroyed_at_any_time),
-        cmocka_unit_test(a_running_loader_allocates_nothing),
-        cmocka_unit_test(memory_is_bounded_and_its_lack_is_survived),
-        cmocka_unit_test(wrong_options_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

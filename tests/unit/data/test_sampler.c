@@ -1,22 +1,16 @@
 /* The order of an epoch: a permutation, the same as the independent Python program's, and the
  * numbers of one seed. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "data/sampler.h"
+#include "support/test.h"
 
 #include <levin/data.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void an_order_is_a_permutation(void **state)
+TEST(an_order_is_a_permutation)
 {
-    (void)state;
     enum { N = 1000 };
     uint32_t order[N];
     uint8_t seen[N] = {0};
@@ -33,9 +27,8 @@ static void an_order_is_a_permutation(void **state)
     assert_int_equal(order[0], 0);
 }
 
-static void a_large_order_is_a_permutation(void **state)
+TEST(a_large_order_is_a_permutation)
 {
-    (void)state;
     enum { N = 5000 }; /* it works for any number, and is used for those that are not shuffled */
     for (uint32_t n = 1; n < N; n = n < 70 ? n + 1 : n * 3 - 1) {
         uint8_t seen[N] = {0};
@@ -50,9 +43,8 @@ static void a_large_order_is_a_permutation(void **state)
     }
 }
 
-static void known_numbers(void **state)
+TEST(known_numbers)
 {
-    (void)state;
     static const uint32_t want[21] = {276, 256, 29,  200, 288, 211, 277, 181, 134, 257, 141,
                                       297, 317, 215, 310, 152, 172, 112, 259, 64,  85};
     uint32_t order[341];
@@ -103,9 +95,8 @@ static void compare_large_with_python(uint32_t n, uint64_t seed, uint32_t epoch,
     assert_int_equal(at, n - step * BATCH < BATCH ? n : (step + 1) * BATCH);
 }
 
-static void an_independent_program_agrees(void **state)
+TEST(an_independent_program_agrees)
 {
-    (void)state;
     if (system("python3 -c pass") != 0) {
         print_message("no python3 on this machine\n");
         skip();
@@ -123,9 +114,8 @@ static void an_independent_program_agrees(void **state)
 
 /* Numbers of users' datasets: figures of an independent program; each part of the key and the
  * operation count. */
-static void own_numbers_of_a_sample(void **state)
+TEST(own_numbers_of_a_sample)
 {
-    (void)state;
     const lvn_sample_key key = {.seed = 1, .epoch = 2, .sample = 3};
     assert_true(lvn_sample_uniform(&key, 4, 0) == 2161479 * 0x1p-24);
     assert_true(lvn_sample_uniform(&key, 4, 5) == 13505627 * 0x1p-24);
@@ -134,16 +124,4 @@ static void own_numbers_of_a_sample(void **state)
         assert_true(lvn_sample_uniform(&others[i], 4, 0) != 2161479 * 0x1p-24);
     }
     assert_true(lvn_sample_uniform(&key, 5, 0) != 2161479 * 0x1p-24);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_order_is_a_permutation),
-        cmocka_unit_test(a_large_order_is_a_permutation),
-        cmocka_unit_test(known_numbers),
-        cmocka_unit_test(an_independent_program_agrees),
-        cmocka_unit_test(own_numbers_of_a_sample),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,11 @@
 /* Streams beside a loader's set: which samples a step takes by order and epoch rule, from any
  * layout, thread count and start; datasets without length; states of workers; unreadable samples of
  * a stream. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/rng.h"
 #include "data/loader.h"
 #include "data/sampler.h"
 #include "tensor/tensor.h"
+#include "support/test.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -240,9 +235,8 @@ static uint64_t clips_seed(void)
     return (uint64_t)k.k[1] << 32 | k.k[0];
 }
 
-static void a_stream_goes_on_pass_after_pass(void **state)
+TEST(a_stream_goes_on_pass_after_pass)
 {
-    (void)state;
     counted set = COUNTED(20), clips = COUNTED(7);
     const setting s = {
         .set = &set, .clips = &clips, .batch = 8, .stream_batch = 5, .micro_batches = 3};
@@ -263,9 +257,8 @@ static void a_stream_goes_on_pass_after_pass(void **state)
     same_for_any_layout(&s, &a, &b);
 }
 
-static void once_is_a_pass_in_each_epoch(void **state)
+TEST(once_is_a_pass_in_each_epoch)
 {
-    (void)state;
     counted set = COUNTED(20), clips = COUNTED(7);
     const setting s = {.set = &set,
                        .clips = &clips,
@@ -289,9 +282,8 @@ static void once_is_a_pass_in_each_epoch(void **state)
     same_for_any_layout(&s, &a, &b);
 }
 
-static void in_sequence_and_with_replacement(void **state)
+TEST(in_sequence_and_with_replacement)
 {
-    (void)state;
     counted set = COUNTED(20), clips = COUNTED(7);
     setting s = {.set = &set,
                  .clips = &clips,
@@ -335,9 +327,8 @@ static void in_sequence_and_with_replacement(void **state)
     same_for_any_layout(&s, &a, &b);
 }
 
-static void without_length(void **state)
+TEST(without_length)
 {
-    (void)state;
     counted set = COUNTED(LVN_ENDLESS), clips = COUNTED(LVN_ENDLESS);
     const setting s = {.set = &set,
                        .clips = &clips,
@@ -355,9 +346,8 @@ static void without_length(void **state)
 }
 
 /* Longer or shorter than a pass through the set. */
-static void a_given_length_of_the_epoch(void **state)
+TEST(a_given_length_of_the_epoch)
 {
-    (void)state;
     counted set = COUNTED(9), clips = COUNTED(30);
     for (int64_t steps = 1; steps <= 13; steps += 6) {
         const setting s = {.set = &set,
@@ -378,9 +368,8 @@ static void a_given_length_of_the_epoch(void **state)
     }
 }
 
-static void workers_have_states_of_their_own(void **state)
+TEST(workers_have_states_of_their_own)
 {
-    (void)state;
     counted set = COUNTED(20), clips = COUNTED(11);
     setting s = {.set = &set, .clips = &clips, .batch = 8, .stream_batch = 6, .micro_batches = 2};
     static seen a, b, c;
@@ -396,9 +385,8 @@ static void workers_have_states_of_their_own(void **state)
     }
 }
 
-static void a_state_that_cannot_be_opened_is_named(void **state)
+TEST(a_state_that_cannot_be_opened_is_named)
 {
-    (void)state;
     counted set = COUNTED(20), clips = COUNTED(11);
     clips.base.cls = &decoded_class;
     clips.fails = true;
@@ -417,9 +405,8 @@ static void a_state_that_cannot_be_opened_is_named(void **state)
     lvn_clear_error();
 }
 
-static void unreadable_samples_name_their_stream(void **state)
+TEST(unreadable_samples_name_their_stream)
 {
-    (void)state;
     counted set = COUNTED(8), clips = COUNTED(4);
     clips.broken = 2;
     setting s = {.set = &set, .clips = &clips, .batch = 8, .stream_batch = 4, .micro_batches = 3};
@@ -469,19 +456,4 @@ static void unreadable_samples_name_their_stream(void **state)
     lvni_core_str_free(&text);
     assert_int_equal(lvni_data_unreadable_count(left_out), 0); /* of the set itself */
     lvni_data_loader_destroy(l);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_stream_goes_on_pass_after_pass),
-        cmocka_unit_test(once_is_a_pass_in_each_epoch),
-        cmocka_unit_test(in_sequence_and_with_replacement),
-        cmocka_unit_test(without_length),
-        cmocka_unit_test(a_given_length_of_the_epoch),
-        cmocka_unit_test(workers_have_states_of_their_own),
-        cmocka_unit_test(a_state_that_cannot_be_opened_is_named),
-        cmocka_unit_test(unreadable_samples_name_their_stream),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,7 @@
 /* Samples that could not be read: counted once, in the order of samples, whatever rank noted them;
  * one too many changes nothing; lines for a checkpoint are read back, and nothing else is. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "data/unreadable.h"
+#include "support/test.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -69,9 +64,8 @@ static void assert_report(lvni_data_unreadable *u, const char *want)
     lvni_core_str_free(&text);
 }
 
-static void ranks_count_alike_and_once(void **state)
+TEST(ranks_count_alike_and_once)
 {
-    (void)state;
     size_t at;
     lvni_data_unreadable *u[2] = {make(-1), make(-1)};
     note(u[0], 2, 0, 30); /* chunks in turn: of rank 0 the third and the fifth, of rank 1 ... */
@@ -100,9 +94,8 @@ static void ranks_count_alike_and_once(void **state)
     }
 }
 
-static void one_too_many_changes_nothing(void **state)
+TEST(one_too_many_changes_nothing)
 {
-    (void)state;
     size_t at;
     lvni_data_unreadable *u[2] = {make(7), make(7)};
     for (int i = 0; i < 6; i++) {
@@ -137,9 +130,8 @@ static void one_too_many_changes_nothing(void **state)
     lvn_clear_error();
 }
 
-static void a_dead_disk_is_not_a_flood_of_names(void **state)
+TEST(a_dead_disk_is_not_a_flood_of_names)
 {
-    (void)state;
     size_t at;
     lvni_data_unreadable *u = make(-1);
     for (int i = 0; i < N; i++) {
@@ -159,9 +151,8 @@ static void a_dead_disk_is_not_a_flood_of_names(void **state)
     lvni_data_unreadable_destroy(u);
 }
 
-static void lines_are_read_back(void **state)
+TEST(lines_are_read_back)
 {
-    (void)state;
     static const int64_t position[] = {9, 3, 4, 5, 700, 999, 0};
     size_t at;
     lvni_core_str text = {0}, again = {0};
@@ -201,9 +192,8 @@ static void lines_are_read_back(void **state)
     lvn_clear_error();
 }
 
-static void other_text_is_refused(void **state)
+TEST(other_text_is_refused)
 {
-    (void)state;
     static const char *const bad[] = {
         "x",
         "positions",
@@ -250,9 +240,8 @@ static void other_text_is_refused(void **state)
 }
 
 /* Without a bound a stream of days fills the header of its checkpoints. */
-static void an_endless_stream_only_counts(void **state)
+TEST(an_endless_stream_only_counts)
 {
-    (void)state;
     size_t at;
     lvni_core_str text = {0};
     lvni_data_unreadable *u = make(-1);
@@ -273,9 +262,8 @@ static void an_endless_stream_only_counts(void **state)
     lvni_data_unreadable_destroy(u);
 }
 
-static void positions_have_a_bound(void **state)
+TEST(positions_have_a_bound)
 {
-    (void)state;
     enum { MANY = 400000 };
     size_t at;
     lvni_core_str text = {0};
@@ -297,9 +285,8 @@ static void positions_have_a_bound(void **state)
 }
 
 /* One rank has all of them, or two have half of them each. */
-static void reasons_do_not_depend_on_ranks(void **state)
+TEST(reasons_do_not_depend_on_ranks)
 {
-    (void)state;
     enum { LIMIT = 1500 };
     char message[2][sizeof lvn_last_error()->message];
     set.n_classes = 3 * LIMIT;
@@ -320,9 +307,8 @@ static void reasons_do_not_depend_on_ranks(void **state)
     lvn_clear_error();
 }
 
-static void packed_bytes_are_checked(void **state)
+TEST(packed_bytes_are_checked)
 {
-    (void)state;
     size_t at;
     lvni_core_str packed = {0};
     lvni_data_unreadable *u = make(7);
@@ -339,20 +325,4 @@ static void packed_bytes_are_checked(void **state)
     lvni_core_str_free(&packed);
     lvni_data_unreadable_destroy(u);
     lvn_clear_error();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_count_alike_and_once),
-        cmocka_unit_test(one_too_many_changes_nothing),
-        cmocka_unit_test(a_dead_disk_is_not_a_flood_of_names),
-        cmocka_unit_test(lines_are_read_back),
-        cmocka_unit_test(other_text_is_refused),
-        cmocka_unit_test(an_endless_stream_only_counts),
-        cmocka_unit_test(positions_have_a_bound),
-        cmocka_unit_test(reasons_do_not_depend_on_ranks),
-        cmocka_unit_test(packed_bytes_are_checked),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

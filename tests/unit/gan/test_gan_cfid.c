@@ -1,15 +1,10 @@
 /* CFID against the formula with SciPy (golden_gan.py), of equal and of shifted sets, with singular
  * covariances, and the embedding without a file. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "core/rng.h"
 #include "golden_gan.h"
 #include "recipes/gan/gan_cfid.h"
+#include "support/test.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -27,9 +22,8 @@ static double element(int64_t e, int64_t matrix)
     return (double)((7919 * e + 104729 * matrix) % 1009) / 1009.0;
 }
 
-static void the_formula(void **state)
+TEST(the_formula)
 {
-    (void)state;
     double x[CFID_N * CFID_D], s[CFID_N * CFID_D], y[CFID_N * CFID_K];
     for (int e = 0; e < CFID_N * CFID_K; e++) {
         y[e] = element(e, 2);
@@ -47,9 +41,8 @@ static void the_formula(void **state)
 }
 
 /* With fewer rows than columns all covariances are singular. */
-static void a_shift_counts_its_square(void **state)
+TEST(a_shift_counts_its_square)
 {
-    (void)state;
     enum { D = 24, K = 16 };
     static const int rows[] = {1, 10, 24, 200};
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
@@ -79,9 +72,8 @@ static void a_shift_counts_its_square(void **state)
     }
 }
 
-static void what_is_not_finite_is_refused(void **state)
+TEST(what_is_not_finite_is_refused)
 {
-    (void)state;
     const double x[] = {1.0, 2.0, (double)NAN}, y[] = {1.0, 2.0, 3.0};
     lvni_gan_cfid c;
     assert_int_equal(lvni_gan_cfid_of(3, 1, 1, y, x, y, &c), LVN_ERR_INVALID);
@@ -89,9 +81,8 @@ static void what_is_not_finite_is_refused(void **state)
     assert_int_equal(lvni_gan_cfid_of(0, 1, 1, y, y, y, &c), LVN_ERR_INVALID);
 }
 
-static void without_memory(void **state)
+TEST(without_memory)
 {
-    (void)state;
     static const double x[] = {1.0, 2.0, 4.0, 3.0, 3.0, 7.0}, y[] = {1.0, 2.0, 5.0};
     lvni_gan_cfid c;
     lvn_status s = LVN_ERR_MEMORY;
@@ -124,9 +115,8 @@ static void make_image(int item, float *image, int channels)
     }
 }
 
-static void embeddings_are_fixed_and_see_the_image(void **state)
+TEST(embeddings_are_fixed_and_see_the_image)
 {
-    (void)state;
     float image[3 * SIDE * SIDE];
     for (int channels = 1; channels <= 3; channels += 2) {
         double a[LVNI_GAN_EMBEDDING], b[LVNI_GAN_EMBEDDING];
@@ -157,9 +147,8 @@ static void embeddings_are_fixed_and_see_the_image(void **state)
 }
 
 /* A single pixel and a constant image have embeddings: those of the biases and of zeros. */
-static void small_images(void **state)
+TEST(small_images)
 {
-    (void)state;
     const float pixel = 3.0F, same[4] = {5.0F, 5.0F, 5.0F, 5.0F};
     double a[LVNI_GAN_EMBEDDING];
     lvni_gan_embedding *e;
@@ -172,17 +161,4 @@ static void small_images(void **state)
     assert_int_equal(lvni_gan_embed(e, same, 0, 2, a), LVN_ERR_INVALID);
     lvni_gan_embedding_destroy(e);
     lvni_gan_embedding_destroy(NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_formula),
-        cmocka_unit_test(a_shift_counts_its_square),
-        cmocka_unit_test(what_is_not_finite_is_refused),
-        cmocka_unit_test(without_memory),
-        cmocka_unit_test(embeddings_are_fixed_and_see_the_image),
-        cmocka_unit_test(small_images),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

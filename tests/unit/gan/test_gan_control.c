@@ -1,11 +1,6 @@
 /* The rule of std_mult, the sign of samples that ignore the noise, and the best epoch. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "recipes/gan/gan_control.h"
+#include "support/test.h"
 
 #include <math.h>
 
@@ -18,18 +13,16 @@ static void near(double have, double want, double tolerance)
     }
 }
 
-static void the_gain_of_averaging(void **state)
+TEST(the_gain_of_averaging)
 {
-    (void)state;
     static const double want[][2] = {{1, 0.0}, {2, 1.249}, {4, 2.041}, {8, 2.499}, {32, 2.877}};
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         near(lvni_gan_gain((int)want[i][0]), want[i][1], 5e-4);
     }
 }
 
-static void std_mult_follows_the_gain(void **state)
+TEST(std_mult_follows_the_gain)
 {
-    (void)state;
     lvni_gan_control c = {.std_mult = 1.0};
     lvni_gan_control_update(&c, &rule, 20.0, 22.0);
     near(c.d, 0.5, 1e-12);
@@ -50,9 +43,8 @@ static void std_mult_follows_the_gain(void **state)
     assert_false(c.is_good);
 }
 
-static void three_epochs_without_a_gain(void **state)
+TEST(three_epochs_without_a_gain)
 {
-    (void)state;
     lvni_gan_control c = {.std_mult = 1.0};
     static const double gains[] = {0.0, 5e-4, 2e-3, 0.0, -5e-4, 0.0, 0.0, 0.5};
     static const bool want[] = {false, false, false, false, false, true, true, false};
@@ -60,14 +52,4 @@ static void three_epochs_without_a_gain(void **state)
         lvni_gan_control_update(&c, &rule, 20.0, 20.0 + gains[i]);
         assert_int_equal(lvni_gan_control_ignores_noise(&c), want[i]);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_gain_of_averaging),
-        cmocka_unit_test(std_mult_follows_the_gain),
-        cmocka_unit_test(three_epochs_without_a_gain),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

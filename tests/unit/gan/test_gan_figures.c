@@ -1,11 +1,5 @@
 /* Figures: PNG files that decode, of the right size and with the right pixels; plots of curves; the
  * arrays and the page of a report. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "core/vfs.h"
 #include "data/array.h"
@@ -14,6 +8,7 @@
 #include "recipes/gan/gan_report.h"
 #include "report/canvas.h"
 #include "report/plot.h"
+#include "support/test.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -39,9 +34,8 @@ static lvni_gan_item item = {.index = 7,
                              .baseline_name = "dirty",
                              .samples = samples};
 
-static int prepare(void **state)
+BEFORE_ALL()
 {
-    (void)state;
     for (int i = 0; i < N; i++) {
         truth[i] = (float)(i % 97) / 97.0F;
         baseline[i] = truth[i] / 2.0F;
@@ -53,9 +47,8 @@ static int prepare(void **state)
     return mkdtemp(folder) != NULL ? 0 : 1;
 }
 
-static int clean(void **state)
+AFTER_ALL()
 {
-    (void)state;
     lvni_data_scratch_release();
     return rmdir(folder);
 }
@@ -99,9 +92,8 @@ static int count(const uint8_t *rgb, int n, const uint8_t colour[3])
 /* ---- colours ---- */
 
 /* Colours 25, 60, 128, 200 and 240 of matplotlib 3.11's 256. */
-static void maps_are_the_published_ones(void **state)
+TEST(maps_are_the_published_ones)
 {
-    (void)state;
     static const int at[] = {25, 60, 128, 200, 240};
     static const uint32_t want[2][5] = {{0x160b39, 0x510e6c, 0xbc3754, 0xfb9d07, 0xf2ea69},
                                         {0x482475, 0x3d4e8a, 0x21918c, 0x70cf57, 0xd8e219}};
@@ -139,9 +131,8 @@ static void maps_are_the_published_ones(void **state)
 
 /* 64 x 40 pixels are enlarged eight times. Rotated by 180 degrees, the first pixel is the last. The
  * images are a row, and what deviates is one with a range of its own. */
-static void overviews(void **state)
+TEST(overviews)
 {
-    (void)state;
     enum { ACROSS = WIDE + BAR + GAP, DOWN = LINE + HIGH + GAP };
     assert_int_equal(lvni_gan_overview(path_of("a.png"), &item, &lvni_gan_radio_style), LVN_OK);
     const int width = GAP + 3 * ACROSS;
@@ -192,9 +183,8 @@ static int ink_at(const uint8_t *rgb, int width, int left, int top)
 }
 
 /* What is constant up to rounding is one colour, and bars mark what lies beyond their ends. */
-static void constant_images_are_not_stretched(void **state)
+TEST(constant_images_are_not_stretched)
 {
-    (void)state;
     enum { ACROSS = WIDE + BAR + GAP, DOWN = LINE + HIGH + GAP, PAGE = GAP + 2 * ACROSS };
     float *flat = malloc(2 * N * sizeof *flat), *low = flat + N;
     assert_non_null(flat);
@@ -226,9 +216,8 @@ static void constant_images_are_not_stretched(void **state)
 }
 
 /* Of mass, which has either sign: from the least value of the truth to the largest. */
-static void negative_mass(void **state)
+TEST(negative_mass)
 {
-    (void)state;
     enum { ACROSS = GAP + 3 * (WIDE + BAR + GAP), DOWN = LINE + HIGH + GAP };
     float *shifted = malloc(N * sizeof *shifted);
     assert_non_null(shifted);
@@ -249,9 +238,8 @@ static void negative_mass(void **state)
 
 /* The enlarged square has half of 40 pixels, 26 times as large; nine panels of which the first is
  * the whole image with a red square. */
-static void zoom_and_ascent(void **state)
+TEST(zoom_and_ascent)
 {
-    (void)state;
     enum { SIDE = 20 * 26, ACROSS = SIDE + BAR + GAP, DOWN = LINE + SIDE + GAP };
     static const uint8_t red[3] = {220, 30, 30};
     const lvni_gan_style *style = &lvni_gan_radio_style;
@@ -289,9 +277,8 @@ static void zoom_and_ascent(void **state)
     assert_int_equal(lvni_gan_zoom("/nonexistent/a.png", &item, style, 1), LVN_ERR_NOT_FOUND);
 }
 
-static void an_image_of_each_epoch(void **state)
+TEST(an_image_of_each_epoch)
 {
-    (void)state;
     enum { ACROSS = WIDE + BAR + GAP, PAGE = GAP + 2 * ACROSS, DOWN = LINE + HIGH + GAP };
     assert_int_equal(lvni_gan_progress(path_of("a.png"), truth, mean, HEIGHT, WIDTH), LVN_OK);
     const uint8_t *rgb = decoded("a.png", PAGE, GAP + 2 * DOWN);
@@ -314,9 +301,8 @@ enum {
 };
 
 /* The theory's curve starts at the first point, and lies above a measured one that gains less. */
-static void psnr_over_samples(void **state)
+TEST(psnr_over_samples)
 {
-    (void)state;
     double psnr[SAMPLES], spread[SAMPLES];
     for (int i = 0; i < SAMPLES; i++) {
         psnr[i] = 20.0 + 0.5 * lvni_gan_gain(i + 1);
@@ -339,9 +325,8 @@ static void psnr_over_samples(void **state)
     assert_int_equal(lvni_gan_plot_psnr(path_of("p.png"), 0, psnr, NULL), LVN_ERR_INVALID);
 }
 
-static void curves_of_metrics(void **state)
+TEST(curves_of_metrics)
 {
-    (void)state;
     static const char text[] = "{\"step\":10,\"train/g_loss\":0.5}\n"
                                "{\"step\":20,\"train/g_loss\":null,\"val/std_mult\":1}\n"
                                "{\"step\":30,\"train/g_loss\":0.25}\n"
@@ -370,9 +355,8 @@ static void curves_of_metrics(void **state)
 }
 
 /* Whatever allocation fails: the error is that of memory, and there is no file. */
-static void without_memory(void **state)
+TEST(without_memory)
 {
-    (void)state;
     lvn_status s = LVN_ERR_MEMORY;
     for (int64_t k = 1; s != LVN_OK; k++) {
         lvni_core_alloc_fail_at(k);
@@ -403,9 +387,8 @@ static void read_back(const char *name, int ndim, const float *want)
     unlink(path_of(name));
 }
 
-static void arrays_and_figures_of_an_item(void **state)
+TEST(arrays_and_figures_of_an_item)
 {
-    (void)state;
     assert_int_equal(lvni_gan_report_item(folder, &item, &lvni_gan_radio_style, 3), LVN_OK);
     read_back("np_gt_7.npy", 2, truth);
     read_back("np_zfr_7.npy", 2, baseline);
@@ -420,9 +403,8 @@ static void arrays_and_figures_of_an_item(void **state)
                      LVN_ERR_NOT_FOUND);
 }
 
-static void the_page_links_to_its_images(void **state)
+TEST(the_page_links_to_its_images)
 {
-    (void)state;
     lvni_gan_average psnr = {0}, none = {0};
     lvni_gan_average_add(&psnr, 20.0);
     lvni_gan_average_add(&psnr, 22.0);
@@ -459,22 +441,4 @@ static void the_page_links_to_its_images(void **state)
     assert_null(strstr(text, "http"));
     lvni_core_free(text);
     unlink(path_of("index.html"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(maps_are_the_published_ones),
-        cmocka_unit_test(overviews),
-        cmocka_unit_test(constant_images_are_not_stretched),
-        cmocka_unit_test(negative_mass),
-        cmocka_unit_test(zoom_and_ascent),
-        cmocka_unit_test(an_image_of_each_epoch),
-        cmocka_unit_test(psnr_over_samples),
-        cmocka_unit_test(curves_of_metrics),
-        cmocka_unit_test(without_memory),
-        cmocka_unit_test(arrays_and_figures_of_an_item),
-        cmocka_unit_test(the_page_links_to_its_images),
-    };
-    return cmocka_run_group_tests(tests, prepare, clean);
 }

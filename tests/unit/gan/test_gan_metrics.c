@@ -1,16 +1,11 @@
 /* Metrics of images and samples against scikit-image, SciPy and NumPy (golden_gan.py), coverage of
  * normal samples, and the calibration of intervals. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "core/rng.h"
 #include "golden_gan.h"
 #include "recipes/gan/gan_coverage.h"
 #include "recipes/gan/gan_metrics.h"
+#include "support/test.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -21,9 +16,8 @@ enum { N = HEIGHT * WIDTH };
 static float truth[N], image[N], samples[SAMPLES * N];
 static uint8_t mask[N];
 
-static int make_arrays(void **state)
+BEFORE_ALL()
 {
-    (void)state;
     for (int e = 0; e < N; e++) {
         truth[e] = (float)((37 * e + 11) % 101 - 30) / 64.0F;
         image[e] = truth[e] + (float)((53 * e + 7) % 29 - 14) / 128.0F;
@@ -43,9 +37,8 @@ static void near(const char *what, double have, double want, double tolerance)
 }
 #define NEAR(have, want) near(#have, have, want, 1e-9)
 
-static void one_image(void **state)
+TEST(one_image)
 {
-    (void)state;
     NEAR(lvni_gan_psnr(image, truth, N), want_psnr);
     NEAR(lvni_gan_ssim(image, truth, HEIGHT, WIDTH), want_ssim);
     NEAR(lvni_gan_ssim(truth, truth, HEIGHT, WIDTH), 1.0);
@@ -61,9 +54,8 @@ static void one_image(void **state)
 }
 
 /* By hand: truth 0 1 2 4, image 0 1 2 2; MSE 1. */
-static void by_hand(void **state)
+TEST(by_hand)
 {
-    (void)state;
     static const float a[] = {0.0F, 1.0F, 2.0F, 4.0F}, b[] = {0.0F, 1.0F, 2.0F, 2.0F};
     static const float shifted[] = {10.0F, 11.0F, 12.0F, 14.0F},
                        other[] = {10.0F, 11.0F, 12.0F, 12.0F};
@@ -77,9 +69,8 @@ static void by_hand(void **state)
     NEAR(lvni_gan_masked_of(b, a, NULL, 4).psnr_legacy, 10.0 * log10(4.0));
 }
 
-static void of_samples(void **state)
+TEST(of_samples)
 {
-    (void)state;
     float mean[N], std[N];
     lvni_gan_mean_std(samples, SAMPLES, N, mean, std);
     NEAR(lvni_gan_apsd(samples, SAMPLES, N), want_apsd);
@@ -92,9 +83,8 @@ static void of_samples(void **state)
     NEAR(u.within, want_uncertainty[5]);
 }
 
-static void averages_have_a_standard_error(void **state)
+TEST(averages_have_a_standard_error)
 {
-    (void)state;
     static const double values[] = {20.0, 22.0, 27.0, 23.0};
     lvni_gan_average a = {0};
     lvni_core_str text = {0};
@@ -126,9 +116,8 @@ static void averages_have_a_standard_error(void **state)
 
 /* ---- coverage ---- */
 
-static void quantiles_are_those_of_numpy(void **state)
+TEST(quantiles_are_those_of_numpy)
 {
-    (void)state;
     static const double levels[] = {0.137, 0.5, 0.66};
     double share[3];
     assert_int_equal(lvni_gan_coverage(samples, SAMPLES, truth, mask, N, levels, 3, share), LVN_OK);
@@ -158,9 +147,8 @@ static float *draw(int n_samples, int n, float *of_truth, float *mean, float *st
 }
 
 /* 20000 truths: the share of 0.5 has a standard deviation of 0.0035. */
-static void an_exact_sampler_covers_its_level(void **state)
+TEST(an_exact_sampler_covers_its_level)
 {
-    (void)state;
     enum { DRAWN = 20000, OF_EACH = 32 };
     float *of_truth = malloc(3 * DRAWN * sizeof *of_truth);
     assert_non_null(of_truth);
@@ -193,9 +181,8 @@ static double covered(const float *of_truth, const float *mean, const float *std
 }
 
 /* Items miss 1 - level at most, less Hoeffding's bound; one step further they would not. */
-static void intervals_are_calibrated(void **state)
+TEST(intervals_are_calibrated)
 {
-    (void)state;
     enum { ITEMS = 40, DRAWN = 400, OF_EACH = 8 };
     const double bound = sqrt(log(10.0) / (2.0 * ITEMS)), scale = 0.5; /* 0.170 */
     float *memory = malloc(3 * ITEMS * DRAWN * sizeof *memory);
@@ -226,9 +213,8 @@ static void intervals_are_calibrated(void **state)
 }
 
 /* What the mask hides counts for nothing, however far it is from the truth. */
-static void calibration_within_a_mask(void **state)
+TEST(calibration_within_a_mask)
 {
-    (void)state;
     static const float of_truth[] = {0.0F, 1.0F, 9.0F, 0.5F}, mean[] = {0.0F, 0.0F, 0.0F, 0.0F},
                        std[] = {0.25F, 0.25F, 0.25F, 0.25F};
     static const uint8_t shown[] = {1, 1, 0, 1};
@@ -241,19 +227,4 @@ static void calibration_within_a_mask(void **state)
     NEAR(share, 1.0);
     near("lambda", lvni_gan_calibrate(&v, 0.5, &share), 0.5, 0.011);
     NEAR(share, 2.0 / 3.0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_image),
-        cmocka_unit_test(by_hand),
-        cmocka_unit_test(of_samples),
-        cmocka_unit_test(averages_have_a_standard_error),
-        cmocka_unit_test(quantiles_are_those_of_numpy),
-        cmocka_unit_test(an_exact_sampler_covers_its_level),
-        cmocka_unit_test(intervals_are_calibrated),
-        cmocka_unit_test(calibration_within_a_mask),
-    };
-    return cmocka_run_group_tests(tests, make_arrays, NULL);
 }

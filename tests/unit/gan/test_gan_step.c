@@ -1,18 +1,13 @@
 /* The losses of rcGAN's step worked out by hand: with a generator whose result is its last bias,
  * whatever the noise is, and a critic whose score is its own. (All terms and gradients of whole
  * networks are compared with PyTorch in tests/golden.) */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "kernels/kernels.h"
 #include "recipes/gan/gan.h"
 #include "trainer/engine.h"
 #include "trainer/micro_batch.h"
 #include "trainer/phases.h"
+#include "support/test.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -154,9 +149,8 @@ static void assert_near(double have, double want, double tolerance)
 
 static const int items[] = {0, 1, 2, 3}, doubled[] = {0, 0, 1, 1};
 
-static void weights_of_the_reward(void **state)
+TEST(weights_of_the_reward)
 {
-    (void)state;
     static const struct {
         int samples;
         double weight;
@@ -168,9 +162,8 @@ static void weights_of_the_reward(void **state)
 
 /* Samples 0.5 of truths 2 and -1: |0.5 - 2| and |0.5 + 1| have the mean 1.5. Each of two scores is
  * 3: their sum over the batch counts, -0.25 * 6. Samples are all the same. */
-static void generator_by_hand(void **state)
+TEST(generator_by_hand)
 {
-    (void)state;
     for (int mean = 0; mean < 2; mean++) {
         problem *p = make(mean == 1, 10.0);
         make_constant(p, 0.5f);
@@ -188,9 +181,8 @@ static void generator_by_hand(void **state)
 }
 
 /* A critic without a slope: the penalty is (0 - 1)^2, and its gradient 0 and not NaN. */
-static void critic_by_hand(void **state)
+TEST(critic_by_hand)
 {
-    (void)state;
     problem *p = make(false, 10.0);
     make_constant(p, 0.5f);
     make_indifferent(p, 3.0f);
@@ -211,9 +203,8 @@ static void critic_by_hand(void **state)
 }
 
 /* Each item twice: the sum over the micro-batch doubles, means stay. */
-static void doubled_items(void **state)
+TEST(doubled_items)
 {
-    (void)state;
     for (int mean = 0; mean < 2; mean++) {
         problem *p = make(mean == 1, 10.0);
         make_constant(p, 0.5f);
@@ -255,9 +246,8 @@ static void assert_adds_up(problem *p, int phase, const float *truth, const char
 
 /* The critic has nothing that couples items; of the generator, whose norms do, the last bias. The
  * penalty counts where truths are what samples are, so that its random point is the same. */
-static void cut_into_micro_batches(void **state)
+TEST(cut_into_micro_batches)
 {
-    (void)state;
     static const float same[] = {0.5f, 0.5f, 0.5f, 0.5f};
     problem *p = make(true, 0.0);
     make_constant(p, 0.5f);
@@ -282,9 +272,8 @@ static lvn_tensor *k_space(lvn_tensor *x)
 }
 
 /* Samples have the columns that were measured, and their own ones elsewhere. */
-static void samples_keep_what_was_measured(void **state)
+TEST(samples_keep_what_was_measured)
 {
-    (void)state;
     problem *p = make(false, 10.0);
     p->settings.experience = LVNI_INVERSE_MRI;
     lvn_batch batch = {.size = 2, .n_fields = 6};
@@ -316,15 +305,7 @@ static void samples_keep_what_was_measured(void **state)
     unmake(p);
 }
 
-int main(void)
+BEFORE_ALL()
 {
-    if (lvni_cpu_start() != LVN_OK) {
-        fprintf(stderr, "%s\n", lvn_last_error()->message);
-        return 1;
-    }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_of_the_reward),  cmocka_unit_test(generator_by_hand),
-        cmocka_unit_test(critic_by_hand),         cmocka_unit_test(doubled_items),
-        cmocka_unit_test(cut_into_micro_batches), cmocka_unit_test(samples_keep_what_was_measured)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return lvni_cpu_start();
 }

@@ -1,14 +1,9 @@
 /* Lanes, and the copies of weights they share: right sums from two threads at once, one reorder per
  * change of a parameter, no allocation after warm-up, nothing left behind. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "kernels/cpu/weights_cache.h"
 #include "onednn_support.h"
+#include "support/test.h"
 
 #include <pthread.h>
 
@@ -65,9 +60,8 @@ static lvn_tensor *parameter(uint64_t seed)
     return w;
 }
 
-static void two_lanes_at_once_give_what_one_gives(void **state)
+TEST(two_lanes_at_once_give_what_one_gives)
 {
-    (void)state;
     lvn_tensor *w = parameter(5);
     lane lanes[2] = {{.seed = 10, .w = w}, {.seed = 20, .w = w}};
     for (int i = 0; i < 2; i++) {
@@ -90,9 +84,8 @@ static void two_lanes_at_once_give_what_one_gives(void **state)
 
 /* ---- copies of weights ---- */
 
-static void a_parameter_is_reordered_once_per_version(void **state)
+TEST(a_parameter_is_reordered_once_per_version)
 {
-    (void)state;
     conv_data d = conv_data_make(&middle);
     const uint64_t id = d.w->id;
     assert_int_equal(run_forward(&d, 1, false), LVN_OK); /* no parameter: not kept */
@@ -130,9 +123,8 @@ static void a_parameter_is_reordered_once_per_version(void **state)
 }
 
 /* A hundred models that are never forgotten stay within the limit, and the newest stays in use. */
-static void forgotten_models_do_not_pile_up(void **state)
+TEST(forgotten_models_do_not_pile_up)
 {
-    (void)state;
     lvni_cpu_weights_forget(0, UINT64_MAX);
     lvni_cpu_weights_set_limit(8, (uint64_t)1 << 30);
     for (int i = 0; i < 100; i++) {
@@ -148,9 +140,8 @@ static void forgotten_models_do_not_pile_up(void **state)
     assert_int_equal(lvni_cpu_weights_get_stats().bytes, 0);
 }
 
-static void a_step_allocates_nothing_after_warm_up(void **state)
+TEST(a_step_allocates_nothing_after_warm_up)
 {
-    (void)state;
     conv_data d = conv_data_make(&middle);
     d.w->param = 0;
     uint64_t calls = 0, primitives = 0;
@@ -171,9 +162,8 @@ static void a_step_allocates_nothing_after_warm_up(void **state)
 }
 
 /* Every allocation fails once: an error each time, right values afterwards, nothing lost. */
-static void running_out_of_memory_is_an_error(void **state)
+TEST(running_out_of_memory_is_an_error)
 {
-    (void)state;
     conv_data d = conv_data_make(&middle);
     d.w->param = 0;
     assert_int_equal(run_forward(&d, 1, true), LVN_OK);
@@ -203,9 +193,8 @@ static void running_out_of_memory_is_an_error(void **state)
     conv_data_free(&d);
 }
 
-static void each_context_has_its_own_stream(void **state)
+TEST(each_context_has_its_own_stream)
 {
-    (void)state;
     enum { N = 2 };
     lvni_tensor_ctx *ctx[N];
     dnnl_stream_t stream[N] = {NULL}, again = NULL;
@@ -222,17 +211,4 @@ static void each_context_has_its_own_stream(void **state)
     for (int i = 0; i < N; i++) {
         lvni_tensor_ctx_destroy(ctx[i]);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_context_has_its_own_stream),
-        cmocka_unit_test(two_lanes_at_once_give_what_one_gives),
-        cmocka_unit_test(a_parameter_is_reordered_once_per_version),
-        cmocka_unit_test(forgotten_models_do_not_pile_up),
-        cmocka_unit_test(a_step_allocates_nothing_after_warm_up),
-        cmocka_unit_test(running_out_of_memory_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

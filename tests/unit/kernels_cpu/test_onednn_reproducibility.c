@@ -2,14 +2,9 @@
  * they depend on wgrad_threads alone; nowhere do they depend on where a buffer lies. And no shape
  * of the zoo falls to a reference implementation. CTest runs this program once per instruction set
  * (LEVIN_CPU_ISA). */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "onednn_support.h"
+#include "support/test.h"
 
 #include <stdlib.h>
 #include <stdlib.h>
@@ -79,9 +74,8 @@ static void report(const char *what, size_t k, int team)
              what, team, c->n, c->h, c->w, c->i, c->o, c->k, c->k, c->stride, c->groups);
 }
 
-static void convolutions_do_not_see_the_team(void **state)
+TEST(convolutions_do_not_see_the_team)
 {
-    (void)state;
     for (size_t k = 0; k < ZOO; k++) {
         conv_data d = conv_data_make(&zoo[k]);
         uint64_t y = 0, dx = 0;
@@ -104,9 +98,8 @@ static void convolutions_do_not_see_the_team(void **state)
 }
 
 /* For equal wgrad_threads equal bits, whatever the team of the lane, and again when run again. */
-static void weight_gradients_see_only_their_own_team(void **state)
+TEST(weight_gradients_see_only_their_own_team)
 {
-    (void)state;
     int differ = 0;
     for (size_t k = 0; k < ZOO; k++) {
         conv_data d = conv_data_make(&zoo[k]);
@@ -167,9 +160,8 @@ static void product_case(size_t k, bool ta, bool tb, bool *differs)
     lvn_release(y);
 }
 
-static void products_do_not_see_the_team(void **state)
+TEST(products_do_not_see_the_team)
 {
-    (void)state;
     for (int form = 0; form < 4; form++) {
         int differ = 0;
         for (size_t k = 0; k < PRODUCTS; k++) {
@@ -208,58 +200,6 @@ static uint64_t all_hashes(conv_data *d)
     return hash_of(d->y) ^ hash_of(d->dx) * 3 ^ hash_of(d->dw) * 5 ^ hash_of(d->db) * 7;
 }
 
-static void places_in_memory_do_not_matter(void **state)
-{
-    (void)state;
-    static const size_t shifts[] = {4, 20, 36, 60}, some[] = {1, 5, 11, 16, 18, 27, 31};
-    for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
-        conv_data d = conv_data_make(&zoo[some[i]]);
-        const uint64_t expected = all_hashes(&d);
-        for (size_t s = 0; s < sizeof shifts / sizeof *shifts; s++) {
-            conv_data e = {.attr = d.attr};
-            lvn_tensor **from = &d.x, **to = &e.x;
-            void *mem[8];
-            for (int k = 0; k < 8; k++) {
-                to[k] = shifted(from[k], shifts[s], &mem[k]);
-            }
-            assert_true(expected == all_hashes(&e));
-            conv_data_free(&e);
-            for (int k = 0; k < 8; k++) {
-                lvni_core_free(mem[k]);
-            }
-        }
-        conv_data_free(&d);
-    }
-}
-
-/* The bad case of all instruction sets: padding far beyond the window, few channels on the other
- * side. */
-static void reference_implementations_are_not_used(void **state)
-{
-    (void)state;
-    static const conv_case c = {2, 9, 9, 16, 1, 3, 1, 12, 1, 1};
-    conv_data d = conv_data_make(&c);
-    const lvni_cpu_stats before = lvni_cpu_get_stats();
-    assert_int_equal(run_grad_input(&d, 1), LVN_OK);
-    assert_true(error_of(&d, d.dx) < 1);
-    assert_int_equal(lvni_cpu_get_stats().slow_primitives, before.slow_primitives + 1);
-    const uint64_t made = lvni_cpu_get_stats().primitives_created - before.primitives_created;
-    assert_int_equal(made, 1); /* the product's */
-    conv_data_free(&d);
-}
-
-/* Every shape above was made. */
-static void no_reference_implementation(void **state)
-{
-    (void)state;
-    const lvni_cpu_stats s = lvni_cpu_get_stats();
-    assert_true(s.primitives_created > 500);
-    if (s.slow_primitives != 0) {
-        fail_msg("%d of %d primitives are slow, the last is %s", (int)s.slow_primitives,
-                 (int)s.primitives_created, s.last_slow);
-    }
-}
-
 /* The same three with bf16 images and matrices, where the CPU has kernels for them. */
 static int bf16_begin(void **state)
 {
@@ -283,36 +223,74 @@ static void need_bf16(void)
     }
 }
 
-static void convolutions_in_bf16(void **state)
+TEST_WITH(convolutions_in_bf16, bf16_begin, bf16_end)
 {
     need_bf16();
     convolutions_do_not_see_the_team(state);
 }
 
-static void weight_gradients_in_bf16(void **state)
+TEST_WITH(weight_gradients_in_bf16, bf16_begin, bf16_end)
 {
     need_bf16();
     weight_gradients_see_only_their_own_team(state);
 }
 
-static void products_in_bf16(void **state)
+TEST_WITH(products_in_bf16, bf16_begin, bf16_end)
 {
     need_bf16();
     products_do_not_see_the_team(state);
 }
 
-int main(void)
+TEST(places_in_memory_do_not_matter)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(convolutions_do_not_see_the_team),
-        cmocka_unit_test(weight_gradients_see_only_their_own_team),
-        cmocka_unit_test(products_do_not_see_the_team),
-        {"bf16: convolutions", convolutions_in_bf16, bf16_begin, bf16_end, NULL},
-        {"bf16: weight gradients", weight_gradients_in_bf16, bf16_begin, bf16_end, NULL},
-        {"bf16: products", products_in_bf16, bf16_begin, bf16_end, NULL},
-        cmocka_unit_test(places_in_memory_do_not_matter),
-        cmocka_unit_test(no_reference_implementation),
-        cmocka_unit_test(reference_implementations_are_not_used),
-    };
-    return cmocka_run_group_tests(tests, start_kernels, NULL);
+    static const size_t shifts[] = {4, 20, 36, 60}, some[] = {1, 5, 11, 16, 18, 27, 31};
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
+        conv_data d = conv_data_make(&zoo[some[i]]);
+        const uint64_t expected = all_hashes(&d);
+        for (size_t s = 0; s < sizeof shifts / sizeof *shifts; s++) {
+            conv_data e = {.attr = d.attr};
+            lvn_tensor **from = &d.x, **to = &e.x;
+            void *mem[8];
+            for (int k = 0; k < 8; k++) {
+                to[k] = shifted(from[k], shifts[s], &mem[k]);
+            }
+            assert_true(expected == all_hashes(&e));
+            conv_data_free(&e);
+            for (int k = 0; k < 8; k++) {
+                lvni_core_free(mem[k]);
+            }
+        }
+        conv_data_free(&d);
+    }
+}
+
+/* Every shape above was made. */
+TEST(no_reference_implementation)
+{
+    const lvni_cpu_stats s = lvni_cpu_get_stats();
+    assert_true(s.primitives_created > 500);
+    if (s.slow_primitives != 0) {
+        fail_msg("%d of %d primitives are slow, the last is %s", (int)s.slow_primitives,
+                 (int)s.primitives_created, s.last_slow);
+    }
+}
+
+/* The bad case of all instruction sets: padding far beyond the window, few channels on the other
+ * side. */
+TEST(reference_implementations_are_not_used)
+{
+    static const conv_case c = {2, 9, 9, 16, 1, 3, 1, 12, 1, 1};
+    conv_data d = conv_data_make(&c);
+    const lvni_cpu_stats before = lvni_cpu_get_stats();
+    assert_int_equal(run_grad_input(&d, 1), LVN_OK);
+    assert_true(error_of(&d, d.dx) < 1);
+    assert_int_equal(lvni_cpu_get_stats().slow_primitives, before.slow_primitives + 1);
+    const uint64_t made = lvni_cpu_get_stats().primitives_created - before.primitives_created;
+    assert_int_equal(made, 1); /* the product's */
+    conv_data_free(&d);
+}
+
+BEFORE_ALL()
+{
+    return start_kernels(state);
 }

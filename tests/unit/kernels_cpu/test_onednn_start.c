@@ -2,15 +2,10 @@
  * "clean" goes the way of the command (start again without them), "library" the way of a host
  * program (refuse when teams come out small). The child prints a line; its exit code is the
  * answer. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "kernels/kernels.h"
 #include "kernels/cpu/omp_team.h"
 #include "onednn_support.h"
+#include "support/test.h"
 
 #include <spawn.h>
 #include <stdio.h>
@@ -77,9 +72,17 @@ static int run_child(const char *mode, const char *settings)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static void the_command_cleans_its_environment(void **state)
+/* The first test, before any team exists. The start tries no kernels: it creates no primitive. */
+TEST(the_start_measures_nothing)
 {
-    (void)state;
+    assert_int_equal(lvni_cpu_start(), LVN_OK);
+    print_message("lvni_cpu_start: %s\n", lvni_cpu_describe());
+    assert_int_equal(lvni_cpu_get_stats().primitives_created, 0);
+    assert_int_equal(lvni_cpu_omp_prove_team(5), LVN_OK);
+}
+
+TEST(the_command_cleans_its_environment)
+{
     assert_int_equal(run_child("clean", "PATH=/bin"), CHILD_OK);
     assert_int_equal(run_child("clean", "OMP_THREAD_LIMIT=1"), CHILD_OK);
     assert_int_equal(
@@ -93,16 +96,14 @@ static void the_command_cleans_its_environment(void **state)
         CHILD_OK);
 }
 
-static void a_library_refuses_what_it_cannot_undo(void **state)
+TEST(a_library_refuses_what_it_cannot_undo)
 {
-    (void)state;
     assert_int_equal(run_child("library", "OMP_THREAD_LIMIT=1"), CHILD_REFUSED);
     assert_int_equal(run_child("library", "OMP_THREAD_LIMIT=4"), CHILD_REFUSED);
 }
 
-static void a_library_undoes_what_it_can(void **state)
+TEST(a_library_undoes_what_it_can)
 {
-    (void)state;
     assert_int_equal(run_child("library", "PATH=/bin"), CHILD_OK);
     assert_int_equal(run_child("library", "OMP_DYNAMIC=true"), CHILD_OK);
     assert_int_equal(run_child("library", "OMP_MAX_ACTIVE_LEVELS=0"), CHILD_OK);
@@ -110,22 +111,11 @@ static void a_library_undoes_what_it_can(void **state)
     assert_int_equal(run_child("library", "ONEDNN_DEFAULT_FPMATH_MODE=BF16"), CHILD_OK);
 }
 
-static void lower_instruction_sets_are_named(void **state)
+TEST(lower_instruction_sets_are_named)
 {
-    (void)state;
     assert_non_null(strstr(lvni_cpu_describe(), "oneDNN "));
     /* refused, as LVN_ERR_USAGE */
     assert_int_equal(run_child("library", "LEVIN_CPU_ISA=v9"), CHILD_WRONG);
-}
-
-/* The start measures nothing and tries no kernels: it creates no primitive. */
-static void the_start_measures_nothing(void **state)
-{
-    (void)state;
-    assert_int_equal(lvni_cpu_start(), LVN_OK);
-    print_message("lvni_cpu_start: %s\n", lvni_cpu_describe());
-    assert_int_equal(lvni_cpu_get_stats().primitives_created, 0);
-    assert_int_equal(lvni_cpu_omp_prove_team(5), LVN_OK);
 }
 
 int main(int argc, char **argv)
@@ -133,12 +123,5 @@ int main(int argc, char **argv)
     if (argc == 4 && strcmp(argv[1], "child") == 0) {
         return child(argv);
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_start_measures_nothing), /* first: before any team exists */
-        cmocka_unit_test(the_command_cleans_its_environment),
-        cmocka_unit_test(a_library_refuses_what_it_cannot_undo),
-        cmocka_unit_test(a_library_undoes_what_it_can),
-        cmocka_unit_test(lower_instruction_sets_are_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_main(argc, argv);
 }

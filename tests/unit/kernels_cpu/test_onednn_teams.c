@@ -5,16 +5,11 @@
  * test_onednn_teams --survey SECONDS [SEED]: what oneDNN does when it is left alone, one line per
  * operation and implementation: from it the table in onednn_version.c is written (run it for every
  * new version, and for LEVIN_CPU_ISA=v3). */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/machine.h"
 #include "kernels/cpu/omp_team.h"
 #include "kernels/cpu/onednn_weights.h"
 #include "onednn_support.h"
+#include "support/test.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -120,9 +115,8 @@ static void check_product(const lvni_check_product *p)
 }
 
 /* Found by the survey: kernels of oneDNN let old scratch memory into these. */
-static void known_shapes_are_right(void **state)
+TEST(known_shapes_are_right)
 {
-    (void)state;
     static const conv_case known[] = {
         {3, 31, 1, 53, 16, 7, 2, 3, 1, 1},   {2, 41, 2, 51, 47, 7, 3, 3, 1, 1},
         {8, 61, 7, 53, 21, 2, 3, 0, 1, 1},   {4, 5, 6, 56, 32, 3, 1, 2, 2, 1},
@@ -140,9 +134,8 @@ static void known_shapes_are_right(void **state)
 }
 
 /* Threads of oneDNN's kernels write into each other's memory here: most on AVX2. */
-static void strided_pixels_have_one_result(void **state)
+TEST(strided_pixels_have_one_result)
 {
-    (void)state;
     static const conv_case c = {7, 6, 12, 6, 1024, 1, 2, 0, 1, 1};
     conv_data d = conv_data_make(&c);
     uint64_t first = 0;
@@ -164,9 +157,8 @@ static double seconds_of_test(void)
     return given == NULL ? 4 : strtod(given, NULL);
 }
 
-static void bits_do_not_depend_on_the_team(void **state)
+TEST(bits_do_not_depend_on_the_team)
 {
-    (void)state;
     const char *given = getenv("LEVIN_TEST_SEED");
     const uint64_t seed = given != NULL ? strtoull(given, NULL, 10) : (uint64_t)time(NULL) / 86400;
     const uint64_t end = lvni_core_now_ns() + (uint64_t)(seconds_of_test() * 1e9);
@@ -404,13 +396,15 @@ static int survey(double seconds, uint64_t seed)
     return 0;
 }
 
+BEFORE_ALL()
+{
+    return start_kernels(state);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 2 && strcmp(argv[1], "--survey") == 0) {
         return survey(strtod(argv[2], NULL), argc > 3 ? strtoull(argv[3], NULL, 10) : 1);
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(known_shapes_are_right),
-                                       cmocka_unit_test(strided_pixels_have_one_result),
-                                       cmocka_unit_test(bits_do_not_depend_on_the_team)};
-    return cmocka_run_group_tests(tests, start_kernels, NULL);
+    return test_main(argc, argv);
 }

@@ -1,14 +1,9 @@
 /* A version of oneDNN that levin was not measured with: named in one sentence, and nothing is taken
  * for independent of the team. This program's own dnnl_version stands for such a library. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "kernels/cpu/onednn_table.h"
 #include "kernels/cpu/onednn_version.h"
 #include "kernels/kernels.h"
+#include "support/test.h"
 
 #include <string.h>
 
@@ -50,9 +45,8 @@ static int team_of(int64_t rows)
     return f.team;
 }
 
-static void unmeasured_versions_run_with_the_fixed_team(void **state)
+TEST(unmeasured_versions_run_with_the_fixed_team)
 {
-    (void)state;
     version = (dnnl_version_t){.major = 3, .minor = 99, .patch = 1};
     assert_non_null(lvni_cpu_unmeasured());
     assert_non_null(strstr(lvni_cpu_unmeasured(), "oneDNN 3.99.1 is a version"));
@@ -64,15 +58,7 @@ static void unmeasured_versions_run_with_the_fixed_team(void **state)
     }
 }
 
-static int start(void **state)
+BEFORE_ALL()
 {
-    (void)state;
     return lvni_cpu_start() == LVN_OK ? 0 : -1;
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(unmeasured_versions_run_with_the_fixed_team)};
-    return cmocka_run_group_tests(tests, start, NULL);
 }

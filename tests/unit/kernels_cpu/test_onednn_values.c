@@ -1,13 +1,8 @@
 /* The oneDNN kernels compute the formulas: against plain loops in f64, over strides,
  * paddings, dilations, groups, odd channels, single rows, and sizes of zero. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "kernels/kernels.h"
 #include "onednn_support.h"
+#include "support/test.h"
 
 #include <math.h>
 #include <string.h>
@@ -69,9 +64,8 @@ static void assert_close(const lvn_tensor *t, const double *expected, const char
     }
 }
 
-static void convolutions_equal_loops(void **state)
+TEST(convolutions_equal_loops)
 {
-    (void)state;
     static truth t;
     for (size_t k = 0; k < CASES; k++) {
         const conv_case *c = &cases[k];
@@ -117,9 +111,8 @@ static void assert_second_half(const lvn_tensor *t, const lvn_tensor *half, cons
 
 /* Columns are made for 56 images of this shape at a time: the second block's images get their own
  * results. */
-static void images_beyond_a_block_are_not_forgotten(void **state)
+TEST(images_beyond_a_block_are_not_forgotten)
 {
-    (void)state;
     conv_data all = conv_data_make(&(conv_case){60, 8, 8, 512, 32, 3, 2, 1, 1, 1});
     conv_data half = conv_data_make(&(conv_case){30, 8, 8, 512, 32, 3, 2, 1, 1, 1});
     memcpy(half.x->data, LVNI_F32(all.x) + lvn_numel(half.x),
@@ -163,9 +156,8 @@ static void assert_shared_copies_are_right(lvn_status (*forward)(const lvn_kerne
 
 /* Square weights: forward and backward choose the same layout, of the matrix and of its
  * transpose. */
-static void square_parameters_are_not_mixed_up(void **state)
+TEST(square_parameters_are_not_mixed_up)
 {
-    (void)state;
     static const lvn_dtype types[] = {LVN_F32, LVN_BF16};
     const int64_t rows[] = {32, 64}, square[] = {64, 64}, images[] = {2, 4, 4, 64},
                   window[] = {64, 1, 1, 64}, small[] = {2, 3, 3, 32}, nine[] = {288, 3, 3, 32},
@@ -198,9 +190,8 @@ static void square_parameters_are_not_mixed_up(void **state)
     }
 }
 
-static void products_equal_loops(void **state)
+TEST(products_equal_loops)
 {
-    (void)state;
     static const int64_t sizes[][3] = {{1, 1, 1},    {1, 10, 128},  {5, 10, 128},
                                        {33, 17, 65}, {128, 10, 32}, {64, 48, 300}};
     static double y[128 * 64];
@@ -231,9 +222,8 @@ static void products_equal_loops(void **state)
 
 /* x (2, 3), w (2, 3), b (2) by hand; then the gradients of w and b for dy = ((1, 10), (100,
  * 1000)). */
-static void linear_by_hand(void **state)
+TEST(linear_by_hand)
 {
-    (void)state;
     float xs[] = {1, 2, 3, 4, 5, 6}, ws[] = {1, 0, -1, 2, 1, 0}, bs[] = {10, 20},
           dys[] = {1, 10, 100, 1000};
     const int64_t s23[] = {2, 3}, s22[] = {2, 2}, s2[] = {2};
@@ -256,9 +246,8 @@ static void linear_by_hand(void **state)
 }
 
 /* An empty batch: results over nothing are zero, results of no elements are left alone. */
-static void empty_batches_are_fine(void **state)
+TEST(empty_batches_are_fine)
 {
-    (void)state;
     const int64_t x0[] = {0, 3}, y0[] = {0, 2}, s23[] = {2, 3}, s2[] = {2};
     lvn_tensor *x = lvn_tensor_create(LVN_F32, 2, x0), *dy = lvn_tensor_create(LVN_F32, 2, y0),
                *dw = filled(1, 2, s23), *db = filled(2, 1, s2), *w = filled(3, 2, s23),
@@ -279,17 +268,4 @@ static void empty_batches_are_fine(void **state)
     assert_memory_equal(d.dw->data, ((const float[4 * 3 * 3 * 3]){0}), 4 * 3 * 3 * 3 * 4);
     assert_memory_equal(d.db->data, ((const float[4]){0}), 16);
     conv_data_free(&d);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(convolutions_equal_loops),
-        cmocka_unit_test(images_beyond_a_block_are_not_forgotten),
-        cmocka_unit_test(square_parameters_are_not_mixed_up),
-        cmocka_unit_test(products_equal_loops),
-        cmocka_unit_test(linear_by_hand),
-        cmocka_unit_test(empty_batches_are_fine),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,9 @@
 /* The own vector kernels against the f64 loops of the ref backend, case by case, and what the ops
  * promise about NaN, ties and bad labels, with numbers worked out by hand. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "kernels/kernels_decl.h"
 #include "vec_support.h"
+#include "support/test.h"
 
 #include <math.h>
 #include <string.h>
@@ -36,9 +31,8 @@ static double distance(const lvn_tensor *got, const lvn_tensor *want)
     return worst / scale;
 }
 
-static void cases_match_the_reference(void **state)
+TEST(cases_match_the_reference)
 {
-    (void)state;
     int bad = 0;
     for (int i = 0; i < vec_case_count; i++) {
         const vec_case *c = &vec_cases[i];
@@ -63,9 +57,8 @@ static void cases_match_the_reference(void **state)
 }
 
 /* After one round over all cases nothing more is allocated by kernels. */
-static void kernels_allocate_nothing_after_warm_up(void **state)
+TEST(kernels_allocate_nothing_after_warm_up)
 {
-    (void)state;
     for (int i = 0; i < vec_case_count; i++) {
         lvn_kernel_args args;
         vec_make_inputs(&vec_cases[i], LVN_F32, &args);
@@ -85,9 +78,8 @@ static lvn_tensor *floats(int ndim, const int64_t *shape, const float *values)
     return t;
 }
 
-static void nan_is_the_largest_and_the_first_maximum_wins(void **state)
+TEST(nan_is_the_largest_and_the_first_maximum_wins)
 {
-    (void)state;
     const float x[] = {1, 5, 5, 2, 3, NAN, 9, NAN, -4, -INFINITY, -4, -7};
     lvn_kernel_args args = {.in = {floats(2, (int64_t[]){3, 4}, x)},
                             .attr = &(lvn_axes_attr){.mask = 2}};
@@ -107,9 +99,8 @@ static void nan_is_the_largest_and_the_first_maximum_wins(void **state)
 
 /* Channel c of 20: the same image, so that vector and tail are both seen. 2x2 windows of a 2 x 4
  * image. */
-static void pooling_of_nan_and_ties(void **state)
+TEST(pooling_of_nan_and_ties)
 {
-    (void)state;
     const float image[] = {1, NAN, 7, 7, 4, 4, NAN, 7};
     float x[8 * 20];
     for (int i = 0; i < 8 * 20; i++) {
@@ -130,9 +121,8 @@ static void pooling_of_nan_and_ties(void **state)
     vec_release(&ties);
 }
 
-static void bad_labels_are_named(void **state)
+TEST(bad_labels_are_named)
 {
-    (void)state;
     lvn_kernel_args args = {.in = {floats(2, (int64_t[]){2, 3}, (const float[]){1, 2, 3, 4, 5, 6}),
                                    lvn_tensor_create(LVN_I64, 1, (int64_t[]){2})},
                             .attr = &(lvn_class_loss_attr){.ignore = -100}};
@@ -145,9 +135,8 @@ static void bad_labels_are_named(void **state)
 
 /* softmax of (0, ln 3) is (1/4, 3/4); a row of huge values does not overflow; a NaN fills its row
  * only. */
-static void softmax_by_hand(void **state)
+TEST(softmax_by_hand)
 {
-    (void)state;
     const float x[] = {0, 1.0986123f, 3e38f, 3e38f, NAN, 1};
     lvn_kernel_args args = {.in = {floats(2, (int64_t[]){3, 2}, x)}};
     assert_int_equal(lvni_kernels_run(LVNI_OP_softmax, &args, 1), LVN_OK);
@@ -157,9 +146,8 @@ static void softmax_by_hand(void **state)
     vec_release(&args);
 }
 
-static void dropout_is_the_stream_of_core(void **state)
+TEST(dropout_is_the_stream_of_core)
 {
-    (void)state;
     const lvni_core_rng rng = {.key = {{5, 6}}, .a = 1, .b = 2, .c = 3};
     const lvn_dropout_attr attr = {.p = 0.25, .rng = {.key = {5, 6}, .a = 1, .b = 2, .c = 3}};
     float ones[1001];
@@ -176,18 +164,4 @@ static void dropout_is_the_stream_of_core(void **state)
     }
     assert_int_in_range(kept, 690, 810); /* 751 expected, deviation 13.7 */
     vec_release(&args);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cases_match_the_reference),
-        cmocka_unit_test(kernels_allocate_nothing_after_warm_up),
-        cmocka_unit_test(nan_is_the_largest_and_the_first_maximum_wins),
-        cmocka_unit_test(pooling_of_nan_and_ties),
-        cmocka_unit_test(bad_labels_are_named),
-        cmocka_unit_test(softmax_by_hand),
-        cmocka_unit_test(dropout_is_the_stream_of_core),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,9 @@
 /* Flat-buffer kernels of the optimizer: against the formulas of SGD and AdamW in double precision
  * over several steps, and against numbers worked out by hand. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/math.h"
 #include "core/rng.h"
 #include "kernels/flat.h"
+#include "support/test.h"
 
 #include <math.h>
 
@@ -55,9 +50,8 @@ static void check_sgd(lvn_flat_sgd p, bool with_momentum)
     }
 }
 
-static void sgd_follows_the_formula(void **state)
+TEST(sgd_follows_the_formula)
 {
-    (void)state;
     check_sgd((lvn_flat_sgd){.lr = 0.1, .grad_scale = 1}, false);
     check_sgd(
         (lvn_flat_sgd){.lr = 0.1, .weight_decay = 0.01, .grad_scale = 0.125, .clip_value = 0.1},
@@ -77,9 +71,8 @@ static void sgd_follows_the_formula(void **state)
 
 /* w 1, g 0.5, lr 0.1, momentum 0.9, decay 0.1: g' 0.6, buf 0.6, w 0.94; then g' 0.594, buf 1.134, w
  * 0.8266. */
-static void sgd_by_hand(void **state)
+TEST(sgd_by_hand)
 {
-    (void)state;
     float w = 1.0f, buffer = 7.0f;
     const float g = 0.5f;
     lvn_flat_sgd p = {
@@ -121,9 +114,8 @@ static void check_adamw(lvn_flat_adamw p)
     }
 }
 
-static void adamw_follows_the_formula(void **state)
+TEST(adamw_follows_the_formula)
 {
-    (void)state;
     const lvn_flat_adamw base = {.lr = 0.01,
                                  .beta1 = 0.9,
                                  .beta2 = 0.999,
@@ -143,9 +135,8 @@ static void adamw_follows_the_formula(void **state)
 
 /* First step of AdamW: m / correction1 = g, sqrt(v / correction2) = |g|, so w = w (1 - lr decay) -
  * lr sign(g): 2 (1 - 0.1 * 0.5) - 0.1 = 1.8, m 0.3, v 0.009. */
-static void adamw_by_hand(void **state)
+TEST(adamw_by_hand)
 {
-    (void)state;
     float w = 2.0f, m = 0.0f, v = 0.0f;
     const float g = 3.0f;
     const lvn_flat_adamw p = {.lr = 0.1,
@@ -162,9 +153,8 @@ static void adamw_by_hand(void **state)
     assert_true(fabs((double)m - 0.3) < 1e-7 && fabs((double)v - 0.009) < 1e-9);
 }
 
-static void sums_of_squares(void **state)
+TEST(sums_of_squares)
 {
-    (void)state;
     static float g[2 * LVNI_FLAT_BLOCK + 3];
     double partial[3];
     for (int i = 0; i < 2 * LVNI_FLAT_BLOCK + 3; i++) {
@@ -184,16 +174,14 @@ static void sums_of_squares(void **state)
 }
 
 /* The tree is ((0 1) (2 3)) 4: here it gives 1 + 3, while one after the other would give 0 + 3. */
-static void the_tree_is_the_tree(void **state)
+TEST(the_tree_is_the_tree)
 {
-    (void)state;
     double p[] = {0x1p53, 1.0, 1.0, -0x1p53, 3.0};
     assert_true(lvni_kernels_flat_sum_tree(p, 5) == 4.0);
 }
 
-static void add_is_added_element_by_element(void **state)
+TEST(add_is_added_element_by_element)
 {
-    (void)state;
     float a[N], b[N], before[N];
     fill(a, 1);
     fill(before, 1);
@@ -204,9 +192,8 @@ static void add_is_added_element_by_element(void **state)
     }
 }
 
-static void lerp_moves_towards_the_other(void **state)
+TEST(lerp_moves_towards_the_other)
 {
-    (void)state;
     float a[N], b[N], before[N];
     fill(a, 1);
     fill(before, 1);
@@ -217,19 +204,4 @@ static void lerp_moves_towards_the_other(void **state)
         assert_true(a[i] == before[i] + 0.001f * (b[i] - before[i]));
     }
     assert_true(a[5] == 0.1f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sgd_follows_the_formula),
-        cmocka_unit_test(sgd_by_hand),
-        cmocka_unit_test(adamw_follows_the_formula),
-        cmocka_unit_test(adamw_by_hand),
-        cmocka_unit_test(sums_of_squares),
-        cmocka_unit_test(the_tree_is_the_tree),
-        cmocka_unit_test(add_is_added_element_by_element),
-        cmocka_unit_test(lerp_moves_towards_the_other),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,9 @@
 /* exp, log, sin, cos, tanh, erf, pow of the vector kernels against libm in double precision, and
  * their edges. The bounds are what tpl_math.h and tpl_curves.h promise. Normal random numbers
  * against core/rng.h. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "kernels/cpu/isa.h"
 #include "tensor/ctx.h"
+#include "support/test.h"
 
 #include <math.h>
 #include <string.h>
@@ -55,9 +50,8 @@ static double worst(lvni_cpu_unary_id id, double (*exact)(double), uint32_t firs
     return bad;
 }
 
-static void exp_is_as_exact_as_promised(void **state)
+TEST(exp_is_as_exact_as_promised)
 {
-    (void)state;
     /* to 88.7228 */
     const double positive = worst(LVNI_UNARY_exp, exp, 0x00800000u, 0x42b17217u, 509);
     const double negative = worst(LVNI_UNARY_exp, exp, 0x80800000u, 0xc2d00000u, 509); /* to -104 */
@@ -66,18 +60,16 @@ static void exp_is_as_exact_as_promised(void **state)
     assert_true(positive > 0.4); /* the measure itself works: rounding alone gives half an ulp */
 }
 
-static void log_is_as_exact_as_promised(void **state)
+TEST(log_is_as_exact_as_promised)
 {
-    (void)state;
     const double all = worst(LVNI_UNARY_log, log, 0x00800000u, 0x7f7fffffu, 1021);
     const double near = worst(LVNI_UNARY_log, log, 0x3f000000u, 0x40000000u, 17);
     print_message("log: %.3f ulp over all, %.3f between 0.5 and 2\n", all, near);
     assert_true(all < 0.84 && near < 0.84 && all > 0.4);
 }
 
-static void tanh_and_erf_are_as_exact_as_promised(void **state)
+TEST(tanh_and_erf_are_as_exact_as_promised)
 {
-    (void)state;
     const double tanh_all = worst(LVNI_UNARY_tanh, tanh, 0x00800000u, 0x41200000u, 307),
                  tanh_below = worst(LVNI_UNARY_tanh, tanh, 0xbe000000u, 0xc1200000u, 101);
     const double erf_all = worst(LVNI_UNARY_erf, erf, 0x00800000u, 0x40a00000u, 307),
@@ -89,9 +81,8 @@ static void tanh_and_erf_are_as_exact_as_promised(void **state)
 }
 
 /* Of all sizes: from the smallest normal number to the largest. */
-static void sin_and_cos_are_as_exact_as_promised(void **state)
+TEST(sin_and_cos_are_as_exact_as_promised)
 {
-    (void)state;
     const double sin_all = worst(LVNI_UNARY_sin, sin, 0x00800000u, 0x7f7fffffu, 1021),
                  sin_below = worst(LVNI_UNARY_sin, sin, 0xbe000000u, 0xc6000000u, 101);
     const double cos_all = worst(LVNI_UNARY_cos, cos, 0x00800000u, 0x7f7fffffu, 1021),
@@ -120,9 +111,8 @@ static double pow_of(double x)
     return pow(x, exponent);
 }
 
-static void pow_is_as_exact_as_promised(void **state)
+TEST(pow_is_as_exact_as_promised)
 {
-    (void)state;
     static const float exponents[] = {2.5f, -0.1f, 0.5f, 1e-3f, 7.0f, -3.0f, 37.3f};
     double bad = 0.0;
     for (size_t i = 0; i < sizeof exponents / sizeof *exponents; i++) {
@@ -146,9 +136,8 @@ static void pow_is_as_exact_as_promised(void **state)
 }
 
 /* Every pair of these as C's pow does it (C11 F.10.4.4), the sign of zeros included. */
-static void pow_has_the_special_values_of_c(void **state)
+TEST(pow_has_the_special_values_of_c)
 {
-    (void)state;
     static const float values[] = {0.0f,   -0.0f,      1.0f,         -1.0f,       2.0f,
                                    -2.0f,  3.0f,       -3.0f,        0.5f,        -0.5f,
                                    -1.5f,  8388609.0f, -16777216.0f, 16777217.0f, 1e30f,
@@ -178,9 +167,8 @@ static float one(lvni_cpu_unary_id id, float x)
     return out[0];
 }
 
-static void edges(void **state)
+TEST(edges)
 {
-    (void)state;
     assert_true(one(LVNI_UNARY_exp, 0.0f) == 1.0f);
     assert_true(one(LVNI_UNARY_exp, -INFINITY) == 0.0f);
     assert_true(one(LVNI_UNARY_exp, -200.0f) == 0.0f);
@@ -225,9 +213,8 @@ static void edges(void **state)
 }
 
 /* On every instruction set up to this machine's best: those of core/rng.h, to the bit. */
-static void normal_numbers_are_those_of_the_rng(void **state)
+TEST(normal_numbers_are_those_of_the_rng)
 {
-    (void)state;
     static const lvni_cpu_vec *const tables[] = {&lvni_vec_v2, &lvni_vec_v3, &lvni_cpu_vec_v4};
     static const int64_t sizes[] = {1, 2, 127, 128, 129, BATCH};
     for (int i = 0; i < 3; i++) {
@@ -249,24 +236,8 @@ static void normal_numbers_are_those_of_the_rng(void **state)
     }
 }
 
-static int setup(void **state)
+BEFORE_ALL()
 {
-    (void)state;
     /* flushes denormals, as in every thread that computes */
     return lvni_tensor_ctx_get() == NULL ? -1 : 0;
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exp_is_as_exact_as_promised),
-        cmocka_unit_test(log_is_as_exact_as_promised),
-        cmocka_unit_test(tanh_and_erf_are_as_exact_as_promised),
-        cmocka_unit_test(sin_and_cos_are_as_exact_as_promised),
-        cmocka_unit_test(pow_is_as_exact_as_promised),
-        cmocka_unit_test(pow_has_the_special_values_of_c),
-        cmocka_unit_test(normal_numbers_are_those_of_the_rng),
-        cmocka_unit_test(edges),
-    };
-    return cmocka_run_group_tests(tests, setup, NULL);
 }

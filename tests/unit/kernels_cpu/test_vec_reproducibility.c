@@ -1,15 +1,10 @@
 /* Reproducibility of the own vector kernels: the bits of every case are the same for teams of 1, 2
  * and 3, for aligned and misaligned memory, and for every instruction set (this program runs itself
  * again with LEVIN_CPU_ISA set). */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "kernels/cpu/isa.h"
 #include "vec_support.h"
+#include "support/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -157,9 +152,8 @@ static void assert_same(const prints *a, const prints *b, const char *what)
     assert_int_equal(bad, 0);
 }
 
-static void the_team_and_alignment_decide_nothing(void **state)
+TEST(the_team_and_alignment_decide_nothing)
 {
-    (void)state;
     const prints one = take_prints(1, false), two = take_prints(2, false),
                  three = take_prints(3, true);
     assert_same(&one, &two, "a team of 2");
@@ -192,9 +186,8 @@ static bool prints_of(const char *isa, prints *p)
     return got == 1;
 }
 
-static void the_instruction_set_decides_nothing(void **state)
+TEST(the_instruction_set_decides_nothing)
 {
-    (void)state;
     prints v2, other;
     assert_true(prints_of("v2", &v2));
     static const char *const sets[] = {"v3", "v4"};
@@ -222,9 +215,5 @@ int main(int argc, char **argv)
     if (argc == 3 && strcmp(argv[1], "--prints") == 0) {
         return write_prints(argv[2]);
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_team_and_alignment_decide_nothing),
-        cmocka_unit_test(the_instruction_set_decides_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_main(argc, argv);
 }

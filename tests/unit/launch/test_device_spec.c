@@ -1,12 +1,7 @@
 /* What a user writes for `devices`, row by row: what is chosen, or the sentence. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "launch/device_spec.h"
+#include "support/test.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -90,9 +85,8 @@ static void check(const row *rows, size_t n)
         .spec = (text), .want = (wanted), __VA_ARGS__                                              \
     }
 
-static void which_devices(void **state)
+TEST(which_devices)
 {
-    (void)state;
     static const row rows[] = {
         R(NULL, "cuda 0,1,2,3", .shown = "0,1,2,3"),
         R("auto", "cuda 0,1,2,3"),
@@ -124,9 +118,8 @@ static void which_devices(void **state)
 }
 
 /* Numbers of the user are places in CUDA_VISIBLE_DEVICES, never numbers of the machine. */
-static void within_the_visible(void **state)
+TEST(within_the_visible)
 {
-    (void)state;
     static const row rows[] = {
         R("all", "cuda 0,1", .value = "0,1", .shown = "0,1"),
         R("1", "cuda 0", .value = "4,6", .physical = 8, .shown = "4"),
@@ -150,9 +143,8 @@ static void within_the_visible(void **state)
     CHECK(rows);
 }
 
-static void mistakes(void **state)
+TEST(mistakes)
 {
-    (void)state;
     static const row rows[] = {
         R("5", "devices 5: only 4 devices are visible; visible: 0-3"),
         R("2", "devices 2: only 1 device is visible; visible: 0", .physical = 1),
@@ -193,9 +185,8 @@ static void mistakes(void **state)
     CHECK(rows);
 }
 
-static void cpu(void **state)
+TEST(cpu)
 {
-    (void)state;
     static const row rows[] = {
         R(NULL, "cpu 1", .accelerator = LVNI_ACCELERATOR_CPU),
         R("all", "cpu 1", .accelerator = LVNI_ACCELERATOR_CPU),
@@ -218,9 +209,8 @@ static void cpu(void **state)
 }
 
 /* Under srun or torchrun each task may see a device of its own, and still have devices=2. */
-static void one_device_shown(void **state)
+TEST(one_device_shown)
 {
-    (void)state;
     static const row rows[] = {
         R("2", "cuda 0,0", .physical = 1, .launched = true),
         R("[0,1]", "cuda 0,0", .physical = 1, .launched = true),
@@ -230,9 +220,8 @@ static void one_device_shown(void **state)
     CHECK(rows);
 }
 
-static void no_gpu_where_one_is_asked_for(void **state)
+TEST(no_gpu_where_one_is_asked_for)
 {
-    (void)state;
     static char empty[] = "CUDA_VISIBLE_DEVICES=", on_node[] = "SLURM_GPUS_ON_NODE=2";
     static char *const env[] = {empty, on_node, NULL};
     static const row rows[] = {
@@ -270,9 +259,8 @@ static void no_gpu_where_one_is_asked_for(void **state)
 }
 
 /* Each allocation fails once: LVN_ERR_MEMORY, and nothing is left over. */
-static void out_of_memory(void **state)
+TEST(out_of_memory)
 {
-    (void)state;
     const lvni_core_alloc_stats before = lvni_core_alloc_get_total();
     lvn_status s = LVN_ERR_MEMORY;
     for (int k = 1; s != LVN_OK; k++) {
@@ -293,15 +281,4 @@ static void out_of_memory(void **state)
         lvni_core_notices_free(&n);
         assert_int_equal(lvni_core_alloc_get_total().live_bytes, before.live_bytes);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(which_devices),    cmocka_unit_test(within_the_visible),
-        cmocka_unit_test(mistakes),         cmocka_unit_test(cpu),
-        cmocka_unit_test(one_device_shown), cmocka_unit_test(no_gpu_where_one_is_asked_for),
-        cmocka_unit_test(out_of_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,13 @@
 /* Which variables of NCCL are known, LEVIN_STRICT, and warnings as errors. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "launch/env_vars.h"
+#include "support/test.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static void names(void **state)
+TEST(names)
 {
-    (void)state;
     static const struct {
         const char *name;
         bool unknown;
@@ -55,9 +49,8 @@ static char *const env[] = {(char[]){"HOME=/root"},      (char[]){"NCCL_DEBUG=IN
                             (char[]){"NCCL_FOO_BARR=1"}, (char[]){"NCCL_DEBUK="},
                             (char[]){"NCCL_NOVALUE"},    NULL};
 
-static void warnings(void **state)
+TEST(warnings)
 {
-    (void)state;
     lvni_core_notices n = {0};
     assert_int_equal(lvni_launch_nccl_warn(NULL, &n), LVN_OK);
     assert_int_equal(lvni_launch_nccl_warn(env, &n), LVN_OK);
@@ -70,9 +63,8 @@ static void warnings(void **state)
     lvni_core_notices_free(&n);
 }
 
-static void warnings_become_errors(void **state)
+TEST(warnings_become_errors)
 {
-    (void)state;
     lvni_core_notices n = {.rank = 1};
     assert_int_equal(lvni_core_notices_refuse_warnings(&n), LVN_OK);
     assert_int_equal(n.error, 0);
@@ -95,9 +87,8 @@ static void warnings_become_errors(void **state)
 }
 
 /* A message may begin with a path, and a path with anything. */
-static void a_number_is_not_part_of_the_message(void **state)
+TEST(a_number_is_not_part_of_the_message)
 {
-    (void)state;
     lvn_error_set(LVN_ERR_CORRUPT, __FILE__, __LINE__, "%s: damaged PNG", "E113: a/3.png");
     assert_int_equal(lvni_core_exit_of_error(lvn_last_error()), LVNI_EXIT_FAILURE);
     assert_string_equal(lvni_core_error_prefix(lvn_last_error()), "error: ");
@@ -110,9 +101,8 @@ static void a_number_is_not_part_of_the_message(void **state)
     lvni_core_notices_free(&n);
 }
 
-static void switches(void **state)
+TEST(switches)
 {
-    (void)state;
     static const struct {
         const char *set;
         int option;
@@ -137,9 +127,8 @@ static void switches(void **state)
 }
 
 /* Every allocation may fail: the status is LVN_ERR_MEMORY, and no warning is lost half-way. */
-static void out_of_memory(void **state)
+TEST(out_of_memory)
 {
-    (void)state;
     const lvni_core_alloc_stats before = lvni_core_alloc_get_total();
     lvn_status s = LVN_ERR_MEMORY;
     for (int k = 1; s != LVN_ERR_USAGE; k++) {
@@ -155,15 +144,4 @@ static void out_of_memory(void **state)
         lvni_core_notices_free(&n);
         assert_int_equal(lvni_core_alloc_get_total().live_bytes, before.live_bytes);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(names),
-                                       cmocka_unit_test(warnings),
-                                       cmocka_unit_test(warnings_become_errors),
-                                       cmocka_unit_test(a_number_is_not_part_of_the_message),
-                                       cmocka_unit_test(switches),
-                                       cmocka_unit_test(out_of_memory)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

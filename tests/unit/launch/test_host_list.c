@@ -1,14 +1,9 @@
 /* Host lists and tasks per node, row by row; random lists against the rule written down as nested
  * loops, and, where Slurm is installed with a configuration, against its own command. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "core/rng.h"
 #include "launch/host_list.h"
+#include "support/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,9 +34,8 @@ static void expands_as(const char *list, const char *want)
     lvni_core_notices_free(&n);
 }
 
-static void lists(void **state)
+TEST(lists)
 {
-    (void)state;
     static const char *const rows[][2] = {
         {"host0", "host0"},
         {"host0,host1,host3", "host0 host1 host3"},
@@ -87,9 +81,8 @@ static void lists(void **state)
     }
 }
 
-static void mistakes(void **state)
+TEST(mistakes)
 {
-    (void)state;
     static const struct {
         const char *list;
         int column;
@@ -145,9 +138,8 @@ static void mistakes(void **state)
 }
 
 /* Of a long list only the surroundings of the mistake are shown. */
-static void the_caret_of_a_long_list(void **state)
+TEST(the_caret_of_a_long_list)
 {
-    (void)state;
     lvni_core_str list = {.len = 0};
     lvni_launch_hosts h = {.n = 0};
     lvni_core_notices n = {.error = 0};
@@ -169,9 +161,8 @@ static void the_caret_of_a_long_list(void **state)
     lvni_launch_hosts_free(&h);
 }
 
-static void long_ranges(void **state)
+TEST(long_ranges)
 {
-    (void)state;
     lvni_launch_hosts h = {.n = 0};
     lvni_core_notices n = {.error = 0};
     assert_int_equal(lvni_launch_hosts_expand(&h, "node[1-65536]", &n), LVN_OK);
@@ -185,9 +176,8 @@ static void long_ranges(void **state)
     lvni_core_notices_free(&n);
 }
 
-static void compressing(void **state)
+TEST(compressing)
 {
-    (void)state;
     static const char *const rows[][2] = {
         {"n1 n2 n3 n10", "n[1-3,10]"},
         {"n01 n02 n10 n3", "n[01-02,10,3]"},
@@ -276,9 +266,8 @@ static void draw_element(uint32_t round, lvni_core_str *list, lvni_core_str *wan
     }
 }
 
-static void random_lists(void **state)
+TEST(random_lists)
 {
-    (void)state;
     for (uint32_t round = 0; round < 2000; round++) {
         lvni_core_str list = {.len = 0}, want = {.len = 0}, again = {.len = 0};
         lvni_launch_hosts h = {.n = 0};
@@ -315,9 +304,8 @@ static bool ask_slurm(const char *list, lvni_core_str *out)
     return pclose(f) == 0 && out->len > 0;
 }
 
-static void random_lists_as_slurm(void **state)
+TEST(random_lists_as_slurm)
 {
-    (void)state;
     lvni_core_str probe = {.len = 0};
     const bool installed = ask_slurm("n[1-2]", &probe);
     lvni_core_str_free(&probe);
@@ -336,9 +324,8 @@ static void random_lists_as_slurm(void **state)
     }
 }
 
-static void tasks_per_node(void **state)
+TEST(tasks_per_node)
 {
-    (void)state;
     static const struct {
         const char *text, *want;
     } rows[] = {
@@ -389,9 +376,8 @@ static void tasks_per_node(void **state)
     }
 }
 
-static void out_of_memory(void **state)
+TEST(out_of_memory)
 {
-    (void)state;
     const lvni_core_alloc_stats before = lvni_core_alloc_get_total();
     lvn_status s = LVN_ERR_MEMORY;
     for (int k = 1; s != LVN_OK; k++) {
@@ -411,20 +397,4 @@ static void out_of_memory(void **state)
         lvni_core_notices_free(&n);
         assert_int_equal(lvni_core_alloc_get_total().live_bytes, before.live_bytes);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists),
-        cmocka_unit_test(mistakes),
-        cmocka_unit_test(the_caret_of_a_long_list),
-        cmocka_unit_test(long_ranges),
-        cmocka_unit_test(compressing),
-        cmocka_unit_test(random_lists),
-        cmocka_unit_test(random_lists_as_slurm),
-        cmocka_unit_test(tasks_per_node),
-        cmocka_unit_test(out_of_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,5 @@
 /* What the launcher reads and puts together without starting anything: patterns, lists of ranks,
  * options, environments, cores, GPUs. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "core/alloc.h"
 #include "core/vfs.h"
@@ -13,6 +7,7 @@
 #include "launch/launch.h"
 #include "launch/launch_machine.h"
 #include "launch/launch_options.h"
+#include "support/test.h"
 
 #include <ftw.h>
 #include <stdio.h>
@@ -29,9 +24,8 @@ static const lvni_launch_rank_name someone = {.rank = 7,
                                               .run_id = "abc",
                                               .pid = 4711};
 
-static void patterns_are_expanded(void **state)
+TEST(patterns_are_expanded)
 {
-    (void)state;
     static const char *const rows[][3] = {/* pattern, as a file name, as a value */
                                           {"r%3r.txt", "r007.txt", "r%3r.txt"},
                                           {"[%r] ", "[7] ", "[7] "},
@@ -57,9 +51,8 @@ static void patterns_are_expanded(void **state)
     }
 }
 
-static void lists_of_ranks(void **state)
+TEST(lists_of_ranks)
 {
-    (void)state;
     static const struct {
         const char *text, *in; /* NULL: an error */
     } rows[] = {
@@ -77,9 +70,8 @@ static void lists_of_ranks(void **state)
     }
 }
 
-static void arguments_become_options(void **state)
+TEST(arguments_become_options)
 {
-    (void)state;
     static const char *const words[] = {
         "-n",          "4",      "--env", "A=1",         "--unset=B", "env=C=2",
         "--grace=2.5", "show=0", "-v",    "--no-prefix", "--stdin",   "all",
@@ -120,9 +112,8 @@ static void arguments_become_options(void **state)
 }
 
 /* torchrun reads each option from PET_<OPTION>, too, below its arguments. */
-static void variables_become_options(void **state)
+TEST(variables_become_options)
 {
-    (void)state;
     char *const set[] = {(char[]){"PET_NPROC_PER_NODE=3"}, (char[]){"PET_NNODES=2"},
                          (char[]){"PET_NODE_RANK=1"},      (char[]){"PET_MASTER_ADDR="},
                          (char[]){"PET_STANDALONE=0"},     (char[]){"PET_RUN_PATH=0"},
@@ -154,9 +145,8 @@ static void variables_become_options(void **state)
 }
 
 /* What stands behind the script, `--help` too, is the script's. */
-static void arguments_of_the_program(void **state)
+TEST(arguments_of_the_program)
 {
-    (void)state;
     static const struct {
         const char *args[6];
         int own;
@@ -181,9 +171,8 @@ static void arguments_of_the_program(void **state)
     }
 }
 
-static void environments(void **state)
+TEST(environments)
 {
-    (void)state;
     char a[] = "A=1", ab[] = "AB=2", m1[] = "MASTER_ADDR=x", m2[] = "MASTER_PORT=y";
     char *const from[] = {a, ab, m1, m2, NULL};
     lvni_launch_variables v = {0};
@@ -202,9 +191,8 @@ static void environments(void **state)
     lvni_launch_variables_free(&v);
 }
 
-static void memory_that_runs_out_is_reported(void **state)
+TEST(memory_that_runs_out_is_reported)
 {
-    (void)state;
     char a[] = "A=1";
     char *const from[] = {a, NULL};
     for (int64_t k = 1; k <= 5; k++) {
@@ -218,9 +206,8 @@ static void memory_that_runs_out_is_reported(void **state)
     }
 }
 
-static void cores_are_dealt_out(void **state)
+TEST(cores_are_dealt_out)
 {
-    (void)state;
     static const int rows[][5] = {/* cores, ranks, and how many ranks 0, 1 and the last get */
                                   {8, 4, 2, 2, 2},
                                   {10, 4, 3, 3, 2},
@@ -242,9 +229,8 @@ static void cores_are_dealt_out(void **state)
     }
 }
 
-static void binding_on_this_machine(void **state)
+TEST(binding_on_this_machine)
 {
-    (void)state;
     lvni_core_notices notices = {0};
     lvni_launch_bind_plan p;
     assert_int_equal(lvni_launch_bind_make(LVNI_BIND_CORES, 1, NULL, false, &notices, &p), LVN_OK);
@@ -293,9 +279,8 @@ static int remove_one(const char *path, const struct stat *info, int type, struc
     return remove(path);
 }
 
-static void gpus_without_a_driver_library(void **state)
+TEST(gpus_without_a_driver_library)
 {
-    (void)state;
     char root[] = "/tmp/levin-gpus-XXXXXX";
     assert_non_null(mkdtemp(root));
     lvni_launch_gpu *gpus;
@@ -327,21 +312,4 @@ static void gpus_without_a_driver_library(void **state)
     assert_int_equal(gpus[1].numa, 1);
     lvni_core_free(gpus);
     nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(patterns_are_expanded),
-        cmocka_unit_test(lists_of_ranks),
-        cmocka_unit_test(arguments_become_options),
-        cmocka_unit_test(variables_become_options),
-        cmocka_unit_test(arguments_of_the_program),
-        cmocka_unit_test(environments),
-        cmocka_unit_test(memory_that_runs_out_is_reported),
-        cmocka_unit_test(cores_are_dealt_out),
-        cmocka_unit_test(binding_on_this_machine),
-        cmocka_unit_test(gpus_without_a_driver_library),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,8 @@
 /* A reader that stands still: what it does not take is kept, and when it cannot be kept the sink
  * does not wait. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "launch/launch_stream.h"
+#include "support/test.h"
 
 #include <errno.h>
 #include <string.h>
@@ -28,9 +23,8 @@ static size_t put_much(lvni_launch_sink *s)
     return (size_t)PIECES * PIECE;
 }
 
-static void what_is_not_read_is_kept(void **state)
+TEST(what_is_not_read_is_kept)
 {
-    (void)state;
     int ends[2];
     lvni_launch_sink s;
     assert_int_equal(pipe(ends), 0);
@@ -52,9 +46,8 @@ static void what_is_not_read_is_kept(void **state)
     close(ends[1]);
 }
 
-static void the_reader_is_given_up(void **state)
+TEST(the_reader_is_given_up)
 {
-    (void)state;
     int ends[2];
     lvni_launch_sink s;
     assert_int_equal(pipe(ends), 0);
@@ -65,13 +58,4 @@ static void the_reader_is_given_up(void **state)
     lvni_launch_sink_close(&s);
     close(ends[0]);
     close(ends[1]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_not_read_is_kept),
-        cmocka_unit_test(the_reader_is_given_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,7 @@
 /* Finding the rank, as rows: an environment, and the record made of it; or the error. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "launch/rank_info.h"
+#include "support/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,9 +135,8 @@ static void check_row(const row *r)
         check_row(&(rows)[i_]);                                                                    \
     }
 
-static void slurm_steps(void **state)
+TEST(slurm_steps)
 {
-    (void)state;
     static const row rows[] = {
         ROW(CYCLIC, "source=slurm rank=1 world=4 local_rank=0 local_world=2 node_rank=1 nnodes=2 "
                     "master_addr=n08 master_port=15108 store_host=no "
@@ -195,9 +189,8 @@ static void slurm_steps(void **state)
     CHECK_ALL(rows);
 }
 
-static void shells_and_allocations(void **state)
+TEST(shells_and_allocations)
 {
-    (void)state;
     static const row rows[] = {
         ROW(ONE_TASK "S:JOB_NAME=bash", "source=single rank=0 world=1 requeue_id=2"),
         ROW(ONE_TASK "S:JOB_NAME=train", "source=slurm"),
@@ -219,9 +212,8 @@ static void shells_and_allocations(void **state)
     CHECK_ALL(rows);
 }
 
-static void launchers(void **state)
+TEST(launchers)
 {
-    (void)state;
     static const row rows[] = {
         ROW("", "source=single rank=0 world=1 local_rank=0 local_world=1 node_rank=0 nnodes=1 "
                 "rdzv=none job_key=single store_host=no master_port="),
@@ -349,9 +341,8 @@ static void check_mistake(const mistake *m)
     lvni_core_notices_free(&n);
 }
 
-static void mistakes(void **state)
+TEST(mistakes)
 {
-    (void)state;
     static const char *const args[] = {"levin", "train", "classify", "config=c.yaml"};
     static const mistake rows[] = {
         {BATCH,
@@ -444,9 +435,8 @@ static void mistakes(void **state)
 }
 
 /* Rank 0 prints for all, and each for itself where the others cannot know. */
-static void rank_info_prints(void **state)
+TEST(rank_info_prints)
 {
-    (void)state;
     static const struct {
         const char *env;
         bool prints;
@@ -475,9 +465,8 @@ static void rank_info_prints(void **state)
     }
 }
 
-static void long_command_lines_are_cut(void **state)
+TEST(long_command_lines_are_cut)
 {
-    (void)state;
     static const char *const args[] = {"levin", "train", "classify",
                                        "data=/a/very/long/path/a/very/long/path/a/very/long/path/"
                                        "a/very/long/path/a/very/long/path/a/very/long/path"};
@@ -496,9 +485,8 @@ static void long_command_lines_are_cut(void **state)
     lvni_core_notices_free(&n);
 }
 
-static void the_other_forms(void **state)
+TEST(the_other_forms)
 {
-    (void)state;
     environment e;
     lvni_core_notices n = {.error = 0};
     lvni_launch_rank_info info;
@@ -536,9 +524,8 @@ static void the_other_forms(void **state)
 }
 
 /* Ranks of one node need no resolver. */
-static void where_ranks_connect(void **state)
+TEST(where_ranks_connect)
 {
-    (void)state;
     static const char *const rows[][2] = {
         {BLOCK, "n08"},
         {"S:JOB_ID=7 S:STEP_ID=2 S:PROCID=1 S:LOCALID=1 S:NODEID=0 S:NTASKS=2 S:STEP_NODELIST=n08",
@@ -561,9 +548,8 @@ static void where_ranks_connect(void **state)
     }
 }
 
-static void out_of_memory(void **state)
+TEST(out_of_memory)
 {
-    (void)state;
     const lvni_core_alloc_stats before = lvni_core_alloc_get_total();
     static const char *const texts[] = {BLOCK, BATCH, "LEVIN_ENV=slurm",
                                         BLOCK "S:STEP_TASKS_PER_NODE=2(x3)"};
@@ -590,16 +576,4 @@ static void out_of_memory(void **state)
             }
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slurm_steps),      cmocka_unit_test(shells_and_allocations),
-        cmocka_unit_test(launchers),        cmocka_unit_test(mistakes),
-        cmocka_unit_test(rank_info_prints), cmocka_unit_test(long_command_lines_are_cut),
-        cmocka_unit_test(the_other_forms),  cmocka_unit_test(where_ranks_connect),
-        cmocka_unit_test(out_of_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,13 @@
 /* Ports made of job, step and restart, and the check that the store's address is one of this host.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "launch/rank_info.h"
+#include "support/test.h"
 
 #include <string.h>
 #include <unistd.h>
 
-static void derived_ports(void **state)
+TEST(derived_ports)
 {
-    (void)state;
     static const struct {
         uint64_t job, step, restart;
         int k, want;
@@ -30,9 +24,8 @@ static void derived_ports(void **state)
     }
 }
 
-static void the_address_of_the_store(void **state)
+TEST(the_address_of_the_store)
 {
-    (void)state;
     static const char *const own[] = {"127.0.0.1", "10.0.0.2", "fe80::1%eth0"},
                              *const here[] = {"10.0.0.9", "10.0.0.2"},
                              *const away[] = {"192.0.2.1"};
@@ -67,9 +60,8 @@ static void the_address_of_the_store(void **state)
     lvni_core_notices_free(&n);
 }
 
-static void where_the_store_listens(void **state)
+TEST(where_the_store_listens)
 {
-    (void)state;
     static const char *const one[] = {"127.0.0.1", "10.0.0.2", "::1", "fe80::1%eth0"},
                              *const bridge[] = {"127.0.0.1", "10.0.0.2", "172.17.0.1"},
                              *const own[] = {"10.0.0.2"}, *const home[] = {"127.0.1.1"},
@@ -100,12 +92,4 @@ static void where_the_store_listens(void **state)
     info.on_node = true;
     assert_string_equal(AT(bridge, 3, home, 1), "127.0.0.1");
 #undef AT
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(derived_ports),
-                                       cmocka_unit_test(the_address_of_the_store),
-                                       cmocka_unit_test(where_the_store_listens)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,7 @@
 /* Tasks against devices, the device of a rank, its loader threads and the mode of a run, as rows: a
  * record, what is visible, what was asked for. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "launch/rank_resources.h"
+#include "support/test.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -97,9 +92,8 @@ static void check(const row *r, size_t number)
 #define SLURM LVNI_SOURCE_SLURM
 #define SIM .accelerator = LVNI_ACCELERATOR_SIM
 
-static void which_device(void **state)
+TEST(which_device)
 {
-    (void)state;
     static const row rows[] = {
         /* the local rank */
         {SLURM, 0, 2, 1, .visible = 2, .index = 0},
@@ -143,9 +137,8 @@ static void which_device(void **state)
     }
 }
 
-static void mistakes(void **state)
+TEST(mistakes)
 {
-    (void)state;
     static const row rows[] = {
         {SLURM, 0, 1, 1, .visible = 2, .spec = "2", .env = "SLURM_STEP_TASKS_PER_NODE=1",
          .error = 103,
@@ -183,9 +176,8 @@ static void mistakes(void **state)
 }
 
 /* One task of a node with four devices is a mistake, except where other nodes have more tasks. */
-static void one_task_of_uneven_nodes(void **state)
+TEST(one_task_of_uneven_nodes)
 {
-    (void)state;
     lvni_launch_visible v = {.n = 0};
     lvni_launch_device_choice c = {.n = 0};
     const lvni_launch_device_request request = {
@@ -214,9 +206,8 @@ static void one_task_of_uneven_nodes(void **state)
 
 /* For a rank that learns its place on the node only when the ranks meet, the list is compared
  * then. */
-static void a_list_of_another_length(void **state)
+TEST(a_list_of_another_length)
 {
-    (void)state;
     lvni_launch_visible v = {.n = 0};
     lvni_launch_device_choice c = {.n = 0};
     lvni_core_notices n = {.error = 0};
@@ -251,9 +242,8 @@ static void warned(const lvni_core_notices *n, int warning, const char *reports)
     assert_int_equal(n->n_warnings, warning != 0);
 }
 
-static void workers(void **state)
+TEST(workers)
 {
-    (void)state;
     static const struct {
         lvni_launch_source source;
         bool job;
@@ -313,9 +303,8 @@ static void workers(void **state)
     }
 }
 
-static void modes(void **state)
+TEST(modes)
 {
-    (void)state;
     static const struct {
         int devices, nodes;
         lvni_launch_run_mode asked, want;
@@ -356,15 +345,4 @@ static void modes(void **state)
     assert_false(lvni_launch_run_mode_threads(LVNI_MODE_DDP) ||
                  lvni_launch_run_mode_threads(LVNI_MODE_SINGLE) ||
                  lvni_launch_run_mode_threads(LVNI_MODE_SHARDED));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(which_device),
-                                       cmocka_unit_test(mistakes),
-                                       cmocka_unit_test(one_task_of_uneven_nodes),
-                                       cmocka_unit_test(a_list_of_another_length),
-                                       cmocka_unit_test(workers),
-                                       cmocka_unit_test(modes)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

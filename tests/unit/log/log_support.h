@@ -3,14 +3,9 @@
 #ifndef TESTS_LOG_SUPPORT_H
 #define TESTS_LOG_SUPPORT_H
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "core/vfs.h"
+#include "support/test.h"
 
 #include <fcntl.h>
 #include <stdio.h>

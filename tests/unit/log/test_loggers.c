@@ -41,6 +41,8 @@ static int drop_all(void **state)
     return drop_dir(state);
 }
 
+TEST_EACH(make_dir, drop_all);
+
 /* The n-th file whose name begins so, in the order of names; NULL: there are not so many. */
 static const char *file_named(const char *beginning, int n)
 {
@@ -61,9 +63,8 @@ static const char *file_named(const char *beginning, int n)
 
 /* ---- event files ---- */
 
-static void crc32c_has_its_known_answers(void **state)
+TEST(crc32c_has_its_known_answers)
 {
-    (void)state;
     uint8_t zero[32] = {0}, ones[32], up[32], down[32];
     for (int i = 0; i < 32; i++) {
         ones[i] = 0xff;
@@ -119,9 +120,8 @@ static int records_of(const char *path)
     return count_records(bytes, n);
 }
 
-static void records_are_framed_with_checked_lengths(void **state)
+TEST(records_are_framed_with_checked_lengths)
 {
-    (void)state;
     lvni_core_str out = {0};
     memcpy(lvni_log_record_begin(&out, 3), "abc", 3);
     lvni_log_record_end(&out, 3);
@@ -154,9 +154,8 @@ static void log_everything(lvni_log_loggers *l, int64_t step)
         &(lvni_log_image){.name = "i", .path = file, .width = 1, .height = 1, .channels = 3});
 }
 
-static void event_files_are_whole_and_one_follows_the_other(void **state)
+TEST(event_files_are_whole_and_one_follows_the_other)
 {
-    (void)state;
     put_text(file, "no PNG, but bytes");
     lvni_log_loggers *l = opened("tensorboard", 0);
     log_everything(l, 1);
@@ -186,9 +185,8 @@ static const char *csv_text(void)
     return text_of(file_named("metrics.csv", 0));
 }
 
-static void a_new_name_completes_the_header_and_earlier_rows(void **state)
+TEST(a_new_name_completes_the_header_and_earlier_rows)
 {
-    (void)state;
     const lvni_log_metric val[] = {{"val/a,\"b\"", 1e-5}, {"a", INFINITY}};
     lvni_log_loggers *l = opened("csv", 0);
     assert_string_equal(csv_text(), "epoch,step,time_s\n");
@@ -205,9 +203,8 @@ static void a_new_name_completes_the_header_and_earlier_rows(void **state)
 }
 
 /* As metrics.jsonl has them. */
-static void names_that_are_not_utf8_are_escaped(void **state)
+TEST(names_that_are_not_utf8_are_escaped)
 {
-    (void)state;
     const lvni_log_metric values[] = {{"caf\xe9", 1.0},
                                       {"caf\xc3\xa9", 2.0},
                                       {"a\xff\xfe"
@@ -240,9 +237,8 @@ static void names_that_are_not_utf8_are_escaped(void **state)
     lvni_core_free(text);
 }
 
-static void resuming_drops_later_and_broken_rows(void **state)
+TEST(resuming_drops_later_and_broken_rows)
 {
-    (void)state;
     char path[160];
     snprintf(path, sizeof path, "%s/metrics.csv", dir);
     put_text(path, "\"a,\"\"b\",epoch,step,time_s\n7,1,2,0.5\n,1,4,1\n,1,3\n,1,6,2\n,1,5,2\n,2,4");
@@ -281,9 +277,8 @@ static int count_warnings(const char *screen)
     return n;
 }
 
-static void a_full_disk_is_one_warning_and_the_run_goes_on(void **state)
+TEST(a_full_disk_is_one_warning_and_the_run_goes_on)
 {
-    (void)state;
     static const char *const names[] = {"csv", "tensorboard"};
     for (int i = 0; i < 2; i++) {
         lvni_log_loggers *l = opened(names[i], 0);
@@ -307,9 +302,8 @@ static void a_full_disk_is_one_warning_and_the_run_goes_on(void **state)
     assert_string_equal(csv_text(), "epoch,lr,step,time_s,train/loss\n1,nan,1,1,0.5\n");
 }
 
-static void what_cannot_be_opened_is_an_error(void **state)
+TEST(what_cannot_be_opened_is_an_error)
 {
-    (void)state;
     static const char *const names[] = {"csv", "tensorboard", "exec:true"};
     for (int i = 0; i < 3; i++) {
         lvni_log_loggers *l;
@@ -326,9 +320,8 @@ static void what_cannot_be_opened_is_an_error(void **state)
     assert_false(lvni_log_loggers_known("wandb"));
 }
 
-static void memory_may_run_out_and_a_line_allocates_nothing(void **state)
+TEST(memory_may_run_out_and_a_line_allocates_nothing)
 {
-    (void)state;
     static const char *const names[] = {"csv", "tensorboard", "exec:cat >/dev/null"};
     put_text(file, "image");
     const uint64_t live = lvni_core_alloc_get_total().live_bytes;
@@ -365,9 +358,8 @@ static void memory_may_run_out_and_a_line_allocates_nothing(void **state)
 
 /* ---- a program ---- */
 
-static void a_program_reads_lines_to_the_end(void **state)
+TEST(a_program_reads_lines_to_the_end)
 {
-    (void)state;
     char name[160];
     put_text(file, "image");
     snprintf(name, sizeof name, "exec:cat >%s/lines; echo done", dir);
@@ -413,9 +405,8 @@ static const char *log_to(const char *name, int n)
     return restore_fd(STDERR_FILENO, saved);
 }
 
-static void a_program_that_ends_is_one_warning_and_no_signal(void **state)
+TEST(a_program_that_ends_is_one_warning_and_no_signal)
 {
-    (void)state;
     const struct sigaction counted = {.sa_handler = count_signal};
     struct sigaction before;
     sigaction(SIGPIPE, &counted, &before);
@@ -434,9 +425,8 @@ static void a_program_that_ends_is_one_warning_and_no_signal(void **state)
     sigaction(SIGPIPE, &before, NULL);
 }
 
-static void a_program_that_does_not_read_is_one_warning(void **state)
+TEST(a_program_that_does_not_read_is_one_warning)
 {
-    (void)state;
     char name[160];
     snprintf(name, sizeof name, "exec:echo $$ >%s/pid; exec sleep 1000", dir);
     const char *screen = log_to(name, 60000); /* of about 110 bytes */
@@ -445,25 +435,4 @@ static void a_program_that_does_not_read_is_one_warning(void **state)
     const pid_t pid = (pid_t)atoi(text_of(file_named("pid", 0)));
     assert_true(pid > 1);
     assert_int_equal(kill(pid, SIGKILL), 0);
-}
-
-#define CASE(f) cmocka_unit_test_setup_teardown(f, make_dir, drop_all)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(crc32c_has_its_known_answers),
-        CASE(records_are_framed_with_checked_lengths),
-        CASE(event_files_are_whole_and_one_follows_the_other),
-        CASE(a_new_name_completes_the_header_and_earlier_rows),
-        CASE(names_that_are_not_utf8_are_escaped),
-        CASE(resuming_drops_later_and_broken_rows),
-        CASE(a_full_disk_is_one_warning_and_the_run_goes_on),
-        CASE(what_cannot_be_opened_is_an_error),
-        CASE(memory_may_run_out_and_a_line_allocates_nothing),
-        CASE(a_program_reads_lines_to_the_end),
-        CASE(a_program_that_ends_is_one_warning_and_no_signal),
-        CASE(a_program_that_does_not_read_is_one_warning),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

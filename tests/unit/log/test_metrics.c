@@ -7,9 +7,10 @@
 #include <jansson.h>
 #include <math.h>
 
-static void lines_are_exactly_these(void **state)
+TEST_EACH(make_dir, drop_dir);
+
+TEST(lines_are_exactly_these)
 {
-    (void)state;
     lvni_log_metrics *m = NULL;
     const lvni_log_metric a[] = {
         {"train/loss", 0.1}, {"lr", 1e-5}, {"memory/peak_bytes", 3221225472.0}};
@@ -29,9 +30,8 @@ static void lines_are_exactly_these(void **state)
         "{\"step\":40,\"epoch\":2,\"time_s\":5}\n");
 }
 
-static void every_number_reads_back_to_the_bit(void **state)
+TEST(every_number_reads_back_to_the_bit)
 {
-    (void)state;
     uint64_t bits = 0x9e3779b97f4a7c15u;
     for (int i = 0; i < 2000; i++) {
         bits = bits * 6364136223846793005u + 1442695040888963407u;
@@ -52,9 +52,8 @@ static void every_number_reads_back_to_the_bit(void **state)
     }
 }
 
-static void appending_goes_on(void **state)
+TEST(appending_goes_on)
 {
-    (void)state;
     lvni_log_metrics *m = NULL;
     put_text(file,
              "{\"step\":1,\"epoch\":0,\"time_s\":1}\n{\"step\":2,\"ep"); /* cut off by a crash */
@@ -71,9 +70,8 @@ static void appending_goes_on(void **state)
     assert_string_equal(text_of(file), "");
 }
 
-static void resuming_drops_later_and_broken_lines(void **state)
+TEST(resuming_drops_later_and_broken_lines)
 {
-    (void)state;
     int64_t dropped = -1;
     /* no file: nothing to do */
     assert_int_equal(lvni_log_metrics_truncate(file, 5, false, &dropped, NULL), LVN_OK);
@@ -104,9 +102,8 @@ static void resuming_drops_later_and_broken_lines(void **state)
     assert_string_equal(text_of(file), "{\"step\":4,\"val/loss\":1}\n{\"step\":5,\"lr\":1}\n");
 }
 
-static void a_failing_rewrite_keeps_the_old_lines(void **state)
+TEST(a_failing_rewrite_keeps_the_old_lines)
 {
-    (void)state;
     static const char *const kinds[] = {"write", "fsync", "close", "rename"};
     for (int i = 0; i < 4; i++) {
         int64_t dropped = -1;
@@ -121,9 +118,8 @@ static void a_failing_rewrite_keeps_the_old_lines(void **state)
     }
 }
 
-static void a_full_disk_is_reported_and_later_lines_are_whole(void **state)
+TEST(a_full_disk_is_reported_and_later_lines_are_whole)
 {
-    (void)state;
     lvni_log_metrics *m = NULL;
     assert_int_equal(lvni_log_metrics_open(file, false, &m), LVN_OK);
     lvni_core_vfs_fail_at("write", 1, ENOSPC);
@@ -138,9 +134,8 @@ static void a_full_disk_is_reported_and_later_lines_are_whole(void **state)
     assert_string_equal(text_of(file), "{\"step\":2,\"epoch\":0,\"time_s\":2}\n");
 }
 
-static void memory_may_run_out_and_steady_state_allocates_nothing(void **state)
+TEST(memory_may_run_out_and_steady_state_allocates_nothing)
 {
-    (void)state;
     const uint64_t live = lvni_core_alloc_get_total().live_bytes;
     const lvni_log_metric a[] = {{"train/loss", 1.0 / 3}, {"val/acc", 1.0 / 7}};
     lvn_status status = LVN_ERR_MEMORY;
@@ -167,20 +162,4 @@ static void memory_may_run_out_and_steady_state_allocates_nothing(void **state)
     }
     assert_int_equal(lvni_core_alloc_get_total().calls, calls);
     lvni_log_metrics_close(m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(lines_are_exactly_these, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(every_number_reads_back_to_the_bit, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(appending_goes_on, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(resuming_drops_later_and_broken_lines, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(a_failing_rewrite_keeps_the_old_lines, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(a_full_disk_is_reported_and_later_lines_are_whole, make_dir,
-                                        drop_dir),
-        cmocka_unit_test_setup_teardown(memory_may_run_out_and_steady_state_allocates_nothing,
-                                        make_dir, drop_dir),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

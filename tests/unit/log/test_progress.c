@@ -22,9 +22,8 @@ static lvni_log_progress_state sample(void)
                                      .left_s = 80.2};
 }
 
-static void the_line_looks_like_this(void **state)
+TEST_WITH(the_line_looks_like_this, make_dir, drop_dir)
 {
-    (void)state;
     char out[256];
     lvni_log_progress_state s = sample();
     static const char whole[] = "epoch 3/20  step 128/341  loss_step 0.5231  acc_step 0.812  1234 "
@@ -51,9 +50,8 @@ static void the_line_looks_like_this(void **state)
     assert_string_equal(out, "epoch 3  step 128  8.2 images/s");
 }
 
-static void a_wait_for_data_is_shown_where_it_matters(void **state)
+TEST(a_wait_for_data_is_shown_where_it_matters)
 {
-    (void)state;
     char out[256];
     lvni_log_progress_state s = sample();
     s.wait_share = 0.09;
@@ -64,9 +62,8 @@ static void a_wait_for_data_is_shown_where_it_matters(void **state)
     assert_non_null(strstr(out, "images/s  data wait 37%  lr 0.001"));
 }
 
-static void times_and_sizes_are_short(void **state)
+TEST_WITH(times_and_sizes_are_short, make_dir, drop_dir)
 {
-    (void)state;
     static const struct {
         double s;
         const char *text;
@@ -126,9 +123,8 @@ static const char *plain_run(double interval_s, bool quiet)
     return plain_run_to(NULL, interval_s, quiet, quiet);
 }
 
-static void elsewhere_a_plain_line_now_and_then(void **state)
+TEST_WITH(elsewhere_a_plain_line_now_and_then, make_dir, drop_dir)
 {
-    (void)state;
     assert_string_equal(plain_run(60, false), "");
     const char *text = plain_run(4, false);
     assert_int_equal(count(text, '\n'), 2); /* steps 10 (4.5 s after the first) and 20 */
@@ -143,9 +139,8 @@ static void elsewhere_a_plain_line_now_and_then(void **state)
     assert_memory_equal(text, "epoch 3/20  step 10/341  loss_step", 34);
 }
 
-static void logging_points_reach_the_file(void **state)
+TEST_WITH(logging_points_reach_the_file, make_dir, drop_dir)
 {
-    (void)state;
     assert_int_equal(lvni_log_open(file, false), LVN_OK);
     plain_run(60, true);
     lvni_log_close();
@@ -153,9 +148,8 @@ static void logging_points_reach_the_file(void **state)
     assert_non_null(strstr(text_of(file), "[DEBUG] epoch 3/20  step 20/341"));
 }
 
-static void a_terminal_has_one_line_as_wide_as_it_is(void **state)
+TEST_WITH(a_terminal_has_one_line_as_wide_as_it_is, make_dir, drop_dir)
 {
-    (void)state;
     const int master = posix_openpt(O_RDWR | O_NOCTTY);
     const bool there = master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0;
     const int fd = there ? open(ptsname(master), O_RDWR | O_NOCTTY) : -1;
@@ -191,18 +185,4 @@ static void a_terminal_has_one_line_as_wide_as_it_is(void **state)
     assert_string_equal(text, seen);
     close(fd);
     close(master);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_line_looks_like_this, make_dir, drop_dir),
-        cmocka_unit_test(a_wait_for_data_is_shown_where_it_matters),
-        cmocka_unit_test_setup_teardown(times_and_sizes_are_short, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(elsewhere_a_plain_line_now_and_then, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(logging_points_reach_the_file, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(a_terminal_has_one_line_as_wide_as_it_is, make_dir,
-                                        drop_dir),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,9 +19,10 @@ static const char *after_time(const char *line)
     return line + sizeof form - 1;
 }
 
-static void levels_go_where_they_belong(void **state)
+TEST_EACH(make_dir, drop_dir);
+
+TEST(levels_go_where_they_belong)
 {
-    (void)state;
     assert_int_equal(lvni_log_open(file, false), LVN_OK);
     int saved = catch_fd(STDERR_FILENO);
     lvni_log_line(LVNI_LOG_DEBUG, "detail %d", 1);
@@ -58,9 +59,8 @@ static void levels_go_where_they_belong(void **state)
     assert_int_equal(*at, '\0');
 }
 
-static void append_keeps_and_open_empties(void **state)
+TEST(append_keeps_and_open_empties)
 {
-    (void)state;
     put_text(file, "old\n");
     assert_int_equal(lvni_log_open(file, true), LVN_OK);
     lvni_log_line(LVNI_LOG_DEBUG, "new");
@@ -74,9 +74,8 @@ static void append_keeps_and_open_empties(void **state)
     assert_int_equal(lvni_log_open("/no/such/folder/train.log", false), LVN_ERR_NOT_FOUND);
 }
 
-static void lines_before_the_file_are_kept_for_it(void **state)
+TEST(lines_before_the_file_are_kept_for_it)
 {
-    (void)state;
     put_text(file, "old\n");
     lvni_log_line(LVNI_LOG_DEBUG, "of another run");
     lvni_log_buffer();
@@ -99,9 +98,8 @@ static void lines_before_the_file_are_kept_for_it(void **state)
     assert_string_equal(text_of(file), "");
 }
 
-static void long_messages_are_whole_or_cut_when_memory_is_out(void **state)
+TEST(long_messages_are_whole_or_cut_when_memory_is_out)
 {
-    (void)state;
     static char big[10001];
     memset(big, 'x', 10000);
     assert_int_equal(lvni_log_open(file, false), LVN_OK);
@@ -116,9 +114,8 @@ static void long_messages_are_whole_or_cut_when_memory_is_out(void **state)
     assert_int_equal(text_of(file)[n + 25 + 8 + 2048], '\n');
 }
 
-static void a_full_disk_is_reported_once_and_the_error_at_hand_stays(void **state)
+TEST(a_full_disk_is_reported_once_and_the_error_at_hand_stays)
 {
-    (void)state;
     assert_int_equal(lvni_log_open(file, false), LVN_OK);
     lvn_error_set(LVN_ERR_SHAPE, "f.c", 12, "shapes differ");
     const int saved = catch_fd(STDERR_FILENO);
@@ -138,9 +135,8 @@ static void a_full_disk_is_reported_once_and_the_error_at_hand_stays(void **stat
     lvni_log_close();
 }
 
-static void messages_appear_above_the_status_line(void **state)
+TEST(messages_appear_above_the_status_line)
 {
-    (void)state;
     const int saved = catch_fd(STDERR_FILENO);
     lvni_log_status_line(STDERR_FILENO, "step 1");
     lvni_log_line(LVNI_LOG_INFO, "saved");
@@ -156,9 +152,8 @@ static void messages_appear_above_the_status_line(void **state)
                         "\r\033[Jx\r\r\033[J^C\nstopping\n\r\033[J");
 }
 
-static void reports_and_warnings_have_places_of_their_own(void **state)
+TEST(reports_and_warnings_have_places_of_their_own)
 {
-    (void)state;
     lvni_log_set_report(STDOUT_FILENO);
     lvni_log_set_verbose(true);
     fflush(stdout);
@@ -188,9 +183,8 @@ static void *log_lines(void *arg)
     return NULL;
 }
 
-static void lines_of_threads_do_not_mix(void **state)
+TEST(lines_of_threads_do_not_mix)
 {
-    (void)state;
     pthread_t threads[THREADS];
     int ids[THREADS];
     int next[THREADS] = {0};
@@ -218,9 +212,8 @@ static void lines_of_threads_do_not_mix(void **state)
 }
 
 /* A callback that logs and fails without a message has set no error of its own. */
-static void a_line_leaves_the_last_error_as_it_was(void **state)
+TEST(a_line_leaves_the_last_error_as_it_was)
 {
-    (void)state;
     (void)lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__, "before");
     const uint64_t serial = lvn_last_error()->serial;
     const int saved = catch_fd(STDERR_FILENO);
@@ -229,23 +222,4 @@ static void a_line_leaves_the_last_error_as_it_was(void **state)
     assert_int_equal(lvn_last_error()->serial, serial);
     assert_string_equal(lvn_last_error()->message, "before");
     lvn_clear_error();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_line_leaves_the_last_error_as_it_was, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(levels_go_where_they_belong, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(append_keeps_and_open_empties, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(lines_before_the_file_are_kept_for_it, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(long_messages_are_whole_or_cut_when_memory_is_out, make_dir,
-                                        drop_dir),
-        cmocka_unit_test_setup_teardown(a_full_disk_is_reported_once_and_the_error_at_hand_stays,
-                                        make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(messages_appear_above_the_status_line, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(reports_and_warnings_have_places_of_their_own, make_dir,
-                                        drop_dir),
-        cmocka_unit_test_setup_teardown(lines_of_threads_do_not_mix, make_dir, drop_dir),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,11 @@
 /* State that a step changes: running statistics move once per step by the weighted tree mean over
  * micro-batches. And dropout's random numbers, which follow from the position in training and the
  * module's path alone. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "kernels/flat.h"
 #include "kernels/kernels.h"
 #include "nn/model.h"
 #include "plan/tree.h"
+#include "support/test.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -130,9 +125,8 @@ static const float *buffer(const lvni_nn_model *m, const char *name)
     return NULL;
 }
 
-static void running_statistics_move_once_per_step(void **state)
+TEST(running_statistics_move_once_per_step)
 {
-    (void)state;
     lvni_nn_model *m = make();
     double mean[C], variance[C], running_mean[C] = {0, 0, 0}, running_var[C] = {1, 1, 1};
     expected(mean, variance);
@@ -150,9 +144,8 @@ static void running_statistics_move_once_per_step(void **state)
     lvni_nn_model_destroy(m);
 }
 
-static void statistics_of_before_are_used_in_evaluation(void **state)
+TEST(statistics_of_before_are_used_in_evaluation)
 {
-    (void)state;
     lvni_nn_model *m = make();
     run_step(m);
     lvn_tensor *x = lvn_tensor_create(LVN_F32, 2, (const int64_t[]){1, C});
@@ -168,9 +161,8 @@ static void statistics_of_before_are_used_in_evaluation(void **state)
     lvni_nn_model_destroy(m);
 }
 
-static void a_step_without_pushes_changes_nothing(void **state)
+TEST(a_step_without_pushes_changes_nothing)
 {
-    (void)state;
     lvni_nn_model *m = make();
     lvni_nn_set *set;
     assert_int_equal(lvni_nn_set_create(m, &set), LVN_OK);
@@ -192,9 +184,8 @@ static void a_step_without_pushes_changes_nothing(void **state)
 }
 
 /* What two runs of a module push counts as their mean. */
-static void pushing_twice_gives_the_mean(void **state)
+TEST(pushing_twice_gives_the_mean)
 {
-    (void)state;
     lvni_nn_model *m = make();
     lvni_nn_set *set;
     assert_int_equal(lvni_nn_set_create(m, &set), LVN_OK);
@@ -241,9 +232,8 @@ static void pushing_twice_gives_the_mean(void **state)
     lvni_nn_model_destroy(m);
 }
 
-static void written_values_are_the_buffers(void **state)
+TEST(written_values_are_the_buffers)
 {
-    (void)state;
     lvni_nn_model *m = make();
     float value[C];
     for (int i = 0; i < C; i++) {
@@ -278,9 +268,8 @@ static void drop(const lvn_module *which, lvni_tensor_position at, int calls, fl
     lvn_release(x);
 }
 
-static void dropout_follows_from_the_position(void **state)
+TEST(dropout_follows_from_the_position)
 {
-    (void)state;
     lvni_nn_model *m = make();
     const net *n = (const net *)m->root;
     const lvni_tensor_position at = {.seed = 11, .step = 5, .micro_batch = 2, .training = true};
@@ -317,19 +306,7 @@ static void dropout_follows_from_the_position(void **state)
     lvni_nn_model_destroy(m);
 }
 
-int main(void)
+BEFORE_ALL()
 {
-    if (lvni_cpu_start() != LVN_OK) {
-        fprintf(stderr, "%s\n", lvn_last_error()->message);
-        return 1;
-    }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(running_statistics_move_once_per_step),
-        cmocka_unit_test(statistics_of_before_are_used_in_evaluation),
-        cmocka_unit_test(a_step_without_pushes_changes_nothing),
-        cmocka_unit_test(pushing_twice_gives_the_mean),
-        cmocka_unit_test(written_values_are_the_buffers),
-        cmocka_unit_test(dropout_follows_from_the_position),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return lvni_cpu_start();
 }

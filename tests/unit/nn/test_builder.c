@@ -1,14 +1,9 @@
 /* Building: names, initial values, what is refused, memory that fails; and what lvn_forward gives
  * the code inside. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "kernels/kernels.h"
 #include "nn/model.h"
+#include "support/test.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -154,9 +149,8 @@ static lvn_status nameless_block(probe *m, lvn_builder *b)
     return lvn_builder_block(b, "");
 }
 
-static void what_is_refused(void **state)
+TEST(what_is_refused)
 {
-    (void)state;
     static const struct {
         lvn_status (*how)(probe *m, lvn_builder *b);
         lvn_status status;
@@ -227,9 +221,8 @@ static const lvni_nn_parameter *find(const lvni_nn_model *m, const char *name)
     return NULL;
 }
 
-static void initial_values_follow_from_seed_and_path(void **state)
+TEST(initial_values_follow_from_seed_and_path)
 {
-    (void)state;
     lvni_nn_model *a, *b, *c;
     assert_int_equal(build(nested, 5, &a), LVN_OK);
     assert_int_equal(build(nested_and_more, 5, &b), LVN_OK);
@@ -268,9 +261,8 @@ static lvn_status other_values(probe *m, lvn_builder *b)
     return lvn_builder_status(b);
 }
 
-static void parts_can_be_given_other_values(void **state)
+TEST(parts_can_be_given_other_values)
 {
-    (void)state;
     lvni_nn_model *m;
     assert_int_equal(build(other_values, 5, &m), LVN_OK);
     const lvni_nn_parameter *w = find(m, "conv.weight"), *bias = find(m, "conv.bias");
@@ -312,9 +304,8 @@ static lvn_status with_blocks(probe *m, lvn_builder *b)
     return lvn_builder_status(b);
 }
 
-static void blocks_begin_on_borders(void **state)
+TEST(blocks_begin_on_borders)
 {
-    (void)state;
     static const lvni_nn_block want[BLOCKS] = {{"", 0, 0, 4096},
                                                {"net.down", 2, 4096, 16384},
                                                {"net.up", 4, 16384, 20480},
@@ -347,9 +338,8 @@ static void blocks_begin_on_borders(void **state)
     lvni_nn_model_destroy(m);
 }
 
-static void memory_may_fail(void **state)
+TEST(memory_may_fail)
 {
-    (void)state;
     lvni_nn_model *m;
     assert_int_equal(build(with_blocks, 1, &m),
                      LVN_OK); /* fills the thread's cache of tensor headers */
@@ -374,9 +364,8 @@ static void memory_may_fail(void **state)
 
 /* ---- forward ---- */
 
-static void forward_reports_paths(void **state)
+TEST(forward_reports_paths)
 {
-    (void)state;
     lvni_nn_model *m;
     assert_int_equal(build(nested, 1, &m), LVN_OK);
     lvn_tensor *x = lvn_tensor_create(LVN_F32, 4, (const int64_t[]){2, 5, 5, 3});
@@ -399,9 +388,8 @@ static void forward_reports_paths(void **state)
     lvni_nn_model_destroy(m);
 }
 
-static void forward_of_nothing(void **state)
+TEST(forward_of_nothing)
 {
-    (void)state;
     static const lvn_module_class mute = {.name = "mute", .size = sizeof(lvn_module)};
     const lvn_module without = {.cls = &mute, .path = "mute"};
     lvn_tensor *x = lvn_tensor_create(LVN_F32, 1, (const int64_t[]){2});
@@ -415,20 +403,7 @@ static void forward_of_nothing(void **state)
     lvn_release(x);
 }
 
-int main(void)
+BEFORE_ALL()
 {
-    if (lvni_cpu_start() != LVN_OK) {
-        fprintf(stderr, "%s\n", lvn_last_error()->message);
-        return 1;
-    }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_refused),
-        cmocka_unit_test(initial_values_follow_from_seed_and_path),
-        cmocka_unit_test(blocks_begin_on_borders),
-        cmocka_unit_test(memory_may_fail),
-        cmocka_unit_test(forward_reports_paths),
-        cmocka_unit_test(forward_of_nothing),
-        cmocka_unit_test(parts_can_be_given_other_values),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return lvni_cpu_start();
 }

@@ -1,15 +1,10 @@
 /* Modules that follow another: what were parameters are buffers, whatever is built around them;
  * gradients, blocks, files; and what is refused, of numbers, too. (How they move in a run:
  * tests/unit/trainer/test_buffer_rules.c.) */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "autograd/tape.h"
 #include "kernels/kernels.h"
 #include "nn/model.h"
+#include "support/test.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -74,9 +69,8 @@ static const lvn_buffer *buffer(const lvni_nn_model *m, const char *name)
     return NULL;
 }
 
-static void parameters_become_buffers(void **state)
+TEST(parameters_become_buffers)
 {
-    (void)state;
     static const char *const names[] = {
         "stem.weight",         "stem.bias",         "student.conv.weight", "student.conv.bias",
         "student.norm.weight", "student.norm.bias", "head.weight",         "head.bias"};
@@ -113,9 +107,8 @@ static void parameters_become_buffers(void **state)
 }
 
 /* The whole module in few calls of the kernel: neighbours in memory as their leaders are. */
-static void all_of_a_module_moves(void **state)
+TEST(all_of_a_module_moves)
 {
-    (void)state;
     lvni_nn_model *m = make();
     const lvn_step_average given[LVN_STEP_FOLLOWS] = {{.factor = 0.25}};
     for (int64_t i = 0; i < m->n_weights; i++) {
@@ -147,9 +140,8 @@ static void all_of_a_module_moves(void **state)
 
 /* A loss of the teacher's output has nothing to train; input that requires a gradient gets none
  * through it. */
-static void no_gradient_is_recorded(void **state)
+TEST(no_gradient_is_recorded)
 {
-    (void)state;
     lvni_nn_model *m = make();
     const net *n = (const net *)m->root;
     assert_int_equal(lvn_scope_open(), LVN_OK);
@@ -199,9 +191,8 @@ static lvn_status bad_build(lvn_module *module, lvn_builder *b)
     return lvn_builder_status(b);
 }
 
-static void what_cannot_follow_is_refused(void **state)
+TEST(what_cannot_follow_is_refused)
 {
-    (void)state;
     static const char *const want[] = {
         "c.weight (2, 3) cannot follow a.weight (2, 2): their shapes",
         "other.small.weight cannot follow a.small.weight: no parameter",
@@ -255,9 +246,8 @@ static lvn_status numbers_build(lvn_module *module, lvn_builder *b)
     return lvn_builder_status(b);
 }
 
-static void numbers_are_checked(void **state)
+TEST(numbers_are_checked)
 {
-    (void)state;
     static const char *const want[] = {"the number ok is there twice",
                                        "a number needs a name of 1 to 31 characters",
                                        "a number needs a name of 1 to 31",
@@ -300,9 +290,8 @@ static lvn_status momentum_build(lvn_module *module, lvn_builder *b)
     return lvn_builder_status(b);
 }
 
-static void momentum_is_checked(void **state)
+TEST(momentum_is_checked)
 {
-    (void)state;
     static const char *const want[] = {"lvn_builder_momentum was given NULL as the buffer",
                                        "lvn_builder_momentum was given NULL as the number",
                                        "bank is not a buffer of lvn_builder_buffer",
@@ -318,17 +307,7 @@ static void momentum_is_checked(void **state)
     }
 }
 
-int main(void)
+BEFORE_ALL()
 {
-    if (lvni_cpu_start() != LVN_OK) {
-        fprintf(stderr, "%s\n", lvn_last_error()->message);
-        return 1;
-    }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(parameters_become_buffers),
-                                       cmocka_unit_test(all_of_a_module_moves),
-                                       cmocka_unit_test(no_gradient_is_recorded),
-                                       cmocka_unit_test(what_cannot_follow_is_refused),
-                                       cmocka_unit_test(numbers_are_checked),
-                                       cmocka_unit_test(momentum_is_checked)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return lvni_cpu_start();
 }

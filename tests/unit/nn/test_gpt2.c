@@ -1,14 +1,9 @@
 /* GPT-2: names, shapes and layout of its parameters; logits, loss and gradients of a tiny one
  * against PyTorch's in f64. The numbers come from the network of bench/gpt2_step.py with the
  * weights, ids and labels below. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "nn/model.h"
 #include "nn/step_metrics.h"
+#include "support/test.h"
 
 #include <math.h>
 #include <string.h>
@@ -35,9 +30,8 @@ static const lvni_nn_parameter *find(const lvni_nn_model *m, const char *name)
     return NULL;
 }
 
-static void parameters_have_the_names_of_the_files(void **state)
+TEST(parameters_have_the_names_of_the_files)
 {
-    (void)state;
     static const char *const in_block[] = {
         "ln_1.weight",        "ln_1.bias",        "attn.c_attn.weight", "attn.c_attn.bias",
         "attn.c_proj.weight", "attn.c_proj.bias", "ln_2.weight",        "ln_2.bias",
@@ -73,9 +67,8 @@ static void parameters_have_the_names_of_the_files(void **state)
     lvni_nn_model_destroy(m);
 }
 
-static void impossible_sizes_are_refused(void **state)
+TEST(impossible_sizes_are_refused)
 {
-    (void)state;
     lvni_nn_gpt2_arguments a = tiny;
     lvni_nn_model *m;
     a.heads = 4;
@@ -126,9 +119,8 @@ static void assert_close(double have, double want)
     }
 }
 
-static void a_tiny_one_agrees_with_pytorch(void **state)
+TEST(a_tiny_one_agrees_with_pytorch)
 {
-    (void)state;
     lvni_nn_model *m = make(&tiny);
     set_weights(m);
     lvni_nn_set *set;
@@ -168,14 +160,4 @@ static void a_tiny_one_agrees_with_pytorch(void **state)
     lvn_release(labels);
     lvni_nn_set_destroy(set);
     lvni_nn_model_destroy(m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parameters_have_the_names_of_the_files),
-        cmocka_unit_test(impossible_sizes_are_refused),
-        cmocka_unit_test(a_tiny_one_agrees_with_pytorch),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

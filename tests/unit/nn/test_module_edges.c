@@ -1,14 +1,9 @@
 /* What users do by mistake or at the edge: forward outside of scopes, old errors, metrics that do
  * not fit, options structs of another size, buffers of another model, ops on vectors, on large
  * windows, and with what they cannot differentiate. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "nn/model.h"
 #include "nn/step_metrics.h"
+#include "support/test.h"
 
 #include <math.h>
 #include <string.h>
@@ -43,9 +38,8 @@ static lvni_nn_model *make(void)
     return m;
 }
 
-static void forward_outside_of_scopes_keeps_the_tape(void **state)
+TEST(forward_outside_of_scopes_keeps_the_tape)
 {
-    (void)state;
     lvni_nn_model *m = make();
     lvn_tensor *x = lvn_tensor_create(LVN_F32, 2, (const int64_t[]){1, 2});
     ((float *)lvn_data(x))[0] = 3.0f;
@@ -61,9 +55,8 @@ static void forward_outside_of_scopes_keeps_the_tape(void **state)
 
 /* A norm adds the residual before its relu; a module without a way of its own is followed by a
  * sum. */
-static void forward_residual_by_the_class_or_by_a_sum(void **state)
+TEST(forward_residual_by_the_class_or_by_a_sum)
 {
-    (void)state;
     lvni_nn_model *m = make();
     const net *n = (const net *)m->root;
     float in[] = {3, -1}, more[] = {-4, 2}, one[] = {10};
@@ -88,9 +81,8 @@ static void forward_residual_by_the_class_or_by_a_sum(void **state)
     lvni_nn_model_destroy(m);
 }
 
-static void an_old_error_is_no_reason(void **state)
+TEST(an_old_error_is_no_reason)
 {
-    (void)state;
     lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__, "an old matter");
     assert_int_equal(lvn_scope_open(), LVN_OK);
     assert_null(lvn_relu(NULL));
@@ -99,9 +91,8 @@ static void an_old_error_is_no_reason(void **state)
                         "relu was given NULL; the thread's last error before: an old matter");
 }
 
-static void metrics_that_do_not_fit_fail_the_scope(void **state)
+TEST(metrics_that_do_not_fit_fail_the_scope)
 {
-    (void)state;
     lvn_tensor *one = lvn_tensor_create(LVN_F32, 0, NULL),
                *two = lvn_tensor_create(LVN_F32, 1, (const int64_t[]){2});
     lvni_nn_step step;
@@ -132,9 +123,8 @@ static void metrics_that_do_not_fit_fail_the_scope(void **state)
     lvn_release(two);
 }
 
-static void options_are_read_by_their_size(void **state)
+TEST(options_are_read_by_their_size)
 {
-    (void)state;
     lvn_tensor *x = lvn_tensor_create(LVN_F32, 4, (const int64_t[]){1, 4, 4, 1});
     assert_int_equal(lvn_scope_open(), LVN_OK);
     const lvn_pool2d_options older = {
@@ -173,9 +163,8 @@ static void assert_shape(const lvn_tensor *t, const int64_t want[4])
     }
 }
 
-static void layers_whose_axes_differ(void **state)
+TEST(layers_whose_axes_differ)
 {
-    (void)state;
     static const lvn_module_class uneven_class = {
         .name = "uneven", .size = sizeof(uneven), .build = uneven_build};
     lvni_nn_model *m;
@@ -217,9 +206,8 @@ static lvn_status bad_sequence_build(lvn_module *module, lvn_builder *b)
 }
 
 /* The layer is the op with its parameters; files have the weight as (O, I / groups, K). */
-static void sequences_are_convolved(void **state)
+TEST(sequences_are_convolved)
 {
-    (void)state;
     static const lvn_module_class sequence_class = {
         .name = "sequence", .size = sizeof(sequence), .build = sequence_build};
     lvni_nn_model *m;
@@ -292,9 +280,8 @@ static lvn_status empty_cell_build(lvn_module *module, lvn_builder *b)
 }
 
 /* The modules are the ops with their parameters, whose names are PyTorch's. */
-static void cells_step_with_their_parameters(void **state)
+TEST(cells_step_with_their_parameters)
 {
-    (void)state;
     static const char *const names[] = {"gru.weight_ih", "gru.weight_hh",  "gru.bias_ih",
                                         "gru.bias_hh",   "lstm.weight_ih", "lstm.weight_hh"};
     static const lvn_module_class memory_class = {
@@ -348,9 +335,8 @@ static void cells_step_with_their_parameters(void **state)
                         "gru: a cell of 0 features from 3 is not possible");
 }
 
-static void a_buffer_of_another_model_is_refused(void **state)
+TEST(a_buffer_of_another_model_is_refused)
 {
-    (void)state;
     lvni_nn_model *m = make(), *other = make();
     lvni_nn_set *set;
     assert_int_equal(lvni_nn_set_create(m, &set), LVN_OK);
@@ -369,9 +355,8 @@ static void a_buffer_of_another_model_is_refused(void **state)
     lvni_nn_model_destroy(m);
 }
 
-static void nothing_is_asked_of_null(void **state)
+TEST(nothing_is_asked_of_null)
 {
-    (void)state;
     assert_int_equal(lvn_size(NULL, 0), 0);
     assert_int_equal(lvn_numel(NULL), 0);
     assert_int_equal(lvn_ndim(NULL), 0);
@@ -388,9 +373,8 @@ static lvn_tensor *counted(int ndim, const int64_t *shape)
     return t;
 }
 
-static void a_vector_is_one_row_of_linear(void **state)
+TEST(a_vector_is_one_row_of_linear)
 {
-    (void)state;
     lvn_tensor *x = counted(LVN_SHAPE(3)), *w = lvn_require_grad(counted(LVN_SHAPE(2, 3)));
     assert_int_equal(lvn_scope_open(), LVN_OK);
     lvn_tensor *y = lvn_linear(x, w, NULL),
@@ -406,9 +390,8 @@ static void a_vector_is_one_row_of_linear(void **state)
 }
 
 /* A window of 20 x 20 over an image of 20 x 23: the last four columns in turn. */
-static void large_windows_are_pooled(void **state)
+TEST(large_windows_are_pooled)
 {
-    (void)state;
     lvn_tensor *x = counted(LVN_SHAPE(1, 20, 23, 1));
     assert_int_equal(lvn_scope_open(), LVN_OK);
     const lvn_tensor *y = lvn_max_pool2d(x, 20, .stride = 1);
@@ -434,9 +417,8 @@ static void expect(const lvn_tensor *y, const char *want)
     lvn_scope_open();
 }
 
-static void errors_name_the_call(void **state)
+TEST(errors_name_the_call)
 {
-    (void)state;
     lvn_tensor *x = counted(LVN_SHAPE(2, 3)), *empty = lvn_tensor_create(LVN_F32, LVN_SHAPE(2, 0)),
                *whole = lvn_tensor_create(LVN_I64, LVN_SHAPE(2));
     assert_int_equal(lvn_scope_open(), LVN_OK);
@@ -455,9 +437,8 @@ static void errors_name_the_call(void **state)
     lvn_release(whole);
 }
 
-static void weights_of_losses_get_no_gradient(void **state)
+TEST(weights_of_losses_get_no_gradient)
 {
-    (void)state;
     lvn_tensor *x = counted(LVN_SHAPE(2, 3)), *w = lvn_require_grad(counted(LVN_SHAPE(2, 3))),
                *labels = lvn_tensor_create(LVN_I64, LVN_SHAPE(2));
     assert_int_equal(lvn_scope_open(), LVN_OK);
@@ -478,25 +459,4 @@ static void weights_of_losses_get_no_gradient(void **state)
     lvn_release(x);
     lvn_release(w);
     lvn_release(labels);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(forward_outside_of_scopes_keeps_the_tape),
-        cmocka_unit_test(forward_residual_by_the_class_or_by_a_sum),
-        cmocka_unit_test(an_old_error_is_no_reason),
-        cmocka_unit_test(metrics_that_do_not_fit_fail_the_scope),
-        cmocka_unit_test(options_are_read_by_their_size),
-        cmocka_unit_test(layers_whose_axes_differ),
-        cmocka_unit_test(sequences_are_convolved),
-        cmocka_unit_test(cells_step_with_their_parameters),
-        cmocka_unit_test(a_buffer_of_another_model_is_refused),
-        cmocka_unit_test(nothing_is_asked_of_null),
-        cmocka_unit_test(a_vector_is_one_row_of_linear),
-        cmocka_unit_test(large_windows_are_pooled),
-        cmocka_unit_test(errors_name_the_call),
-        cmocka_unit_test(weights_of_losses_get_no_gradient),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

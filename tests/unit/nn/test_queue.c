@@ -1,15 +1,10 @@
 /* Queues: the rows of all micro-batches of a step, in their order, take the place of the oldest;
  * against a list of rows that is kept one by one. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "kernels/flat.h"
 #include "kernels/kernels.h"
 #include "nn/model.h"
 #include "plan/tree.h"
+#include "support/test.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -145,9 +140,8 @@ static void expect(const lvn_buffer *buffer, const list *l, const float *start)
     assert_true(*LVNI_CF32(q->next->tensor) == (float)(l->n % q->rows));
 }
 
-static void rows_come_in_the_order_of_micro_batches(void **state)
+TEST(rows_come_in_the_order_of_micro_batches)
 {
-    (void)state;
     static list rows, others;
     lvni_nn_model *m = make();
     const net *n = (const net *)m->root;
@@ -166,9 +160,8 @@ static void rows_come_in_the_order_of_micro_batches(void **state)
 }
 
 /* What there is for the first time is a function of seed and name. */
-static void rows_at_the_start_follow_from_the_seed(void **state)
+TEST(rows_at_the_start_follow_from_the_seed)
 {
-    (void)state;
     lvni_nn_model *m[3];
     for (int i = 0; i < 3; i++) {
         assert_int_equal(lvni_nn_model_build(&net_class, NULL, i < 2 ? 1 : 2, &m[i]), LVN_OK);
@@ -197,9 +190,8 @@ static void expect_refused(const lvn_buffer *buffer, int ndim, const int64_t *sh
     lvn_release(x);
 }
 
-static void what_does_not_fit_is_refused(void **state)
+TEST(what_does_not_fit_is_refused)
 {
-    (void)state;
     lvni_nn_model *m = make();
     const net *n = (const net *)m->root;
     lvni_nn_set *set;
@@ -231,9 +223,8 @@ static lvn_status bad_build(lvn_module *module, lvn_builder *b)
     return lvn_builder_status(b);
 }
 
-static void a_queue_has_rows(void **state)
+TEST(a_queue_has_rows)
 {
-    (void)state;
     static const lvn_module_class bad = {
         .name = "bad", .size = sizeof(lvn_module), .build = bad_build};
     lvni_nn_model *m;
@@ -241,15 +232,7 @@ static void a_queue_has_rows(void **state)
     assert_non_null(strstr(lvn_last_error()->message, "queue of 0 rows of 3 numbers"));
 }
 
-int main(void)
+BEFORE_ALL()
 {
-    if (lvni_cpu_start() != LVN_OK) {
-        fprintf(stderr, "%s\n", lvn_last_error()->message);
-        return 1;
-    }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_come_in_the_order_of_micro_batches),
-                                       cmocka_unit_test(rows_at_the_start_follow_from_the_seed),
-                                       cmocka_unit_test(what_does_not_fit_is_refused),
-                                       cmocka_unit_test(a_queue_has_rows)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return lvni_cpu_start();
 }

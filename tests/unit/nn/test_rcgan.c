@@ -1,17 +1,12 @@
 /* The networks of rcGAN: counts of parameters, sides, widths, results' shapes, what has no
  * gradient, and what is refused. Values are compared with PyTorch in tests/golden. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "kernels/kernels.h"
 #include "nn/builder_impl.h"
 #include "nn/model.h"
 #include "nn/rcgan.h"
 #include "tensor/ctx.h"
+#include "support/test.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -65,9 +60,8 @@ static int64_t count(const lvni_nn_model *m, const char *network)
 }
 
 /* Of the configurations of the original, and of a small one. */
-static void counts_of_parameters(void **state)
+TEST(counts_of_parameters)
 {
-    (void)state;
     static const struct {
         int in, out, size, gen_channels, disc_channels, disc_stages;
         int64_t generator, used, critic;
@@ -98,9 +92,8 @@ static void counts_of_parameters(void **state)
     }
 }
 
-static void sides_of_levels_and_stages(void **state)
+TEST(sides_of_levels_and_stages)
 {
-    (void)state;
     static const int size[] = {300, 384, 360, 256},
                      levels[4][5] = {{300, 150, 75, 38, 19},
                                      {384, 192, 96, 48, 24},
@@ -122,9 +115,8 @@ static void sides_of_levels_and_stages(void **state)
 }
 
 /* Levels and stages of odd sides, too, both ways up. */
-static void results_have_the_images_size(void **state)
+TEST(results_have_the_images_size)
 {
-    (void)state;
     static const int size[] = {300, 360, 256, 384, 197};
     enum { BATCH = 2, IN = 3, OUT = 2 };
     for (int i = 0; i < 10; i++) {
@@ -174,9 +166,8 @@ static const lvni_nn_rcgan_sizes small = {.in_chans = 2,
                                           .disc_stages = 5};
 
 /* Doubled three and four times, then no more; and how weights begin. */
-static void widths_and_first_weights(void **state)
+TEST(widths_and_first_weights)
 {
-    (void)state;
     lvni_nn_model *m = make(&small);
     static const int down[] = {4, 8, 16, 32, 32, 32}, up[] = {4, 4, 8, 16, 32, 32},
                      stage[] = {4, 8, 16, 32, 32};
@@ -219,9 +210,8 @@ static double norm_of_gradient(const lvni_nn_set *set, const lvni_nn_parameter *
 }
 
 /* Instance norm takes the biases in front of it away; with the penalty's gradient, too. */
-static void biases_in_front_of_a_norm_have_no_gradient(void **state)
+TEST(biases_in_front_of_a_norm_have_no_gradient)
 {
-    (void)state;
     lvni_nn_model *m;
     lvni_nn_set *set;
     assert_int_equal(lvni_nn_model_build(&pair_class, &small, 3, &m), LVN_OK);
@@ -256,9 +246,8 @@ static void biases_in_front_of_a_norm_have_no_gradient(void **state)
     lvni_nn_model_destroy(m);
 }
 
-static void what_is_refused(void **state)
+TEST(what_is_refused)
 {
-    (void)state;
     lvni_nn_rcgan_sizes wrong[6];
     for (int i = 0; i < 6; i++) {
         wrong[i] = small;
@@ -281,19 +270,7 @@ static void what_is_refused(void **state)
     }
 }
 
-int main(void)
+BEFORE_ALL()
 {
-    if (lvni_cpu_start() != LVN_OK) {
-        fprintf(stderr, "%s\n", lvn_last_error()->message);
-        return 1;
-    }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counts_of_parameters),
-        cmocka_unit_test(sides_of_levels_and_stages),
-        cmocka_unit_test(results_have_the_images_size),
-        cmocka_unit_test(widths_and_first_weights),
-        cmocka_unit_test(biases_in_front_of_a_norm_have_no_gradient),
-        cmocka_unit_test(what_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return lvni_cpu_start();
 }

@@ -1,13 +1,8 @@
 /* The U-Net: sizes of its result, widths, what it refuses; and the layer that goes up. Values are
  * compared with PyTorch in tests/golden. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "kernels/kernels.h"
 #include "nn/model.h"
+#include "support/test.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -58,9 +53,8 @@ static const lvni_nn_parameter *find(const lvni_nn_model *m, const char *name)
     return NULL;
 }
 
-static void result_has_the_images_size(void **state)
+TEST(result_has_the_images_size)
 {
-    (void)state;
     static const struct {
         bool bilinear;
         int depth, height, width;
@@ -85,9 +79,8 @@ static void result_has_the_images_size(void **state)
     }
 }
 
-static void widths_are_those_of_the_paper(void **state)
+TEST(widths_are_those_of_the_paper)
 {
-    (void)state;
     lvni_nn_model *m = make(1, 2, (lvn_nn_unet_options){0});
     assert_int_equal(find(m, "unet.down0.conv1.weight")->tensor->shape[0], 64);
     assert_int_equal(find(m, "unet.down4.conv2.weight")->tensor->shape[0], 1024);
@@ -113,9 +106,8 @@ static void widths_are_those_of_the_paper(void **state)
     lvni_nn_model_destroy(m);
 }
 
-static void what_is_refused(void **state)
+TEST(what_is_refused)
 {
-    (void)state;
     lvni_nn_model *m;
     const arguments wrong[] = {{0, 1, {0}},
                                {3, 0, {0}},
@@ -140,16 +132,7 @@ static void what_is_refused(void **state)
     lvni_nn_model_destroy(m);
 }
 
-int main(void)
+BEFORE_ALL()
 {
-    if (lvni_cpu_start() != LVN_OK) {
-        fprintf(stderr, "%s\n", lvn_last_error()->message);
-        return 1;
-    }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(result_has_the_images_size),
-        cmocka_unit_test(widths_are_those_of_the_paper),
-        cmocka_unit_test(what_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return lvni_cpu_start();
 }

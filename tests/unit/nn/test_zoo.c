@@ -1,14 +1,9 @@
 /* The networks of the zoo: names and shapes; loss and gradients of model=cnn (f32) against the same
  * network written with ops in f64, and those against differences. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "kernels/kernels.h"
 #include "nn/model.h"
 #include "nn/step_metrics.h"
+#include "support/test.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -43,9 +38,8 @@ static void assert_parameters(const lvni_nn_model *m, const expectation *want, i
     }
 }
 
-static void names_and_shapes(void **state)
+TEST(names_and_shapes)
 {
-    (void)state;
     static const expectation cnn[] = {
         {"conv1.weight", "(32, 3, 3, 3)"},   {"norm1.weight", "(32)"},  {"norm1.bias", "(32)"},
         {"conv2.weight", "(64, 3, 3, 32)"},  {"norm2.weight", "(64)"},  {"norm2.bias", "(64)"},
@@ -86,9 +80,8 @@ static const struct {
                  "layer4.0:layer4.0.conv1.weight layer4.1:layer4.1.conv1.weight head:fc.weight"},
 };
 
-static void networks_name_their_blocks(void **state)
+TEST(networks_name_their_blocks)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof block_rows / sizeof *block_rows; i++) {
         lvni_nn_model *m = make(block_rows[i].model, 32, 10);
         char names[1024] = "";
@@ -114,9 +107,8 @@ static void networks_name_their_blocks(void **state)
 
 /* Weights as torchvision counts them for 1000 classes; names and values are compared in
  * tests/golden. */
-static void networks_have_their_sizes(void **state)
+TEST(networks_have_their_sizes)
 {
-    (void)state;
     static const struct {
         const char *name;
         int size, tensors, buffers;
@@ -158,9 +150,8 @@ static double mean_square(const lvni_nn_model *m, const char *name)
     return 0.0;
 }
 
-static void initial_values_are_those_of_torchvision(void **state)
+TEST(initial_values_are_those_of_torchvision)
 {
-    (void)state;
     lvni_nn_model *m = make("resnet18", 32, 5);
     /* variance 2 / fan out */
     assert_true(fabs(mean_square(m, "conv1.weight") * 64 * 49 / 2 - 1) < 0.05);
@@ -196,9 +187,8 @@ static void initial_values_are_those_of_torchvision(void **state)
     lvni_nn_model_destroy(m);
 }
 
-static void patches_must_fit(void **state)
+TEST(patches_must_fit)
 {
-    (void)state;
     lvni_nn_model *m;
     const lvni_nn_zoo_arguments arguments = {.image_size = 40, .n_classes = 2};
     assert_int_equal(lvni_nn_model_build(lvni_nn_zoo_find("vit_s_16"), &arguments, 1, &m),
@@ -207,9 +197,8 @@ static void patches_must_fit(void **state)
         strstr(lvn_last_error()->message, "image_size must be a multiple of it, not 40"));
 }
 
-static void too_small_an_image_is_refused(void **state)
+TEST(too_small_an_image_is_refused)
 {
-    (void)state;
     lvni_nn_model *m;
     const lvni_nn_zoo_arguments arguments = {.image_size = 3, .n_classes = 2};
     assert_int_equal(lvni_nn_model_build(lvni_nn_zoo_find("cnn"), &arguments, 1, &m),
@@ -321,9 +310,8 @@ static double loss_in_f64(const problem *p, bool backward)
     return value;
 }
 
-static void cnn_agrees_with_f64(void **state)
+TEST(cnn_agrees_with_f64)
 {
-    (void)state;
     problem p;
     set_up(&p);
     lvni_nn_set *set;
@@ -356,9 +344,8 @@ static void cnn_agrees_with_f64(void **state)
 }
 
 /* Every parameter moved along a random direction d: (L(p + h d) - L(p - h d)) / 2h = g d. */
-static void f64_agrees_with_differences(void **state)
+TEST(f64_agrees_with_differences)
 {
-    (void)state;
     problem p;
     set_up(&p);
     loss_in_f64(&p, true);
@@ -389,21 +376,7 @@ static void f64_agrees_with_differences(void **state)
     tear_down(&p);
 }
 
-int main(void)
+BEFORE_ALL()
 {
-    if (lvni_cpu_start() != LVN_OK) {
-        fprintf(stderr, "%s\n", lvn_last_error()->message);
-        return 1;
-    }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_and_shapes),
-        cmocka_unit_test(networks_name_their_blocks),
-        cmocka_unit_test(networks_have_their_sizes),
-        cmocka_unit_test(initial_values_are_those_of_torchvision),
-        cmocka_unit_test(patches_must_fit),
-        cmocka_unit_test(too_small_an_image_is_refused),
-        cmocka_unit_test(cnn_agrees_with_f64),
-        cmocka_unit_test(f64_agrees_with_differences),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return lvni_cpu_start();
 }

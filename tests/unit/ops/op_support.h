@@ -4,14 +4,9 @@
 #ifndef LEVIN_TESTS_OP_SUPPORT_H
 #define LEVIN_TESTS_OP_SUPPORT_H
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "kernels/check/op_cases.h"
 #include "kernels/kernels_decl.h"
+#include "support/test.h"
 
 /* A row of ops.def without the cpu kernels: for tests of the truth alone. */
 typedef struct ref_op {

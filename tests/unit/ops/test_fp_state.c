@@ -59,9 +59,8 @@ static void run_all(bool others)
     }
 }
 
-static void every_op_leaves_the_state(void **state)
+TEST(every_op_leaves_the_state)
 {
-    (void)state;
     run_all(false);
     run_all(true);
 }
@@ -94,9 +93,8 @@ static void *differentiate(void *user)
     return NULL;
 }
 
-static void gradients_leave_the_state(void **state)
+TEST(gradients_leave_the_state)
 {
-    (void)state;
     bool here = true, there = true;
     pthread_t thread;
     differentiate(&here);
@@ -161,9 +159,8 @@ static void compare(lvni_kernels_op op, lvn_dtype dtype, const void *attr, int b
     support_release(NULL);
 }
 
-static void what_chooses_sees_denormals(void **state)
+TEST_WITH(what_chooses_sees_denormals, NULL, support_release)
 {
-    (void)state;
     static const lvni_kernels_op one[] = {LVNI_OP_sign, LVNI_OP_abs, LVNI_OP_relu};
     static const lvni_kernels_op two[] = {LVNI_OP_eq,        LVNI_OP_ne,      LVNI_OP_lt,
                                           LVNI_OP_le,        LVNI_OP_gt,      LVNI_OP_ge,
@@ -192,9 +189,8 @@ static void what_chooses_sees_denormals(void **state)
     }
 }
 
-static void the_sign_of_a_denormal_is_its_sign(void **state)
+TEST(the_sign_of_a_denormal_is_its_sign)
 {
-    (void)state;
     float value[4] = {DENORMAL, -DENORMAL, 0.0f, 1e-45f};
     assert_int_equal(lvn_scope_open(), LVN_OK);
     lvn_tensor *x = lvn_tensor_wrap(value, LVN_F32, 1, (const int64_t[]){4});
@@ -211,17 +207,4 @@ static void the_sign_of_a_denormal_is_its_sign(void **state)
     }
     lvn_release(x);
     assert_int_equal(lvn_scope_close(), LVN_OK);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#if defined(__x86_64__)
-        cmocka_unit_test(every_op_leaves_the_state),
-        cmocka_unit_test(gradients_leave_the_state),
-#endif
-        cmocka_unit_test_teardown(what_chooses_sees_denormals, support_release),
-        cmocka_unit_test(the_sign_of_a_denormal_is_its_sign),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

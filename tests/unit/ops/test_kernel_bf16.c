@@ -92,9 +92,10 @@ static void compare_rows(lvni_kernels_op op)
     }
 }
 
-static void bf16_is_f32_rounded_once(void **state)
+TEST_EACH(NULL, support_release);
+
+TEST(bf16_is_f32_rounded_once)
 {
-    (void)state;
     for (int op = 0; op < LVNI_OP_COUNT; op++) {
         if ((lvni_kernels_ops[op].flags & LVNI_BF16) != 0 && op != LVNI_OP_cast && !by_onednn(op)) {
             compare_rows((lvni_kernels_op)op);
@@ -103,9 +104,8 @@ static void bf16_is_f32_rounded_once(void **state)
 }
 
 /* Gradients at a fork: a += b. */
-static void bf16_adds_in_place(void **state)
+TEST(bf16_adds_in_place)
 {
-    (void)state;
     const lvni_check_case *row = &lvni_check_all[LVNI_OP_add].rows[8];
     assert_string_equal(row->name, "blocks");
     lvn_tensor *low[LVN_KERNEL_INPUTS], *wide[LVN_KERNEL_INPUTS];
@@ -137,9 +137,8 @@ static void need_same_curve(lvni_kernels_op op, lvn_tensor *const *low)
     need_rounded(op, &row, 0, have.out[0], want.out[0]);
 }
 
-static void curves_of_every_number(void **state)
+TEST(curves_of_every_number)
 {
-    (void)state;
     static const lvni_kernels_op unary[] = {LVNI_OP_gelu, LVNI_OP_gelu_tanh, LVNI_OP_silu,
                                             LVNI_OP_sigmoid, LVNI_OP_tanh};
     static const lvni_kernels_op pair[] = {LVNI_OP_gelu_grad, LVNI_OP_gelu_tanh_grad,
@@ -156,15 +155,7 @@ static void curves_of_every_number(void **state)
     }
 }
 
-int main(void)
+BEFORE_ALL()
 {
-    if (lvni_cpu_start() != LVN_OK) {
-        return 1;
-    }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(bf16_is_f32_rounded_once, support_release),
-        cmocka_unit_test_teardown(bf16_adds_in_place, support_release),
-        cmocka_unit_test_teardown(curves_of_every_number, support_release),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return lvni_cpu_start();
 }

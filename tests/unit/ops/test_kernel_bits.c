@@ -86,9 +86,8 @@ static void bits_do_not_depend_on_the_team(void **state)
 }
 
 /* The test of the test: one bit of one output is seen. */
-static void the_hash_sees_one_bit(void **state)
+TEST_WITH(the_hash_sees_one_bit, NULL, support_release)
 {
-    (void)state;
     lvn_tensor *y = support_tensor(LVN_F32, DIMS(1000)), *place = support_tensor(LVN_U8, DIMS(10));
     const lvn_kernel_args args = {.out = {y, place}};
     const uint64_t before = hash_outputs(&args, 2);
@@ -172,9 +171,8 @@ static void need_exit_0(pid_t pid)
 }
 
 /* Those that this machine has, line by line. */
-static void instruction_sets_agree(void **state)
+TEST(instruction_sets_agree)
 {
-    (void)state;
     static const char *const sets[] = {"v2", "v3", "v4"};
     enum { SETS = sizeof sets / sizeof *sets };
     FILE *f[SETS] = {NULL};
@@ -216,15 +214,9 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "--hash") == 0) {
         return print_hashes();
     }
-    struct CMUnitTest tests[LVNI_OP_COUNT + 2];
-    for (int op = 0; op < LVNI_OP_COUNT; op++) {
-        tests[op] = (struct CMUnitTest){lvni_kernels_ops[op].name, bits_do_not_depend_on_the_team,
-                                        NULL, support_release, (void *)(uintptr_t)op};
+    for (uintptr_t op = 0; op < LVNI_OP_COUNT; op++) {
+        test_add((test_case){__FILE__, 0, lvni_kernels_ops[op].name, bits_do_not_depend_on_the_team,
+                             NULL, support_release, (void *)op});
     }
-    const struct CMUnitTest others[2] = {
-        cmocka_unit_test_teardown(the_hash_sees_one_bit, support_release),
-        cmocka_unit_test(instruction_sets_agree),
-    };
-    memcpy(tests + LVNI_OP_COUNT, others, sizeof others);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_main(argc, argv);
 }

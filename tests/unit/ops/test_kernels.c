@@ -47,10 +47,11 @@ static void low_types_agree_with_ref(void **state)
     }
 }
 
+TEST_EACH(NULL, support_release);
+
 /* Outputs that may be refused: the others come out the same. */
-static void refused_outputs_change_nothing(void **state)
+TEST(refused_outputs_change_nothing)
 {
-    (void)state;
     for (int op = 0; op < LVNI_OP_COUNT; op++) {
         if ((lvni_kernels_ops[op].flags & LVNI_OPTIONAL_OUT) == 0) {
             continue;
@@ -71,9 +72,8 @@ static void refused_outputs_change_nothing(void **state)
 }
 
 /* The same sentence from both backends. */
-static void bad_labels_are_refused(void **state)
+TEST(bad_labels_are_refused)
 {
-    (void)state;
     for (int bad = 0; bad < 2; bad++) {
         lvn_tensor *labels = I64(DIMS(3), 0, bad == 0 ? 4 : -1, 1);
         lvn_tensor *y = support_tensor(LVN_F32, DIMS(3, 4)), *one = support_tensor(LVN_F32, SCALAR),
@@ -95,9 +95,8 @@ static void bad_labels_are_refused(void **state)
 }
 
 /* Reproducibility: nothing in the cases falls to oneDNN's reference path. */
-static void no_slow_primitive_was_chosen(void **state)
+TEST(no_slow_primitive_was_chosen)
 {
-    (void)state;
     const lvni_cpu_stats stats = lvni_cpu_get_stats();
     assert_true(stats.primitives_created > 0);
     if (stats.slow_primitives > 0) {
@@ -113,19 +112,11 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", lvn_last_error()->message);
         return 1;
     }
-    struct CMUnitTest tests[2 * LVNI_OP_COUNT + 3];
-    for (int op = 0; op < LVNI_OP_COUNT; op++) {
-        tests[op] = (struct CMUnitTest){lvni_kernels_ops[op].name, cpu_agrees_with_ref, NULL,
-                                        support_release, (void *)(uintptr_t)op};
-        tests[LVNI_OP_COUNT + 3 + op] =
-            (struct CMUnitTest){lvni_kernels_ops[op].name, low_types_agree_with_ref, NULL,
-                                support_release, (void *)(uintptr_t)op};
+    for (uintptr_t op = 0; op < LVNI_OP_COUNT; op++) {
+        test_add((test_case){__FILE__, 0, lvni_kernels_ops[op].name, cpu_agrees_with_ref, NULL,
+                             support_release, (void *)op});
+        test_add((test_case){__FILE__, __LINE__, lvni_kernels_ops[op].name,
+                             low_types_agree_with_ref, NULL, support_release, (void *)op});
     }
-    const struct CMUnitTest others[3] = {
-        cmocka_unit_test_teardown(refused_outputs_change_nothing, support_release),
-        cmocka_unit_test_teardown(bad_labels_are_refused, support_release),
-        cmocka_unit_test_teardown(no_slow_primitive_was_chosen, support_release),
-    };
-    memcpy(tests + LVNI_OP_COUNT, others, sizeof others);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_main(verbose ? 1 : argc, argv);
 }

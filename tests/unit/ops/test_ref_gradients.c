@@ -81,9 +81,8 @@ static lvn_tensor *spread(lvn_tensor *t)
 
 /* Of one input; `saved`: what the gradient is computed from, x or y. */
 #define ELEMENT(op, values, attr, saved)                                                           \
-    static void op##_grad(void **state)                                                            \
+    TEST(op##_grad)                                                                                \
     {                                                                                              \
-        (void)state;                                                                               \
         lvn_tensor *x = values(RANDOM("x", 4, 5)), *dy = RANDOM("dy", 4, 5),                       \
                    *y = REF(op, attr, x).out[0];                                                   \
         check_gradient(LVNI_OP_##op, attr, IN(x), 0, dy, REF(op##_grad, attr, dy, saved).out[0]);  \
@@ -112,9 +111,10 @@ ELEMENT(erf, spread, NULL, x)
 ELEMENT(sin, spread, NULL, x)
 ELEMENT(cos, spread, NULL, x)
 
-static void prelu_grad(void **state)
+TEST_EACH(NULL, support_release);
+
+TEST(prelu_grad)
 {
-    (void)state;
     for (int64_t slopes = 1; slopes <= 5; slopes += 4) {
         lvn_tensor *x = spread(RANDOM("x", 2, 3, 5)), *dy = RANDOM("dy", 2, 3, 5);
         lvn_tensor *learned = RANDOM("slope", slopes);
@@ -135,21 +135,18 @@ static void pow_gradients(void)
                    REF(mul, NULL, dy, REF(pow_grad_exponent, NULL, b, e).out[0]).out[0]);
 }
 
-static void pow_grad_base(void **state)
+TEST(pow_grad_base)
 {
-    (void)state;
     pow_gradients();
 }
 
-static void pow_grad_exponent(void **state)
+TEST(pow_grad_exponent)
 {
-    (void)state;
     pow_gradients();
 }
 
-static void dropout_is_its_own_gradient(void **state)
+TEST(dropout_is_its_own_gradient)
 {
-    (void)state;
     const lvn_dropout_attr attr = {.p = 0.3,
                                    .rng = {.key = {0x5f3759dfu, 6}, .a = 1, .b = 2, .c = 3}};
     lvn_tensor *x = RANDOM("x", 5, 7), *dy = RANDOM("dy", 5, 7);
@@ -158,9 +155,8 @@ static void dropout_is_its_own_gradient(void **state)
 
 /* ---- reductions: expand and sum_to are each other's gradient ---- */
 
-static void sum_to_and_expand_are_adjoint(void **state)
+TEST(sum_to_and_expand_are_adjoint)
 {
-    (void)state;
     const lvn_shape_attr small = {.ndim = 2, .shape = {3, 1}},
                          big = {.ndim = 3, .shape = {2, 3, 4}};
     lvn_tensor *x = RANDOM("x", 2, 3, 4), *dy = RANDOM("dy", 3, 1);
@@ -168,9 +164,8 @@ static void sum_to_and_expand_are_adjoint(void **state)
     check_gradient(LVNI_OP_expand, &big, IN(dy), 0, x, REF(sum_to, &small, x).out[0]);
 }
 
-static void max_grad(void **state)
+TEST(max_grad)
 {
-    (void)state;
     lvn_tensor *x = spread(RANDOM("x", 3, 4, 5));
     for (uint32_t axis = 0; axis < 3; axis++) {
         const lvn_axes_attr axes = {.mask = 1u << axis, .keepdim = true};
@@ -184,27 +179,24 @@ static void max_grad(void **state)
 
 /* ---- products ---- */
 
-static void matmul_by_matmul(void **state)
+TEST(matmul_by_matmul)
 {
-    (void)state;
     const lvn_matmul_attr plain = {false, false}, nt = {false, true}, tn = {true, false};
     lvn_tensor *a = RANDOM("a", 3, 4), *b = RANDOM("b", 4, 5), *dy = RANDOM("dy", 3, 5);
     check_gradient(LVNI_OP_matmul, &plain, IN(a, b), 0, dy, REF(matmul, &nt, dy, b).out[0]);
     check_gradient(LVNI_OP_matmul, &plain, IN(a, b), 1, dy, REF(matmul, &tn, a, dy).out[0]);
 }
 
-static void linear_grad_input(void **state)
+TEST(linear_grad_input)
 {
-    (void)state;
     lvn_tensor *x = RANDOM("x", 4, 3), *w = RANDOM("w", 5, 3), *b = RANDOM("b", 5),
                *dy = RANDOM("dy", 4, 5);
     check_gradient(LVNI_OP_linear, NULL, IN(x, w, b), 0, dy,
                    REF(linear_grad_input, NULL, dy, w).out[0]);
 }
 
-static void linear_grad_weight(void **state)
+TEST(linear_grad_weight)
 {
-    (void)state;
     const lvn_matmul_attr plain = {false, false};
     lvn_tensor *x = RANDOM("x", 4, 3), *w = RANDOM("w", 5, 3), *b = RANDOM("b", 5),
                *dy = RANDOM("dy", 4, 5);
@@ -254,17 +246,15 @@ static void conv_row_check(const struct conv_row *row, bool of_input)
     }
 }
 
-static void conv2d_grad_input(void **state)
+TEST(conv2d_grad_input)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof conv_rows / sizeof *conv_rows; i++) {
         conv_row_check(&conv_rows[i], true);
     }
 }
 
-static void conv2d_grad_weight(void **state)
+TEST(conv2d_grad_weight)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof conv_rows / sizeof *conv_rows; i++) {
         conv_row_check(&conv_rows[i], false);
     }
@@ -288,21 +278,18 @@ static void grid_sample_check(int k)
     }
 }
 
-static void grid_sample_grad_input(void **state)
+TEST(grid_sample_grad_input)
 {
-    (void)state;
     grid_sample_check(0);
 }
 
-static void grid_sample_grad_grid(void **state)
+TEST(grid_sample_grad_grid)
 {
-    (void)state;
     grid_sample_check(1);
 }
 
-static void max_pool2d_grad(void **state)
+TEST(max_pool2d_grad)
 {
-    (void)state;
     const lvn_pool_attr rows[] = {
         {.kernel = {2, 2}, .stride = {2, 2}, .in_h = 5, .in_w = 6},
         {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}, .in_h = 5, .in_w = 6},
@@ -319,18 +306,16 @@ static void max_pool2d_grad(void **state)
 
 /* ---- copies: what was read twice is added ---- */
 
-static void pad_reflect_grad(void **state)
+TEST(pad_reflect_grad)
 {
-    (void)state;
     lvn_tensor *x = RANDOM("x", 2, 3, 4), *dy = RANDOM("dy", 2, 5, 7);
     const lvn_box_attr out = {.ndim = 3, .start = {0, 1, 2}, .size = {2, 5, 7}, .reflect = true};
     const lvn_box_attr back = {.ndim = 3, .start = {0, 1, 2}, .size = {2, 3, 4}, .reflect = true};
     check_gradient(LVNI_OP_pad, &out, IN(x), 0, dy, REF(pad_reflect_grad, &back, dy).out[0]);
 }
 
-static void index_select_grad(void **state)
+TEST(index_select_grad)
 {
-    (void)state;
     lvn_tensor *x = RANDOM("x", 2, 4, 3), *index = I64(DIMS(5), 3, 0, 3, 1, 3),
                *dy = RANDOM("dy", 2, 5, 3);
     const lvn_axis_attr attr = {.axis = 1, .size = 4};
@@ -338,9 +323,8 @@ static void index_select_grad(void **state)
                    REF(index_select_grad, &attr, dy, index).out[0]);
 }
 
-static void gather_grad(void **state)
+TEST(gather_grad)
 {
-    (void)state;
     lvn_tensor *x = RANDOM("x", 2, 4), *index = I64(DIMS(2, 3), 3, 0, 3, 1, 1, 1),
                *dy = RANDOM("dy", 2, 3);
     const lvn_axis_attr attr = {.axis = 1, .size = 4};
@@ -352,9 +336,8 @@ static void gather_grad(void **state)
 
 /* Residual and relu: none, one, both. With both the sign comes from y, with relu alone it is
  * computed again. */
-static void batch_norm_train_grad(void **state)
+TEST(batch_norm_train_grad)
 {
-    (void)state;
     lvn_tensor *x = RANDOM("x", 2, 3, 3, 4), *gamma = RANDOM("gamma", 4), *beta = RANDOM("beta", 4);
     lvn_tensor *dy = RANDOM("dy", 2, 3, 3, 4), *residual = RANDOM("residual", 2, 3, 3, 4);
     for (int i = 0; i < 4; i++) {
@@ -370,9 +353,8 @@ static void batch_norm_train_grad(void **state)
     }
 }
 
-static void batch_norm_eval_grad(void **state)
+TEST(batch_norm_eval_grad)
 {
-    (void)state;
     lvn_tensor *x = RANDOM("x", 6, 4), *gamma = RANDOM("gamma", 4), *beta = RANDOM("beta", 4),
                *dy = RANDOM("dy", 6, 4), *residual = RANDOM("residual", 6, 4);
     lvn_tensor *mean = RANDOM("mean", 4), *variance = positive(RANDOM("variance", 4));
@@ -396,9 +378,8 @@ static void batch_norm_eval_grad(void **state)
 
 /* A group of one micro-batch: moments, sums, and the gradient from them are those of the batch norm
  * in one. */
-static void batch_norm_group_grad(void **state)
+TEST(batch_norm_group_grad)
 {
-    (void)state;
     lvn_tensor *x = RANDOM("x", 2, 3, 3, 4), *gamma = RANDOM("gamma", 4), *beta = RANDOM("beta", 4);
     lvn_tensor *dy = RANDOM("dy", 2, 3, 3, 4), *residual = RANDOM("residual", 2, 3, 3, 4);
     for (int i = 0; i < 4; i++) {
@@ -430,26 +411,23 @@ static void batch_norm_group_grad(void **state)
     }
 }
 
-static void softmax_grad(void **state)
+TEST(softmax_grad)
 {
-    (void)state;
     lvn_tensor *x = RANDOM("x", 2, 3, 5), *dy = RANDOM("dy", 2, 3, 5);
     lvn_tensor *y = REF(softmax, NULL, x).out[0];
     check_gradient(LVNI_OP_softmax, NULL, IN(x), 0, dy, REF(softmax_grad, NULL, dy, y).out[0]);
 }
 
-static void log_softmax_grad(void **state)
+TEST(log_softmax_grad)
 {
-    (void)state;
     lvn_tensor *x = RANDOM("x", 2, 3, 5), *dy = RANDOM("dy", 2, 3, 5);
     lvn_tensor *y = REF(log_softmax, NULL, x).out[0];
     check_gradient(LVNI_OP_log_softmax, NULL, IN(x), 0, dy,
                    REF(log_softmax_grad, NULL, dy, y).out[0]);
 }
 
-static void cross_entropy_grad(void **state)
+TEST(cross_entropy_grad)
 {
-    (void)state;
     lvn_tensor *x = RANDOM("x", 4, 3), *labels = I64(DIMS(4), 2, 0, 1, 2),
                *dloss = F64(SCALAR, -1.5);
     lvn_tensor *of_class = positive(RANDOM("class", 3)), *of_row = positive(RANDOM("row", 4));
@@ -464,9 +442,8 @@ static void cross_entropy_grad(void **state)
     }
 }
 
-static void nll_grad(void **state)
+TEST(nll_grad)
 {
-    (void)state;
     const lvn_class_loss_attr attr = {.ignore = 1};
     lvn_tensor *x = RANDOM("x", 4, 3), *labels = I64(DIMS(4), 2, 0, 1, 2),
                *dloss = F64(SCALAR, -1.5);
@@ -475,9 +452,8 @@ static void nll_grad(void **state)
                    REF(nll_grad, &attr, dloss, x, labels, cw, sw).out[0]);
 }
 
-static void point_loss_grad(void **state)
+TEST(point_loss_grad)
 {
-    (void)state;
     lvn_tensor *x = RANDOM("x", 4, 3), *t = RANDOM("t", 4, 3), *w = positive(RANDOM("w", 4, 3)),
                *p = positive(RANDOM("p", 3));
     lvn_tensor *dloss = F64(SCALAR, -1.5);
@@ -493,9 +469,8 @@ static void point_loss_grad(void **state)
     }
 }
 
-static void embedding_grad(void **state)
+TEST(embedding_grad)
 {
-    (void)state;
     lvn_tensor *weight = RANDOM("weight", 5, 3), *positions = RANDOM("positions", 4, 3),
                *dy = RANDOM("dy", 2, 3, 3);
     lvn_tensor *ids = I64(DIMS(2, 3), 4, 0, 4, 1, 4, 0);
@@ -513,9 +488,8 @@ static void embedding_grad(void **state)
 
 /* ---- norms of parts of a sample, attention ---- */
 
-static void layer_norm_grad(void **state)
+TEST(layer_norm_grad)
 {
-    (void)state;
     lvn_tensor *x = RANDOM("x", 3, 4, 5), *dy = RANDOM("dy", 3, 4, 5),
                *gamma = RANDOM("gamma", 4, 5), *beta = RANDOM("beta", 4, 5);
     const lvn_layer_norm_attr two = {.eps = 1e-3, .axes = 2}, one = {.eps = 1e-3, .axes = 1};
@@ -529,9 +503,8 @@ static void layer_norm_grad(void **state)
                    REF(layer_norm_grad, &one, dy, x, plain.out[1], plain.out[2]).out[0]);
 }
 
-static void group_norm_grad(void **state)
+TEST(group_norm_grad)
 {
-    (void)state;
     lvn_tensor *x = RANDOM("x", 2, 2, 3, 6), *dy = RANDOM("dy", 2, 2, 3, 6),
                *gamma = RANDOM("gamma", 6), *beta = RANDOM("beta", 6);
     for (int groups = 1; groups <= 6; groups *= 2 + (groups == 2)) { /* 1, 2, 6 */
@@ -544,9 +517,8 @@ static void group_norm_grad(void **state)
     }
 }
 
-static void attention_grad(void **state)
+TEST(attention_grad)
 {
-    (void)state;
     const lvn_attention_attr all = {.scale = 0.7}, causal = {.scale = 0.7, .causal = true};
     lvn_tensor *q = RANDOM("q", 2, 3, 2, 4), *v = RANDOM("v", 2, 5, 2, 3),
                *k = RANDOM("k", 2, 5, 2, 4), *dy = RANDOM("dy", 2, 3, 2, 3);
@@ -564,9 +536,8 @@ static void attention_grad(void **state)
     }
 }
 
-static void attention_qkv_grad(void **state)
+TEST(attention_qkv_grad)
 {
-    (void)state;
     const lvn_attention_attr causal = {.scale = 0.7, .causal = true};
     lvn_tensor *qkv = RANDOM("qkv", 2, 4, 3, 2, 3), *dy = RANDOM("dy", 2, 4, 2, 3);
     const lvn_kernel_args f = REF(attention_qkv, &causal, qkv);
@@ -574,76 +545,12 @@ static void attention_qkv_grad(void **state)
                    REF(attention_qkv_grad, &causal, dy, qkv, f.out[0], f.out[1]).out[0]);
 }
 
-/* One row per gradient kernel, named like the op. */
-#define TEST(f) cmocka_unit_test_teardown(f, support_release)
-static const struct CMUnitTest tests[] = {
-    TEST(square_grad),
-    TEST(sqrt_grad),
-    TEST(rsqrt_grad),
-    TEST(reciprocal_grad),
-    TEST(abs_grad),
-    TEST(clamp_grad),
-    TEST(pow_scalar_grad),
-    TEST(leaky_relu_grad),
-    TEST(prelu_grad),
-    TEST(gelu_grad),
-    TEST(gelu_tanh_grad),
-    TEST(silu_grad),
-    TEST(sigmoid_grad),
-    TEST(tanh_grad),
-    TEST(softplus_grad),
-    TEST(erf_grad),
-    TEST(sin_grad),
-    TEST(cos_grad),
-    TEST(pad_reflect_grad),
-    TEST(index_select_grad),
-    TEST(gather_grad),
-    TEST(pow_grad_base),
-    TEST(pow_grad_exponent),
-    TEST(relu_grad),
-    TEST(max_grad),
-    TEST(linear_grad_input),
-    TEST(linear_grad_weight),
-    TEST(conv2d_grad_input),
-    TEST(conv2d_grad_weight),
-    TEST(max_pool2d_grad),
-    TEST(grid_sample_grad_input),
-    TEST(grid_sample_grad_grid),
-    TEST(batch_norm_train_grad),
-    TEST(batch_norm_eval_grad),
-    TEST(batch_norm_group_grad),
-    TEST(softmax_grad),
-    TEST(log_softmax_grad),
-    TEST(cross_entropy_grad),
-    TEST(nll_grad),
-    TEST(point_loss_grad),
-    TEST(embedding_grad),
-    TEST(layer_norm_grad),
-    TEST(group_norm_grad),
-    TEST(attention_grad),
-    TEST(attention_qkv_grad),
-    TEST(dropout_is_its_own_gradient),
-    TEST(sum_to_and_expand_are_adjoint),
-    TEST(matmul_by_matmul),
-};
-
-static void every_gradient_kernel_has_a_test(void **state)
+/* Tests are named like the ops. */
+TEST(every_gradient_kernel_has_a_test)
 {
-    (void)state;
     for (int op = 0; op < LVNI_OP_COUNT; op++) {
-        bool found = strstr(ref_ops[op].name, "_grad") == NULL;
-        for (size_t i = 0; !found && i < sizeof tests / sizeof *tests; i++) {
-            found = strcmp(tests[i].name, ref_ops[op].name) == 0;
-        }
-        if (!found) {
+        if (strstr(ref_ops[op].name, "_grad") != NULL && !test_exists(ref_ops[op].name)) {
             fail_msg("%s has no test in test_ref_gradients.c", ref_ops[op].name);
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest complete[] = {TEST(every_gradient_kernel_has_a_test)};
-    const int missing = cmocka_run_group_tests(complete, NULL, NULL);
-    return missing + cmocka_run_group_tests(tests, NULL, NULL);
 }

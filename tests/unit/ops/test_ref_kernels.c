@@ -11,9 +11,10 @@ static const double nan_value = (double)NAN;
 
 /* ---- element-wise ---- */
 
-static void element_wise_ops_broadcast_like_numpy(void **state)
+TEST_EACH(NULL, support_release);
+
+TEST(element_wise_ops_broadcast_like_numpy)
 {
-    (void)state;
     lvn_tensor *column = F64(DIMS(2, 1), 10, 20), *row = F64(DIMS(3), 1, 2, 4);
     EXPECT(REF(add, NULL, column, row).out[0], EXACT, DIMS(2, 3), 11, 12, 14, 21, 22, 24);
     EXPECT(REF(sub, NULL, column, row).out[0], EXACT, DIMS(2, 3), 9, 8, 6, 19, 18, 16);
@@ -26,9 +27,8 @@ static void element_wise_ops_broadcast_like_numpy(void **state)
            DIMS(2, 2, 2), 11, 12, 21, 22, 13, 14, 23, 24);
 }
 
-static void functions_of_one_number(void **state)
+TEST(functions_of_one_number)
 {
-    (void)state;
     const lvn_scale_attr twice_plus_one = {.mul = 2, .add = 1};
     EXPECT(REF(scale, &twice_plus_one, F64(DIMS(3), -1, 0, 2.5)).out[0], EXACT, DIMS(3), -1, 1, 6);
     EXPECT(REF(exp, NULL, F64(DIMS(4), 0, 1, -1, -2000)).out[0], CLOSE, DIMS(4), 1,
@@ -47,9 +47,8 @@ static void functions_of_one_number(void **state)
            DIMS(3), 0, 6, 7);
 }
 
-static void dropout_keeps_what_the_stream_gives(void **state)
+TEST(dropout_keeps_what_the_stream_gives)
 {
-    (void)state;
     const lvni_core_rng rng = {.key = lvni_core_rng_make_key(7, lvni_core_rng_purpose("net.drop")),
                                .a = 3};
     lvn_dropout_attr attr = {.p = 0.5, .rng = {.key = {rng.key.k[0], rng.key.k[1]}, .a = rng.a}};
@@ -72,9 +71,8 @@ static void dropout_keeps_what_the_stream_gives(void **state)
 
 /* ---- reductions ---- */
 
-static void sums_means_and_broadcasting(void **state)
+TEST(sums_means_and_broadcasting)
 {
-    (void)state;
     lvn_tensor *x = F64(DIMS(2, 3), 1, 2, 3, 4, 5, 9);
     EXPECT(REF(sum, (&(lvn_axes_attr){.mask = 1}), x).out[0], EXACT, DIMS(3), 5, 7, 12);
     EXPECT(REF(sum, (&(lvn_axes_attr){.mask = 2, .keepdim = true}), x).out[0], EXACT, DIMS(2, 1), 6,
@@ -98,9 +96,8 @@ static void sums_means_and_broadcasting(void **state)
         EXACT, DIMS(2, 3), 4, 4, 4, 5, 5, 5);
 }
 
-static void first_maximum_wins_and_nan_is_kept(void **state)
+TEST(first_maximum_wins_and_nan_is_kept)
 {
-    (void)state;
     lvn_tensor *x = F64(DIMS(2, 4), 1, 7, 7, 2, 3, nan_value, nan_value, 9);
     lvn_kernel_args a = REF(max, (&(lvn_axes_attr){.mask = 2}), x);
     EXPECT(a.out[0], EXACT, DIMS(2), 7, nan_value);
@@ -117,9 +114,8 @@ static void first_maximum_wins_and_nan_is_kept(void **state)
 
 /* ---- products ---- */
 
-static void products_in_all_orientations(void **state)
+TEST(products_in_all_orientations)
 {
-    (void)state;
     lvn_tensor *a = F64(DIMS(2, 3), 1, 2, 3, 4, 5, 6), *b = F64(DIMS(3, 2), 7, 8, 9, 10, 11, 12);
     lvn_tensor *at = F64(DIMS(3, 2), 1, 4, 2, 5, 3, 6), *bt = F64(DIMS(2, 3), 7, 9, 11, 8, 10, 12);
     const struct {
@@ -147,9 +143,8 @@ static void products_in_all_orientations(void **state)
         .stride = {s, s}, .padding = {p, p}, .dilation = {d, d}, .groups = g                       \
     }
 
-static void convolution_by_hand(void **state)
+TEST(convolution_by_hand)
 {
-    (void)state;
     lvn_tensor *x = F64(DIMS(1, 3, 3, 1), 1, 2, 3, 4, 5, 6, 7, 8, 9);
     lvn_tensor *w = F64(DIMS(1, 2, 2, 1), 1, 2, 3, 4);
     const lvn_conv_attr plain = CONV(1, 0, 1, 1);
@@ -180,9 +175,8 @@ static void convolution_by_hand(void **state)
            EXACT, DIMS(1, 1, 2, 2), 6, -2, 15, -2);
 }
 
-static void convolution_gradients_by_hand(void **state)
+TEST(convolution_gradients_by_hand)
 {
-    (void)state;
     lvn_tensor *x = F64(DIMS(1, 3, 3, 1), 1, 2, 3, 4, 5, 6, 7, 8, 9);
     lvn_tensor *w = F64(DIMS(1, 2, 2, 1), 1, 2, 3, 4), *dy = F64(DIMS(1, 2, 2, 1), 1, 0, 0, 10);
     lvn_conv_attr attr = CONV(1, 0, 1, 1);
@@ -201,9 +195,8 @@ static void convolution_gradients_by_hand(void **state)
 
 #define MAP(k, ...) (&(lvn_resample_attr){.kind = LVN_RESAMPLE_##k, __VA_ARGS__})
 
-static void average_pooling_by_hand(void **state)
+TEST(average_pooling_by_hand)
 {
-    (void)state;
     lvn_tensor *x = F64(DIMS(1, 2, 5, 1), 1, 2, 3, 4, 5, 11, 12, 13, 14, 15);
     EXPECT(REF(resample2d, MAP(AVG_POOL, .pool = {.kernel = {2, 2}, .stride = {2, 2}}), x).out[0],
            CLOSE, DIMS(1, 1, 2, 1), 6.5, 8.5);
@@ -222,9 +215,8 @@ static void average_pooling_by_hand(void **state)
            6.5, 8, 9.5);
 }
 
-static void resizing_by_hand(void **state)
+TEST(resizing_by_hand)
 {
-    (void)state;
     lvn_tensor *x = F64(DIMS(1, 2, 2, 1), 1, 2, 3, 4),
                *row = F64(DIMS(1, 1, 4, 1), 1, 10, 100, 1000);
     EXPECT(REF(resample2d, MAP(NEAREST, .size = {3, 4}), x).out[0], EXACT, DIMS(1, 3, 4, 1), 1, 1,
@@ -244,9 +236,8 @@ static void resizing_by_hand(void **state)
            DIMS(1, 2, 4, 1), 1, 10, 100, 1000, 1, 10, 100, 1000);
 }
 
-static void fourier_by_hand(void **state)
+TEST(fourier_by_hand)
 {
-    (void)state;
     lvn_tensor *x = F64(DIMS(4, 2), 1, 0, 2, 0, 3, 0, 4, 0);
     lvn_fft_attr attr = {.axes = 1, .scale = 1.0};
     EXPECT(REF(fft, &attr, x).out[0], 1e-15, DIMS(4, 2), 10, 0, -2, 2, -2, 0, -2, -2);
@@ -257,9 +248,8 @@ static void fourier_by_hand(void **state)
            5, 0.5, -1, 0.5, -2, 0.5, 0, 0.5);
 }
 
-static void pooling_by_hand(void **state)
+TEST(pooling_by_hand)
 {
-    (void)state;
     lvn_tensor *x = F64(DIMS(1, 3, 4, 1), 1, 5, 2, 2, 5, 0, 2, 2, -1, -2, -3, -4);
     lvn_pool_attr attr = {.kernel = {2, 2}, .stride = {2, 2}, .in_h = 3, .in_w = 4};
     lvn_kernel_args a = REF(max_pool2d, &attr, x); /* the last row has no whole window */
@@ -290,9 +280,8 @@ static void pooling_by_hand(void **state)
 
 /* ---- batch norm ---- */
 
-static void batch_norm_by_hand(void **state)
+TEST(batch_norm_by_hand)
 {
-    (void)state;
     const lvn_norm_attr attr = {.eps = 0.75};
     /* channel 0: 1 2 3 6 (mean 3, squared distances 14); channel 1: 0 0 2 2 (mean 1, 4) */
     lvn_tensor *x = F64(DIMS(2, 2, 2), 1, 0, 2, 0, 3, 2, 6, 2);
@@ -315,9 +304,8 @@ static void batch_norm_by_hand(void **state)
     EXPECT(g.out[2], CLOSE, DIMS(2), 3, 5);
 }
 
-static void batch_norm_gradient_by_hand(void **state)
+TEST(batch_norm_gradient_by_hand)
 {
-    (void)state;
     /* x 0 2, mean 1, rstd 1/2 as given: xhat -1/2 1/2; dy 4 0: dbeta 4, dgamma -2 */
     lvn_norm_attr attr = {.eps = 0};
     lvn_tensor *dy = F64(DIMS(2, 1), 4, 0), *x = F64(DIMS(2, 1), 0, 2), *gamma = F64(DIMS(1), 3),
@@ -338,9 +326,8 @@ static void batch_norm_gradient_by_hand(void **state)
            EXACT, DIMS(2, 1), 4, 0);
 }
 
-static void batch_norm_with_residual_and_relu_by_hand(void **state)
+TEST(batch_norm_with_residual_and_relu_by_hand)
 {
-    (void)state;
     const lvn_norm_attr relu = {.eps = 0, .relu = true}, plain = {.eps = 0};
     /* mean 2, deviation 1: xhat -1 1 */
     lvn_tensor *x = F64(DIMS(2, 1), 1, 3), *one = F64(DIMS(1), 1), *zero = F64(DIMS(1), 0),
@@ -355,9 +342,8 @@ static void batch_norm_with_residual_and_relu_by_hand(void **state)
 
 /* ---- softmax and losses ---- */
 
-static void softmax_by_hand(void **state)
+TEST(softmax_by_hand)
 {
-    (void)state;
     const double l2 = 0.6931471805599453, l5 = 1.6094379124341003, l8 = 2.0794415416798357;
     lvn_tensor *x = F64(DIMS(2, 3), 0, l2, l5, 1000, 1000 + l2, 1000 + l5);
     EXPECT(REF(softmax, NULL, x).out[0], 1e-13, DIMS(2, 3), 0.125, 0.25, 0.625, 0.125, 0.25, 0.625);
@@ -370,9 +356,8 @@ static void softmax_by_hand(void **state)
            DIMS(1, 3), 5, -6, 1);
 }
 
-static void losses_by_hand(void **state)
+TEST(losses_by_hand)
 {
-    (void)state;
     const double l2 = 0.6931471805599453, l5 = 1.6094379124341003, l8 = 2.0794415416798357;
     lvn_tensor *labels = I64(DIMS(2), 2, 0);
     const lvn_class_loss_attr mean = {.ignore = -100};
@@ -399,9 +384,8 @@ static void losses_by_hand(void **state)
     EXPECT(REF(accuracy, NULL, scores, I64(DIMS(4), 1, 0, 1, 1)).out[0], EXACT, SCALAR, 0.75);
 }
 
-static void labels_out_of_range_are_named(void **state)
+TEST(labels_out_of_range_are_named)
 {
-    (void)state;
     lvn_tensor *y = F64(DIMS(3, 2), 0, 0, 0, 0, 0, 0), *one = F64(SCALAR, 1),
                *loss = F64(SCALAR, 0);
     const int64_t bad[] = {2, -1};
@@ -420,30 +404,4 @@ static void labels_out_of_range_are_named(void **state)
             .in = {one, y, y, labels}, .out = {support_tensor(LVN_F64, DIMS(3, 2))}, .attr = &mean};
         assert_int_equal(lvni_ref_cross_entropy_grad(&gradient), LVN_ERR_INVALID);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(f) cmocka_unit_test_teardown(f, support_release)
-        TEST(element_wise_ops_broadcast_like_numpy),
-        TEST(functions_of_one_number),
-        TEST(dropout_keeps_what_the_stream_gives),
-        TEST(sums_means_and_broadcasting),
-        TEST(first_maximum_wins_and_nan_is_kept),
-        TEST(products_in_all_orientations),
-        TEST(convolution_by_hand),
-        TEST(convolution_gradients_by_hand),
-        TEST(pooling_by_hand),
-        TEST(average_pooling_by_hand),
-        TEST(resizing_by_hand),
-        TEST(fourier_by_hand),
-        TEST(batch_norm_by_hand),
-        TEST(batch_norm_gradient_by_hand),
-        TEST(batch_norm_with_residual_and_relu_by_hand),
-        TEST(softmax_by_hand),
-        TEST(losses_by_hand),
-        TEST(labels_out_of_range_are_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

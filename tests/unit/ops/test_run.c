@@ -3,9 +3,10 @@
 
 #include <levin/device.h>
 
-static void outputs_are_made_and_owned_by_the_caller(void **state)
+TEST_EACH(NULL, support_release);
+
+TEST(outputs_are_made_and_owned_by_the_caller)
 {
-    (void)state;
     lvn_kernel_args args = {.in = {F64(DIMS(2, 2), 1, 5, 7, 3)},
                             .attr = &(lvn_axes_attr){.mask = 2}};
     assert_int_equal(lvni_kernels_run(LVNI_OP_max, &args, 3), LVN_OK);
@@ -17,9 +18,8 @@ static void outputs_are_made_and_owned_by_the_caller(void **state)
     assert_null(args.out[1]);
 }
 
-static void required_outputs_cannot_be_refused(void **state)
+TEST(required_outputs_cannot_be_refused)
 {
-    (void)state;
     lvn_kernel_args args = {.in = {F64(DIMS(1, 2), 1, 5), I64(DIMS(1), 0)},
                             .attr = &(lvn_class_loss_attr){.ignore = -100}};
     assert_int_equal(lvni_kernels_run(LVNI_OP_cross_entropy, &args, 1), LVN_ERR_INVALID);
@@ -28,9 +28,8 @@ static void required_outputs_cannot_be_refused(void **state)
     assert_null(args.out[0]);
 }
 
-static void a_given_output_is_written_in_place(void **state)
+TEST(a_given_output_is_written_in_place)
 {
-    (void)state;
     lvn_tensor *y = F64(DIMS(2), 0, 0);
     const void *memory = y->data;
     lvn_kernel_args args = {.in = {F64(DIMS(2), 1, 2), F64(DIMS(2), 10, 20)}, .out = {y}};
@@ -50,9 +49,8 @@ static void a_given_output_is_written_in_place(void **state)
 }
 
 /* add alone: the result may lie where its first input was. */
-static void a_sum_may_replace_its_first_input(void **state)
+TEST(a_sum_may_replace_its_first_input)
 {
-    (void)state;
     enum { N = 70001 }; /* several blocks of work and a tail */
     lvn_tensor *a = support_tensor(LVN_F32, DIMS(N)), *b = support_tensor(LVN_F32, DIMS(N));
     const lvni_core_rng rng = {.key = lvni_core_rng_make_key(1, 2)};
@@ -70,9 +68,8 @@ static void a_sum_may_replace_its_first_input(void **state)
     EXPECT(c, 0, DIMS(2), 11, 22);
 }
 
-static void a_failure_in_the_kernel_releases_what_was_made(void **state)
+TEST(a_failure_in_the_kernel_releases_what_was_made)
 {
-    (void)state;
     lvn_tensor *loss = F64(SCALAR, 0);
     lvn_kernel_args args = {.in = {F64(DIMS(1, 2), 1, 5), I64(DIMS(1), 2)},
                             .out = {loss},
@@ -82,9 +79,8 @@ static void a_failure_in_the_kernel_releases_what_was_made(void **state)
     assert_null(args.out[1]);            /* made and released */
 }
 
-static void missing_inputs_and_attributes_are_named(void **state)
+TEST(missing_inputs_and_attributes_are_named)
 {
-    (void)state;
     lvn_kernel_args args = {.in = {F64(DIMS(1, 2), 1, 2)}};
     assert_int_equal(lvni_kernels_run(LVNI_OP_linear, &args, 1), LVN_ERR_INVALID);
     assert_string_equal(lvn_last_error()->message, "linear: input 1 of 3 is missing (NULL)");
@@ -95,9 +91,8 @@ static void missing_inputs_and_attributes_are_named(void **state)
     EXPECT(support_keep(args.out[0]), 0, DIMS(1, 3), 1, 2, 3);
 }
 
-static void a_result_too_large_to_count_is_refused(void **state)
+TEST(a_result_too_large_to_count_is_refused)
 {
-    (void)state;
     const lvn_shape_attr attr = {.ndim = 3, .shape = {(int64_t)1 << 30, (int64_t)1 << 30, 8}};
     lvn_kernel_args args = {.in = {F64(SCALAR, 1)}, .attr = &attr};
     assert_int_equal(lvni_kernels_run(LVNI_OP_expand, &args, 1), LVN_ERR_SHAPE);
@@ -107,9 +102,8 @@ static void a_result_too_large_to_count_is_refused(void **state)
     assert_null(args.out[0]);
 }
 
-static void the_table_is_complete(void **state)
+TEST(the_table_is_complete)
 {
-    (void)state;
     for (int i = 0; i < LVNI_OP_COUNT; i++) {
         assert_string_equal(lvni_kernels_ops[i].name, ref_ops[i].name);
         assert_true(lvni_kernels_ops[i].shape != NULL);
@@ -120,20 +114,4 @@ static void the_table_is_complete(void **state)
     }
     assert_int_equal(lvni_kernels_ops[LVNI_OP_add].attr_size, 0);
     assert_int_equal(lvni_kernels_ops[LVNI_OP_conv2d].attr_size, sizeof(lvn_conv_attr));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(f) cmocka_unit_test_teardown(f, support_release)
-        TEST(outputs_are_made_and_owned_by_the_caller),
-        TEST(required_outputs_cannot_be_refused),
-        TEST(a_given_output_is_written_in_place),
-        TEST(a_sum_may_replace_its_first_input),
-        TEST(a_failure_in_the_kernel_releases_what_was_made),
-        TEST(missing_inputs_and_attributes_are_named),
-        TEST(a_result_too_large_to_count_is_refused),
-        TEST(the_table_is_complete),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

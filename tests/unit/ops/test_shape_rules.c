@@ -29,9 +29,10 @@ static void refuse(int line, lvni_kernels_op op, lvn_status status, const char *
 #define REFUSE(op, status, message, attr, ...)                                                     \
     refuse(__LINE__, LVNI_OP_##op, LVN_ERR_##status, message, attr, IN(__VA_ARGS__))
 
-static void types(void **state)
+TEST_EACH(NULL, support_release);
+
+TEST(types)
 {
-    (void)state;
     REFUSE(add, DTYPE, "add: input 0 is f32 but input 1 is f64; convert one of them", NULL, F(2),
            D(2));
     REFUSE(relu, DTYPE, "relu: input 0 is i64, it must be f32, f64, bf16 or f16", NULL, LABELS(2));
@@ -44,9 +45,8 @@ static void types(void **state)
            F(1, 1, 1, 1), LABELS(1, 1, 1, 1));
 }
 
-static void element_wise_and_broadcasting(void **state)
+TEST(element_wise_and_broadcasting)
 {
-    (void)state;
     REFUSE(mul, SHAPE,
            "mul: (4, 2, 3) and (3, 3) cannot be broadcast: axis 2 from the end has 2 and 3; sizes "
            "must be "
@@ -76,9 +76,8 @@ static void element_wise_and_broadcasting(void **state)
            (&(lvn_dropout_attr){.p = 1.0}), F(1));
 }
 
-static void reductions(void **state)
+TEST(reductions)
 {
-    (void)state;
     REFUSE(sum, INVALID, "sum: x is (2, 3), the axes (bits 0x4) must be below 2",
            (&(lvn_axes_attr){.mask = 4}), F(2, 3));
     REFUSE(mean, SHAPE, "mean: x is (2, 0): there is no mean over axis 1, which has no elements",
@@ -94,9 +93,8 @@ static void reductions(void **state)
            (&(lvn_shape_attr){.ndim = 2, .shape = {2, 3}}), F(1, 1), LABELS(1, 1));
 }
 
-static void products(void **state)
+TEST(products)
 {
-    (void)state;
     REFUSE(linear, SHAPE, "linear: x is (32, 100) but w (10, 128) takes 128 features", NULL,
            F(32, 100), F(10, 128));
     REFUSE(linear, SHAPE, "linear: x is (2, 4, 4, 8), it must have 2 axes (batch, features)", NULL,
@@ -116,9 +114,8 @@ static void products(void **state)
            (&(lvn_matmul_attr){.trans_a = true}), F(2, 3), F(3, 4));
 }
 
-static void windows(void **state)
+TEST(windows)
 {
-    (void)state;
     lvn_conv_attr conv = {
         .stride = {1, 1}, .dilation = {1, 1}, .groups = 1, .in_h = 5, .in_w = 5, .kernel = {3, 3}};
     REFUSE(conv2d, SHAPE,
@@ -246,9 +243,8 @@ static void windows(void **state)
            F(1, 20, 20, 1));
 }
 
-static void norms_and_losses(void **state)
+TEST(norms_and_losses)
 {
-    (void)state;
     const lvn_norm_attr attr = {.eps = 1e-5}, negative = {.eps = -1};
     REFUSE(batch_norm_train, SHAPE,
            "batch_norm_train: batch norm needs more than one value per channel in training, x is "
@@ -302,9 +298,8 @@ static void norms_and_losses(void **state)
            &class_loss, F(1), F(2, 10), F(2, 2), LABELS(2));
 }
 
-static void sequences(void **state)
+TEST(sequences)
 {
-    (void)state;
     const lvn_layer_norm_attr layer = {.eps = 1e-5, .axes = 2}, many = {.axes = 3};
     REFUSE(layer_norm, SHAPE,
            "layer_norm: gamma is (4); it must have the shape of the last 2 axis/axes of x, which "
@@ -339,9 +334,8 @@ static void sequences(void **state)
            &causal, F(2, 5, 24));
 }
 
-static void movements(void **state)
+TEST(movements)
 {
-    (void)state;
     REFUSE(permute, INVALID,
            "permute: axis 1 in place 1 does not exist or is named twice; x is (2, 3, 4): name each "
            "of 0 to 2 once",
@@ -370,9 +364,8 @@ static void movements(void **state)
            (&(lvn_axis_attr){.axis = 0}), F(2, 3), LABELS(2, 2));
 }
 
-static void choices(void **state)
+TEST(choices)
 {
-    (void)state;
     REFUSE(clamp, INVALID, "clamp: min is 2 and max is 1; min must not be above max",
            (&(lvn_range_attr){2.0, 1.0}), F(2));
     REFUSE(eq, DTYPE, "eq: input 0 is i64, it must be f32, f64, bf16 or f16", NULL, LABELS(2),
@@ -386,17 +379,4 @@ static void choices(void **state)
            "var: x is (2, 1): 1 terms are too few to divide by terms - 1; with correction 0 one "
            "term is enough",
            (&(lvn_var_attr){.mask = 2, .correction = 1}), F(2, 1));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(f) cmocka_unit_test_teardown(f, support_release)
-        TEST(types),      TEST(element_wise_and_broadcasting),
-        TEST(reductions), TEST(products),
-        TEST(windows),    TEST(norms_and_losses),
-        TEST(sequences),  TEST(movements),
-        TEST(choices),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,12 @@
 /* The optimizers over several steps against PyTorch's formulas (torch.optim.SGD and AdamW,
  * documentation of 2.x) written out in double precision, the norm of the gradient, and the
  * schedules against numbers worked out by hand. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "core/rng.h"
 #include "kernels/flat.h"
 #include "kernels/kernels.h"
 #include "optim/optim.h"
+#include "support/test.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -116,9 +111,8 @@ static void follow(const char *name, const lvni_optim_options *options, referenc
     lvni_optim_destroy(o);
 }
 
-static void sgd(void **state)
+TEST(sgd)
 {
-    (void)state;
     follow("plain", &(lvni_optim_options){.kind = LVNI_OPTIM_SGD, .lr = 0.1}, sgd_reference);
     follow("decay", &(lvni_optim_options){.kind = LVNI_OPTIM_SGD, .lr = 0.1, .weight_decay = 0.01},
            sgd_reference);
@@ -128,9 +122,8 @@ static void sgd(void **state)
            sgd_reference);
 }
 
-static void adamw(void **state)
+TEST(adamw)
 {
-    (void)state;
     lvni_optim_options o = {.kind = LVNI_OPTIM_ADAMW,
                             .lr = 1e-3,
                             .weight_decay = 0.01,
@@ -151,9 +144,8 @@ static void adamw(void **state)
 }
 
 /* One weight, by hand. */
-static void numbers_worked_out(void **state)
+TEST(numbers_worked_out)
 {
-    (void)state;
     lvni_optim *o;
     float one = 1.0f, gradient = 2.0f;
     assert_int_equal(
@@ -184,9 +176,8 @@ static void numbers_worked_out(void **state)
     lvni_optim_destroy(o);
 }
 
-static void no_momentum_has_no_buffer(void **state)
+TEST(no_momentum_has_no_buffer)
 {
-    (void)state;
     lvni_optim *o;
     assert_int_equal(create(&(lvni_optim_options){.kind = LVNI_OPTIM_SGD}, 5, &o), LVN_OK);
     assert_int_equal(o->n_slots, 0);
@@ -201,9 +192,8 @@ static double norm_of(lvni_optim *o)
     return lvni_optim_norm_of_blocks(o, sums, 0, N);
 }
 
-static void norm_of_the_gradient(void **state)
+TEST(norm_of_the_gradient)
 {
-    (void)state;
     lvni_optim *o;
     assert_int_equal(create(&(lvni_optim_options){.kind = LVNI_OPTIM_SGD}, N, &o), LVN_OK);
     fill(g, "gradient", 1);
@@ -224,9 +214,8 @@ static void norm_of_the_gradient(void **state)
     lvni_optim_destroy(o);
 }
 
-static void schedules(void **state)
+TEST(schedules)
 {
-    (void)state;
     lvni_optim_schedule s = {.kind = LVNI_SCHEDULE_CONSTANT};
     assert_true(lvni_optim_schedule_factor(&s, 0) == 1.0 &&
                 lvni_optim_schedule_factor(&s, 1000000) == 1.0);
@@ -271,9 +260,8 @@ static void schedules(void **state)
 }
 
 /* Clamped by the optimizer or before it, by hand: the same bits, scaled by a power of two. */
-static void clamps_each_element(void **state)
+TEST(clamps_each_element)
 {
-    (void)state;
     static const lvni_optim_kind kinds[] = {LVNI_OPTIM_SGD,  LVNI_OPTIM_ADAM,    LVNI_OPTIM_ADAMW,
                                             LVNI_OPTIM_LAMB, LVNI_OPTIM_RMSPROP, LVNI_OPTIM_LION};
     static float by_hand[N];
@@ -305,9 +293,8 @@ static void clamps_each_element(void **state)
     }
 }
 
-static void norms_of_whole_gradients_are_not_of_clamped_ones(void **state)
+TEST(norms_of_whole_gradients_are_not_of_clamped_ones)
 {
-    (void)state;
     const lvni_optim_kind kinds[] = {LVNI_OPTIM_LARS, LVNI_OPTIM_ADAFACTOR};
     for (int k = 0; k < 2; k++) {
         lvni_optim *o;
@@ -317,9 +304,8 @@ static void norms_of_whole_gradients_are_not_of_clamped_ones(void **state)
     }
 }
 
-static void memory_may_fail(void **state)
+TEST(memory_may_fail)
 {
-    (void)state;
     static const lvni_optim_options kinds[] = {
         {.kind = LVNI_OPTIM_ADAMW},                  /* two slots */
         {.kind = LVNI_OPTIM_LARS, .momentum = 0.9}}; /* one, and trust ratios */
@@ -336,22 +322,7 @@ static void memory_may_fail(void **state)
     }
 }
 
-int main(void)
+BEFORE_ALL()
 {
-    if (lvni_cpu_start() != LVN_OK) {
-        fprintf(stderr, "%s\n", lvn_last_error()->message);
-        return 1;
-    }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sgd),
-        cmocka_unit_test(adamw),
-        cmocka_unit_test(numbers_worked_out),
-        cmocka_unit_test(no_momentum_has_no_buffer),
-        cmocka_unit_test(norm_of_the_gradient),
-        cmocka_unit_test(schedules),
-        cmocka_unit_test(clamps_each_element),
-        cmocka_unit_test(norms_of_whole_gradients_are_not_of_clamped_ones),
-        cmocka_unit_test(memory_may_fail),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return lvni_cpu_start();
 }

@@ -1,14 +1,9 @@
 /* Steps, schedules and averages against numbers of PyTorch (LARS: of numpy) in double precision;
  * golden.py wrote them and defines the tensors. The parameters lie in one flat buffer with gaps, as
  * a model's do. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "kernels/kernels.h"
 #include "optim/optim.h"
+#include "support/test.h"
 
 #include "golden.h"
 
@@ -66,9 +61,8 @@ static void run_case(const golden_steps *c, float *w)
 }
 
 /* f32 rounds each of a step's few operations to 6e-8 of terms of about 1. */
-static void steps(void **state)
+TEST(steps)
 {
-    (void)state;
     for (size_t c = 0; c < sizeof steps_cases / sizeof *steps_cases; c++) {
         float w[FLAT] = {0};
         run_case(&steps_cases[c], w);
@@ -89,9 +83,8 @@ static void steps(void **state)
     }
 }
 
-static void schedules(void **state)
+TEST(schedules)
 {
-    (void)state;
     for (size_t c = 0; c < sizeof schedule_cases / sizeof *schedule_cases; c++) {
         for (int t = 0; t < GOLDEN_FACTORS; t++) {
             const double got = lvni_optim_schedule_factor(&schedule_cases[c].schedule, t),
@@ -104,9 +97,8 @@ static void schedules(void **state)
     }
 }
 
-static void averages(void **state)
+TEST(averages)
 {
-    (void)state;
     for (int warm = 0; warm < 2; warm++) {
         float w[7] = {0};
         lvni_optim_ema *e;
@@ -129,9 +121,8 @@ static void averages(void **state)
 }
 
 /* What does not move has an average that does not either. */
-static void average_of_what_rests(void **state)
+TEST(average_of_what_rests)
 {
-    (void)state;
     float w[3] = {0.1f, -1e-20f, 3.3333333f};
     lvni_optim_ema *e;
     assert_int_equal(
@@ -145,17 +136,7 @@ static void average_of_what_rests(void **state)
     lvni_optim_ema_destroy(NULL);
 }
 
-int main(void)
+BEFORE_ALL()
 {
-    if (lvni_cpu_start() != LVN_OK) {
-        fprintf(stderr, "%s\n", lvn_last_error()->message);
-        return 1;
-    }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps),
-        cmocka_unit_test(schedules),
-        cmocka_unit_test(averages),
-        cmocka_unit_test(average_of_what_rests),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return lvni_cpu_start();
 }

@@ -1,15 +1,10 @@
 /* Patterns over names; what frozen, slower and undecayed parameters become; and that cutting the
  * flat buffer into parameters changes no bit where their settings are equal. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/rng.h"
 #include "kernels/flat.h"
 #include "kernels/kernels.h"
 #include "optim_support.h"
+#include "support/test.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -31,9 +26,8 @@ static void fill_parameters(lvni_optim_parameter parameter[N])
     }
 }
 
-static void patterns(void **state)
+TEST(patterns)
 {
-    (void)state;
     static const struct {
         const char *pattern, *name;
         bool match;
@@ -66,9 +60,8 @@ static void patterns(void **state)
     }
 }
 
-static void groups(void **state)
+TEST(groups)
 {
-    (void)state;
     lvni_optim_parameter p[N];
     fill_parameters(p);
     static const int blocks[N] = {0, 0, 0, 1, 2};
@@ -106,9 +99,8 @@ static void groups(void **state)
     }
 }
 
-static void layer_decay_needs_blocks(void **state)
+TEST(layer_decay_needs_blocks)
 {
-    (void)state;
     lvni_optim_parameter p[N];
     fill_parameters(p);
     lvni_optim_rules r = {.lr = 0.01, .layer_decay = 0.5};
@@ -118,9 +110,8 @@ static void layer_decay_needs_blocks(void **state)
     assert_int_equal(lvni_optim_rules_apply(&r, p, N), LVN_OK);
 }
 
-static void refused_groups(void **state)
+TEST(refused_groups)
 {
-    (void)state;
     static const struct {
         const char *group, *until, *message;
     } row[] = {
@@ -160,9 +151,8 @@ static void refused_groups(void **state)
     }
 }
 
-static void settings(void **state)
+TEST(settings)
 {
-    (void)state;
     lvni_optim_parameter p[N];
     fill_parameters(p);
     const char *const freeze[] = {"conv1", "norm1.*"};
@@ -188,9 +178,8 @@ static void assert_refused(const lvni_optim_rules *r, const char *part)
     }
 }
 
-static void mistakes(void **state)
+TEST(mistakes)
 {
-    (void)state;
     const char *const typo[] = {"conv1", "haed"}, *const deep[] = {"layer1.1.conv"},
                       *const all[] = {"*"};
     assert_refused(&(lvni_optim_rules){.freeze = typo, .n_freeze = 2},
@@ -211,9 +200,8 @@ static void mistakes(void **state)
                    "nearest name is conv1");
 }
 
-static void phases_name_parameters(void **state)
+TEST(phases_name_parameters)
 {
-    (void)state;
     lvni_optim_parameter p[N];
     const char *const two[] = {"head", "conv1,norm1.*,layer1", NULL};
     fill_parameters(p);
@@ -233,9 +221,8 @@ static void phases_name_parameters(void **state)
     assert_int_equal(lvni_optim_find_phase(NULL, 0, "count"), -1);
 }
 
-static void mistakes_in_phases(void **state)
+TEST(mistakes_in_phases)
 {
-    (void)state;
     static const struct {
         const char *phases[10];
         const char *freeze, *part;
@@ -296,9 +283,8 @@ static const lvni_optim_options kinds[] = {
 
 /* A group's part of the weights is what an optimizer with its numbers makes of them, all else as
  * without the group; a group with the optimizer's numbers is none. */
-static void numbers_of_a_group(void **state)
+TEST(numbers_of_a_group)
 {
-    (void)state;
     static float with[FLAT], without[FLAT], alone[FLAT];
     static const lvni_optim_options of[] = {
         ADAM_OPTIONS(LVNI_OPTIM_ADAM),
@@ -346,9 +332,8 @@ static void numbers_of_a_group(void **state)
     }
 }
 
-static void groups_fit_their_optimizer(void **state)
+TEST(groups_fit_their_optimizer)
 {
-    (void)state;
     static const struct {
         lvni_optim_options options;
         lvni_optim_own own;
@@ -385,9 +370,8 @@ static void groups_fit_their_optimizer(void **state)
     }
 }
 
-static void equal_settings_are_one_run_and_the_same_bits(void **state)
+TEST(equal_settings_are_one_run_and_the_same_bits)
 {
-    (void)state;
     static float whole[FLAT], cut[FLAT];
     lvni_optim_parameter p[N];
     fill_parameters(p);
@@ -410,9 +394,8 @@ static void equal_settings_are_one_run_and_the_same_bits(void **state)
     }
 }
 
-static void frozen_stay_and_rates_scale(void **state)
+TEST(frozen_stay_and_rates_scale)
 {
-    (void)state;
     static float w[FLAT], first[FLAT], slow[FLAT];
     lvni_optim_parameter p[N];
     fill_parameters(p);
@@ -438,9 +421,8 @@ static void frozen_stay_and_rates_scale(void **state)
 
 /* Phase after phase is what one step of everything is, as long as none is left out; then each
  * counts its own updates. */
-static void phases_step_by_themselves(void **state)
+TEST(phases_step_by_themselves)
 {
-    (void)state;
     static float whole[FLAT], w[FLAT], g[FLAT], alone[FLAT];
     const char *const phases[] = {"conv1,norm1", "layer1,head", NULL};
     lvni_optim_parameter p[N];
@@ -473,9 +455,8 @@ static void phases_step_by_themselves(void **state)
 }
 
 /* The rate of a tensor follows from it and its place in a block alone, wherever that block is. */
-static void lars_knows_no_blocks_before(void **state)
+TEST(lars_knows_no_blocks_before)
 {
-    (void)state;
     enum { LONG = 9000, FAR = 2 * LVNI_FLAT_BLOCK };
     static float a[FLAT], b[FLAT], ga[FLAT], gb[FLAT];
     const lvni_optim_options options = {.kind = LVNI_OPTIM_LARS,
@@ -504,9 +485,8 @@ static void lars_knows_no_blocks_before(void **state)
 }
 
 /* A tensor of zeros, or without a gradient, moves as under sgd instead of never or by NaN. */
-static void lars_without_a_norm(void **state)
+TEST(lars_without_a_norm)
 {
-    (void)state;
     const lvni_optim_options options = {
         .kind = LVNI_OPTIM_LARS, .lr = 0.5, .trust_coefficient = 0.001};
     const lvni_optim_parameter p = {
@@ -526,9 +506,8 @@ static void lars_without_a_norm(void **state)
 }
 
 /* All but the last layer; a module of this name, where there is one. */
-static void backbone_is_all_but_the_last_layer(void **state)
+TEST(backbone_is_all_but_the_last_layer)
 {
-    (void)state;
     static const char *const backbone[] = {"backbone"}, *const until[] = {"backbone=7"},
                              *const scale[] = {"backbone=0.5"};
     static const struct {
@@ -571,29 +550,7 @@ static void backbone_is_all_but_the_last_layer(void **state)
     assert_non_null(strstr(lvn_last_error()->message, "the model has no others"));
 }
 
-int main(void)
+BEFORE_ALL()
 {
-    if (lvni_cpu_start() != LVN_OK) {
-        fprintf(stderr, "%s\n", lvn_last_error()->message);
-        return 1;
-    }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(patterns),
-        cmocka_unit_test(backbone_is_all_but_the_last_layer),
-        cmocka_unit_test(settings),
-        cmocka_unit_test(groups),
-        cmocka_unit_test(layer_decay_needs_blocks),
-        cmocka_unit_test(refused_groups),
-        cmocka_unit_test(mistakes),
-        cmocka_unit_test(phases_name_parameters),
-        cmocka_unit_test(mistakes_in_phases),
-        cmocka_unit_test(numbers_of_a_group),
-        cmocka_unit_test(groups_fit_their_optimizer),
-        cmocka_unit_test(equal_settings_are_one_run_and_the_same_bits),
-        cmocka_unit_test(frozen_stay_and_rates_scale),
-        cmocka_unit_test(phases_step_by_themselves),
-        cmocka_unit_test(lars_knows_no_blocks_before),
-        cmocka_unit_test(lars_without_a_norm),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return lvni_cpu_start();
 }

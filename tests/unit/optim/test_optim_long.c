@@ -2,14 +2,9 @@
  * wrote them and defines the tensors), and of Lion and LAMB against their papers' algorithms,
  * written out here in double precision. The parameters lie in one flat buffer with gaps, as a
  * model's do. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "kernels/kernels.h"
 #include "optim/optim.h"
+#include "support/test.h"
 
 #include "golden_long.h"
 
@@ -92,9 +87,8 @@ static void expect(const char *name, const float *w, const double *want)
     }
 }
 
-static void steps_are_those_of_pytorch(void **state)
+TEST(steps_are_those_of_pytorch)
 {
-    (void)state;
     float w[FLAT];
     for (size_t c = 0; c < sizeof long_cases / sizeof *long_cases; c++) {
         run(&long_cases[c].options, long_cases[c].idle, w);
@@ -168,9 +162,8 @@ static void follow(const char *name, const lvni_optim_options *o, bool idle, pap
     expect(name, w, want);
 }
 
-static void lion_is_that_of_its_paper(void **state)
+TEST(lion_is_that_of_its_paper)
 {
-    (void)state;
     lvni_optim_options o = {.kind = LVNI_OPTIM_LION, .lr = 0.01, .beta1 = 0.9, .beta2 = 0.99};
     follow("lion", &o, false, lion_paper);
     o.weight_decay = 0.3;
@@ -178,9 +171,8 @@ static void lion_is_that_of_its_paper(void **state)
     follow("lion, decay", &o, true, lion_paper);
 }
 
-static void lamb_is_that_of_its_paper(void **state)
+TEST(lamb_is_that_of_its_paper)
 {
-    (void)state;
     lvni_optim_options o = {
         .kind = LVNI_OPTIM_LAMB, .lr = 0.02, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-6};
     follow("lamb", &o, false, lamb_paper);
@@ -190,16 +182,7 @@ static void lamb_is_that_of_its_paper(void **state)
     follow("lamb, decay", &o, true, lamb_paper);
 }
 
-int main(void)
+BEFORE_ALL()
 {
-    if (lvni_cpu_start() != LVN_OK) {
-        fprintf(stderr, "%s\n", lvn_last_error()->message);
-        return 1;
-    }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_are_those_of_pytorch),
-        cmocka_unit_test(lion_is_that_of_its_paper),
-        cmocka_unit_test(lamb_is_that_of_its_paper),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return lvni_cpu_start();
 }

@@ -1,16 +1,11 @@
 /* Steps of the flat buffers in ranges: wherever they are cut, by one optimizer or by several that
  * each own a range and exchange their partial sums, weights and state have the bits of one step of
  * all. With groups, frozen parameters, phases, and parameters without a gradient. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/rng.h"
 #include "kernels/flat.h"
 #include "kernels/kernels.h"
 #include "optim_support.h"
+#include "support/test.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -93,14 +88,13 @@ static void fill(float *x, const char *purpose, uint32_t step)
 
 static float weights[BLOCKS * LVNI_FLAT_BLOCK], gradient[STEPS][BLOCKS * LVNI_FLAT_BLOCK];
 
-static int fill_all(void **state)
+BEFORE_ALL()
 {
-    (void)state;
     fill(weights, "weights", 0);
     for (int t = 0; t < STEPS; t++) {
         fill(gradient[t], "gradient", (uint32_t)t);
     }
-    return 0;
+    return lvni_cpu_start();
 }
 
 static lvni_optim *create(const lvni_optim_options *options, const lvni_optim_range *own)
@@ -278,9 +272,8 @@ static void assert_same(const result *have, const result *want, int kind, int n,
     }
 }
 
-static void cuts_change_no_bit(void **state)
+TEST(cuts_change_no_bit)
 {
-    (void)state;
     static const int counts[] = {1, 2, 3, 7};
     static result want, have;
     for (int kind = 0; kind < KINDS; kind++) {
@@ -303,9 +296,8 @@ static void cuts_change_no_bit(void **state)
 
 /* What the comparison above rests on: something moved, in every phase and slot, frozen parameters
  * and gaps did not, some parameters had no gradient, and the rates of tensors differ. */
-static void the_case_is_not_empty(void **state)
+TEST(the_case_is_not_empty)
 {
-    (void)state;
     static result r;
     for (int kind = 0; kind < KINDS; kind++) {
         memset(&r, 0, sizeof r);
@@ -328,9 +320,8 @@ static void the_case_is_not_empty(void **state)
 }
 
 /* The norms behind a rate, from numbers whose squares are exact. */
-static void sums_are_those_of_tensor_and_block(void **state)
+TEST(sums_are_those_of_tensor_and_block)
 {
-    (void)state;
     static float w[BLOCKS * LVNI_FLAT_BLOCK], g[BLOCKS * LVNI_FLAT_BLOCK];
     lvni_optim *o = create(&kinds[LARS], NULL);
     for (int64_t k = 0; k < FLAT; k++) {
@@ -347,9 +338,8 @@ static void sums_are_those_of_tensor_and_block(void **state)
     lvni_optim_destroy(o);
 }
 
-static void ranges_lie_on_borders(void **state)
+TEST(ranges_lie_on_borders)
 {
-    (void)state;
     const lvni_optim_range bad[] = {
         {16, 4096}, {0, 4112}, {-4096, 4096}, {8192, 4096}, {0, 1 << 20}};
     const lvni_optim_parameter p = {
@@ -369,19 +359,4 @@ static void ranges_lie_on_borders(void **state)
     const lvni_optim_options adafactor = {.kind = LVNI_OPTIM_ADAFACTOR};
     const lvni_optim_range half = {0, 4096}; /* rows and columns are whole */
     assert_int_equal(lvni_optim_create(&adafactor, 10000, &half, &p, 1, &o), LVN_ERR_UNSUPPORTED);
-}
-
-int main(void)
-{
-    if (lvni_cpu_start() != LVN_OK) {
-        fprintf(stderr, "%s\n", lvn_last_error()->message);
-        return 1;
-    }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cuts_change_no_bit),
-        cmocka_unit_test(the_case_is_not_empty),
-        cmocka_unit_test(sums_are_those_of_tensor_and_block),
-        cmocka_unit_test(ranges_lie_on_borders),
-    };
-    return cmocka_run_group_tests(tests, fill_all, NULL);
 }

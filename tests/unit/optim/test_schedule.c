@@ -1,12 +1,7 @@
 /* Schedules against PyTorch over 60 steps, the plateau over 60 validations, and curves of numbers.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "optim/schedule.h"
+#include "support/test.h"
 
 #include "schedule_golden.h"
 
@@ -20,9 +15,8 @@ static bool close_to(double have, double want)
     return fabs(have - want) <= 1e-12 * fmax(1e-3, fabs(want));
 }
 
-static void follow_pytorch(void **state)
+TEST(follow_pytorch)
 {
-    (void)state;
     for (size_t c = 0; c < COUNT(schedule_cases); c++) {
         const schedule_case *row = &schedule_cases[c];
         for (int t = 0; t < GOLDEN_STEPS; t++) {
@@ -36,9 +30,8 @@ static void follow_pytorch(void **state)
     }
 }
 
-static void plateaus_follow_pytorch(void **state)
+TEST(plateaus_follow_pytorch)
 {
-    (void)state;
     for (size_t c = 0; c < COUNT(plateau_cases); c++) {
         const plateau_case *row = &plateau_cases[c];
         lvni_optim_plateau p;
@@ -57,9 +50,8 @@ static void plateaus_follow_pytorch(void **state)
 }
 
 /* As PyTorch, which compares with NaN: it is never better. */
-static void a_metric_without_a_number_counts_as_worse(void **state)
+TEST(a_metric_without_a_number_counts_as_worse)
 {
-    (void)state;
     const lvni_optim_plateau_options o = {.factor = 0.5, .patience = 1};
     lvni_optim_plateau p;
     lvni_optim_plateau_begin(&p);
@@ -70,9 +62,8 @@ static void a_metric_without_a_number_counts_as_worse(void **state)
     assert_true(p.best == 3.0);
 }
 
-static void past_the_end(void **state)
+TEST(past_the_end)
 {
-    (void)state;
     const lvni_optim_schedule once = {.kind = LVNI_SCHEDULE_ONECYCLE,
                                       .total_steps = 10,
                                       .cycle = {.rise = 0.05, .start = 0.04, .end = 0.001}};
@@ -84,9 +75,8 @@ static void past_the_end(void **state)
     assert_true(lvni_optim_schedule_factor(&growing, INT64_MAX / 2) <= 1.0);
 }
 
-static void curves(void **state)
+TEST(curves)
 {
-    (void)state;
     const lvni_optim_curve line = {LVNI_CURVE_LINEAR, 0.04, 0.07, 30},
                            wave = {LVNI_CURVE_COSINE, 0.996, 1.0, 101}, flat = {.from = 0.5},
                            one = {LVNI_CURVE_COSINE, 0.1, 0.2, 1};
@@ -105,16 +95,4 @@ static void curves(void **state)
     }
     assert_true(fabs(lvni_optim_curve_at(&wave, 25) - (1.0 - 0.004 * (1.0 + sqrt(0.5)) / 2.0)) <
                 1e-15);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(follow_pytorch),
-        cmocka_unit_test(plateaus_follow_pytorch),
-        cmocka_unit_test(a_metric_without_a_number_counts_as_worse),
-        cmocka_unit_test(past_the_end),
-        cmocka_unit_test(curves),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

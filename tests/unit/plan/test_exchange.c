@@ -1,17 +1,11 @@
 /* Buckets and slices: every float once, on block borders, evenly; and the bytes that follow. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "plan/exchange.h"
+#include "support/test.h"
 
 enum { BLOCK = LVNI_EXCHANGE_BLOCK };
 
-static void every_float_has_one_owner(void **state)
+TEST(every_float_has_one_owner)
 {
-    (void)state;
     static const int64_t sizes[] = {0, 1, BLOCK, 5 * BLOCK + 3, 100 * BLOCK + 1};
     static const int64_t buckets[] = {0, BLOCK, 7 * BLOCK};
     for (int i = 0; i < 5 * 3 * 13; i++) {
@@ -42,9 +36,8 @@ static void every_float_has_one_owner(void **state)
     }
 }
 
-static void blocks_left_over_go_round(void **state)
+TEST(blocks_left_over_go_round)
 {
-    (void)state;
     const lvni_plan_exchange e = {8 * BLOCK, BLOCK, 4, 0,
                                   NULL}; /* one block per bucket, four ranks */
     for (int r = 0; r < 4; r++) {
@@ -52,9 +45,8 @@ static void blocks_left_over_go_round(void **state)
     }
 }
 
-static void one_leaf_each_costs_what_a_ring_does(void **state)
+TEST(one_leaf_each_costs_what_a_ring_does)
 {
-    (void)state;
     const lvni_plan_exchange e = {64 * BLOCK, 16 * BLOCK, 4, 0, NULL};
     const uint64_t bytes = 64 * BLOCK * sizeof(float);
     for (int r = 0; r < 4; r++) {
@@ -69,9 +61,8 @@ static void one_leaf_each_costs_what_a_ring_does(void **state)
 }
 
 /* One contiguous part of the weights each, cut at the buckets; what is behind is the last one's. */
-static void parts_are_contiguous(void **state)
+TEST(parts_are_contiguous)
 {
-    (void)state;
     static const int64_t weights[] = {1, BLOCK, 5 * BLOCK + 3, 100 * BLOCK + 1};
     static const int64_t buckets[] = {0, BLOCK, 7 * BLOCK};
     for (int i = 0; i < 4 * 3 * 13 * 2; i++) {
@@ -98,9 +89,8 @@ static void parts_are_contiguous(void **state)
 }
 
 /* Borders of the caller's: parts of 0, 3, 4 blocks and of a little more than one. */
-static void parts_end_at_the_borders_of_the_caller(void **state)
+TEST(parts_end_at_the_borders_of_the_caller)
 {
-    (void)state;
     const int64_t n = 8 * BLOCK + 3, records = 7, border[] = {0, 0, 3 * BLOCK, 7 * BLOCK, n},
                   owned[] = {0, 3, 4, 1};
     const lvni_plan_exchange e = {n + records, 2 * BLOCK, 4, n, border};
@@ -116,9 +106,8 @@ static void parts_end_at_the_borders_of_the_caller(void **state)
     }
 }
 
-static void no_other_rank_costs_nothing(void **state)
+TEST(no_other_rank_costs_nothing)
 {
-    (void)state;
     const lvni_plan_exchange alone = {64 * BLOCK, 0, 1, 0, NULL}, two = {64 * BLOCK, 0, 2, 0, NULL};
     assert_int_equal(lvni_plan_exchange_cost(&alone, 0, 1, 1).received +
                          lvni_plan_exchange_cost(&alone, 0, 1, 1).sent,
@@ -126,17 +115,4 @@ static void no_other_rank_costs_nothing(void **state)
     assert_int_equal(lvni_plan_exchange_cost(&two, 1, 0, 0).received +
                          lvni_plan_exchange_cost(&two, 1, 0, 0).sent,
                      0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_float_has_one_owner),
-        cmocka_unit_test(blocks_left_over_go_round),
-        cmocka_unit_test(one_leaf_each_costs_what_a_ring_does),
-        cmocka_unit_test(parts_are_contiguous),
-        cmocka_unit_test(parts_end_at_the_borders_of_the_caller),
-        cmocka_unit_test(no_other_rank_costs_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

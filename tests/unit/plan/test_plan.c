@@ -1,12 +1,7 @@
 /* The batch plan: what the two dialects resolve to, who gets which samples, and the sentences for
  * numbers that do not fit. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "plan/plan.h"
+#include "support/test.h"
 
 #include <string.h>
 
@@ -32,9 +27,8 @@ static void refused(const lvni_plan_options *o, const char *sentence)
     assert_int_equal(p.micro_batches, -5); /* untouched */
 }
 
-static void both_dialects_give_one_plan(void **state)
+TEST(both_dialects_give_one_plan)
 {
-    (void)state;
     const lvni_plan a = PLAN(.batch_size = 30, .micro_batches = 6);
     const lvni_plan b = PLAN(.batch_size_per_device = 5, .accumulate_grad_batches = 6);
     assert_int_equal(a.effective_batch, 30);
@@ -58,9 +52,8 @@ static void both_dialects_give_one_plan(void **state)
     assert_int_equal(e.micro_batches, 6);
 }
 
-static void accumulation_may_go_by_the_epoch(void **state)
+TEST(accumulation_may_go_by_the_epoch)
 {
-    (void)state;
     const lvni_plan_factor factor[] = {{.epoch = 2, .factor = 4}, {.epoch = 5, .factor = 2}};
     const lvni_plan p = PLAN(.batch_size = 8, .devices = 2, .factor = factor, .n_factors = 2);
     assert_int_equal(p.effective_batch, 32);
@@ -92,9 +85,8 @@ static void accumulation_may_go_by_the_epoch(void **state)
     assert_int_equal(lvni_plan_steps_before(&p, INT64_MAX), INT64_MAX);
 }
 
-static void an_epoch_may_be_limited(void **state)
+TEST(an_epoch_may_be_limited)
 {
-    (void)state;
     const lvni_plan whole = PLAN(.batch_size = 32),
                     two = PLAN(.batch_size = 32, .limit_batches = 2),
                     half = PLAN(.batch_size = 32, .limit_part = 0.5),
@@ -120,9 +112,8 @@ static void an_epoch_may_be_limited(void **state)
 
 /* What users of other programs count with: samples of a device x devices x accumulation, and of a
  * global batch the quotient, rounded up, as the largest share. */
-static void devices_get_the_shares_users_expect(void **state)
+TEST(devices_get_the_shares_users_expect)
 {
-    (void)state;
     static const struct {
         int64_t per_device;
         int accumulated;
@@ -159,9 +150,8 @@ static void devices_get_the_shares_users_expect(void **state)
     }
 }
 
-static void steps_and_micro_batches_of_an_epoch(void **state)
+TEST(steps_and_micro_batches_of_an_epoch)
 {
-    (void)state;
     const lvni_plan p = PLAN(.batch_size = 32, .micro_batches = 6);
     assert_int_equal(p.steps_per_epoch, 11);
     assert_int_equal(p.last_step, 21);
@@ -192,9 +182,8 @@ static void steps_and_micro_batches_of_an_epoch(void **state)
     assert_int_equal(exact.last_step, 32);
 }
 
-static void ranks_own_contiguous_micro_batches(void **state)
+TEST(ranks_own_contiguous_micro_batches)
 {
-    (void)state;
     for (int s = 1; s <= 40; s++) {
         for (int w = 1; w <= s; w++) {
             int next = 0;
@@ -216,9 +205,8 @@ static void ranks_own_contiguous_micro_batches(void **state)
 
 /* Costs that are 1 / share give the shares back; otherwise no move of one micro-batch would let the
  * slowest rank end earlier. */
-static void shares_follow_speed(void **state)
+TEST(shares_follow_speed)
 {
-    (void)state;
     const double slow_first[] = {4.0, 1.0, 1.0}, given[] = {1.0 / 4, 1.0 / 49, 1.0 / 1};
     const double equal[] = {2.0, 2.0, 2.0, 2.0, 2.0};
     int bounds[6];
@@ -248,9 +236,8 @@ static void shares_follow_speed(void **state)
     assert_int_equal(lvni_plan_make(&o, &other), LVN_ERR_INVALID);
 }
 
-static void what_the_machine_chooses(void **state)
+TEST(what_the_machine_chooses)
 {
-    (void)state;
     assert_int_equal(PLAN(.batch_size = 32, .cores = 2).pins.wgrad_threads, 2);
     assert_int_equal(PLAN(.batch_size = 32, .micro_batches = 4, .cores = 2).pins.wgrad_threads, 1);
     assert_int_equal(PLAN(.batch_size = 32, .micro_batches = 4, .cores = 64).pins.wgrad_threads,
@@ -293,9 +280,8 @@ static void what_the_machine_chooses(void **state)
     assert_int_equal(PLAN(.batch_size = 100, .accumulate_grad_batches = 2).eval_batch_size, 100);
 }
 
-static void evaluation_has_no_padding(void **state)
+TEST(evaluation_has_no_padding)
 {
-    (void)state;
     const lvni_plan p = PLAN(.batch_size = 32, .devices = 2, .eval_batch_size = 20);
     assert_int_equal(lvni_plan_eval_chunks(&p, 68), 4);
     assert_int_equal(lvni_plan_eval_chunk(&p, 68, 3).start, 60);
@@ -321,9 +307,8 @@ static void assert_waves(const lvni_plan *p, int n, const int *counts)
 #define WAVES(plan, ...)                                                                           \
     assert_waves(&(plan), (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), (int[]){__VA_ARGS__})
 
-static void waves_keep_groups_together(void **state)
+TEST(waves_keep_groups_together)
 {
-    (void)state;
     const lvni_plan free_ones = PLAN(.batch_size = 32, .micro_batches = 8, .group = 4, .cores = 3);
     WAVES(free_ones, 3, 3, 2);
     const lvni_plan fours =
@@ -348,9 +333,8 @@ static void waves_keep_groups_together(void **state)
     WAVES(half, 5);
 }
 
-static void coupled_micro_batches_see_a_round_of_the_devices(void **state)
+TEST(coupled_micro_batches_see_a_round_of_the_devices)
 {
-    (void)state;
     assert_int_equal(PLAN(.batch_size = 32, .devices = 4, .coupled = true).group, 4);
     assert_int_equal(
         PLAN(.batch_size = 32, .devices = 4, .accumulate_grad_batches = 2, .coupled = true).group,
@@ -383,9 +367,8 @@ static void coupled_micro_batches_see_a_round_of_the_devices(void **state)
         2);
 }
 
-static void groups_know_their_ranks(void **state)
+TEST(groups_know_their_ranks)
 {
-    (void)state;
     /* ranks own 3, 3, 2, 2, 2 */
     const lvni_plan p =
         PLAN(.batch_size = 32, .micro_batches = 12, .group = 4, .devices = 5, .coupled = true);
@@ -404,9 +387,8 @@ static void groups_know_their_ranks(void **state)
     assert_true(lvni_plan_shares_groups(&all));
 }
 
-static void what_does_not_fit_is_reported(void **state)
+TEST(what_does_not_fit_is_reported)
 {
-    (void)state;
     REFUSED("no batch size: give batch_size (over all devices) or batch_size_per_device",
             .micro_batches = 2);
     REFUSED("batch_size 6 cannot be cut into 8 micro-batches (micro_batches=8): at least one "
@@ -471,9 +453,8 @@ static void described_as(const lvni_plan *p, const char *want)
     lvni_core_str_free(&text);
 }
 
-static void messages_are_plain(void **state)
+TEST(messages_are_plain)
 {
-    (void)state;
     const lvni_plan two = PLAN(.batch_size = 64, .devices = 2, .accumulate_grad_batches = 1,
                                .micro_batches = 4, .cores = 2);
     described_as(
@@ -511,9 +492,8 @@ static void messages_are_plain(void **state)
 
 #define STREAM(...) (&(lvni_plan_stream){.name = "clips", __VA_ARGS__})
 
-static void streams_decide_the_epoch(void **state)
+TEST(streams_decide_the_epoch)
 {
-    (void)state;
     /* 341 samples in steps of 32: 11 steps, the last of 21 */
     const struct {
         lvni_plan_rule rule;
@@ -547,9 +527,8 @@ static void streams_decide_the_epoch(void **state)
     assert_int_equal(lvni_plan_step(&endless, 19).count, 32);
 }
 
-static void streams_are_cut_as_the_step(void **state)
+TEST(streams_are_cut_as_the_step)
 {
-    (void)state;
     const lvni_plan p = PLAN(.batch_size = 32, .micro_batches = 4,
                              .stream = STREAM(.n_samples = 1000, .ratio = 0.3, .order = "shuffled"),
                              .n_streams = 1);
@@ -570,9 +549,8 @@ static void streams_are_cut_as_the_step(void **state)
     lvni_core_str_free(&text);
 }
 
-static void streams_that_do_not_fit(void **state)
+TEST(streams_that_do_not_fit)
 {
-    (void)state;
     REFUSED("the stream clips has 0 samples; 1 to 4294967295 are possible", .batch_size = 32,
             .stream = STREAM(.n_samples = 0, .batch = 8), .n_streams = 1);
     REFUSED("the stream clips has 3 samples in a step, which cannot be cut into 4 micro-batches: "
@@ -589,28 +567,4 @@ static void streams_that_do_not_fit(void **state)
     refused(&(lvni_plan_options){.n_samples = LVNI_PLAN_ENDLESS, .batch_size = 32},
             "the training set has no length: give steps_per_epoch (or max_steps, which is then one "
             "epoch)");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_dialects_give_one_plan),
-        cmocka_unit_test(accumulation_may_go_by_the_epoch),
-        cmocka_unit_test(an_epoch_may_be_limited),
-        cmocka_unit_test(devices_get_the_shares_users_expect),
-        cmocka_unit_test(steps_and_micro_batches_of_an_epoch),
-        cmocka_unit_test(ranks_own_contiguous_micro_batches),
-        cmocka_unit_test(shares_follow_speed),
-        cmocka_unit_test(what_the_machine_chooses),
-        cmocka_unit_test(evaluation_has_no_padding),
-        cmocka_unit_test(waves_keep_groups_together),
-        cmocka_unit_test(coupled_micro_batches_see_a_round_of_the_devices),
-        cmocka_unit_test(groups_know_their_ranks),
-        cmocka_unit_test(what_does_not_fit_is_reported),
-        cmocka_unit_test(messages_are_plain),
-        cmocka_unit_test(streams_decide_the_epoch),
-        cmocka_unit_test(streams_are_cut_as_the_step),
-        cmocka_unit_test(streams_that_do_not_fit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

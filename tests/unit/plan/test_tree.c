@@ -1,13 +1,8 @@
 /* The fixed tree against its definition, written down directly as a recursion, with and without
  * empty micro-batches. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/rng.h"
 #include "plan/tree.h"
+#include "support/test.h"
 
 #include <math.h>
 #include <string.h>
@@ -96,9 +91,8 @@ static part walk(const double *values, const bool *present, int n)
     return (part){slot == LVNI_TREE_EMPTY ? 0.0 : buffer[slot], slot != LVNI_TREE_EMPTY};
 }
 
-static void sums_are_the_definition(void **state)
+TEST(sums_are_the_definition)
 {
-    (void)state;
     double values[MAX_N];
     bool present[MAX_N];
     for (int n = 1; n <= MAX_N; n++) {
@@ -112,9 +106,8 @@ static void sums_are_the_definition(void **state)
     }
 }
 
-static void known_shapes(void **state)
+TEST(known_shapes)
 {
-    (void)state;
     /* ((1 + 1e16) + -1e16) loses the one, 1 + (1e16 + -1e16) keeps it: three are (0 1) 2 */
     const bool all[6] = {true, true, true, true, true, true};
     const double three[] = {1.0, 1e16, -1e16};
@@ -136,9 +129,8 @@ static void known_shapes(void **state)
     assert_int_equal(lvni_plan_tree_split(9), 8);
 }
 
-static void ranks_owe_sub_trees(void **state)
+TEST(ranks_owe_sub_trees)
 {
-    (void)state;
     for (int rank = 0; rank < 12; rank++) { /* 96 = 12 x 8: one each */
         assert_int_equal(lvni_plan_tree_owed(96, 8 * rank, 8 * rank + 8), 1);
         assert_int_equal(lvni_plan_tree_waiting(96, 8 * rank, 8 * rank + 8), 3);
@@ -154,14 +146,4 @@ static void ranks_owe_sub_trees(void **state)
     assert_int_equal(lvni_plan_tree_waiting(6, 0, 6), 2);
     assert_int_equal(lvni_plan_tree_waiting(8, 0, 8), 3);
     assert_true(lvni_plan_tree_owed(65536, 1, 65535) <= LVNI_TREE_PENDING);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_are_the_definition),
-        cmocka_unit_test(known_shapes),
-        cmocka_unit_test(ranks_owe_sub_trees),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

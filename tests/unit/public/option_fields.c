@@ -1,15 +1,9 @@
 /* option_fields.h: read without a compiler, so a declaration has the forms that the headers have.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "option_fields.h"
+#include "support/test.h"
 
 #include <glob.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 

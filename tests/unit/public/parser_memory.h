@@ -2,12 +2,7 @@
 #ifndef LEVIN_TESTS_PARSER_MEMORY_H
 #define LEVIN_TESTS_PARSER_MEMORY_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "support/test.h"
 
 #include <levin/status.h>
 

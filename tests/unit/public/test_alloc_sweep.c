@@ -22,27 +22,23 @@ static void run_table(const scenario_table *table)
     }
 }
 
-static void tensors_and_scopes(void **state)
+TEST(tensors_and_scopes)
 {
-    (void)state;
     run_table(&sweep_tensors);
 }
 
-static void ops_and_their_gradients(void **state)
+TEST(ops_and_their_gradients)
 {
-    (void)state;
     sweep_gradient_rows();
 }
 
-static void modules_and_data(void **state)
+TEST(modules_and_data)
 {
-    (void)state;
     run_table(&sweep_modules);
 }
 
-static void whole_trainings(void **state)
+TEST(whole_trainings)
 {
-    (void)state;
     run_table(&sweep_jobs);
 }
 
@@ -109,9 +105,8 @@ static int check_header(const char *path)
     return n;
 }
 
-static void every_public_function_is_here(void **state)
+TEST(every_public_function_is_here)
 {
-    (void)state;
     glob_t headers;
     assert_int_equal(glob(LEVIN_HEADERS, 0, NULL, &headers), 0);
     int n = 0;
@@ -122,23 +117,10 @@ static void every_public_function_is_here(void **state)
     assert_true(n >= 90); /* the headers were read */
 }
 
-static int start(void **state)
+BEFORE_ALL()
 {
-    (void)state;
     setenv("GOMP_SPINCOUNT", "2000", 1); /* else lvn_main starts the program again, with it */
     setenv("LEVIN_SIM_DEVICES", "1", 1);
     setenv("LEVIN_SIM_MEMORY", "16MiB", 1);
     return lvni_cpu_start() == LVN_OK ? 0 : -1;
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tensors_and_scopes),
-        cmocka_unit_test(ops_and_their_gradients),
-        cmocka_unit_test(modules_and_data),
-        cmocka_unit_test(whole_trainings),
-        cmocka_unit_test(every_public_function_is_here),
-    };
-    return cmocka_run_group_tests(tests, start, NULL);
 }

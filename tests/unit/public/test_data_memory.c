@@ -57,9 +57,8 @@ static input packed(const void *bytes, size_t n, int zeros)
     return in;
 }
 
-static void arrays_take_what_their_headers_report(void **state)
+TEST(arrays_take_what_their_headers_report)
 {
-    (void)state;
     static const uint8_t small[] = {0, 0, 8, 1, 0, 0, 0, 8,
                                     1, 2, 3, 4, 5, 6, 7, 8}; /* eight bytes */
     static const uint8_t large[] = {0, 0, 8, 2, 0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 16}; /* 32 GiB */
@@ -127,9 +126,8 @@ static outcome list(const char *unit)
     return o;
 }
 
-static void lists_take_what_their_bytes_allow(void **state)
+TEST(lists_take_what_their_bytes_allow)
 {
-    (void)state;
     char path[64], unit[128];
     struct stat st = {0};
     assert_non_null(mkdtemp(folder));
@@ -251,9 +249,8 @@ static input jpeg(uint16_t width, uint16_t height, bool progressive)
     return in;
 }
 
-static void images_take_what_max_pixels_allows(void **state)
+TEST(images_take_what_max_pixels_allows)
 {
-    (void)state;
     input in[] = {png(65000, 65000, 0), jpeg(65000, 65000, false), jpeg(65000, 65000, true),
                   png(13378, 13378, 0), jpeg(13378, 13378, true)};
     for (size_t i = 0; i < sizeof in / sizeof *in; i++) {
@@ -266,9 +263,8 @@ static void images_take_what_max_pixels_allows(void **state)
     }
 }
 
-static void the_limit_of_pixels_can_be_set(void **state)
+TEST(the_limit_of_pixels_can_be_set)
 {
-    (void)state;
     assert_int_equal(lvni_data_image_check_size("a.png", 13377, 13377), LVN_OK);
     lvni_data_image_set_max_pixels(99);
     assert_int_equal(lvni_data_image_check_size("a.png", 9, 11), LVN_OK);
@@ -283,25 +279,12 @@ static void the_limit_of_pixels_can_be_set(void **state)
 }
 
 /* Texts and profiles of an image are unpacked by its decoder. */
-static void texts_in_images_are_bounded(void **state)
+TEST(texts_in_images_are_bounded)
 {
-    (void)state;
     input in = png(1, 1, 100);
     bounded(parse_image, &in, "a text of 100 MiB");
     free(in.bytes);
     in = png(1, 1, 8);
     assert_string_equal(bounded(parse_image, &in, "a text of 8 MiB").message, "");
     free(in.bytes);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arrays_take_what_their_headers_report),
-        cmocka_unit_test(lists_take_what_their_bytes_allow),
-        cmocka_unit_test(images_take_what_max_pixels_allows),
-        cmocka_unit_test(the_limit_of_pixels_can_be_set),
-        cmocka_unit_test(texts_in_images_are_bounded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

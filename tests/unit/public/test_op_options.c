@@ -1,14 +1,9 @@
 /* Options of the ops: another value of each field changes the result. The fields are read from the
  * headers, and one without a case fails. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "option_fields.h"
 #include "tensor/ctx.h"
 #include "tensor/tensor.h"
+#include "support/test.h"
 
 #include <levin/levin.h>
 #include <string.h>
@@ -175,9 +170,8 @@ static bool differ(const lvn_tensor *a, const lvn_tensor *b)
            memcmp(a->data, b->data, (size_t)lvn_numel(a) * lvn_dtype_size(a->dtype)) != 0;
 }
 
-static void every_field_changes_the_result(void **state)
+TEST(every_field_changes_the_result)
 {
-    (void)state;
     lvni_tensor_ctx_get()->at = (lvni_tensor_position){.seed = 3, .training = true};
     for (int i = 0; i < N_CASES; i++) {
         lvn_tensor *without = result_of(cases[i].without), *with = result_of(cases[i].with);
@@ -211,9 +205,8 @@ static void check_field(const char *group, const char *field)
     }
 }
 
-static void every_field_has_a_case(void **state)
+TEST(every_field_has_a_case)
 {
-    (void)state;
     assert_true(option_fields(LEVIN_HEADERS, check_field) > N_CASES); /* and the sizes */
 }
 
@@ -239,9 +232,8 @@ static lvn_tensor *wholes(int ndim, const int64_t *shape)
     return t;
 }
 
-static int start(void **state)
+BEFORE_ALL()
 {
-    (void)state;
     x = numbers(LVN_SHAPE(2, 6, 6, 2), 1.0f);
     w = numbers(LVN_SHAPE(2, 3, 3, 2), 1.0f);
     line = numbers(LVN_SHAPE(2, 6, 2), 1.0f);
@@ -272,9 +264,8 @@ static int start(void **state)
     return 0;
 }
 
-static int end(void **state)
+AFTER_ALL()
 {
-    (void)state;
     lvn_tensor *const all[] = {x,      w,      line,   w1,        m,      theta,
                                grid,   logits, target, labels,    tokens, of_class,
                                of_row, two,    qkv,    positions, mask};
@@ -282,13 +273,4 @@ static int end(void **state)
         lvn_release(all[i]);
     }
     return 0;
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_field_changes_the_result),
-        cmocka_unit_test(every_field_has_a_case),
-    };
-    return cmocka_run_group_tests(tests, start, end);
 }

@@ -1,12 +1,7 @@
 /* Options structs of the public calls: one without its size, and enums with values that they do not
  * have, are errors. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "nn/model.h"
+#include "support/test.h"
 
 #include <glob.h>
 #include <levin/data.h>
@@ -211,9 +206,8 @@ static const struct {
 };
 enum { N_ALL = sizeof all / sizeof *all };
 
-static void options_without_a_size_are_errors(void **state)
+TEST(options_without_a_size_are_errors)
 {
-    (void)state;
     for (size_t i = 0; i < N_ALL; i++) {
         assert_int_equal(lvn_scope_open(), LVN_OK);
         const bool worked = all[i].call != NULL ? all[i].call() : build(all[i].part) == LVN_OK;
@@ -275,9 +269,8 @@ static int check_header(const char *path)
     return n;
 }
 
-static void every_call_with_options_is_here(void **state)
+TEST(every_call_with_options_is_here)
 {
-    (void)state;
     glob_t headers;
     int n = 0;
     assert_int_equal(glob(LEVIN_HEADERS, 0, NULL, &headers), 0);
@@ -299,9 +292,8 @@ static void expect(const lvn_tensor *y, const char *want)
     lvn_scope_open();
 }
 
-static void unknown_values_of_enums_are_errors(void **state)
+TEST(unknown_values_of_enums_are_errors)
 {
-    (void)state;
     lvn_scope_open();
     expect(lvn_resize2d(x, 8, 8, .mode = (lvn_resize_mode)3),
            "resize2d: mode is 3, which is none of its values (0 to 2)");
@@ -339,28 +331,16 @@ static void unknown_values_of_enums_are_errors(void **state)
                         "part.weight: init is 5, which is none of its values (0 to 4)");
 }
 
-static int start(void **state)
+BEFORE_ALL()
 {
-    (void)state;
     x = lvn_tensor_create(LVN_F32, LVN_SHAPE(1, 4, 4, 2));
     labels = lvn_tensor_create(LVN_I64, LVN_SHAPE(1, 4, 4));
     return x == NULL || labels == NULL ? -1 : 0;
 }
 
-static int end(void **state)
+AFTER_ALL()
 {
-    (void)state;
     lvn_release(x);
     lvn_release(labels);
     return 0;
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options_without_a_size_are_errors),
-        cmocka_unit_test(every_call_with_options_is_here),
-        cmocka_unit_test(unknown_values_of_enums_are_errors),
-    };
-    return cmocka_run_group_tests(tests, start, end);
 }

@@ -64,9 +64,8 @@ static const struct family {
     {"{", " ", "}"},
 };
 
-static void headers_take_what_their_bytes_allow(void **state)
+TEST(headers_take_what_their_bytes_allow)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         const struct family *f = &families[i];
         header(f->head, f->unit, f->tail, PART);
@@ -75,9 +74,8 @@ static void headers_take_what_their_bytes_allow(void **state)
 }
 
 /* No real file comes near the limits. */
-static void large_headers_are_read(void **state)
+TEST(large_headers_are_read)
 {
-    (void)state;
     static const char unit[] = "\"model.layers.%d.attention.weight\":{\"dtype\":\"F32\",\"shape\":["
                                "0,4096],\"data_offsets\":[0,0]},";
     const outcome o = header(
@@ -85,9 +83,8 @@ static void large_headers_are_read(void **state)
     assert_string_equal(o.message, "");
 }
 
-static void headers_over_16_mib_are_refused_before_they_are_read(void **state)
+TEST(headers_over_16_mib_are_refused_before_they_are_read)
 {
-    (void)state;
     const outcome o = header("{", " ", "}", 17 * MIB);
     assert_int_equal(o.status, LVN_ERR_CORRUPT);
     assert_non_null(strstr(o.message, "16 MiB"));
@@ -95,9 +92,8 @@ static void headers_over_16_mib_are_refused_before_they_are_read(void **state)
                 o.peak < 20 * MIB); /* 17 of them are the file, which lies in memory here */
 }
 
-static void nesting_has_a_limit(void **state)
+TEST(nesting_has_a_limit)
 {
-    (void)state;
     char text[2 * LVNI_JSON_MAX_DEPTH + 8];
     for (int depth = LVNI_JSON_MAX_DEPTH; depth <= LVNI_JSON_MAX_DEPTH + 1; depth++) {
         json_t *json;
@@ -122,9 +118,8 @@ static lvn_status parse_pickle(const input *in)
     return s;
 }
 
-static void pickles_take_what_their_bytes_allow(void **state)
+TEST(pickles_take_what_their_bytes_allow)
 {
-    (void)state;
     static const struct family pickles[] = {
         {"", "N", ""},      {"", "}", ""},    {"", "]2", ""},    {"](", "N", "e."},
         {"](", "(l", "e."}, {"]", "Na", ""},  {"", "(NNd2", ""}, {"", "(", ""},
@@ -172,9 +167,8 @@ static lvn_status parse_card(const input *in)
 }
 
 /* Of faces and of products there are this many. */
-static void cards_of_many_classes_are_read(void **state)
+TEST(cards_of_many_classes_are_read)
 {
-    (void)state;
     input in = repeat("{\"image_size\":16,\"mean\":[0,0,0],\"std\":[1,1,1],\"eval\":{\"resize\":16,"
                       "\"crop\":16,\"filter\":\"bilinear\"},\"classes\":[",
                       "\"identity_%d\",", "\"z\"]}", 3 * PART, 0); /* about 180,000 */
@@ -192,9 +186,8 @@ static lvn_status parse_config(const input *in)
     return s;
 }
 
-static void records_metrics_and_cards_take_what_their_bytes_allow(void **state)
+TEST(records_metrics_and_cards_take_what_their_bytes_allow)
 {
-    (void)state;
     for (size_t i = 0; i < 5; i++) {
         input in = repeat(families[i].head, families[i].unit, families[i].tail, PART - 64, 0);
         bounded(parse_record, &in, families[i].unit);
@@ -206,9 +199,8 @@ static void records_metrics_and_cards_take_what_their_bytes_allow(void **state)
     }
 }
 
-static void configurations_take_what_their_bytes_allow(void **state)
+TEST(configurations_take_what_their_bytes_allow)
 {
-    (void)state;
     static const struct family yaml[] = {
         {"", "[", ""},
         {"", "{", ""},
@@ -236,19 +228,4 @@ static void configurations_take_what_their_bytes_allow(void **state)
         assert_true(o.status == LVN_OK || o.status == LVN_ERR_USAGE);
         free(in.bytes);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(headers_take_what_their_bytes_allow),
-        cmocka_unit_test(large_headers_are_read),
-        cmocka_unit_test(headers_over_16_mib_are_refused_before_they_are_read),
-        cmocka_unit_test(nesting_has_a_limit),
-        cmocka_unit_test(pickles_take_what_their_bytes_allow),
-        cmocka_unit_test(records_metrics_and_cards_take_what_their_bytes_allow),
-        cmocka_unit_test(cards_of_many_classes_are_read),
-        cmocka_unit_test(configurations_take_what_their_bytes_allow),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

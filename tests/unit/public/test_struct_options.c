@@ -1,14 +1,9 @@
 /* Options of layers, buffers, datasets, streams and trainers: another value of each field changes
  * what is observed of a short run, or of the samples. The fields are read from the headers, and one
  * without a case fails. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "nn/model.h"
 #include "option_fields.h"
+#include "support/test.h"
 
 #include <levin/levin.h>
 #include <stdio.h>
@@ -526,9 +521,8 @@ static const struct {
     LAYERS(ROW) OTHERS(ROW)};
 enum { N_CASES = sizeof cases / sizeof *cases };
 
-static void every_field_changes_the_result(void **state)
+TEST(every_field_changes_the_result)
 {
-    (void)state;
     for (int i = 0; i < N_CASES; i++) {
         const uint64_t without = cases[i].without(), again = cases[i].without();
         assert_true(without == again); /* else any two runs differ */
@@ -551,24 +545,19 @@ static void check_field(const char *group, const char *field)
     }
 }
 
-static void every_field_has_a_case(void **state)
+TEST(every_field_has_a_case)
 {
-    (void)state;
     assert_true(option_fields(LEVIN_HEADERS, check_field) > N_CASES); /* and the sizes */
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     char command[64];
     if (mkdtemp(dir) == NULL) {
         return 1;
     }
     write_folder(dir);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_field_changes_the_result),
-        cmocka_unit_test(every_field_has_a_case),
-    };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = test_main(argc, argv);
     snprintf(command, sizeof command, "rm -r %s", dir);
     return system(command) != 0 || failed;
 }

@@ -1,11 +1,5 @@
 /* What is drawn by cairo: contact sheets, plots, matrices, their numbers and their text. Files are
  * decoded, and compared with what they would be without the part in question. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "core/str.h"
 #include "core/vfs.h"
@@ -16,6 +10,7 @@
 #include "report/matrix.h"
 #include "report/plot.h"
 #include "unit/data/images_support.h"
+#include "support/test.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -27,16 +22,14 @@ enum { WIDE = LVNI_CANVAS_PIXELS * LVNI_PLOT_WIDTH, HIGH = LVNI_CANVAS_PIXELS * 
 
 static const char *folder;
 
-static int prepare(void **state)
+BEFORE_ALL()
 {
-    (void)state;
     folder = images_temp_folder();
     return 0;
 }
 
-static int clean(void **state)
+AFTER_ALL()
 {
-    (void)state;
     images_remove_folder(folder);
     lvni_data_scratch_release();
     return 0;
@@ -77,9 +70,8 @@ static int count(const decoded_image *p, const uint8_t colour[3])
 
 /* ---- contact sheets ---- */
 
-static void contact_sheets(void **state)
+TEST(contact_sheets)
 {
-    (void)state;
     enum { TILE = 256 + 2 * 8, ACROSS = TILE + 20, DOWN = TILE + 2 * 32 + 20, EDGE = 20 };
     const char *path = images_path(folder, "sheet.png");
     static uint8_t rgb[5][32 * 32 * 3];
@@ -142,9 +134,8 @@ static int dark(const decoded_image *p, int *right)
 }
 
 /* Every name leaves ink, and no two names look alike: not as boxes, not as nothing. */
-static void names_of_every_script(void **state)
+TEST(names_of_every_script)
 {
-    (void)state;
     static const char *const names[] = {"Größe 42", "Ωμέγα", "Кириллица", "T-shirt/top", "grösse",
                                         "GRÖSSE",   "日本",  "中国",      "\xff",        "\xfe",
                                         "a\nb",     "a\tb",  "−1×10⁻⁸",   "\x7f",        "ab\xc3",
@@ -169,9 +160,8 @@ static void names_of_every_script(void **state)
 }
 
 /* What is too long ends within its room, and keeps both of its ends. */
-static void long_names_lose_their_middle(void **state)
+TEST(long_names_lose_their_middle)
 {
-    (void)state;
     static const char *const names[] = {"a very long name of a class, number 7",
                                         "a very long name of a class, number 8",
                                         "one very long name of a class, number 8"};
@@ -196,9 +186,8 @@ static void long_names_lose_their_middle(void **state)
 
 /* ---- numbers ---- */
 
-static void numbers(void **state)
+TEST(numbers)
 {
-    (void)state;
     static const struct {
         double value;
         int digits;
@@ -239,9 +228,8 @@ static void assert_ticks(double low, double high, bool log, bool whole, const ch
     lvni_core_str_free(&text);
 }
 
-static void ticks(void **state)
+TEST(ticks)
 {
-    (void)state;
     assert_ticks(0, 1, false, false, "0.0|0.2|0.4|0.6|0.8|1.0|");
     assert_ticks(-1, 2, false, false, "−1.0|−0.5|0.0|0.5|1.0|1.5|2.0|");
     assert_ticks(1, 3, false, true, "1|2|3|");
@@ -275,9 +263,8 @@ static decoded_image plot_of(const lvni_report_plot *plot)
 }
 
 /* As many pixels of the curve with other names as without: wherever its points are. */
-static void legends_cover_no_points(void **state)
+TEST(legends_cover_no_points)
 {
-    (void)state;
     static const double x[] = {0, 0, 0, 1, 1, 1, 2, 2, 2}, y[] = {0, 1, 2, 0, 1, 2, 0, 1, 2};
     static const char *const names[] = {
         "a", "Größe 42",
@@ -303,9 +290,8 @@ static void legends_cover_no_points(void **state)
 }
 
 /* Equal values, none at all, single ones, and numbers of any size have axes and what there is. */
-static void plots_of_odd_values(void **state)
+TEST(plots_of_odd_values)
 {
-    (void)state;
     static const double x[3] = {1, 2, 3};
     static const double y[][3] = {{5, 5, 5},
                                   {0, 0, 0},
@@ -332,9 +318,8 @@ static void plots_of_odd_values(void **state)
 }
 
 /* A million points are drawn as what can be seen of them. */
-static void plots_of_many_points(void **state)
+TEST(plots_of_many_points)
 {
-    (void)state;
     enum { N = 1000000 };
     double *x = malloc(2 * N * sizeof *x), *y = x + N;
     assert_non_null(x);
@@ -359,9 +344,8 @@ static void plots_of_many_points(void **state)
 
 /* On a logarithmic axis equal factors are equal steps, and dots outside of the range of the line
  * are left out. */
-static void logarithmic_axes(void **state)
+TEST(logarithmic_axes)
 {
-    (void)state;
     static const double x[] = {1e-3, 1e-2, 1e-1, 1, 0, -1}, y[] = {0, 1, 2, 3, 50, 50},
                         dots[] = {0.5, 1.5, -40, 90, 1, 1};
     const lvni_report_plot plot = {
@@ -390,9 +374,8 @@ static void logarithmic_axes(void **state)
 
 /* ---- matrices ---- */
 
-static void matrices(void **state)
+TEST(matrices)
 {
-    (void)state;
     static const int sizes[] = {1, 2, LVNI_MATRIX_NUMBERS, LVNI_MATRIX_NUMBERS + 5, 700};
     const char *path = images_path(folder, "m.png");
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
@@ -427,9 +410,8 @@ static void matrices(void **state)
 /* ---- files ---- */
 
 /* PNG without a time or a program's name, the same bytes each time; SVG by its name. */
-static void files_have_what_is_drawn_alone(void **state)
+TEST(files_have_what_is_drawn_alone)
 {
-    (void)state;
     static const char *const files[] = {"a.png", "b.png", "a.svg", "a.SVG"}, *const name = "Größe";
     static const int64_t one = 1;
     size_t n[4];
@@ -455,9 +437,8 @@ static void files_have_what_is_drawn_alone(void **state)
                  lvni_report_canvas_writes("a.png/"));
 }
 
-static void without_memory(void **state)
+TEST(without_memory)
 {
-    (void)state;
     const char *path = images_path(folder, "n.png"), *name = "Größe";
     static const int64_t one = 1;
     lvn_status s = LVN_ERR_MEMORY;
@@ -471,9 +452,8 @@ static void without_memory(void **state)
 }
 
 /* Started again with a file that is missing in place of cairo. */
-static void a_missing_library_is_named(void **state)
+TEST(a_missing_library_is_named)
 {
-    (void)state;
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
@@ -505,20 +485,5 @@ int main(int argc, char **argv)
     if (argc == 2 && strcmp(argv[1], "missing") == 0) {
         return without_library();
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(contact_sheets),
-        cmocka_unit_test(names_of_every_script),
-        cmocka_unit_test(long_names_lose_their_middle),
-        cmocka_unit_test(numbers),
-        cmocka_unit_test(ticks),
-        cmocka_unit_test(legends_cover_no_points),
-        cmocka_unit_test(plots_of_odd_values),
-        cmocka_unit_test(plots_of_many_points),
-        cmocka_unit_test(logarithmic_axes),
-        cmocka_unit_test(matrices),
-        cmocka_unit_test(files_have_what_is_drawn_alone),
-        cmocka_unit_test(without_memory),
-        cmocka_unit_test(a_missing_library_is_named),
-    };
-    return cmocka_run_group_tests(tests, prepare, clean);
+    return test_main(argc, argv);
 }

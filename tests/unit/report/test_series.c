@@ -1,13 +1,8 @@
 /* metrics.jsonl as curves: numbers, buckets, and rows that are damaged. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/str.h"
 #include "report/chart.h"
 #include "report/series.h"
+#include "support/test.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -28,10 +23,11 @@ static int end(void **state)
     return 0;
 }
 
+TEST_EACH(NULL, end);
+
 /* As close to what strtod reads as a curve can show. */
-static void numbers_are_read(void **state)
+TEST(numbers_are_read)
 {
-    (void)state;
     static const char *const texts[] = {"0",      "-0",
                                         "1",      "0.3333333333333333",
                                         "1e-05",  "-1.5e3",
@@ -60,9 +56,8 @@ static void numbers_are_read(void **state)
 }
 
 /* However many rows: each bucket has its values' count, sum, least and greatest. */
-static void buckets_join(void **state)
+TEST(buckets_join)
 {
-    (void)state;
     enum { ROWS = 3000 };
     for (int i = 0; i < ROWS; i++) {
         char line[128];
@@ -93,9 +88,8 @@ static void buckets_join(void **state)
     assert_null(lvni_report_metrics_find(&metrics, "step"));
 }
 
-static void damaged_rows_are_counted(void **state)
+TEST(damaged_rows_are_counted)
 {
-    (void)state;
     static const char *const rows[] = {"",
                                        "{}",
                                        "{\"step\":1",
@@ -124,9 +118,8 @@ static void damaged_rows_are_counted(void **state)
 }
 
 /* Every chart of a series has numbers alone in its coordinates, whatever the range. */
-static void charts_have_coordinates(void **state)
+TEST(charts_have_coordinates)
 {
-    (void)state;
     static const char *const values[][2] = {{"1", "1"},
                                             {"0", "0"},
                                             {"-1e300", "1e300"},
@@ -157,15 +150,4 @@ static void charts_have_coordinates(void **state)
             lvni_report_metrics_free(&metrics);
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(numbers_are_read, end),
-        cmocka_unit_test_teardown(buckets_join, end),
-        cmocka_unit_test_teardown(damaged_rows_are_counted, end),
-        cmocka_unit_test_teardown(charts_have_coordinates, end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,11 @@
 /* Which of measured checkpoints is the best, as a table and as JSON (run/best_checkpoint.h). */
 #include "run/best_checkpoint.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "support/test.h"
 #include <math.h>
 
-static void of_acceptable_ones(void **state)
+TEST(of_acceptable_ones)
 {
-    (void)state;
     static const lvni_run_choice_table cfid = {.score = "cfid",
                                                .distance = "psnr_diff",
                                                .unit = "dB"},
@@ -62,9 +56,8 @@ static void of_acceptable_ones(void **state)
 }
 
 /* Without a rule of what is acceptable, and with more of the score being better. */
-static void of_all(void **state)
+TEST(of_all)
 {
-    (void)state;
     static const lvni_run_choice_table acc = {.score = "acc", .more_is_better = true};
     const double nan = (double)NAN;
     const lvni_run_candidate e[] = {
@@ -88,13 +81,4 @@ static void of_all(void **state)
                                                    "no epoch has a finite score\n");
     lvni_core_str_free(&text);
     assert_int_equal(lvni_run_choose_best(e, 4, false).best, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(of_acceptable_ones),
-        cmocka_unit_test(of_all),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,12 +6,8 @@
 #include "recipes/classify/classify.h"
 
 #include <ctype.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "support/test.h"
 #include <string.h>
 
 enum { COMMANDS = 5, TRAIN = 0, LAUNCH = 4, NAME = 128 };
@@ -60,17 +56,15 @@ static void answers_list(const char *list, int command)
     lvni_core_config_destroy(c);
 }
 
-static void every_name_of_other_trainers_is_answered(void **state)
+TEST(every_name_of_other_trainers_is_answered)
 {
-    (void)state;
     answers_list("lightning", TRAIN);
     answers_list("timm", TRAIN);
     answers_list("keras", TRAIN);
 }
 
-static void every_option_of_torchrun_is_answered(void **state)
+TEST(every_option_of_torchrun_is_answered)
 {
-    (void)state;
     answers_list("torchrun", LAUNCH);
 }
 
@@ -103,9 +97,8 @@ static bool has_keys(const lvni_core_config *c, const lvni_core_foreign *entry)
     return true;
 }
 
-static void sentences_name_keys_and_values_that_exist(void **state)
+TEST(sentences_name_keys_and_values_that_exist)
 {
-    (void)state;
     for (size_t i = 0; i < lvni_core_foreign_table_n; i++) {
         const lvni_core_foreign *entry = &lvni_core_foreign_table[i];
         assert_true((entry->key == NULL) != (entry->hint == NULL));
@@ -167,9 +160,8 @@ static bool is_refused(const char *word)
     return refused;
 }
 
-static void every_name_of_the_table_is_in_use(void **state)
+TEST(every_name_of_the_table_is_in_use)
 {
-    (void)state;
     for (size_t i = 0; i < lvni_core_foreign_table_n; i++) {
         const lvni_core_foreign *entry = &lvni_core_foreign_table[i];
         for (const char *p = entry->names; p != NULL;) {
@@ -185,25 +177,12 @@ static void every_name_of_the_table_is_in_use(void **state)
     }
 }
 
-static void spelling_comes_behind_meaning(void **state)
+TEST(spelling_comes_behind_meaning)
 {
-    (void)state;
     lvni_core_config *c = open_command(TRAIN);
     assert_string_equal(lvni_core_config_target(c, "wd")->row->name, "optim.weight_decay");
     assert_string_equal(lvni_core_config_target(c, "Batch-Size")->row->name, "batch_size");
     assert_string_equal(lvni_core_config_target(c, "optimizer")->row->name, "optim.name");
     assert_null(lvni_core_config_target(c, "optimzer"));
     lvni_core_config_destroy(c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_name_of_other_trainers_is_answered),
-        cmocka_unit_test(every_option_of_torchrun_is_answered),
-        cmocka_unit_test(sentences_name_keys_and_values_that_exist),
-        cmocka_unit_test(every_name_of_the_table_is_in_use),
-        cmocka_unit_test(spelling_comes_behind_meaning),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

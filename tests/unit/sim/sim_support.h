@@ -2,15 +2,10 @@
 #ifndef LEVIN_TESTS_SIM_SUPPORT_H
 #define LEVIN_TESTS_SIM_SUPPORT_H
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "kernels/sim/sim.h"
 #include "tensor/device.h"
 #include "tensor/tensor.h"
+#include "support/test.h"
 
 /* First thing in main: devices of this size ("64MiB"). */
 void sim_start(const char *devices, const char *memory);

@@ -120,9 +120,8 @@ static void a_dry_run_touches_nothing_and_reports_what_a_real_one_takes(void **s
     }
 }
 
-static void size_classes_waste_little(void **state)
+TEST(size_classes_waste_little)
 {
-    (void)state;
     size_t got, again;
     int last = 0;
     assert_int_equal(lvni_tensor_size_class(1, &got), 0);
@@ -140,9 +139,8 @@ static void size_classes_waste_little(void **state)
 }
 
 /* The same sequence of tensors in a cache and on a dry device: the same bytes. */
-static void a_dry_device_counts_as_the_cache_does(void **state)
+TEST(a_dry_device_counts_as_the_cache_does)
 {
-    (void)state;
     lvni_tensor_device *device;
     lvni_tensor_ctx *ctx = open_dry(&device);
     lvni_tensor_cache *cache = lvni_tensor_cache_create();
@@ -168,9 +166,8 @@ static void a_dry_device_counts_as_the_cache_does(void **state)
 }
 
 /* What kernels would take is reported, and numbers that the host asks for are zeros. */
-static void scratch_and_numbers(void **state)
+TEST(scratch_and_numbers)
 {
-    (void)state;
     lvni_tensor_device *device;
     const lvni_check_case *row = &lvni_check_all[LVNI_OP_conv2d].rows[0];
     lvn_tensor *in64[LVN_KERNEL_INPUTS], *in32[LVN_KERNEL_INPUTS], *there[LVN_KERNEL_INPUTS];
@@ -191,18 +188,13 @@ static void scratch_and_numbers(void **state)
     close_dry(ctx, device);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     sim_start("0", "1MiB");
-    struct CMUnitTest tests[LVNI_OP_COUNT + 3];
-    for (int op = 0; op < LVNI_OP_COUNT; op++) {
-        tests[op] = (struct CMUnitTest){lvni_kernels_ops[op].name,
-                                        a_dry_run_touches_nothing_and_reports_what_a_real_one_takes,
-                                        NULL, support_release, (void *)(uintptr_t)op};
+    for (uintptr_t op = 0; op < LVNI_OP_COUNT; op++) {
+        test_add((test_case){__FILE__, 0, lvni_kernels_ops[op].name,
+                             a_dry_run_touches_nothing_and_reports_what_a_real_one_takes, NULL,
+                             support_release, (void *)op});
     }
-    const struct CMUnitTest others[3] = {cmocka_unit_test(size_classes_waste_little),
-                                         cmocka_unit_test(a_dry_device_counts_as_the_cache_does),
-                                         cmocka_unit_test(scratch_and_numbers)};
-    memcpy(tests + LVNI_OP_COUNT, others, sizeof others);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_main(argc, argv);
 }

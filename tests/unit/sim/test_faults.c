@@ -53,9 +53,8 @@ static void zero(void *on, int index)
 
 /* ---- tests ---- */
 
-static void an_error_goes_to_a_device_that_follows(void **state)
+TEST(an_error_goes_to_a_device_that_follows)
 {
-    (void)state;
     void *event;
     assert_int_equal(backend->event_create(lvni_tensor_device_state(device[0]), &event), LVN_OK);
     raise_label();
@@ -73,9 +72,8 @@ static void an_error_goes_to_a_device_that_follows(void **state)
     backend->event_destroy(event);
 }
 
-static void one_that_does_not_follow_goes_on(void **state)
+TEST(one_that_does_not_follow_goes_on)
 {
-    (void)state;
     raise_label();
     zero(stream[1], 1);
     assert_int_equal(backend->stream_wait(stream[1]), LVN_OK);
@@ -84,9 +82,8 @@ static void one_that_does_not_follow_goes_on(void **state)
 }
 
 /* `other` submits after the error, `idle` only before it. */
-static void a_stream_that_is_cleared_clears_itself_alone(void **state)
+TEST(a_stream_that_is_cleared_clears_itself_alone)
 {
-    (void)state;
     void *of = lvni_tensor_device_state(device[0]), *other, *idle;
     assert_int_equal(backend->stream_create(of, LVN_STREAM_COMPUTE, &other), LVN_OK);
     assert_int_equal(backend->stream_create(of, LVN_STREAM_COMPUTE, &idle), LVN_OK);
@@ -112,9 +109,8 @@ static void a_stream_that_is_cleared_clears_itself_alone(void **state)
 }
 
 /* The last one, as the device stays lost. */
-static void a_lost_device_fails_what_follows_it(void **state)
+TEST(a_lost_device_fails_what_follows_it)
 {
-    (void)state;
     void *event;
     if (strcmp(kind, "cudahost") != 0) {
         skip();
@@ -133,9 +129,8 @@ static void a_lost_device_fails_what_follows_it(void **state)
     backend->event_destroy(event);
 }
 
-static int open_devices(void **state)
+BEFORE_ALL()
 {
-    (void)state;
     lvn_device first;
     if (lvn_device_find(kind, &first) != LVN_OK) {
         print_error("%s\n", lvn_last_error()->message);
@@ -150,9 +145,8 @@ static int open_devices(void **state)
     return (int)lvn_device_wait();
 }
 
-static int release(void **state)
+AFTER_ALL()
 {
-    (void)state;
     lvn_release(x[0]);
     lvn_release(x[1]);
     return 0;
@@ -162,11 +156,5 @@ int main(int argc, char **argv)
 {
     kind = argc > 1 ? argv[1] : kind;
     sim_start("2", "32MiB");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_error_goes_to_a_device_that_follows),
-        cmocka_unit_test(one_that_does_not_follow_goes_on),
-        cmocka_unit_test(a_stream_that_is_cleared_clears_itself_alone),
-        cmocka_unit_test(a_lost_device_fails_what_follows_it),
-    };
-    return cmocka_run_group_tests(tests, open_devices, release);
+    return test_main(1, argv);
 }

@@ -36,9 +36,8 @@ static lvni_tensor_device *device(int index)
 
 /* ---- the api ---- */
 
-static void devices_are_found(void **state)
+TEST(devices_are_found)
 {
-    (void)state;
     assert_int_equal(lvn_device_count(LVN_DEVICE_CPU), 1);
     assert_int_equal(lvn_device_count(LVN_DEVICE_SIM), 3);
     assert_int_equal(lvn_device_use(LVN_SIM(3)), LVN_ERR_NOT_FOUND);
@@ -59,9 +58,8 @@ static void devices_are_found(void **state)
 }
 
 /* Eigenvalues are the host's, whatever device the thread uses. */
-static void factors_are_made_in_host_memory(void **state)
+TEST(factors_are_made_in_host_memory)
 {
-    (void)state;
     lvn_tensor *there = ones(LVN_SIM(1), 2, 2), *here = lvn_to_device(there, LVN_CPU), *values,
                *vectors;
     assert_int_equal(lvn_eigh(there, &values, &vectors), LVN_ERR_INVALID);
@@ -79,9 +77,8 @@ static void factors_are_made_in_host_memory(void **state)
     lvn_release(vectors);
 }
 
-static void new_tensors_lie_where_the_thread_works(void **state)
+TEST(new_tensors_lie_where_the_thread_works)
 {
-    (void)state;
     assert_int_equal(lvn_device_use(LVN_SIM(0)), LVN_OK);
     assert_int_equal(lvn_scope_open(), LVN_OK);
     lvn_tensor *z = lvn_zeros(LVN_F32, LVN_SHAPE(5));
@@ -98,9 +95,8 @@ static void new_tensors_lie_where_the_thread_works(void **state)
 
 enum { MIB = 262144 }; /* floats */
 
-static void memory_runs_out_with_a_sentence_and_comes_back(void **state)
+TEST(memory_runs_out_with_a_sentence_and_comes_back)
 {
-    (void)state;
     lvn_tensor *big[16] = {NULL};
     int n = 0;
     while (n < 16 && (big[n] = ones(LVN_SIM(0), 5, MIB)) != NULL) {
@@ -125,9 +121,8 @@ static void memory_runs_out_with_a_sentence_and_comes_back(void **state)
     assert_int_equal(lvni_tensor_device_get_stats(device(0)).in_use, 0);
 }
 
-static void an_op_without_memory_fails_its_scope_alone(void **state)
+TEST(an_op_without_memory_fails_its_scope_alone)
 {
-    (void)state;
     lvn_tensor *half = ones(LVN_SIM(0), 20, MIB);
     assert_int_equal(lvn_scope_open(), LVN_OK);
     assert_null(lvn_square(half));
@@ -138,9 +133,8 @@ static void an_op_without_memory_fails_its_scope_alone(void **state)
     lvn_release(half);
 }
 
-static void the_allocator_can_be_reported_to_fail(void **state)
+TEST(the_allocator_can_be_reported_to_fail)
 {
-    (void)state;
     lvn_tensor *x = ones(LVN_SIM(0), 4, 4);
     lvni_tensor_device_fail_at(device(0), 2);
     assert_int_equal(lvn_scope_open(), LVN_OK);
@@ -151,9 +145,8 @@ static void the_allocator_can_be_reported_to_fail(void **state)
 }
 
 /* A second round of the same work takes nothing new. */
-static void blocks_are_used_again(void **state)
+TEST(blocks_are_used_again)
 {
-    (void)state;
     lvn_tensor *x = ones(LVN_SIM(2), 300, 300);
     const void *last[3];
     uint64_t calls[3];
@@ -176,9 +169,8 @@ static void blocks_are_used_again(void **state)
 
 /* ---- errors ---- */
 
-static void errors_show_at_the_end_of_the_scope(void **state)
+TEST(errors_show_at_the_end_of_the_scope)
 {
-    (void)state;
     lvn_tensor *logits = ones(LVN_SIM(0), 2, 3), *labels = lvn_tensor_create(LVN_I64, LVN_SHAPE(2));
     ((int64_t *)labels->data)[1] = 7;
     assert_int_equal(lvn_scope_open(), LVN_OK);
@@ -224,9 +216,8 @@ static void *work(void *argument)
 }
 
 /* Six threads on three devices. */
-static void threads_share_devices(void **state)
+TEST(threads_share_devices)
 {
-    (void)state;
     pthread_t thread[6];
     worker w[6];
     uint64_t before[3];
@@ -287,9 +278,8 @@ static void *let_go(void *argument)
     return NULL;
 }
 
-static void a_copy_waits_for_work_that_another_thread_gave_the_source(void **state)
+TEST(a_copy_waits_for_work_that_another_thread_gave_the_source)
 {
-    (void)state;
     sem_t begun, go;
     pthread_t worker_thread, helper;
     sem_init(&begun, 0, 0);
@@ -323,9 +313,8 @@ static lvn_status hold_and_fail(void *payload)
 }
 
 /* Work of one thread on two devices, both under way when one fails. */
-static void the_first_error_of_several_devices_stays(void **state)
+TEST(the_first_error_of_several_devices_stays)
 {
-    (void)state;
     sem_t begun, go[2];
     char name[2][8] = {"first", "second"};
     sem_init(&begun, 0, 0);
@@ -360,9 +349,8 @@ static lvn_status break_down(void *payload)
 }
 
 /* What follows an event behind an error of another stream is left out, with that error. */
-static void an_error_goes_with_the_event(void **state)
+TEST(an_error_goes_with_the_event)
 {
-    (void)state;
     lvni_tensor_device *d = device(0);
     const lvn_backend *b = lvni_tensor_device_backend(d);
     void *of = lvni_tensor_device_state(d), *stream = lvni_tensor_device_stream(d), *copies, *event;
@@ -394,9 +382,8 @@ static void an_error_goes_with_the_event(void **state)
 /* ---- captured work ---- */
 
 /* What is captured does not run; each replay runs all of it, at the same addresses. */
-static void captured_work_runs_when_it_is_replayed(void **state)
+TEST(captured_work_runs_when_it_is_replayed)
 {
-    (void)state;
     lvni_tensor_device *d = device(0);
     const lvn_backend *b = lvni_tensor_device_backend(d);
     lvn_tensor *x = ones(LVN_SIM(0), 2, 3), *y = ones(LVN_SIM(0), 2, 3);
@@ -462,9 +449,8 @@ static int run_child(const char *how, char *text, size_t size)
     return status;
 }
 
-static void the_host_cannot_touch_device_memory(void **state)
+TEST(the_host_cannot_touch_device_memory)
 {
-    (void)state;
     static const char *const ways[] = {"idle", "busy"};
     for (int i = 0; i < 2; i++) {
         char text[8192];
@@ -487,21 +473,5 @@ int main(int argc, char **argv)
     if (argc > 1) {
         return touch(argv[1]);
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(devices_are_found),
-        cmocka_unit_test(factors_are_made_in_host_memory),
-        cmocka_unit_test(new_tensors_lie_where_the_thread_works),
-        cmocka_unit_test(memory_runs_out_with_a_sentence_and_comes_back),
-        cmocka_unit_test(an_op_without_memory_fails_its_scope_alone),
-        cmocka_unit_test(the_allocator_can_be_reported_to_fail),
-        cmocka_unit_test(blocks_are_used_again),
-        cmocka_unit_test(errors_show_at_the_end_of_the_scope),
-        cmocka_unit_test(threads_share_devices),
-        cmocka_unit_test(a_copy_waits_for_work_that_another_thread_gave_the_source),
-        cmocka_unit_test(the_first_error_of_several_devices_stays),
-        cmocka_unit_test(an_error_goes_with_the_event),
-        cmocka_unit_test(captured_work_runs_when_it_is_replayed),
-        cmocka_unit_test(the_host_cannot_touch_device_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_main(argc, argv);
 }

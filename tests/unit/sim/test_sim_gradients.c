@@ -46,9 +46,8 @@ static void check(const char *name, const row *r, bool second)
     }
 }
 
-static void gradients_have_the_bits_of_the_cpu(void **state)
+TEST(gradients_have_the_bits_of_the_cpu)
 {
-    (void)state;
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
         for (size_t i = 0; i < tables[t]->n; i++) {
             const row *r = &tables[t]->rows[i];
@@ -62,9 +61,8 @@ static void gradients_have_the_bits_of_the_cpu(void **state)
     }
 }
 
-int main(void)
+BEFORE_ALL()
 {
     sim_start("1", "256MiB");
-    const struct CMUnitTest tests[] = {cmocka_unit_test(gradients_have_the_bits_of_the_cpu)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }

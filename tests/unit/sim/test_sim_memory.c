@@ -34,9 +34,8 @@ static char *take(lvni_tensor_device *d, lvn_stream_kind kind, size_t bytes, siz
 
 /* ---- between kinds of streams ---- */
 
-static void a_block_is_reused_at_once_on_its_own_kind(void **state)
+TEST(a_block_is_reused_at_once_on_its_own_kind)
 {
-    (void)state;
     lvni_tensor_device *d = open_device(LVN_DEVICE_SIM, 0);
     for (int k = 0; k < LVN_STREAM_KINDS; k++) {
         size_t got;
@@ -130,9 +129,8 @@ static void hand_over(const blocks *b, lvn_stream_kind kind, bool crossed)
 }
 
 /* A block for copies, which kernels have read (a batch), taken again for the next copy. */
-static void a_block_that_kernels_read_waits_for_them(void **state)
+TEST(a_block_that_kernels_read_waits_for_them)
 {
-    (void)state;
     const blocks b = take_blocks(0, LVN_STREAM_COPY, N);
     hand_over(&b, LVN_STREAM_COPY, true);
 }
@@ -157,9 +155,8 @@ static void move_to_copies(int index, bool whole)
     assert_int_equal(lvni_tensor_device_get_stats(d).in_use, 0);
 }
 
-static void a_block_of_kernels_goes_to_copies_in_order(void **state)
+TEST(a_block_of_kernels_goes_to_copies_in_order)
 {
-    (void)state;
     move_to_copies(1, false);
     move_to_copies(2, true);
 }
@@ -202,9 +199,8 @@ static void play(lvni_tensor_device *d, ptrdiff_t at[CALLS])
 }
 
 /* The second device is busy meanwhile: time does not count. */
-static void the_same_calls_give_the_same_addresses(void **state)
+TEST(the_same_calls_give_the_same_addresses)
 {
-    (void)state;
     static ptrdiff_t one[CALLS], two[CALLS];
     lvni_tensor_device *busy = open_device(LVN_DEVICE_SIM, 4);
     play(open_device(LVN_DEVICE_SIM, 3), one);
@@ -370,9 +366,8 @@ static lvni_tensor_device *new_fake(uint64_t memory, uint64_t segment, uint64_t 
     return open_device(fake_kind, index++);
 }
 
-static void segments_grow_with_what_is_taken(void **state)
+TEST(segments_grow_with_what_is_taken)
 {
-    (void)state;
     lvni_tensor_device *d = new_fake(256 * MIB, 4 * MIB, 0);
     size_t got;
     take(d, LVN_STREAM_COMPUTE, KIB, &got);
@@ -390,9 +385,8 @@ static void segments_grow_with_what_is_taken(void **state)
     assert_int_equal(fake.gives, 0);
 }
 
-static void unused_segments_make_room_for_a_large_one(void **state)
+TEST(unused_segments_make_room_for_a_large_one)
 {
-    (void)state;
     lvni_tensor_device *d = new_fake(64 * MIB, 4 * MIB, 0);
     char *p[64];
     size_t got, got_large;
@@ -422,9 +416,8 @@ static void unused_segments_make_room_for_a_large_one(void **state)
 
 /* The backend has no piece of the usual size, or what is left is smaller: what is asked for, no
  * more. */
-static void what_fits_exactly_is_taken(void **state)
+TEST(what_fits_exactly_is_taken)
 {
-    (void)state;
     lvni_tensor_device *d = new_fake(64 * MIB, 4 * MIB, 3 * MIB);
     size_t got;
     take(d, LVN_STREAM_COMPUTE, MIB, &got);
@@ -443,9 +436,8 @@ static void what_fits_exactly_is_taken(void **state)
 }
 
 /* Two segments side by side are two: the backend gets them back as it gave them. */
-static void a_block_lies_in_one_segment(void **state)
+TEST(a_block_lies_in_one_segment)
 {
-    (void)state;
     lvni_tensor_device *d = new_fake(8 * MIB, 4 * MIB, 4 * MIB);
     size_t got;
     char *a = take(d, LVN_STREAM_COMPUTE, 4 * MIB, &got),
@@ -460,9 +452,8 @@ static void a_block_lies_in_one_segment(void **state)
 /* ---- what parts the free memory ---- */
 
 /* Small blocks that live on between large ones that go. */
-static void small_blocks_do_not_part_what_is_free(void **state)
+TEST(small_blocks_do_not_part_what_is_free)
 {
-    (void)state;
     lvni_tensor_device *d = new_fake(64 * MIB, 64 * MIB, 0);
     char *large[30], *small[300];
     size_t got_large, got_small, got;
@@ -484,9 +475,8 @@ static void small_blocks_do_not_part_what_is_free(void **state)
 }
 
 /* The last segment is all that is left: pieces of two never join. */
-static void the_rest_is_one_segment(void **state)
+TEST(the_rest_is_one_segment)
 {
-    (void)state;
     lvni_tensor_device *d = new_fake(40 * MIB, 32 * MIB, 0);
     size_t got, got_large;
     char *one = take(d, LVN_STREAM_COMPUTE, 8 * MIB, &got);
@@ -496,9 +486,8 @@ static void the_rest_is_one_segment(void **state)
 }
 
 /* A batch and results of late layers live on while large tensors go. */
-static void what_is_not_large_does_not_part_what_is_free(void **state)
+TEST(what_is_not_large_does_not_part_what_is_free)
 {
-    (void)state;
     lvni_tensor_device *d = new_fake(64 * MIB, 64 * MIB, 0);
     char *large[5], *other[5];
     size_t got_large, got_other, got;
@@ -612,9 +601,8 @@ static bool runs_with(uint64_t peak, int percent, unsigned seed)
 
 /* The least memory with which it runs is within 15 % of what is in use at its peak; of one in 50
  * the sizes are such that holes are a little too small. */
-static void trainings_run_with_little_more_than_their_peak(void **state)
+TEST(trainings_run_with_little_more_than_their_peak)
 {
-    (void)state;
     lvni_tensor_device *ample = new_fake((uint64_t)1 << 30, (uint64_t)1 << 30, 0);
     int more = 0;
     for (unsigned seed = 1; seed <= TRAININGS; seed++) {
@@ -715,9 +703,8 @@ static void capture_any(mixture *m)
     }
 }
 
-static void blocks_are_apart_and_all_come_back(void **state)
+TEST(blocks_are_apart_and_all_come_back)
 {
-    (void)state;
     int full = 0, kept = 0;
     lvni_tensor_ctx *before = lvni_tensor_ctx_get(), *ctx = lvni_tensor_ctx_create(1, NULL);
     assert_non_null(ctx);
@@ -755,25 +742,10 @@ static void blocks_are_apart_and_all_come_back(void **state)
     lvni_tensor_ctx_destroy(ctx);
 }
 
-int main(void)
+BEFORE_ALL()
 {
     setenv("LEVIN_SIM_KERNEL_US", "4000", 1);
     sim_start("5", "4MiB");
     add_fake();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_block_is_reused_at_once_on_its_own_kind),
-        cmocka_unit_test(a_block_that_kernels_read_waits_for_them),
-        cmocka_unit_test(a_block_of_kernels_goes_to_copies_in_order),
-        cmocka_unit_test(the_same_calls_give_the_same_addresses),
-        cmocka_unit_test(segments_grow_with_what_is_taken),
-        cmocka_unit_test(unused_segments_make_room_for_a_large_one),
-        cmocka_unit_test(what_fits_exactly_is_taken),
-        cmocka_unit_test(a_block_lies_in_one_segment),
-        cmocka_unit_test(small_blocks_do_not_part_what_is_free),
-        cmocka_unit_test(the_rest_is_one_segment),
-        cmocka_unit_test(what_is_not_large_does_not_part_what_is_free),
-        cmocka_unit_test(trainings_run_with_little_more_than_their_peak),
-        cmocka_unit_test(blocks_are_apart_and_all_come_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }

@@ -163,9 +163,8 @@ static void compare(const char *model, lvni_optim_kind kind)
     }
 }
 
-static void steps_have_the_bits_of_the_cpu(void **state)
+TEST(steps_have_the_bits_of_the_cpu)
 {
-    (void)state;
     compare("cnn", LVNI_OPTIM_ADAMW);
     compare("cnn", LVNI_OPTIM_LARS);
     compare("resnet18", LVNI_OPTIM_SGD);
@@ -179,9 +178,8 @@ static lvn_status wait_for_gate(void *payload)
 }
 
 /* A value in host memory that is gone when the device comes to it. */
-static void buffers_take_values_of_the_host(void **state)
+TEST(buffers_take_values_of_the_host)
 {
-    (void)state;
     const lvni_nn_zoo_arguments arguments = {.image_size = SIZE, .n_classes = 3};
     lvni_nn_model *m;
     lvni_nn_set *set;
@@ -226,22 +224,16 @@ static void buffers_take_values_of_the_host(void **state)
 }
 
 /* Everything that a model and its training took is given back. */
-static void nothing_is_left_on_the_device(void **state)
+TEST(nothing_is_left_on_the_device)
 {
-    (void)state;
     lvni_tensor_device *d;
     assert_int_equal(lvni_tensor_device_open(LVN_DEVICE_SIM, 0, &d), LVN_OK);
     assert_true(lvni_tensor_device_get_stats(d).most > 0);
     assert_int_equal(lvni_tensor_device_get_stats(d).in_use, 0);
 }
 
-int main(void)
+BEFORE_ALL()
 {
     sim_start("1", "1GiB");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_have_the_bits_of_the_cpu),
-        cmocka_unit_test(buffers_take_values_of_the_host),
-        cmocka_unit_test(nothing_is_left_on_the_device),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }

@@ -34,9 +34,8 @@ static void sim_has_the_bits_of_the_cpu(void **state)
 }
 
 /* Inputs in host memory are copied to where the op runs. */
-static void inputs_in_host_memory_are_copied(void **state)
+TEST_WITH(inputs_in_host_memory_are_copied, NULL, support_release)
 {
-    (void)state;
     const lvni_check_case *row = &lvni_check_all[LVNI_OP_linear].rows[0];
     lvn_tensor *in64[LVN_KERNEL_INPUTS], *in32[LVN_KERNEL_INPUTS], *mixed[LVN_KERNEL_INPUTS];
     case_inputs(LVNI_OP_linear, row, in64, in32);
@@ -58,15 +57,12 @@ static void inputs_in_host_memory_are_copied(void **state)
         "add: a tensor lies on sim:1, but the op runs on sim:0; lvn_to_device copies it");
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     sim_start("2", "256MiB");
-    struct CMUnitTest tests[LVNI_OP_COUNT + 1];
-    for (int op = 0; op < LVNI_OP_COUNT; op++) {
-        tests[op] = (struct CMUnitTest){lvni_kernels_ops[op].name, sim_has_the_bits_of_the_cpu,
-                                        NULL, support_release, (void *)(uintptr_t)op};
+    for (uintptr_t op = 0; op < LVNI_OP_COUNT; op++) {
+        test_add((test_case){__FILE__, 0, lvni_kernels_ops[op].name, sim_has_the_bits_of_the_cpu,
+                             NULL, support_release, (void *)op});
     }
-    tests[LVNI_OP_COUNT] = (struct CMUnitTest)cmocka_unit_test_teardown(
-        inputs_in_host_memory_are_copied, support_release);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_main(argc, argv);
 }

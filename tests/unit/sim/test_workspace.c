@@ -72,9 +72,8 @@ static lvn_tensor *run(lvni_kernels_op op, lvn_tensor *in)
 /* ---- tests ---- */
 
 /* One block is lent to all calls, none of which has to wait for the one before. */
-static void scratch_memory_is_lent_in_stream_order(void **state)
+TEST(scratch_memory_is_lent_in_stream_order)
 {
-    (void)state;
     lvn_tensor *y[REPEATS];
     n_calls = 0;
     for (int i = 0; i < REPEATS; i++) {
@@ -94,9 +93,8 @@ static void scratch_memory_is_lent_in_stream_order(void **state)
     }
 }
 
-static void the_same_calls_get_the_same_addresses(void **state)
+TEST(the_same_calls_get_the_same_addresses)
 {
-    (void)state;
     lvn_tensor *x = draw(), *there = lvn_to_device(x, device);
     n_calls = 0;
     for (int i = 0; i < REPEATS; i++) {
@@ -110,9 +108,8 @@ static void the_same_calls_get_the_same_addresses(void **state)
     lvn_release(x);
 }
 
-static void scratch_memory_may_run_out(void **state)
+TEST(scratch_memory_may_run_out)
 {
-    (void)state;
     lvni_tensor_device *d;
     lvn_tensor *x = draw(), *there = lvn_to_device(x, device);
     assert_int_equal(lvni_tensor_device_open((int)device.kind, 0, &d), LVN_OK);
@@ -129,9 +126,8 @@ static void scratch_memory_may_run_out(void **state)
     lvn_release(x);
 }
 
-static void errors_name_device_and_op(void **state)
+TEST(errors_name_device_and_op)
 {
-    (void)state;
     lvn_tensor *x = draw(), *there = lvn_to_device(x, device);
     assert_null(run(LVNI_OP_exp, there));
     assert_string_equal(lvn_last_error()->message, "few:0: exp: no such plan");
@@ -146,9 +142,8 @@ static void errors_name_device_and_op(void **state)
 }
 
 /* What a real run holds, and every kernel that is missing. */
-static void a_dry_run_asks_the_backend(void **state)
+TEST(a_dry_run_asks_the_backend)
 {
-    (void)state;
     lvni_tensor_device *real, *dry;
     lvni_tensor_ctx *ctx = lvni_tensor_ctx_create(1, NULL);
     assert_int_equal(lvni_tensor_device_open((int)device.kind, 0, &real), LVN_OK);
@@ -186,9 +181,8 @@ static void a_dry_run_asks_the_backend(void **state)
 
 /* Kernels may read vectors: a part of a tensor is taken where it begins at a multiple of 16 bytes.
  */
-static void inputs_begin_at_borders(void **state)
+TEST(inputs_begin_at_borders)
 {
-    (void)state;
     const lvni_tensor_desc d = {.dtype = LVN_F32, .ndim = 1, .shape = {4}};
     lvn_tensor *host = lvn_tensor_create(LVN_F32, LVN_SHAPE(8)), *x = lvn_to_device(host, device);
     for (int64_t offset = 0; offset <= 4; offset++) {
@@ -208,7 +202,7 @@ static void inputs_begin_at_borders(void **state)
     lvn_release(x);
 }
 
-int main(void)
+BEFORE_ALL()
 {
     sim_start("1", "64MiB");
     table = lvni_sim_backend;
@@ -219,13 +213,5 @@ int main(void)
     if (lvni_tensor_backend_add(&table) != LVN_OK || lvn_device_find("few:0", &device) != LVN_OK) {
         return 1;
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scratch_memory_is_lent_in_stream_order),
-        cmocka_unit_test(the_same_calls_get_the_same_addresses),
-        cmocka_unit_test(scratch_memory_may_run_out),
-        cmocka_unit_test(errors_name_device_and_op),
-        cmocka_unit_test(a_dry_run_asks_the_backend),
-        cmocka_unit_test(inputs_begin_at_borders),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }

@@ -1,13 +1,8 @@
 /* States of backends in a context: one per class and context, made once, ended with the context in
  * reverse order, and whole or absent when memory is out. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "tensor/ctx.h"
+#include "support/test.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -81,9 +76,8 @@ static void end_upper(void *state)
 static const lvni_tensor_state_class upper_class = {
     .bytes = sizeof(upper), .begin = begin_upper, .end = end_upper};
 
-static void states_are_made_once_and_end_in_reverse(void **state)
+TEST(states_are_made_once_and_end_in_reverse)
 {
-    (void)state;
     memset(happened, 0, sizeof happened);
     const uint64_t before = bytes_held();
     lvni_tensor_ctx *a = lvni_tensor_ctx_create(1, NULL), *b = lvni_tensor_ctx_create(1, NULL);
@@ -104,9 +98,8 @@ static void states_are_made_once_and_end_in_reverse(void **state)
     assert_int_equal(bytes_held(), before);
 }
 
-static void running_out_of_memory_leaves_no_half_state(void **state)
+TEST(running_out_of_memory_leaves_no_half_state)
 {
-    (void)state;
     int failures = 0;
     for (int k = 1; k < 10; k++) {
         memset(happened, 0, sizeof happened);
@@ -142,9 +135,8 @@ static void *use_thread(void *argument)
     return NULL;
 }
 
-static void default_contexts_have_their_own(void **state)
+TEST(default_contexts_have_their_own)
 {
-    (void)state;
     memset(happened, 0, sizeof happened);
     const uint64_t before = bytes_held();
     pthread_t thread;
@@ -154,14 +146,4 @@ static void default_contexts_have_their_own(void **state)
     assert_non_null(theirs);
     assert_int_equal(bytes_held(), before); /* ended with the thread */
     assert_string_equal(happened, "");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(states_are_made_once_and_end_in_reverse),
-        cmocka_unit_test(running_out_of_memory_leaves_no_half_state),
-        cmocka_unit_test(default_contexts_have_their_own),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,7 @@
 /* DLPack: what others give is shared where it can be and copied where it cannot, their deleter runs
  * once, and what levin gives lives until its deleter is called. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "kernels/kernels.h"
+#include "support/test.h"
 
 #include <levin/device.h>
 #include <levin/dlpack.h>
@@ -56,9 +51,8 @@ static void assert_holds(const lvn_tensor *t, const double want[6])
     assert_memory_equal(lvn_const_data(t), want, 6 * sizeof *want);
 }
 
-static void memory_is_shared_and_deleted_once(void **state)
+TEST(memory_is_shared_and_deleted_once)
 {
-    (void)state;
     int64_t strides[2] = {3, 1};
     for (int i = 0; i < 2; i++) {
         lvn_dlpack from = foreign(numbers, i == 0 ? NULL : strides);
@@ -84,9 +78,8 @@ static void memory_is_shared_and_deleted_once(void **state)
     lvn_release(t);
 }
 
-static void an_offset_counts_and_axes_of_one_do_not(void **state)
+TEST(an_offset_counts_and_axes_of_one_do_not)
 {
-    (void)state;
     double more[8] = {-1, -1};
     memcpy(more + 2, numbers, sizeof numbers);
     lvn_dlpack from = foreign(more, NULL);
@@ -104,9 +97,8 @@ static void an_offset_counts_and_axes_of_one_do_not(void **state)
     lvn_release(t);
 }
 
-static void what_cannot_be_shared_is_copied(void **state)
+TEST(what_cannot_be_shared_is_copied)
 {
-    (void)state;
     static const double columns[6] = {1, 4, 2, 5, 3, 6}, turned[6] = {6, 5, 4, 3, 2, 1};
     int64_t by_column[2] = {1, 2}, backwards[2] = {-3, -1};
     unsigned char odd[6 * sizeof(double) + 1];
@@ -143,9 +135,8 @@ static void refused(lvn_dlpack from, lvn_status status, const char *part)
     assert_int_equal(deleted, 0); /* still the caller's */
 }
 
-static void what_levin_does_not_have_is_refused(void **state)
+TEST(what_levin_does_not_have_is_refused)
 {
-    (void)state;
     int64_t seven[7] = {1, 1, 1, 1, 1, 1, 6}, negative[2] = {-2, -3},
             huge[2] = {INT64_C(1) << 40, INT64_C(1) << 40};
     assert_null(lvn_from_dlpack(NULL));
@@ -181,9 +172,8 @@ static void what_levin_does_not_have_is_refused(void **state)
     refused(from, LVN_ERR_INVALID, "the shape is NULL");
 }
 
-static void every_type_goes_there_and_back(void **state)
+TEST(every_type_goes_there_and_back)
 {
-    (void)state;
     static const uint8_t code[LVN_DTYPE_COUNT] = {2, 2, 0, 0, 1, 6, 4, 2};
     for (int type = 0; type < LVN_DTYPE_COUNT; type++) {
         lvn_tensor *t = lvn_tensor_create((lvn_dtype)type, LVN_SHAPE(3, 2));
@@ -215,9 +205,8 @@ static void *call_deleter(void *argument)
     return NULL;
 }
 
-static void what_others_hold_outlives_the_tensor(void **state)
+TEST(what_others_hold_outlives_the_tensor)
 {
-    (void)state;
     lvn_tensor *t = lvn_tensor_create(LVN_F32, 0, NULL);
     float *value = lvn_data(t);
     *value = 42.0f;
@@ -232,9 +221,8 @@ static void what_others_hold_outlives_the_tensor(void **state)
     assert_null(lvn_to_dlpack_old(NULL));
 }
 
-static void memory_of_a_device_is_refused(void **state)
+TEST(memory_of_a_device_is_refused)
 {
-    (void)state;
     lvn_tensor *host = lvn_tensor_create(LVN_F32, LVN_SHAPE(4)),
                *there = lvn_to_device(host, LVN_SIM(0));
     assert_non_null(there);
@@ -246,24 +234,9 @@ static void memory_of_a_device_is_refused(void **state)
     lvn_release(host);
 }
 
-static int start(void **state)
+BEFORE_ALL()
 {
-    (void)state;
     setenv("LEVIN_SIM_DEVICES", "1", 1);
     setenv("LEVIN_SIM_MEMORY", "16MiB", 1);
     return lvni_cpu_backend.on_host ? 0 : -1; /* and with it all backends are linked */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_is_shared_and_deleted_once),
-        cmocka_unit_test(an_offset_counts_and_axes_of_one_do_not),
-        cmocka_unit_test(what_cannot_be_shared_is_copied),
-        cmocka_unit_test(what_levin_does_not_have_is_refused),
-        cmocka_unit_test(every_type_goes_there_and_back),
-        cmocka_unit_test(what_others_hold_outlives_the_tensor),
-        cmocka_unit_test(memory_of_a_device_is_refused),
-    };
-    return cmocka_run_group_tests(tests, start, NULL);
 }

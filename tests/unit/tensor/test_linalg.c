@@ -1,15 +1,10 @@
 /* Eigenvalues and singular values against PyTorch's (golden_linalg.py), their signs, equal values,
  * principal components of data in a plane, and what is refused. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "golden_linalg.h"
 #include "tensor/ctx.h"
 #include "tensor/tensor.h"
+#include "support/test.h"
 
 #include <levin/device.h>
 #include <levin/linalg.h>
@@ -61,9 +56,8 @@ static void release(lvn_tensor *a, lvn_tensor *b, lvn_tensor *c)
 }
 
 /* The numbers are fractions of a power of two: f32 holds them exactly. */
-static void values_and_vectors_are_those_of_torch(void **state)
+TEST(values_and_vectors_are_those_of_torch)
 {
-    (void)state;
     for (int f32 = 0; f32 < 2; f32++) {
         const lvn_dtype dtype = f32 != 0 ? LVN_F32 : LVN_F64;
         lvn_tensor *a = given(dtype, 6, 6, true), *values, *vectors, *u, *s, *vt;
@@ -121,9 +115,8 @@ static void check_factors(const lvn_tensor *a, const lvn_tensor *u, const lvn_te
     }
 }
 
-static void factors_of_many_sizes(void **state)
+TEST(factors_of_many_sizes)
 {
-    (void)state;
     static const int64_t sizes[][2] = {{1, 1}, {2, 2}, {28, 28}, {100, 30}, {30, 100}, {65, 1}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         lvn_tensor *a = given(LVN_F64, sizes[i][0], sizes[i][1], false), *u, *s, *vt;
@@ -149,9 +142,8 @@ static void factors_of_many_sizes(void **state)
 
 /* (1, 1) and (1, -1): the sizes of the elements are equal except for rounding, and the first is
  * positive; so are those of a matrix with each eigenvalue twice. */
-static void signs_do_not_hang_on_the_last_digit(void **state)
+TEST(signs_do_not_hang_on_the_last_digit)
 {
-    (void)state;
     const double half = sqrt(0.5);
     for (int i = -3; i < 4; i++) {
         lvn_tensor *a = lvn_tensor_create(LVN_F64, LVN_SHAPE(2, 2)), *values, *vectors;
@@ -168,9 +160,8 @@ static void signs_do_not_hang_on_the_last_digit(void **state)
 }
 
 /* Rows in a plane: two components explain all of them, whichever way they are found. */
-static void components_of_data_in_a_plane(void **state)
+TEST(components_of_data_in_a_plane)
 {
-    (void)state;
     enum { ROWS = 40, D = 6 };
     lvn_tensor *data = lvn_tensor_create(LVN_F64, LVN_SHAPE(ROWS, D)),
                *covariance = lvn_tensor_create(LVN_F64, LVN_SHAPE(D, D)), *values, *vectors, *s,
@@ -218,9 +209,8 @@ static void refused(lvn_status s, lvn_status want, const char *text)
     }
 }
 
-static void wrong_matrices_are_refused(void **state)
+TEST(wrong_matrices_are_refused)
 {
-    (void)state;
     lvn_tensor *a = given(LVN_F64, 2, 3, false), *square = given(LVN_F64, 3, 3, true), *values = a,
                *vectors = a, *u = a, *s = a, *vt = a;
     refused(lvn_eigh(a, &values, &vectors), LVN_ERR_SHAPE,
@@ -249,9 +239,8 @@ static void wrong_matrices_are_refused(void **state)
 }
 
 /* Started again with a library that cannot be loaded in place of LAPACK's. */
-static void a_missing_library_is_named(void **state)
+TEST(a_missing_library_is_named)
 {
-    (void)state;
     if (getenv("LEVIN_DEPS") != NULL) { /* tools/install-deps --prefix */
         print_message("skipped: with LEVIN_DEPS, LAPACK is found before LD_LIBRARY_PATH\n");
         skip();
@@ -292,13 +281,5 @@ int main(int argc, char **argv)
     if (argc == 2 && strcmp(argv[1], "missing") == 0) {
         return without_library();
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_and_vectors_are_those_of_torch),
-        cmocka_unit_test(factors_of_many_sizes),
-        cmocka_unit_test(signs_do_not_hang_on_the_last_digit),
-        cmocka_unit_test(components_of_data_in_a_plane),
-        cmocka_unit_test(wrong_matrices_are_refused),
-        cmocka_unit_test(a_missing_library_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_main(argc, argv);
 }

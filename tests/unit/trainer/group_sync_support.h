@@ -3,15 +3,10 @@
 #ifndef LEVIN_TESTS_GROUP_SYNC_SUPPORT_H
 #define LEVIN_TESTS_GROUP_SYNC_SUPPORT_H
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "autograd/tape.h"
 #include "trainer/lanes.h"
 #include "trainer/group_sync.h"
+#include "support/test.h"
 
 enum { MOST_MICRO_BATCHES = 6, INPUTS = 4 };
 

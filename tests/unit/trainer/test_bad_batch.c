@@ -100,9 +100,8 @@ static setting make_setting(lvni_trainer_bad_batch what)
 }
 
 /* 24 samples: three steps an epoch, one of which meets the bad one. */
-static void bits_are_those_of_one_rank(void **state)
+TEST(bits_are_those_of_one_rank)
 {
-    (void)state;
     uint64_t hash[LVNI_BAD_BATCH_ZERO + 1] = {0};
     memory data;
     memory_init(&data, 24, SIDE);
@@ -120,9 +119,8 @@ static void bits_are_those_of_one_rank(void **state)
 }
 
 /* Every sample is bad: nothing is learned, and the run goes on. */
-static void all_are_bad(void **state)
+TEST(all_are_bad)
 {
-    (void)state;
     static float before[MOST_VALUES];
     memory data;
     memory_init(&data, 24, SIDE);
@@ -142,9 +140,8 @@ static void all_are_bad(void **state)
 static struct seen order[3]; /* of the first three steps */
 
 /* Skipped is what samples that cannot be read are. */
-static void skipped_is_not_there(void **state)
+TEST(skipped_is_not_there)
 {
-    (void)state;
     memory data;
     memory_init(&data, 24, 0);
     setting s = make_setting(LVNI_BAD_BATCH_SKIP);
@@ -170,9 +167,8 @@ static void skipped_is_not_there(void **state)
     }
 }
 
-static void stop_names_the_samples(void **state)
+TEST(stop_names_the_samples)
 {
-    (void)state;
     memory data;
     memory_init(&data, 24, 0);
     memset(data.nan, true, sizeof data.nan);
@@ -188,15 +184,4 @@ static void stop_names_the_samples(void **state)
              (long long)seen[0].sample[0], (long long)seen[0].sample[1]);
     assert_non_null(strstr(lvn_last_error()->message, text));
     bench_close(&b);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bits_are_those_of_one_rank),
-        cmocka_unit_test(all_are_bad),
-        cmocka_unit_test(skipped_is_not_there),
-        cmocka_unit_test(stop_names_the_samples),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,9 +40,8 @@ static setting settings(lvni_trainer_precision precision)
                      .bucket_bytes = 1};
 }
 
-static void bits_do_not_depend_on_the_layout(void **state)
+TEST(bits_do_not_depend_on_the_layout)
 {
-    (void)state;
     static const lvni_trainer_precision precisions[] = {
         LVNI_PRECISION_32, LVNI_PRECISION_BF16_MIXED, LVNI_PRECISION_16_MIXED};
     memory data;
@@ -88,9 +87,8 @@ static int64_t next_row(const bench *b)
 
 /* The queue goes on by the rows that the micro-batches of a step pushed; a skipped step adds
  * none. */
-static void queues_count_what_was_pushed(void **state)
+TEST(queues_count_what_was_pushed)
 {
-    (void)state;
     const lvn_device devices[] = {LVN_CPU, LVN_SIM(0)};
     memory data;
     memory_init(&data, N, 0);
@@ -130,9 +128,8 @@ static void assert_number(double got, double want)
 }
 
 /* By the step's number, from the beginning and from a later step on; skipped steps count. */
-static void numbers_go_with_the_steps(void **state)
+TEST(numbers_go_with_the_steps)
 {
-    (void)state;
     const double pi = acos(-1.0);
     const lvn_device devices[] = {LVN_CPU, LVN_SIM(0)};
     memory data;
@@ -173,9 +170,8 @@ static lvn_status stairs_build(lvn_module *module, lvn_builder *b)
 }
 
 /* By the epoch, wherever in it a run goes on; in a run without an end, too. */
-static void stairs_go_with_the_epochs(void **state)
+TEST(stairs_go_with_the_epochs)
 {
-    (void)state;
     static const lvn_module_class cls = {
         .name = "stairs", .size = sizeof(lvn_module), .build = stairs_build};
     lvni_nn_model *model;
@@ -195,9 +191,8 @@ static void stairs_go_with_the_epochs(void **state)
 }
 
 /* By the step's number: one that is skipped moves nothing, and counts. */
-static void momentum_goes_with_the_steps(void **state)
+TEST(momentum_goes_with_the_steps)
 {
-    (void)state;
     static const double pace[] = {0.5, 0.375, 0.25, 0.125, 0.125, 0.125};
     const lvn_device devices[] = {LVN_CPU, LVN_SIM(0)};
     memory data;
@@ -226,9 +221,8 @@ static void momentum_goes_with_the_steps(void **state)
 }
 
 /* A run without an end has no step in which the number is there. */
-static void a_number_needs_an_end(void **state)
+TEST(a_number_needs_an_end)
 {
-    (void)state;
     lvni_nn_model *model;
     assert_int_equal(lvni_nn_model_build(&student_class, NULL, 1, &model), LVN_OK);
     lvni_trainer_engine e = {.o = {.model = model, .schedule = {.total_steps = INT64_MAX}}};
@@ -311,9 +305,8 @@ static void check_steps(bench *b, bool skips)
     }
 }
 
-static void teachers_follow(void **state)
+TEST(teachers_follow)
 {
-    (void)state;
     const lvn_device devices[] = {LVN_CPU, LVN_SIM(0)};
     memory data;
     memory_init(&data, N, 0);
@@ -337,9 +330,8 @@ static void teachers_follow(void **state)
 }
 
 /* In steps of several phases they move once, with the phase that trains their leader. */
-static void teachers_follow_in_one_phase(void **state)
+TEST(teachers_follow_in_one_phase)
 {
-    (void)state;
     const lvn_device devices[] = {LVN_CPU, LVN_SIM(0)};
     memory data;
     memory_init(&data, N, 0);
@@ -356,9 +348,8 @@ static void teachers_follow_in_one_phase(void **state)
 }
 
 /* No gradient, optimizer state or count of parameters has them; checkpoints do. */
-static void followers_are_not_trained(void **state)
+TEST(followers_are_not_trained)
 {
-    (void)state;
     memory data;
     bench b;
     char last[96];
@@ -383,9 +374,8 @@ static void followers_are_not_trained(void **state)
 }
 
 /* Once after each step, over all rows; in a step that is skipped nothing changes. */
-static void functions_are_called_once(void **state)
+TEST(functions_are_called_once)
 {
-    (void)state;
     const lvn_device devices[] = {LVN_CPU, LVN_SIM(0)};
     memory data;
     memory_init(&data, N, 0);
@@ -419,9 +409,8 @@ static void functions_are_called_once(void **state)
     student_overflows_at = -1;
 }
 
-static void resumed_runs_go_on(void **state)
+TEST(resumed_runs_go_on)
 {
-    (void)state;
     memory data;
     setting s = settings(LVNI_PRECISION_32);
     char last[96];
@@ -451,9 +440,8 @@ static void resumed_runs_go_on(void **state)
 }
 
 /* The average of weights has no average of rows: it has them as they are. */
-static void queues_are_not_averaged(void **state)
+TEST(queues_are_not_averaged)
 {
-    (void)state;
     memory data;
     bench b;
     memory_init(&data, N, 0);
@@ -469,9 +457,8 @@ static void queues_are_not_averaged(void **state)
     bench_close(&b);
 }
 
-static void steps_allocate_nothing(void **state)
+TEST(steps_allocate_nothing)
 {
-    (void)state;
     memory data;
     memory_init(&data, N, 0);
     for (int lanes = 1; lanes <= 3; lanes++) {
@@ -493,9 +480,8 @@ static void steps_allocate_nothing(void **state)
 }
 
 /* Except blocks of a few numbers, as for other models. */
-static void device_memory_is_estimated(void **state)
+TEST(device_memory_is_estimated)
 {
-    (void)state;
     memory data;
     bench b;
     lvni_tensor_device *device;
@@ -514,7 +500,7 @@ static void device_memory_is_estimated(void **state)
     assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     char command[128];
     sim_start("2", "64MiB");
@@ -526,21 +512,7 @@ int main(void)
     if (system(command) != 0) {
         return 1;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bits_do_not_depend_on_the_layout),
-                                       cmocka_unit_test(numbers_go_with_the_steps),
-                                       cmocka_unit_test(stairs_go_with_the_epochs),
-                                       cmocka_unit_test(momentum_goes_with_the_steps),
-                                       cmocka_unit_test(a_number_needs_an_end),
-                                       cmocka_unit_test(queues_count_what_was_pushed),
-                                       cmocka_unit_test(teachers_follow),
-                                       cmocka_unit_test(teachers_follow_in_one_phase),
-                                       cmocka_unit_test(followers_are_not_trained),
-                                       cmocka_unit_test(functions_are_called_once),
-                                       cmocka_unit_test(resumed_runs_go_on),
-                                       cmocka_unit_test(queues_are_not_averaged),
-                                       cmocka_unit_test(steps_allocate_nothing),
-                                       cmocka_unit_test(device_memory_is_estimated)};
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = test_main(argc, argv);
     snprintf(command, sizeof command, "rm -r %s", out);
     return system(command) != 0 ? 1 : failed;
 }

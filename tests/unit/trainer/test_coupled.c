@@ -52,9 +52,8 @@ static uint64_t hash_of(const memory *data, const setting *s, int steps)
 
 /* Steps of 22, 22 and 6 samples; weights of one micro-batch against those of several coupled
  * ones. */
-static void a_group_is_like_one_micro_batch(void **state)
+TEST(a_group_is_like_one_micro_batch)
 {
-    (void)state;
     memory data;
     memory_init(&data, 50, 0);
     const int micro_batches[] = {2, 3, 7, 8}; /* in the short step 7 and 8 have empty ones */
@@ -86,9 +85,8 @@ static void a_group_is_like_one_micro_batch(void **state)
     }
 }
 
-static void bits_do_not_depend_on_lanes(void **state)
+TEST(bits_do_not_depend_on_lanes)
 {
-    (void)state;
     memory data;
     memory_init(&data, 45, 0);
     data.unreadable[3] = data.unreadable[17] = true;
@@ -134,9 +132,8 @@ static void bits_do_not_depend_on_lanes(void **state)
 
 /* Weights and running statistics after some steps of a network with batch norm over the group,
  * against those of one large micro-batch. */
-static void sync_batch_norm_is_that_of_one_micro_batch(void **state)
+TEST(sync_batch_norm_is_that_of_one_micro_batch)
 {
-    (void)state;
     memory data;
     memory_init(&data, 45, 8);
     const lvni_optim_options optim = {.lr = 0.05};
@@ -177,9 +174,8 @@ static void sync_batch_norm_is_that_of_one_micro_batch(void **state)
     assert_true(hash_of(&data, &group, 4) == hash_of(&data, &plain, 4));
 }
 
-static void sync_batch_norm_has_one_hash(void **state)
+TEST(sync_batch_norm_has_one_hash)
 {
-    (void)state;
     memory data;
     memory_init(&data, 45, 8);
     data.unreadable[3] = data.unreadable[17] = true;
@@ -219,9 +215,8 @@ static void sync_batch_norm_has_one_hash(void **state)
 }
 
 /* All samples of some micro-batches, and of a whole step, are unreadable. */
-static void micro_batches_without_samples_stay_away(void **state)
+TEST(micro_batches_without_samples_stay_away)
 {
-    (void)state;
     memory data;
     memory_init(&data, 24, 0);
     const setting s = {.cls = &contrast_class,
@@ -259,9 +254,8 @@ static void assert_text_has(const char *text)
 
 /* Of four coupled micro-batches one has a value that is not finite; the next step, without it, goes
  * on. */
-static void a_failing_micro_batch_is_named(void **state)
+TEST(a_failing_micro_batch_is_named)
 {
-    (void)state;
     memory data;
     memory_init(&data, 16, 0);
     const setting s = {.cls = &contrast_class, .batch_size = 16, .micro_batches = 4, .lanes = 4};
@@ -282,9 +276,8 @@ static void a_failing_micro_batch_is_named(void **state)
 }
 
 /* Evaluation looks at a chunk alone: the result does not depend on how many run at once. */
-static void a_chunk_is_alone(void **state)
+TEST(a_chunk_is_alone)
 {
-    (void)state;
     memory data;
     memory_init(&data, 50, 0);
     double loss[2];
@@ -309,19 +302,7 @@ static void a_chunk_is_alone(void **state)
     assert_true(loss[0] == loss[1]);
 }
 
-int main(void)
+BEFORE_ALL()
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_group_is_like_one_micro_batch),
-        cmocka_unit_test(bits_do_not_depend_on_lanes),
-        cmocka_unit_test(sync_batch_norm_is_that_of_one_micro_batch),
-        cmocka_unit_test(sync_batch_norm_has_one_hash),
-        cmocka_unit_test(micro_batches_without_samples_stay_away),
-        cmocka_unit_test(a_failing_micro_batch_is_named),
-        cmocka_unit_test(a_chunk_is_alone),
-    };
-    if (lvni_cpu_start() != LVN_OK) {
-        return 1;
-    }
-    return cmocka_run_group_tests_name("coupled", tests, NULL, NULL);
+    return lvni_cpu_start();
 }

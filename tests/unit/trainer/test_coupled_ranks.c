@@ -18,9 +18,8 @@ static void compare_with_one(const memory *data, const setting *s, const char *w
 /* Groups of 2, 3 and 6 micro-batches of 6, on 2 to 6 ranks: within ranks, across two of them,
  * across all. Steps of 20, 20 and 5 samples (an empty micro-batch), unreadable samples, clipping,
  * an average. */
-static void bits_do_not_depend_on_ranks(void **state)
+TEST(bits_do_not_depend_on_ranks)
 {
-    (void)state;
     memory vectors, images;
     memory_init(&vectors, 45, 0);
     memory_init(&images, 45, 8);
@@ -51,9 +50,8 @@ static void bits_do_not_depend_on_ranks(void **state)
 }
 
 /* Most samples are unreadable: ranks whose micro-batches have none take part without them. */
-static void ranks_without_samples_take_part(void **state)
+TEST(ranks_without_samples_take_part)
 {
-    (void)state;
     memory data;
     memory_init(&data, 48, 0);
     for (int i = 0; i < 48; i++) {
@@ -70,9 +68,8 @@ static void ranks_without_samples_take_part(void **state)
     compare_with_one(&data, &s, "no samples");
 }
 
-static void failures_end_all_ranks(void **state)
+TEST(failures_end_all_ranks)
 {
-    (void)state;
     memory data;
     memory_init(&data, 24, 0);
     const setting s = {
@@ -102,15 +99,7 @@ static void failures_end_all_ranks(void **state)
     contrast_bad_sample = -1;
 }
 
-int main(void)
+BEFORE_ALL()
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bits_do_not_depend_on_ranks),
-        cmocka_unit_test(ranks_without_samples_take_part),
-        cmocka_unit_test(failures_end_all_ranks),
-    };
-    if (lvni_cpu_start() != LVN_OK) {
-        return 1;
-    }
-    return cmocka_run_group_tests_name("coupled ranks", tests, NULL, NULL);
+    return lvni_cpu_start();
 }

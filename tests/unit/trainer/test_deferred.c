@@ -83,9 +83,8 @@ static void check_waits(setting s)
     assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
 }
 
-static void the_host_waits_for_nothing_new(void **state)
+TEST(the_host_waits_for_nothing_new)
 {
-    (void)state;
     check_waits(adamw);
     check_waits(lars);
 }
@@ -161,9 +160,8 @@ static void check_bad_loss(const setting *s)
     assert_non_null(strstr(error.message, "the loss is nan at step 3 (epoch 1), micro-batch 2"));
 }
 
-static void a_loss_that_is_not_finite_is_named_with_its_step(void **state)
+TEST(a_loss_that_is_not_finite_is_named_with_its_step)
 {
-    (void)state;
     check_bad_loss(&adamw);
     check_bad_loss(&lars);
 }
@@ -215,9 +213,8 @@ static const lvn_module_class picking = {.name = "picking",
                                          .training_step = picking_step,
                                          .validation_step = picking_validation};
 
-static void an_error_of_the_device_stops_before_the_update(void **state)
+TEST(an_error_of_the_device_stops_before_the_update)
 {
-    (void)state;
     memory data;
     lvn_error error;
     setting s = adamw;
@@ -262,9 +259,8 @@ static void an_error_of_the_device_stops_before_the_update(void **state)
 }
 
 /* Once; the device goes on afterwards. */
-static void an_error_of_the_device_ends_an_evaluation(void **state)
+TEST(an_error_of_the_device_ends_an_evaluation)
 {
-    (void)state;
     memory data;
     bench b;
     setting s = adamw;
@@ -301,9 +297,8 @@ static lvn_status break_down(void *payload)
 }
 
 /* A batch that never came to the device: neither its step nor a later one updates. */
-static void a_copy_that_fails_stops_before_the_update(void **state)
+TEST(a_copy_that_fails_stops_before_the_update)
 {
-    (void)state;
     memory data;
     bench there, here;
     lvni_trainer_step_result result;
@@ -422,9 +417,8 @@ static bool tears(const memory *data, int phase)
     return torn;
 }
 
-static void between_two_phases_the_weights_are_of_no_step(void **state)
+TEST(between_two_phases_the_weights_are_of_no_step)
 {
-    (void)state;
     memory data;
     memory_init(&data, 200, 0);
     assert_false(tears(&data, 0));
@@ -448,9 +442,8 @@ static lvn_status select_outside(void *user, int lane)
 }
 
 /* What another context submitted behind the failure does not run when the error is taken. */
-static void what_was_left_out_stays_left_out(void **state)
+TEST(what_was_left_out_stays_left_out)
 {
-    (void)state;
     enum { BEHIND = 900 };
     static float value[BEHIND], after[BEHIND];
     lvni_trainer_lanes *lanes;
@@ -479,17 +472,9 @@ static void what_was_left_out_stays_left_out(void **state)
     assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
 }
 
-int main(void)
+BEFORE_ALL()
 {
     setenv("LEVIN_SIM_KERNEL_US", "50", 1); /* the host is ahead of the device */
     sim_start("1", "64MiB");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_host_waits_for_nothing_new),
-        cmocka_unit_test(a_loss_that_is_not_finite_is_named_with_its_step),
-        cmocka_unit_test(an_error_of_the_device_stops_before_the_update),
-        cmocka_unit_test(a_copy_that_fails_stops_before_the_update),
-        cmocka_unit_test(an_error_of_the_device_ends_an_evaluation),
-        cmocka_unit_test(between_two_phases_the_weights_are_of_no_step),
-        cmocka_unit_test(what_was_left_out_stays_left_out)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }

@@ -1,11 +1,6 @@
 /* Early stopping: what ends a run, in which order it is looked at, and what a checkpoint keeps. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "trainer/early.h"
+#include "support/test.h"
 
 #include <math.h>
 #include <string.h>
@@ -38,9 +33,8 @@ static int end_of(const lvni_trainer_early_options *o, const double *value, int 
 #define END(o, e, ...)                                                                             \
     end_of(o, (const double[]){__VA_ARGS__}, sizeof((double[]){__VA_ARGS__}) / sizeof(double), e)
 
-static void patience_counts_looks_in_a_row(void **state)
+TEST(patience_counts_looks_in_a_row)
 {
-    (void)state;
     lvni_trainer_early e;
     const lvni_trainer_early_options o = usual;
     assert_int_equal(END(&o, &e, 3, 3, 2, 2.5, 2, 1), 5); /* equal does not count as better */
@@ -52,9 +46,8 @@ static void patience_counts_looks_in_a_row(void **state)
     assert_int_equal(END(&more, &e, 1, 1.6, 2.2, 2.3), 0);
 }
 
-static void one_value_may_end_the_run(void **state)
+TEST(one_value_may_end_the_run)
 {
-    (void)state;
     lvni_trainer_early e;
     lvni_trainer_early_options o = usual;
     o.stopping_threshold = 0.1;
@@ -71,9 +64,8 @@ static void one_value_may_end_the_run(void **state)
     assert_int_equal(e.reason, LVNI_EARLY_DIVERGED);
 }
 
-static void an_end_stays_and_is_reported_once(void **state)
+TEST(an_end_stays_and_is_reported_once)
 {
-    (void)state;
     lvni_trainer_early e;
     const lvni_trainer_early_options o = usual;
     assert_int_equal(END(&o, &e, 1, 2, 3), 3);
@@ -81,9 +73,8 @@ static void an_end_stays_and_is_reported_once(void **state)
     assert_int_equal(e.reason, LVNI_EARLY_PATIENCE);
 }
 
-static void a_checkpoint_keeps_it(void **state)
+TEST(a_checkpoint_keeps_it)
 {
-    (void)state;
     char text[200];
     static const char by[] = "min val/loss";
     bool same;
@@ -116,9 +107,8 @@ static void a_checkpoint_keeps_it(void **state)
 }
 
 /* As if the run had always had the threshold that it is resumed with. */
-static void another_threshold_counts(void **state)
+TEST(another_threshold_counts)
 {
-    (void)state;
     char text[200];
     bool same;
     lvni_trainer_early e, again;
@@ -134,16 +124,4 @@ static void another_threshold_counts(void **state)
     assert_true(lvni_trainer_early_read(text, &lower, "min val/loss", &again, &same));
     assert_int_equal(again.reason, LVNI_EARLY_GOES_ON);
     assert_true(again.best == 0.4 && again.waited == 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(patience_counts_looks_in_a_row),
-        cmocka_unit_test(one_value_may_end_the_run),
-        cmocka_unit_test(an_end_stays_and_is_reported_once),
-        cmocka_unit_test(a_checkpoint_keeps_it),
-        cmocka_unit_test(another_threshold_counts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

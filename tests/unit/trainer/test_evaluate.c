@@ -79,9 +79,8 @@ static void reference(const lvni_nn_model *m, double *loss, double *right)
     }
 }
 
-static void metrics_are_means_over_the_set(void **state)
+TEST(metrics_are_means_over_the_set)
 {
-    (void)state;
     memory data;
     memory_init(&data, N, 0);
     lvni_nn_model *m = make(NULL);
@@ -146,9 +145,8 @@ static void predict(const memory *data, const lvni_nn_model *m, int lanes, rows 
     lvni_data_loader_destroy(loader);
 }
 
-static void rows_come_in_order_with_the_same_bits(void **state)
+TEST(rows_come_in_order_with_the_same_bits)
 {
-    (void)state;
     memory data;
     memory_init(&data, N, 8);
     lvni_nn_model *m = make("cnn");
@@ -176,9 +174,8 @@ static void rows_come_in_order_with_the_same_bits(void **state)
     lvni_nn_model_destroy(m);
 }
 
-static void unreadable_samples_have_no_row(void **state)
+TEST(unreadable_samples_have_no_row)
 {
-    (void)state;
     memory data;
     memory_init(&data, N, 8);
     for (int i = 7; i < 14; i++) {
@@ -197,9 +194,8 @@ static void unreadable_samples_have_no_row(void **state)
     lvni_nn_model_destroy(m);
 }
 
-static void error_of_the_taker_ends_the_prediction(void **state)
+TEST(error_of_the_taker_ends_the_prediction)
 {
-    (void)state;
     memory data;
     memory_init(&data, N, 8);
     lvni_nn_model *m = make("mlp");
@@ -212,9 +208,8 @@ static void error_of_the_taker_ends_the_prediction(void **state)
     lvni_nn_model_destroy(m);
 }
 
-static void wrong_images_are_an_error_that_names_the_layer(void **state)
+TEST(wrong_images_are_an_error_that_names_the_layer)
 {
-    (void)state;
     memory data;
     memory_init(&data, N, 9);
     lvni_nn_model *m = make("mlp"); /* made for 8 x 8 */
@@ -288,9 +283,8 @@ static void predict_ranks(const memory *data, int world, int lanes, rows *r,
     }
 }
 
-static void ranks_give_the_rows_of_one(void **state)
+TEST(ranks_give_the_rows_of_one)
 {
-    (void)state;
     memory data;
     memory_init(&data, N, 8);
     data.unreadable[3] = true;
@@ -322,9 +316,8 @@ static void ranks_give_the_rows_of_one(void **state)
 }
 
 /* Rank 0 cannot take a row: it reports why, and so do the others. */
-static void error_of_the_taker_ends_all_ranks(void **state)
+TEST(error_of_the_taker_ends_all_ranks)
 {
-    (void)state;
     memory data;
     memory_init(&data, N, 8);
     rows *r = test_malloc(sizeof *r);
@@ -341,9 +334,8 @@ static void error_of_the_taker_ends_all_ranks(void **state)
 }
 
 /* A signal that any of them was sent stops all after the same wave. */
-static void signal_stops_all_ranks(void **state)
+TEST(signal_stops_all_ranks)
 {
-    (void)state;
     memory data;
     memory_init(&data, N, 8);
     rows *r = test_malloc(sizeof *r);
@@ -374,9 +366,8 @@ static lvn_status broadcast_and_signal(lvni_dist_comm *comm, void *data, size_t 
 
 /* The others do not have it yet, and go on: so must this rank, up to the next step, where all get
  * it. */
-static void signal_behind_the_exchange_stops_no_single_rank(void **state)
+TEST(signal_behind_the_exchange_stops_no_single_rank)
 {
-    (void)state;
     memory data;
     memory_init(&data, N, 0);
     lvni_nn_model *m = make(NULL);
@@ -406,22 +397,7 @@ static void signal_behind_the_exchange_stops_no_single_rank(void **state)
     lvni_nn_model_destroy(m);
 }
 
-int main(void)
+BEFORE_ALL()
 {
-    if (lvni_cpu_start() != LVN_OK) {
-        fprintf(stderr, "%s\n", lvn_last_error()->message);
-        return 1;
-    }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(metrics_are_means_over_the_set),
-        cmocka_unit_test(rows_come_in_order_with_the_same_bits),
-        cmocka_unit_test(unreadable_samples_have_no_row),
-        cmocka_unit_test(error_of_the_taker_ends_the_prediction),
-        cmocka_unit_test(wrong_images_are_an_error_that_names_the_layer),
-        cmocka_unit_test(ranks_give_the_rows_of_one),
-        cmocka_unit_test(error_of_the_taker_ends_all_ranks),
-        cmocka_unit_test(signal_stops_all_ranks),
-        cmocka_unit_test(signal_behind_the_exchange_stops_no_single_rank),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return lvni_cpu_start();
 }

@@ -179,9 +179,8 @@ static void compare_replays(const memory *data, const setting *s, int replays)
     assert_int_equal(on.replays, replays);
 }
 
-static void replayed_steps_have_the_bits_of_submitted_ones(void **state)
+TEST(replayed_steps_have_the_bits_of_submitted_ones)
 {
-    (void)state;
     memory data;
     memory_init(&data, 200, SIDE);
     const setting a = adamw();
@@ -196,9 +195,8 @@ static void replayed_steps_have_the_bits_of_submitted_ones(void **state)
     compare(&data, &waves, 4);
 }
 
-static void mixed_precision_replays(void **state)
+TEST(mixed_precision_replays)
 {
-    (void)state;
     memory data;
     memory_init(&data, 200, SIDE);
     setting s = adamw();
@@ -209,9 +207,8 @@ static void mixed_precision_replays(void **state)
 }
 
 /* 7 steps of 8 in an epoch, the last of them of 4. */
-static void smaller_steps_are_submitted(void **state)
+TEST(smaller_steps_are_submitted)
 {
-    (void)state;
     memory data;
     memory_init(&data, 52, SIDE);
     const setting s = adamw();
@@ -219,9 +216,8 @@ static void smaller_steps_are_submitted(void **state)
 }
 
 /* As where accumulation changes with the epoch: other batches for good are captured again. */
-static void other_batches_are_captured_again(void **state)
+TEST(other_batches_are_captured_again)
 {
-    (void)state;
     memory data;
     bench b;
     lvni_trainer_step_result r;
@@ -283,9 +279,8 @@ static const lvn_module_class pair_class = {.name = "pair",
                                             .phases =
                                                 (const char *const[]){"first", "second", NULL}};
 
-static void phases_replay(void **state)
+TEST(phases_replay)
 {
-    (void)state;
     memory data;
     memory_init(&data, 200, 0);
     setting s = adamw();
@@ -296,9 +291,8 @@ static void phases_replay(void **state)
 }
 
 /* Frozen for 6 steps: it has a count of its own then, which is an argument of kernels. */
-static void thawed_parameters_end_replays(void **state)
+TEST(thawed_parameters_end_replays)
 {
-    (void)state;
     static const char *const until[] = {"head.*=6"};
     memory data;
     memory_init(&data, 200, SIDE);
@@ -310,9 +304,8 @@ static void thawed_parameters_end_replays(void **state)
     assert_int_equal(on.replays, 3); /* steps 3, 4 and 5 */
 }
 
-static void unreadable_samples_are_submitted(void **state)
+TEST(unreadable_samples_are_submitted)
 {
-    (void)state;
     memory data;
     memory_init(&data, 200, SIDE);
     setting s = sgd;
@@ -329,9 +322,8 @@ static void unreadable_samples_are_submitted(void **state)
 }
 
 /* Steps that lack as many samples have batches of the same shapes: each is counted all the same. */
-static void alike_batches_that_lack_samples_are_counted(void **state)
+TEST(alike_batches_that_lack_samples_are_counted)
 {
-    (void)state;
     memory data;
     bench b;
     setting s = sgd;
@@ -355,9 +347,8 @@ static void alike_batches_that_lack_samples_are_counted(void **state)
 
 /* ---- what cannot be captured ---- */
 
-static void broken_steps_are_submitted(void **state)
+TEST(broken_steps_are_submitted)
 {
-    (void)state;
     memory data;
     memory_init(&data, 200, SIDE);
     for (breaks = DRAWS; breaks <= READS; breaks++) {
@@ -372,9 +363,8 @@ static void broken_steps_are_submitted(void **state)
     breaks = NOTHING;
 }
 
-static void broken_steps_are_errors_when_asked_for(void **state)
+TEST(broken_steps_are_errors_when_asked_for)
 {
-    (void)state;
     static const char *const expected[] = {"", "copies numbers of the host", "lvn_item",
                                            "lvn_step_host"};
     memory data;
@@ -452,9 +442,8 @@ static uint64_t run_with_breaks(const memory *data, setting s, double loss[2])
     return hash;
 }
 
-static void what_comes_between_changes_nothing(void **state)
+TEST(what_comes_between_changes_nothing)
 {
-    (void)state;
     memory data;
     memory_init(&data, 200, SIDE);
     const lvn_module_class cls = counted();
@@ -471,9 +460,8 @@ static void what_comes_between_changes_nothing(void **state)
 }
 
 /* Blocks of the captured step go to others when the device is full, and it is captured again. */
-static void a_full_device_takes_the_memory_back(void **state)
+TEST(a_full_device_takes_the_memory_back)
 {
-    (void)state;
     enum { BLOCKS = 64, BYTES = 1 << 20 };
     memory data;
     memory_init(&data, 200, SIDE);
@@ -507,7 +495,7 @@ static void a_full_device_takes_the_memory_back(void **state)
     assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     sim_start("1", "64MiB");
     if (mkdtemp(out) == NULL) {
@@ -516,20 +504,7 @@ int main(void)
     snprintf(last, sizeof last, "%s/checkpoints", out);
     assert_int_equal(mkdir(last, 0777), 0);
     snprintf(last, sizeof last, "%s/checkpoints/last.safetensors", out);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(replayed_steps_have_the_bits_of_submitted_ones),
-        cmocka_unit_test(mixed_precision_replays),
-        cmocka_unit_test(smaller_steps_are_submitted),
-        cmocka_unit_test(other_batches_are_captured_again),
-        cmocka_unit_test(phases_replay),
-        cmocka_unit_test(thawed_parameters_end_replays),
-        cmocka_unit_test(unreadable_samples_are_submitted),
-        cmocka_unit_test(alike_batches_that_lack_samples_are_counted),
-        cmocka_unit_test(broken_steps_are_submitted),
-        cmocka_unit_test(broken_steps_are_errors_when_asked_for),
-        cmocka_unit_test(what_comes_between_changes_nothing),
-        cmocka_unit_test(a_full_device_takes_the_memory_back)};
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = test_main(argc, argv);
     char command[128];
     snprintf(command, sizeof command, "rm -r %s", out);
     return system(command) != 0 ? 1 : failed;

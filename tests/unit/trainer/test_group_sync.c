@@ -57,9 +57,8 @@ static lvn_tensor *centred(const micro_batches *all, int micro_batch, lvn_tensor
     return lvn_mul(lvn_sub(in[0], mean), lvn_group_sum(lvn_square(in[0])));
 }
 
-static void gathers_in_the_order_of_the_micro_batches(void **state)
+TEST(gathers_in_the_order_of_the_micro_batches)
 {
-    (void)state;
     micro_batches s;
     micro_batches_open(&s, 4, gather);
     fill(&s, LVN_F32, true);
@@ -87,9 +86,8 @@ static void gathers_in_the_order_of_the_micro_batches(void **state)
 }
 
 /* ((0 1)(2 3))(4) with 3 empty: (0 + 1) + 2, then + 4. */
-static void sums_in_the_tree(void **state)
+TEST(sums_in_the_tree)
 {
-    (void)state;
     micro_batches s;
     micro_batches_open(&s, 5, sum);
     fill(&s, LVN_F32, false);
@@ -117,9 +115,8 @@ static void sums_in_the_tree(void **state)
 }
 
 /* Longer than a piece that is added at once. */
-static void long_sums_are_whole(void **state)
+TEST(long_sums_are_whole)
 {
-    (void)state;
     enum { N = 5000 };
     micro_batches s;
     micro_batches_open(&s, 3, sum);
@@ -139,9 +136,8 @@ static void long_sums_are_whole(void **state)
     micro_batches_close(&s);
 }
 
-static void gradients_are_those_of_all_losses(void **state)
+TEST(gradients_are_those_of_all_losses)
 {
-    (void)state;
     const struct {
         const char *name;
         micro_batch_formula f;
@@ -170,9 +166,8 @@ static lvn_tensor *one_looks(const micro_batches *all, int micro_batch, lvn_tens
     return micro_batch == 0 ? lvn_square(every) : lvn_square(in[0]);
 }
 
-static void a_loss_need_not_depend_on_the_others(void **state)
+TEST(a_loss_need_not_depend_on_the_others)
 {
-    (void)state;
     micro_batches s;
     micro_batches_open(&s, 3, one_looks);
     fill(&s, LVN_F64, true);
@@ -188,9 +183,8 @@ static lvn_tensor *slope(const micro_batches *all, int micro_batch, lvn_tensor *
     return lvn_grad(y, in[0], .create_graph = all->backward);
 }
 
-static void gradients_of_gradients(void **state)
+TEST(gradients_of_gradients)
 {
-    (void)state;
     micro_batches s;
     micro_batches_open(&s, 3, slope);
     fill(&s, LVN_F64, true);
@@ -206,9 +200,8 @@ static lvn_tensor *low_sum(const micro_batches *all, int micro_batch, lvn_tensor
     return lvn_cast(lvn_group_sum(lvn_cast(in[0], LVN_BF16)), LVN_F32);
 }
 
-static void low_types_round_once(void **state)
+TEST(low_types_round_once)
 {
-    (void)state;
     micro_batches s;
     micro_batches_open(&s, 4, low_sum);
     fill(&s, LVN_F32, false);
@@ -281,9 +274,8 @@ static void fill_norm(micro_batches *s, lvn_dtype dtype, bool residual)
     }
 }
 
-static void gradients_of_batch_norm_over_the_group(void **state)
+TEST(gradients_of_batch_norm_over_the_group)
 {
-    (void)state;
     const struct {
         const char *name;
         micro_batch_formula f;
@@ -310,9 +302,8 @@ static void gradients_of_batch_norm_over_the_group(void **state)
 
 /* Values far from zero, where sums of squares would lose everything: against one batch norm over
  * all rows. */
-static void batch_norm_over_the_group_is_that_of_one_batch(void **state)
+TEST(batch_norm_over_the_group_is_that_of_one_batch)
 {
-    (void)state;
     /* of micro-batches 0 to 3: 2, 1, 3 and 1 images of 2; micro-batch 1 is empty */
     enum { C = 3, ROWS = 12 };
     micro_batches s;
@@ -361,9 +352,8 @@ static void batch_norm_over_the_group_is_that_of_one_batch(void **state)
     micro_batches_close(&s);
 }
 
-static void one_value_for_a_channel_is_too_few(void **state)
+TEST(one_value_for_a_channel_is_too_few)
 {
-    (void)state;
     micro_batches s;
     micro_batches_open(&s, 2, norm);
     for (int i = 0; i < 2; i++) {
@@ -398,9 +388,8 @@ static lvn_tensor *one_fails(const micro_batches *all, int micro_batch, lvn_tens
     return lvn_group_sum(y);
 }
 
-static void a_failure_frees_those_who_wait(void **state)
+TEST(a_failure_frees_those_who_wait)
 {
-    (void)state;
     micro_batches s;
     micro_batches_open(&s, 4, one_fails);
     fill(&s, LVN_F32, false);
@@ -418,9 +407,8 @@ static void a_failure_frees_those_who_wait(void **state)
 
 /* Whichever allocation fails, in whichever micro-batch: all are freed, and the next run is
  * whole. */
-static void memory_that_is_out_ends_all(void **state)
+TEST(memory_that_is_out_ends_all)
 {
-    (void)state;
     lvn_status status = LVN_ERR_MEMORY;
     int64_t k = 0;
     while (status != LVN_OK) {
@@ -458,9 +446,8 @@ static lvn_tensor *other_shapes(const micro_batches *all, int micro_batch, lvn_t
     return lvn_group_sum(micro_batch == 1 ? lvn_flatten(in[0], 0) : in[0]);
 }
 
-static void different_calls_are_reported(void **state)
+TEST(different_calls_are_reported)
 {
-    (void)state;
     micro_batches s;
     micro_batches_open(&s, 3, one_ends);
     fill(&s, LVN_F32, false);
@@ -476,9 +463,8 @@ static void different_calls_are_reported(void **state)
     micro_batches_close(&s);
 }
 
-static void alone_they_give_what_they_get(void **state)
+TEST(alone_they_give_what_they_get)
 {
-    (void)state;
     lvn_tensor *x = lvn_tensor_create(LVN_F32, LVN_SHAPE(2));
     lvn_tensor *number = lvn_tensor_create(LVN_F32, LVN_SHAPE(1));
     lvn_tensor *label = lvn_tensor_create(LVN_I64, LVN_SHAPE(2));
@@ -513,9 +499,8 @@ static lvn_status job_without_a_message(void *user)
     return LVN_ERR_CORRUPT;
 }
 
-static void a_status_without_a_message_is_a_failure(void **state)
+TEST(a_status_without_a_message_is_a_failure)
 {
-    (void)state;
     lvni_trainer_lanes *lanes;
     assert_int_equal(lvni_trainer_lanes_create(3, 1, NULL, &lanes), LVN_OK);
     for (int i = 0; i < 3; i++) {
@@ -535,26 +520,4 @@ static void a_status_without_a_message_is_a_failure(void **state)
     assert_int_equal(lvn_last_error()->code, LVN_ERR_CORRUPT);
     lvni_trainer_comm_thread_destroy(thread);
     lvn_clear_error();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gathers_in_the_order_of_the_micro_batches),
-        cmocka_unit_test(sums_in_the_tree),
-        cmocka_unit_test(a_status_without_a_message_is_a_failure),
-        cmocka_unit_test(long_sums_are_whole),
-        cmocka_unit_test(gradients_are_those_of_all_losses),
-        cmocka_unit_test(a_loss_need_not_depend_on_the_others),
-        cmocka_unit_test(gradients_of_gradients),
-        cmocka_unit_test(low_types_round_once),
-        cmocka_unit_test(gradients_of_batch_norm_over_the_group),
-        cmocka_unit_test(batch_norm_over_the_group_is_that_of_one_batch),
-        cmocka_unit_test(one_value_for_a_channel_is_too_few),
-        cmocka_unit_test(a_failure_frees_those_who_wait),
-        cmocka_unit_test(memory_that_is_out_ends_all),
-        cmocka_unit_test(different_calls_are_reported),
-        cmocka_unit_test(alone_they_give_what_they_get),
-    };
-    return cmocka_run_group_tests_name("group sync", tests, NULL, NULL);
 }

@@ -117,9 +117,8 @@ static void assert_state_is_zero(const lvni_optim *o, int slot, int parameter)
     }
 }
 
-static void what_has_no_gradient_stays_to_the_bit(void **state)
+TEST(what_has_no_gradient_stays_to_the_bit)
 {
-    (void)state;
     memory data;
     memory_init(&data, 60, 0);
     for (int kind = 0; kind < KINDS; kind++) {
@@ -162,9 +161,8 @@ static void what_has_no_gradient_stays_to_the_bit(void **state)
     }
 }
 
-static void the_layout_changes_nothing(void **state)
+TEST(the_layout_changes_nothing)
 {
-    (void)state;
     memory data;
     memory_init(&data, 60, 0);
     for (int kind = 0; kind < KINDS; kind++) {
@@ -187,9 +185,8 @@ static void the_layout_changes_nothing(void **state)
 }
 
 /* Each parameter's own count of updates is part of the state. */
-static void a_resumed_run_counts_on(void **state)
+TEST(a_resumed_run_counts_on)
 {
-    (void)state;
     char out[] = "/tmp/levin-idle-XXXXXX", path[96];
     memory data;
     bench b;
@@ -220,12 +217,7 @@ static void a_resumed_run_counts_on(void **state)
     assert_int_equal(system(path), 0);
 }
 
-int main(void)
+BEFORE_ALL()
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_has_no_gradient_stays_to_the_bit),
-        cmocka_unit_test(the_layout_changes_nothing),
-        cmocka_unit_test(a_resumed_run_counts_on),
-    };
-    return lvni_cpu_start() == LVN_OK ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
+    return lvni_cpu_start();
 }

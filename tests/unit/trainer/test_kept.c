@@ -1,12 +1,7 @@
 /* Which checkpoints are kept: the list, what a checkpoint has of it, and the names' pattern. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "trainer/kept.h"
+#include "support/test.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -41,9 +36,8 @@ static const char *steps_of(const lvni_trainer_kept *l)
     return text;
 }
 
-static void the_best_stay(void **state)
+TEST(the_best_stay)
 {
-    (void)state;
     lvni_trainer_kept l = {0};
     assert_false(save(&l, 0, 1, 9));
     assert_true(save(&l, 2, 1, 1));
@@ -63,9 +57,8 @@ static void the_best_stay(void **state)
     lvni_trainer_kept_free(&l);
 }
 
-static void the_latest_of_equals_leaves(void **state)
+TEST(the_latest_of_equals_leaves)
 {
-    (void)state;
     lvni_trainer_kept l = {0};
     assert_true(save(&l, 2, 1, 1));
     assert_true(save(&l, 2, 2, 1));
@@ -74,9 +67,8 @@ static void the_latest_of_equals_leaves(void **state)
     lvni_trainer_kept_free(&l);
 }
 
-static void a_failed_save_changes_nothing(void **state)
+TEST(a_failed_save_changes_nothing)
 {
-    (void)state;
     lvni_trainer_kept l = {0};
     assert_true(save(&l, 1, 1, 1));
     assert_int_equal(lvni_trainer_kept_add(&l, 1, "two", 2, 2), LVN_OK);
@@ -91,9 +83,8 @@ static void a_failed_save_changes_nothing(void **state)
     lvni_trainer_kept_free(&l);
 }
 
-static void a_name_that_is_taken_gets_a_version(void **state)
+TEST(a_name_that_is_taken_gets_a_version)
 {
-    (void)state;
     lvni_trainer_kept l = {0};
     static const char *const names[] = {"a", "a-v1", "a-v2", "last-v1", "best-v1"};
     static const char *const given[] = {"a", "a", "a", "last", "best"};
@@ -104,9 +95,8 @@ static void a_name_that_is_taken_gets_a_version(void **state)
     lvni_trainer_kept_free(&l);
 }
 
-static void a_checkpoint_has_the_list(void **state)
+TEST(a_checkpoint_has_the_list)
 {
-    (void)state;
     lvni_trainer_kept l = {0}, back;
     lvni_core_str text = {0}, again = {0};
     assert_true(save(&l, 2, 1, -0.25));
@@ -124,9 +114,8 @@ static void a_checkpoint_has_the_list(void **state)
     lvni_trainer_kept_free(&back);
 }
 
-static void those_of_another_monitor_stay(void **state)
+TEST(those_of_another_monitor_stay)
 {
-    (void)state;
     lvni_trainer_kept l = {0}, back;
     lvni_core_str text = {0};
     assert_int_equal(lvni_trainer_kept_add(&l, 1, "a", 1, 5), LVN_OK);
@@ -153,9 +142,8 @@ static void those_of_another_monitor_stay(void **state)
 }
 
 /* A name of the list is deleted sometimes: it must not lead to another folder. */
-static void other_texts_are_refused(void **state)
+TEST(other_texts_are_refused)
 {
-    (void)state;
     static const char *const bad[] = {
         "kept",
         "kept 1 0000000000000000 a",
@@ -196,9 +184,8 @@ static void assert_prints(const char *pattern, bool names, const char *expected)
     lvni_core_str_free(&out);
 }
 
-static void names_follow_the_pattern(void **state)
+TEST(names_follow_the_pattern)
 {
-    (void)state;
     assert_prints("{epoch}", true, "epoch=5");
     assert_prints("{epoch:03d}", true, "epoch=005");
     assert_prints("{epoch:3}", false, "  5");
@@ -209,9 +196,8 @@ static void names_follow_the_pattern(void **state)
     assert_prints("{val/loss:.2g}-{train/loss:.2f}", true, "val_loss=0.12-train_loss=nan");
 }
 
-static void bad_patterns_are_refused(void **state)
+TEST(bad_patterns_are_refused)
 {
-    (void)state;
     static const char *const bad[] = {
         "",          "name",     ".{epoch}",       " {epoch}",      "a/{epoch}", "{epoch",
         "epoch}",    "{}",       "{loss}",         "{epoch:.2f}",   "{step:.1}", "{val/loss:d}",
@@ -223,20 +209,4 @@ static void bad_patterns_are_refused(void **state)
             fail_msg("%s is taken", bad[i]);
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_best_stay),
-        cmocka_unit_test(the_latest_of_equals_leaves),
-        cmocka_unit_test(a_failed_save_changes_nothing),
-        cmocka_unit_test(a_name_that_is_taken_gets_a_version),
-        cmocka_unit_test(a_checkpoint_has_the_list),
-        cmocka_unit_test(those_of_another_monitor_stay),
-        cmocka_unit_test(other_texts_are_refused),
-        cmocka_unit_test(names_follow_the_pattern),
-        cmocka_unit_test(bad_patterns_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

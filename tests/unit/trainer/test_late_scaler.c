@@ -184,9 +184,8 @@ static int count_skipped(const trace *t)
 
 /* A scale that many steps have to halve; one sample in the middle that is not finite; a scale that
  * grows. */
-static void overflows_are_those_of_a_run_that_reads_at_once(void **state)
+TEST(overflows_are_those_of_a_run_that_reads_at_once)
 {
-    (void)state;
     static const double scales[] = {0x1p40, 0x1p16, 0x1p6};
     static const int least[] = {10, 2, 0}, most[] = {40, 10, 0};
     for (int i = 0; i < 3; i++) {
@@ -206,9 +205,8 @@ static void overflows_are_those_of_a_run_that_reads_at_once(void **state)
 }
 
 /* The momentum buffer becomes the gradient in the first step that is not skipped. */
-static void sgd_begins_with_its_first_update(void **state)
+TEST(sgd_begins_with_its_first_update)
 {
-    (void)state;
     setting s = mixed();
     memory data;
     s.optim =
@@ -220,9 +218,8 @@ static void sgd_begins_with_its_first_update(void **state)
     assert_same_run(&here, &there);
 }
 
-static void a_phase_that_overflows_is_skipped_alone(void **state)
+TEST(a_phase_that_overflows_is_skipped_alone)
 {
-    (void)state;
     setting s = mixed();
     memory data;
     s.cls = &duel_class;
@@ -267,9 +264,8 @@ static lvn_tensor *turns_step(const lvn_module *module, const lvn_batch *batch, 
 static const lvn_module_class turns_class = {
     .name = "turns", .size = sizeof(turns), .build = turns_build, .training_step = turns_step};
 
-static void parameters_have_counts_of_their_own(void **state)
+TEST(parameters_have_counts_of_their_own)
 {
-    (void)state;
     setting s = mixed();
     memory data;
     s.cls = &turns_class;
@@ -285,9 +281,8 @@ static void parameters_have_counts_of_their_own(void **state)
 
 /* ---- the end of a run, and the beginning ---- */
 
-static void fifty_in_a_row_end_the_run(void **state)
+TEST(fifty_in_a_row_end_the_run)
 {
-    (void)state;
     const setting s = mixed();
     memory data;
     memory_init(&data, 200, SIDE);
@@ -303,9 +298,8 @@ static void fifty_in_a_row_end_the_run(void **state)
 }
 
 /* The step after the last of them would have been finite, and is under way. */
-static void the_device_ends_the_run_by_itself(void **state)
+TEST(the_device_ends_the_run_by_itself)
 {
-    (void)state;
     setting s = mixed();
     memory data;
     s.cls = NULL;
@@ -323,9 +317,8 @@ static void the_device_ends_the_run_by_itself(void **state)
     assert_true(there.updates[0] == 0);
 }
 
-static void a_resumed_run_goes_on(void **state)
+TEST(a_resumed_run_goes_on)
 {
-    (void)state;
     const setting s = mixed();
     memory data;
     bench b;
@@ -355,9 +348,8 @@ static void a_resumed_run_goes_on(void **state)
     assert_same_run(&here, &there);
 }
 
-static void the_host_waits_for_nothing_new(void **state)
+TEST(the_host_waits_for_nothing_new)
 {
-    (void)state;
     const setting s = mixed();
     memory data;
     bench b;
@@ -387,7 +379,7 @@ static void the_host_waits_for_nothing_new(void **state)
     assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     setenv("LEVIN_SIM_KERNEL_US", "20", 1); /* the host is ahead of the device */
     sim_start("1", "64MiB");
@@ -398,17 +390,7 @@ int main(void)
     snprintf(folder, sizeof folder, "%s/checkpoints", out);
     snprintf(last, sizeof last, "%s/last.safetensors", folder);
     mkdir(folder, 0777);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(overflows_are_those_of_a_run_that_reads_at_once),
-        cmocka_unit_test(sgd_begins_with_its_first_update),
-        cmocka_unit_test(a_phase_that_overflows_is_skipped_alone),
-        cmocka_unit_test(parameters_have_counts_of_their_own),
-        cmocka_unit_test(fifty_in_a_row_end_the_run),
-        cmocka_unit_test(the_device_ends_the_run_by_itself),
-        cmocka_unit_test(a_resumed_run_goes_on),
-        cmocka_unit_test(the_host_waits_for_nothing_new),
-    };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = test_main(argc, argv);
     unlink(last);
     rmdir(folder);
     rmdir(out);

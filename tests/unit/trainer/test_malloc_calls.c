@@ -1,17 +1,12 @@
 /* Whole training loops with every malloc counted: in steps 10 to 20 levin calls none on the
  * trainer's and the lanes' threads (loading, forward, backward, merging, update, loggers),
  * and oneDNN the same number in every step. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "core/alloc.h"
 #include "data/shapes.h"
 #include "kernels/kernels.h"
 #include "support/malloc_count.h"
 #include "trainer/trainer.h"
+#include "support/test.h"
 
 #include <dirent.h>
 #include <stdatomic.h>
@@ -121,34 +116,30 @@ static void check(const char *layout, int micro_batches, malloc_counts before)
     }
 }
 
-static void one_lane_on_two_cores(void **state)
+TEST(one_lane_on_two_cores)
 {
-    (void)state;
     const malloc_counts before = malloc_count_get();
     run(1, 2, 1);
     check("one lane", 2, before);
 }
 
-static void two_lanes(void **state)
+TEST(two_lanes)
 {
-    (void)state;
     const malloc_counts before = malloc_count_get();
     run(2, 2, 1);
     check("two lanes", 2, before);
 }
 
-static void no_workers(void **state)
+TEST(no_workers)
 {
-    (void)state;
     const malloc_counts before = malloc_count_get();
     run(2, 4, 0);
     check("two lanes, four micro-batches, decoding in the trainer's thread", 4, before);
 }
 
 /* The counter counts: else its zeros would mean nothing. */
-static void the_counter_counts(void **state)
+TEST(the_counter_counts)
 {
-    (void)state;
     const malloc_counts before = malloc_count_get();
     const uint64_t mine = malloc_count_of_thread();
     malloc_count_switch(true);
@@ -162,7 +153,7 @@ static void the_counter_counts(void **state)
     assert_int_equal(malloc_count_get().library, before.library);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     if (lvni_cpu_start() != LVN_OK || mkdtemp(out) == NULL) {
         fprintf(stderr, "%s %s\n", lvn_last_error()->message, out);
@@ -171,13 +162,7 @@ int main(void)
     char folder[64], path[512];
     snprintf(folder, sizeof folder, "%s/checkpoints", out);
     mkdir(folder, 0777);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_counter_counts),
-        cmocka_unit_test(one_lane_on_two_cores),
-        cmocka_unit_test(two_lanes),
-        cmocka_unit_test(no_workers),
-    };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = test_main(argc, argv);
     snprintf(path, sizeof path, "%s/last.safetensors", folder);
     unlink(path);
     snprintf(path, sizeof path, "%s/best.safetensors", folder);

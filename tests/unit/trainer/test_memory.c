@@ -93,9 +93,8 @@ static void check(const trial *c)
     bench_close(&b);
 }
 
-static void the_prediction_is_within_five_percent(void **state)
+TEST(the_prediction_is_within_five_percent)
 {
-    (void)state;
     static const trial trials[] = {
         {"resnet18", 64, 32, 2, 1, LVNI_OPTIM_SGD, LVNI_PRECISION_32, 0.0, false},
         {"resnet18", 64, 32, 2, 2, LVNI_OPTIM_ADAMW, LVNI_PRECISION_32, 0.9, false},
@@ -114,9 +113,8 @@ static void the_prediction_is_within_five_percent(void **state)
 }
 
 /* Memory of the host that decides whether a run begins. */
-static void a_device_has_its_own_memory_unless_it_is_simulated(void **state)
+TEST(a_device_has_its_own_memory_unless_it_is_simulated)
 {
-    (void)state;
     const lvni_trainer_memory_need on_gpu = {.total = 100, .device = 70}, on_cpu = {.total = 100},
                                    rounded = {.total = 60, .device = 64};
     assert_int_equal(lvni_trainer_memory_on_host(&on_gpu, false), 30);
@@ -132,8 +130,5 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", lvn_last_error()->message);
         return 1;
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_device_has_its_own_memory_unless_it_is_simulated),
-        cmocka_unit_test(the_prediction_is_within_five_percent)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_main(verbose ? 1 : argc, argv);
 }

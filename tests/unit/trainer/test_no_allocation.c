@@ -7,9 +7,8 @@
 
 #include <stdio.h>
 
-static void counters_stand_still(void **state)
+TEST(counters_stand_still)
 {
-    (void)state;
     memory data;
     /* an epoch: 20, 20 and 5 samples, so one micro-batch of the third step is empty */
     memory_init(&data, 45, 8);
@@ -50,12 +49,7 @@ static void counters_stand_still(void **state)
     }
 }
 
-int main(void)
+BEFORE_ALL()
 {
-    if (lvni_cpu_start() != LVN_OK) {
-        fprintf(stderr, "%s\n", lvn_last_error()->message);
-        return 1;
-    }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(counters_stand_still)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return lvni_cpu_start();
 }

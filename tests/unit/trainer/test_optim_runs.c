@@ -45,9 +45,8 @@ static setting settings(int lanes)
                      .out = out};
 }
 
-static void layouts_do_not_matter(void **state)
+TEST(layouts_do_not_matter)
 {
-    (void)state;
     memory data;
     memory_init(&data, 40, 8); /* steps of 16, 16, 8 */
     uint64_t first = 0;
@@ -93,9 +92,8 @@ static void assert_shape(const bench *b, int slot, const char *name, const int64
 }
 
 /* Of a convolution (O, H, W, I) they are H x W, PyTorch's last two axes. */
-static void matrices_of_adafactor_are_those_of_pytorch(void **state)
+TEST(matrices_of_adafactor_are_those_of_pytorch)
 {
-    (void)state;
     memory data;
     bench b;
     const setting s = {.cls = lvni_nn_zoo_find("cnn"),
@@ -115,9 +113,8 @@ static void matrices_of_adafactor_are_those_of_pytorch(void **state)
 }
 
 /* Until they thaw, parameters stay, and then Adam begins with them as with new ones. */
-static void frozen_at_first(void **state)
+TEST(frozen_at_first)
 {
-    (void)state;
     memory data;
     memory_init(&data, 40, 8);
     static const char *const until[] = {"conv1=3"};
@@ -159,9 +156,8 @@ static void load(lvni_ckpt **ckpt)
     }
 }
 
-static void resumed_is_the_same(void **state)
+TEST(resumed_is_the_same)
 {
-    (void)state;
     memory data;
     memory_init(&data, 40, 8);
     bench b, c;
@@ -188,9 +184,8 @@ static void resumed_is_the_same(void **state)
     bench_close(&c);
 }
 
-static void a_run_with_an_average_is_not_one_without(void **state)
+TEST(a_run_with_an_average_is_not_one_without)
 {
-    (void)state;
     memory data;
     memory_init(&data, 40, 8);
     for (int with = 0; with < 2; with++) {
@@ -225,9 +220,8 @@ static const lvni_nn_parameter *parameter(const lvni_nn_model *m, const char *na
 
 /* Weights do not move, gradients are not computed and have no part in the norm; running statistics
  * below go on. */
-static void frozen_stays(void **state)
+TEST(frozen_stays)
 {
-    (void)state;
     memory data;
     memory_init(&data, 40, 8);
     static const char *const body[] = {"*conv*", "norm*"};
@@ -284,9 +278,8 @@ static lvn_tensor *noting_validation(const lvn_module *m, const lvn_batch *batch
     return softmax_regression.training_step(m, batch, step);
 }
 
-static void validation_and_export_see_the_average(void **state)
+TEST(validation_and_export_see_the_average)
 {
-    (void)state;
     memory data, val;
     memory_init(&data, 40, 0);
     memory_init(&val, 12, 0);
@@ -318,9 +311,8 @@ static void validation_and_export_see_the_average(void **state)
     }
 }
 
-static void pattern_mistakes_are_reported(void **state)
+TEST(pattern_mistakes_are_reported)
 {
-    (void)state;
     memory data;
     memory_init(&data, 40, 8);
     bench b;
@@ -335,7 +327,7 @@ static void pattern_mistakes_are_reported(void **state)
     bench_close(&b);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     lvni_log_set_quiet(true);
     if (mkdtemp(out) == NULL || lvni_cpu_start() != LVN_OK) {
@@ -345,17 +337,7 @@ int main(void)
     snprintf(folder, sizeof folder, "%s/checkpoints", out);
     mkdir(folder, 0777);
     snprintf(last, sizeof last, "%s/checkpoints/last.safetensors", out);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layouts_do_not_matter),
-        cmocka_unit_test(matrices_of_adafactor_are_those_of_pytorch),
-        cmocka_unit_test(frozen_at_first),
-        cmocka_unit_test(resumed_is_the_same),
-        cmocka_unit_test(a_run_with_an_average_is_not_one_without),
-        cmocka_unit_test(frozen_stays),
-        cmocka_unit_test(validation_and_export_see_the_average),
-        cmocka_unit_test(pattern_mistakes_are_reported),
-    };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = test_main(argc, argv);
     char metrics[64], best[96];
     snprintf(metrics, sizeof metrics, "%s/metrics.jsonl", out);
     snprintf(best, sizeof best, "%s/best.safetensors", folder);

@@ -226,9 +226,8 @@ static void follow_step(truth *t, const bench *b, int64_t step, const lvni_train
 }
 
 /* Two epochs, each with a short last step. */
-static void phases_follow_each_other(void **state)
+TEST(phases_follow_each_other)
 {
-    (void)state;
     memory data;
     bench b;
     truth want, have;
@@ -276,9 +275,8 @@ static void phases_follow_each_other(void **state)
 
 /* ---- clipping, averages, overflow ---- */
 
-static void every_phase_is_cut_to_length(void **state)
+TEST(every_phase_is_cut_to_length)
 {
-    (void)state;
     memory data;
     bench b;
     truth before, after;
@@ -305,9 +303,8 @@ static void every_phase_is_cut_to_length(void **state)
 }
 
 /* A rate, a schedule and a largest norm of their own; and the generator in every third step. */
-static void phases_have_settings_of_their_own(void **state)
+TEST(phases_have_settings_of_their_own)
 {
-    (void)state;
     memory data;
     bench b;
     setting s = settings();
@@ -384,9 +381,8 @@ static void assert_betas(const bench *b, const float *before)
     free(after);
 }
 
-static void phases_have_betas_of_their_own(void **state)
+TEST(phases_have_betas_of_their_own)
 {
-    (void)state;
     const lvn_device devices[] = {LVN_CPU, LVN_SIM(0)};
     memory data;
     memory_init(&data, N, 0);
@@ -410,9 +406,8 @@ static void phases_have_betas_of_their_own(void **state)
 }
 
 /* A schedule that moves one phase's momentum leaves the other's as it is. */
-static void a_cycle_moves_its_phase(void **state)
+TEST(a_cycle_moves_its_phase)
 {
-    (void)state;
     memory data;
     bench b;
     setting s = settings();
@@ -427,9 +422,8 @@ static void a_cycle_moves_its_phase(void **state)
 
 /* 16-mixed: what overflows is left out, the other phase goes on; the scale is halved once, and a
  * step counts as skipped when all of it was. */
-static void an_overflow_skips_its_phase(void **state)
+TEST(an_overflow_skips_its_phase)
 {
-    (void)state;
     memory data;
     setting s = settings();
     s.precision = LVNI_PRECISION_16_MIXED;
@@ -472,9 +466,8 @@ static void an_overflow_skips_its_phase(void **state)
 /* ---- what fails ---- */
 
 /* A later phase fails: the weights are of no step, and are not saved. */
-static void half_a_step_is_not_kept(void **state)
+TEST(half_a_step_is_not_kept)
 {
-    (void)state;
     memory data;
     bench b;
     setting s = settings();
@@ -510,9 +503,8 @@ static void half_a_step_is_not_kept(void **state)
     lvni_ckpt_free(ckpt);
 }
 
-static void mistakes_are_reported(void **state)
+TEST(mistakes_are_reported)
 {
-    (void)state;
     static const char *const half[] = {"critic", NULL};
     lvn_module_class cls = duel_class;
     lvni_nn_model *model;
@@ -530,9 +522,8 @@ static void mistakes_are_reported(void **state)
 
 /* ---- memory ---- */
 
-static void all_batches_of_a_step_are_held(void **state)
+TEST(all_batches_of_a_step_are_held)
 {
-    (void)state;
     memory data;
     bench b;
     lvni_trainer_memory_need need;
@@ -553,7 +544,7 @@ static void all_batches_of_a_step_are_held(void **state)
     bench_close(&b);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     char command[128];
     sim_start("1", "64MiB");
@@ -565,18 +556,7 @@ int main(void)
     if (system(command) != 0) {
         return 1;
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(phases_follow_each_other),
-        cmocka_unit_test(every_phase_is_cut_to_length),
-        cmocka_unit_test(phases_have_settings_of_their_own),
-        cmocka_unit_test(phases_have_betas_of_their_own),
-        cmocka_unit_test(a_cycle_moves_its_phase),
-        cmocka_unit_test(an_overflow_skips_its_phase),
-        cmocka_unit_test(half_a_step_is_not_kept),
-        cmocka_unit_test(mistakes_are_reported),
-        cmocka_unit_test(all_batches_of_a_step_are_held),
-    };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = test_main(argc, argv);
     snprintf(command, sizeof command, "rm -r %s", out);
     return system(command) != 0 ? 1 : failed;
 }

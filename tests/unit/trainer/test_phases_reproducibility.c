@@ -73,9 +73,8 @@ static void layouts_agree_on(const memory *data, setting s, int64_t overflows_at
     duel_overflows_at = -1;
 }
 
-static void optimizers_of_phases_do_not_either(void **state)
+TEST(optimizers_of_phases_do_not_either)
 {
-    (void)state;
     memory data;
     memory_init(&data, N, 0);
     for (duel_overflow = 1; duel_overflow <= 2; duel_overflow++) {
@@ -85,9 +84,8 @@ static void optimizers_of_phases_do_not_either(void **state)
     layouts_agree_on(&data, mixed_settings(LVNI_PRECISION_32, LVNI_OPTIM_ADAFACTOR), -1);
 }
 
-static void bits_do_not_depend_on_the_layout(void **state)
+TEST(bits_do_not_depend_on_the_layout)
 {
-    (void)state;
     static const lvni_trainer_precision precisions[] = {
         LVNI_PRECISION_32, LVNI_PRECISION_BF16_MIXED, LVNI_PRECISION_16_MIXED};
     memory data;
@@ -112,9 +110,8 @@ static void bits_do_not_depend_on_the_layout(void **state)
 }
 
 /* Coupled micro-batches in each phase, on any ranks. */
-static void groups_sync_in_every_phase(void **state)
+TEST(groups_sync_in_every_phase)
 {
-    (void)state;
     memory data;
     setting s = settings(LVNI_PRECISION_32);
     memory_init(&data, N, 0);
@@ -132,9 +129,8 @@ static void groups_sync_in_every_phase(void **state)
     ranks_agree("coupled phases", &data, &s, 4, STEPS, want); /* groups on several ranks */
 }
 
-static void resumed_runs_go_on(void **state)
+TEST(resumed_runs_go_on)
 {
-    (void)state;
     memory data;
     setting s = settings(LVNI_PRECISION_16_MIXED);
     char last[96];
@@ -206,9 +202,8 @@ static const lvni_optim_options adafactor = {.kind = LVNI_OPTIM_ADAFACTOR,
                                              .d = 1};
 
 /* Each phase does what a run with its optimizer alone does there. */
-static void phases_have_optimizers_of_their_own(void **state)
+TEST(phases_have_optimizers_of_their_own)
 {
-    (void)state;
     static const lvni_optim_options *const pairs[][2] = {
         {&rmsprop, &lamb}, {&adafactor, &rmsprop}, {&lamb, &adafactor}};
     const lvn_device devices[] = {LVN_CPU, LVN_SIM(0)};
@@ -241,9 +236,8 @@ static void phases_have_optimizers_of_their_own(void **state)
 }
 
 /* State is saved under the names that the phase's optimizer has for it. */
-static void optimizers_of_phases_are_saved(void **state)
+TEST(optimizers_of_phases_are_saved)
 {
-    (void)state;
     static const lvni_optim_kind kinds[] = {LVNI_OPTIM_LAMB, LVNI_OPTIM_ADAFACTOR};
     static const char *const saved[][3] = {
         {"optim/square_avg/critic.out.weight", "optim/grad_avg/critic.out.weight",
@@ -317,15 +311,14 @@ static void check_estimate(setting s, int index)
     assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
 }
 
-static void device_memory_is_estimated(void **state)
+TEST(device_memory_is_estimated)
 {
-    (void)state;
     check_estimate(settings(LVNI_PRECISION_32), 2);
     check_estimate(mixed_settings(LVNI_PRECISION_32, LVNI_OPTIM_LAMB), 3);
     check_estimate(mixed_settings(LVNI_PRECISION_32, LVNI_OPTIM_ADAFACTOR), 4);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     char command[128];
     sim_start("5", "64MiB");
@@ -337,14 +330,7 @@ int main(void)
     if (system(command) != 0) {
         return 1;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bits_do_not_depend_on_the_layout),
-                                       cmocka_unit_test(optimizers_of_phases_do_not_either),
-                                       cmocka_unit_test(phases_have_optimizers_of_their_own),
-                                       cmocka_unit_test(optimizers_of_phases_are_saved),
-                                       cmocka_unit_test(groups_sync_in_every_phase),
-                                       cmocka_unit_test(resumed_runs_go_on),
-                                       cmocka_unit_test(device_memory_is_estimated)};
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = test_main(argc, argv);
     snprintf(command, sizeof command, "rm -r %s", out);
     return system(command) != 0 ? 1 : failed;
 }

@@ -7,9 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void the_scale_follows_its_rule(void **state)
+TEST(the_scale_follows_its_rule)
 {
-    (void)state;
     lvni_trainer_scaler s;
     lvni_trainer_scaler_init(&s, LVNI_PRECISION_16_MIXED);
     assert_true(s.on && s.scale == 65536.0);
@@ -31,9 +30,8 @@ static void the_scale_follows_its_rule(void **state)
     assert_true(!s.on && s.scale == 1.0);
 }
 
-static void its_state_is_text(void **state)
+TEST(its_state_is_text)
 {
-    (void)state;
     char text[128];
     lvni_trainer_scaler a = {.on = true,
                              .scale = 1024.0,
@@ -89,9 +87,8 @@ static setting cnn_setting(lvni_trainer_precision precision, int lanes)
 }
 
 /* One hash over lanes for each; another one for each precision. */
-static void every_precision_is_reproducible(void **state)
+TEST(every_precision_is_reproducible)
 {
-    (void)state;
     memory m;
     memory_init(&m, 24, 8);
     uint64_t hash[4];
@@ -147,9 +144,8 @@ static float *gradient_after(int before, const char *net, lvni_trainer_precision
 /* Rounding to 8 bits may turn a gradient (batch norm over noise: by 22 degrees on its way down), a
  * wrong product turns it by ninety. Each weight matrix of networks whose square layers and few
  * pixels take ways of their own. */
-static void gradients_in_bf16_point_where_those_in_f32_do(void **state)
+TEST(gradients_in_bf16_point_where_those_in_f32_do)
 {
-    (void)state;
     static const struct {
         const char *name;
         int side, before; /* ViT's head starts as zero: nothing goes below it in the first step */
@@ -188,9 +184,8 @@ static void gradients_in_bf16_point_where_those_in_f32_do(void **state)
 
 /* A scale that f16 cannot carry: the step moves nothing but the counters, and the schedule
  * waits. */
-static void an_overflow_skips_the_step(void **state)
+TEST(an_overflow_skips_the_step)
 {
-    (void)state;
     memory m;
     memory_init(&m, 24, 8);
     bench b;
@@ -220,9 +215,8 @@ static void an_overflow_skips_the_step(void **state)
 }
 
 /* The scale cancels: powers of two leave the gradient's norm as it is, up to what f16 rounds. */
-static void the_scale_leaves_no_trace(void **state)
+TEST(the_scale_leaves_no_trace)
 {
-    (void)state;
     memory m;
     memory_init(&m, 24, 8);
     double norm[2];
@@ -241,9 +235,8 @@ static void the_scale_leaves_no_trace(void **state)
 
 /* What goes backward is the mean loss times the scale, however many samples a micro-batch has: the
  * first scale of 65536 loses no step. */
-static void no_step_is_lost_to_the_size_of_a_micro_batch(void **state)
+TEST(no_step_is_lost_to_the_size_of_a_micro_batch)
 {
-    (void)state;
     static const struct {
         int64_t batch;
         int micro_batches;
@@ -268,9 +261,8 @@ static void no_step_is_lost_to_the_size_of_a_micro_batch(void **state)
 
 /* The gradient of a step is the weighted mean over micro-batches of unequal size, in f16 as in f32;
  * with sync_batchnorm, too, where a micro-batch's gradient comes from all losses of the group. */
-static void unequal_micro_batches_count_by_their_samples(void **state)
+TEST(unequal_micro_batches_count_by_their_samples)
 {
-    (void)state;
     memory m;
     memory_init(&m, 24, 8);
     for (int i = 0; i < 24; i++) {
@@ -332,9 +324,8 @@ static float *first_move(const memory *m, setting s, lvni_trainer_precision prec
 }
 
 /* By norm and by value, the clipped gradient is that of f32: the loss scale is taken out before. */
-static void gradients_are_clipped_without_the_scale(void **state)
+TEST(gradients_are_clipped_without_the_scale)
 {
-    (void)state;
     memory m;
     memory_init(&m, 24, 8);
     for (int by_value = 0; by_value < 2; by_value++) {
@@ -364,9 +355,8 @@ static void gradients_are_clipped_without_the_scale(void **state)
 /* A skipped step leaves everything that a step moves, except the count of steps and the sample
  * order: weights, running statistics, the average, moments and Adam's t, the schedule. (PyTorch's
  * GradScaler skips optimizer.step() alone: there running statistics have moved.) */
-static void a_skipped_step_leaves_all_state(void **state)
+TEST(a_skipped_step_leaves_all_state)
 {
-    (void)state;
     memory m;
     memory_init(&m, 24, 8);
     setting s = cnn_setting(LVNI_PRECISION_16_MIXED, 1);
@@ -403,9 +393,8 @@ static void a_skipped_step_leaves_all_state(void **state)
 
 /* torch._amp_update_scale_ of PyTorch 2.15, init 65536, interval 2000: scale and clean steps after
  * n steps, `overflow` those that had one. */
-static void the_scale_moves_as_in_pytorch(void **state)
+TEST(the_scale_moves_as_in_pytorch)
 {
-    (void)state;
     static const int overflow[] = {0, 1, 2, 2003, 2004, 4010, 8100};
     static const struct {
         int after;
@@ -429,9 +418,8 @@ static void the_scale_moves_as_in_pytorch(void **state)
     }
 }
 
-static void bf16_true_weights_are_bf16(void **state)
+TEST(bf16_true_weights_are_bf16)
 {
-    (void)state;
     if (!lvni_cpu_has_bf16()) {
         skip();
     }
@@ -450,21 +438,7 @@ static void bf16_true_weights_are_bf16(void **state)
     bench_close(&b);
 }
 
-int main(void)
+BEFORE_ALL()
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_scale_follows_its_rule),
-        cmocka_unit_test(its_state_is_text),
-        cmocka_unit_test(every_precision_is_reproducible),
-        cmocka_unit_test(gradients_in_bf16_point_where_those_in_f32_do),
-        cmocka_unit_test(an_overflow_skips_the_step),
-        cmocka_unit_test(the_scale_leaves_no_trace),
-        cmocka_unit_test(bf16_true_weights_are_bf16),
-        cmocka_unit_test(no_step_is_lost_to_the_size_of_a_micro_batch),
-        cmocka_unit_test(unequal_micro_batches_count_by_their_samples),
-        cmocka_unit_test(gradients_are_clipped_without_the_scale),
-        cmocka_unit_test(a_skipped_step_leaves_all_state),
-        cmocka_unit_test(the_scale_moves_as_in_pytorch),
-    };
-    return lvni_cpu_start() == LVN_OK ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
+    return lvni_cpu_start();
 }

@@ -81,9 +81,8 @@ static taken run(const memory *data, setting s, lvn_device device, bool more)
 /* At least half of the copies' time is hidden behind kernels; a machine that stops the host between
  * two commands leaves the device idle, so the best of a few counts. The host waits for what steps
  * found, and never for a copy. */
-static void copies_run_beside_kernels(void **state)
+TEST(copies_run_beside_kernels)
 {
-    (void)state;
     memory data;
     bool beside = false;
     memory_init(&data, 200, SIDE);
@@ -101,9 +100,8 @@ static void copies_run_beside_kernels(void **state)
 
 /* Waves of a step, several lanes, accumulation, steps of two sizes over several epochs; the copy of
  * one step's batches alone, and with those of the next. */
-static void bits_are_those_of_the_cpu(void **state)
+TEST(bits_are_those_of_the_cpu)
 {
-    (void)state;
     const setting settings[] = {
         {.batch_size = 10, .micro_batches = 4, .lanes = 2, .workers = 2},
         {.batch_size = 9, .micro_batches = 3, .lanes = 3, .workers = 1},
@@ -124,9 +122,8 @@ static void bits_are_those_of_the_cpu(void **state)
 }
 
 /* A run takes the memory of the next batches whether the loader has them in time or not. */
-static void memory_does_not_depend_on_time(void **state)
+TEST(memory_does_not_depend_on_time)
 {
-    (void)state;
     for (int lanes = 1; lanes <= 2; lanes++) {
         memory data;
         memory_init(&data, 72, SIDE);
@@ -146,9 +143,8 @@ static void memory_does_not_depend_on_time(void **state)
 
 /* A sample that fails stops the run at its own step, with and without batches on their way, and
  * nothing stays on the device. */
-static void errors_come_with_their_step(void **state)
+TEST(errors_come_with_their_step)
 {
-    (void)state;
     memory data;
     bench b;
     lvni_tensor_device *device;
@@ -215,9 +211,8 @@ static taken evaluate(const memory *data, int lanes, int workers, lvn_device dev
 
 /* The host waits for the newest commands at the end alone, unless the loader is late; and copies
  * are hidden as above. */
-static void metrics_are_read_one_wave_late(void **state)
+TEST(metrics_are_read_one_wave_late)
 {
-    (void)state;
     memory data;
     lvni_nn_step sum;
     bool beside = false;
@@ -234,9 +229,8 @@ static void metrics_are_read_one_wave_late(void **state)
     assert_true(beside);
 }
 
-static void metrics_are_those_of_the_cpu(void **state)
+TEST(metrics_are_those_of_the_cpu)
 {
-    (void)state;
     memory data;
     lvni_nn_step here, there;
     memory_init(&data, (CHUNKS - 1) * CHUNK + 8, SIDE);
@@ -252,9 +246,8 @@ static void metrics_are_those_of_the_cpu(void **state)
 }
 
 /* Half of the set is read when a sample fails; the next evaluation begins without it. */
-static void an_evaluation_that_fails_leaves_nothing(void **state)
+TEST(an_evaluation_that_fails_leaves_nothing)
 {
-    (void)state;
     memory data;
     bench b;
     lvni_tensor_device *device;
@@ -284,17 +277,10 @@ static void an_evaluation_that_fails_leaves_nothing(void **state)
     assert_int_equal(lvni_tensor_device_get_stats(device).in_use, before);
 }
 
-int main(void)
+BEFORE_ALL()
 {
     setenv("LEVIN_SIM_KERNEL_US", "100", 1);
     setenv("LEVIN_SIM_COPY_GBPS", "0.01", 1);
     sim_start("1", "64MiB");
-    const struct CMUnitTest tests[] = {cmocka_unit_test(copies_run_beside_kernels),
-                                       cmocka_unit_test(bits_are_those_of_the_cpu),
-                                       cmocka_unit_test(memory_does_not_depend_on_time),
-                                       cmocka_unit_test(errors_come_with_their_step),
-                                       cmocka_unit_test(metrics_are_read_one_wave_late),
-                                       cmocka_unit_test(metrics_are_those_of_the_cpu),
-                                       cmocka_unit_test(an_evaluation_that_fails_leaves_nothing)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }

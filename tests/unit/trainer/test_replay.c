@@ -169,9 +169,8 @@ static uint64_t replay(const memory *data, const setting *s, lvn_step_block *las
     return hash;
 }
 
-static void replayed_steps_have_the_bits_of_submitted_ones(void **state)
+TEST(replayed_steps_have_the_bits_of_submitted_ones)
 {
-    (void)state;
     const lvn_module_class cls = watched();
     const setting settings[] = {adamw, sgd};
     memory data;
@@ -193,10 +192,8 @@ static void replayed_steps_have_the_bits_of_submitted_ones(void **state)
     assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
 }
 
-int main(void)
+BEFORE_ALL()
 {
     sim_start("1", "64MiB");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(replayed_steps_have_the_bits_of_submitted_ones)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }

@@ -86,9 +86,8 @@ static void assert_saved(int64_t step, int64_t step_in_epoch)
     lvni_ckpt_free(ckpt);
 }
 
-static void error_in_validation_keeps_the_epoch(void **state)
+TEST(error_in_validation_keeps_the_epoch)
 {
-    (void)state;
     memory data, val;
     memory_init(&data, 40, 0); /* steps of 16, 16, 8 */
     memory_init(&val, 12, 0);
@@ -110,9 +109,8 @@ static void error_in_validation_keeps_the_epoch(void **state)
     finish(&data, &val.base);
 }
 
-static void unreadable_sample_keeps_the_steps_before(void **state)
+TEST(unreadable_sample_keeps_the_steps_before)
 {
-    (void)state;
     memory data;
     memory_init(&data, 40, 0);
     bench b;
@@ -147,9 +145,8 @@ static lvn_status stopping_get(const lvn_dataset *d, const lvn_sample_key *key, 
     return memory_get(d, key, field);
 }
 
-static void stop_signal_ends_a_long_validation(void **state)
+TEST(stop_signal_ends_a_long_validation)
 {
-    (void)state;
     memory data, val;
     memory_init(&data, 40, 0);
     memory_init(&val, 200, 0); /* 29 chunks of 7 */
@@ -174,9 +171,8 @@ static void stop_signal_ends_a_long_validation(void **state)
 }
 
 /* Threads that decode for a validation far away would take time from training. */
-static void validation_decodes_when_it_is_its_turn(void **state)
+TEST(validation_decodes_when_it_is_its_turn)
 {
-    (void)state;
     memory data, val;
     memory_init(&data, 40, 0);
     memory_init(&val, 30, 0);
@@ -221,9 +217,8 @@ static lvn_status huge_get(const lvn_dataset *d, const lvn_sample_key *key, void
     return LVN_OK;
 }
 
-static void failed_update_does_not_move_the_position(void **state)
+TEST(failed_update_does_not_move_the_position)
 {
-    (void)state;
     memory data;
     memory_init(&data, 40, 0);
     static lvn_dataset_class huge_class;
@@ -303,9 +298,8 @@ static void try_others(const memory *data, lvn_status want)
     try_restore(&other, &s, 4, want, "(names and order of the training samples)");
 }
 
-static void within_an_epoch_only_the_same_run_goes_on(void **state)
+TEST(within_an_epoch_only_the_same_run_goes_on)
 {
-    (void)state;
     memory data;
     memory_init(&data, 40, 0);
     const setting s = settings();
@@ -322,9 +316,8 @@ static void within_an_epoch_only_the_same_run_goes_on(void **state)
 
 /* ---- metric sums as text ---- */
 
-static void metric_sums_keep_names_and_bits(void **state)
+TEST(metric_sums_keep_names_and_bits)
 {
-    (void)state;
     const lvni_nn_step sums = {
         .n_metrics = 4,
         .metric = {{.name = "top 5; acc", .sum = 0.1, .weight = 3.0},
@@ -348,9 +341,8 @@ static void metric_sums_keep_names_and_bits(void **state)
     assert_int_equal(back.n_metrics, 0);
 }
 
-static void other_text_is_no_sums(void **state)
+TEST(other_text_is_no_sums)
 {
-    (void)state;
     static const char *const wrong[] = {"",
                                         "loss 1 2;",
                                         "{}",
@@ -367,7 +359,7 @@ static void other_text_is_no_sums(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     if (lvni_cpu_start() != LVN_OK || mkdtemp(out) == NULL) {
         fprintf(stderr, "%s %s\n", lvn_last_error()->message, out);
@@ -380,17 +372,7 @@ int main(void)
     if (system(command) != 0) {
         return 1;
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(error_in_validation_keeps_the_epoch),
-        cmocka_unit_test(unreadable_sample_keeps_the_steps_before),
-        cmocka_unit_test(stop_signal_ends_a_long_validation),
-        cmocka_unit_test(validation_decodes_when_it_is_its_turn),
-        cmocka_unit_test(failed_update_does_not_move_the_position),
-        cmocka_unit_test(within_an_epoch_only_the_same_run_goes_on),
-        cmocka_unit_test(metric_sums_keep_names_and_bits),
-        cmocka_unit_test(other_text_is_no_sums),
-    };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = test_main(argc, argv);
     snprintf(command, sizeof command, "rm -r %s", out);
     return system(command) != 0 ? 1 : failed;
 }

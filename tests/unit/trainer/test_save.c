@@ -79,9 +79,8 @@ static void must_be(lvn_status got, lvn_status want)
     }
 }
 
-static void steps_meanwhile_change_nothing(void **state)
+TEST(steps_meanwhile_change_nothing)
 {
-    (void)state;
     memory data;
     memory_init(&data, 40, 8);
     const setting s = settings();
@@ -122,9 +121,8 @@ static void steps_meanwhile_change_nothing(void **state)
     bench_close(&b);
 }
 
-static void errors_are_reported_once(void **state)
+TEST(errors_are_reported_once)
 {
-    (void)state;
     memory data;
     memory_init(&data, 40, 8);
     const setting s = settings();
@@ -155,9 +153,8 @@ static void errors_are_reported_once(void **state)
     bench_close(&b);
 }
 
-static void a_training_ends_with_its_error(void **state)
+TEST(a_training_ends_with_its_error)
 {
-    (void)state;
     memory data;
     memory_init(&data, 40, 8);
     const setting s = settings();
@@ -175,9 +172,8 @@ static void a_training_ends_with_its_error(void **state)
 }
 
 /* A stop waits for the running save; when that failed, the state is saved once more. */
-static void a_stop_saves_once_more(void **state)
+TEST(a_stop_saves_once_more)
 {
-    (void)state;
     memory data;
     memory_init(&data, 40, 8);
     const setting s = settings();
@@ -197,9 +193,8 @@ static void a_stop_saves_once_more(void **state)
 }
 
 /* What failed between two steps is tried again; the error reports the step to go on from. */
-static void an_error_reports_the_last_saved_step(void **state)
+TEST(an_error_reports_the_last_saved_step)
 {
-    (void)state;
     memory data;
     memory_init(&data, 40, 8);
     const setting s = settings();
@@ -243,9 +238,8 @@ static lvn_status save_named(lvni_trainer *t, const char *name, double score)
 
 /* Whichever call fails, the file that was there stays until the new one is; tried again, the save
  * leaves the new one alone. */
-static void no_failure_leaves_fewer_files(void **state)
+TEST(no_failure_leaves_fewer_files)
 {
-    (void)state;
     static const char *const kinds[] = {"open",  "write",  "short", "fsync",
                                         "close", "rename", "link"};
     memory data;
@@ -280,9 +274,8 @@ static void no_failure_leaves_fewer_files(void **state)
 }
 
 /* A step that is not that of the failed save takes up the list as it was. */
-static void a_later_save_knows_what_is_there(void **state)
+TEST(a_later_save_knows_what_is_there)
 {
-    (void)state;
     memory data;
     memory_init(&data, 40, 8);
     const setting s = settings();
@@ -305,9 +298,8 @@ static void a_later_save_knows_what_is_there(void **state)
 }
 
 /* resume=true is not what such a message advises. */
-static void what_the_configuration_causes_comes_again(void **state)
+TEST(what_the_configuration_causes_comes_again)
 {
-    (void)state;
     static const lvn_status again[] = {LVN_ERR_SHAPE, LVN_ERR_DTYPE, LVN_ERR_UNSUPPORTED,
                                        LVN_ERR_USAGE, LVN_ERR_DEVICE_MEMORY},
                             may_not[] = {LVN_ERR_IO,   LVN_ERR_MEMORY,    LVN_ERR_CORRUPT,
@@ -320,7 +312,7 @@ static void what_the_configuration_causes_comes_again(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     lvni_log_set_quiet(true);
     if (lvni_cpu_start() != LVN_OK || mkdtemp(out) == NULL) {
@@ -333,17 +325,7 @@ int main(void)
     snprintf(last, sizeof last, "%s/last.safetensors", folder);
     snprintf(best, sizeof best, "%s/best.safetensors", folder);
     mkdir(folder, 0777);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_the_configuration_causes_comes_again),
-        cmocka_unit_test(steps_meanwhile_change_nothing),
-        cmocka_unit_test(errors_are_reported_once),
-        cmocka_unit_test(a_training_ends_with_its_error),
-        cmocka_unit_test(a_stop_saves_once_more),
-        cmocka_unit_test(an_error_reports_the_last_saved_step),
-        cmocka_unit_test(no_failure_leaves_fewer_files),
-        cmocka_unit_test(a_later_save_knows_what_is_there),
-    };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = test_main(argc, argv);
     unlink(metrics);
     unlink(last);
     unlink(best);

@@ -209,9 +209,8 @@ static world make_world(int kind, int ranks)
     return w;
 }
 
-static void bits_are_those_of_one_rank(void **state)
+TEST(bits_are_those_of_one_rank)
 {
-    (void)state;
     for (int kind = 0; kind < (int)(sizeof kinds / sizeof *kinds); kind++) {
         whole one = {0}, all = {0};
         member m[MOST];
@@ -237,9 +236,8 @@ static void bits_are_those_of_one_rank(void **state)
 
 /* The state of a rank is that of its part; all together have it once. The cnn has more than two
  * blocks for each rank. */
-static void state_is_divided(void **state)
+TEST(state_is_divided)
 {
-    (void)state;
     whole all = {0};
     member m[MOST];
     world w = make_world(1, 3);
@@ -258,9 +256,8 @@ static void state_is_divided(void **state)
 /* Of all ranks: weights come back in whole blocks, equally many of each rank, and the block that
  * the gradient shares with the records goes to all; stage 1 moves the total of the gradient, too.
  */
-static void bytes_are_those_of_ddp(void **state)
+TEST(bytes_are_those_of_ddp)
 {
-    (void)state;
     uint64_t sum[3] = {0};
     int64_t n = 0;
     for (int stage = 0; stage <= 2; stage++) {
@@ -287,9 +284,8 @@ static void bytes_are_those_of_ddp(void **state)
     assert_int_equal(sum[1], sum[0] + each * (uint64_t)even);
 }
 
-static void saved_by_three_goes_on_anywhere(void **state)
+TEST(saved_by_three_goes_on_anywhere)
 {
-    (void)state;
     char dir[] = "/tmp/levin-sharded-XXXXXX", path[128], command[128];
     whole want = {0}, half = {0}, all = {0};
     member m[MOST];
@@ -318,15 +314,4 @@ static void saved_by_three_goes_on_anywhere(void **state)
     whole_free(&want);
     snprintf(command, sizeof command, "rm -r %s", dir);
     assert_int_equal(system(command), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bits_are_those_of_one_rank),
-        cmocka_unit_test(state_is_divided),
-        cmocka_unit_test(bytes_are_those_of_ddp),
-        cmocka_unit_test(saved_by_three_goes_on_anywhere),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

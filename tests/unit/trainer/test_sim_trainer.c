@@ -164,9 +164,8 @@ static void assert_same_rank(const rank *a, const rank *b)
     }
 }
 
-static void steps_have_the_bits_of_the_cpu(void **state)
+TEST(steps_have_the_bits_of_the_cpu)
 {
-    (void)state;
     for (int i = 0; i < N_SETTINGS; i++) {
         rank here = {.device = LVN_CPU, .setting = i}, there = {.device = LVN_SIM(0), .setting = i};
         train(&here);
@@ -176,9 +175,8 @@ static void steps_have_the_bits_of_the_cpu(void **state)
 }
 
 /* Each with its model, trainer, lanes and device; the host's beside them. */
-static void ranks_are_threads(void **state)
+TEST(ranks_are_threads)
 {
-    (void)state;
     rank r[3] = {{.device = LVN_CPU}, {.device = LVN_SIM(0)}, {.device = LVN_SIM(1)}};
     pthread_t thread[3];
     for (int i = 0; i < 3; i++) {
@@ -232,9 +230,8 @@ static lvn_status try_to_train(const memory *data, lvni_tensor_device *device, i
     return s;
 }
 
-static void every_allocation_of_the_device_may_fail(void **state)
+TEST(every_allocation_of_the_device_may_fail)
 {
-    (void)state;
     memory data;
     lvni_tensor_device *device;
     memory_init(&data, 20, SIDE);
@@ -294,7 +291,7 @@ static void check_estimate(int lanes, int index, lvni_optim_kind kind)
     assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
 }
 
-static void device_memory_is_estimated(void **state)
+TEST(device_memory_is_estimated)
 {
     (void)state; /* each time a device not used before */
     check_estimate(1, 2, LVNI_OPTIM_SGD);
@@ -303,12 +300,8 @@ static void device_memory_is_estimated(void **state)
     check_estimate(1, 5, LVNI_OPTIM_ADAFACTOR);
 }
 
-int main(void)
+BEFORE_ALL()
 {
     sim_start("6", "64MiB");
-    const struct CMUnitTest tests[] = {cmocka_unit_test(steps_have_the_bits_of_the_cpu),
-                                       cmocka_unit_test(ranks_are_threads),
-                                       cmocka_unit_test(every_allocation_of_the_device_may_fail),
-                                       cmocka_unit_test(device_memory_is_estimated)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }

@@ -32,9 +32,8 @@ static setting settings(int lanes, lvni_optim_kind kind)
         .out = out};
 }
 
-static void restored_run_goes_on_with_the_same_bits(void **state)
+TEST(restored_run_goes_on_with_the_same_bits)
 {
-    (void)state;
     memory data;
     memory_init(&data, 40, 8); /* steps of 16, 16, 8 */
     for (int kind = LVNI_OPTIM_SGD; kind <= LVNI_OPTIM_ADAMW; kind++) {
@@ -70,9 +69,8 @@ static void restored_run_goes_on_with_the_same_bits(void **state)
     }
 }
 
-static void checkpoints_of_other_runs_are_refused(void **state)
+TEST(checkpoints_of_other_runs_are_refused)
 {
-    (void)state;
     memory data;
     memory_init(&data, 40, 8);
     setting s = settings(1, LVNI_OPTIM_SGD);
@@ -113,9 +111,8 @@ static void checkpoints_of_other_runs_are_refused(void **state)
 }
 
 /* Making a trainer and saving, with the k-th allocation failing: an error, nothing left behind. */
-static void memory_may_fail(void **state)
+TEST(memory_may_fail)
 {
-    (void)state;
     memory data;
     memory_init(&data, 12, 0);
     lvni_nn_model *model;
@@ -158,7 +155,7 @@ static void memory_may_fail(void **state)
     lvni_nn_model_destroy(model);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     if (lvni_cpu_start() != LVN_OK || mkdtemp(out) == NULL) {
         fprintf(stderr, "%s %s\n", lvn_last_error()->message, out);
@@ -169,12 +166,7 @@ int main(void)
     snprintf(last, sizeof last, "%s/last.safetensors", folder);
     snprintf(best, sizeof best, "%s/best.safetensors", folder);
     mkdir(folder, 0777);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(restored_run_goes_on_with_the_same_bits),
-        cmocka_unit_test(checkpoints_of_other_runs_are_refused),
-        cmocka_unit_test(memory_may_fail),
-    };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = test_main(argc, argv);
     unlink(last);
     unlink(best);
     rmdir(folder);

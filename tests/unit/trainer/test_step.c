@@ -103,9 +103,8 @@ static void assert_weights(const bench *b, const truth *t)
 
 /* 50 samples, E = 22: steps of 22, 22 and 6; with 7 micro-batches one of the last is empty. Every
  * sample once an epoch. */
-static void gradient_is_the_mean_over_the_samples(void **state)
+TEST(gradient_is_the_mean_over_the_samples)
 {
-    (void)state;
     memory data;
     memory_init(&data, 50, 0);
     const int micro_batches[] = {1, 2, 3, 5, 7};
@@ -139,9 +138,8 @@ static void gradient_is_the_mean_over_the_samples(void **state)
 }
 
 /* A network with batch norm and dropout, AdamW, clipping, an epoch border, a short last step. */
-static void bits_do_not_depend_on_lanes_and_workers(void **state)
+TEST(bits_do_not_depend_on_lanes_and_workers)
 {
-    (void)state;
     memory data;
     memory_init(&data, 45, 8);
     const struct {
@@ -184,9 +182,8 @@ static void bits_do_not_depend_on_lanes_and_workers(void **state)
     bench_close(&b);
 }
 
-static void unreadable_samples_have_no_weight(void **state)
+TEST(unreadable_samples_have_no_weight)
 {
-    (void)state;
     memory data;
     memory_init(&data, 24, 0);
     setting s = {.batch_size = 8, .micro_batches = 4, .lanes = 2, .skip = true};
@@ -225,9 +222,8 @@ static void unreadable_samples_have_no_weight(void **state)
     bench_close(&b);
 }
 
-static void loss_that_is_not_finite_keeps_the_weights(void **state)
+TEST(loss_that_is_not_finite_keeps_the_weights)
 {
-    (void)state;
     memory data;
     memory_init(&data, 24, 0);
     for (int lanes = 1; lanes <= 3; lanes++) {
@@ -294,9 +290,8 @@ static lvn_tensor *wrong_metric(const lvn_module *m, const lvn_batch *batch, lvn
     return lvn_cross_entropy(logits, batch->label);
 }
 
-static void impossible_steps_are_explained(void **state)
+TEST(impossible_steps_are_explained)
 {
-    (void)state;
     static const struct {
         lvn_tensor *(*step)(const lvn_module *m, const lvn_batch *batch, lvn_step *step);
         lvn_status status;
@@ -335,9 +330,8 @@ static void impossible_steps_are_explained(void **state)
 
 /* ---- clipping, schedule ---- */
 
-static void long_gradients_are_cut_to_length(void **state)
+TEST(long_gradients_are_cut_to_length)
 {
-    (void)state;
     memory data;
     memory_init(&data, 24, 0);
     const setting s = {.batch_size = 8, .micro_batches = 4, .lanes = 2, .clip = 0.125};
@@ -365,9 +359,8 @@ static void long_gradients_are_cut_to_length(void **state)
     bench_close(&b);
 }
 
-static void learning_rate_follows_the_schedule(void **state)
+TEST(learning_rate_follows_the_schedule)
 {
-    (void)state;
     memory data;
     memory_init(&data, 24, 0);
     const setting s = {
@@ -430,9 +423,8 @@ static void submit_and_collect_late(const lvni_trainer *like, lvni_nn_model *mod
     lvni_trainer_engine_destroy(engine);
 }
 
-static void steps_may_be_collected_late(void **state)
+TEST(steps_may_be_collected_late)
 {
-    (void)state;
     memory data;
     memory_init(&data, 50, 0);
     const setting s = {.batch_size = 22,
@@ -463,21 +455,7 @@ static void steps_may_be_collected_late(void **state)
     bench_close(&b);
 }
 
-int main(void)
+BEFORE_ALL()
 {
-    if (lvni_cpu_start() != LVN_OK) {
-        fprintf(stderr, "%s\n", lvn_last_error()->message);
-        return 1;
-    }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradient_is_the_mean_over_the_samples),
-        cmocka_unit_test(bits_do_not_depend_on_lanes_and_workers),
-        cmocka_unit_test(unreadable_samples_have_no_weight),
-        cmocka_unit_test(loss_that_is_not_finite_keeps_the_weights),
-        cmocka_unit_test(impossible_steps_are_explained),
-        cmocka_unit_test(long_gradients_are_cut_to_length),
-        cmocka_unit_test(learning_rate_follows_the_schedule),
-        cmocka_unit_test(steps_may_be_collected_late),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return lvni_cpu_start();
 }

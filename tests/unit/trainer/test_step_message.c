@@ -1,12 +1,7 @@
 /* The messages of ranks about their micro-batches, as bytes: read back as written, in order, and
  * refused when it is anything else. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "trainer/step_message.h"
+#include "support/test.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -37,9 +32,8 @@ static lvni_nn_step some_metrics(int n)
     return s;
 }
 
-static void reads_what_was_written(void **state)
+TEST(reads_what_was_written)
 {
-    (void)state;
     lvni_trainer_message m;
     assert_int_equal(lvni_trainer_message_create(&m, 1), LVN_OK); /* grows */
     lvni_trainer_message_begin(&m)->signal = 15;
@@ -69,9 +63,8 @@ static void reads_what_was_written(void **state)
     lvni_trainer_message_free(&m);
 }
 
-static void refuses_every_cut(void **state)
+TEST(refuses_every_cut)
 {
-    (void)state;
     lvni_trainer_message m;
     assert_int_equal(lvni_trainer_message_create(&m, 2), LVN_OK);
     lvni_trainer_message_begin(&m);
@@ -93,11 +86,4 @@ static void refuses_every_cut(void **state)
     assert_int_equal(lvni_trainer_message_read(m.data, m.size, NULL, keep, &got), LVN_ERR_CORRUPT);
     assert_int_equal(got.n, 0);
     lvni_trainer_message_free(&m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(reads_what_was_written),
-                                       cmocka_unit_test(refuses_every_cut)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

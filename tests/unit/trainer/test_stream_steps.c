@@ -114,9 +114,8 @@ static uint64_t hash_after(const memory *set, const lvn_stream *clips, int lanes
     return hash;
 }
 
-static void bits_are_those_of_the_cpu(void **state)
+TEST(bits_are_those_of_the_cpu)
 {
-    (void)state;
     memory set, more;
     memory_init(&set, SET, SIDE);
     memory_init(&more, CLIPS, SIDE);
@@ -146,9 +145,8 @@ static uint64_t allocations(void)
     return calls;
 }
 
-static void nothing_is_allocated(void **state)
+TEST(nothing_is_allocated)
 {
-    (void)state;
     memory set, more;
     memory_init(&set, SET, SIDE);
     memory_init(&more, CLIPS, SIDE);
@@ -168,9 +166,8 @@ static void nothing_is_allocated(void **state)
 }
 
 /* Batches of the set and of the stream are copied ahead as one. */
-static void the_host_waits_for_nothing_new(void **state)
+TEST(the_host_waits_for_nothing_new)
 {
-    (void)state;
     memory set, more;
     memory_init(&set, 60, SIDE);
     memory_init(&more, CLIPS, SIDE);
@@ -196,9 +193,8 @@ static void the_host_waits_for_nothing_new(void **state)
 }
 
 /* Batches as they are, and lanes as they grow. */
-static void the_estimate_counts_the_stream(void **state)
+TEST(the_estimate_counts_the_stream)
 {
-    (void)state;
     memory set, more;
     memory_init(&set, SET, SIDE);
     memory_init(&more, 200, SIDE);
@@ -220,12 +216,8 @@ static void the_estimate_counts_the_stream(void **state)
     assert_true(lanes[1] > lanes[0]);
 }
 
-int main(void)
+BEFORE_ALL()
 {
     sim_start("1", "64MiB");
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bits_are_those_of_the_cpu),
-                                       cmocka_unit_test(nothing_is_allocated),
-                                       cmocka_unit_test(the_host_waits_for_nothing_new),
-                                       cmocka_unit_test(the_estimate_counts_the_stream)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }

@@ -74,9 +74,8 @@ static double *descend(const memory *texts, int micro_batches, int64_t *n, doubl
     return w;
 }
 
-static void the_gradient_is_that_of_the_whole_batch(void **state)
+TEST(the_gradient_is_that_of_the_whole_batch)
 {
-    (void)state;
     static const int cuts[] = {2, 5, 8, 24};
     memory texts;
     int64_t n;
@@ -98,9 +97,8 @@ static void the_gradient_is_that_of_the_whole_batch(void **state)
     test_free(whole);
 }
 
-static void the_bits_are_those_of_one_rank(void **state)
+TEST(the_bits_are_those_of_one_rank)
 {
-    (void)state;
     enum { STEPS = 9 };
     memory texts;
     texts_init(&texts);
@@ -121,9 +119,8 @@ static void the_bits_are_those_of_one_rank(void **state)
 }
 
 /* Tokens are counted by ops: nothing of a step is read on the host. */
-static void the_step_is_captured(void **state)
+TEST(the_step_is_captured)
 {
-    (void)state;
     enum { STEPS = 8, WATCHED = 3 };
     uint64_t hash[2];
     memory texts;
@@ -148,13 +145,8 @@ static void the_step_is_captured(void **state)
     assert_true(hash[0] == hash[1]);
 }
 
-int main(void)
+BEFORE_ALL()
 {
     sim_start("2", "64MiB");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_gradient_is_that_of_the_whole_batch),
-        cmocka_unit_test(the_bits_are_those_of_one_rank),
-        cmocka_unit_test(the_step_is_captured),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }

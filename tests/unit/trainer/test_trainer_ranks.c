@@ -157,9 +157,8 @@ static const setting cnn_setting = {
     .ema = {.decay = 0.9},
     .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8}};
 
-static void bits_do_not_depend_on_ranks(void **state)
+TEST(bits_do_not_depend_on_ranks)
 {
-    (void)state;
     static const int64_t buckets[] = {1, 100000, INT64_C(1) << 40};
     world w = {.s = cnn_setting, .steps = STEPS};
     memory_init(&w.data, 33, SIDE);
@@ -177,9 +176,8 @@ static void bits_do_not_depend_on_ranks(void **state)
 }
 
 /* A rank's last wave and what waits in its tree are more than a reduction takes leaves of it. */
-static void more_micro_batches_at_once_than_leaves(void **state)
+TEST(more_micro_batches_at_once_than_leaves)
 {
-    (void)state;
     world w = {.s = cnn_setting, .n = 2, .steps = 1};
     memory_init(&w.data, 4 * LVNI_TREE_PENDING, SIDE);
     w.s.cls = lvni_nn_zoo_find("cnn");
@@ -189,9 +187,8 @@ static void more_micro_batches_at_once_than_leaves(void **state)
 }
 
 /* Buckets are ready while the backward pass runs, and not before a gradient is whole. */
-static void gradients_become_final_one_by_one(void **state)
+TEST(gradients_become_final_one_by_one)
 {
-    (void)state;
     world w = {.s = {.cls = &odd_class,
                      .batch_size = 8,
                      .micro_batches = 4,
@@ -209,9 +206,8 @@ static void gradients_become_final_one_by_one(void **state)
 
 /* A hundred steps of two ranks with a micro-batch each: every gradient goes to the other and its
  * sum back, in parts; beside that one message. */
-static void a_step_sends_buckets_and_one_message(void **state)
+TEST(a_step_sends_buckets_and_one_message)
 {
-    (void)state;
     enum { MANY = 100 };
     world w = {.s = cnn_setting, .n = 2, .steps = MANY};
     memory_init(&w.data, 24, SIDE);
@@ -228,9 +224,8 @@ static void a_step_sends_buckets_and_one_message(void **state)
 }
 
 /* Rank 0 names what the first step gave no gradient, once. */
-static void parameters_without_a_gradient_are_reported(void **state)
+TEST(parameters_without_a_gradient_are_reported)
 {
-    (void)state;
     char path[] = "/tmp/levin-unused-XXXXXX", text[4096] = "";
     const int fd = mkstemp(path);
     assert_true(fd >= 0);
@@ -256,9 +251,8 @@ static void parameters_without_a_gradient_are_reported(void **state)
     assert_null(reported == NULL ? NULL : strstr(reported + 1, "the loss does not depend"));
 }
 
-static void micro_batches_without_samples_are_left_out(void **state)
+TEST(micro_batches_without_samples_are_left_out)
 {
-    (void)state;
     world w = {.s = cnn_setting, .n = 3, .steps = STEPS};
     memory_init(&w.data, 26, SIDE);
     w.s.cls = lvni_nn_zoo_find("cnn");
@@ -277,9 +271,8 @@ static void micro_batches_without_samples_are_left_out(void **state)
 
 /* One rank cannot read a sample: it reports that, and the others stop with its message instead
  * of waiting. */
-static void a_rank_that_fails_stops_the_others(void **state)
+TEST(a_rank_that_fails_stops_the_others)
 {
-    (void)state;
     world w = {.s = cnn_setting, .n = 3, .steps = 100};
     member m[MOST];
     memory_init(&w.data, 33, SIDE);
@@ -298,16 +291,4 @@ static void a_rank_that_fails_stops_the_others(void **state)
             assert_non_null(strstr(m[i].message, "17"));
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bits_do_not_depend_on_ranks),
-                                       cmocka_unit_test(gradients_become_final_one_by_one),
-                                       cmocka_unit_test(parameters_without_a_gradient_are_reported),
-                                       cmocka_unit_test(a_step_sends_buckets_and_one_message),
-                                       cmocka_unit_test(more_micro_batches_at_once_than_leaves),
-                                       cmocka_unit_test(micro_batches_without_samples_are_left_out),
-                                       cmocka_unit_test(a_rank_that_fails_stops_the_others)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -211,9 +211,8 @@ static run make_run(int steps)
     return r;
 }
 
-static void the_sample_after_the_limit_ends_the_run(void **state)
+TEST(the_sample_after_the_limit_ends_the_run)
 {
-    (void)state;
     static const struct {
         const char *what;
         int first, every, until,
@@ -247,9 +246,8 @@ static void the_sample_after_the_limit_ends_the_run(void **state)
 }
 
 /* Where the 11th is left out by a later epoch, too. */
-static void each_sample_counts_once(void **state)
+TEST(each_sample_counts_once)
 {
-    (void)state;
     int64_t order[N];
     find_order(order);
     run r = make_run(3 * EPOCH);
@@ -270,9 +268,8 @@ static void each_sample_counts_once(void **state)
 }
 
 /* At any step, saved and gone on with by any layout: as if it had not been stopped. */
-static void a_resumed_run_goes_on_counting(void **state)
+TEST(a_resumed_run_goes_on_counting)
 {
-    (void)state;
     char path[96];
     int64_t order[N];
     find_order(order);
@@ -306,9 +303,8 @@ static void a_resumed_run_goes_on_counting(void **state)
 }
 
 /* A file that was replaced before the resume may be whole now. */
-static void other_data_begins_to_count(void **state)
+TEST(other_data_begins_to_count)
 {
-    (void)state;
     char path[96];
     int64_t order[N];
     find_order(order);
@@ -341,9 +337,8 @@ static void other_data_begins_to_count(void **state)
     unlink(path);
 }
 
-static void a_validation_counts_alike(void **state)
+TEST(a_validation_counts_alike)
 {
-    (void)state;
     for (int more = 0; more < 2; more++) {
         run r = make_run(1);
         memory_init(&r.val, 60, SIDE);
@@ -363,26 +358,12 @@ static void a_validation_counts_alike(void **state)
     }
 }
 
-static int make_folder(void **state)
+BEFORE_ALL()
 {
-    (void)state;
     return mkdtemp(folder) == NULL ? -1 : 0;
 }
 
-static int remove_folder(void **state)
+AFTER_ALL()
 {
-    (void)state;
     return rmdir(folder);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_sample_after_the_limit_ends_the_run),
-        cmocka_unit_test(each_sample_counts_once),
-        cmocka_unit_test(a_resumed_run_goes_on_counting),
-        cmocka_unit_test(other_data_begins_to_count),
-        cmocka_unit_test(a_validation_counts_alike),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

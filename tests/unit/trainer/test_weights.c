@@ -166,9 +166,8 @@ static void descend(const truth *from, truth *to)
     }
 }
 
-static void the_gradient_is_that_of_the_whole_batch(void **state)
+TEST(the_gradient_is_that_of_the_whole_batch)
 {
-    (void)state;
     static const int cuts[] = {1, 2, 3, 5, 7, 24};
     memory data;
     memory_init(&data, N, 0);
@@ -259,9 +258,8 @@ static void check_bits(const char *what, setting s)
     }
 }
 
-static void numbers_and_tensors_have_the_same_bits_everywhere(void **state)
+TEST(numbers_and_tensors_have_the_same_bits_everywhere)
 {
-    (void)state;
     setting s = adamw;
     check_bits("adamw", s);
     s.optim = (lvni_optim_options){
@@ -283,9 +281,8 @@ static void numbers_and_tensors_have_the_same_bits_everywhere(void **state)
 
 /* ---- weights of 0 ---- */
 
-static void a_step_without_weight_learns_nothing(void **state)
+TEST(a_step_without_weight_learns_nothing)
 {
-    (void)state;
     memory data;
     memory_init(&data, 200, 0);
     for (int i = 0; i < 6; i++) {
@@ -322,9 +319,8 @@ static void a_step_without_weight_learns_nothing(void **state)
 
 /* ---- what cannot be a weight ---- */
 
-static void what_cannot_be_a_weight_ends_the_run(void **state)
+TEST(what_cannot_be_a_weight_ends_the_run)
 {
-    (void)state;
     static const double cases[] = {-1.0, NAN, INFINITY};
     memory data;
     memory_init(&data, 200, 0);
@@ -355,9 +351,8 @@ static void what_cannot_be_a_weight_ends_the_run(void **state)
     assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
 }
 
-static void weights_are_one_number(void **state)
+TEST(weights_are_one_number)
 {
-    (void)state;
     lvn_tensor *one = lvn_tensor_create(LVN_F32, 0, NULL),
                *two = lvn_tensor_create(LVN_F32, LVN_SHAPE(2));
     lvni_nn_step step;
@@ -408,9 +403,8 @@ static lvn_tensor *many_step(const lvn_module *module, const lvn_batch *batch, l
 static const lvn_module_class many_class = {
     .name = "many", .size = sizeof(counted), .build = counted_build, .training_step = many_step};
 
-static void sixty_four_metrics_and_no_wait(void **state)
+TEST(sixty_four_metrics_and_no_wait)
 {
-    (void)state;
     memory data;
     bench b;
     setting s = adamw;
@@ -451,9 +445,8 @@ static void sixty_four_metrics_and_no_wait(void **state)
     ranks_agree_on("64 metrics", &data, &s, 3, 4, want, LVN_DEVICE_SIM);
 }
 
-static void the_65th_is_an_error(void **state)
+TEST(the_65th_is_an_error)
 {
-    (void)state;
     memory data;
     setting s = adamw;
     memory_init(&data, 200, 0);
@@ -474,9 +467,8 @@ static void the_65th_is_an_error(void **state)
     assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
 }
 
-static void sums_of_more_names_are_an_error(void **state)
+TEST(sums_of_more_names_are_an_error)
 {
-    (void)state;
     lvni_nn_step total, part;
     lvni_nn_step_begin(&total, 0.0);
     for (int i = 0; i < MANY + 1; i++) {
@@ -509,9 +501,8 @@ static const lvn_module_class rare_class = {
     .name = "rare", .size = sizeof(counted), .build = counted_build, .training_step = rare_step};
 
 /* Its value is that micro-batch's, on all ranks, and no rank waits for others to report it. */
-static void one_micro_batch_may_report_alone(void **state)
+TEST(one_micro_batch_may_report_alone)
 {
-    (void)state;
     memory data;
     bench b;
     setting s = adamw;
@@ -535,9 +526,8 @@ static void one_micro_batch_may_report_alone(void **state)
 /* ---- evaluation ---- */
 
 /* In chunks of 7, some without a sample that counts. */
-static void validation_honours_weights(void **state)
+TEST(validation_honours_weights)
 {
-    (void)state;
     memory data;
     bench b;
     memory_init(&data, 61, 0);
@@ -568,20 +558,8 @@ static void validation_honours_weights(void **state)
     assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
 }
 
-int main(void)
+BEFORE_ALL()
 {
     sim_start("3", "64MiB");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_gradient_is_that_of_the_whole_batch),
-        cmocka_unit_test(numbers_and_tensors_have_the_same_bits_everywhere),
-        cmocka_unit_test(a_step_without_weight_learns_nothing),
-        cmocka_unit_test(what_cannot_be_a_weight_ends_the_run),
-        cmocka_unit_test(weights_are_one_number),
-        cmocka_unit_test(sixty_four_metrics_and_no_wait),
-        cmocka_unit_test(the_65th_is_an_error),
-        cmocka_unit_test(sums_of_more_names_are_an_error),
-        cmocka_unit_test(one_micro_batch_may_report_alone),
-        cmocka_unit_test(validation_honours_weights),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }

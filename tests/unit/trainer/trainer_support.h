@@ -3,13 +3,8 @@
 #ifndef LEVIN_TESTS_TRAINER_SUPPORT_H
 #define LEVIN_TESTS_TRAINER_SUPPORT_H
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "trainer/trainer.h"
+#include "support/test.h"
 
 enum { FEATURES = 6, CLASSES = 3, MEMORY_MAX = 256 };
 

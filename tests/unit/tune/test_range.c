@@ -1,12 +1,7 @@
 /* The learning-rate range test: its rates, its smoothing, and what it finds in curves whose descent
  * is known, in noise alone, and in noise that grows with the rate. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "tune/range_test.h"
+#include "support/test.h"
 
 #include <math.h>
 
@@ -50,9 +45,8 @@ static lvni_tune_range_answer find(lvni_tune_range_test *t)
     return lvni_tune_range_find(t);
 }
 
-static void all_gaps_of_the_rates_are_as_long(void **state)
+TEST(all_gaps_of_the_rates_are_as_long)
 {
-    (void)state;
     lvni_tune_range_test t = make(false);
     const double factor = pow(1e6, 1.0 / (STEPS - 1));
     assert_true(lvni_tune_range_lr(&t, 0) == 1e-6);
@@ -68,9 +62,8 @@ static void all_gaps_of_the_rates_are_as_long(void **state)
     }
 }
 
-static void smoothing_has_no_lag_and_no_warm_up(void **state)
+TEST(smoothing_has_no_lag_and_no_warm_up)
 {
-    (void)state;
     for (int sign = -1; sign <= 1; sign += 2) { /* the second: of logarithms */
         lvni_tune_range_test t = make(false);
         while (t.n < STEPS) {
@@ -85,9 +78,8 @@ static void smoothing_has_no_lag_and_no_warm_up(void **state)
     }
 }
 
-static void the_suggestion_lies_within_the_descent(void **state)
+TEST(the_suggestion_lies_within_the_descent)
 {
-    (void)state;
     static const double ways[][2] = {{-5, -3}, {-4, -1.5}, {-2.5, -1}};
     for (int i = 0; i < 3; i++) {
         for (int noise = 0; noise <= 2; noise++) {
@@ -107,9 +99,8 @@ static void the_suggestion_lies_within_the_descent(void **state)
 }
 
 /* In a fall that begins at the first rates, and over uneven distances, too. */
-static void a_linear_test_has_a_suggestion(void **state)
+TEST(a_linear_test_has_a_suggestion)
 {
-    (void)state;
     lvni_tune_range_test t = make(true);
     state_of_draw = 1;
     while (t.n < STEPS) {
@@ -120,9 +111,8 @@ static void a_linear_test_has_a_suggestion(void **state)
     assert_true(a.suggested >= 0 && point[a.suggested].lr < 0.5);
 }
 
-static void noise_has_no_descent(void **state)
+TEST(noise_has_no_descent)
 {
-    (void)state;
     static const int lengths[] = {50, 100, 200, MOST};
     int found = 0;
     for (int i = 0; i < 4; i++) {
@@ -140,9 +130,8 @@ static void noise_has_no_descent(void **state)
 }
 
 /* Where large rates throw the loss about, a low stretch among them is not a minimum. */
-static void noise_of_large_rates_does_not_move_the_suggestion(void **state)
+TEST(noise_of_large_rates_does_not_move_the_suggestion)
 {
-    (void)state;
     int far = 0;
     for (int seed = 1; seed <= 20; seed++) {
         lvni_tune_range_test t = make(false);
@@ -162,9 +151,8 @@ static void noise_of_large_rates_does_not_move_the_suggestion(void **state)
 }
 
 /* A loss that falls by powers of ten falls to the end of these. */
-static void falls_count_by_their_part_of_the_loss(void **state)
+TEST(falls_count_by_their_part_of_the_loss)
 {
-    (void)state;
     lvni_tune_range_test t = make(false);
     while (t.n < STEPS) {
         const double x = log10(lvni_tune_range_lr(&t, t.n));
@@ -175,9 +163,8 @@ static void falls_count_by_their_part_of_the_loss(void **state)
     assert_false(a.open);
 }
 
-static void losses_below_zero_do_not_end_a_test(void **state)
+TEST(losses_below_zero_do_not_end_a_test)
 {
-    (void)state;
     lvni_tune_range_test t = make(false);
     while (t.n < STEPS) {
         assert_true(lvni_tune_range_add(&t, curve(lvni_tune_range_lr(&t, t.n), -4, 0) - 9));
@@ -187,9 +174,8 @@ static void losses_below_zero_do_not_end_a_test(void **state)
     assert_true(a.open); /* the last rate has the lowest loss */
 }
 
-static void it_ends_where_the_loss_rises(void **state)
+TEST(it_ends_where_the_loss_rises)
 {
-    (void)state;
     lvni_tune_range_test t = make(false);
     for (int i = 0; i < 20; i++) {
         assert_true(lvni_tune_range_add(&t, 1.0));
@@ -204,9 +190,8 @@ static void it_ends_where_the_loss_rises(void **state)
     assert_false(lvni_tune_range_add(&t, (double)INFINITY));
 }
 
-static void too_few_points_suggest_nothing(void **state)
+TEST(too_few_points_suggest_nothing)
 {
-    (void)state;
     lvni_tune_range_test t = make(false);
     t.steps = LVNI_RANGE_LEAST;
     while (t.n < LVNI_RANGE_LEAST - 1) {
@@ -218,21 +203,4 @@ static void too_few_points_suggest_nothing(void **state)
     t.n--;
     lvni_tune_range_add(&t, 1.0);
     assert_int_equal(find(&t).suggested, -1); /* nor a fall */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_gaps_of_the_rates_are_as_long),
-        cmocka_unit_test(smoothing_has_no_lag_and_no_warm_up),
-        cmocka_unit_test(the_suggestion_lies_within_the_descent),
-        cmocka_unit_test(a_linear_test_has_a_suggestion),
-        cmocka_unit_test(noise_has_no_descent),
-        cmocka_unit_test(noise_of_large_rates_does_not_move_the_suggestion),
-        cmocka_unit_test(falls_count_by_their_part_of_the_loss),
-        cmocka_unit_test(losses_below_zero_do_not_end_a_test),
-        cmocka_unit_test(it_ends_where_the_loss_rises),
-        cmocka_unit_test(too_few_points_suggest_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
