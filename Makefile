@@ -1,5 +1,5 @@
 # The human door; CMake (CMakePresets.json) does the work. `make help` lists what there is.
-.PHONY: all help install uninstall build cuda deps try-deps lint-deps check test demo asan tsan bench fuzz soak lint fmt release clean
+.PHONY: all help install uninstall build cuda deps try-deps demo-deps lint-deps check test demo asan tsan bench fuzz soak lint fmt release clean
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
@@ -22,12 +22,14 @@ build:
 cuda: ## build with the CUDA backend; without nvcc fetch it from the Python index first (2.4 GB)
 	@tools/build-cuda $(JOBS)
 
-deps: ## install the Debian packages that are missing (prints the list first)
+deps: ## install the Debian packages that are missing to build and run levin (prints the list first)
 	@tools/install-deps
 
 # Where there is no apt-get (exit 3) the build itself reports what is missing.
 try-deps:
-	@tools/install-deps || [ $$? -eq 3 ]
+	@tools/install-deps full || [ $$? -eq 3 ]
+demo-deps:
+	@tools/install-deps figures || [ $$? -eq 3 ]
 lint-deps:
 	@tools/install-deps lint || [ $$? -eq 3 ]
 
@@ -43,7 +45,7 @@ test: try-deps ## install what is missing, build, all tests
 	@tools/build default $(JOBS) tests
 	@tools/run-tests default $(JOBS)
 
-demo: try-deps ## install what is missing, build levin alone, train on built-in images, show the result
+demo: demo-deps ## install what is missing, build levin alone, train on built-in images, show the result
 	@tools/demo $(JOBS)
 
 asan: ## build in build-asan with ASan and UBSan, all tests; ASAN_PART=0 to 3: of those of the command a quarter

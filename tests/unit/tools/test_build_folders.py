@@ -173,6 +173,16 @@ class BuildFolders(unittest.TestCase):
         self.assertIn("now the CUDA backend", self.build(self.tree)[0])
         self.assertTrue((self.tree / "build/levin_backend_cuda.so").is_file())
 
+    def test_tests_where_their_packages_are(self):
+        """They are configured again once the packages have come."""
+        _, error = self.run_in(self.tree, "tools/build", "default", "1", "tests", code=1)
+        self.assertIn("(Debian: libcmocka-dev, python3); tools/install-deps full", error)
+        late = 'if(EXISTS "${CMAKE_SOURCE_DIR}/come")\nadd_custom_target(tests)\nendif()\n'
+        (self.tree / "CMakeLists.txt").write_text(CMAKE + late)
+        self.build(self.tree)
+        (self.tree / "come").touch()
+        self.run_in(self.tree, "tools/build", "default", "1", "tests")
+
     def test_a_quarter_of_the_tests_under_asan(self):
         lists = CMAKE + "".join(
             f"add_test(NAME of_{part} COMMAND true)\n"
