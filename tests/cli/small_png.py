@@ -2,6 +2,7 @@
 
 import struct
 import zlib
+from collections import Counter
 
 
 def write_png(path, size, colour):
@@ -49,19 +50,23 @@ def read_rows(path):
     return width, height, rows
 
 
+def add_bytes(a, b):
+    """Of two rows, each sum modulo 256."""
+    low = int.from_bytes(b"\x7f" * len(a), "big")
+    x, y = int.from_bytes(a, "big"), int.from_bytes(b, "big")
+    return ((x & low) + (y & low) ^ (x ^ y) & ~low).to_bytes(len(a), "big")
+
+
 def read_colours(path):
-    """The colours of an RGB image: how many pixels each has."""
+    """The colours of an RGB image that levin wrote: how many pixels each has."""
     width, height, rows = read_rows(path)
-    step, before, counts = 1 + 3 * width, bytes(3 * width), {}
-    for y in range(height):
-        kind, row = rows[y * step], bytearray(rows[y * step + 1 : (y + 1) * step])
-        for i in range(3 * width) if kind else ():
-            left, up = row[i - 3] if i >= 3 else 0, before[i]
-            corner = before[i - 3] if i >= 3 else 0
-            by_distance = min((left, up, corner), key=lambda v: abs(left + up - corner - v))
-            row[i] = (row[i] + (0, left, up, (left + up) // 2, by_distance)[kind]) & 255
-        for i in range(0, 3 * width, 3):
-            colour = tuple(row[i : i + 3])
-            counts[colour] = counts.get(colour, 0) + 1
-        before = row
+    step, row, counts = 1 + 3 * width, bytes(3 * width), Counter()
+    of_row = Counter(zip(row[::3], row[1::3], row[2::3]))
+    for at in range(0, step * height, step):
+        assert rows[at] == 2, (path, rows[at])  # the filter Up: what is added to the row above
+        more = rows[at + 1 : at + step]
+        if any(more):
+            row = add_bytes(row, more)
+            of_row = Counter(zip(row[::3], row[1::3], row[2::3]))
+        counts.update(of_row)
     return counts
