@@ -40,7 +40,8 @@ cuda_on_host_switch:
     popq %r12
     popq %rbx
     popq %rbp
-    ret
+    popq %rcx
+    jmp *%rcx
     .size cuda_on_host_switch, .-cuda_on_host_switch
 )");
 
@@ -49,7 +50,7 @@ enum warp_operation { SYNC, SHUFFLE, BALLOT };
 
 struct coroutine {
     void *sp;
-    char *stack;
+    int stack; /* number of its stack; none before it runs and when it has ended */
     state is;
     uint3 thread;
     /* of the warp operation it waits for, or had last */
@@ -67,6 +68,8 @@ struct block_memory {
 
 struct runner { /* of an OS thread */
     std::vector<coroutine> all;
+    std::vector<char *> stacks;
+    std::vector<int> unused; /* stacks, of which the last was used last */
     std::unordered_map<const void *, block_memory> shared;
     std::unique_ptr<char[]> dynamic;
     std::vector<cuda_on_host_shadow> dynamic_shadow;
@@ -74,13 +77,14 @@ struct runner { /* of an OS thread */
     const std::function<void()> *kernel = nullptr;
     const char *what = "";
     void *main_sp = nullptr;
-    int n = 0; /* threads of a block */
+    int n = 0;                     /* threads of a block */
+    int ended = 0, at_barrier = 0; /* of them */
     uint64_t launches = 0;
     bool active = false;
     ~runner()
     {
-        for (coroutine &c : all) {
-            munmap(c.stack, STACK);
+        for (char *stack : stacks) {
+            munmap(stack, STACK);
         }
     }
 };
@@ -111,39 +115,46 @@ void body(void)
 {
     (*here->kernel)();
     running().is = ENDED;
+    here->ended++;
     void *unused;
     cuda_on_host_switch(&unused, here->main_sp);
     abort();
 }
 
-void make_coroutines(int n)
+char *make_stack(void)
 {
-    while ((int)here->all.size() < n) {
-        void *p = mmap(nullptr, STACK, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (p == MAP_FAILED || mprotect(p, PAGE, PROT_NONE) != 0) { /* an overflow ends there */
-            fprintf(stderr, "no memory for the threads of a block");
-            fail();
-        }
-        here->all.push_back(coroutine());
-        here->all.back().stack = static_cast<char *>(p);
+    void *p = mmap(nullptr, STACK, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED || mprotect(p, PAGE, PROT_NONE) != 0) { /* an overflow ends there */
+        fprintf(stderr, "no memory for the threads of a block");
+        fail();
     }
+    return static_cast<char *>(p);
 }
 
-/* Stacks begin at different places of their pages, or all would want the same lines of the cache.
- */
+/* The stack that was given back last is in the cache: threads that wait for none share one. Stacks
+ * begin at different places of their pages, or all would want the same lines of the cache. */
+void take_stack(coroutine &c)
+{
+    if (here->unused.empty()) {
+        here->unused.push_back((int)here->stacks.size());
+        here->stacks.push_back(make_stack());
+    }
+    c.stack = here->unused.back();
+    here->unused.pop_back();
+    const unsigned line = (unsigned)c.stack * 7 % 128;
+    void **top = reinterpret_cast<void **>(here->stacks[(size_t)c.stack] + STACK - 64 - 64 * line);
+    *--top = nullptr; /* where body would return to; keeps the stack aligned at its entry */
+    *--top = reinterpret_cast<void *>(body);
+    c.sp = top - 6; /* registers of any value */
+}
+
 void begin(int number)
 {
     coroutine &c = here->all[(size_t)number];
     const dim3 &d = cuda_on_host_now.block_dim;
-    const unsigned i = (unsigned)number, line = i * 7 % 128;
-    void **top = reinterpret_cast<void **>(c.stack + STACK - 64 - 64 * line);
-    *--top = nullptr; /* where body would return to; keeps the stack aligned at its entry */
-    *--top = reinterpret_cast<void *>(body);
-    for (int k = 0; k < 6; k++) {
-        *--top = nullptr;
-    }
-    c.sp = top;
+    const unsigned i = (unsigned)number;
+    c.sp = nullptr;
     c.is = RUNS;
     c.thread = uint3{i % d.x, i / d.x % d.y, i / d.x / d.y};
     c.syncs = 0;
@@ -151,11 +162,17 @@ void begin(int number)
 
 void go_on(int number)
 {
-    const coroutine &c = here->all[(size_t)number];
+    coroutine &c = here->all[(size_t)number];
+    if (c.sp == nullptr) {
+        take_stack(c);
+    }
     cuda_on_host_now.number = number;
     cuda_on_host_now.thread = c.thread;
     cuda_on_host_now.warp = c.syncs + 1;
     cuda_on_host_switch(&here->main_sp, c.sp);
+    if (c.is == ENDED) {
+        here->unused.push_back(c.stack);
+    }
 }
 
 /* The lanes that lane i waits for, if they all wait for the same; else 0. */
@@ -189,16 +206,12 @@ void operate(coroutine *warp, unsigned group)
     }
 }
 
-/* Lets those lanes go on whose others are there. */
-bool release_warp(coroutine *warp, int lanes)
+/* Lets those of the waiting lanes go on whose others are there. */
+bool release_warp(coroutine *warp, int lanes, unsigned waiting)
 {
     const unsigned there = lanes == WARP ? ~0u : (1u << lanes) - 1;
-    unsigned waiting = 0, left;
     bool any = false;
-    for (int i = 0; i < lanes; i++) {
-        waiting |= (unsigned)(warp[i].is == AT_WARP) << i;
-    }
-    for (left = waiting; left != 0;) {
+    for (unsigned left = waiting; left != 0;) {
         const unsigned group = whole_group(warp, there, waiting, __builtin_ctz(left));
         if (group != 0) {
             operate(warp, group);
@@ -220,13 +233,15 @@ bool run_warp(int first, uint64_t order)
 {
     const int lanes = here->n - first < WARP ? here->n - first : (int)WARP;
     coroutine *warp = &here->all[(size_t)first];
+    unsigned waiting = 0;
     for (int k = 0; k < WARP; k++) {
         const int i = in_order(k, WARP, order);
         if (i < lanes && warp[i].is == RUNS) {
             go_on(first + i);
         }
+        waiting |= (unsigned)(i < lanes && warp[i].is == AT_WARP) << i;
     }
-    return release_warp(warp, lanes);
+    return release_warp(warp, lanes, waiting);
 }
 
 /* To the block's next barrier: warp after warp, or, in other launches, in turns from one warp
@@ -250,36 +265,28 @@ void run_warps(uint64_t order)
     }
 }
 
-int count(state is)
-{
-    int n = 0;
-    for (int i = 0; i < here->n; i++) {
-        n += here->all[(size_t)i].is == is;
-    }
-    return n;
-}
-
 void run_block(void)
 {
     cuda_on_host_now.epoch++;
     cuda_on_host_now.barrier = 1;
+    here->ended = here->at_barrier = 0;
     for (int i = 0; i < here->n; i++) {
         begin(i);
     }
     for (;;) {
         run_warps(here->launches + cuda_on_host_now.barrier);
-        const int ended = count(ENDED);
-        if (ended == here->n) {
+        if (here->ended == here->n) {
             return;
         }
-        if (count(AT_BARRIER) != here->n) {
+        if (here->at_barrier != here->n) {
             fprintf(stderr,
                     "%d of %d threads ended, others wait at a barrier or in a shuffle that "
                     "not all reach",
-                    ended, here->n);
+                    here->ended, here->n);
             fail();
         }
         cuda_on_host_now.barrier++;
+        here->at_barrier = 0;
         for (int i = 0; i < here->n; i++) {
             here->all[(size_t)i].is = RUNS;
         }
@@ -324,7 +331,7 @@ void cuda_on_host_launch(const char *what, dim3 grid, dim3 block, size_t shared_
     here->kernel = &kernel;
     here->launches++;
     here->dynamic_bytes = shared_bytes;
-    make_coroutines(n);
+    here->all.resize((size_t)MOST_THREADS);
     cuda_on_host_now.block_dim = block;
     cuda_on_host_now.grid_dim = grid;
     const uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;
@@ -339,6 +346,7 @@ void cuda_on_host_launch(const char *what, dim3 grid, dim3 block, size_t shared_
 
 void cuda_on_host_barrier(void)
 {
+    here->at_barrier++;
     wait_as(running(), AT_BARRIER);
 }
 
