@@ -72,7 +72,7 @@ class Tune(Case):
                 [
                     *train,
                     f"batch_size_per_device={more}",
-                    "max_steps=60",
+                    "max_steps=20",
                     f"out={self.dir}/{more}",
                 ],
                 code,
@@ -88,7 +88,7 @@ class Tune(Case):
         size = found["batch_size_per_device"]
         self.levin(
             ["train", "classify", *SIM, f"batch_size_per_device={size}", "cuda_graph=on"]
-            + ["quiet=true", "max_epochs=-1", "max_steps=60", f"out={self.dir}/run"],
+            + ["quiet=true", "max_epochs=-1", "max_steps=20", f"out={self.dir}/run"],
             OK,
             env=env,
         )
