@@ -772,7 +772,7 @@ class Gan(unittest.TestCase):
     def test_an_image_of_each_validation(self):
         folder = self.cwd / "run/images"
         for options, steps in (
-            (["image_every_n_epochs=1", "devices=2", "accelerator=cpu"], [3, 6, 9]),
+            (["image_every_n_epochs=auto", "devices=2", "accelerator=cpu"], [3, 6, 9]),
             (["image_every_n_epochs=2", "overwrite=true"], [3, 9]),
         ):
             self.train("run", "max_epochs=3", *options)
