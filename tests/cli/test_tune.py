@@ -186,17 +186,16 @@ class Tune(Case):
 
     def test_what_a_trial_skips_does_not_move_its_batches(self):
         """They lie in two places in turn: an even epoch leaves other pieces than an odd one."""
-        env = {"LEVIN_SIM_DEVICES": "3", "LEVIN_SIM_MEMORY": "6065551"}
-        run = ["data=builtin:shapes", "data.count=679", "image_size=32", "model=cnn"]
-        run += ["accelerator=sim", "devices=3", "strategy=dp", "optim=lamb", "num_workers=2"]
-        run += ["precision=bf16-mixed", "num_sanity_val_steps=-1", "drop_last=true"]
-        run += ["max_epochs=2"]
+        env = {"LEVIN_SIM_DEVICES": "3", "LEVIN_SIM_MEMORY": "8590000"}
+        run = ["data=builtin:shapes", "data.count=334", "image_size=32", "model=cnn"]
+        run += ["accelerator=sim", "devices=3", "strategy=ddp", "optim=lars", "num_workers=2"]
+        run += ["precision=bf16-mixed", "max_epochs=2"]
         fits = {}
-        for steps in (12, 13):
+        for steps in (4, 5, 12, 13):
             part = [*run, f"limit_train_batches={steps}"]
-            found = self.tune("classify", *part, "tune.max_size=4", "tune.margin=0", env=env)
+            found = self.tune("classify", *part, "tune.max_size=7", "tune.margin=0", env=env)
             size = found["batch_size_per_device"]
-            for more in range(size, 5):
+            for more in range(size, 8):
                 code = OK if more == size else RESOURCE
                 train = ["train", "classify", *part, f"batch_size_per_device={more}"]
                 self.levin([*train, f"out={self.dir}/{steps}-{more}", "quiet=true"], code, env=env)
