@@ -270,8 +270,9 @@ const char *lvni_cpu_unmeasured(void)
  *   those of jit_bf16 with strides, of which results of one column are wrong;
  *   AMX, windows of more than a pixel and results of one column: x (3, 31, 1, 53), w (16, 7, 7,
  * 53), stride 2, padding 3; in 2.6 narrow results of channels that do not fill its tiles, too: x
- * (8, 61, 7, 53), w (21, 2, 2, 53), stride 3. A version that was not measured is not trusted with
- * any. */
+ * (8, 61, 7, 53), w (21, 2, 2, 53), stride 3; and windows smaller than their stride, whose last row
+ * was NaN: x (6, 38, 5, 256), w (96, 2, 2, 256), stride 3. A version that was not measured is not
+ * trusted with any. */
 enum { NARROW = 16, TILE = 32 };
 
 static bool reads_old_memory(const lvni_cpu_dnn_work *work, const char *name)
@@ -287,8 +288,9 @@ static bool reads_old_memory(const lvni_cpu_dnn_work *work, const char *name)
         (weights && strncmp(name, "jit_bf16:", 9) == 0)) {
         return true;
     }
+    const bool gaps = s->kh < s->stride[0] || s->kw < s->stride[1];
     const bool odd = dnnl_version()->major == 2 && s->ic / s->groups % TILE != 0;
-    return strstr(name, "amx") != NULL && s->kh * s->kw > 1 && s->ow < (odd ? NARROW : 2);
+    return strstr(name, "amx") != NULL && s->kh * s->kw > 1 && (gaps || s->ow < (odd ? NARROW : 2));
 }
 
 /* Windows of one pixel and an odd number of outputs (2.6): wrong at some numbers of pixels,
