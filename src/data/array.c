@@ -5,6 +5,7 @@
 #include "core/alloc.h"
 #include "core/inflate.h"
 #include "core/math.h"
+#include "core/str.h"
 #include "core/vfs.h"
 
 #include <stdio.h>
@@ -263,6 +264,31 @@ lvn_status lvni_data_idx_parse(const void *bytes, size_t n, const char *name, lv
     return LVN_OK;
 }
 
+/* ---- packed arrays ---- */
+
+/* An array of zeros is packed a thousand to one, and a small file would take the memory of a whole
+ * run: more than MOST_UNPACKED is taken from files that have a part of it. Photos are packed at
+ * most 3 to one, drawings 50. */
+enum { MOST_RATIO = 100 };
+static const uint64_t MOST_UNPACKED = (uint64_t)256 << 20;
+
+lvn_status lvni_data_array_check_packed(const lvni_data_array *a, const char *name, uint64_t packed,
+                                        const char *instead)
+{
+    const uint64_t need = (uint64_t)a->count * types[a->type].bytes;
+    if (need > MOST_UNPACKED && need / MOST_RATIO > packed) {
+        char text[192], unpacked_text[LVNI_BYTES_TEXT], packed_text[LVNI_BYTES_TEXT];
+        lvni_core_bytes_text(need, unpacked_text);
+        lvni_core_bytes_text(packed, packed_text);
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%s: %s of %s take %s, packed in %s: above %d to one only files that were made to "
+                 "fill the memory are; where it is right, %s",
+                 name, lvni_data_array_shape_text(a, text), types[a->type].name, unpacked_text,
+                 packed_text, (int)MOST_RATIO, instead);
+    }
+    return LVN_OK;
+}
+
 /* ---- gzip ---- */
 
 enum { FIRST = 1 << 16 }; /* bytes, in which the header of the array lies */
@@ -290,6 +316,7 @@ static lvn_status read_whole(unpacked *u, const char *name, size_t packed)
                  name, lvni_data_array_shape_text(&a, text), lvni_data_array_type_name(a.type),
                  bytes, packed);
     }
+    LVN_TRY(lvni_data_array_check_packed(&a, name, packed, "unpack it with gunzip"));
     u->whole = at + bytes;
     return LVN_OK;
 }

@@ -56,6 +56,10 @@ lvn_status lvni_data_array_read_complex(const lvni_data_array *array, int64_t fi
                                         double *out);
 /* "(60000, 28, 28)" into text; returns text. */
 const char *lvni_data_array_shape_text(const lvni_data_array *array, char text[192]);
+/* May an array of this shape and type be unpacked from so many bytes? LVN_ERR_USAGE above 256 MiB
+ * and 100 to one; `instead` ends the message: what to do where the array is right. */
+lvn_status lvni_data_array_check_packed(const lvni_data_array *array, const char *name,
+                                        uint64_t packed, const char *instead);
 /* Any array file, known by its first bytes: .npy, IDX, or IDX packed with gzip. Free with
  * lvni_data_array_free. */
 lvn_status lvni_data_array_open(const char *path, lvni_data_array *out);

@@ -285,33 +285,20 @@ static lvni_core_zip_entry *find_array(const lvni_core_zip *zip, const char *nam
     return lvni_core_zip_find(zip, "", 0, entry, (size_t)n);
 }
 
-/* An array of zeros is packed a thousand to one, and a small file would take the memory of a whole
- * run: more than MOST_UNPACKED is taken from files that have a part of it. Photos are packed at
- * most 3 to one, drawings 50. */
-enum { HEADER = 1 << 16, MOST_RATIO = 100 };
-static const uint64_t MOST_UNPACKED = (uint64_t)256 << 20;
+enum { HEADER = 1 << 16 };
 
 static lvn_status check_declared_size(const lvni_core_zip_entry *e, const lvni_data_array *a,
                                       size_t at, const char *full)
 {
-    char text[192], unpacked[LVNI_BYTES_TEXT], packed[LVNI_BYTES_TEXT];
     const uint64_t need = (uint64_t)a->count * lvni_data_array_type_bytes(a->type);
-    lvni_data_array_shape_text(a, text);
-    lvni_core_bytes_text(need, unpacked);
-    lvni_core_bytes_text(e->packed, packed);
     if (need != e->bytes - at) {
+        char text[192];
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged: %s of %s are %llu bytes, and %llu are there", full,
-                 text, lvni_data_array_type_name(a->type), (unsigned long long)need,
-                 (unsigned long long)(e->bytes - at));
+                 lvni_data_array_shape_text(a, text), lvni_data_array_type_name(a->type),
+                 (unsigned long long)need, (unsigned long long)(e->bytes - at));
     }
-    if (need > MOST_UNPACKED && need / MOST_RATIO > e->packed) {
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "%s: %s of %s take %s, packed in %s: above %d to one only files that were made to "
-                 "fill the memory are; where it is right, save it with numpy.savez, which packs "
-                 "nothing",
-                 full, text, lvni_data_array_type_name(a->type), unpacked, packed, (int)MOST_RATIO);
-    }
-    return LVN_OK;
+    return lvni_data_array_check_packed(a, full, e->packed,
+                                        "save it with numpy.savez, which packs nothing");
 }
 
 /* Before memory is taken for it: is the entry what the array's own header has, and not far more

@@ -40,10 +40,14 @@ def make(n):
     return bytes(pixels), bytes(labels)
 
 
+def idx_header(*shape):
+    return bytes([0, 0, 8, len(shape)]) + struct.pack(f">{len(shape)}I", *shape)
+
+
 def idx(path, shape, data):
     opened = gzip.open if path.endswith(".gz") else open
     with opened(path, "wb") as f:
-        f.write(bytes([0, 0, 8, len(shape)]) + struct.pack(f">{len(shape)}I", *shape) + data)
+        f.write(idx_header(*shape) + data)
 
 
 def npy(path, shape, data):
@@ -115,6 +119,14 @@ def packed_sets(train, hashes):
     with open("large.npz", "wb") as f:
         f.write(whole)
     assert "x_train: damaged: (300, 1024" in levin(*plan, "data=large.npz", status=1)
+    # the same in gzip, where the file ends long before what its header claims
+    for name in ("large.idx.gz", "large.npy.gz"):
+        start = member((300, 1024, 1024), b"") if "npy" in name else idx_header(300, 1024, 1024)
+        with open(name, "wb") as f:
+            f.write(gzip.compress(start + os.urandom(320 << 10)))
+        text = levin(*plan, f"data={name}", "labels=classes.npy", status=64)
+        assert f"{name}: (300, 1024, 1024) of uint8 take 300 MiB, packed in 320" in text, text
+        assert "above 100 to one" in text and "gunzip" in text, text
     npy("from1.npy", (90,), bytes(x + 1 for x in labels))
     text = levin(*plan, "data=images.npy", "labels=from1.npy")
     assert "the labels begin at 1: no image has the label 0, " in text, text
