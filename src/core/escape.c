@@ -222,22 +222,6 @@ static void put_number(sink *s, const conversion *c, rest *r)
 
 #pragma GCC diagnostic pop
 
-/* Bytes of the text that a precision leaves, without the part of a character at the end. */
-static size_t cut(const char *text, int precision)
-{
-    if (precision < 0) {
-        return strlen(text);
-    }
-    const size_t n = strnlen(text, (size_t)precision);
-    size_t lead = n;
-    while (lead > 0 && n - lead < 3 && ((unsigned char)text[lead - 1] & 0xC0) == 0x80) {
-        lead--;
-    }
-    const unsigned char first = lead > 0 ? (unsigned char)text[lead - 1] : 0;
-    const size_t wants = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : first >= 0xC2 ? 2 : 1;
-    return n == (size_t)precision && n - lead + 1 < wants ? lead - 1 : n;
-}
-
 static void put_text(sink *s, const conversion *c, const char *text, size_t n)
 {
     const bool lines = c->left && !c->has_width;
@@ -258,7 +242,8 @@ static void put_conversion(sink *s, const conversion *c, rest *r)
     if (c->kind == 's') {
         const char *text = va_arg(r->args, const char *);
         text = text != NULL ? text : "(null)";
-        put_text(s, c, text, cut(text, c->precision));
+        put_text(s, c, text,
+                 c->precision < 0 ? strlen(text) : lvni_core_utf8_cut(text, (size_t)c->precision));
     } else if (c->kind == 'c') {
         const char one = (char)va_arg(r->args, int);
         put_text(s, c, &one, 1);

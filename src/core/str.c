@@ -163,6 +163,18 @@ bool lvni_core_utf8_valid(const char *text)
     return true;
 }
 
+size_t lvni_core_utf8_cut(const char *text, size_t most)
+{
+    const size_t n = strnlen(text, most);
+    size_t lead = n;
+    while (lead > 0 && n - lead < 3 && ((unsigned char)text[lead - 1] & 0xC0) == 0x80) {
+        lead--;
+    }
+    const unsigned char first = lead > 0 ? (unsigned char)text[lead - 1] : 0;
+    const size_t wants = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : first >= 0xC2 ? 2 : 1;
+    return n == most && n - lead + 1 < wants ? lead - 1 : n;
+}
+
 /* U+200C and U+200D stay: Persian and Indic scripts and emoji need them. */
 bool lvni_core_utf8_hidden(uint32_t code)
 {

@@ -34,6 +34,9 @@ bool lvni_core_utf8_valid(const char *text);
 /* Length of the character at the front of n bytes, and its number; 0: none (an overlong form, a
  * surrogate). */
 size_t lvni_core_utf8_char(const char *bytes, size_t n, uint32_t *code);
+/* Bytes of the text, at most `most`, without the part of a character at the end: where a text that
+ * is too long is cut. Reads no further. */
+size_t lvni_core_utf8_cut(const char *text, size_t most);
 /* A character above ASCII that controls a terminal, ends a line, changes the order of text or
  * cannot be seen. */
 bool lvni_core_utf8_hidden(uint32_t code);

@@ -4,6 +4,7 @@
 
 #include "core/alloc.h"
 #include "core/error.h"
+#include "core/str.h"
 #include "core/vfs.h"
 
 #include <ctype.h>
@@ -199,9 +200,16 @@ static int read_row(const char *line, size_t n, pair *pairs, int room)
 
 /* ---- rows into series ---- */
 
+/* Bytes of a name that a series has: the end of a long one is left out. */
+static size_t kept_bytes(const pair *p)
+{
+    return p->length < LVNI_REPORT_NAME ? p->length
+                                        : lvni_core_utf8_cut(p->name, LVNI_REPORT_NAME - 1);
+}
+
 static bool is_named(const lvni_report_series *s, const pair *p)
 {
-    const size_t n = p->length < LVNI_REPORT_NAME ? p->length : LVNI_REPORT_NAME - 1;
+    const size_t n = kept_bytes(p);
     return strncmp(s->name, p->name, n) == 0 && s->name[n] == '\0';
 }
 
@@ -226,8 +234,7 @@ static lvn_status find_or_add(lvni_report_metrics *m, const pair *p, int *at,
     if (s == NULL) {
         return LVN_ERR_MEMORY;
     }
-    const size_t n = p->length < sizeof s->name ? p->length : sizeof s->name - 1;
-    memcpy(s->name, p->name, n);
+    memcpy(s->name, p->name, kept_bytes(p));
     s->width = 1;
     m->series[m->n++] = s;
     *at = m->n;

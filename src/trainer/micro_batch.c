@@ -6,6 +6,7 @@
 
 #include "autograd/tape.h"
 #include "core/math.h"
+#include "core/str.h"
 #include "kernels/flat.h"
 #include "kernels/anomaly.h"
 #include "tensor/device.h"
@@ -65,7 +66,7 @@ static lvn_status fail_watched(const lvni_trainer_pass *pass, const char *found,
                                int64_t micro_batch)
 {
     char text[512];
-    snprintf(text, sizeof text, "%.*s", (int)sizeof text - 1,
+    snprintf(text, sizeof text, "%.*s", (int)lvni_core_utf8_cut(found, sizeof text - 1),
              found); /* it may be that of the error */
     LVN_FAIL(LVN_ERR_NON_FINITE, "%s: step %lld (epoch %lld), micro-batch %lld", text,
              (long long)pass->step, (long long)pass->epoch + 1, (long long)micro_batch);

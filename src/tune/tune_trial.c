@@ -466,7 +466,8 @@ static void read_end(const char *line, lvn_status *status, lvni_tune_trial *t)
         return;
     }
     *status = (lvn_status)number;
-    snprintf(t->message, sizeof t->message, "%s", line + at);
+    snprintf(t->message, sizeof t->message, "%.*s",
+             (int)lvni_core_utf8_cut(line + at, sizeof t->message - 1), line + at);
 }
 
 static void read_report(char *text, lvn_status *status, lvni_tune_trial *t)

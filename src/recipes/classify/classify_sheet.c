@@ -2,6 +2,7 @@
 #include "recipes/classify/classify_sheet.h"
 
 #include "core/alloc.h"
+#include "core/str.h"
 #include "data/image.h"
 #include "report/contact_sheet.h"
 #include "report/page.h"
@@ -104,10 +105,12 @@ int lvni_classify_sheet_samples_choose(const lvni_classify_sheet_samples *p,
 
 /* ---- drawing ---- */
 
+enum { NAME = 255, TEXT = NAME + 16 }; /* bytes of a class name, of a line with it */
+
 typedef struct page {
     lvni_classify_sheet_sample pick[LVNI_SHEET];
     lvni_report_sheet_item item[LVNI_SHEET];
-    char text[LVNI_SHEET][2][48];
+    char text[LVNI_SHEET][2][TEXT];
     float *image;
     uint8_t *rgb;
 } page;
@@ -125,13 +128,15 @@ static lvn_status fetch_rgb(const lvn_dataset *data, const lvni_data_transform *
 }
 
 static void describe(const lvni_classify_sheet_sample *pick, const char *const *class_names,
-                     char text[2][48], lvni_report_sheet_item *item)
+                     char text[2][TEXT], lvni_report_sheet_item *item)
 {
     const bool right = is_right(pick);
-    lvni_core_format(text[0], 48, "%s %.0f%%", class_names[pick->predicted],
+    const char *name = class_names[pick->predicted];
+    lvni_core_format(text[0], TEXT, "%.*s %.0f%%", (int)lvni_core_utf8_cut(name, NAME), name,
                      100.0 * (double)pick->probability);
     if (!right) {
-        snprintf(text[1], 48, "is %s", class_names[pick->label]);
+        name = class_names[pick->label];
+        snprintf(text[1], TEXT, "is %.*s", (int)lvni_core_utf8_cut(name, NAME), name);
     }
     item->verdict = pick->label < 0 ? LVNI_VERDICT_NONE
                     : right         ? LVNI_VERDICT_RIGHT

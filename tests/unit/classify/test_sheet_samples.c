@@ -1,6 +1,11 @@
 /* Which images the page of `sheet=` shows. */
 #include "recipes/classify/classify_sheet.h"
+#include "core/alloc.h"
+#include "core/vfs.h"
 #include "support/test.h"
+
+#include <string.h>
+#include <unistd.h>
 
 static void offer(lvni_classify_sheet_samples *p, int64_t sample, int64_t label, int64_t predicted,
                   float probability)
@@ -75,4 +80,60 @@ TEST(unknown)
     const lvni_classify_sheet_sample outside = {.label = 2};
     assert_int_not_equal(lvni_classify_sheet_samples_offer(p, &outside), LVN_OK);
     lvni_classify_sheet_samples_destroy(p);
+}
+
+/* ---- the page ---- */
+
+enum { SIDE = 8 };
+
+static lvn_status get_grey(const lvn_dataset *dataset, const lvn_sample_key *key,
+                           void *const field[])
+{
+    (void)dataset;
+    (void)key;
+    float *image = field[0];
+    for (int i = 0; i < SIDE * SIDE * 3; i++) {
+        image[i] = 0.5f;
+    }
+    return LVN_OK;
+}
+
+/* The page of one right image. */
+static char *draw(const char *class_name, float probability, size_t *n)
+{
+    static const lvn_dataset_class grey = {.name = "grey", .get = get_grey};
+    static const lvni_data_transform transform = {.size = SIDE, .std = {1.0f, 1.0f, 1.0f}};
+    const lvn_dataset data = {.cls = &grey};
+    const char path[] = "sheet_of_long_names.png";
+    lvni_classify_sheet_samples *p;
+    char *bytes;
+    assert_int_equal(lvni_classify_sheet_samples_create(1, &p), LVN_OK);
+    offer(p, 0, 0, 0, probability);
+    assert_int_equal(lvni_classify_sheet_samples_draw(p, &data, &transform, &class_name, path),
+                     LVN_OK);
+    lvni_classify_sheet_samples_destroy(p);
+    assert_int_equal(lvni_core_file_read(path, (size_t)1 << 20, &bytes, n), LVN_OK);
+    unlink(path);
+    return bytes;
+}
+
+/* However long a class's name is, the probability stands behind it, and the name loses no part of
+ * a character (a half would be drawn as its bytes). */
+TEST(long_names)
+{
+    char name[256], longer[258];
+    size_t n, other;
+    for (int i = 0; i < 255; i += 2) {
+        memcpy(name + i, "\xc3\xa4", 2);
+    }
+    name[254] = '\0'; /* 127 of two bytes */
+    char *low = draw(name, 0.25f, &n), *high = draw(name, 0.75f, &other);
+    assert_true(n != other || memcmp(low, high, n) != 0);
+    lvni_core_free(high);
+    snprintf(longer, sizeof longer, "%s\xc3\xa4", name);
+    high = draw(longer, 0.25f, &other);
+    assert_int_equal(n, other);
+    assert_memory_equal(low, high, n);
+    lvni_core_free(low);
+    lvni_core_free(high);
 }

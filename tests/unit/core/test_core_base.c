@@ -74,6 +74,19 @@ TEST(json_strings_escape)
     lvni_core_str_free(&s);
 }
 
+TEST(texts_are_cut_between_characters)
+{
+    static const char text[] = "a\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80z";
+    static const size_t kept[] = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 11, 11};
+    for (size_t most = 0; most < sizeof kept / sizeof *kept; most++) {
+        assert_int_equal(lvni_core_utf8_cut(text, most), kept[most]);
+    }
+    /* what is no character has no boundary; nor is one read behind the end */
+    assert_int_equal(lvni_core_utf8_cut("\x80\x80\x80\x80\x80", 4), 4);
+    assert_int_equal(lvni_core_utf8_cut("ab\xc3", 9), 3);
+    assert_int_equal(lvni_core_utf8_cut((const char[]){'\xe2', '\x82'}, 2), 0);
+}
+
 TEST(doubles_are_short_and_exact)
 {
     static const struct {

@@ -55,6 +55,25 @@ TEST(numbers_are_read)
     }
 }
 
+/* A name that is too long ends with a whole character, and its rows are of one series. */
+TEST(long_names_are_cut_between_characters)
+{
+    char name[2 * LVNI_REPORT_NAME + 1] = "", line[sizeof name + 64];
+    for (int i = 0; i < LVNI_REPORT_NAME; i++) {
+        memcpy(name + 2 * i, "\xc3\xa4", 3);
+    }
+    for (int odd = 0; odd < 2; odd++) {
+        for (int step = 0; step < 2; step++) {
+            snprintf(line, sizeof line, "{\"step\":%d,\"%s%s\":1}", step, odd ? "a" : "", name);
+            add(line);
+        }
+        assert_int_equal(metrics.n, odd + 1);
+        assert_int_equal(metrics.series[odd]->n, 2);
+        assert_int_equal(strlen(metrics.series[odd]->name), odd ? 127 : 126);
+        assert_true(lvni_core_utf8_valid(metrics.series[odd]->name));
+    }
+}
+
 /* However many rows: each bucket has its values' count, sum, least and greatest. */
 TEST(buckets_join)
 {
