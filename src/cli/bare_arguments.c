@@ -415,7 +415,8 @@ int lvni_cli_bare_arguments(const lvni_cli_command *c, int n, const char *const 
     int skip;
     char command[COMMAND];
     lvni_cli_topic topic;
-    if (strcmp(c->name, "launch") == 0 || !find_begin(c, n, args, &topic, &skip, command)) {
+    const bool takes_paths = !c->by_recipe && !c->uses; /* programs, run directories */
+    if (takes_paths || !find_begin(c, n, args, &topic, &skip, command)) {
         return LVNI_EXIT_OK;
     }
     lvni_core_config *config;

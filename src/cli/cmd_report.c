@@ -1,4 +1,4 @@
-/* levin report RUN: the page of a run (report/run_page.h). */
+/* levin report RUN: the page of a run, or its curves as a figure (report/run_page.h). */
 #include "cli/cli.h"
 #include "core/alloc.h"
 #include "core/error.h"
@@ -38,9 +38,25 @@ static lvn_status find_recipe(const char *run, const lvni_run_recipe **out)
     return s;
 }
 
-/* RUN, output=FILE, and what eval is given. */
+static const lvni_core_option rows[] = {
+    {.name = "format",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "html|png|svg",
+     .fallback = "html",
+     .help = "html: the page. png, svg: its curves as one figure."},
+    {.name = "output",
+     .type = LVNI_OPT_PATH,
+     .no_file = "-",
+     .help = "The file; - prints the page. Default: report.html, report.png or report.svg in the "
+             "run directory."},
+};
+static const lvni_core_option_table table = LVNI_OPTION_TABLE("report", rows);
+const lvni_core_option_table *const lvni_cli_report_keys[] = {&table, NULL};
+
+/* RUN, its keys, and what eval is given. */
 typedef struct arguments {
-    const char *run, *output;
+    const char *run;
+    lvni_core_config *config;
     const char **eval; /* room for one more than the command has */
     int n_eval;
 } arguments;
@@ -79,20 +95,31 @@ static lvn_status measure(const lvni_run_recipe *recipe, arguments *a, lvni_core
     return s;
 }
 
-static lvn_status write_report(arguments *a)
+static lvn_status write_page(arguments *a, const char *output)
 {
     const lvni_run_recipe *recipe;
     lvni_core_str sections = {0};
     LVN_TRY(find_recipe(a->run, &recipe));
     lvn_status s = a->n_eval > 0 ? measure(recipe, a, &sections) : LVN_OK;
     if (s == LVN_OK) {
-        s = lvni_run_page_write(recipe, a->run, lvni_core_str_text(&sections), a->output);
-    }
-    if (s == LVN_OK && strcmp(a->output, "-") != 0) {
-        lvni_core_print(stdout, "%s\n", a->output);
+        s = lvni_run_page_write(recipe, a->run, lvni_core_str_text(&sections), output);
     }
     lvni_core_str_free(&sections);
     return s;
+}
+
+static lvn_status write_figure(const arguments *a, const char *format, const char *output)
+{
+    const size_t n = strlen(output), k = strlen(format);
+    if (a->n_eval > 0) {
+        LVN_FAIL(LVN_ERR_USAGE, "%s with format=%s: predictions are on the page alone: format=html",
+                 a->eval[0], format);
+    }
+    if (n <= k + 1 || output[n - k - 1] != '.' || strcmp(output + n - k, format) != 0) {
+        LVN_FAIL(LVN_ERR_USAGE, "output=%s with format=%s: give a file name that ends in .%s",
+                 output, format, format);
+    }
+    return lvni_report_run_figure(a->run, output);
 }
 
 /* Keys of eval alone: what it writes, and ranks, which would print what it does. */
@@ -108,54 +135,76 @@ static bool is_of_eval_alone(const char *key)
     return false;
 }
 
-/* RUN, output=FILE and keys of eval in any order; false: reported. */
-static bool read_arguments(int n, const char *const *args, arguments *out)
+/* *taken: how many arguments the key at args[0] has; 0: it is none of `levin report`. */
+static lvn_status read_key(int n, const char *const *args, lvni_core_config *config, int *taken)
 {
-    static const char key[] = "output=";
-    for (int i = 0; i < n; i++) {
-        const char *a = args[i] + (strncmp(args[i], "--output=", 9) == 0 ? 2 : 0);
-        if (strncmp(a, key, sizeof key - 1) == 0 && a[sizeof key - 1] != '\0') {
-            out->output = a + sizeof key - 1;
-        } else if (out->run == NULL && a[0] != '-' && a[0] != '\0' &&
-                   (strchr(a, '=') == NULL || access(a, F_OK) == 0)) {
+    const char *name, *text;
+    *taken = lvni_core_config_arguments_of(config, n, args, &name, &text);
+    if (name == NULL) {
+        *taken = 0;
+    }
+    return *taken == 0 ? LVN_OK : lvni_core_config_load_arguments(config, *taken, args);
+}
+
+/* RUN, the command's keys and keys of eval in any order; *good false: reported. */
+static lvn_status read_arguments(int n, const char *const *args, arguments *out, bool *good)
+{
+    *good = true;
+    for (int i = 0, taken; i<n && * good; i += taken> 0 ? taken : 1) {
+        const char *a = args[i];
+        LVN_TRY(read_key(n - i, args + i, out->config, &taken));
+        if (taken > 0) {
+            continue;
+        }
+        if (out->run == NULL && a[0] != '-' && a[0] != '\0' &&
+            (strchr(a, '=') == NULL || access(a, F_OK) == 0)) {
             out->run = a;
         } else if (strchr(a, '=') != NULL && a[0] != '-' && !is_of_eval_alone(a)) {
             out->eval[out->n_eval++] = a;
         } else {
             lvni_core_print(stderr, "error: levin report does not take %s\n",
                             a[0] == '\0' ? "an empty path" : a);
-            return false;
+            *good = false;
         }
     }
-    if (out->run == NULL) {
+    if (*good && out->run == NULL) {
         fputs("error: levin report: the directory of a run is missing\n", stderr);
+        *good = false;
     }
-    return out->run != NULL;
+    return LVN_OK;
 }
 
 static lvn_status report(arguments *a)
 {
     lvni_core_str beside = {0};
+    const char *format = lvni_core_config_str(a->config, "format"),
+               *output = lvni_core_config_str(a->config, "output");
     lvn_status s = LVN_OK;
-    if (a->output == NULL) {
-        lvni_core_str_printf(&beside, "%s%s" LVNI_RUN_PAGE, a->run,
-                             a->run[strlen(a->run) - 1] == '/' ? "" : "/");
+    if (output == NULL) {
+        lvni_core_str_printf(&beside, "%s%sreport.%s", a->run,
+                             a->run[strlen(a->run) - 1] == '/' ? "" : "/", format);
         s = lvni_core_str_status(&beside);
-        a->output = lvni_core_str_text(&beside);
+        output = lvni_core_str_text(&beside);
     }
-    s = s == LVN_OK ? write_report(a) : s;
+    if (s == LVN_OK) {
+        s = strcmp(format, "html") == 0 ? write_page(a, output) : write_figure(a, format, output);
+    }
+    if (s == LVN_OK && strcmp(output, "-") != 0) {
+        lvni_core_print(stdout, "%s\n", output);
+    }
     lvni_core_str_free(&beside);
     return s;
 }
 
 int lvni_cli_cmd_report(int n, const char *const *args)
 {
+    bool good = true;
     arguments a = {.eval = lvni_core_calloc(LVNI_TAG_CORE, (size_t)n + 1, sizeof *a.eval)};
-    if (a.eval == NULL) {
-        return lvni_run_report_status(LVN_ERR_MEMORY);
-    }
-    const bool good = read_arguments(n, args, &a);
-    const lvn_status s = good ? report(&a) : LVN_OK;
+    lvn_status s =
+        a.eval == NULL ? LVN_ERR_MEMORY : lvni_core_config_create(lvni_cli_report_keys, &a.config);
+    s = s == LVN_OK ? read_arguments(n, args, &a, &good) : s;
+    s = s == LVN_OK && good ? report(&a) : s;
+    lvni_core_config_destroy(a.config);
     lvni_core_free(a.eval);
     return !good         ? lvni_cli_command_misused("report")
            : s == LVN_OK ? LVNI_EXIT_OK

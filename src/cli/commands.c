@@ -104,13 +104,16 @@ const lvni_cli_command lvni_cli_commands[] = {
      .computes = true, /* with data= */
      .alone = true,
      .use = {{"levin report RUN [data=DIR] [output=FILE.html]",
-              "a page of a run: curves, values, starts, warnings, configuration"}},
+              "a page of a run: curves, values, starts, warnings, configuration"},
+             {"levin report RUN format=png [output=FILE.png]",
+              "its curves as one figure, for a paper or a chat; format=svg"}},
      .more =
          "RUN is the directory of any run, also of one that goes on or was killed; the page is "
          "RUN/report.html, one file without scripts\n"
          "and without requests to anywhere. output=- prints it. data=DIR, of classify: its model "
          "measured, with keys of\n"
-         "levin eval such as split=val: confusion matrix, classes, mistakes."},
+         "levin eval such as split=val: confusion matrix, classes, mistakes.",
+     .keys = lvni_cli_report_keys},
     {.name = "ckpt",
      .run = lvni_cli_cmd_ckpt,
      .alone = true,

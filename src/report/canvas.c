@@ -6,6 +6,7 @@
 #include "core/vfs.h"
 #include "data/image.h"
 #include "report/cairo_api.h"
+#include "report/page.h"
 
 #include <math.h>
 #include <string.h>
@@ -23,7 +24,7 @@ struct lvni_report_canvas {
     const lvni_report_cairo *api;
     const char *path;  /* borrowed */
     int width, height; /* pixels of a PNG file; 0: SVG, which is written to text as it is drawn */
-    lvni_core_str text;
+    lvni_core_str text, about; /* about: elements for the beginning of the SVG file */
     cairo_surface_t *surface;
     cairo_t *cairo;
     font fonts[FONTS]; /* DejaVu Sans, then those of characters that it lacks */
@@ -214,6 +215,7 @@ void lvni_report_canvas_destroy(lvni_report_canvas *c)
     c->api->cairo_destroy(c->cairo);
     c->api->cairo_surface_destroy(c->surface);
     lvni_core_str_free(&c->text);
+    lvni_core_str_free(&c->about);
     lvni_core_free(c);
 }
 
@@ -242,8 +244,36 @@ static lvn_status write_png(const lvni_report_canvas *c)
     return s;
 }
 
+void lvni_report_canvas_describe(lvni_report_canvas *c, const char *title, const char *text)
+{
+    lvni_core_str_append(&c->about, "<title>");
+    lvni_report_escape(&c->about, title);
+    lvni_core_str_append(&c->about, "</title>\n<desc>");
+    lvni_report_escape(&c->about, text);
+    lvni_core_str_append(&c->about, "</desc>\n");
+}
+
+/* Behind the start tag of <svg>: cairo has no call for it. */
+static void add_description(lvni_report_canvas *c)
+{
+    const char *text = lvni_core_str_text(&c->text), *tag = strstr(text, "<svg"),
+               *end = tag != NULL ? strchr(tag, '>') : NULL;
+    if (end != NULL && c->about.len > 0) {
+        lvni_core_str whole = {0};
+        lvni_core_str_append_n(&whole, text, (size_t)(end + 1 - text));
+        lvni_core_str_char(&whole, '\n');
+        lvni_core_str_append(&whole, lvni_core_str_text(&c->about));
+        lvni_core_str_append(&whole, end + 1);
+        lvni_core_str_free(&c->text);
+        c->text = whole;
+    }
+}
+
 static lvn_status write_svg(lvni_report_canvas *c)
 {
+    LVN_TRY(lvni_core_str_status(&c->text));
+    LVN_TRY(lvni_core_str_status(&c->about));
+    add_description(c);
     LVN_TRY(lvni_core_str_status(&c->text));
     return lvni_core_file_write(c->path, lvni_core_str_text(&c->text), c->text.len);
 }

@@ -24,6 +24,9 @@ lvn_status lvni_report_canvas_create(const char *path, double width, double heig
 void lvni_report_canvas_destroy(lvni_report_canvas *c); /* NULL is fine */
 /* The first error, for a canvas that serves to measure alone. */
 lvn_status lvni_report_canvas_status(const lvni_report_canvas *c);
+/* Of an SVG file, whose letters are outlines: its title and what it shows, for search and for
+ * readers' programs. A PNG file has none. */
+void lvni_report_canvas_describe(lvni_report_canvas *c, const char *title, const char *text);
 /* Ends the drawing. The file appears whole or not at all; the pixels of a PNG file are all that is
  * in it. */
 lvn_status lvni_report_canvas_write(lvni_report_canvas *c);

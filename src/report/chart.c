@@ -27,6 +27,95 @@ static double place(const axis *a, double value)
     return a->from + (v - a->least) / (a->most - a->least) * (a->to - a->from);
 }
 
+/* ---- which metrics are one chart ---- */
+
+static bool ends(const char *text, const char *with)
+{
+    const size_t n = strlen(text), k = strlen(with);
+    return n >= k && strcmp(text + n - k, with) == 0;
+}
+
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+lvni_report_unit lvni_report_unit_of(const char *name)
+{
+    return ends(name, "_bytes") || ends(name, "_bytes_step") ? LVNI_REPORT_BYTES
+                                                             : LVNI_REPORT_PLAIN;
+}
+
+/* What series that belong together have in common: train/loss_step, train/loss and val/loss are
+ * "loss", all of memory/ are "memory". */
+static void group_of(const char *name, char out[LVNI_REPORT_NAME])
+{
+    const char *slash = strchr(name, '/');
+    const bool phase = begins(name, "train/") || begins(name, "val/");
+    const char *from = phase ? slash + 1 : name;
+    size_t n = strlen(from);
+    if (phase && ends(from, "_step")) {
+        n -= strlen("_step");
+    }
+    if (begins(name, "memory/")) {
+        n = strlen("memory");
+    }
+    snprintf(out, LVNI_REPORT_NAME, "%.*s", (int)n, from);
+}
+
+/* First what is trained and validated, then the rest in the order of the file. */
+static int rank_of(const char *name)
+{
+    return begins(name, "val/") || begins(name, "train/") ? 0 : 1;
+}
+
+/* Within a chart: epochs of training, validation, others, single steps. */
+static int place_of(const char *name)
+{
+    return ends(name, "_step") ? 3 : begins(name, "train/") ? 0 : begins(name, "val/") ? 1 : 2;
+}
+
+static void add_line(lvni_report_chart *c, const lvni_report_series *s)
+{
+    int at = c->n++;
+    for (; at > 0 && place_of(c->line[at - 1]->name) > place_of(s->name); at--) {
+        c->line[at] = c->line[at - 1];
+    }
+    c->line[at] = s;
+}
+
+/* All of the group of series `first` that were not drawn, up to a chart's lines. */
+static void take_group(const lvni_report_metrics *m, int first, bool *drawn, lvni_report_chart *out)
+{
+    char other[LVNI_REPORT_NAME];
+    const char *name = m->series[first]->name;
+    *out = (lvni_report_chart){.unit = lvni_report_unit_of(name)};
+    group_of(name, out->group);
+    for (int i = first; i < m->n && out->n < LVNI_REPORT_LINES; i++) {
+        group_of(m->series[i]->name, other);
+        if (!drawn[i] && strcmp(out->group, other) == 0) {
+            drawn[i] = true;
+            add_line(out, m->series[i]);
+        }
+    }
+    out->log = begins(out->group, "lr");
+    out->title = out->n == 1 ? out->line[0]->name : out->group;
+}
+
+bool lvni_report_chart_next(const lvni_report_metrics *m, bool drawn[LVNI_REPORT_SERIES],
+                            lvni_report_chart *out)
+{
+    for (int rank = 0; rank < 2; rank++) {
+        for (int i = 0; i < m->n; i++) {
+            if (!drawn[i] && rank_of(m->series[i]->name) == rank) {
+                take_group(m, i, drawn, out);
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 /* ---- numbers ---- */
 
 /* %.*g with a true minus sign, and without a plus or zeros in exponents. */
@@ -205,9 +294,8 @@ static void write_line(const lvni_report_series *s, int colour, const axis *x, c
 {
     const lvni_report_bucket *only = NULL;
     int n = 0;
-    const size_t length = strlen(s->name);
-    const bool single = length > 5 && strcmp(s->name + length - 5, "_step") == 0;
-    lvni_core_str_printf(out, "<polyline class=\"l%s c%d\" points=\"", single ? " s" : "", colour);
+    lvni_core_str_printf(out, "<polyline class=\"l%s c%d\" points=\"",
+                         ends(s->name, "_step") ? " s" : "", colour);
     for (int k = 0; k < LVNI_REPORT_BUCKETS; k++) {
         const lvni_report_bucket *b = &s->bucket[k];
         if (b->n > 0) {

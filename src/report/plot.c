@@ -6,7 +6,6 @@
 #include "core/str.h"
 #include "core/vfs.h"
 #include "report/axis.h"
-#include "report/canvas.h"
 
 #include <math.h>
 #include <string.h>
@@ -22,6 +21,7 @@ static const uint8_t colours[LVNI_PLOT_SERIES][3] = {{0, 114, 178},   {213, 94, 
 typedef struct frame {
     lvni_report_canvas *canvas;
     const lvni_report_plot *plot;
+    const lvni_report_box *box;
     double left, right, top, bottom; /* of the axes */
     lvni_report_axis x, y;
 } frame;
@@ -58,9 +58,11 @@ static void draw_ticks(const frame *f)
     }
     for (int i = 0; i < f->y.n_ticks; i++) {
         const lvni_report_tick *t = &f->y.tick[i];
-        const double y = up(f, t->at);
-        lvni_report_canvas_fill(c, f->left, y - 0.5, f->right - f->left, 1.0, pale);
-        lvni_report_canvas_fill(c, f->left - TICK, y - 0.5, TICK, 1.0, ink);
+        const double y = up(f, t->at), length = t->text[0] != '\0' ? TICK : TICK / 2.0;
+        if (t->text[0] != '\0') {
+            lvni_report_canvas_fill(c, f->left, y - 0.5, f->right - f->left, 1.0, pale);
+        }
+        lvni_report_canvas_fill(c, f->left - length, y - 0.5, length, 1.0, ink);
         text_at(f, f->left - TICK - 4.0, y + 0.35 * TEXT, LVNI_ALIGN_RIGHT, t->text);
     }
 }
@@ -71,17 +73,18 @@ static void draw_axes(const frame *f)
     lvni_report_canvas_frame(f->canvas, f->left - 0.5, f->top - 0.5, f->right - f->left + 1.0,
                              f->bottom - f->top + 1.0, 1.0, ink);
     text_at(f, f->left, f->top - 7.0, LVNI_ALIGN_LEFT, f->y.note);
-    text_at(f, f->right, LVNI_PLOT_HEIGHT - EDGE, LVNI_ALIGN_RIGHT, f->x.note);
+    const double end = f->box->y + f->box->height - EDGE;
+    text_at(f, f->right, end, LVNI_ALIGN_RIGHT, f->x.note);
     const lvni_report_label title = {.x = f->left,
-                                     .y = EDGE + TITLE,
+                                     .y = f->box->y + EDGE + TITLE,
                                      .size = TITLE,
                                      .room = f->right - f->left},
                             x = {.x = (f->left + f->right) / 2,
-                                 .y = LVNI_PLOT_HEIGHT - EDGE,
+                                 .y = end,
                                  .size = TEXT,
                                  .align = LVNI_ALIGN_MIDDLE,
                                  .room = 0.6 * (f->right - f->left)},
-                            y = {.x = EDGE + TEXT,
+                            y = {.x = f->box->x + EDGE + TEXT,
                                  .y = (f->top + f->bottom) / 2,
                                  .size = TEXT,
                                  .align = LVNI_ALIGN_MIDDLE,
@@ -108,6 +111,35 @@ static void draw_spread(const frame *f, const double at[2], double low, double h
     for (int i = 0; i < 2; i++) {
         lvni_report_canvas_fill(f->canvas, at[0] - 3.0, bar[i][1] - 0.75, 6.0, 1.5, rgb);
     }
+}
+
+/* Around each point as far as halfway to the next ones, in a tint: bands of other series may lie
+ * behind it, lines never do. */
+static void draw_band(const frame *f, const lvni_report_plot_series *s, const uint8_t rgb[3])
+{
+    uint8_t tint[3];
+    for (int i = 0; i < 3; i++) {
+        tint[i] = (uint8_t)(255 - (255 - rgb[i]) / 4);
+    }
+    double before = (double)NAN;
+    for (int64_t i = 0; s->low != NULL && i < s->n; i++) {
+        const double x = along(f, lvni_report_axis_place(&f->x, s->x[i])),
+                     after = i + 1 < s->n ? along(f, lvni_report_axis_place(&f->x, s->x[i + 1]))
+                                          : (double)NAN,
+                     from = isfinite(before) ? (before + x) / 2.0 : x,
+                     to = isfinite(after) ? (x + after) / 2.0 : x,
+                     low = up(f, lvni_report_axis_place(&f->y, s->low[i])),
+                     high = up(f, lvni_report_axis_place(&f->y, s->high[i]));
+        before = x;
+        if (isfinite(from) && isfinite(to) && isfinite(low) && isfinite(high)) {
+            lvni_report_canvas_fill(f->canvas, from, high, to - from, low - high, tint);
+        }
+    }
+}
+
+static double thickness(const lvni_report_plot_series *s)
+{
+    return s->thin ? 1.0 : 2.0;
 }
 
 /* Of more than two points in a column of pixels the lines between the lowest and the highest show
@@ -156,7 +188,7 @@ static void draw_series(const frame *f, const lvni_report_plot_series *s, const 
         }
     }
     if (!s->scattered) {
-        lvni_report_canvas_line(f->canvas, (const double(*)[2])at, thin_out(at, s->n), 2.0,
+        lvni_report_canvas_line(f->canvas, (const double(*)[2])at, thin_out(at, s->n), thickness(s),
                                 s->dashed, rgb);
     }
 }
@@ -172,7 +204,13 @@ static lvn_status draw_curves(const frame *f)
         return LVN_ERR_MEMORY;
     }
     for (int i = 0; i < f->plot->n_series; i++) {
-        draw_series(f, &f->plot->series[i], colours[i], at);
+        draw_band(f, &f->plot->series[i], colours[i]);
+    }
+    for (int i = 0; i < 2 * f->plot->n_series; i++) {
+        const int k = i % f->plot->n_series;
+        if (f->plot->series[k].thin == (i < f->plot->n_series)) {
+            draw_series(f, &f->plot->series[k], colours[k], at);
+        }
     }
     lvni_core_free(at);
     return LVN_OK;
@@ -188,6 +226,9 @@ static double legend(const frame *f, double y, bool draw)
     const double room = f->right - f->left;
     for (int i = 0; i < f->plot->n_series; i++) {
         const lvni_report_plot_series *s = &f->plot->series[i];
+        if (s->name == NULL) {
+            continue;
+        }
         const double text = lvni_report_canvas_text_width(f->canvas, s->name, TEXT),
                      width = fmin(MARK + 8.0 + text, room);
         if (x > f->left && x + width > f->right) {
@@ -199,7 +240,7 @@ static double legend(const frame *f, double y, bool draw)
         const lvni_report_label name = {
             .x = x + MARK + 8.0, .y = y, .size = TEXT, .room = width - MARK - 8.0 + 0.01};
         if (draw && !s->scattered && s->n > 1) {
-            lvni_report_canvas_line(f->canvas, mark, 2, 2.0, s->dashed, colours[i]);
+            lvni_report_canvas_line(f->canvas, mark, 2, thickness(s), s->dashed, colours[i]);
         }
         if (draw && (s->scattered || s->dots || s->n == 1)) {
             lvni_report_canvas_dot(f->canvas, middle, s->n == 1 ? 5.0 : 3.0, colours[i]);
@@ -217,8 +258,11 @@ static double legend(const frame *f, double y, bool draw)
 static void set_ranges(frame *f)
 {
     lvni_report_axis_begin(&f->x, f->plot->log_x);
-    lvni_report_axis_begin(&f->y, false);
+    lvni_report_axis_begin(&f->y, f->plot->log_y);
     f->x.whole = true;
+    for (int i = 0; i < 2 && f->plot->x_range[1] > f->plot->x_range[0]; i++) {
+        lvni_report_axis_widen(&f->x, f->plot->x_range[i]);
+    }
     for (int i = 0; i < f->plot->n_series; i++) {
         const lvni_report_plot_series *s = &f->plot->series[i];
         for (int64_t k = 0; k < s->n && !s->scattered; k++) {
@@ -227,6 +271,8 @@ static void set_ranges(frame *f)
                 lvni_report_axis_widen(&f->x, s->x[k]);
                 lvni_report_axis_widen(&f->y, s->y[k] - more);
                 lvni_report_axis_widen(&f->y, s->y[k] + more);
+                lvni_report_axis_widen(&f->y, s->low != NULL ? s->low[k] : s->y[k]);
+                lvni_report_axis_widen(&f->y, s->high != NULL ? s->high[k] : s->y[k]);
             }
         }
     }
@@ -234,32 +280,36 @@ static void set_ranges(frame *f)
     lvni_report_axis_end(&f->y, 0.05, 6);
 }
 
-static lvn_status draw(frame *f)
+lvn_status lvni_report_plot_draw(lvni_report_canvas *canvas, const lvni_report_plot *plot,
+                                 const lvni_report_box *box)
 {
     enum { TITLE_ENDS = EDGE + TITLE + 10 };
+    frame f = {.canvas = canvas, .plot = plot, .box = box};
     double numbers = 0.0;
-    set_ranges(f);
-    for (int i = 0; i < f->y.n_ticks; i++) {
-        numbers = fmax(numbers, lvni_report_canvas_text_width(f->canvas, f->y.tick[i].text, TEXT));
+    set_ranges(&f);
+    for (int i = 0; i < f.y.n_ticks; i++) {
+        numbers = fmax(numbers, lvni_report_canvas_text_width(canvas, f.y.tick[i].text, TEXT));
     }
-    f->left = EDGE + TEXT + 12.0 + numbers + TICK + 4.0;
-    f->right = LVNI_PLOT_WIDTH - 2.0 * EDGE;
-    f->bottom = LVNI_PLOT_HEIGHT - EDGE - 2.0 * TEXT - TICK - 10.0;
-    f->top = legend(f, TITLE_ENDS + TEXT, false) + 12.0 + (f->y.note[0] != '\0' ? ROW : 0);
-    draw_axes(f);
-    legend(f, TITLE_ENDS + TEXT, true);
-    return draw_curves(f);
+    const double first = box->y + TITLE_ENDS + TEXT; /* row of the legend */
+    f.left = box->x + EDGE + TEXT + 12.0 + numbers + TICK + 4.0;
+    f.right = box->x + box->width - 2.0 * EDGE;
+    f.bottom = box->y + box->height - EDGE - 2.0 * TEXT - TICK - 10.0;
+    f.top = legend(&f, first, false) + 12.0 + (f.y.note[0] != '\0' ? ROW : 0);
+    draw_axes(&f);
+    legend(&f, first, true);
+    return draw_curves(&f);
 }
 
 lvn_status lvni_report_plot_write(const char *path, const lvni_report_plot *plot)
 {
+    static const lvni_report_box whole = {.width = LVNI_PLOT_WIDTH, .height = LVNI_PLOT_HEIGHT};
     LVN_ARG(plot->n_series >= 0 && plot->n_series <= LVNI_PLOT_SERIES,
             "%s: a plot of %d curves (at most %d)", path, plot->n_series, LVNI_PLOT_SERIES);
-    frame f = {.plot = plot};
-    LVN_TRY(lvni_report_canvas_create(path, LVNI_PLOT_WIDTH, LVNI_PLOT_HEIGHT, &f.canvas));
-    lvn_status s = draw(&f);
-    s = s == LVN_OK ? lvni_report_canvas_write(f.canvas) : s;
-    lvni_report_canvas_destroy(f.canvas);
+    lvni_report_canvas *canvas;
+    LVN_TRY(lvni_report_canvas_create(path, whole.width, whole.height, &canvas));
+    lvn_status s = lvni_report_plot_draw(canvas, plot, &whole);
+    s = s == LVN_OK ? lvni_report_canvas_write(canvas) : s;
+    lvni_report_canvas_destroy(canvas);
     return s;
 }
 

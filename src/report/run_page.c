@@ -208,12 +208,6 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-static lvni_report_unit unit_of(const char *name)
-{
-    return ends(name, "_bytes") || ends(name, "_bytes_step") ? LVNI_REPORT_BYTES
-                                                             : LVNI_REPORT_PLAIN;
-}
-
 static void write_cell(const lvni_report_value *v, bool step, lvni_report_unit unit,
                        lvni_core_str *out)
 {
@@ -244,9 +238,9 @@ static void write_values(const run *r, lvni_core_str *out)
         lvni_core_str_append(out, "<tr><th>");
         lvni_report_escape(out, s->name);
         lvni_core_str_append(out, "</th>");
-        write_cell(&s->last, false, unit_of(s->name), out);
-        write_cell(&s->least, true, unit_of(s->name), out);
-        write_cell(&s->most, true, unit_of(s->name), out);
+        write_cell(&s->last, false, lvni_report_unit_of(s->name), out);
+        write_cell(&s->least, true, lvni_report_unit_of(s->name), out);
+        write_cell(&s->most, true, lvni_report_unit_of(s->name), out);
         lvni_core_str_append(out, "</tr>\n");
     }
     lvni_core_str_append(out, begun ? "</table></div>\n" : "");
@@ -254,79 +248,17 @@ static void write_values(const run *r, lvni_core_str *out)
 
 /* ---- charts ---- */
 
-/* What series that belong together have in common: train/loss_step, train/loss and val/loss are
- * "loss", all of memory/ are "memory". */
-static void group_of(const char *name, char out[LVNI_REPORT_NAME])
-{
-    const char *slash = strchr(name, '/');
-    const bool phase = begins(name, "train/") || begins(name, "val/");
-    const char *from = phase ? slash + 1 : name;
-    size_t n = strlen(from);
-    if (phase && ends(from, "_step")) {
-        n -= strlen("_step");
-    }
-    if (begins(name, "memory/")) {
-        n = strlen("memory");
-    }
-    snprintf(out, LVNI_REPORT_NAME, "%.*s", (int)n, from);
-}
-
-/* First what is trained and validated, then the rest in the order of the file. */
-static int rank_of(const char *name)
-{
-    return begins(name, "val/") || begins(name, "train/") ? 0 : 1;
-}
-
-/* Within a chart: epochs of training, validation, others, single steps. */
-static int place_of(const char *name)
-{
-    return ends(name, "_step") ? 3 : begins(name, "train/") ? 0 : begins(name, "val/") ? 1 : 2;
-}
-
-static void add_line(lvni_report_chart *c, const lvni_report_series *s)
-{
-    int at = c->n++;
-    for (; at > 0 && place_of(c->line[at - 1]->name) > place_of(s->name); at--) {
-        c->line[at] = c->line[at - 1];
-    }
-    c->line[at] = s;
-}
-
-/* All of the group of series `first` that were not drawn, up to a chart's lines. */
-static void write_chart(const run *r, int first, bool *drawn, lvni_core_str *out)
-{
-    char group[LVNI_REPORT_NAME], other[LVNI_REPORT_NAME];
-    const lvni_report_series *const *series = (const lvni_report_series *const *)r->metrics.series;
-    group_of(series[first]->name, group);
-    lvni_report_chart c = {.title = group, .unit = unit_of(series[first]->name)};
-    for (int i = first; i < r->metrics.n && c.n < LVNI_REPORT_LINES; i++) {
-        group_of(series[i]->name, other);
-        if (!drawn[i] && strcmp(group, other) == 0) {
-            drawn[i] = true;
-            add_line(&c, series[i]);
-        }
-    }
-    c.log = begins(group, "lr");
-    if (c.n == 1) {
-        c.title = c.line[0]->name;
-    }
-    lvni_report_chart_write(&c, out);
-}
-
 static void write_charts(const run *r, lvni_core_str *out)
 {
     bool drawn[LVNI_REPORT_SERIES] = {false};
+    lvni_report_chart chart;
     if (r->metrics.n == 0) {
         return;
     }
     lvni_report_heading(out, "Curves");
     lvni_core_str_append(out, "<div class=charts>\n");
-    for (int rank = 0; rank < 2; rank++) {
-        for (int i = 0; i < r->metrics.n; i++) {
-            while (!drawn[i] && rank_of(r->metrics.series[i]->name) == rank) {
-                write_chart(r, i, drawn, out);
-            }
-        }
+    while (lvni_report_chart_next(&r->metrics, drawn, &chart)) {
+        lvni_report_chart_write(&chart, out);
     }
     lvni_core_str_append(out, "</div>\n");
 }

@@ -1,6 +1,6 @@
-/* The page of a run: its curves, best values, starts, warnings, machine and configuration, from the
- * files of its directory. A run that is still going on, was killed or has damaged files has one,
- * too. */
+/* What a run is looked at with. The page: its curves, best values, starts, warnings, machine and
+ * configuration, from the files of its directory. A run that is still going on, was killed or has
+ * damaged files has one, too. */
 #ifndef LEVIN_REPORT_RUN_PAGE_H
 #define LEVIN_REPORT_RUN_PAGE_H
 
@@ -11,6 +11,10 @@
  * holds none of a run's files; LVN_ERR_IO, LVN_ERR_MEMORY. */
 lvn_status lvni_report_run_page(const char *folder, const char *defaults, const char *sections,
                                 lvni_core_str *out);
+
+/* run_figure.c: the curves alone as one PNG or SVG file (by the name's ending), a panel for each
+ * chart. LVN_ERR_NOT_FOUND: there is no row to draw; LVN_ERR_UNSUPPORTED: no cairo (canvas.h). */
+lvn_status lvni_report_run_figure(const char *folder, const char *path);
 
 /* The value of a key in such lines, appended to value without quotes; false: it is not there. */
 bool lvni_report_config_value(const char *lines, const char *key, lvni_core_str *value);

@@ -405,6 +405,11 @@ gan_eval_rows = {
     "prune": row("true", "files", instead=CHOOSE, before=GAN_BEFORE),
 }
 
+report_rows = {
+    "format": row("svg", "stdout"),
+    "output": row("page.html", "stdout"),
+}
+
 SPEAK = "-- sh speak.sh"
 GPUS = {"CUDA_VISIBLE_DEVICES": "0,1,2"}
 
@@ -502,5 +507,6 @@ COMMANDS = [
     Command("predict.gan", "predict model=gan output=page", gan_predict_rows, "", use_rows),
     Command("eval.gan", "eval model=gan output=page num_figs=1", gan_eval_rows, "", use_rows),
     Command("export", "export model=model output=w.safetensors", export_rows, ""),
+    Command("report", "report model", report_rows, ""),
     Command("launch", "launch -n 2 dry_run=true run_id=run run_dir=run", launch_rows, "-- true"),
 ]

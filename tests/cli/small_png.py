@@ -57,16 +57,23 @@ def add_bytes(a, b):
     return ((x & low) + (y & low) ^ (x ^ y) & ~low).to_bytes(len(a), "big")
 
 
-def read_colours(path):
-    """The colours of an RGB image that levin wrote: how many pixels each has."""
+def pixel_rows(path):
+    """The rows of an RGB image that levin wrote, from above; a row that is the same as the last is
+    the same object."""
     width, height, rows = read_rows(path)
-    step, row, counts = 1 + 3 * width, bytes(3 * width), Counter()
-    of_row = Counter(zip(row[::3], row[1::3], row[2::3]))
+    step, row = 1 + 3 * width, bytes(3 * width)
     for at in range(0, step * height, step):
         assert rows[at] == 2, (path, rows[at])  # the filter Up: what is added to the row above
         more = rows[at + 1 : at + step]
-        if any(more):
-            row = add_bytes(row, more)
-            of_row = Counter(zip(row[::3], row[1::3], row[2::3]))
+        row = add_bytes(row, more) if any(more) else row
+        yield row
+
+
+def read_colours(path):
+    """The colours of an RGB image that levin wrote: how many pixels each has."""
+    counts, last, of_row = Counter(), None, Counter()
+    for row in pixel_rows(path):
+        if row is not last:
+            last, of_row = row, Counter(zip(row[::3], row[1::3], row[2::3]))
         counts.update(of_row)
     return counts

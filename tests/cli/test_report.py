@@ -1,4 +1,5 @@
-"""levin report: the page of a run, of one that goes on, was killed or has damaged files.
+"""levin report: the page and the figure of a run, of one that goes on, was killed or has damaged
+files.
 
 usage: test_report.py LEVIN [test names]
 """
@@ -11,10 +12,11 @@ import signal
 import subprocess
 import time
 import unittest
+import xml.etree.ElementTree
 from pathlib import Path
 
 from bad_support import Case, LEVIN, main, read, write
-from small_png import write_png
+from small_png import pixel_rows, read_colours, write_png
 
 SHAPES = ["data=builtin:shapes", "data.count=120", "image_size=8", "batch_size=12"]
 VOID = {"img", "meta", "link", "line", "br", "circle", "polyline", "polygon"}
@@ -268,12 +270,105 @@ class Report(Case):
         shown = [base64.b64decode(a.partition(",")[2]) for a in page.addresses if a != "data:,"]
         self.assertEqual({int.from_bytes(s[16:20], "big") for s in shown}, {76})  # 230 / 3
 
+    def metrics(self, rows):
+        os.makedirs(self.run_dir, exist_ok=True)
+        with open(f"{self.run_dir}/metrics.jsonl", "w", encoding="ascii") as f:
+            for step, row in rows:
+                f.write(json.dumps({"step": step, "epoch": 1, "time_s": step, **row}) + "\n")
+
+    def size_and_panels(self, name="report.png"):
+        """Width and height of a figure in pixels, and the frames in it: lines of ink that are wider
+        than anything else, two pixels high, above and below each panel."""
+        rows = list(pixel_rows(f"{self.run_dir}/{name}"))
+        edges = sum(row.count(b"\x20" * 3 * 600) for row in rows)
+        self.assertEqual(edges % 4, 0)
+        return len(rows[0]) // 3, len(rows), edges // 4
+
+    def test_a_figure(self):
+        """Loss, accuracy, learning rate, norm and throughput, two panels in a row; the colours of
+        training and validation are in it, and the state of a run that is going on, too."""
+        self.start("max_epochs=4")
+        self.assertEqual(self.report("format=png"), f"{self.run_dir}/report.png\n")
+        self.assertEqual(self.size_and_panels(), (2160, 2 * (64 + 3 * 336), 5))
+        colours = read_colours(f"{self.run_dir}/report.png")
+        self.assertGreater(colours[(0, 114, 178)], 1000)
+        self.assertGreater(colours[(213, 94, 0)], 500)
+        self.assertGreater(colours[(0, 158, 115)], 200)
+        self.assertFalse(os.path.exists(f"{self.run_dir}/report.html"))
+        other = f"{self.dir}/other.svg"
+        self.assertEqual(self.report("--format", "svg", f"output={other}"), other + "\n")
+        self.assertTrue(os.path.exists(other))
+        self.assertFalse(os.path.exists(f"{self.run_dir}/report.svg"))
+        self.assertIn("train/acc, val/acc, train/acc_step, lr, ", self.described(other))
+        self.start("overwrite=true", "max_steps=1")
+        self.assertFalse(os.path.exists(f"{self.run_dir}/report.png"))
+
+    def described(self, path):
+        """An SVG file is XML; the description in it."""
+        root = xml.etree.ElementTree.parse(path).getroot()
+        name = {"svg": "http://www.w3.org/2000/svg"}
+        self.assertEqual(root.tag, "{http://www.w3.org/2000/svg}svg")
+        self.assertGreater(len(root.findall(".//svg:path", name)), 20)
+        self.assertEqual(root.find("svg:title", name).text, self.run_dir)
+        return root.find("svg:desc", name).text
+
+    def test_names_in_a_figure_are_text(self):
+        evil = '</desc><script x="1">&amp;\'\x1b\uffff]]>'
+        self.run_dir = f"{self.dir}/a <b> & 'c'"
+        self.metrics([(1, {"train/" + evil: 1.5}), (2, {"train/" + evil: 2, "val/m": 1})])
+        self.report("format=svg")
+        described = self.described(f"{self.run_dir}/report.svg")
+        self.assertTrue(described.startswith("Curves over the step: train/</desc><script x="))
+        self.assertTrue(described.endswith(", val/m"))
+        self.report("format=png")
+        self.assertEqual(self.size_and_panels(), (2160, 2 * (64 + 336), 2))
+
+    def test_a_figure_of_what_is_there(self):
+        """Damaged lines, values that are not finite, one point, more charts than panels."""
+        self.metrics([(5, {"val/loss": 1.0})])
+        self.report("format=png")
+        self.assertEqual(self.size_and_panels(), (1080, 2 * (64 + 336), 1))
+        self.assertGreater(read_colours(f"{self.run_dir}/report.png")[(0, 114, 178)], 200)
+        self.metrics((i, {"loss": 10.0**i, "none": None, "big": -1e300 * i}) for i in range(9))
+        with open(f"{self.run_dir}/metrics.jsonl", "ab") as f:
+            f.write(os.urandom(999) + b'\n{"step": 12, "lo')
+        self.report("format=png")
+        self.assertEqual(self.size_and_panels()[2], 2)
+        self.metrics((i, {f"m{k}": k for k in range(30)}) for i in range(3))
+        self.report("format=png")
+        self.assertEqual(self.size_and_panels(), (3240, 2 * (64 + 8 * 336), 24))
+        # values within a bucket are a band in a tint, and a rate on a logarithmic axis is there
+        self.metrics((i, {"lr": 10.0 ** -(i % 7)}) for i in range(4000))
+        self.report("format=png")
+        self.assertGreater(read_colours(f"{self.run_dir}/report.png")[(192, 220, 236)], 50000)
+
+    def test_no_figure(self):
+        """What cannot be drawn is an error with the reason, and no file is written."""
+        os.mkdir(self.run_dir)
+        self.report("format=png", code=1, expects=["no curve to draw", "0 rows (0 damaged lines)"])
+        write(f"{self.run_dir}/metrics.jsonl", b'{"step": 1, "x": null}\nno row\n')
+        self.report("format=svg", code=1, expects=["no curve to draw", "1 rows (1 damaged lines)"])
+        self.metrics([(1, {"train/loss": 1.0})])
+        for more, texts in (
+            (["format=pmg"], ["format `pmg`: expected one of html, png, svg", "mean `png`?"]),
+            (["format=png", "output=-"], ["output=- with format=png", "ends in .png"]),
+            (["format=png", "output=a.svg"], ["output=a.svg with format=png", "ends in .png"]),
+            (["format=svg", "data=x"], ["data=x with format=svg", "format=html"]),
+        ):
+            self.report(*more, code=64, expects=texts)
+        os.environ["LEVIN_CAIRO_LIBRARY"] = "/none/libcairo.so"
+        try:
+            self.report("format=png", code=1, expects=["libcairo2 and fonts-dejavu-core"])
+        finally:
+            del os.environ["LEVIN_CAIRO_LIBRARY"]
+        self.assertEqual(os.listdir(self.run_dir), ["metrics.jsonl"])
+
     def test_mistakes(self):
         line = [LEVIN, "report"]
         for more, text in (
             ([], "the directory of a run is missing"),
             (["a", "b"], "does not take b"),
-            (["a", "--format=x"], "does not take --format=x"),
+            (["a", "--colour=x"], "does not take --colour=x"),
             (["a", "data=b", "devices=2"], "does not take devices=2"),
         ):
             done = subprocess.run([*line, *more], capture_output=True, text=True)
