@@ -4,6 +4,7 @@
 #include "core/config_impl.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/str.h"
 
 #include <ctype.h>
@@ -334,17 +335,16 @@ static lvn_status assign(lvni_core_config *config, const lvni_core_assignment *a
     LVN_TRY(translate(config, a, room, &text));
     LVN_TRY(lvni_core_option_parse(row, text, a->quoted && !empty, a->origin, &value));
     bool noted = false;
-    lvn_status s = note_always(config, a, row, &value, &noted);
+    lvn_status s;
+    LVNI_TRY_DONE(s, note_always(config, a, row, &value, &noted));
     if (gives_way || noted) {
-        lvni_core_value_free(&value);
-        return s;
+        goto done;
     }
-    s = s != LVN_OK || replaces ? s : check_repeated(slot, a, &value);
-    if (s != LVN_OK) {
-        lvni_core_value_free(&value);
-        return s;
-    }
+    LVNI_TRY_DONE(s, replaces ? LVN_OK : check_repeated(slot, a, &value));
     return store(slot, a, &value);
+done:
+    lvni_core_value_free(&value);
+    return s;
 }
 
 void lvni_core_config_collect(lvni_core_config *config)
@@ -594,13 +594,18 @@ static lvn_status check_slot(const lvni_core_config *config, const lvni_core_slo
     bool same;
     lvni_core_str missing = {0};
     LVN_TRY(is_default(slot, &same));
-    lvn_status s = same || is_off(slot) ? LVN_OK : find_missing(config, slot->row, &missing);
-    if (s == LVN_OK && missing.len > 0 && slot->layer == LVNI_LAYER_ARGUMENTS) {
+    if (same || is_off(slot)) {
+        return LVN_OK;
+    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, find_missing(config, slot->row, &missing));
+    if (missing.len > 0 && slot->layer == LVNI_LAYER_ARGUMENTS) {
         s = fail_no_effect(slot, lvni_core_str_text(&missing));
-    } else if (s == LVN_OK && missing.len > 0) {
+    } else if (missing.len > 0) {
         lvni_core_str_printf(warnings, "%s %s: this has no effect %s  (%s)\n", slot->row->name,
                              slot->value.text, lvni_core_str_text(&missing), slot->origin);
     }
+done:
     lvni_core_str_free(&missing);
     return s;
 }

@@ -3,6 +3,7 @@
 #include "core/config_impl.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -263,9 +264,10 @@ lvn_status lvni_core_config_load_job(lvni_core_config *config, const char *job)
     }
     char *copy = lvni_core_strdup(LVNI_TAG_CONFIG, job);
     const char **args = lvni_core_calloc(LVNI_TAG_CONFIG, strlen(job) / 2 + 1, sizeof *args);
-    lvn_status status = copy == NULL || args == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    lvn_status status;
     int n = 0;
-    for (char *p = copy; status == LVN_OK && *p != '\0';) {
+    LVNI_TRY_DONE(status, copy == NULL || args == NULL ? LVN_ERR_MEMORY : LVN_OK);
+    for (char *p = copy; *p != '\0';) {
         p += strspn(p, " \t\r\n");
         if (*p != '\0') {
             char *end = argument_end(p);
@@ -274,9 +276,8 @@ lvn_status lvni_core_config_load_job(lvni_core_config *config, const char *job)
             *end = '\0';
         }
     }
-    if (status == LVN_OK) {
-        status = load_all(config, LVNI_LAYER_JOB, n, args, "job");
-    }
+    status = load_all(config, LVNI_LAYER_JOB, n, args, "job");
+done:
     lvni_core_free(args);
     lvni_core_free(copy);
     return status;

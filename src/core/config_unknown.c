@@ -1,6 +1,7 @@
 /* What a key means that is not the name of a row (config_impl.h): another trainer's name of one, or
  * a mistake, which gets the nearest name there is. Meaning comes before spelling. */
 #include "core/config_impl.h"
+#include "core/error.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -273,17 +274,19 @@ static lvn_status fail_with_hint(const char *key, const char *near, const lvni_c
 {
     lvni_core_str hint = {0};
     lvni_core_foreign_print_hint(entry, &hint);
-    lvn_status s = lvni_core_str_status(&hint);
-    if (s == LVN_OK && near != NULL) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&hint));
+    if (near != NULL) {
         s = lvn_error_set(
             LVN_ERR_USAGE, __FILE__, __LINE__,
             "unknown key `%.80s`; did you mean `%s`? It is not in this version: %s  (%s)", key,
             near, lvni_core_str_text(&hint), origin);
-    } else if (s == LVN_OK) {
+    } else {
         s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
                           "`%.80s` is not in this version: %s  (%s)", key,
                           lvni_core_str_text(&hint), origin);
     }
+done:
     lvni_core_str_free(&hint);
     return s;
 }

@@ -4,6 +4,7 @@
 #include "core/config_impl.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/escape.h"
 #include "core/vfs.h"
 
@@ -276,17 +277,19 @@ static lvn_status skip_map(reader *r, yaml_mark_t mark, lvni_core_str *keys)
 static lvn_status refuse_section(reader *r, yaml_mark_t mark, const char *path, const char *origin)
 {
     lvni_core_str keys = {0};
-    lvn_status status = skip_map(r, mark, &keys);
-    if (status == LVN_OK && keys.len > 0) {
+    lvn_status status;
+    LVNI_TRY_DONE(status, skip_map(r, mark, &keys));
+    if (keys.len > 0) {
         status = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
                                "`%.80s` is not a section here: give its keys as %.300s  (%s)", path,
                                lvni_core_str_text(&keys), origin);
-    } else if (status == LVN_OK && lvni_core_config_target(r->config, path) != NULL) {
+    } else if (lvni_core_config_target(r->config, path) != NULL) {
         status = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
                                "%.80s: expected a value, not a map  (%s)", path, origin);
-    } else if (status == LVN_OK) {
+    } else {
         status = lvni_core_config_unknown(r->config, path, origin);
     }
+done:
     lvni_core_str_free(&keys);
     return r->layer == LVNI_LAYER_FILE ? lvni_core_config_keep(r->config, status) : status;
 }
@@ -306,9 +309,9 @@ static lvn_status read_inner_map(reader *r, yaml_mark_t mark, int depth)
     }
     const lvni_core_foreign *entry = lvni_core_config_foreign(r->config, path);
     if (slot == NULL && entry != NULL && (entry->harmless & LVNI_CORE_HARMLESS_ANY) != 0) {
+        LVN_TRY(assign(r, "", false, mark));
         lvni_core_str keys = {0};
-        lvn_status status = assign(r, "", false, mark);
-        status = status == LVN_OK ? skip_map(r, mark, &keys) : status;
+        const lvn_status status = skip_map(r, mark, &keys);
         lvni_core_str_free(&keys);
         return status;
     }
@@ -513,21 +516,20 @@ lvn_status lvni_core_config_find_place(const lvni_core_config *config, const cha
 {
     place_search p = {.row = row, .text = text, .bytes = bytes};
     reader r = {.config = (lvni_core_config *)(uintptr_t)config, .name = name};
-    lvn_status status = LVN_OK;
+    lvn_status status;
     *out = (lvni_core_config_place){0};
     if (!yaml_parser_initialize(&r.parser)) {
         LVN_FAIL(LVN_ERR_MEMORY, "%.280s: out of memory while reading", name);
     }
     yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, bytes);
-    for (bool end = false; !end && status == LVN_OK;) {
+    for (bool end = false; !end;) {
         yaml_event_t event;
-        status = next_event(&r, &event);
-        if (status == LVN_OK) {
-            end = event.type == YAML_STREAM_END_EVENT;
-            see(&r, &p, &event, out);
-            yaml_event_delete(&event);
-        }
+        LVNI_TRY_DONE(status, next_event(&r, &event));
+        end = event.type == YAML_STREAM_END_EVENT;
+        see(&r, &p, &event, out);
+        yaml_event_delete(&event);
     }
+done:
     yaml_parser_delete(&r.parser);
     lvni_core_str_free(&p.path);
     return status;

@@ -41,6 +41,17 @@ typedef enum lvni_core_exit_code {
 lvni_core_exit_code lvni_core_exit_of_status(lvn_status status);
 int lvni_core_exit_of_signal(int signal_number); /* 128 + n */
 
+/* ---- the first failure of a function that has something to free ----
+ * LVN_TRY there: s, a lvn_status, is what the call returned; a failure goes to the one label
+ * `done:`, behind which all is freed and s returned. */
+#define LVNI_TRY_DONE(s, call)                                                                     \
+    do {                                                                                           \
+        (s) = (call);                                                                              \
+        if ((s) != LVN_OK) {                                                                       \
+            goto done;                                                                             \
+        }                                                                                          \
+    } while (0)
+
 /* ---- users' callbacks ----
  * One has failed: where it set no error since `before`, a serial of lvn_last_error(), it gets one
  * that names it. The format reports which: "get() of the dataset digits". */

@@ -1,5 +1,6 @@
 /* From text to a value of a row (option.h): scalars, lists as a user writes them, `auto` and null,
  * quotes. Called by the configuration. The messages are in option_print.c. */
+#include "core/error.h"
 #include "core/option.h"
 
 #include "core/alloc.h"
@@ -523,9 +524,10 @@ static lvn_status parse_clean(const lvni_core_option *row, const char *given, bo
     } else if (!quoted) {
         text = respell(row, given, &n);
     }
-    lvn_status s = parse_text(row, text, n, quoted, origin, item, out);
+    const lvn_status s = parse_text(row, text, n, quoted, origin, item, out);
     lvni_core_str_free(&map);
-    return s == LVN_OK && !quoted ? parse_truth(row, given, origin, item, out) : s;
+    LVN_TRY(s);
+    return quoted ? LVN_OK : parse_truth(row, given, origin, item, out);
 }
 
 lvn_status lvni_core_option_parse(const lvni_core_option *row, const char *text, bool quoted,
@@ -541,9 +543,8 @@ lvn_status lvni_core_option_parse(const lvni_core_option *row, const char *text,
         LVN_FAIL(LVN_ERR_USAGE, "%s: the value is not valid UTF-8: %.80s  (%s)", row->name, text,
                  origin);
     }
-    lvni_core_str clean = {0};
-    lvni_core_str unquoted = {0};
-    lvn_status status = LVN_OK;
+    lvni_core_str clean = {0}, unquoted = {0}, scratch = {0};
+    lvn_status status;
     if (!quoted) {
         size_t n = strlen(text);
         while (n > 0 && is_blank(text[n - 1])) {
@@ -551,19 +552,15 @@ lvn_status lvni_core_option_parse(const lvni_core_option *row, const char *text,
         }
         const size_t lead = strspn(text, " \t\r\n");
         lvni_core_str_append_n(&clean, text + (lead < n ? lead : n), lead < n ? n - lead : 0);
-        status = lvni_core_str_status(&clean);
-        quoted = status == LVN_OK && unquote_whole(lvni_core_str_text(&clean), &unquoted);
+        LVNI_TRY_DONE(status, lvni_core_str_status(&clean));
+        quoted = unquote_whole(lvni_core_str_text(&clean), &unquoted);
     }
     const char *final = clean.data == NULL ? text
                         : quoted           ? lvni_core_str_text(&unquoted)
                                            : clean.data;
-    if (status == LVN_OK) {
-        status = lvni_core_str_status(&unquoted);
-    }
-    lvni_core_str scratch = {0};
-    if (status == LVN_OK) {
-        status = parse_clean(row, final, quoted, origin, &scratch, out);
-    }
+    LVNI_TRY_DONE(status, lvni_core_str_status(&unquoted));
+    status = parse_clean(row, final, quoted, origin, &scratch, out);
+done:
     lvni_core_str_free(&clean);
     lvni_core_str_free(&unquoted);
     lvni_core_str_free(&scratch);

@@ -1,5 +1,6 @@
 /* The texts made of option rows (option.h): errors of values that do not fit their row, and the
  * help. */
+#include "core/error.h"
 #include "core/option.h"
 
 #include "core/config_impl.h"
@@ -152,14 +153,14 @@ lvn_status lvni_core_option_expected(const lvni_core_option *row, const char *te
     }
     const bool bare = quoted && (row->type == LVNI_OPT_BOOL || row->type == LVNI_OPT_INT ||
                                  row->type == LVNI_OPT_FLOAT);
-    const lvn_status status = lvni_core_str_status(&want);
-    if (status == LVN_OK) {
-        (void)lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "%s `%.*s`: expected %s%s  (%s)",
-                            row->name, SHOWN, text, lvni_core_str_text(&want),
-                            bare ? ", not a text in quotes" : "", origin);
-    }
+    lvn_status status;
+    LVNI_TRY_DONE(status, lvni_core_str_status(&want));
+    status = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "%s `%.*s`: expected %s%s  (%s)",
+                           row->name, SHOWN, text, lvni_core_str_text(&want),
+                           bare ? ", not a text in quotes" : "", origin);
+done:
     lvni_core_str_free(&want);
-    return status == LVN_OK ? LVN_ERR_USAGE : status;
+    return status;
 }
 
 /* ---- the help: what `levin help train.classify` prints ---- */

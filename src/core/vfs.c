@@ -1,6 +1,7 @@
 /* File functions over a replaceable table of system calls (vfs.h; the table itself and its faults:
  * vfs_table.c; reading: vfs_read.c). Called by the checkpoint writer, the loggers, the
  * configuration reader and everything else that touches a file. */
+#include "core/error.h"
 #include "core/vfs_impl.h"
 
 #include "core/alloc.h"
@@ -175,14 +176,15 @@ static lvn_status copy_to_named(lvni_core_atomic_file *f, const char *open_file)
     const int in = lvni_core_call_open(open_file, O_RDONLY), out = in < 0 ? -1 : open_named(f);
     lvn_status status = LVN_OK;
     ssize_t n = out < 0 ? -1 : 1;
-    while (status == LVN_OK && n > 0) {
+    while (n > 0) {
         n = lvni_core_call_read(in, buffer, sizeof buffer);
-        status = n > 0 ? write_all(out, f->path, buffer, (size_t)n) : LVN_OK;
+        LVNI_TRY_DONE(status, n > 0 ? write_all(out, f->path, buffer, (size_t)n) : LVN_OK);
     }
-    if (status == LVN_OK && (n < 0 || call_fsync(out) != 0)) {
+    if (n < 0 || call_fsync(out) != 0) {
         status = lvni_core_io_error(__FILE__, __LINE__, "copy the finished temporary file to",
                                     f->path, errno);
     }
+done:
     if (in >= 0) {
         (void)lvni_core_vfs_get()->close(in); /* opened for reading: nothing can be lost */
     }
@@ -371,8 +373,9 @@ static lvn_status write_whole(const char *path, const void *data, size_t bytes, 
     }
     if (mode != NULL && fchmod(f->fd, *mode & 07777) != 0) {
         status = lvni_core_io_error(__FILE__, __LINE__, "set the permissions of", path, errno);
+    } else {
+        status = lvni_core_atomic_write(f, data, bytes);
     }
-    status = status == LVN_OK ? lvni_core_atomic_write(f, data, bytes) : status;
     if (status != LVN_OK) {
         lvni_core_atomic_abort(f);
         return status;
@@ -447,16 +450,17 @@ lvn_status lvni_core_mkdirs(const char *path)
         return LVN_ERR_MEMORY;
     }
     lvn_status status = LVN_OK;
-    for (char *p = copy + 1; copy[0] != '\0' && *p != '\0' && status == LVN_OK; p++) {
+    for (char *p = copy + 1; copy[0] != '\0' && *p != '\0'; p++) {
         if (*p == '/' && p[-1] != '/') {
             *p = '\0';
-            status = lvni_core_path_is_folder(copy) ? LVN_OK : make_one(copy);
+            LVNI_TRY_DONE(status, lvni_core_path_is_folder(copy) ? LVN_OK : make_one(copy));
             *p = '/';
         }
     }
-    if (status == LVN_OK && !lvni_core_path_is_folder(copy)) { /* "a/b/" is complete already */
+    if (!lvni_core_path_is_folder(copy)) { /* "a/b/" is complete already */
         status = make_one(copy);
     }
+done:
     lvni_core_free(copy);
     return status;
 }
