@@ -2,6 +2,7 @@
  * name, sorted, and an empty cell for what was not logged. The file is replaced when a name comes
  * that has no column yet, and grows by a row otherwise. Called through the table of loggers.c. */
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/vfs.h"
 #include "log/logger_class.h"
 #include "log/run_log.h"
@@ -118,22 +119,23 @@ static lvn_status read_header(csv *c, const char *text, const char **body)
     lvni_core_str name = {0};
     lvn_status s = LVN_OK;
     bool sorted = true;
-    for (char end = ','; s == LVN_OK && sorted && end == ',';) {
+    for (char end = ','; sorted && end == ',';) {
         lvni_core_str_clear(&name);
         text = read_name(text, &name);
         end = *text;
         bool found;
-        s = lvni_core_str_status(&name);
-        sorted = s == LVN_OK && position(c, lvni_core_str_text(&name), &found) == c->n && !found;
-        s = sorted ? insert_column(c, c->n, lvni_core_str_text(&name)) : s;
+        LVNI_TRY_DONE(s, lvni_core_str_status(&name));
+        sorted = position(c, lvni_core_str_text(&name), &found) == c->n && !found;
+        LVNI_TRY_DONE(s, sorted ? insert_column(c, c->n, lvni_core_str_text(&name)) : LVN_OK);
         text += end == ',';
     }
-    lvni_core_str_free(&name);
     bool ours = sorted && *text == '\n';
     for (int i = 0; i < 3 && ours; i++) {
         position(c, always[i], &ours);
     }
     *body = ours ? text + 1 : NULL;
+done:
+    lvni_core_str_free(&name);
     return s;
 }
 
@@ -205,16 +207,18 @@ static lvn_status replace(csv *c, const lvni_core_str *body)
     lvni_core_str text = {0};
     put_header(c, &text);
     lvni_core_str_append_n(&text, lvni_core_str_text(body), body->len);
-    lvn_status s = lvni_core_str_status(&text);
-    s = s == LVN_OK ? lvni_core_str_status(body) : s;
-    s = s == LVN_OK ? lvni_core_file_write(c->path, lvni_core_str_text(&text), text.len) : s;
-    lvni_core_str_free(&text);
-    LVN_TRY(s);
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&text));
+    LVNI_TRY_DONE(s, lvni_core_str_status(body));
+    LVNI_TRY_DONE(s, lvni_core_file_write(c->path, lvni_core_str_text(&text), text.len));
     if (c->fd >= 0) {
         lvni_core_vfs_get()->close(c->fd);
         c->fd = -1;
     }
-    return lvni_core_append_open(c->path, false, &c->fd);
+    s = lvni_core_append_open(c->path, false, &c->fd);
+done:
+    lvni_core_str_free(&text);
+    return s;
 }
 
 /* ---- the logger ---- */
@@ -250,14 +254,14 @@ static lvn_status begin(csv *c, int64_t step, bool ends_again)
     size_t bytes = 0;
     const char *body = NULL;
     lvni_core_str kept = {0};
-    lvn_status s = LVN_OK;
+    lvn_status s;
     if (step > 0 && lvni_core_path_exists(c->path)) {
-        s = lvni_core_file_read(c->path, SIZE_MAX / 4, &text, &bytes);
-        s = s == LVN_OK ? read_header(c, text, &body) : s;
+        LVNI_TRY_DONE(s, lvni_core_file_read(c->path, SIZE_MAX / 4, &text, &bytes));
+        LVNI_TRY_DONE(s, read_header(c, text, &body));
     }
-    if (s == LVN_OK && body != NULL) {
+    if (body != NULL) {
         filter(c, body, step, ends_again, &kept);
-    } else if (s == LVN_OK) {
+    } else {
         if (text != NULL && bytes > 0) {
             lvni_log_line(
                 LVNI_LOG_WARNING,
@@ -266,11 +270,12 @@ static lvn_status begin(csv *c, int64_t step, bool ends_again)
                 c->path, (long long)step);
         }
         forget_columns(c);
-        for (int i = 0; i < 3 && s == LVN_OK; i++) {
-            s = insert_column(c, i, always[i]);
+        for (int i = 0; i < 3; i++) {
+            LVNI_TRY_DONE(s, insert_column(c, i, always[i]));
         }
     }
-    s = s == LVN_OK ? replace(c, &kept) : s;
+    s = replace(c, &kept);
+done:
     lvni_core_str_free(&kept);
     lvni_core_free(text);
     return s;
@@ -307,19 +312,16 @@ static lvn_status add_columns(csv *c, const lvni_log_point *p)
 {
     char *text = NULL;
     size_t bytes;
-    lvni_core_str body = {0};
-    lvn_status s = lvni_core_file_read(c->path, SIZE_MAX / 4, &text, &bytes);
-    if (s == LVN_OK) {
-        lvni_core_str header = {0};
-        put_header(c, &header);
-        s = lvni_core_str_status(&header);
-        /* a file that something else has changed since begins again */
-        const bool ours = s == LVN_OK && bytes >= header.len &&
-                          memcmp(text, lvni_core_str_text(&header), header.len) == 0;
-        lvni_core_str_append(&body, ours ? text + header.len : "");
-        lvni_core_str_free(&header);
-    }
-    for (int i = 0; i < p->n && s == LVN_OK; i++) {
+    lvni_core_str header = {0}, body = {0};
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_file_read(c->path, SIZE_MAX / 4, &text, &bytes));
+    put_header(c, &header);
+    LVNI_TRY_DONE(s, lvni_core_str_status(&header));
+    /* a file that something else has changed since begins again */
+    const bool ours =
+        bytes >= header.len && memcmp(text, lvni_core_str_text(&header), header.len) == 0;
+    lvni_core_str_append(&body, ours ? text + header.len : "");
+    for (int i = 0; i < p->n; i++) {
         bool found;
         const int at = position(c, p->value[i].name, &found);
         if (!found) {
@@ -327,10 +329,12 @@ static lvn_status add_columns(csv *c, const lvni_log_point *p)
             insert_cells(lvni_core_str_text(&body), at, c->n, &wider);
             lvni_core_str_free(&body);
             body = wider;
-            s = insert_column(c, at, p->value[i].name);
+            LVNI_TRY_DONE(s, insert_column(c, at, p->value[i].name));
         }
     }
-    s = s == LVN_OK ? replace(c, &body) : s;
+    s = replace(c, &body);
+done:
+    lvni_core_str_free(&header);
     lvni_core_str_free(&body);
     lvni_core_free(text);
     return s;

@@ -1,6 +1,7 @@
 /* The configuration of a run for TensorBoard: a session of its plugin hparams, whose table compares
  * runs, and a text. Called by tensorboard.c. */
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/json_read.h"
 #include "log/tensorboard.h"
 
@@ -143,9 +144,10 @@ static lvn_status add_text(lvni_log_tensorboard *t, int64_t step, json_t *config
         lvni_core_json_print(value, JSON_ENCODE_ANY, &text);
         lvni_core_str_char(&text, '\n');
     }
-    lvn_status s = lvni_core_str_status(&text);
-    s = s == LVN_OK ? lvni_log_tensorboard_add_text(t, step, "config", lvni_core_str_text(&text))
-                    : s;
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&text));
+    s = lvni_log_tensorboard_add_text(t, step, "config", lvni_core_str_text(&text));
+done:
     lvni_core_str_free(&text);
     return s;
 }
@@ -159,8 +161,10 @@ lvn_status lvni_log_tensorboard_add_config(lvni_log_tensorboard *t,
     }
     LVN_TRY(lvni_core_json_read("logger", "the configuration", o->config_json,
                                 strlen(o->config_json), 0, LVNI_JSON_INNER, &config));
-    lvn_status s = add_hparams(t, config, o->run_id);
-    s = s == LVN_OK ? add_text(t, o->step, config) : s;
+    lvn_status s;
+    LVNI_TRY_DONE(s, add_hparams(t, config, o->run_id));
+    s = add_text(t, o->step, config);
+done:
     json_decref(config);
     return s;
 }
