@@ -84,7 +84,7 @@ class TuneLr(Case):
             )
             os.close(writer)
             shown = b""
-            while not re.search(rb"step 1?\d\d/100000  loss_step [0-9.]+  lr 1e-09 ", shown):
+            while not re.search(rb"step \d+/100000  loss_step [0-9.]+  lr [12][0-9.]*e-09 ", shown):
                 shown += os.read(reader, 65536)
             run.send_signal(number)
             seen = int(re.findall(rb"step (\d+)/", shown)[-1])
