@@ -167,8 +167,12 @@ static lvn_status measure(choice *m, int i)
         return s;
     }
     m->now = i;
-    const lvni_run_measurement one = {
-        .results = &m->results, .user = m, .again = m->any, .n = m->n_args, .args = m->args};
+    const lvni_run_measurement one = {.results = &m->results,
+                                      .user = m,
+                                      .again = m->any,
+                                      .metric = m->score,
+                                      .n = m->n_args,
+                                      .args = m->args};
     m->any = true;
     return lvni_run_inference_run(m->recipe, "eval", &one, c);
 }

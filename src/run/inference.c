@@ -135,6 +135,24 @@ static lvn_status make_plan(const lvni_run_inference *u, const lvni_run_rank *ra
     return LVN_OK;
 }
 
+/* choose=METRIC: one that the validation step does not log is refused after the first chunk, and
+ * not when a whole checkpoint has been measured. None of its samples may be readable. */
+static lvn_status check_metric(lvni_run_inference *u, const lvni_nn_model *model,
+                               const lvni_data_loader_options *of, lvni_trainer_lanes *lanes,
+                               const lvni_run_rank *rank)
+{
+    lvni_data_loader_options o = *of;
+    lvni_data_loader *loader;
+    double value;
+    bool more;
+    o.max_chunks = 1;
+    LVN_TRY(lvni_data_loader_create(&o, &loader));
+    const lvn_status s = lvni_trainer_evaluate(model, loader, lanes, rank->comm, &u->metrics);
+    lvni_data_loader_destroy(loader);
+    LVN_TRY(s);
+    return u->metrics.n_metrics > 0 ? lvni_run_metric_score(u, u->metric, &value, &more) : LVN_OK;
+}
+
 /* Of a lane's chunk: all ranks get the same. */
 static lvn_status measure(lvni_run_inference *u, const lvni_nn_model *model,
                           lvni_data_loader *loader, lvni_trainer_lanes *lanes,
@@ -171,12 +189,17 @@ static lvn_status run_chunks(lvni_run_inference *u, const lvni_nn_model *model,
     lvni_data_loader *loader = NULL;
     lvni_trainer_lanes *lanes = NULL;
     const int team = rank->cores / plan.lanes > 1 ? rank->cores / plan.lanes : 1;
-    lvn_status s = lvni_data_loader_create(&o, &loader);
-    if (s == LVN_OK) {
-        s = lvni_trainer_lanes_create(plan.lanes, team, &u->exported->card.pins, &lanes);
-    }
+    lvn_status s = lvni_trainer_lanes_create(plan.lanes, team, &u->exported->card.pins, &lanes);
     if (s == LVN_OK) {
         lvni_trainer_lanes_set_low(lanes, u->low);
+        s = u->metric != NULL && !u->again && u->results->output == NULL
+                ? check_metric(u, model, &o, lanes, rank)
+                : LVN_OK;
+    }
+    if (s == LVN_OK) {
+        s = lvni_data_loader_create(&o, &loader);
+    }
+    if (s == LVN_OK) {
         s = u->results->output != NULL ? lvni_trainer_predict(model, loader, lanes, rank->comm,
                                                               u->results->output, take_row, u)
                                        : measure(u, model, loader, lanes, rank);
@@ -323,6 +346,7 @@ static lvn_status open_and_run(lvni_run_inference *u)
     LVN_TRY(open_model(u));
     take_keys(u);
     LVN_TRY(r->begin != NULL ? r->begin(u) : LVN_OK);
+    LVN_TRY(u->metric != NULL && r->check_score != NULL ? r->check_score(u, u->metric) : LVN_OK);
     report_model(u);
     LVN_TRY(lvni_run_ranks_each(u->ranks, rank_work, u));
     return !lvni_run_inference_leads(u) ? LVN_OK
@@ -360,6 +384,7 @@ lvn_status lvni_run_inference_run(const lvni_run_recipe *recipe, const char *com
                             .config = config,
                             .user = of->user,
                             .again = of->again,
+                            .metric = of->metric,
                             .lines = r->output != NULL && r->row == NULL &&
                                      lvni_run_inference_wants_lines(config)};
     const lvni_run_ranks_command ranks = {.command = {command, recipe->argument},

@@ -33,6 +33,9 @@ struct lvni_run_results {
     /* A number of these results by its name, and whether more of it is better, in place of finish,
      * for `eval choose=`; LVN_ERR_USAGE: there is none. NULL: a metric of the validation step. */
     lvn_status (*score)(lvni_run_inference *use, const char *metric, double *out, bool *more);
+    /* Is there such a number, with model and data open? LVN_ERR_USAGE: as score, before the data
+     * are read. NULL: not known before, or a metric of the validation step of the first chunk. */
+    lvn_status (*check_score)(const lvni_run_inference *use, const char *metric);
     /* Frees what begin made, in any case; leaves the thread's last error. NULL: nothing. */
     void (*end)(lvni_run_inference *use);
 };
@@ -49,9 +52,10 @@ struct lvni_run_inference {
     lvn_dtype low; /* of matrix products */
     int64_t n;     /* rows so far */
     lvni_nn_step metrics;
-    void *own;  /* of the recipe's results, by begin */
-    void *user; /* of the caller of lvni_run_inference_run */
-    bool again; /* of several models: not the first one */
+    void *own;          /* of the recipe's results, by begin */
+    void *user;         /* of the caller of lvni_run_inference_run */
+    bool again;         /* of several models: not the first one */
+    const char *metric; /* of which score is called; NULL: finish is */
     /* of results.c */
     const char *split; /* "val" */
     bool lines;        /* JSON lines */
@@ -65,9 +69,10 @@ lvn_status lvni_run_inference_read(const lvni_run_recipe *recipe, const char *co
 /* How one model is measured, or predicts. */
 typedef struct lvni_run_measurement {
     const lvni_run_results *results;
-    void *user; /* use->user */
-    bool again; /* use->again */
-    int n;      /* arguments that the configuration was made of */
+    void *user;         /* use->user */
+    bool again;         /* use->again */
+    const char *metric; /* use->metric */
+    int n;              /* arguments that the configuration was made of */
     const char *const *args;
 } lvni_run_measurement;
 /* Takes `config`. */

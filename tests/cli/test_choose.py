@@ -11,8 +11,10 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from pathlib import Path
 
 from rank_processes import drop_identity
+from small_png import write_png
 
 drop_identity()
 LEVIN, MINE = sys.argv.pop(1), sys.argv.pop(1)
@@ -91,6 +93,33 @@ class Choose(unittest.TestCase):
         done = levin("eval ./mine.so model=mine choose=wrong", USAGE)
         self.assertRegex(done.stderr, r"choose=wrong: the validation step logs no such metric; it ")
         self.check("mine", "./mine.so", "loss", min, lambda j: j["metrics"]["loss"])
+
+    def test_a_metric_that_is_missing_before_one_is_measured(self):
+        """Images: before one is read, and here none can be. A recipe: after the first chunk."""
+        for name, colour in (("a", (200, 0, 0)), ("b", (0, 200, 0))):
+            for i in range(10):
+                write_png(Path(HERE, "photos", name, f"{i}.png"), 8, colour)
+        levin(f"train classify data=photos model=mlp image_size=8 {KEPT} out=photos-run")
+        for file in Path(HERE, "photos").rglob("*.png"):
+            file.write_bytes(file.read_bytes()[:60])
+        use = "eval data=photos split=val model=photos-run"
+        error = levin(f"{use} choose=fscore", USAGE).stderr
+        self.assertIn("choose=fscore: must be acc, ", error)
+        self.assertIn(".png", levin(f"{use} choose=acc", FAILURE).stderr)
+        with open(MINE, encoding="utf-8") as f:
+            text = f.read().replace(
+                "const spirals *s = (const spirals *)dataset;\n",
+                "const spirals *s = (const spirals *)dataset;\n"
+                'fprintf(stderr, "reads %d\\n", (int)key->sample);\n',
+                1,
+            )
+        with open(os.path.join(HERE, "reads.c"), "w", encoding="utf-8") as f:
+            f.write("#include <stdio.h>\n" + text)
+        levin("cc reads.c")
+        levin(f"train ./reads.so {KEPT} limit_train_batches=3 out=reads")
+        use = "eval ./reads.so model=reads eval_batch_size=20 num_workers=0"
+        self.assertGreater(levin(f"{use} choose=acc").stderr.count("reads "), 100)
+        self.assertEqual(levin(f"{use} choose=wrong", USAGE).stderr.count("reads "), 20)
 
     def test_a_key_of_that_name(self):
         """A recipe of before `choose` may have it as a key of its own."""

@@ -268,6 +268,17 @@ static lvn_status finish(lvni_run_inference *u)
     return draw_sheet(u);
 }
 
+static lvn_status check_score(const lvni_run_inference *u, const char *metric)
+{
+    const work *w = u->own;
+    double value;
+    bool more;
+    if (!lvni_classify_metrics_find(w->metrics, metric, &value, &more)) {
+        LVN_FAIL(LVN_ERR_USAGE, "choose=%s: must be " LVNI_CLASSIFY_SCORES, metric);
+    }
+    return LVN_OK;
+}
+
 static lvn_status score(lvni_run_inference *u, const char *metric, double *out, bool *more)
 {
     const work *w = u->own;
@@ -275,9 +286,7 @@ static lvn_status score(lvni_run_inference *u, const char *metric, double *out, 
         LVN_FAIL(LVN_ERR_CORRUPT, "data=%s: none of its images could be read: see the warning",
                  lvni_core_config_str(u->config, "data"));
     }
-    if (!lvni_classify_metrics_find(w->metrics, metric, out, more)) {
-        LVN_FAIL(LVN_ERR_USAGE, "choose=%s: must be " LVNI_CLASSIFY_SCORES, metric);
-    }
+    (void)lvni_classify_metrics_find(w->metrics, metric, out, more);
     return LVN_OK;
 }
 
@@ -391,6 +400,7 @@ const lvni_run_results lvni_classify_measures = {.check = check_eval,
                                                  .row = take_row,
                                                  .finish = finish,
                                                  .score = score,
+                                                 .check_score = check_score,
                                                  .end = end};
 const lvni_run_results lvni_classify_page = {.check = check_eval,
                                              .begin = begin_page,

@@ -81,7 +81,7 @@ TEST(texts_are_cut_between_characters)
     for (size_t most = 0; most < sizeof kept / sizeof *kept; most++) {
         assert_int_equal(lvni_core_utf8_cut(text, most), kept[most]);
     }
-    /* what is no character has no boundary; nor is one read behind the end */
+    /* bytes without a character have no boundaries; nothing is read behind the end */
     assert_int_equal(lvni_core_utf8_cut("\x80\x80\x80\x80\x80", 4), 4);
     assert_int_equal(lvni_core_utf8_cut("ab\xc3", 9), 3);
     assert_int_equal(lvni_core_utf8_cut((const char[]){'\xe2', '\x82'}, 2), 0);
