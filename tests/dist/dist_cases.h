@@ -42,6 +42,16 @@ bool dist_case_group_exchange_abort(dist_rank *me);
 /* one rank has no memory for its side of a region: none has it, and no page of it stays */
 bool dist_case_regions_refused(dist_rank *me);
 
+/* The table of these, in which a process that is a rank finds its own. on: the transports whose
+ * tests run a case with all others; a case with 0 has tests of its own. */
+enum { DIST_SHM = 1, DIST_MESSAGES = 2, DIST_LEVELS = 4, DIST_ALL = 7 };
+/* The next of a transport, the first after NULL; NULL behind the last. */
+const dist_case *dist_next(const dist_case *before, unsigned on);
+const dist_case *dist_case_named(const char *name); /* fails the test where there is none */
+/* The last of `world` processes is killed in each of the endless calls: all others name it. */
+void dist_kills_are_named(int world);
+int dist_main(int argc, char **argv); /* of a test of these */
+
 /* One way through all calls that allocate. */
 lvn_status dist_allocate(lvni_dist_comm *comm);
 

@@ -332,6 +332,16 @@ static bool starve(const lvni_dist_comm_options *o)
     return me.comm == NULL;
 }
 
+const dist_case *dist_find(const dist_case *cases, int n_cases, const char *name)
+{
+    for (int i = 0; i < n_cases; i++) {
+        if (strcmp(cases[i].name, name) == 0) {
+            return &cases[i];
+        }
+    }
+    return NULL;
+}
+
 void dist_rank_main(int argc, char **argv, const dist_case *cases, int n_cases)
 {
     if (argc != 7 || strcmp(argv[1], "--rank") != 0) {
@@ -347,43 +357,40 @@ void dist_rank_main(int argc, char **argv, const dist_case *cases, int n_cases)
         host[r] = r;
     }
     me.hosts = getenv(DIST_HOSTS) != NULL;
-    const char *levels = getenv(DIST_LEVELS);
+    const char *levels = getenv(DIST_TWO_LEVELS);
     int first[3] = {0, levels != NULL ? atoi(levels) : 0, me.world};
     for (int r = 0; levels != NULL && r < MAX_RANKS; r++) {
         host[r] = r >= first[1];
         me.first = first;
         me.nodes = 2;
     }
-    for (int i = 0; i < n_cases; i++) {
-        if (strcmp(cases[i].name, argv[4]) != 0) {
-            continue;
-        }
-        const lvni_dist_comm_options o = {.rank = me.rank,
-                                          .world = me.world,
-                                          .exchange = exchange,
-                                          .address = "127.0.0.1",
-                                          .user = &hub,
-                                          .host = me.hosts || levels != NULL ? host : NULL,
-                                          .check = cases[i].check};
-        if (cases[i].body == NULL) {
-            exit(starve(&o) ? 0 : 1);
-        }
-        me.messages = getenv(DIST_LINK) != NULL;
-        const lvn_status made = levels != NULL
-                                    ? lvni_dist_comm_levels(&o, link_of_nodes(), &me.comm)
-                                : me.messages ? connect_messages(&o, &me.comm)
-                                              : lvni_dist_comm_shm(&o, &me.comm);
-        const uint64_t no_more = 0;
-        if (made != LVN_OK || !all_bytes(hub.arg, &no_more, sizeof no_more, true)) {
-            fprintf(stderr, "rank %d: %s\n", me.rank, lvn_last_error()->message);
-            _exit(3);
-        }
-        const bool good = cases[i].body(&me);
-        dist_give_back(&me);
-        lvni_dist_comm_destroy(me.comm);
-        exit(good ? 0 : 1);
+    const dist_case *c = dist_find(cases, n_cases, argv[4]);
+    if (c == NULL) {
+        _exit(4);
     }
-    _exit(4);
+    const lvni_dist_comm_options o = {.rank = me.rank,
+                                      .world = me.world,
+                                      .exchange = exchange,
+                                      .address = "127.0.0.1",
+                                      .user = &hub,
+                                      .host = me.hosts || levels != NULL ? host : NULL,
+                                      .check = c->check};
+    if (c->body == NULL) {
+        exit(starve(&o) ? 0 : 1);
+    }
+    me.messages = getenv(DIST_LINK) != NULL;
+    const lvn_status made = levels != NULL ? lvni_dist_comm_levels(&o, link_of_nodes(), &me.comm)
+                            : me.messages  ? connect_messages(&o, &me.comm)
+                                           : lvni_dist_comm_shm(&o, &me.comm);
+    const uint64_t no_more = 0;
+    if (made != LVN_OK || !all_bytes(hub.arg, &no_more, sizeof no_more, true)) {
+        fprintf(stderr, "rank %d: %s\n", me.rank, lvn_last_error()->message);
+        _exit(3);
+    }
+    const bool good = c->body(&me);
+    dist_give_back(&me);
+    lvni_dist_comm_destroy(me.comm);
+    exit(good ? 0 : 1);
 }
 
 static pid_t start_rank(const dist_case *c, int rank, int world, int arg, int fd)

@@ -28,7 +28,7 @@ void dist_give_back(dist_rank *me); /* all of it */
 #define DIST_LINK "LEVIN_TEST_DIST_LINK"   /* "net", "ucx": what messages go over */
 #define DIST_HOSTS "LEVIN_TEST_DIST_HOSTS" /* every process has a host of its own */
 /* so many ranks are on the first of two nodes, in two levels */
-#define DIST_LEVELS "LEVIN_TEST_DIST_LEVELS"
+#define DIST_TWO_LEVELS "LEVIN_TEST_DIST_LEVELS"
 
 typedef bool (*dist_body)(dist_rank *me);
 
@@ -37,8 +37,11 @@ typedef struct dist_case {
     const char *name;
     /* NULL: processes that get no communicator, since the last of them can open no files */
     dist_body body;
-    bool check; /* the communicator compares calls */
+    bool check;  /* the communicator compares calls */
+    unsigned on; /* dist_cases.h */
 } dist_case;
+/* NULL: no case has this name. */
+const dist_case *dist_find(const dist_case *cases, int n_cases, const char *name);
 
 #define RANK_CHECK(me, cond, ...)                                                                  \
     do {                                                                                           \

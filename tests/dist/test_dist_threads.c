@@ -13,7 +13,7 @@
 
 static void on_threads(dist_body body, bool check, int arg)
 {
-    const dist_case c = {"", body, check};
+    const dist_case c = {"", body, check, 0};
     static const int worlds[] = {1, 2, 3, 5};
     assert_true(dist_run_self(&c, arg));
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
@@ -65,7 +65,7 @@ TEST(a_rank_that_leaves_is_missed)
 
 TEST(reductions_give_one_sum)
 {
-    const dist_case c = {"", dist_case_reduction, false};
+    const dist_case c = {"", dist_case_reduction, false, 0};
     for (int micro_batches = 1; micro_batches <= 13; micro_batches += SANITIZED ? 4 : 1) {
         assert_true(dist_run_self(&c, micro_batches));
         for (int world = 1; world <= micro_batches; world++) {
@@ -141,7 +141,7 @@ static bool one_allocation_fails(dist_rank *me)
 TEST(a_failed_allocation_ends_all_ranks)
 {
     enum { WORLD = 3 };
-    const dist_case c = {"", one_allocation_fails, false};
+    const dist_case c = {"", one_allocation_fails, false, 0};
     int k = 0;
     for (bool done = false; !done;) {
         const uint64_t start = lvni_core_now_ns(),
@@ -199,7 +199,7 @@ TEST(a_wrong_sum_is_found_before_the_first_step)
     for (int i = 0; i < 3; i++) {
         lvni_dist_comm_destroy(comm[i]);
     }
-    const dist_case c = {"", try_wrong, false};
+    const dist_case c = {"", try_wrong, false, 0};
     assert_true(dist_run_threads(&c, 3, 0));
 }
 

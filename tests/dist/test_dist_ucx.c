@@ -54,9 +54,8 @@ static void handlers_of_signals_stay(void)
 /* Even the first message of a step, by which those behind it find their place, is then long. */
 static void the_user_may_make_every_message_long(void)
 {
-    static const dist_case c = {"reduction", dist_case_reduction, false};
     setenv("UCX_RNDV_THRESH", "1", 1);
-    assert_true(dist_run_net_threads(&c, 3, 7));
+    assert_true(dist_run_net_threads(dist_case_named("reduction"), 3, 7));
     unsetenv("UCX_RNDV_THRESH");
 }
 
