@@ -3,6 +3,7 @@
 #include "data/folder_impl.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/escape.h"
 
 #include <stdlib.h>
@@ -301,21 +302,20 @@ lvn_status lvni_data_image_scan_relabel(lvni_data_image_scan *scan, const char *
     if (map == NULL) {
         return LVN_ERR_MEMORY;
     }
-    lvn_status status = relabel_map(scan, class_names, n_classes, map);
-    char **names = status == LVN_OK ? names_copy(class_names, n_classes) : NULL;
-    if (names != NULL) {
-        for (int64_t i = 0; i < scan->n; i++) {
-            scan->label[i] = scan->label[i] < 0 ? -1 : map[scan->label[i]];
-        }
-        for (int i = 0; i < scan->n_classes; i++) {
-            lvni_core_free(scan->class_names[i]);
-        }
-        lvni_core_free(scan->class_names);
-        scan->class_names = names;
-        scan->n_classes = n_classes;
-    } else if (status == LVN_OK) {
-        status = LVN_ERR_MEMORY;
+    lvn_status status;
+    LVNI_TRY_DONE(status, relabel_map(scan, class_names, n_classes, map));
+    char **names = names_copy(class_names, n_classes);
+    LVNI_TRY_DONE(status, names == NULL ? LVN_ERR_MEMORY : LVN_OK);
+    for (int64_t i = 0; i < scan->n; i++) {
+        scan->label[i] = scan->label[i] < 0 ? -1 : map[scan->label[i]];
     }
+    for (int i = 0; i < scan->n_classes; i++) {
+        lvni_core_free(scan->class_names[i]);
+    }
+    lvni_core_free(scan->class_names);
+    scan->class_names = names;
+    scan->n_classes = n_classes;
+done:
     lvni_core_free(map);
     return status;
 }

@@ -3,6 +3,7 @@
  * folder_index.c. */
 #include "data/folder_impl.h"
 
+#include "core/error.h"
 #include "core/thread.h"
 #include "core/vfs.h"
 
@@ -56,7 +57,8 @@ lvn_status lvni_data_damage_report(lvni_data_damage *d, lvni_data_walk *walk, lv
     }
     const lvn_status texts = lvni_core_str_status(&d->text);
     forget_damage(d);
-    return texts != LVN_OK ? texts : lvni_core_str_status(out);
+    LVN_TRY(texts);
+    return lvni_core_str_status(out);
 }
 
 static void take_stat(const struct stat *st, lvni_data_header *out)
@@ -191,12 +193,13 @@ static lvn_status read_blocks(reading *r)
     }
     lvn_status s = LVN_OK;
     lvni_data_damage unused = {0}; /* note_all reports */
-    for (int64_t from; s == LVN_OK && (from = atomic_fetch_add(&r->next, BLOCK)) < r->n;) {
-        for (int64_t i = from; i < from + BLOCK && i < r->n && s == LVN_OK; i++) {
-            s = lvni_data_header_read(scratch, r->root, r->names + r->name_at[i], &r->out[i],
-                                      &unused);
+    for (int64_t from; (from = atomic_fetch_add(&r->next, BLOCK)) < r->n;) {
+        for (int64_t i = from; i < from + BLOCK && i < r->n; i++) {
+            LVNI_TRY_DONE(s, lvni_data_header_read(scratch, r->root, r->names + r->name_at[i],
+                                                   &r->out[i], &unused));
         }
     }
+done:
     forget_damage(&unused);
     return s;
 }
@@ -241,9 +244,10 @@ lvn_status lvni_data_headers_read(const char *root, const char *names, const siz
     for (int i = 0; i < started; i++) {
         pthread_join(thread[i], NULL);
     }
-    if (s == LVN_OK && atomic_load(&r.failed) != LVN_OK) {
+    LVN_TRY(s);
+    if (atomic_load(&r.failed) != LVN_OK) {
         lvn_error_adopt(&r.why);
         return (lvn_status)atomic_load(&r.failed);
     }
-    return s == LVN_OK ? record_all(&r, damage) : s;
+    return record_all(&r, damage);
 }

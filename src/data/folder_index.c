@@ -14,6 +14,7 @@
 #include "data/folder_impl.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/escape.h"
 #include "core/vfs.h"
 
@@ -62,17 +63,17 @@ static lvn_status put_images(lvni_core_str *out, const char *root, lvni_data_wal
                              lvni_data_damage *d)
 {
     lvni_data_header *all = lvni_core_calloc(LVNI_TAG_DATA, (size_t)walk->n, sizeof *all);
-    lvn_status s = all == NULL ? LVN_ERR_MEMORY : lvni_data_walk_add_sizes(walk);
-    if (s == LVN_OK) {
-        s = lvni_data_headers_read(root, walk->names, walk->name_at, walk->n, all, d);
-    }
-    for (int64_t i = 0; i < walk->n && s == LVN_OK; i++) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, all == NULL ? LVN_ERR_MEMORY : lvni_data_walk_add_sizes(walk));
+    LVNI_TRY_DONE(s, lvni_data_headers_read(root, walk->names, walk->name_at, walk->n, all, d));
+    for (int64_t i = 0; i < walk->n; i++) {
         const lvni_data_header *h = &all[i];
         walk->size[i] = (lvni_data_walk_size){h->bytes, h->width, h->height, h->begin};
         lvni_core_str_printf(out, IMAGE_LINE "%lld %lld %d %d %lld ", (long long)h->bytes,
                              (long long)h->time_ns, h->width, h->height, (long long)h->begin);
         put_path(out, walk->names + walk->name_at[i]);
     }
+done:
     lvni_core_free(all);
     return s;
 }

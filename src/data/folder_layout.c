@@ -3,6 +3,7 @@
 #include "data/folder_impl.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -190,8 +191,8 @@ static lvn_status list_top(top *t)
         LVN_FAIL(errno == ENOENT ? LVN_ERR_NOT_FOUND : LVN_ERR_IO, "%s: cannot open the folder: %s",
                  t->root, strerror(errno));
     }
-    lvn_status s = LVN_OK;
-    for (const struct dirent *e = readdir(dir); e != NULL && s == LVN_OK; e = readdir(dir)) {
+    lvn_status s;
+    for (const struct dirent *e = readdir(dir); e != NULL; e = readdir(dir)) {
         struct stat st;
         if (lvni_data_name_is_dropping(e->d_name) ||
             snprintf(path, sizeof path, "%s/%s", t->root, e->d_name) >= PATH_MAX ||
@@ -199,15 +200,16 @@ static lvn_status list_top(top *t)
             continue;
         }
         if (S_ISDIR(st.st_mode)) {
-            s = take_folder(t, e->d_name);
+            LVNI_TRY_DONE(s, take_folder(t, e->d_name));
         } else if (S_ISREG(st.st_mode)) {
             lvni_data_ignored_add(&t->out->files, e->d_name, 1);
         }
     }
+    LVNI_TRY_DONE(s, lvni_core_str_status(&t->parts));
+    s = lvni_core_str_status(&t->out->beside);
+done:
     closedir(dir);
-    LVN_TRY(s);
-    LVN_TRY(lvni_core_str_status(&t->parts));
-    return lvni_core_str_status(&t->out->beside);
+    return s;
 }
 
 static lvn_status refuse(const top *t)

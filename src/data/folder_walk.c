@@ -5,6 +5,7 @@
 #include "data/folder_impl.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/vfs.h"
 
 #include <ctype.h>
@@ -274,8 +275,7 @@ static lvn_status walk_folder(walker *w, size_t length, const struct stat *self,
     }
     lvn_status status = LVN_OK;
     errno = 0;
-    for (const struct dirent *e = readdir(dir); e != NULL && status == LVN_OK;
-         errno = 0, e = readdir(dir)) {
+    for (const struct dirent *e = readdir(dir); e != NULL; errno = 0, e = readdir(dir)) {
         if (lvni_data_name_is_dropping(e->d_name)) {
             continue;
         }
@@ -285,15 +285,17 @@ static lvn_status walk_folder(walker *w, size_t length, const struct stat *self,
             status =
                 lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
                               "%s: a path below it is longer than %d bytes", w->path, PATH_MAX);
-            break;
+            goto done;
         }
-        status = walk_entry(w, length + (size_t)n, &here);
+        const lvn_status entry = walk_entry(w, length + (size_t)n, &here);
         w->path[length] = 0;
+        LVNI_TRY_DONE(status, entry);
     }
-    if (status == LVN_OK && errno != 0) {
+    if (errno != 0) {
         status = lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__, "%s: cannot list the folder: %s",
                                w->path, strerror(errno));
     }
+done:
     closedir(dir);
     return status;
 }

@@ -3,6 +3,7 @@
 #include "data/fourier.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/math.h"
 
 #include <string.h>
@@ -50,14 +51,14 @@ lvn_status lvni_data_fourier_create(int rows, int cols, lvni_data_fourier **out)
     if (f == NULL) {
         return LVN_ERR_MEMORY;
     }
-    lvn_status s = axis_init(&f->rows, rows);
-    s = s == LVN_OK ? axis_init(&f->cols, cols) : s;
-    if (s != LVN_OK) {
-        lvni_data_fourier_destroy(f);
-        return s;
-    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, axis_init(&f->rows, rows));
+    LVNI_TRY_DONE(s, axis_init(&f->cols, cols));
     *out = f;
     return LVN_OK;
+done:
+    lvni_data_fourier_destroy(f);
+    return s;
 }
 
 void lvni_data_fourier_destroy(lvni_data_fourier *f)

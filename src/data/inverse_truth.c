@@ -2,6 +2,7 @@
 #include "data/inverse_truth.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/math.h"
 #include "inverse/mass.h"
 
@@ -250,11 +251,13 @@ lvn_status lvni_data_inverse_posterior_mean(const lvn_dataset *mass, const lvn_s
 {
     LVN_TRY(check_known(mass, false));
     estimate e;
-    lvn_status s = begin(mass, key, &e);
-    s = s == LVN_OK ? mean_of(&e) : s;
-    for (size_t i = 0; s == LVN_OK && i < e.m->n; i++) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, begin(mass, key, &e));
+    LVNI_TRY_DONE(s, mean_of(&e));
+    for (size_t i = 0; i < e.m->n; i++) {
         out[i] = e.gamma[i].re;
     }
+done:
     end(&e);
     return s;
 }
@@ -264,24 +267,22 @@ lvn_status lvni_data_inverse_posterior_sample(const lvn_dataset *mass, const lvn
 {
     LVN_TRY(check_known(mass, false));
     estimate e;
-    lvn_status s = begin(mass, key, &e);
-    if (s == LVN_OK) {
-        const lvni_data_inverse_options *o = &e.m->b.o;
-        const uint32_t sample = (uint32_t)key->sample;
-        const lvni_inverse_random truth = {o->seed, o->split, number, sample,
-                                           LVNI_INVERSE_DRAW_TRUTH},
-                                  noise = {o->seed, o->split, number, sample,
-                                           LVNI_INVERSE_DRAW_NOISE};
-        lvni_inverse_mass_draw(e.m, &truth, &noise, e.kappa, e.other, e.scratch);
-        for (size_t i = 0; i < e.m->n; i++) {
-            e.gamma[i].re -= e.other[i].re;
-            e.gamma[i].im -= e.other[i].im;
-        }
-        s = mean_of(&e);
+    lvn_status s;
+    LVNI_TRY_DONE(s, begin(mass, key, &e));
+    const lvni_data_inverse_options *o = &e.m->b.o;
+    const uint32_t sample = (uint32_t)key->sample;
+    const lvni_inverse_random truth = {o->seed, o->split, number, sample, LVNI_INVERSE_DRAW_TRUTH},
+                              noise = {o->seed, o->split, number, sample, LVNI_INVERSE_DRAW_NOISE};
+    lvni_inverse_mass_draw(e.m, &truth, &noise, e.kappa, e.other, e.scratch);
+    for (size_t i = 0; i < e.m->n; i++) {
+        e.gamma[i].re -= e.other[i].re;
+        e.gamma[i].im -= e.other[i].im;
     }
-    for (size_t i = 0; s == LVN_OK && i < e.m->n; i++) {
+    LVNI_TRY_DONE(s, mean_of(&e));
+    for (size_t i = 0; i < e.m->n; i++) {
         out[i] = e.kappa[i].re + e.gamma[i].re;
     }
+done:
     end(&e);
     return s;
 }

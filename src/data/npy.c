@@ -3,6 +3,7 @@
 #include "data/array.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/vfs.h"
 
 #include <errno.h>
@@ -311,17 +312,18 @@ static lvn_status read_run(part *p, int64_t first, int64_t count, double *out)
         return LVN_ERR_MEMORY;
     }
     size_t got;
-    lvn_status s = read_bytes(p, bytes, n, &got);
-    if (s == LVN_OK && got < n) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, read_bytes(p, bytes, n, &got));
+    if (got < n) {
         s = lvn_error_set(LVN_ERR_CORRUPT, __FILE__, __LINE__, "%s: cut off while it was read",
                           p->path);
+        goto done;
     }
-    if (s == LVN_OK) {
-        lvni_data_array run = p->array;
-        run.data = bytes;
-        run.count = count;
-        s = lvni_data_array_read_complex(&run, 0, count, out);
-    }
+    lvni_data_array run = p->array;
+    run.data = bytes;
+    run.count = count;
+    s = lvni_data_array_read_complex(&run, 0, count, out);
+done:
     lvni_core_free(bytes);
     return s;
 }

@@ -3,6 +3,7 @@
 #include "data/unreadable.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/escape.h"
 #include "data/dataset.h"
 #include "data/image_folder.h"
@@ -634,15 +635,15 @@ lvn_status lvni_data_unreadable_read(lvni_data_unreadable *u, const char *text)
 {
     lvni_data_unreadable *read;
     LVN_TRY(lvni_data_unreadable_create(&u->o, &read));
-    const lvn_status status = read_lines(read, text);
-    for (int i = 0; i < u->n_sources && status == LVN_OK; i++) {
+    lvn_status status;
+    LVNI_TRY_DONE(status, read_lines(read, text));
+    for (int i = 0; i < u->n_sources; i++) {
         source_free(&u->source[i]);
         u->source[i] = read->source[i];
         read->source[i] = (source){0};
     }
+    lvni_data_unreadable_forget(u);
+done:
     lvni_data_unreadable_destroy(read);
-    if (status == LVN_OK) {
-        lvni_data_unreadable_forget(u);
-    }
     return status;
 }

@@ -2,6 +2,7 @@
 #include "inverse_impl.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/math.h"
 #include "core/str.h"
 #include "data/array.h"
@@ -195,23 +196,22 @@ lvn_status lvni_inverse_list(const char *folder, char ***names, int64_t *n)
     }
     int64_t room = 0;
     lvn_status s = LVN_OK;
-    for (const struct dirent *e = readdir(dir); e != NULL && s == LVN_OK; e = readdir(dir)) {
-        s = e->d_name[0] == '.' ? LVN_OK : add_name(names, n, &room, e->d_name);
+    for (const struct dirent *e = readdir(dir); e != NULL; e = readdir(dir)) {
+        LVNI_TRY_DONE(s, e->d_name[0] == '.' ? LVN_OK : add_name(names, n, &room, e->d_name));
     }
+    if (*names == NULL) {
+        s = lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__, "the folder %s is empty", folder);
+        goto done;
+    }
+    qsort((void *)*names, (size_t)*n, sizeof **names, by_bytes);
+done:
     closedir(dir);
-    if (s == LVN_OK && *names == NULL) {
-        (void)lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__, "the folder %s is empty",
-                            folder);
-        s = LVN_ERR_NOT_FOUND;
-    }
     if (s != LVN_OK) {
         lvni_inverse_free_names(*names, *n);
         *names = NULL;
         *n = 0;
-        return s;
     }
-    qsort((void *)*names, (size_t)*n, sizeof **names, by_bytes);
-    return LVN_OK;
+    return s;
 }
 
 bool lvni_inverse_is_file(const lvni_data_inverse_options *o)
@@ -278,9 +278,11 @@ lvn_status lvni_inverse_read_square(const char *path, int n, lvni_data_complex *
 {
     lvni_data_array a;
     LVN_TRY(lvni_data_npy_open(path, &a));
-    lvn_status s = check_shape(&a, path, n, LVN_ERR_CORRUPT);
-    s = s == LVN_OK ? lvni_data_array_read_complex(&a, 0, a.count, &out->re) : s;
-    s = s == LVN_OK ? lvni_inverse_check_finite(path, -1, out, (size_t)a.count, n) : s;
+    lvn_status s;
+    LVNI_TRY_DONE(s, check_shape(&a, path, n, LVN_ERR_CORRUPT));
+    LVNI_TRY_DONE(s, lvni_data_array_read_complex(&a, 0, a.count, &out->re));
+    s = lvni_inverse_check_finite(path, -1, out, (size_t)a.count, n);
+done:
     lvni_data_array_free(&a);
     return s;
 }

@@ -4,6 +4,7 @@
 #include "mass.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/math.h"
 #include "core/vfs.h"
 
@@ -85,13 +86,16 @@ static lvn_status read_map(const lvni_inverse_mass *m, int64_t sample, lvni_data
     if (path == NULL) {
         return LVN_ERR_MEMORY;
     }
-    lvn_status s = lvni_inverse_read_square(path, m->b.o.im_size, kappa);
-    for (size_t i = 0; s == LVN_OK && m->b.o.out_chans == 1 && i < m->n; i++) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_inverse_read_square(path, m->b.o.im_size, kappa));
+    for (size_t i = 0; m->b.o.out_chans == 1 && i < m->n; i++) {
         if (kappa[i].im != 0.0) {
             s = lvn_error_set(LVN_ERR_CORRUPT, __FILE__, __LINE__,
                               "%s holds complex numbers; out_chans=1 needs real ones", path);
+            break;
         }
     }
+done:
     lvni_core_free(path);
     return s;
 }
@@ -323,19 +327,22 @@ static lvn_status read_plane(lvni_inverse_mass *m, const char *name, double **ou
 {
     char *path = lvni_inverse_path(m->b.o.cosmo_dir, name);
     lvni_data_complex *all = lvni_core_alloc(LVNI_TAG_DATA, m->n * sizeof *all);
-    lvn_status s = path == NULL || all == NULL ? LVN_ERR_MEMORY : new_plane(m, out);
-    if (s == LVN_OK && !lvni_core_path_exists(path)) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, path == NULL || all == NULL ? LVN_ERR_MEMORY : new_plane(m, out));
+    if (!lvni_core_path_exists(path)) {
         s = lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__,
                           "there is no %s: a folder for cosmo_dir_path has cosmos_mask.npy, "
                           "cosmos_std1.npy and cosmos_std2.npy; leave it out for no mask and the "
                           "same noise everywhere",
                           path);
+        goto done;
     }
-    s = s == LVN_OK ? lvni_inverse_check_square(path, m->b.o.im_size) : s;
-    s = s == LVN_OK ? lvni_inverse_read_square(path, m->b.o.im_size, all) : s;
-    for (size_t i = 0; s == LVN_OK && i < m->n; i++) {
+    LVNI_TRY_DONE(s, lvni_inverse_check_square(path, m->b.o.im_size));
+    LVNI_TRY_DONE(s, lvni_inverse_read_square(path, m->b.o.im_size, all));
+    for (size_t i = 0; i < m->n; i++) {
         (*out)[i] = all[i].re;
     }
+done:
     lvni_core_free(all);
     lvni_core_free(path);
     return s;

@@ -1,5 +1,6 @@
 /* Volumes of k-space in a folder: which there are, and the images of a slice. */
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/str.h"
 #include "core/vfs.h"
 #include "data/array.h"
@@ -185,12 +186,14 @@ static lvn_status select_as_rcgan(const lvni_data_inverse_options *o, lvni_inver
     for (int64_t i = 1; i < all->n; i++) {
         n += all->volume[i].in_draw;
     }
-    const lvn_status s = lvni_inverse_mri_draw(n, drawn);
-    for (int64_t i = 1; s == LVN_OK && i < all->n; i++) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_inverse_mri_draw(n, drawn));
+    for (int64_t i = 1; i < all->n; i++) {
         if (all->volume[i].in_draw && !drawn[at++]) {
             all->volume[i].slices = 0;
         }
     }
+done:
     lvni_core_free(drawn);
     return s;
 }
@@ -204,7 +207,8 @@ static lvn_status look_at_all(const lvni_data_inverse_options *o, const char *fo
         s = look_at(o, folder, names[i], out, &out->volume[i]);
         out->n++; /* the failed one, too: it is freed with the others */
     }
-    return s == LVN_OK && is_as_rcgan(o) ? select_as_rcgan(o, out) : s;
+    LVN_TRY(s);
+    return is_as_rcgan(o) ? select_as_rcgan(o, out) : LVN_OK;
 }
 
 static lvn_status refuse_empty(const lvni_data_inverse_options *o, const char *folder, int64_t n)
@@ -230,16 +234,16 @@ lvn_status lvni_inverse_volumes_open(const lvni_data_inverse_options *o, lvni_in
     *out = (lvni_inverse_volumes){0};
     char *folder = NULL, **names;
     int64_t n;
-    lvn_status s = lvni_inverse_list_part(o, folders[o->split], &folder, &names, &n);
-    s = s == LVN_OK ? look_at_all(o, folder, names, n, out) : s;
-    lvni_inverse_free_names(names, n);
     int64_t slices = 0;
-    for (int64_t i = 0; s == LVN_OK && i < out->n; i++) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_inverse_list_part(o, folders[o->split], &folder, &names, &n));
+    LVNI_TRY_DONE(s, look_at_all(o, folder, names, n, out));
+    for (int64_t i = 0; i < out->n; i++) {
         slices += out->volume[i].slices;
     }
-    if (s == LVN_OK && slices == 0) {
-        s = refuse_empty(o, folder, out->n);
-    }
+    s = slices == 0 ? refuse_empty(o, folder, out->n) : LVN_OK;
+done:
+    lvni_inverse_free_names(names, n);
     lvni_core_free(folder);
     if (s != LVN_OK) {
         lvni_inverse_volumes_free(out);
@@ -331,12 +335,13 @@ lvn_status lvni_inverse_volume_read(const lvni_inverse_volume *v, int slice, int
     }
     lvni_data_complex *images = all > 0 ? raw + size + lvni_data_fourier_scratch(v->fourier) : out;
     lvn_status s = LVN_OK;
-    for (int c = 0; c < v->coils && s == LVN_OK; c++) {
-        s = read_coil(v, slice, c, n, raw, images + (size_t)c * plane);
+    for (int c = 0; c < v->coils; c++) {
+        LVNI_TRY_DONE(s, read_coil(v, slice, c, n, raw, images + (size_t)c * plane));
     }
-    if (s == LVN_OK && all > 0) {
+    if (all > 0) {
         s = lvni_inverse_mri_compress(images, v->coils, coils, plane, out);
     }
+done:
     lvni_core_free(raw);
     return s;
 }

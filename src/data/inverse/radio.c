@@ -4,6 +4,7 @@
 #include "radio.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/math.h"
 #include "core/str.h"
 #include "core/vfs.h"
@@ -310,12 +311,13 @@ static lvn_status make_macro(radio *r, work *w)
     char *path[ARRAYS] = {NULL};
     int64_t count = MACRO_SAMPLES;
     bool found = false;
-    lvn_status s = LVN_OK;
+    lvn_status s;
     if (r->path[X] != NULL) {
-        s = read_macro(r, &found);
-        s = s == LVN_OK && !found ? look_at(r, LVNI_INVERSE_TRAIN, path, &count) : s;
+        LVNI_TRY_DONE(s, read_macro(r, &found));
+        LVNI_TRY_DONE(s, found ? LVN_OK : look_at(r, LVNI_INVERSE_TRAIN, path, &count));
     }
-    s = s == LVN_OK && !found ? add_all_macro(r, path, count, w) : s;
+    s = found ? LVN_OK : add_all_macro(r, path, count, w);
+done:
     for (int k = 0; k < ARRAYS; k++) {
         lvni_core_free(path[k]);
     }
