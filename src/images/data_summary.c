@@ -3,6 +3,7 @@
 #include "images/image_data.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "data/dataset.h"
 
 #include <string.h>
@@ -92,15 +93,14 @@ lvn_status lvni_images_class_counts_unvalidated(const lvn_dataset *train, const 
 lvn_status lvni_images_class_counts_unreadable(const lvni_data_image_scan *scan, lvni_core_str *out)
 {
     int64_t *all = new_counts(scan->n_classes), *readable = new_counts(scan->n_classes);
-    lvn_status s = all == NULL || readable == NULL ? LVN_ERR_MEMORY : LVN_OK;
-    for (int64_t i = 0; s == LVN_OK && i < scan->n; i++) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, all == NULL || readable == NULL ? LVN_ERR_MEMORY : LVN_OK);
+    for (int64_t i = 0; i < scan->n; i++) {
         all[scan->label[i]]++;
         readable[scan->label[i]] += scan->size == NULL || scan->size[i].width > 0;
     }
-    if (s == LVN_OK) {
-        s = list_without(all, readable, (const char *const *)scan->class_names, scan->n_classes,
-                         out);
-    }
+    s = list_without(all, readable, (const char *const *)scan->class_names, scan->n_classes, out);
+done:
     lvni_core_free(all);
     lvni_core_free(readable);
     return s;

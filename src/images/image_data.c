@@ -2,6 +2,7 @@
 #include "images/image_data.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/vfs.h"
 #include "log/run_log.h"
 #include "run/run_dir.h"
@@ -202,8 +203,9 @@ static lvn_status warn_unvalidated(const lvni_core_config *c, const lvni_images_
 static lvn_status warn_gaps(const lvni_core_config *c, const lvni_data_array_images *arrays)
 {
     lvni_core_str gaps = {0};
-    const lvn_status status = lvni_data_array_images_print_gaps(arrays, &gaps);
-    if (status == LVN_OK && gaps.len > 0) {
+    lvn_status status;
+    LVNI_TRY_DONE(status, lvni_data_array_images_print_gaps(arrays, &gaps));
+    if (gaps.len > 0) {
         const bool begins = strcmp(lvni_core_str_text(&gaps), "0") == 0;
         lvni_log_line(
             LVNI_LOG_WARNING,
@@ -212,6 +214,7 @@ static lvn_status warn_gaps(const lvni_core_config *c, const lvni_data_array_ima
             lvni_core_config_str(c, "data"),
             begins ? "the labels begin at 1:" : "the labels have gaps:", lvni_core_str_text(&gaps));
     }
+done:
     lvni_core_str_free(&gaps);
     return status;
 }
@@ -389,25 +392,26 @@ static lvn_status choose_part(const lvni_core_config *c, const lvni_images_train
                               const lvni_images_source *s, lvni_images_data *out)
 {
     int64_t *part[LVNI_PARTS] = {NULL}, n[LVNI_PARTS] = {0};
-    lvn_status status = lvni_images_source_test(s, &part[LVNI_PART_TEST], &n[LVNI_PART_TEST]);
+    lvn_status status;
+    LVNI_TRY_DONE(status, lvni_images_source_test(s, &part[LVNI_PART_TEST], &n[LVNI_PART_TEST]));
     const char *split = wanted_part(c, s, n[LVNI_PART_TEST]);
     out->split = split;
     const bool all = strcmp(split, "all") == 0, test = strcmp(split, "test") == 0;
     const bool cut =
         !test &&
         (!all || (card->general.data != NULL && strcmp(card->general.data, out->identity) == 0));
-    status =
-        status == LVN_OK && cut && !all ? check_split(c, split, card, s, out->identity) : status;
-    if (status == LVN_OK && cut) {
-        status = lvni_images_source_cut(s, &out->transform, card->val_split,
-                                        (uint64_t)card->general.seed, part, n);
+    if (cut) {
+        LVNI_TRY_DONE(status, all ? LVN_OK : check_split(c, split, card, s, out->identity));
+        LVNI_TRY_DONE(status, lvni_images_source_cut(s, &out->transform, card->val_split,
+                                                     (uint64_t)card->general.seed, part, n));
     }
-    if (status == LVN_OK && all) {
+    if (all) {
         out->n_trained = n[LVNI_PART_TRAIN];
         status = lvni_images_source_view(s, NULL, 0, &out->transform, &out->train);
-    } else if (status == LVN_OK) {
+    } else {
         status = view_part(c, split, card, s, part, n, out);
     }
+done:
     for (int i = 0; i < LVNI_PARTS; i++) {
         lvni_core_free(part[i]);
     }

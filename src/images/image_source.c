@@ -3,6 +3,7 @@
 #include "images/image_data.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "data/array_set.h"
 #include "data/image.h"
 #include "data/image_folder.h"
@@ -163,23 +164,24 @@ static lvn_status report_empty(const lvni_core_config *c, const lvni_images_sour
         lvni_data_ignored_print(&scan->ignored, &text);
         lvni_core_str_append(&text, scan->ignored.n > 0 ? ")" : "");
     }
-    lvn_status status = lvni_core_str_status(&text);
-    if (status == LVN_OK && scan->n_empty > 0 &&
-        strcmp(lvni_core_config_str(c, "on_error"), "stop") == 0) {
+    lvn_status status;
+    LVNI_TRY_DONE(status, lvni_core_str_status(&text));
+    if (scan->n_empty > 0 && strcmp(lvni_core_config_str(c, "on_error"), "stop") == 0) {
         status = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
                                "%s; remove what is not a class, or omit it with on_error=skip",
                                lvni_core_str_text(&text));
-    } else if (status == LVN_OK && scan->n_empty > 0) {
+        goto done;
+    }
+    if (scan->n_empty > 0) {
         lvni_log_line(LVNI_LOG_WARNING, "%s", lvni_core_str_text(&text));
     }
     lvni_core_str_clear(&text);
-    if (status == LVN_OK) {
-        status = lvni_images_class_counts_unreadable(scan, &text);
-    }
-    if (status == LVN_OK && text.len > 0) { /* with on_error=skip: else the damage was refused */
+    LVNI_TRY_DONE(status, lvni_images_class_counts_unreadable(scan, &text));
+    if (text.len > 0) { /* with on_error=skip: else the damage was refused */
         lvni_log_line(LVNI_LOG_WARNING, "data=%s: no image can be read of the classes %s", data,
                       lvni_core_str_text(&text));
     }
+done:
     lvni_core_str_free(&text);
     return status;
 }
@@ -355,13 +357,11 @@ lvn_status lvni_images_source_open(const lvni_core_config *c, lvni_data_scan_mod
 {
     *s = (lvni_images_source){0};
     LVN_TRY(need_data(c));
-    lvn_status status = need_path(c);
-    if (status == LVN_OK && training) {
-        status = check_out(c);
-    }
-    if (status == LVN_OK) {
-        status = open_kind(c, mode, run, training, s);
-    }
+    lvn_status status;
+    LVNI_TRY_DONE(status, need_path(c));
+    LVNI_TRY_DONE(status, training ? check_out(c) : LVN_OK);
+    status = open_kind(c, mode, run, training, s);
+done:
     if (status != LVN_OK) {
         lvni_images_source_close(s);
         name_data(c);
@@ -464,15 +464,15 @@ lvn_status lvni_images_source_cut(const lvni_images_source *s, const lvni_data_t
     lvn_dataset *all;
     LVN_TRY(view_of_training(s, t, &all));
     const int64_t length = all->cls->length(all);
-    lvn_status status = lvni_data_split_fits(length);
-    if (status == LVN_OK && length > LVNI_DATA_SHUFFLED_MAX) {
+    lvn_status status;
+    LVNI_TRY_DONE(status, lvni_data_split_fits(length));
+    if (length > LVNI_DATA_SHUFFLED_MAX) {
         lvni_log_line(LVNI_LOG_INFO,
                       "dividing %lld samples into training and validation, which takes minutes",
                       (long long)length);
     }
-    if (status == LVN_OK) {
-        status = lvni_data_split_dataset(all, val_split, seed, &part[0], &n[0], &part[1], &n[1]);
-    }
+    status = lvni_data_split_dataset(all, val_split, seed, &part[0], &n[0], &part[1], &n[1]);
+done:
     lvn_dataset_destroy(all);
     return status;
 }
