@@ -2,6 +2,7 @@
  * estimates alone; the largest that should fit is really run, larger ones where it took less than
  * estimated, and so is the answer, which is the largest that ran less a margin. */
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/escape.h"
 #include "core/option.h"
 #include "core/str.h"
@@ -497,15 +498,16 @@ static lvn_status write_answer(const search *s, const lvni_tune_answer *answer)
     lvni_core_str note = {0};
     lvn_status status = LVN_OK;
     if (s->writes) {
-        status = lvni_tune_write(s->command->recipe, s->file, answer, &note);
+        LVNI_TRY_DONE(status, lvni_tune_write(s->command->recipe, s->file, answer, &note));
     } else if (lvni_tune_show(s->command->recipe, s->file, answer, &note) != LVN_OK) {
         lvn_clear_error(); /* one that cannot be edited */
         lvni_core_str_clear(&note);
     }
-    if (status == LVN_OK && !s->json && note.len > 0) {
+    if (!s->json && note.len > 0) {
         lvni_core_print(stdout, "%s%s\n", lvni_core_str_text(&note),
                         s->writes ? "" : " with tune.write=true");
     }
+done:
     lvni_core_str_free(&note);
     return status;
 }
@@ -602,9 +604,11 @@ lvn_status lvni_tune_batch_size(const lvni_tune_command *command)
     if (s == NULL) {
         return LVN_ERR_MEMORY;
     }
-    lvn_status status = check_alone();
-    status = status == LVN_OK ? read_search(command, s) : status;
-    status = status == LVN_OK ? find(s) : status;
+    lvn_status status;
+    LVNI_TRY_DONE(status, check_alone());
+    LVNI_TRY_DONE(status, read_search(command, s));
+    status = find(s);
+done:
     lvni_core_free(s->file);
     lvni_core_free(s);
     return status;

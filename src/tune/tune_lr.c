@@ -1,6 +1,7 @@
 /* levin tune lr: a range test (range_test.h) on the ranks of the training, whose steps are those of
  * the real thing. All ranks see the same losses, and so end at the same step; rank 0 writes. */
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/escape.h"
 #include "core/machine.h"
 #include "core/option.h"
@@ -315,10 +316,10 @@ static lvn_status drive(void *host, const lvni_run_ranks *ranks, const lvni_run_
     if (test.point == NULL) {
         return LVN_ERR_MEMORY;
     }
-    lvn_status s = run(f, trainer, rank->rank == 0, &test);
-    if (s == LVN_OK && rank->rank == 0) {
-        s = answer(f, &test);
-    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, run(f, trainer, rank->rank == 0, &test));
+    s = rank->rank == 0 ? answer(f, &test) : LVN_OK;
+done:
     lvni_core_free(test.point);
     return s;
 }
@@ -373,16 +374,14 @@ lvn_status lvni_tune_lr(const lvni_tune_command *command)
                                  command->n - command->skip, command->args + command->skip, &c));
     f.config = c;
     f.quiet = lvni_core_config_bool(c, "quiet");
-    lvn_status s = read_test(c, &f.test);
-    s = s == LVN_OK ? set_config(c, f.test.steps) : s;
-    if (s == LVN_OK) {
-        const lvni_run_driver driver = {.drive = drive, .host = &f};
-        const lvni_run_ranks_command ranks = {.command = {"tune", "lr"},
-                                              .n = command->n,
-                                              .args = command->args,
-                                              .keeps_no_logs = true};
-        s = lvni_run_drive(command->recipe, c, &ranks, &driver);
-    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, read_test(c, &f.test));
+    LVNI_TRY_DONE(s, set_config(c, f.test.steps));
+    const lvni_run_driver driver = {.drive = drive, .host = &f};
+    const lvni_run_ranks_command ranks = {
+        .command = {"tune", "lr"}, .n = command->n, .args = command->args, .keeps_no_logs = true};
+    s = lvni_run_drive(command->recipe, c, &ranks, &driver);
+done:
     lvni_core_config_destroy(c);
     return s;
 }

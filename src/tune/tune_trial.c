@@ -133,24 +133,27 @@ static lvn_status exchange(const trial *t, const lvni_run_ranks *ranks, const lv
         return LVN_ERR_MEMORY;
     }
     all[0] = *mine;
-    lvn_status s = rank->comm == NULL
-                       ? LVN_OK
-                       : lvni_dist_comm_all_gather(rank->comm, mine, sizeof *mine, all);
-    if (s == LVN_OK && rank->rank == ranks->rank[0].rank) {
+    lvn_status s = LVN_OK;
+    if (rank->comm != NULL) {
+        LVNI_TRY_DONE(s, lvni_dist_comm_all_gather(rank->comm, mine, sizeof *mine, all));
+    }
+    if (rank->rank == ranks->rank[0].rank) {
         report_ranks(t, rank, all);
     }
     /* A run on a device decides itself, whatever the estimate; the host would be full first. Lanes
      * that found room one after the other may need it at once in the next run. */
     const bool counts = t->dry || !t->on_device || mine->peak > 0;
-    for (int i = 0; i < rank->world && s == LVN_OK; i++) {
+    for (int i = 0; i < rank->world; i++) {
         const uint64_t takes = all[i].peak > 0 ? all[i].peak : all[i].need;
         if (takes > all[i].limit && (counts || all[i].lanes > 1)) {
             char text[LVNI_BYTES_TEXT], has[LVNI_BYTES_TEXT];
             s = lvn_error_set(LVN_ERR_DEVICE_MEMORY, __FILE__, __LINE__,
                               "rank %d takes %s, and has %s", i, lvni_core_bytes_text(takes, text),
                               lvni_core_bytes_text(all[i].limit, has));
+            break;
         }
     }
+done:
     lvni_core_free(all);
     return s;
 }
@@ -295,8 +298,10 @@ static lvn_status run(const lvni_tune_command *command, trial *t)
                                           .n = command->n,
                                           .args = command->args,
                                           .keeps_no_logs = true};
-    lvn_status s = set_config(t, c);
-    s = s == LVN_OK ? lvni_run_drive(command->recipe, c, &ranks, &driver) : s;
+    lvn_status s;
+    LVNI_TRY_DONE(s, set_config(t, c));
+    s = lvni_run_drive(command->recipe, c, &ranks, &driver);
+done:
     lvni_core_config_destroy(c);
     return s;
 }
@@ -538,21 +543,18 @@ lvn_status lvni_tune_try(const lvni_tune_command *command, bool dry, lvni_tune_t
     pid_t pid;
     lvn_status ended_with = LVN_OK;
     int ended = 0;
-    lvn_status s = open_files(&f);
+    lvn_status s;
     *t = (lvni_tune_trial){.size = t->size, .ran = !dry, .tightest = -1};
-    s = s == LVN_OK ? start(command, &f, dry, t->size, &pid) : s;
-    if (s == LVN_OK) {
-        while (waitpid(pid, &ended, 0) < 0 && errno == EINTR) {
-        }
-        char *text = read_all(f.report);
-        if (text == NULL) {
-            s = LVN_ERR_MEMORY;
-        } else {
-            read_report(text, &ended_with, t);
-            lvni_core_free(text);
-            s = read_outcome(ended_with, ended, &f, t);
-        }
+    LVNI_TRY_DONE(s, open_files(&f));
+    LVNI_TRY_DONE(s, start(command, &f, dry, t->size, &pid));
+    while (waitpid(pid, &ended, 0) < 0 && errno == EINTR) {
     }
+    char *text = read_all(f.report);
+    LVNI_TRY_DONE(s, text == NULL ? LVN_ERR_MEMORY : LVN_OK);
+    read_report(text, &ended_with, t);
+    lvni_core_free(text);
+    s = read_outcome(ended_with, ended, &f, t);
+done:
     close_files(&f);
     return s;
 }

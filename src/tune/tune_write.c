@@ -3,6 +3,7 @@
 #include "tune/tune.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/str.h"
 #include "core/vfs.h"
 
@@ -206,8 +207,10 @@ lvn_status lvni_tune_write(const lvni_run_recipe *recipe, const char *path,
                            const lvni_tune_answer *answer, lvni_core_str *note)
 {
     edit e = {.recipe = recipe, .path = path};
-    lvn_status s = make(&e, answer, note);
-    s = s == LVN_OK ? lvni_core_file_rewrite(path, e.text, e.bytes) : s;
+    lvn_status s;
+    LVNI_TRY_DONE(s, make(&e, answer, note));
+    s = lvni_core_file_rewrite(path, e.text, e.bytes);
+done:
     free_edit(&e);
     return s;
 }
