@@ -2,6 +2,7 @@
 #include "optim/groups.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/str.h"
 
 #include <limits.h>
@@ -279,11 +280,13 @@ static lvn_status multiply_groups(const lvni_optim_rules *r, lvni_optim_paramete
     for (int i = 0; i < n; i++) {
         lr[i] = decay[i] = 1.0;
     }
-    const lvn_status s = apply_groups(r, parameter, n, lr, decay);
-    for (int i = 0; i < n && s == LVN_OK; i++) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, apply_groups(r, parameter, n, lr, decay));
+    for (int i = 0; i < n; i++) {
         parameter[i].lr_scale *= lr[i];
         parameter[i].decay_scale *= decay[i];
     }
+done:
     lvni_core_free(lr);
     return s;
 }

@@ -2,6 +2,7 @@
  * formulas of formulas.c; and averages of weights. */
 #include "optim/optim.h"
 
+#include "core/error.h"
 #include "core/math.h"
 #include "kernels/flat.h"
 #include "optim/formula.h"
@@ -311,16 +312,16 @@ lvn_status lvni_optim_create_phases(const lvni_optim_options options[LVNI_PHASES
     o->own = own != NULL ? *own : (lvni_optim_range){0, n};
     o->partial =
         lvni_core_calloc(LVNI_TAG_MODEL, (size_t)lvni_kernels_flat_blocks(n), sizeof *o->partial);
-    const bool good = o->partial != NULL && make_runs(o, parameter, n_parameters) == LVN_OK &&
-                      make_trust(o, parameter, n_parameters) == LVN_OK &&
-                      keep_parameters(o, parameter, n_parameters) == LVN_OK &&
-                      make_state(o) == LVN_OK;
-    if (!good) {
-        lvni_optim_destroy(o);
-        return lvn_last_error()->code;
-    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, o->partial == NULL ? LVN_ERR_MEMORY : make_runs(o, parameter, n_parameters));
+    LVNI_TRY_DONE(s, make_trust(o, parameter, n_parameters));
+    LVNI_TRY_DONE(s, keep_parameters(o, parameter, n_parameters));
+    LVNI_TRY_DONE(s, make_state(o));
     *out = o;
     return LVN_OK;
+done:
+    lvni_optim_destroy(o);
+    return s;
 }
 
 void lvni_optim_destroy(lvni_optim *o)
