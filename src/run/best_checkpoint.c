@@ -2,6 +2,7 @@
 #include "run/best_checkpoint.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/vfs.h"
 #include "log/run_log.h"
 #include "run/fit.h"
@@ -214,10 +215,13 @@ static lvn_status make_best(const choice *m, int i)
     if (best == NULL) {
         return LVN_ERR_MEMORY;
     }
-    lvn_status s = lvni_run_write_chosen(m->run, m->step[i], newest_step(m));
-    s = s == LVN_OK ? lvni_ckpt_link(m->path[i], best) : s;
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_run_write_chosen(m->run, m->step[i], newest_step(m)));
+    LVNI_TRY_DONE(s, lvni_ckpt_link(m->path[i], best));
+    s = export_best(m, m->path[i]);
+done:
     lvni_core_free(best);
-    return s == LVN_OK ? export_best(m, m->path[i]) : s;
+    return s;
 }
 
 static lvn_status prune(const choice *m, int best, int *removed)
@@ -252,15 +256,15 @@ static lvn_status report(const choice *m)
     lvni_core_str table = {0}, json = {0};
     lvni_run_choice_print(m->epoch, m->n, &m->table, &table);
     print_json(m, &json);
-    lvn_status s = lvni_core_str_status(&table);
-    s = s == LVN_OK ? lvni_core_str_status(&json) : s;
-    if (s == LVN_OK && m->rules->page != NULL) {
-        s = m->rules->page(m->config, m->run, lvni_core_str_text(&table));
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&table));
+    LVNI_TRY_DONE(s, lvni_core_str_status(&json));
+    if (m->rules->page != NULL) {
+        LVNI_TRY_DONE(s, m->rules->page(m->config, m->run, lvni_core_str_text(&table)));
     }
-    if (s == LVN_OK) {
-        const lvni_core_str *text = lvni_core_config_bool(m->config, "json") ? &json : &table;
-        s = lvni_core_file_write(LVNI_STDOUT_PATH, lvni_core_str_text(text), text->len);
-    }
+    const lvni_core_str *text = lvni_core_config_bool(m->config, "json") ? &json : &table;
+    s = lvni_core_file_write(LVNI_STDOUT_PATH, lvni_core_str_text(text), text->len);
+done:
     lvni_core_str_free(&table);
     lvni_core_str_free(&json);
     return s;

@@ -2,6 +2,7 @@
 #include "run/card.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/json_read.h"
 #include "run/exported.h"
 #include "run/recipe.h"
@@ -169,12 +170,13 @@ static lvn_status load_keys(const lvni_run_recipe *recipe, const json_t *json,
     }
     lvni_core_str text = {0};
     lvni_core_json_print(json, JSON_REAL_PRECISION(17), &text);
-    lvn_status s = lvni_core_str_status(&text);
-    s = s == LVN_OK ? lvni_core_config_create(recipe->keys, out) : s;
-    s = s == LVN_OK ? lvni_core_config_load_job(*out, recipe->defaults.job) : s;
-    s = s == LVN_OK ? lvni_core_config_load_yaml(*out, LVNI_LAYER_SAVED, "model card",
-                                                 lvni_core_str_text(&text), text.len)
-                    : s;
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&text));
+    LVNI_TRY_DONE(s, lvni_core_config_create(recipe->keys, out));
+    LVNI_TRY_DONE(s, lvni_core_config_load_job(*out, recipe->defaults.job));
+    s = lvni_core_config_load_yaml(*out, LVNI_LAYER_SAVED, "model card", lvni_core_str_text(&text),
+                                   text.len);
+done:
     lvni_core_str_free(&text);
     return s;
 }

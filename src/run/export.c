@@ -5,6 +5,7 @@
 
 #include "ckpt/checkpoint.h"
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/escape.h"
 #include "core/str.h"
 #include "log/run_log.h"
@@ -291,20 +292,18 @@ static lvn_status write_file(const lvni_run_recipe *recipe, lvni_core_config *c)
     if (recipe->summary != NULL) {
         recipe->summary(&e->job, &more);
     }
-    lvn_status s = lvni_core_str_status(&more);
-    if (s == LVN_OK) {
-        s = lvni_run_export_model(e->model, e->model->weights,
-                                  lvni_core_config_bool(c, "card") ? recipe : NULL, &e->card,
-                                  lvni_run_own_card(&e->job), -1, output);
-    }
-    if (s == LVN_OK) {
-        report_weights(e);
-    }
-    if (s == LVN_OK && !lvni_run_output_is_stdout(c)) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&more));
+    LVNI_TRY_DONE(s, lvni_run_export_model(e->model, e->model->weights,
+                                           lvni_core_config_bool(c, "card") ? recipe : NULL,
+                                           &e->card, lvni_run_own_card(&e->job), -1, output));
+    report_weights(e);
+    if (!lvni_run_output_is_stdout(c)) {
         lvni_core_print(stdout, "%s: %s%s, %lld parameters, names and layouts of PyTorch\n", output,
                         e->card.model, lvni_core_str_text(&more),
                         (long long)lvni_nn_model_count(e->model));
     }
+done:
     lvni_core_str_free(&more);
     lvni_run_exported_close(e);
     return s;

@@ -3,6 +3,7 @@
 #include "run/fit_impl.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/escape.h"
 #include "core/signals.h"
 #include "core/vfs.h"
@@ -178,7 +179,8 @@ static lvn_status find_saved(lvni_run_fit_run *r)
                       "%s has no checkpoint yet: the run starts from its beginning", r->dir);
         return load_weights(r);
     }
-    return s == LVN_OK ? lvni_run_check_start(r->request->config, r->saved) : s;
+    LVN_TRY(s);
+    return lvni_run_check_start(r->request->config, r->saved);
 }
 
 static lvn_status resume(lvni_run_fit_run *r)
@@ -435,11 +437,14 @@ static lvn_status keep_pins(const lvni_run_fit_run *r)
     lvni_core_pin_entries_print(r->rank.pins, ",", &pins);
     const bool any = pins.len > 1;
     lvni_core_str_append(&pins, "]");
-    lvn_status s = lvni_core_str_status(&pins);
-    if (s == LVN_OK && any) {
-        s = lvni_core_config_set(c, "pins", lvni_core_str_text(&pins), "recorded by the run");
-        s = s == LVN_OK ? lvni_run_dir_write_config(r->dir, c) : s;
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&pins));
+    if (any) {
+        LVNI_TRY_DONE(
+            s, lvni_core_config_set(c, "pins", lvni_core_str_text(&pins), "recorded by the run"));
+        s = lvni_run_dir_write_config(r->dir, c);
     }
+done:
     lvni_core_str_free(&pins);
     return s;
 }
@@ -607,11 +612,14 @@ static lvn_status prepare_alone(const lvni_run_job *request,
     const lvn_device before = lvn_device_in_use();
     lvni_run_fit_run r = {.request = request};
     lvni_log_set_quiet(lvni_core_config_bool(request->config, "quiet"));
-    lvn_status s = lvni_run_ranks_estimate(request->config, &r.rank);
-    s = s == LVN_OK ? lvni_core_pin_entries_create(&r.rank.pins) : s;
-    s = s == LVN_OK ? prepare(&r) : s;
-    s = s == LVN_OK ? use(&r) : s;
-    lvni_core_pin_entries *pins = r.rank.pins;
+    lvni_core_pin_entries *pins = NULL;
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_run_ranks_estimate(request->config, &r.rank));
+    LVNI_TRY_DONE(s, lvni_core_pin_entries_create(&pins));
+    r.rank.pins = pins;
+    LVNI_TRY_DONE(s, prepare(&r));
+    s = use(&r);
+done:
     run_free(&r);
     lvni_core_pin_entries_destroy(pins);
     lvn_device_use(before);

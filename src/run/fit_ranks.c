@@ -3,6 +3,7 @@
 #include "run/fit_impl.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/machine.h"
 #include "kernels/kernels.h"
 #include "log/run_log.h"
@@ -261,10 +262,12 @@ lvn_status lvni_run_fit_compare_hardware(lvni_run_fit_run *r)
     LVN_TRY(lvni_cpu_start());
     LVN_TRY(lvni_run_accelerator_use(c, r->rank.device));
     lvni_trainer_identity_machine(&mine);
-    lvn_status s = lvni_core_str_status(&mine);
-    s = s == LVN_OK ? compare_machines(r, lvni_core_str_text(&mine)) : s;
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&mine));
+    LVNI_TRY_DONE(s, compare_machines(r, lvni_core_str_text(&mine)));
+    s = gather_memory(r);
+done:
     lvni_core_str_free(&mine);
-    s = s == LVN_OK ? gather_memory(r) : s;
     LVN_TRY(s);
     if (r->hardware.len > 0 && strcmp(lvni_core_config_str(c, "same_hardware"), "require") == 0) {
         if (r->rank.rank > 0) { /* which has the same error */
@@ -306,9 +309,11 @@ lvn_status lvni_run_fit_compare_runs(const lvni_run_fit_run *r)
     if (r->request->data_files != 0) { /* a copy of its own on each node may have other files */
         lvni_core_str_printf(&run, " files=%016llx", (unsigned long long)r->request->data_files);
     }
-    lvn_status s = lvni_core_str_status(&run);
-    s = s == LVN_OK ? gather_texts(r, lvni_core_str_text(&run), &texts) : s;
-    s = s == LVN_OK ? compare_runs(&texts, r->rank.world) : s;
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&run));
+    LVNI_TRY_DONE(s, gather_texts(r, lvni_core_str_text(&run), &texts));
+    s = compare_runs(&texts, r->rank.world);
+done:
     texts_free(&texts);
     lvni_core_str_free(&run);
     lvni_core_str_free(&machine);
@@ -440,15 +445,15 @@ static lvn_status choose_shares(lvni_run_fit_run *r, double *cost)
         lvni_core_str_printf(&shares, "%s%d", i == 0 ? "[" : ",", r->bounds[i + 1] - r->bounds[i]);
     }
     lvni_core_str_append(&shares, "]");
-    lvn_status s = lvni_core_str_status(&shares);
-    s = s == LVN_OK ? lvni_core_str_status(&why) : s;
-    if (s == LVN_OK) {
-        lvni_core_str_printf(&r->shares, "balance_ranks=auto: %s: %s, balance_ranks=%s",
-                             lvni_core_str_text(&why), equal ? "equal shares" : "shares by speed",
-                             lvni_core_str_text(&shares));
-        s = lvni_core_config_set(r->request->config, "balance_ranks", lvni_core_str_text(&shares),
-                                 "measured at start");
-    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&shares));
+    LVNI_TRY_DONE(s, lvni_core_str_status(&why));
+    lvni_core_str_printf(&r->shares, "balance_ranks=auto: %s: %s, balance_ranks=%s",
+                         lvni_core_str_text(&why), equal ? "equal shares" : "shares by speed",
+                         lvni_core_str_text(&shares));
+    s = lvni_core_config_set(r->request->config, "balance_ranks", lvni_core_str_text(&shares),
+                             "measured at start");
+done:
     lvni_core_str_free(&why);
     lvni_core_str_free(&shares);
     return s;
@@ -459,10 +464,12 @@ lvn_status lvni_run_fit_balance(lvni_run_fit_run *r)
     const size_t world = (size_t)r->rank.world;
     double mine;
     double *cost = lvni_core_calloc(LVNI_TAG_TRAINER, world, sizeof *cost);
-    lvn_status s = cost == NULL ? LVN_ERR_MEMORY : make_bounds(r);
-    s = s == LVN_OK ? measure(r, &mine) : s;
-    s = s == LVN_OK ? lvni_dist_comm_all_gather(r->rank.comm, &mine, sizeof mine, cost) : s;
-    s = s == LVN_OK && r->rank.rank == 0 ? choose_shares(r, cost) : s;
+    lvn_status s;
+    LVNI_TRY_DONE(s, cost == NULL ? LVN_ERR_MEMORY : make_bounds(r));
+    LVNI_TRY_DONE(s, measure(r, &mine));
+    LVNI_TRY_DONE(s, lvni_dist_comm_all_gather(r->rank.comm, &mine, sizeof mine, cost));
+    s = r->rank.rank == 0 ? choose_shares(r, cost) : LVN_OK;
+done:
     lvni_core_free(cost);
     LVN_TRY(s);
     LVN_TRY(lvni_dist_comm_broadcast(r->rank.comm, r->bounds, (world + 1) * sizeof *r->bounds, 0));

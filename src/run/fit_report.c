@@ -4,6 +4,7 @@
  * train.log always has. And what `levin plan train` prints. */
 #include "run/fit_impl.h"
 
+#include "core/error.h"
 #include "core/escape.h"
 #include "core/machine.h"
 #include "core/str.h"
@@ -229,18 +230,18 @@ static lvn_status add_others(lvni_run_fit_run *r, lvni_trainer_memory_need *need
     const lvni_plan own = r->plan;
     const lvni_run_rank mine = r->rank;
     lvn_status s = LVN_OK;
-    for (int i = 1; i < mine.world && s == LVN_OK && *predicted == LVN_OK; i++) {
+    for (int i = 1; i < mine.world && *predicted == LVN_OK; i++) {
         lvni_trainer_memory_need more;
         r->rank.rank = i;
-        s = lvni_run_make_plan(r->request->config, &r->data, &r->rank, r->model->coupled, &r->plan);
-        if (s == LVN_OK) {
-            s = predict(r, &more, predicted);
-        }
-        if (s == LVN_OK && *predicted == LVN_OK) {
+        LVNI_TRY_DONE(s, lvni_run_make_plan(r->request->config, &r->data, &r->rank,
+                                            r->model->coupled, &r->plan));
+        LVNI_TRY_DONE(s, predict(r, &more, predicted));
+        if (*predicted == LVN_OK) {
             lvni_trainer_memory_add_thread(need, &more);
             *lanes += r->plan.lanes;
         }
     }
+done:
     r->plan = own;
     r->rank = mine;
     return s;

@@ -4,6 +4,7 @@
 
 #include "ckpt/checkpoint.h"
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/str.h"
 #include "core/vfs.h"
 #include "log/run_log.h"
@@ -70,13 +71,14 @@ static lvn_status load_epoch(const lvni_core_config *c, const char *dir, lvni_ck
     lvn_status s = lvni_ckpt_files_of(dir, &files, &n);
     if (s == LVN_ERR_NOT_FOUND) {
         lvn_clear_error();
-        s = LVN_OK;
+    } else if (s != LVN_OK) {
+        goto done;
     }
     const char *found = find_epoch(files, n, wanted, &have);
-    s = s == LVN_OK ? lvni_core_str_status(&have) : s;
-    if (s == LVN_OK && found != NULL) {
+    LVNI_TRY_DONE(s, lvni_core_str_status(&have));
+    if (found != NULL) {
         s = lvni_ckpt_load(found, out);
-    } else if (s == LVN_OK) {
+    } else {
         s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
                           "resume_epoch=%lld: %s/checkpoints has no epoch=%lld%s; %s%.300s", wanted,
                           dir, wanted,
@@ -86,6 +88,7 @@ static lvn_status load_epoch(const lvni_core_config *c, const char *dir, lvni_ck
                           have.len > 0 ? "it has " : "it keeps none: see checkpoint.save_top_k",
                           lvni_core_str_text(&have));
     }
+done:
     lvni_core_str_free(&have);
     lvni_ckpt_files_free(files, n);
     return s;
@@ -198,13 +201,15 @@ static lvn_status rewind_to(const char *dir, const lvni_ckpt *to)
     int64_t n = 0;
     char *last = lvni_run_dir_file(dir, LVNI_RUN_CHECKPOINTS, "last"),
          *best = lvni_run_dir_file(dir, LVNI_RUN_CHECKPOINTS, "best");
-    lvn_status s = last == NULL || best == NULL ? LVN_ERR_MEMORY : LVN_OK;
-    s = s == LVN_OK ? lvni_ckpt_files_of(dir, &files, &n) : s;
+    lvn_status s;
+    LVNI_TRY_DONE(s, last == NULL || best == NULL ? LVN_ERR_MEMORY : LVN_OK);
+    LVNI_TRY_DONE(s, lvni_ckpt_files_of(dir, &files, &n));
     /* what a resume needs first; then what must not be taken for it */
-    s = s == LVN_OK ? lvni_ckpt_link(to->path, last) : s;
-    s = s == LVN_OK ? rewind_best(dir, best, to, files, n) : s;
-    s = s == LVN_OK ? lvni_core_folder_sync(last) : s;
-    s = s == LVN_OK ? remove_later(to, files, n) : s;
+    LVNI_TRY_DONE(s, lvni_ckpt_link(to->path, last));
+    LVNI_TRY_DONE(s, rewind_best(dir, best, to, files, n));
+    LVNI_TRY_DONE(s, lvni_core_folder_sync(last));
+    s = remove_later(to, files, n);
+done:
     lvni_ckpt_files_free(files, n);
     lvni_core_free(last);
     lvni_core_free(best);

@@ -4,6 +4,7 @@
 #include "run/fit_impl.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/machine.h"
 #include "log/run_log.h"
 #include "run/options.h"
@@ -87,10 +88,11 @@ static lvn_status keep(const lvni_run_fit_run *r, const char *text)
         lvni_core_str_append_n(&list, *at == ' ' ? "," : at, 1);
     }
     lvni_core_str_append(&list, "]");
-    lvn_status s = lvni_core_str_status(&list);
-    s = s == LVN_OK ? lvni_core_config_set(r->request->config, "pins", lvni_core_str_text(&list),
-                                           "measured at start")
-                    : s;
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&list));
+    s = lvni_core_config_set(r->request->config, "pins", lvni_core_str_text(&list),
+                             "measured at start");
+done:
     lvni_core_str_free(&list);
     return s;
 }
@@ -105,12 +107,14 @@ static lvn_status share(const lvni_run_fit_run *r, lvni_core_str *text)
         return n == 0 ? LVN_OK : LVN_ERR_MEMORY;
     }
     memcpy(all, lvni_core_str_text(text), r->rank.rank == 0 ? (size_t)n : 0);
-    lvn_status s = lvni_dist_comm_broadcast(r->rank.comm, all, (size_t)n, 0);
+    lvn_status s;
     const char *at = all;
     char entry[2 * LVNI_PIN_TEXT];
-    while (s == LVN_OK && lvni_core_pin_entries_next(&at, entry)) {
-        s = lvni_core_pin_entries_read(r->rank.pins, entry);
+    LVNI_TRY_DONE(s, lvni_dist_comm_broadcast(r->rank.comm, all, (size_t)n, 0));
+    while (lvni_core_pin_entries_next(&at, entry)) {
+        LVNI_TRY_DONE(s, lvni_core_pin_entries_read(r->rank.pins, entry));
     }
+done:
     lvni_core_free(all);
     return s;
 }
@@ -142,9 +146,11 @@ lvn_status lvni_run_fit_autotune(lvni_run_fit_run *r)
     }
     lvni_core_str text = {0};
     /* until all wait, others read the configuration */
-    lvn_status s = r->rank.world > 1 ? lvni_dist_comm_barrier(r->rank.comm) : LVN_OK;
-    s = s == LVN_OK && r->rank.rank == 0 ? measure_and_print(r, &text) : s;
-    s = s == LVN_OK && r->rank.world > 1 ? share(r, &text) : s;
+    lvn_status s;
+    LVNI_TRY_DONE(s, r->rank.world > 1 ? lvni_dist_comm_barrier(r->rank.comm) : LVN_OK);
+    LVNI_TRY_DONE(s, r->rank.rank == 0 ? measure_and_print(r, &text) : LVN_OK);
+    s = r->rank.world > 1 ? share(r, &text) : LVN_OK;
+done:
     lvni_core_str_free(&text);
     return s;
 }

@@ -4,6 +4,7 @@
 #include "run/options.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/vfs.h"
 #include "log/loggers.h"
 #include "log/run_log.h"
@@ -490,10 +491,12 @@ static lvn_status load_saved(lvni_core_config *c)
     /* before a missing data= is reported, which the run's configuration would have */
     LVN_TRY(lvni_run_dir_check_run(out));
     char *saved = lvni_run_path_join(out, "config.yaml");
-    lvn_status s = saved == NULL ? LVN_ERR_MEMORY : LVN_OK;
-    if (s == LVN_OK && lvni_core_path_exists(saved)) {
-        s = lvni_core_config_load_file(c, LVNI_LAYER_SAVED, saved);
+    if (saved == NULL) {
+        return LVN_ERR_MEMORY;
     }
+    const lvn_status s = lvni_core_path_exists(saved)
+                             ? lvni_core_config_load_file(c, LVNI_LAYER_SAVED, saved)
+                             : LVN_OK;
     lvni_core_free(saved);
     return s;
 }
@@ -502,12 +505,14 @@ static lvn_status load_saved(lvni_core_config *c)
 static lvn_status check_needs(const lvni_core_config *c)
 {
     lvni_core_str warnings = {0};
-    const lvn_status s = lvni_core_config_check_needs(c, &warnings);
-    for (char *line = warnings.data, *end;
-         s == LVN_OK && line != NULL && (end = strchr(line, '\n')) != NULL; line = end + 1) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_config_check_needs(c, &warnings));
+    for (char *line = warnings.data, *end; line != NULL && (end = strchr(line, '\n')) != NULL;
+         line = end + 1) {
         *end = '\0';
         lvni_log_line(LVNI_LOG_WARNING, "%s", line);
     }
+done:
     lvni_core_str_free(&warnings);
     return s;
 }
@@ -536,11 +541,13 @@ static lvn_status leave_out_saved_programs(lvni_core_config *c)
         }
     }
     lvni_core_str_char(&others, ']');
-    lvn_status s = lvni_core_str_status(&others);
-    if (s == LVN_OK && any) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&others));
+    if (any) {
         s = lvni_core_config_set(c, "logger", others.len > 2 ? lvni_core_str_text(&others) : "none",
                                  "resume");
     }
+done:
     lvni_core_str_free(&others);
     return s;
 }

@@ -2,6 +2,7 @@
  * predictions as text. */
 #include "run/output_file.h"
 
+#include "core/error.h"
 #include "core/escape.h"
 #include "core/vfs.h"
 #include "launch/launch.h"
@@ -76,14 +77,13 @@ lvn_status lvni_run_output_check(const lvni_core_config *c, const lvni_run_outpu
     }
     lvni_core_str endings = {0};
     print_endings(kind->endings, &endings);
-    lvn_status s = lvni_core_str_status(&endings);
-    s = s != LVN_OK ? s
-                    : lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
-                                    "output=%s: %s; give a name that ends in %s, or output=- for "
-                                    "stdout%s%s",
-                                    output, kind->what, lvni_core_str_text(&endings),
-                                    kind->others != NULL ? "; " : "",
-                                    kind->others != NULL ? kind->others : "");
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&endings));
+    s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
+                      "output=%s: %s; give a name that ends in %s, or output=- for stdout%s%s",
+                      output, kind->what, lvni_core_str_text(&endings),
+                      kind->others != NULL ? "; " : "", kind->others != NULL ? kind->others : "");
+done:
     lvni_core_str_free(&endings);
     return s;
 }

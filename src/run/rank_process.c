@@ -191,18 +191,16 @@ static lvn_status connect_comm(const lvni_core_config *config, lvni_run_rank_pro
     LVN_TRY(check_threads(config, p));
     int *host = lvni_core_calloc(LVNI_TAG_DIST, (size_t)world, sizeof *host);
     int *devices = lvni_core_calloc(LVNI_TAG_DIST, (size_t)world, sizeof *devices);
-    lvn_status s = host == NULL || devices == NULL ? LVN_ERR_MEMORY : LVN_OK;
-    if (s == LVN_OK && p->threads) {
-        s = exchange(p, &p->n, sizeof p->n, devices);
-    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, host == NULL || devices == NULL ? LVN_ERR_MEMORY : LVN_OK);
+    LVNI_TRY_DONE(s, p->threads ? exchange(p, &p->n, sizeof p->n, devices) : LVN_OK);
     int ranks = 0;
-    for (int r = 0; r < world && s == LVN_OK && host != NULL && devices != NULL; r++) {
+    for (int r = 0; r < world; r++) {
         host[r] = members[r].host_index;
         ranks += p->threads ? devices[r] : 1;
     }
-    if (s == LVN_OK) {
-        s = connect_over(config, p, host, ranks, transport);
-    }
+    s = connect_over(config, p, host, ranks, transport);
+done:
     lvni_core_free(devices);
     lvni_core_free(host);
     return s;

@@ -137,17 +137,18 @@ static lvn_status take_devices(const lvni_core_config *c, const lvni_run_ranks_c
     lvn_status s = LVN_OK;
     if (choice.index != NULL) {
         r->index = lvni_core_calloc(LVNI_TAG_CONFIG, (size_t)choice.n, sizeof *r->index);
-        s = r->index == NULL ? LVN_ERR_MEMORY : LVN_OK;
+        LVNI_TRY_DONE(s, r->index == NULL ? LVN_ERR_MEMORY : LVN_OK);
+        for (int i = 0; i < choice.n; i++) {
+            r->index[i] = visible->device[choice.index[i]].physical;
+        }
     }
-    for (int i = 0; s == LVN_OK && choice.index != NULL && r->index != NULL && i < choice.n; i++) {
-        r->index[i] = visible->device[choice.index[i]].physical;
-    }
-    if (s == LVN_OK && is_started_rank(&r->info, command)) {
+    if (is_started_rank(&r->info, command)) {
         s = take_mine(c, &choice, visible, notices, r);
-    } else if (s == LVN_OK && choice.no_gpu && (command->recipe != NULL || command->uses)) {
+    } else if (choice.no_gpu && (command->recipe != NULL || command->uses)) {
         /* a plan may be about devices of another machine */
         lvni_launch_rank_info_warn_of_cpu(choice.n, notices);
     }
+done:
     lvni_launch_device_choice_free(&choice);
     return s;
 }

@@ -51,11 +51,10 @@ static lvn_status open_threads(const lvni_run_rank_request *r, const lvni_dist_c
     out->world = r->devices;
     out->rank = lvni_core_calloc(LVNI_TAG_CONFIG, (size_t)r->devices, sizeof *out->rank);
     lvni_dist_comm **comm = lvni_core_calloc(LVNI_TAG_CONFIG, (size_t)r->devices, sizeof *comm);
-    lvn_status s = out->rank == NULL || comm == NULL ? LVN_ERR_MEMORY : LVN_OK;
-    if (s == LVN_OK && r->devices > 1) {
-        s = lvni_dist_comm_threads(r->devices, false, comm);
-    }
-    for (out->n = 0; s == LVN_OK && out->n < r->devices; out->n++) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, out->rank == NULL || comm == NULL ? LVN_ERR_MEMORY : LVN_OK);
+    LVNI_TRY_DONE(s, r->devices > 1 ? lvni_dist_comm_threads(r->devices, false, comm) : LVN_OK);
+    for (out->n = 0; out->n < r->devices; out->n++) {
         out->rank[out->n] = rank_of(r, out->n);
         out->rank[out->n].comm = comm[out->n];
         out->rank[out->n].transport = *transport;
@@ -64,6 +63,7 @@ static lvn_status open_threads(const lvni_run_rank_request *r, const lvni_dist_c
         }
         out->rank[out->n].nodes = r->threads ? 1 : 0;
     }
+done:
     lvni_core_free(comm);
     return s;
 }

@@ -2,6 +2,7 @@
 #include "run/run_dir.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/signals.h"
 #include "core/training.h"
 #include "core/vfs.h"
@@ -409,22 +410,15 @@ bool lvni_run_dir_is_of_attempt_before(const char *out)
 
 lvn_status lvni_run_dir_make(const char *path, bool overwrite, bool resume, const char *keep)
 {
-    lvn_status s = lvni_run_dir_lock(path);
-    if (s == LVN_OK) {
-        s = make_parts(path, overwrite, keep);
-    }
-    if (s == LVN_OK) {
-        s = write_launch(path);
-    }
-    if (s == LVN_OK) {
-        s = write_job(path);
-    }
-    char *log = s == LVN_OK ? lvni_run_path_join(path, "train.log") : NULL;
-    if (log != NULL) {
-        s = lvni_log_open(log, resume);
-    } else if (s == LVN_OK) {
-        s = LVN_ERR_MEMORY;
-    }
+    char *log = NULL;
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_run_dir_lock(path));
+    LVNI_TRY_DONE(s, make_parts(path, overwrite, keep));
+    LVNI_TRY_DONE(s, write_launch(path));
+    LVNI_TRY_DONE(s, write_job(path));
+    log = lvni_run_path_join(path, "train.log");
+    s = log == NULL ? LVN_ERR_MEMORY : lvni_log_open(log, resume);
+done:
     lvni_core_free(log);
     if (s != LVN_OK) {
         lvn_error_frame("making the run directory %s", path);
@@ -512,24 +506,23 @@ lvn_status lvni_run_dir_identify(const char *path, const lvni_ckpt *saved, char 
                                         "checkpoints/best.safetensors"};
     char text[LVNI_RUN_ID + 1];
     char *file = lvni_run_path_join(path, "run_id");
-    lvn_status s = file == NULL ? LVN_ERR_MEMORY : read_id(file, id);
-    const bool known = s == LVN_OK && id[0] != '\0';
-    if (s == LVN_OK && !known) {
-        s = id_of(saved) == NULL ? draw_id(id) : LVN_OK;
-        if (id_of(saved) != NULL) {
-            memcpy(id, id_of(saved), LVNI_RUN_ID);
-        }
+    lvn_status s;
+    LVNI_TRY_DONE(s, file == NULL ? LVN_ERR_MEMORY : read_id(file, id));
+    const bool known = id[0] != '\0';
+    if (!known && id_of(saved) != NULL) {
+        memcpy(id, id_of(saved), LVNI_RUN_ID);
+    } else if (!known) {
+        LVNI_TRY_DONE(s, draw_id(id));
     }
-    if (s == LVN_OK) {
-        s = check_id(path, saved, id);
+    LVNI_TRY_DONE(s, check_id(path, saved, id));
+    for (int i = 0; i < 2 && saved != NULL; i++) {
+        LVNI_TRY_DONE(s, check_named(path, names[i], id));
     }
-    for (int i = 0; i < 2 && s == LVN_OK && saved != NULL; i++) {
-        s = check_named(path, names[i], id);
-    }
-    if (s == LVN_OK && !known) {
+    if (!known) {
         const int n = snprintf(text, sizeof text, "%s\n", id);
         s = lvni_core_file_write(file, text, (size_t)n);
     }
+done:
     lvni_core_free(file);
     return s;
 }

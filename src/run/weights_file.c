@@ -8,6 +8,7 @@
 #include "ckpt/checkpoint.h"
 #include "ckpt/torch_file.h"
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/json_read.h"
 #include "core/vfs.h"
 #include "run/run_dir.h"
@@ -219,11 +220,11 @@ lvn_status lvni_run_weights_open(const lvni_run_weights_source *from, const char
         return lvni_run_source_refuse(from->path, model);
     }
     LVN_TRY(lvni_run_weights_find(from->path, name));
-    lvn_status s = check_network(*name, model);
-    s = s == LVN_OK ? lvni_run_source_check(*name) : s;
-    if (s == LVN_OK) {
-        s = lvni_ckpt_tensors_open(*name, LVNI_ST_VERIFY, from->key, inner, file);
-    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, check_network(*name, model));
+    LVNI_TRY_DONE(s, lvni_run_source_check(*name));
+    s = lvni_ckpt_tensors_open(*name, LVNI_ST_VERIFY, from->key, inner, file);
+done:
     if (s != LVN_OK) {
         lvni_core_free(*name);
         *name = NULL;

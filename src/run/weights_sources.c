@@ -96,13 +96,14 @@ static lvn_status hash_file(int fd, const char *path, char hex[LVNI_SHA256_HEX])
         return LVN_ERR_MEMORY;
     }
     lvn_status s = LVN_OK;
-    for (ssize_t n = 1; n != 0 && s == LVN_OK;) {
+    for (ssize_t n = 1; n != 0;) {
         n = lvni_core_vfs_get()->read(fd, room, ROOM);
         if (n > 0) {
             lvni_core_sha256_add(&hash, room, (size_t)n);
         } else if (n < 0 && errno != EINTR) {
             s = lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__, "%s: cannot read: %s", path,
                               strerror(errno));
+            break;
         }
     }
     lvni_core_free(room);
