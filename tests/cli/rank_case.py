@@ -7,7 +7,7 @@ import re
 import subprocess
 import time
 
-from bad_support import Case, LEVIN, OK, WAIT_S
+from case import Case, LEVIN, OK, WAIT_S
 from neighbours import Neighbours
 from rank_processes import children, drop_identity, of_process, rank_pid, reached
 

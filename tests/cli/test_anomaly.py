@@ -9,7 +9,7 @@ import json
 import re
 import subprocess
 
-from bad_support import LEVIN, USAGE, main
+from case import LEVIN, USAGE, main
 from rank_case import RankCase, SHAPES
 
 RUN = [*SHAPES, "model=cnn", "batch_size=24", "max_epochs=1", "quiet=true"]

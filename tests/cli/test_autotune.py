@@ -9,7 +9,7 @@ import json
 import os
 import re
 
-from bad_support import main, OK, read
+from case import main, OK, read
 from rank_case import RankCase
 from rank_processes import drop_identity
 

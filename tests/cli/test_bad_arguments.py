@@ -5,7 +5,7 @@ usage: test_bad_arguments.py LEVIN [test names]
 
 import re
 
-from bad_support import Case, main, OK, photos, USAGE, write
+from case import Case, main, OK, photos, USAGE, write
 
 
 class Words(Case):

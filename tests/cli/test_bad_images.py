@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 
-from bad_support import (
+from case import (
     Case,
     FAILURE,
     GREY_JPEG,

@@ -9,7 +9,7 @@ import shutil
 import stat
 import struct
 
-from bad_support import Case, FAILURE, main, OK, photos, png, read, USAGE, write
+from case import Case, FAILURE, main, OK, photos, png, read, USAGE, write
 
 
 class Models(Case):

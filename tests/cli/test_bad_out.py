@@ -6,7 +6,7 @@ usage: test_bad_out.py LEVIN [test names]
 import os
 import shutil
 
-from bad_support import Case, FAILURE, main, OK, read, tree, USAGE, write
+from case import Case, FAILURE, main, OK, read, tree, USAGE, write
 
 
 class Out(Case):

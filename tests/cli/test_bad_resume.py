@@ -11,7 +11,7 @@ import shutil
 import struct
 import subprocess
 
-from bad_support import Case, FAILURE, LEVIN, main, OK, photos, read, tree, USAGE, WAIT_S, write
+from case import Case, FAILURE, LEVIN, main, OK, photos, read, tree, USAGE, WAIT_S, write
 from reproducibility_lines import reproducibility_lines
 
 

@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 
-from bad_support import (
+from case import (
     Case,
     FAILURE,
     LEVIN,

@@ -5,7 +5,7 @@ usage: test_balance.py LEVIN [test names]
 
 import re
 
-from bad_support import Case, main, OK, read, USAGE
+from case import Case, main, OK, read, USAGE
 from rank_processes import drop_identity
 
 drop_identity()

@@ -11,7 +11,7 @@ import re
 import subprocess
 import unittest
 
-from bad_support import Case, FAILURE, LEVIN, OK, WAIT_S, main, png, read
+from case import Case, FAILURE, LEVIN, OK, WAIT_S, main, png, read
 from rank_processes import drop_identity
 
 drop_identity()

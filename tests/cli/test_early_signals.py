@@ -21,7 +21,7 @@ import tempfile
 import time
 import unittest
 
-from bad_support import LEVIN, main, tree, WAIT_S
+from case import LEVIN, main, tree, WAIT_S
 from rank_case import shared_memory, SIGNALS
 from rank_processes import children, drop_identity, is_whole, of_process, thread_names
 

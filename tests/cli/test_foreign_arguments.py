@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 
-from bad_support import Case, LEVIN, main, OK, read, USAGE, write
+from case import Case, LEVIN, main, OK, read, USAGE, write
 
 SHAPES = ["data=builtin:shapes", "data.count=60", "model=mlp", "image_size=16"]
 

@@ -8,7 +8,7 @@ import json
 import os
 import re
 
-from bad_support import main, OK, read, USAGE
+from case import main, OK, read, USAGE
 from rank_case import RankCase, TRAIN_SHAPES
 from rank_processes import drop_identity
 

@@ -13,8 +13,8 @@ import shutil
 import subprocess
 import struct
 
-import bad_support
-from bad_support import LEVIN, OK, USAGE, Case, read
+import case
+from case import LEVIN, OK, USAGE, Case, read
 
 RUN = [
     "data=builtin:shapes",
@@ -309,4 +309,4 @@ class Keep(Case):
 
 
 if __name__ == "__main__":
-    bad_support.main()
+    case.main()

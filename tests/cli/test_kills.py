@@ -14,8 +14,8 @@ import shutil
 import struct
 import subprocess
 
-import bad_support
-from bad_support import LEVIN, OK, WAIT_S, Case
+import case
+from case import LEVIN, OK, WAIT_S, Case
 
 KILLS = 1000 if os.environ.get("LEVIN_TEST_SLOW") else 6
 SEED = int(os.environ.get("LEVIN_TEST_SEED", "1"))
@@ -116,4 +116,4 @@ class Kills(Case):
 
 
 if __name__ == "__main__":
-    bad_support.main()
+    case.main()

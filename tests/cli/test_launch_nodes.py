@@ -12,7 +12,7 @@ import subprocess
 import time
 import unittest
 
-from bad_support import LEVIN, OK, USAGE, Case, main
+from case import LEVIN, OK, USAGE, Case, main
 from node_processes import ENTER, end_all, free_port, missing
 
 TIMEOUT = 75

@@ -7,7 +7,7 @@ import json
 import os
 import re
 
-from bad_support import Case, FAILURE, JPEG, main, OK, photos, png, read, USAGE, write
+from case import Case, FAILURE, JPEG, main, OK, photos, png, read, USAGE, write
 
 
 def folder(path, counts):

@@ -14,7 +14,7 @@ import tempfile
 import time
 import unittest
 
-from bad_support import LEVIN, main, tree, WAIT_S
+from case import LEVIN, main, tree, WAIT_S
 from rank_case import shared_memory
 from rank_processes import being_written, children, drop_identity, of_process
 

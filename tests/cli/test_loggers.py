@@ -20,7 +20,7 @@ import unittest
 
 SOURCE = sys.argv.pop(2) if len(sys.argv) > 2 else ""
 
-from bad_support import Case, LEVIN, main, OK, read, SIGTERM, USAGE, WAIT_S, write
+from case import Case, LEVIN, main, OK, read, SIGTERM, USAGE, WAIT_S, write
 
 SHAPES = ["data=builtin:shapes", "data.count=72", "image_size=8", "model=mlp", "batch_size=12"]
 ALWAYS = ["wgrad_threads=1", "log_every_n_steps=1", "quiet=true", "num_workers=0"]

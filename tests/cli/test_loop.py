@@ -13,8 +13,8 @@ import signal
 import subprocess
 import time
 
-import bad_support
-from bad_support import FAILURE, LEVIN, OK, SIGTERM, USAGE, Case, photos
+import case
+from case import FAILURE, LEVIN, OK, SIGTERM, USAGE, Case, photos
 
 RUN = [
     "data=builtin:shapes",
@@ -527,4 +527,4 @@ class Loop(Case):
 
 
 if __name__ == "__main__":
-    bad_support.main()
+    case.main()

@@ -13,7 +13,7 @@ import tempfile
 import time
 import unittest
 
-from bad_support import LEVIN, main
+from case import LEVIN, main
 from node_processes import end_all, missing, start_on_nodes
 from rank_processes import drop_identity
 

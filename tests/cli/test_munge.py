@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 
-from bad_support import Case, LEVIN, OTHER_USER, OK, SIGTERM, WAIT_S, main
+from case import Case, LEVIN, OTHER_USER, OK, SIGTERM, WAIT_S, main
 from rank_processes import drop_identity, thread_names
 from rank_stranger import DENY, WELCOME, Client, run_key
 

@@ -18,7 +18,7 @@ import tempfile
 import unicodedata
 import unittest
 
-from bad_support import LEVIN, WAIT_S, OK, FAILURE, USAGE, main, png
+from case import LEVIN, WAIT_S, OK, FAILURE, USAGE, main, png
 
 # What a folder may be called; the class of each: its bytes escaped.
 CLASSES = {

@@ -11,7 +11,7 @@ import random
 import signal
 import sys
 
-from bad_support import LEVIN, OK, USAGE, main
+from case import LEVIN, OK, USAGE, main
 from node_processes import end_all, missing, start_on_nodes
 from rank_case import SHAPES, RankCase
 from reproducibility_lines import reproducibility_lines

@@ -14,7 +14,7 @@ import threading
 import time
 import unittest
 
-from bad_support import LEVIN, main, OK, WAIT_S, write
+from case import LEVIN, main, OK, WAIT_S, write
 from node_network import address, address_6, missing, Network, PORT
 from rank_case import RankCase, SHAPES
 

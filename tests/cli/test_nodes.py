@@ -11,7 +11,7 @@ import socket
 import time
 import unittest
 
-from bad_support import LEVIN
+from case import LEVIN
 from neighbours import descendants
 from node_processes import end_all, missing, start_on_nodes
 from rank_case import RankCase, SHAPES

@@ -20,7 +20,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from bad_support import LEVIN, png, write
+from case import LEVIN, png, write
 from option_rows import COMMANDS, GAN, Elsewhere
 
 WAIT_S = 20

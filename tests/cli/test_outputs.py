@@ -7,7 +7,7 @@ import os
 import struct
 import subprocess
 
-from bad_support import Case, LEVIN, main, OK, read, USAGE, write
+from case import Case, LEVIN, main, OK, read, USAGE, write
 from screen import open_terminal
 
 WAIT_S = 60

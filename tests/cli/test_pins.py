@@ -8,7 +8,7 @@ import json
 import os
 import struct
 
-from bad_support import Case, FAILURE, main, OK, read, write
+from case import Case, FAILURE, main, OK, read, write
 
 GIVEN, KEPT = "pins=[sim.conv1=5,cpu.x/3=a-b]", "cpu.x/3=a-b sim.conv1=5"
 

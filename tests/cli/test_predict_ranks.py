@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 
-from bad_support import Case, LEVIN, main, OK, FAILURE, photos, read, SIGTERM, USAGE, WAIT_S, write
+from case import Case, LEVIN, main, OK, FAILURE, photos, read, SIGTERM, USAGE, WAIT_S, write
 
 PHOTOS = os.path.join(sys.argv.pop(1), "clothing") if len(sys.argv) > 1 else ""
 for name in ("LEVIN_SIM_DEVICES", "LEVIN_SIM_MEMORY"):

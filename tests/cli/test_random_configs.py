@@ -25,7 +25,7 @@ import os
 import sys
 import time
 
-from bad_support import Case, LEVIN, main, WAIT_S
+from case import Case, LEVIN, main, WAIT_S
 from node_processes import missing
 from random_configs import KINDS, NODES, draw, value_of
 from random_trials import Failed, Runner, explain

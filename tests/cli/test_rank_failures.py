@@ -11,7 +11,7 @@ import re
 import signal
 import time
 
-from bad_support import FAILURE, LEVIN, main, OK, photos, read, tree, WAIT_S
+from case import FAILURE, LEVIN, main, OK, photos, read, tree, WAIT_S
 from rank_case import GRACE_S, RankCase, SHAPES, TRAIN_SHAPES
 from rank_processes import rank_pid, thread_names
 

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 
-from bad_support import Case, LEVIN, main, OK, USAGE, WAIT_S
+from case import Case, LEVIN, main, OK, USAGE, WAIT_S
 from rank_case import TRAIN_SHAPES
 from rank_processes import drop_identity
 

@@ -10,7 +10,7 @@ import resource
 import signal
 import time
 
-from bad_support import FAILURE, main, WAIT_S
+from case import FAILURE, main, WAIT_S
 from neighbours import Neighbours
 from rank_case import GRACE_S, RankCase, SHAPES
 from rank_processes import being_written, rank_pid

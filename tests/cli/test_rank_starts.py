@@ -15,7 +15,7 @@ import subprocess
 import termios
 import time
 
-from bad_support import Case, FAILURE, LEVIN, main, OK, read, REQUEUE, SIGINT, USAGE, WAIT_S, write
+from case import Case, FAILURE, LEVIN, main, OK, read, REQUEUE, SIGINT, USAGE, WAIT_S, write
 from rank_case import TRAIN_SHAPES
 from rank_processes import drop_identity, rank_pid
 from screen import open_terminal

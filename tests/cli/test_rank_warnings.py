@@ -11,7 +11,7 @@ import socket
 import subprocess
 import time
 
-from bad_support import Case, LEVIN, main, OK, SIGINT, USAGE, WAIT_S
+from case import Case, LEVIN, main, OK, SIGINT, USAGE, WAIT_S
 from rank_processes import children, drop_identity, thread_names
 
 RESOURCE = 69

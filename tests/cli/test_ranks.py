@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 
-from bad_support import Case, LEVIN, main, OK, SIGINT, SIGTERM, USAGE, WAIT_S
+from case import Case, LEVIN, main, OK, SIGINT, SIGTERM, USAGE, WAIT_S
 from reproducibility_lines import first_difference, reproducibility_lines
 from rank_processes import being_written, children, drop_identity, is_held, rank_pid
 

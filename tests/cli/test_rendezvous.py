@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 
-from bad_support import Case, LEVIN, main, OK, USAGE, WAIT_S, write
+from case import Case, LEVIN, main, OK, USAGE, WAIT_S, write
 
 RENDEZVOUS, RESOURCE, PEER = 75, 69, 76
 CLEAN = {

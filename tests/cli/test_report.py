@@ -15,7 +15,7 @@ import unittest
 import xml.etree.ElementTree
 from pathlib import Path
 
-from bad_support import Case, LEVIN, main, read, write
+from case import Case, LEVIN, main, read, write
 from small_png import pixel_rows, read_colours, write_png
 
 SHAPES = ["data=builtin:shapes", "data.count=120", "image_size=8", "batch_size=12"]

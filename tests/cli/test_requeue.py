@@ -13,7 +13,7 @@ import signal
 import subprocess
 import time
 
-from bad_support import Case, LEVIN, main, OK, read, REQUEUE, SIGTERM, USAGE, WAIT_S, write
+from case import Case, LEVIN, main, OK, read, REQUEUE, SIGTERM, USAGE, WAIT_S, write
 
 JOB = {"SLURM_JOB_ID": "77"}
 STOPS = 100 if os.environ.get("LEVIN_TEST_SLOW") else 4

@@ -12,7 +12,7 @@ import signal
 import subprocess
 from fnmatch import fnmatch
 
-from bad_support import Case, FAILURE, LEVIN, OK, SIGINT, WAIT_S, main, photos, read, write
+from case import Case, FAILURE, LEVIN, OK, SIGINT, WAIT_S, main, photos, read, write
 from rank_processes import drop_identity
 
 drop_identity()

@@ -18,7 +18,7 @@ import termios
 import time
 import unittest
 
-from bad_support import Case, LEVIN, OK, SIGINT, WAIT_S, main, read, write
+from case import Case, LEVIN, OK, SIGINT, WAIT_S, main, read, write
 from rank_processes import drop_identity
 from screen import Screen, open_terminal
 

@@ -8,7 +8,7 @@ usage: test_sharded.py LEVIN [test names]
 import signal
 import subprocess
 
-from bad_support import LEVIN, main
+from case import LEVIN, main
 from rank_case import RankCase, SHAPES
 
 TRAIN = [*SHAPES, "model=cnn", "optim=lamb", "gradient_clip_val=0.5", "ema.decay=0.9"]

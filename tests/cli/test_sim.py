@@ -16,7 +16,7 @@ import struct
 import sys
 import time
 
-from bad_support import Case, main, OK, read, SIGTERM, USAGE, WAIT_S, write
+from case import Case, main, OK, read, SIGTERM, USAGE, WAIT_S, write
 from reproducibility_lines import first_difference, reproducibility_lines
 from rank_processes import children, is_held
 

@@ -16,7 +16,7 @@ import subprocess
 import threading
 import time
 
-from bad_support import Case, LEVIN, OK, SIGINT, SIGTERM, USAGE, WAIT_S, main, read
+from case import Case, LEVIN, OK, SIGINT, SIGTERM, USAGE, WAIT_S, main, read
 from rank_processes import drop_identity, of_process, rank_pid
 from rank_stranger import (
     Client,

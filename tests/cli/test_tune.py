@@ -10,7 +10,7 @@ import os
 import struct
 import tempfile
 
-from bad_support import Case, FAILURE, main, OK, USAGE, write
+from case import Case, FAILURE, main, OK, USAGE, write
 
 RESOURCE = 69
 SHAPES = ["data=builtin:shapes", "image_size=32", "model=cnn"]

@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 
 import screen
-from bad_support import Case, FAILURE, LEVIN, main, OK, SIGINT, SIGTERM, USAGE, WAIT_S
+from case import Case, FAILURE, LEVIN, main, OK, SIGINT, SIGTERM, USAGE, WAIT_S
 from small_png import read_colours, read_rows
 
 RESOURCE = 69

@@ -7,7 +7,7 @@ Skipped where UCX is not installed, which is an error of the request alone.
 import re
 import signal
 
-from bad_support import OK, USAGE, main
+from case import OK, USAGE, main
 from rank_case import SHAPES, RankCase
 from ucx import HAS_UCX
 

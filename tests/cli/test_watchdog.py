@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 
-from bad_support import LEVIN, main, OK, read, WAIT_S, write
+from case import LEVIN, main, OK, read, WAIT_S, write
 from node_processes import end_all, missing, start_on_nodes
 from rank_case import RankCase
 

@@ -13,7 +13,7 @@ from pathlib import Path
 CORPUS = Path(__file__).parent / "corpus"
 sys.path.insert(0, str(CORPUS.parent.parent / "cli"))
 sys.argv = sys.argv[:1]
-from bad_support import GREY_JPEG, JPEG, with_orientation  # noqa: E402
+from case import GREY_JPEG, JPEG, with_orientation  # noqa: E402
 
 
 def put(name, data):

@@ -1,4 +1,4 @@
-"""What the tests of bad input share: a trained model, small images, and ways to run the program and
+"""What the tests of the command share: a trained model, small images, ways to run the program and to
 look at what it left.
 
 Each case runs the program itself and looks at three things: the exit code (the table of
@@ -113,7 +113,7 @@ def tree(folder):
 class Case(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.shared = tempfile.mkdtemp(prefix="levin-bad-")
+        cls.shared = tempfile.mkdtemp(prefix="levin-case-")
         os.chmod(cls.shared, 0o755)
         photos(f"{cls.shared}/photos")
         cls.model = f"{cls.shared}/model"
@@ -131,7 +131,7 @@ class Case(unittest.TestCase):
         shutil.rmtree(cls.shared)
 
     def setUp(self):
-        self.dir = tempfile.mkdtemp(prefix="levin-bad-")
+        self.dir = tempfile.mkdtemp(prefix="levin-case-")
         os.chmod(self.dir, 0o777)
         self.out = f"{self.dir}/run"
         self.photos = f"{self.shared}/photos"
