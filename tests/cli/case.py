@@ -1,5 +1,5 @@
-"""What the tests of the command share: a trained model, small images, ways to run the program and to
-look at what it left.
+"""What the tests of the command share: a trained model, small images, ways to run the program and
+to look at what it left.
 
 Each case runs the program itself and looks at three things: the exit code (the table of
 src/core/error.h), the message on standard error (what, where, which value, what to do), and the
