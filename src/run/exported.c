@@ -374,15 +374,20 @@ lvn_status lvni_run_exported_again(const lvni_run_exported *exported, lvni_nn_mo
     return s;
 }
 
-/* The card, of which the recipe opens the network and its data, and the weights. What is wrong with
- * the data is not a mistake of the file. */
+/* The card, the weights, and the data that the recipe opens, which may take long: of a damaged
+ * model the error comes before. A recipe of one's own opens its network with them. What is wrong
+ * with the data is not a mistake of the file. */
 static lvn_status read_file(lvni_run_exported *e, const lvni_ckpt_st_file *file, bool *of_data)
 {
     LVN_TRY(read_metadata(e, file));
-    e->opened = *of_data = true;
+    e->opened = true;
+    LVN_TRY(e->recipe->network != NULL ? e->recipe->network(&e->job) : LVN_OK);
+    const bool known = e->job.cls != NULL;
+    LVN_TRY(known ? read_model(e, file, &e->model) : LVN_OK);
+    *of_data = true;
     LVN_TRY(e->recipe->open(&e->job));
     *of_data = false;
-    return read_model(e, file, &e->model);
+    return known ? LVN_OK : read_model(e, file, &e->model);
 }
 
 static lvn_status read_all(lvni_run_exported *e)

@@ -36,9 +36,13 @@ typedef struct lvni_run_recipe {
     const char *(*sign)(int i);
     /* Errors that every rank would find, before ranks are started; NULL: none. */
     lvn_status (*check)(const lvni_core_config *config);
+    /* cls and arguments of a trained model, before its weights are read and its data opened (by
+     * open, with the same state). NULL: the card has them, or open does. */
+    lvn_status (*network)(lvni_run_job *job);
     /* Fills the job for its purpose: has purpose, config and ranks (NULL: `levin plan`, which
      * trains nothing), of a trained model also what its card has been read to. job->state is the
-     * recipe's and lives until close, which is called in any case, also after a failure. */
+     * recipe's and lives until close, which is called in any case, also after a failure (and after
+     * one of network). */
     lvn_status (*open)(lvni_run_job *job);
     void (*close)(lvni_run_job *job); /* NULL: nothing */
     const void *user;                 /* of a user's job or recipe; NULL of levin's own */

@@ -193,6 +193,18 @@ class Models(Case):
         )
         self.predict(self.crafted("m", {"model": "vgg"}), ["holds a model vgg", "does not have"])
 
+    def test_the_error_is_that_of_the_model_before_the_data(self):
+        """Which may take long to open, and are as wrong here."""
+        empty = f"{self.dir}/empty"
+        os.mkdir(empty)
+        path = self.crafted("m", {"classes": ["a"]})
+        for use in (["predict", f"output={self.dir}/p.csv"], ["eval"]):
+            error = self.levin([*use, f"model={path}", f"data={empty}"], FAILURE)[1]
+            self.assertIn("this model needs (1, ", error)
+            self.assertIn(f"reading the model {path}", error)
+            error = self.levin([*use, f"model={self.exported}", f"data={empty}"], None)[1]
+            self.assertIn(empty, error)
+
     def test_weights_are_not_finite(self):
         path = self.crafted("m", change=lambda data: b"\0\0\xc0\x7f" * (len(data) // 4))
         self.predict(path, [path, "weights are not finite"])

@@ -249,8 +249,18 @@ class Files(unittest.TestCase):
         """Each message names the command that goes on, and the last one works."""
         self.write()
         self.train("run", "max_steps=1")
-        tensors, _ = read_safetensors(self.cwd / "run/exported_models/exported_best.safetensors")
+        tensors, facts = read_safetensors(
+            self.cwd / "run/exported_models/exported_best.safetensors"
+        )
         write_safetensors(self.cwd / "bare.safetensors", tensors)
+        # a damaged model is found before data are opened, which are missing
+        name = max(tensors)
+        odd = {**tensors, name: ("F32", [1, 1], bytes(4))}
+        write_safetensors(self.cwd / "odd.safetensors", odd, facts)
+        for command in ("eval", "predict"):
+            shown = self.levin(command, "model=odd.safetensors", "data=absent", code=1)
+            self.assertIn(f"{name} is ", shown)
+            self.assertNotIn("absent", shown)
         self.levin("ckpt", "convert", "bare.safetensors", "x.pt")
         (self.cwd / "x.pt").rename(self.cwd / "x.ckpt")
         for weights in ("x.ckpt", "bare.safetensors"):

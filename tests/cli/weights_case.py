@@ -35,8 +35,11 @@ def read_safetensors(path):
     }, meta
 
 
-def write_safetensors(path, tensors):
+def write_safetensors(path, tensors, meta=None):
+    """Metadata without the checksums, which are of other tensors."""
     head, at, data = {}, 0, b""
+    if meta is not None:
+        head["__metadata__"] = {k: v for k, v in meta.items() if "checksum" not in k}
     for name, (dtype, shape, content) in tensors.items():
         head[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(content)]}
         at += len(content)

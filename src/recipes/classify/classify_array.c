@@ -72,14 +72,15 @@ static void destroy(lvn_dataset *d)
 static const lvn_dataset_class as_it_is = {
     .name = "array", .fields = fields, .length = length, .get = get, .destroy = destroy};
 
-static lvn_status open_array(const lvni_core_config *c, lvni_data_array *out)
+/* The header alone. */
+static lvn_status peek_array(const lvni_core_config *c, lvni_data_array *out)
 {
-    const lvn_status s = lvni_data_npy_open(lvni_core_config_str(c, "data"), out);
+    size_t at;
+    const lvn_status s = lvni_data_npy_peek(lvni_core_config_str(c, "data"), out, &at);
     if (s == LVN_ERR_NOT_FOUND) { /* a usage error, as with folders */
         LVN_FAIL(LVN_ERR_USAGE, "data: %s", lvn_last_error()->message);
     }
     if (s == LVN_OK && out->type >= LVNI_ARRAY_C64) {
-        lvni_data_array_free(out);
         LVN_FAIL(LVN_ERR_UNSUPPORTED, "data=%s holds complex numbers; images are real ones",
                  lvni_core_config_str(c, "data"));
     }
@@ -94,7 +95,7 @@ typedef struct work {
     float *logits; /* (N, n_classes), with rank 0 */
 } work;
 
-/* Shape and output, before the model is read. */
+/* Shape and output, before the model is read; the images are read after it. */
 static lvn_status check_array(const lvni_run_inference *u, const lvni_data_array *a)
 {
     char shape[192];
@@ -145,7 +146,7 @@ static lvn_status open_work(lvni_run_inference *u)
     i->base.cls = &as_it_is;
     w->data = i;
     u->data = &i->base;
-    LVN_TRY(open_array(u->config, &i->array));
+    LVN_TRY(peek_array(u->config, &i->array));
     return check_array(u, &i->array);
 }
 
@@ -155,15 +156,18 @@ static lvn_status open_model(lvni_run_inference *u, lvni_run_exported **out)
     const lvni_run_weights_source from = {.path = lvni_core_config_str(u->config, "weights"),
                                           .key = lvni_core_config_str(u->config, "weights.key")};
     LVN_TRY(u->own == NULL ? open_work(u) : LVN_OK);
-    const work *w = u->own;
+    lvni_data_array *array = &((work *)u->own)->data->array;
     if (from.path != NULL) {
-        return lvni_classify_from_weights(lvni_core_config_str(u->config, "model"), &from,
-                                          (int)w->data->array.shape[1], out);
+        LVN_TRY(lvni_classify_from_weights(lvni_core_config_str(u->config, "model"), &from,
+                                           (int)array->shape[1], out));
+    } else {
+        const lvni_run_exported_place place = lvni_run_inference_place(u->config);
+        LVN_TRY(
+            lvni_run_exported_open(&lvni_classify_recipe, &place, LVNI_RUN_EXPORT, u->config, out));
+        report_unlike_training(u, array, *out);
     }
-    const lvni_run_exported_place place = lvni_run_inference_place(u->config);
-    LVN_TRY(lvni_run_exported_open(&lvni_classify_recipe, &place, LVNI_RUN_EXPORT, u->config, out));
-    report_unlike_training(u, &w->data->array, *out);
-    return LVN_OK;
+    return array->data == NULL ? lvni_data_npy_open(lvni_core_config_str(u->config, "data"), array)
+                               : LVN_OK;
 }
 
 /* Rank 0 has room for all logits. */
@@ -251,9 +255,7 @@ static lvn_status check_arguments(const lvni_core_config *c)
         return LVN_OK; /* reading it may take long */
     }
     lvni_data_array missing = {0};
-    const lvn_status s = open_array(c, &missing);
-    lvni_data_array_free(&missing);
-    return s;
+    return peek_array(c, &missing);
 }
 
 const lvni_run_results lvni_classify_logits = {.check = check_arguments,

@@ -175,7 +175,7 @@ static lvn_status open_training(lvni_run_job *request, lvni_gan_job *o)
     return LVN_OK;
 }
 
-static lvn_status open_job(lvni_run_job *request)
+static lvn_status open_network(lvni_run_job *request)
 {
     lvni_gan_job *o = request->state = LVNI_NEW(LVNI_TAG_DATA, lvni_gan_job);
     if (o == NULL) {
@@ -184,6 +184,13 @@ static lvn_status open_job(lvni_run_job *request)
     LVN_TRY(lvni_gan_read_settings(request->keys, &o->settings));
     request->cls = &lvni_gan_class;
     request->arguments = &o->settings;
+    return LVN_OK;
+}
+
+static lvn_status open_job(lvni_run_job *request)
+{
+    LVN_TRY(request->state == NULL ? open_network(request) : LVN_OK);
+    lvni_gan_job *o = request->state;
     return request->purpose == LVNI_RUN_TRAIN    ? open_training(request, o)
            : request->purpose == LVNI_RUN_EXPORT ? LVN_OK
                                                  : lvni_gan_open_measurements(request, o);
@@ -199,6 +206,7 @@ static void close_job(lvni_run_job *request)
         lvni_core_str_free(&o->note);
         lvni_gan_preview_destroy(o->settings.preview);
         lvni_core_free(o);
+        request->state = NULL;
     }
 }
 
@@ -222,6 +230,7 @@ const lvni_run_recipe lvni_gan_recipe = {
     .keys = lvni_gan_train_keys,
     .takes_file = lvni_gan_is_original,
     .sign = lvni_gan_sign,
+    .network = open_network,
     .open = open_job,
     .close = close_job,
     .card = &lvni_run_general_card,
