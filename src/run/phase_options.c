@@ -37,9 +37,44 @@ static bool read_number(const char *text, size_t n, double *out)
     return n > 0 && stop == text + n && strspn(text, "+-.0123456789eE") >= n && isfinite(*out);
 }
 
-static bool is_key(const char *text, size_t n, const char *key)
+static bool is(const char *text, size_t n, const char *word)
 {
-    return strlen(key) == n && memcmp(text, key, n) == 0;
+    return strlen(word) == n && memcmp(text, word, n) == 0;
+}
+
+/* One KEY=VALUE of PHASE:KEY=VALUE:KEY=VALUE. */
+typedef struct setting {
+    const char *text; /* all of it */
+    const char *key, *value;
+    size_t n_key, n_value; /* n_value 0: it has none */
+} setting;
+
+/* The next, or the first of {text}; false behind the last. */
+static bool next_setting(setting *s)
+{
+    const char *end =
+        s->key == NULL ? s->text + strcspn(s->text, ":") : s->key + strcspn(s->key, ":");
+    if (*end == '\0') {
+        return false;
+    }
+    s->key = end + 1;
+    s->n_key = strcspn(s->key, "=:");
+    s->value = s->key + s->n_key + 1;
+    s->n_value = s->key[s->n_key] == '=' ? strcspn(s->value, ":") : 0;
+    return true;
+}
+
+/* The last with this key. */
+static bool find_setting(const char *text, const char *key, setting *out)
+{
+    bool found = false;
+    for (setting s = {.text = text}; next_setting(&s);) {
+        if (is(s.key, s.n_key, key)) {
+            *out = s;
+            found = true;
+        }
+    }
+    return found;
 }
 
 /* ---- numbers of an optimizer ---- */
@@ -56,27 +91,36 @@ enum {
 #define BELOW_1 0x1.fffffffffffffp-1
 #define ABOVE_0 0x1p-1074
 
-/* With the ranges of optim.*. */
-static const struct {
+/* With the ranges of optim.*; a range from 0 to 0: true or false. */
+typedef struct field {
     const char *key;
     unsigned kinds; /* that have it */
-    size_t field;
+    size_t at;
     double least, most;
-} numbers[] = {{"momentum", MOMENTUM, FIELD(momentum), 0.0, BELOW_1},
-               {"dampening", SGDS, FIELD(dampening), 0.0, 1.0},
-               {"trust_coefficient", BIT(LARS), FIELD(trust_coefficient), ABOVE_0, HUGE_VAL},
-               {"beta1", BETAS, FIELD(beta1), 0.0, BELOW_1},
-               {"beta2", BETAS, FIELD(beta2), 0.0, BELOW_1},
-               {"eps", EPS, FIELD(eps), ABOVE_0, HUGE_VAL},
-               {"alpha", BIT(RMSPROP), FIELD(alpha), 0.0, BELOW_1},
-               {"eps2", BIT(ADAFACTOR), FIELD(eps2), 0.0, HUGE_VAL},
-               {"beta2_decay", BIT(ADAFACTOR), FIELD(beta2_decay), -1.0, 0.0},
-               {"d", BIT(ADAFACTOR), FIELD(d), 1.0, HUGE_VAL}};
-static const struct {
-    const char *key;
-    unsigned kinds;
-    size_t field;
-} flags[] = {{"nesterov", SGDS, FIELD(nesterov)}, {"centered", BIT(RMSPROP), FIELD(centered)}};
+} field;
+static const field fields[] = {
+    {"momentum", MOMENTUM, FIELD(momentum), 0.0, BELOW_1},
+    {"dampening", SGDS, FIELD(dampening), 0.0, 1.0},
+    {"nesterov", SGDS, FIELD(nesterov), 0.0, 0.0},
+    {"trust_coefficient", BIT(LARS), FIELD(trust_coefficient), ABOVE_0, HUGE_VAL},
+    {"beta1", BETAS, FIELD(beta1), 0.0, BELOW_1},
+    {"beta2", BETAS, FIELD(beta2), 0.0, BELOW_1},
+    {"eps", EPS, FIELD(eps), ABOVE_0, HUGE_VAL},
+    {"alpha", BIT(RMSPROP), FIELD(alpha), 0.0, BELOW_1},
+    {"centered", BIT(RMSPROP), FIELD(centered), 0.0, 0.0},
+    {"eps2", BIT(ADAFACTOR), FIELD(eps2), 0.0, HUGE_VAL},
+    {"beta2_decay", BIT(ADAFACTOR), FIELD(beta2_decay), -1.0, 0.0},
+    {"d", BIT(ADAFACTOR), FIELD(d), 1.0, HUGE_VAL}};
+
+static const field *find_field(const setting *s)
+{
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        if (is(s->key, s->n_key, fields[i].key)) {
+            return &fields[i];
+        }
+    }
+    return NULL;
+}
 
 /* The optimizer of the phase has none. */
 static lvn_status fail_kind(const char *text, const char *key, const lvni_optim_options *o,
@@ -95,115 +139,98 @@ static lvn_status fail_kind(const char *text, const char *key, const lvni_optim_
              text, key, lvni_optim_name(o->kind), have);
 }
 
-/* One of the keys above; false: it is none. */
-static bool read_own(const char *text, const char *at, size_t key, const char *value, size_t n,
-                     lvni_trainer_phase_options *out, lvn_status *s)
+static lvn_status read_field(const setting *s, const field *f, lvni_trainer_phase_options *out)
 {
     lvni_optim_options *o = &out->optim;
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        double number = 0.0;
-        if (is_key(at, key, numbers[i].key)) {
-            const bool good = read_number(value, n, &number) && number >= numbers[i].least &&
-                              number <= numbers[i].most;
-            *s = (numbers[i].kinds >> o->kind & 1u) == 0
-                     ? fail_kind(text, numbers[i].key, o, numbers[i].kinds)
-                 : good ? LVN_OK
-                        : fail(text);
-            memcpy((char *)o + numbers[i].field, &number, sizeof number);
-            out->has_optim = true;
-            return true;
-        }
+    char *to = (char *)o + f->at;
+    double number;
+    if ((f->kinds >> o->kind & 1u) == 0) {
+        return fail_kind(s->text, f->key, o, f->kinds);
     }
-    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
-        if (is_key(at, key, flags[i].key)) {
-            const bool on = is_key(value, n, "true"), good = on || is_key(value, n, "false");
-            *s = (flags[i].kinds >> o->kind & 1u) == 0
-                     ? fail_kind(text, flags[i].key, o, flags[i].kinds)
-                 : good ? LVN_OK
-                        : fail(text);
-            memcpy((char *)o + flags[i].field, &on, sizeof on);
-            out->has_optim = true;
-            return true;
-        }
+    out->has_optim = true;
+    if (f->least == 0.0 && f->most == 0.0) {
+        const bool on = is(s->value, s->n_value, "true");
+        memcpy(to, &on, sizeof on);
+        return on || is(s->value, s->n_value, "false") ? LVN_OK : fail(s->text);
     }
-    return false;
+    if (!read_number(s->value, s->n_value, &number) || number < f->least || number > f->most) {
+        return fail(s->text);
+    }
+    memcpy(to, &number, sizeof number);
+    return LVN_OK;
 }
 
 /* ---- a phase ---- */
 
-/* "lr=1e-4" */
-static lvn_status read_setting(const lvni_core_config *c, const lvni_plan *plan, const char *all,
-                               const char *text, lvni_trainer_phase_options *out)
-{
-    const size_t key = strcspn(text, "=:");
-    const char *value = text + key + 1;
-    const size_t n = text[key] == '=' ? strcspn(value, ":") : 0;
-    double number = 0.0;
-    lvn_status s = LVN_OK;
-    if (n > 0 && is_key(text, key, "scheduler")) {
-        char name[32];
-        snprintf(name, sizeof name, "%.*s", (int)n, value);
-        out->has_schedule = true;
-        return lvni_run_read_schedule_as(c, plan, name, &out->schedule);
-    }
-    if (n > 0 && (is_key(text, key, "optimizer") || /* read before */
-                  read_own(all, text, key, value, n, out, &s))) {
-        return s;
-    }
-    if (!read_number(value, n, &number) || number < 0.0) {
-        return fail(all);
-    }
-    if (is_key(text, key, "lr") && number > 0.0) {
-        out->lr = number;
-    } else if (is_key(text, key, "clip") && lvni_run_clips_value(c)) {
-        out->has_optim = true;
-        out->optim.clip_value = number;
-    } else if (is_key(text, key, "clip")) {
-        out->has_clip = true;
-        out->clip = number;
-    } else if (is_key(text, key, "every") && number >= 1.0 && number <= 1e9 &&
-               floor(number) == number) {
-        out->every = (int64_t)number;
-    } else {
-        return fail(all);
-    }
-    return LVN_OK;
-}
-
-/* What the phase begins with: the run's optimizer, or another one as it is where nothing is
- * given. */
+/* The run's optimizer, or the phase's own, with the defaults of its kind where that is another. */
 static lvn_status read_optimizer(const lvni_core_config *c, const char *text,
                                  lvni_trainer_phase_options *out)
 {
+    setting s;
+    lvni_optim_options own;
     LVN_TRY(lvni_run_read_optim(c, &out->optim));
-    for (const char *at = text + strcspn(text, ":"); *at == ':'; at += 1 + strcspn(at + 1, ":")) {
-        const size_t key = strcspn(at + 1, "=:");
-        const char *value = at + 1 + key + 1;
-        if (at[1 + key] == '=' && is_key(at + 1, key, "optimizer")) {
-            lvni_optim_options other;
-            if (!lvni_run_default_optim(value, strcspn(value, ":"), &other)) {
-                LVN_FAIL(LVN_ERR_USAGE,
-                         "optim.phases: %s gives a phase the optimizer %.*s: give a value of "
-                         "optim.name, such as adam",
-                         text, (int)strcspn(value, ":"), value);
-            }
-            other.clip_value = out->optim.clip_value;
-            out->has_optim = true;
-            out->optim = other.kind == out->optim.kind ? out->optim : other;
-        }
+    if (!find_setting(text, "optimizer", &s)) {
+        return LVN_OK;
+    }
+    if (s.key[s.n_key] != '=') {
+        return fail(text);
+    }
+    if (!lvni_run_default_optim(s.value, s.n_value, &own)) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "optim.phases: %s gives a phase the optimizer %.*s: give a value of "
+                 "optim.name, such as adam",
+                 text, (int)s.n_value, s.value);
+    }
+    out->has_optim = true;
+    if (own.kind != out->optim.kind) {
+        own.clip_value = out->optim.clip_value;
+        out->optim = own;
     }
     return LVN_OK;
 }
 
-/* A key of the text. */
-static bool has_key(const char *text, const char *key)
+/* What is the trainer's, not the optimizer's: the rate, the clipping, how often it runs. */
+static lvn_status read_own(const lvni_core_config *c, const setting *s,
+                           lvni_trainer_phase_options *out)
 {
-    for (const char *at = text + strcspn(text, ":"); *at == ':'; at += 1 + strcspn(at + 1, ":")) {
-        if (is_key(at + 1, strcspn(at + 1, "=:"), key)) {
-            return true;
-        }
+    double number;
+    if (!read_number(s->value, s->n_value, &number) || number < 0.0) {
+        return fail(s->text);
     }
-    return false;
+    if (is(s->key, s->n_key, "lr") && number > 0.0) {
+        out->lr = number;
+    } else if (is(s->key, s->n_key, "clip") && lvni_run_clips_value(c)) {
+        out->has_optim = true;
+        out->optim.clip_value = number;
+    } else if (is(s->key, s->n_key, "clip")) {
+        out->has_clip = true;
+        out->clip = number;
+    } else if (is(s->key, s->n_key, "every") && number >= 1.0 && number <= 1e9 &&
+               floor(number) == number) {
+        out->every = (int64_t)number;
+    } else {
+        return fail(s->text);
+    }
+    return LVN_OK;
+}
+
+static lvn_status read_setting(const lvni_core_config *c, const lvni_plan *plan, const setting *s,
+                               lvni_trainer_phase_options *out)
+{
+    const field *f = find_field(s);
+    if (s->n_value == 0) {
+        return fail(s->text);
+    }
+    if (is(s->key, s->n_key, "optimizer")) {
+        return LVN_OK; /* read_optimizer */
+    }
+    if (is(s->key, s->n_key, "scheduler")) {
+        char name[32];
+        snprintf(name, sizeof name, "%.*s", (int)s->n_value, s->value);
+        out->has_schedule = true;
+        return lvni_run_read_schedule_as(c, plan, name, &out->schedule);
+    }
+    return f != NULL ? read_field(s, f, out) : read_own(c, s, out);
 }
 
 /* What a one-cycle schedule moves: there, and not given. */
@@ -213,11 +240,12 @@ static lvn_status check_cycle(const lvni_core_config *c, const lvni_plan *plan,
     const lvni_optim_options *o = &own->optim;
     const char *moved = lvni_optim_moves_momentum(o) ? "momentum" : "beta1";
     lvni_optim_schedule run = own->schedule;
+    setting given;
     LVN_TRY(own->has_schedule ? LVN_OK : lvni_run_read_schedule(c, plan, &run));
     if (run.kind != LVNI_SCHEDULE_ONECYCLE || !run.cycle.moves_momentum) {
         return LVN_OK;
     }
-    if (has_key(text, moved)) {
+    if (find_setting(text, moved, &given)) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "optim.phases: %s gives a phase its own %s, which scheduler=onecycle moves: "
                  "leave it out, or give scheduler.cycle_momentum=false",
@@ -233,12 +261,14 @@ static lvn_status check_cycle(const lvni_core_config *c, const lvni_plan *plan,
     return LVN_OK;
 }
 
+/* The optimizer first, since it decides which settings there are; then these, in the order of the
+ * text; then what several of them say together. */
 static lvn_status read_phase(const lvni_core_config *c, const lvni_plan *plan, const char *text,
                              lvni_trainer_phase_options *out)
 {
     LVN_TRY(read_optimizer(c, text, out));
-    for (const char *at = text + strcspn(text, ":"); *at == ':'; at += 1 + strcspn(at + 1, ":")) {
-        LVN_TRY(read_setting(c, plan, text, at + 1, out));
+    for (setting s = {.text = text}; next_setting(&s);) {
+        LVN_TRY(read_setting(c, plan, &s, out));
     }
     const lvni_optim_options *o = &out->optim;
     if (o->nesterov && (!(o->momentum > 0.0) || o->dampening > 0.0)) {
