@@ -11,9 +11,11 @@
  *   levin export ./autoencoder.so model=out/codes output=net.safetensors
  *
  * data= is builtin:shapes or a folder with images anywhere below it; a fifth of them, or those of
- * val/, are kept for validation. val/loss is the mean squared error of a pixel's colour where
- * colours have variance 1 (those of ImageNet), val/explained the part of the images' variance that
- * the code keeps: 0 for a network that always answers with the mean colour, 1 for a perfect one. */
+ * val/, are kept for validation. images/ of the run has some of them after each epoch, the
+ * originals above what comes back (image_every_n_epochs=5: of every fifth). val/loss is the mean
+ * squared error of a pixel's colour where colours have variance 1 (those of ImageNet),
+ * val/explained the part of the images' variance that the code keeps: 0 for a network that always
+ * answers with the mean colour, 1 for a perfect one. */
 #include <levin/levin.h>
 
 enum { STAGES = 3, HALVED = 1 << STAGES }; /* each stage halves the image */
@@ -105,6 +107,21 @@ static const lvn_module_class autoencoder_class = {.name = "autoencoder",
                                                    .forward = autoencoder_forward,
                                                    .training_step = autoencoder_step};
 
+/* ---- images while it trains: images/ of the run ---- */
+
+/* Colours have about this deviation and mean (those of ImageNet), all three alike. */
+static lvn_tensor *to_colours(lvn_tensor *x)
+{
+    return lvn_add_scalar(lvn_mul_scalar(x, 0.226), 0.449);
+}
+
+/* The images of a batch above what the network makes of their codes. */
+static lvn_tensor *originals_above_reconstructions(const lvn_module *root, const lvn_batch *batch)
+{
+    lvn_tensor *rows[] = {to_colours(batch->image), to_colours(lvn_forward(root, batch->image))};
+    return lvn_stack(rows, 2, 0);
+}
+
 /* ---- the recipe ---- */
 
 static const lvn_key keys[] = {
@@ -187,6 +204,7 @@ static const lvn_recipe recipe = {
     .options = "max_epochs=20 batch_size=32 optim=adamw optim.lr=2e-3 scheduler=cosine",
     .open = open_training,
     .use = &trained,
+    .preview = originals_above_reconstructions,
 };
 
 LVN_RECIPE_EXPORT const lvn_recipe *lvn_recipe_table(void)

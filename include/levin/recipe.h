@@ -95,7 +95,13 @@ typedef struct lvn_recipe {
      * with LVN_FAIL of levin/status.h; LVN_ERR_USAGE: a key's value. */
     lvn_status (*open)(const lvn_keys *keys, lvn_job *job);
     const lvn_recipe_use *use; /* NULL: eval and export with open, no predictions */
-    void *reserved[3];
+    /* Images of samples while it trains: f32 (R, N, H, W, C), R rows of N images with 1 (grey) or 3
+     * (RGB) channels, from 0 (black) to 1 (white), of a batch of the validation. Called behind the
+     * validation step of the first samples, on the thread of a lane of rank 0, without gradients.
+     * images/step=0000096.png of the run has up to 8 of each row; a training has the key
+     * image_every_n_epochs then (1; 0: never). NULL: none. */
+    lvn_tensor *(*preview)(const lvn_module *root, const lvn_batch *batch);
+    void *reserved[2];
 } lvn_recipe;
 
 /* The symbol that the shared object exports: define it as

@@ -152,6 +152,8 @@ lvn_status lvni_run_fit_options(lvni_run_fit_run *r, lvni_trainer_options *out)
                                 &out->weight_decay));
     lvni_run_read_rules(c, &r->plan, &out->rules);
     lvni_run_read_ema(c, &out->ema);
+    r->previews.job = r->request;
+    lvni_run_previews_attach(&r->previews, out);
     return LVN_OK;
 }
 
@@ -512,6 +514,7 @@ static lvn_status run_rank(lvni_run_fit_run *r)
         LVN_TRY(r->request->write_files == NULL
                     ? LVN_OK
                     : r->request->write_files(r->request->user, r->dir));
+        LVN_TRY(lvni_run_previews_open(&r->previews, r->dir));
     }
     LVN_TRY(train(r));
     if (r->trainer->checkpointing.saved_step >= 0 && r->request->drive == NULL) {
@@ -529,6 +532,7 @@ static void run_free(lvni_run_fit_run *r)
 {
     lvni_ckpt_free(r->saved);
     lvni_trainer_destroy(r->trainer);
+    lvni_run_previews_close(&r->previews);
     lvni_nn_model_destroy(r->model);
     lvni_core_str_free(&r->json);
     lvni_core_str_free(&r->card);

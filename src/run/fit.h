@@ -56,7 +56,8 @@ typedef struct lvni_run_job {
     /* Files that belong into the run directory beside those of every run; called once, before the
      * first step. NULL: none. */
     lvn_status (*write_files)(void *user, const char *dir);
-    void *user; /* of write_files */
+    void *user;        /* of write_files */
+    int preview_every; /* recipe->preview (preview.h): of so many epochs one; 0: no images */
     /* In place of lvni_trainer_fit, on each rank: a host program (public_trainer.h), whose run has
      * a directory only where `out` is given. NULL: trains to the end. */
     lvn_status (*drive)(void *host, const lvni_run_ranks *ranks, const lvni_run_rank *rank,

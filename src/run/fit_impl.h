@@ -48,6 +48,7 @@ typedef struct lvni_run_fit_run {
     int *bounds;                   /* shares of the ranks (plan.h); NULL: equal */
     lvni_nn_model *model;
     lvni_trainer *trainer;
+    lvni_run_previews previews;
     lvni_ckpt *saved; /* a resumed run's checkpoint; NULL: from the beginning */
 } lvni_run_fit_run;
 

@@ -10,6 +10,7 @@
 #include "run/exported.h"
 #include "run/fit.h"
 #include "run/options.h"
+#include "run/preview.h"
 
 #include <levin/trainer.h>
 
@@ -46,6 +47,8 @@ typedef struct lvni_run_recipe {
     lvn_status (*open)(lvni_run_job *job);
     void (*close)(lvni_run_job *job); /* NULL: nothing */
     const void *user;                 /* of a user's job or recipe; NULL of levin's own */
+    /* Images of samples while it trains, job->preview_every epochs apart; NULL: none. */
+    const lvni_run_preview *preview;
 
     /* ---- a trained model, of recipes with a card ---- */
     const lvni_run_card_format *card; /* NULL: exported models hold the tensors alone */

@@ -29,8 +29,9 @@ typedef struct wave {
 typedef struct evaluation {
     const lvni_nn_model *model;
     wave wave[WAVES], *now;
-    int lanes; /* chunks that a wave has room for */
-    int most;  /* that it gets */
+    int lanes;  /* chunks that a wave has room for */
+    int most;   /* that it gets */
+    bool first; /* this one */
     /* prediction only; in host memory, kept until the rows are out */
     lvn_tensor *values[MAX_LANES];
     lvni_trainer_predict_output output; /* NULL: metrics */
@@ -55,6 +56,17 @@ static const lvn_tensor *explained(const lvn_tensor *y, uint64_t before, const c
     return y;
 }
 
+/* Into host memory, beyond the scope. */
+static lvn_tensor *keep_on_host(lvn_tensor *p)
+{
+    lvn_tensor *kept =
+        p != NULL && lvni_tensor_device_of(p->data) != NULL ? lvni_tensor_to(p, NULL) : lvn_keep(p);
+    if (p != NULL && kept == NULL) {
+        lvni_autograd_op_fail("reading the output");
+    }
+    return kept;
+}
+
 static void forward_chunk(evaluation *e, int lane, const lvn_batch *batch)
 {
     const lvn_module *root = e->model->root;
@@ -62,12 +74,7 @@ static void forward_chunk(evaluation *e, int lane, const lvn_batch *batch)
     if (e->output != NULL) {
         lvn_tensor *p = e->output(root, batch, e->user);
         (void)explained(p, before, "the output for predictions", root);
-        e->values[lane] = p != NULL && lvni_tensor_device_of(p->data) != NULL
-                              ? lvni_tensor_to(p, NULL)
-                              : lvn_keep(p);
-        if (p != NULL && e->values[lane] == NULL) {
-            lvni_autograd_op_fail("reading the output");
-        }
+        e->values[lane] = keep_on_host(p);
         return;
     }
     lvn_tensor *(*step)(const lvn_module *, const lvn_batch *, lvn_step *) =
@@ -75,6 +82,34 @@ static void forward_chunk(evaluation *e, int lane, const lvn_batch *batch)
     (void)explained(step(root, batch, &e->now->chunk[lane].step.now), before,
                     root->cls->validation_step != NULL ? "validation_step()" : "training_step()",
                     root);
+}
+
+/* The first chunk of all: previews are of rank 0. */
+static bool has_preview(const evaluation *e, int lane)
+{
+    return e->trainer != NULL && e->trainer->previews && e->first && lane == 0;
+}
+
+static void preview_chunk(evaluation *e, int lane, const lvn_batch *batch)
+{
+    (void)lane;
+    const lvni_trainer_preview *preview = &e->trainer->o.preview;
+    const uint64_t before = lvn_last_error()->serial;
+    lvn_tensor *y = preview->images(e->model->root, batch, preview->user);
+    (void)explained(y, before, "the images of samples", e->model->root);
+    e->trainer->images = keep_on_host(y);
+}
+
+static lvn_status in_scope(evaluation *e, int lane, bool deferred,
+                           void (*work)(evaluation *, int, const lvn_batch *))
+{
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
+    LVN_TRY(lvn_scope_open());
+    ctx->deferred = deferred;
+    work(e, lane, &e->now->chunk[lane].batch->batch);
+    const lvn_status s = lvn_scope_close();
+    ctx->deferred = false;
+    return s;
 }
 
 static size_t slots_of_wave(const evaluation *e)
@@ -114,12 +149,9 @@ static lvn_status chunk_work(void *user, int lane)
                                      .sample = c->batch->batch.sample,
                                      .n_samples = c->batch->batch.size};
     const bool before = lvn_set_grad_enabled(false);
-    lvn_status s = lvn_scope_open();
-    if (s == LVN_OK) {
-        ctx->deferred = deferred;
-        forward_chunk(e, lane, &c->batch->batch);
-        s = lvn_scope_close();
-        ctx->deferred = false;
+    lvn_status s = in_scope(e, lane, deferred, forward_chunk);
+    if (s == LVN_OK && has_preview(e, lane)) {
+        s = in_scope(e, lane, false, preview_chunk);
     }
     ctx->at = (lvni_tensor_position){0};
     lvn_set_grad_enabled(before);
@@ -251,6 +283,7 @@ static lvn_status run(evaluation *e, lvni_trainer_lanes *lanes, lvni_nn_step *su
     bool more = true;
     for (int64_t k = 0; more && s == LVN_OK; k++) {
         wave *w = e->now = &e->wave[k % WAVES], *before = &e->wave[(k + 1) % WAVES];
+        e->first = k == 0;
         s = load(e, &more);
         if (s == LVN_OK && w->n > 0 && k > 0 && e->rows == NULL) {
             s = look_at_stop(e);

@@ -33,6 +33,17 @@ typedef struct lvni_trainer_hooks {
     void *user;
 } lvni_trainer_hooks;
 
+/* Images of the first samples that a validation sees, of the rank that has them: the first. */
+typedef struct lvni_trainer_preview {
+    /* Before a validation. epoch: from 0 */
+    bool (*is_due)(void *user, const lvn_module *root, int64_t epoch);
+    /* On a lane, behind the validation step of this batch; NULL: there are no images. */
+    lvn_tensor *(*images)(const lvn_module *root, const lvn_batch *batch, void *user);
+    /* When all went well; the images are in host memory. */
+    void (*take)(void *user, const lvn_tensor *images, int64_t step);
+    void *user;
+} lvni_trainer_preview;
+
 /* Which checkpoints are written and kept (choose.c). */
 typedef struct lvni_trainer_keep_options {
     const char *monitor;    /* what is best by "val/NAME" or "train/NAME"; NULL: by val/acc, else
@@ -124,6 +135,7 @@ typedef struct lvni_trainer_options {
     lvn_status (*export_model)(void *user, const char *name, const float *values, int64_t step);
     void *user;
     lvni_trainer_hooks hooks;
+    lvni_trainer_preview preview;
 } lvni_trainer_options;
 
 /* What a run logs while it runs (logging.c). */
@@ -191,6 +203,8 @@ typedef struct lvni_trainer {
     uint64_t unvalidated_ns; /* before this start, since the newest validation */
     bool validation_asked;   /* of rank 0's clock, as of the last step; the same on all ranks */
     int64_t validated_step;  /* of the newest validation; -1: none */
+    bool previews;           /* an evaluation makes images, too, */
+    lvn_tensor *images;      /* these; NULL: none yet */
     lvni_trainer_logging report;
     lvni_trainer_checkpointing checkpointing;
 } lvni_trainer;

@@ -58,6 +58,23 @@ static lvn_status start_validation(lvni_trainer *t)
                                  : make_loader(t, t->o.val_chunks, &t->val_loader);
 }
 
+static void begin_preview(lvni_trainer *t)
+{
+    const lvni_trainer_preview *p = &t->o.preview;
+    t->previews = p->images != NULL && p->is_due(p->user, t->o.model->root, t->at.epoch);
+}
+
+static void end_preview(lvni_trainer *t, bool taken)
+{
+    const lvni_trainer_preview *p = &t->o.preview;
+    if (taken && t->images != NULL) {
+        p->take(p->user, t->images, t->at.step);
+    }
+    lvn_release(t->images);
+    t->images = NULL;
+    t->previews = false;
+}
+
 lvn_status lvni_trainer_loop_check_validation(lvni_trainer *t)
 {
     const bool resumed = t->at.step > 0;
@@ -78,7 +95,9 @@ lvn_status lvni_trainer_loop_check_validation(lvni_trainer *t)
     LVN_TRY(make_loader(t, n, &loader));
     const unsigned before = lvni_tensor_fp_enter(LVNI_FP_FLUSH);
     lvni_trainer_show_average(t, true);
+    begin_preview(t);
     const lvn_status s = lvni_trainer_evaluate_within(t, loader, &result);
+    end_preview(t, false);
     lvni_trainer_show_average(t, false);
     lvni_tensor_fp_leave(before);
     lvni_data_loader_destroy(loader);
@@ -118,7 +137,9 @@ lvn_status lvni_trainer_loop_validate(lvni_trainer *t)
     lvni_trainer_logging_halt(&t->report);
     LVN_TRY(start_validation(t));
     lvni_trainer_show_average(t, true);
+    begin_preview(t);
     const lvn_status s = lvni_trainer_evaluate_within(t, t->val_loader, &t->report.last_val);
+    end_preview(t, s == LVN_OK);
     lvni_trainer_show_average(t, false);
     lvni_trainer_logging_continue(&t->report);
     lvni_trainer_profile_at(before);

@@ -1,7 +1,8 @@
 """examples/13_autoencoder: images without classes, codes of them as predictions.
 
 Has one hash with 1 and 2 ranks and when resumed; its codes are the same from a run and from an
-exported file, a row for each image; what it learned is measured again by eval.
+exported file, a row for each image; what it learned is measured again by eval. Images of what it
+makes of some are drawn while it trains.
 
 usage: test_autoencoder.py LEVIN SOURCE     registered in tests/cli/CMakeLists.txt
 """
@@ -18,10 +19,12 @@ from pathlib import Path
 
 from patterns import draw_patterns
 from rank_processes import drop_identity
+from small_png import pixel_rows
 
 LEVIN, SOURCE = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 del sys.argv[1:3]
 drop_identity()
+os.environ["LEVIN_SIM_DEVICES"] = "2"
 CODE = 16
 SMALL = ("image_size=16", f"code={CODE}", "width=8", "wgrad_threads=1", "quiet=true")
 
@@ -47,6 +50,34 @@ def curve(out, name):
     return [line[name] for line in lines if name in line]
 
 
+def compile_with(name, before, after):
+    """The example with a change."""
+    text = Path(SOURCE).read_text()
+    assert before in text, before
+    Path(FOLDER, f"{name}.c").write_text(text.replace(before, after))
+    levin("cc", f"{name}.c")
+    return f"./{name}.so"
+
+
+def images(out):
+    folder = Path(FOLDER, out, "images")
+    return {f.name: f.read_bytes() for f in folder.iterdir()} if folder.exists() else {}
+
+
+def brightness(out, name):
+    """Of an image in (row, column) of the sheet: 64 x 64 pixels behind a margin of 2."""
+    rows, places = list(pixel_rows(f"{FOLDER}/{out}/images/{name}")), range(0, 64, 4)
+    assert (len(rows[0]) // 3, len(rows)) == (8 * 66 + 2, 2 * 66 + 2), (len(rows[0]), len(rows))
+
+    def image(top, left):
+        return [rows[top + y][3 * (left + x)] for y in places for x in places]
+
+    return [[image(2 + 66 * r, 2 + 66 * c) for c in range(8)] for r in range(2)]
+
+
+PREVIEW = "    return lvn_stack(rows, 2, 0);"
+
+
 class Autoencoder(unittest.TestCase):
     def test_layouts_and_resume(self):
         steps = ("max_epochs=2", "micro_batches=2", "batch_size=8", "scheduler=constant")
@@ -65,6 +96,10 @@ class Autoencoder(unittest.TestCase):
         train("shapes", "max_epochs=2", "batch_size=16", "optim.lr=5e-3", data="builtin:shapes")
         explained = curve("shapes", "val/explained")
         self.assertGreater(explained[-1], 0.4)  # 0: the mean colour
+        above, below = (sum(row, []) for row in brightness("shapes", "step=0000200.png"))
+        mean = sum(above) / len(above)
+        error = sum((a - b) ** 2 for a, b in zip(above, below))
+        self.assertLess(error, 0.7 * sum((a - mean) ** 2 for a in above))
         shown = json.loads(levin("eval", MINE, "model=shapes", "--json").splitlines()[0])
         self.assertEqual(shown["samples"], 400)
         self.assertEqual(shown["metrics"]["explained"], explained[-1])
@@ -88,6 +123,84 @@ class Autoencoder(unittest.TestCase):
         self.assertEqual(self.codes(again, 48), codes)
         one = levin("predict", MINE, "model=coded", "data=patterns/rings/3.png", "output=-")
         self.assertEqual(self.codes(one, 1), {"3.png": codes["rings/3.png"]})
+
+    def test_images_of_samples(self):
+        """After the first epoch and each second one: of rank 0 alone, the same on every layout and
+        when resumed, which draws none again; the weights do not change."""
+        steps = ("max_epochs=4", "micro_batches=2", "batch_size=8", "scheduler=constant")
+        some = (*steps, "image_every_n_epochs=2")
+        hashes = {train("off", *steps, "image_every_n_epochs=0")}
+        self.assertFalse(Path(FOLDER, "off", "images").exists())
+        layouts = {"drawn": (), "by_processes": ("ddp",), "by_threads": ("dp",)}
+        for name, layout in layouts.items():
+            ranks = [a for s in layout for a in ("devices=2", f"strategy={s}", "accelerator=cpu")]
+            hashes.add(train(name, *some, *ranks))
+        names = ["step=0000005.png", "step=0000015.png"]  # 5 steps in an epoch
+        drawn = images("drawn")
+        self.assertEqual(sorted(drawn), names)
+        self.assertEqual([images(name) for name in layouts], [drawn] * 3)
+        hashes.add(train("sim", *some, "devices=2", "accelerator=sim"))
+        self.assertEqual(images("sim"), drawn)
+        train("cut", *some, "max_steps=12")
+        first = Path(FOLDER, "cut", "images", names[0])
+        first.write_bytes(b"mine")
+        self.assertEqual(sorted(images("cut")), names[:1])
+        levin("train", MINE, "resume=true", "out=cut", "max_steps=-1", "quiet=true")
+        self.assertEqual(images("cut"), {names[0]: b"mine", names[1]: drawn[names[1]]})
+        hashes.add(levin("ckpt", "hash", "cut"))
+        self.assertEqual(len(hashes), 1, hashes)
+        train("cut", *steps, "overwrite=true", "max_steps=1", "image_every_n_epochs=0")
+        self.assertEqual(images("cut"), {})
+
+    def test_what_is_in_them(self):
+        """The originals above what comes back; with a validation each second epoch the one at or
+        behind every third."""
+        steps = ("max_epochs=12", "batch_size=8", "optim.lr=1e-2", "scheduler=constant")
+        train("shown", *steps, "image_every_n_epochs=3", "check_val_every_n_epoch=2")
+        steps = [10, 20, 40, 50]  # epochs 2, 4, 8, 10, of 5 steps
+        self.assertEqual(sorted(images("shown")), [f"step={s:07}.png" for s in steps])
+        (above, begun), (again, below) = (brightness("shown", f"step={i:07}.png") for i in (10, 50))
+        self.assertEqual(again, above)
+        for original in above:
+            self.assertGreater(max(original) - min(original), 60)  # stripes, checks or rings
+        self.assertNotEqual(below, begun)
+        # fewer images than a row has, of one channel, no cairo, a run that keeps nothing
+        few = "lvn_slice(lvn_stack(rows, 2, 0), 1, 0, 3)"
+        grey = compile_with("grey", PREVIEW, f"    return lvn_slice({few}, 4, 0, 1);")
+        os.environ["LEVIN_CAIRO_LIBRARY"] = "/none/libcairo.so"
+        levin("train", grey, "data=patterns", "out=grey", *SMALL, "max_epochs=1")
+        del os.environ["LEVIN_CAIRO_LIBRARY"]
+        rows = list(pixel_rows(f"{FOLDER}/grey/images/step=0000002.png"))
+        self.assertEqual((len(rows[0]) // 3, len(rows)), (3 * 66 + 2, 2 * 66 + 2))
+        self.assertTrue(all(row[::3] == row[1::3] == row[2::3] for row in rows))
+        levin("train", grey, "data=patterns", "out=dev", *SMALL, "fast_dev_run=true")
+        self.assertFalse(Path(FOLDER, "dev").exists())
+
+    def test_wrong_images(self):
+        """Before a step is trained: the recipe's mistake in a sentence, and a key that it takes."""
+        shape = "f32 (R, N, H, W, C)"
+        for name, code, texts in (
+            ("flat", "return rows[1];", [": preview gives f32 (10, 16, 16, 3)", shape]),
+            ("pairs", "return lvn_slice(lvn_stack(rows, 2, 0), 4, 0, 2);", ["16, 16, 2)", shape]),
+            ("nothing", "(void)rows;\n    return NULL;", ["preview of the recipe autoencoder"]),
+            (
+                "huge",
+                "lvn_tensor *y = lvn_stack(rows, 2, 0), *all[500];\n"
+                "    for (int i = 0; i < 500; i++) {\n        all[i] = y;\n    }\n"
+                "    return lvn_concat(all, 500, 0);",
+                ["1000 rows of images of 16 x 16 pixels", "give smaller or fewer ones"],
+            ),
+        ):
+            wrong = compile_with(name, PREVIEW, f"    {code}")
+            message = levin("train", wrong, "data=patterns", f"out={name}", *SMALL, status=1)
+            for text in [f"{name}.so", *texts] if name != "nothing" else texts:
+                self.assertIn(text, message)
+            self.assertEqual(images(name), {})
+            self.assertEqual(curve(name, "lr"), [])
+        taken = compile_with("taken", '{"width", ', '{"image_every_n_epochs", ')
+        message = levin("train", taken, "data=patterns", "out=taken", *SMALL, status=1)
+        self.assertIn("image_every_n_epochs is one of every training with .preview", message)
+        self.assertIn("image_every_n_epochs", levin("help", MINE))
 
     def test_mistakes(self):
         out = ("out=wrong", "data=patterns")

@@ -147,17 +147,22 @@ static int image_every(const lvni_core_config *c, const lvni_gan_job *o)
                : usual;
 }
 
-static lvn_status write_files(void *user, const char *dir)
+/* From here on validations are real: estimates of memory run their step before. */
+static lvn_status begin(void *user, const char *dir)
 {
     const lvni_gan_job *o = user;
-    return lvni_gan_preview_open(o->settings.preview, dir);
+    (void)dir;
+    lvni_gan_preview_begin(o->settings.preview);
+    return LVN_OK;
 }
 
 static lvn_status open_training(lvni_run_job *request, lvni_gan_job *o)
 {
     lvni_core_config *c = request->config;
-    LVN_TRY(lvni_gan_preview_create(image_every(c, o), o->settings.sizes.im_size,
-                                    &o->settings.preview));
+    request->preview_every = image_every(c, o);
+    LVN_TRY(request->preview_every == 0
+                ? LVN_OK
+                : lvni_gan_preview_create(o->settings.sizes.im_size, &o->settings.preview));
     o->settings.warned = &o->warned;
     LVN_TRY(lvni_gan_resolve_folders(c));
     if (request->ranks == NULL || request->ranks->rank->rank == 0) {
@@ -170,7 +175,7 @@ static lvn_status open_training(lvni_run_job *request, lvni_gan_job *o)
     request->val = o->val;
     request->note = lvni_core_str_text(&o->note);
     request->model = "rcgan";
-    request->write_files = write_files;
+    request->write_files = begin;
     request->user = o;
     return LVN_OK;
 }
@@ -217,6 +222,18 @@ static void summary(const lvni_run_job *job, lvni_core_str *out)
                          s->in_chans, s->out_chans);
 }
 
+static lvn_tensor *images(const lvn_module *root, const lvn_batch *batch, const lvni_run_job *job)
+{
+    (void)root;
+    (void)batch;
+    return lvni_gan_preview_images(((const lvni_gan_job *)job->state)->settings.preview);
+}
+
+static const lvni_run_preview preview = {.images = images,
+                                         .draw = lvni_gan_preview_draw,
+                                         .needs_cairo = true,
+                                         .before = lvni_gan_validations};
+
 const lvni_run_recipe lvni_gan_recipe = {
     .name = "gan",
     .use = "data=DIR|builtin:mass [key=value ...]",
@@ -233,6 +250,7 @@ const lvni_run_recipe lvni_gan_recipe = {
     .network = open_network,
     .open = open_job,
     .close = close_job,
+    .preview = &preview,
     .card = &lvni_run_general_card,
     .noun = "sampler",
     .summary = summary,

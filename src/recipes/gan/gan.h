@@ -101,6 +101,8 @@ lvn_status lvni_gan_load_saved(const lvni_core_config *config, lvni_core_config 
 /* Training, validation and the rule of the standard deviation's weight; arguments:
  * lvni_gan_settings. Phases: critic, generator. */
 extern const lvn_module_class lvni_gan_class;
+/* Of the run so far, as its model counts them. */
+int64_t lvni_gan_validations(const lvn_module *module);
 /* beta_0 of so many samples: with it, and std_mult 1, the loss is least where samples have the mean
  * and the deviation of a Gaussian posterior (Bendel, Ahmad & Schniter 2023, proposition 1). */
 double lvni_gan_std_weight(int samples);

@@ -1,23 +1,21 @@
-/* The first measurement of the validation's data as an image after every validation: the truth,
- * the mean of the samples, their distance. */
+/* The first measurement of the validation's data as an image after validations (run/preview.h): the
+ * truth, the mean of the samples, their distance. */
 #ifndef LEVIN_RECIPES_GAN_GAN_PREVIEW_H
 #define LEVIN_RECIPES_GAN_GAN_PREVIEW_H
 
-#include <levin/data.h>
+#include "run/preview.h"
 
 typedef struct lvni_gan_preview lvni_gan_preview;
 
-/* every: of so many validations one has an image; 0: none has. */
-lvn_status lvni_gan_preview_create(int every, int side, lvni_gan_preview **out);
+lvn_status lvni_gan_preview_create(int side, lvni_gan_preview **out);
 void lvni_gan_preview_destroy(lvni_gan_preview *preview); /* NULL is fine */
-/* The run directory, on rank 0; without one nothing is written. */
-lvn_status lvni_gan_preview_open(lvni_gan_preview *preview, const char *dir);
+void lvni_gan_preview_begin(lvni_gan_preview *preview);   /* nothing is taken before */
 /* In a validation step, on the rank and the lane that has the first measurement; images (N, H, W,
  * C) in the units of the data, of which the first channel is drawn. NULL: there is no preview. */
 void lvni_gan_preview_take(lvni_gan_preview *preview, const lvn_batch *batch, lvn_tensor *truth,
                            lvn_tensor *mean);
-/* After the validation, behind `before` others of the run: images/step=0000096.png in its
- * directory. An image that cannot be written is a warning. */
-void lvni_gan_preview_write(lvni_gan_preview *preview, int64_t before, int64_t step);
+/* Of the row: what was taken of this batch; its samples are not drawn again. */
+lvn_tensor *lvni_gan_preview_images(lvni_gan_preview *preview);
+lvn_status lvni_gan_preview_draw(const char *path, const float *images, const int64_t *shape);
 
 #endif

@@ -287,6 +287,11 @@ static double number_of(const lvn_buffer *buffer)
     return (double)value;
 }
 
+int64_t lvni_gan_validations(const lvn_module *module)
+{
+    return (int64_t)number_of(gan_of(module)->validations);
+}
+
 static lvn_status write_number(const lvn_buffer *buffer, double value)
 {
     const float number = (float)value;
@@ -334,9 +339,7 @@ static lvn_status gan_validated(const lvn_module *module, lvn_step *step)
     /* of a checkpoint, whose numbers are finite: 0 and not acceptable is not known */
     LVN_TRY(write_number(m->psnr_diff, isfinite(now.d) ? now.d : 0.0));
     LVN_TRY(write_number(m->same, now.same_count));
-    const double before = number_of(m->validations);
-    LVN_TRY(write_number(m->validations, before + 1.0));
-    lvni_gan_preview_write(s->preview, (int64_t)before, step->step);
+    LVN_TRY(write_number(m->validations, number_of(m->validations) + 1.0));
     lvn_log_number(step, "std_mult", now.std_mult);
     lvn_log_number(step, "psnr_diff", now.d);
     lvn_log_number(step, "is_good", now.is_good ? 1.0 : 0.0);

@@ -24,7 +24,7 @@ typedef struct lvni_user_recipe {
     lvni_core_option_table
         moved[LVNI_RUN_JOB_TABLES]; /* of every training, where own keys take names */
     /* lists, with `own` in front */
-    const lvni_core_option_table *keys[LVNI_RUN_JOB_TABLES + 2], *predict_keys[4], *eval_keys[5],
+    const lvni_core_option_table *keys[LVNI_RUN_JOB_TABLES + 3], *predict_keys[4], *eval_keys[5],
         *export_keys[3];
     lvni_run_recipe row;
     struct lvni_user_recipe *next;
@@ -85,7 +85,7 @@ static const char *taken_by(const char *name)
                                                      : NULL;
 }
 
-static lvn_status check_key(const lvn_key *key, const char *path)
+static lvn_status check_key(const lvn_key *key, bool previews, const char *path)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_.";
     if (key->name == NULL || key->help == NULL) {
@@ -97,7 +97,9 @@ static lvn_status check_key(const lvn_key *key, const char *path)
         LVN_FAIL(LVN_ERR_INVALID, "%s: the key '%.40s': lower case letters, digits, _ and .", path,
                  key->name);
     }
-    const char *command = taken_by(key->name);
+    const char *command = previews && has_row(&lvni_run_preview_options, key->name)
+                              ? "training with .preview"
+                              : taken_by(key->name);
     if (command != NULL) {
         LVN_FAIL(LVN_ERR_INVALID, "%s: the key %s is one of every %s: give it another name", path,
                  key->name, command);
@@ -113,7 +115,7 @@ static lvn_status make_rows(lvni_user_recipe *l)
         return LVN_ERR_MEMORY;
     }
     for (int i = 0; i < r->n_keys; i++) {
-        LVN_TRY(check_key(&r->keys[i], l->path));
+        LVN_TRY(check_key(&r->keys[i], r->preview != NULL, l->path));
         for (int k = 0; k < i; k++) {
             if (strcmp(r->keys[k].name, r->keys[i].name) == 0) {
                 LVN_FAIL(LVN_ERR_INVALID, "%s: the key %s is there twice", l->path,
@@ -233,6 +235,9 @@ static lvn_status open_training(const lvni_user_recipe *l, lvni_run_job *q, open
     }
     q->facts = &o->facts;
     q->model = o->job.module->name;
+    q->preview_every = l->recipe->preview == NULL
+                           ? 0
+                           : (int)lvni_core_config_int(q->config, "image_every_n_epochs");
     return LVN_OK;
 }
 
@@ -278,7 +283,32 @@ static void close_run(lvni_run_job *q)
     }
 }
 
-/* ---- predictions ---- */
+/* ---- predictions and images ---- */
+
+/* What `name` of the recipe's gave, which may have failed without a message. */
+static lvn_tensor *given(lvn_tensor *y, uint64_t before, const lvni_user_recipe *l,
+                         const char *name)
+{
+    if (y == NULL && !lvni_autograd_scope_failed()) {
+        lvni_core_error_of_null(before, "%s of the recipe %s", name, l->recipe->name);
+        return lvni_autograd_op_fail(NULL);
+    }
+    return y;
+}
+
+static lvn_tensor *images(const lvn_module *root, const lvn_batch *batch, const lvni_run_job *job)
+{
+    const lvni_user_recipe *l = of_row(job->recipe);
+    const uint64_t before = lvn_last_error()->serial;
+    lvn_tensor *y = given(l->recipe->preview(root, batch), before, l, "preview");
+    lvni_core_str of = {0};
+    lvni_core_str_printf(&of, "%s: preview", l->path);
+    const bool good = y == NULL || lvni_run_preview_check(lvni_core_str_text(&of), y) == LVN_OK;
+    lvni_core_str_free(&of);
+    return good ? y : lvni_autograd_op_fail("preview");
+}
+
+static const lvni_run_preview preview = {.images = images};
 
 /* On a lane's thread: the recipe's, whose shape is not taken on trust. */
 static lvn_tensor *output(const lvn_module *root, const lvn_batch *batch, void *user)
@@ -286,11 +316,7 @@ static lvn_tensor *output(const lvn_module *root, const lvn_batch *batch, void *
     const lvni_run_inference *u = user;
     const lvni_user_recipe *l = of_row(u->recipe);
     const uint64_t before = lvn_last_error()->serial;
-    lvn_tensor *y = l->recipe->use->predict(root, batch);
-    if (y == NULL && !lvni_autograd_scope_failed()) {
-        lvni_core_error_of_null(before, "use->predict of the recipe %s", l->recipe->name);
-        return lvni_autograd_op_fail(NULL);
-    }
+    lvn_tensor *y = given(l->recipe->use->predict(root, batch), before, l, "use->predict");
     if (y == NULL || (y->ndim == 2 && y->shape[0] == batch->size && y->dtype == LVN_F32)) {
         return y;
     }
@@ -441,6 +467,9 @@ static lvn_status make_row(lvni_user_recipe *l)
         LVN_TRY(moves ? move_names(l, shared, &l->moved[i]) : LVN_OK);
         l->keys[i + 1] = moves ? &l->moved[i] : shared;
     }
+    if (l->recipe != NULL && l->recipe->preview != NULL) {
+        l->keys[LVNI_RUN_JOB_TABLES + 1] = &lvni_run_preview_options;
+    }
     l->predict_keys[0] = l->eval_keys[0] = l->export_keys[0] = &l->own;
     l->predict_keys[1] = l->eval_keys[1] = &lvni_run_inference_options;
     l->predict_keys[2] = &lvni_run_predict_options;
@@ -479,6 +508,7 @@ static lvn_status fill(lvni_user_recipe *l, const lvn_recipe *r, const char *pat
     l->row.help = r->help;
     l->row.defaults.job = r->options;
     l->row.predict = r->use != NULL && r->use->predict != NULL ? &predictions : NULL;
+    l->row.preview = r->preview != NULL ? &preview : NULL;
     l->row.user = l;
     return LVN_OK;
 }
