@@ -78,10 +78,11 @@ static void choose_panels(figure *f)
     }
 }
 
-/* Of a file that is not there, nothing. */
-static lvn_status allow_missing(lvn_status s)
+/* Of a file that is not there, nothing; of a log, whose lines a figure does not need, nor of one
+ * that cannot be read. */
+static lvn_status allow_missing(lvn_status s, bool log)
 {
-    if (s == LVN_ERR_NOT_FOUND) {
+    if (s == LVN_ERR_NOT_FOUND || (log && s != LVN_ERR_MEMORY)) {
         lvn_clear_error();
         return LVN_OK;
     }
@@ -93,13 +94,14 @@ static lvn_status read_run(figure *f)
     lvni_core_str path = {0};
     lvni_core_str_printf(&path, "%s/metrics.jsonl", f->folder);
     lvn_status s = lvni_core_str_status(&path);
-    s = s != LVN_OK
-            ? s
-            : allow_missing(lvni_report_metrics_read(lvni_core_str_text(&path), &f->metrics));
+    s = s != LVN_OK ? s
+                    : allow_missing(
+                          lvni_report_metrics_read(lvni_core_str_text(&path), &f->metrics), false);
     lvni_core_str_clear(&path);
     lvni_core_str_printf(&path, "%s/train.log", f->folder);
     s = s == LVN_OK ? lvni_core_str_status(&path) : s;
-    s = s != LVN_OK ? s : allow_missing(lvni_report_log_read(lvni_core_str_text(&path), &f->log));
+    s = s != LVN_OK ? s
+                    : allow_missing(lvni_report_log_read(lvni_core_str_text(&path), &f->log), true);
     lvni_core_str_free(&path);
     LVN_TRY(s);
     choose_panels(f);

@@ -17,26 +17,35 @@
 
 static const size_t MOST_CONFIG = (size_t)1 << 22;
 
-/* The files of a run; those that are not there are empty. */
+typedef enum file_state { ABSENT, UNREADABLE, WAS_READ } file_state;
+
+/* The files of a run; those that are not there, or cannot be read, are empty. */
 typedef struct run {
     const char *folder;
     lvni_report_metrics metrics;
     lvni_report_log log;
     char *config;
-    bool has_metrics, has_log, has_config;
+    file_state has_metrics, has_log, has_config;
+    lvni_core_str warnings; /* paragraphs: what cannot be read */
 } run;
 
 /* ---- reading ---- */
 
-/* found: the file exists. One that does not is left out. */
-static lvn_status allow_missing(lvn_status s, bool *found)
+/* A file that is not there is left out, one that cannot be read is a warning: the page has what
+ * the others hold. */
+static lvn_status allow_damaged(run *r, lvn_status s, file_state *state)
 {
-    *found = s == LVN_OK;
-    if (s == LVN_ERR_NOT_FOUND) {
-        lvn_clear_error();
-        return LVN_OK;
+    *state = s == LVN_OK ? WAS_READ : s == LVN_ERR_NOT_FOUND ? ABSENT : UNREADABLE;
+    if (s == LVN_OK || s == LVN_ERR_MEMORY) {
+        return s;
     }
-    return s;
+    if (*state == UNREADABLE) {
+        lvni_core_str_append(&r->warnings, "<p>Warning: ");
+        lvni_report_escape(&r->warnings, lvn_last_error()->message);
+        lvni_core_str_append(&r->warnings, "</p>\n");
+    }
+    lvn_clear_error();
+    return lvni_core_str_status(&r->warnings);
 }
 
 static lvn_status read_run(const char *folder, lvni_core_str *path, run *r)
@@ -45,19 +54,19 @@ static lvn_status read_run(const char *folder, lvni_core_str *path, run *r)
     r->folder = folder;
     lvni_core_str_printf(path, "%s/metrics.jsonl", folder);
     LVN_TRY(lvni_core_str_status(path));
-    LVN_TRY(allow_missing(lvni_report_metrics_read(lvni_core_str_text(path), &r->metrics),
+    LVN_TRY(allow_damaged(r, lvni_report_metrics_read(lvni_core_str_text(path), &r->metrics),
                           &r->has_metrics));
     lvni_core_str_clear(path);
     lvni_core_str_printf(path, "%s/train.log", folder);
     LVN_TRY(lvni_core_str_status(path));
-    LVN_TRY(allow_missing(lvni_report_log_read(lvni_core_str_text(path), &r->log), &r->has_log));
+    LVN_TRY(allow_damaged(r, lvni_report_log_read(lvni_core_str_text(path), &r->log), &r->has_log));
     lvni_core_str_clear(path);
     lvni_core_str_printf(path, "%s/config.yaml", folder);
     LVN_TRY(lvni_core_str_status(path));
-    LVN_TRY(
-        allow_missing(lvni_core_regular_read(lvni_core_str_text(path), MOST_CONFIG, &r->config, &n),
-                      &r->has_config));
-    if (!r->has_metrics && !r->has_log && !r->has_config) {
+    LVN_TRY(allow_damaged(
+        r, lvni_core_regular_read(lvni_core_str_text(path), MOST_CONFIG, &r->config, &n),
+        &r->has_config));
+    if (r->has_metrics == ABSENT && r->has_log == ABSENT && r->has_config == ABSENT) {
         LVN_FAIL(
             LVN_ERR_NOT_FOUND,
             "%s holds no config.yaml, train.log or metrics.jsonl: give the directory of a run, "
@@ -72,6 +81,7 @@ static void free_run(run *r)
     lvni_report_metrics_free(&r->metrics);
     lvni_report_log_free(&r->log);
     lvni_core_free(r->config);
+    lvni_core_str_free(&r->warnings);
 }
 
 /* ---- configuration ---- */
@@ -140,7 +150,7 @@ static void write_config_rows(const char *config, const char *defaults, bool cha
 
 static void write_config(const run *r, const char *defaults, lvni_core_str *out)
 {
-    if (!r->has_config) {
+    if (r->has_config != WAS_READ) {
         return;
     }
     lvni_report_heading(out, "Configuration");
@@ -171,10 +181,14 @@ static void write_state(const run *r, lvni_core_str *out)
         lvni_core_str_append(out, "Failed: ");
         lvni_report_escape(out, log->error);
     } else {
-        lvni_core_str_append(out, r->has_log ? "No end in its log: it is running, or was stopped"
-                                             : "It has no train.log");
+        lvni_core_str_append(out, r->has_log == WAS_READ
+                                      ? "No end in its log: it is running, or was stopped"
+                                  : r->has_log == ABSENT ? "It has no train.log"
+                                                         : "Its train.log cannot be read");
     }
-    lvni_core_str_append(out, "</p>\n<p class=soft>");
+    lvni_core_str_append(out, "</p>\n");
+    lvni_core_str_append(out, lvni_core_str_text(&r->warnings));
+    lvni_core_str_append(out, "<p class=soft>");
     if (m->rows == 0) {
         lvni_core_str_append(out, "No metrics yet.");
     } else {

@@ -127,6 +127,25 @@ class Report(Case):
         os.remove(f"{self.run_dir}/config.yaml")
         self.report(code=1, expects=["holds no config.yaml, train.log or metrics.jsonl"])
 
+    def test_files_that_cannot_be_read(self):
+        """Folders in their place, or far too large: a page with a warning."""
+        self.start()
+        config = f"{self.run_dir}/config.yaml"
+        write(config, read(config) + b"# more\n" * 700000)
+        self.report()
+        self.assertTrue(self.page().has(f'Warning: "{config}" is larger than the 4194304'))
+        self.assertTrue(self.page().has("train/loss"))
+        self.report("data=builtin:shapes", code=1, expects=[config])
+        for name in ("config.yaml", "train.log", "metrics.jsonl"):
+            os.remove(f"{self.run_dir}/{name}")
+            os.mkdir(f"{self.run_dir}/{name}")
+            self.report()
+            self.assertTrue(self.page().has(f"Warning: {self.run_dir}/{name}: cannot read"))
+            if name == "train.log":
+                self.report("format=svg")
+            self.assertEqual(self.page().has("train/loss"), name != "metrics.jsonl")
+        self.assertTrue(self.page().has("Its train.log cannot be read"))
+
     def test_texts_are_escaped(self):
         os.mkdir(self.run_dir)
         evil = '</script><script>alert(1)</script><img src=x onerror="y">&\x1b[31m'
