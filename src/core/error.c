@@ -104,6 +104,12 @@ void lvni_core_error_of_null(uint64_t before, const char *format, ...)
     }
 }
 
+const lvn_error *lvni_core_error_since(uint64_t before)
+{
+    static const lvn_error none;
+    return lvn_last_error()->serial == before ? &none : lvn_last_error();
+}
+
 lvn_status lvni_core_error_collect(lvn_status status, const lvn_error *error, const char *who)
 {
     const lvn_status known = status != LVN_OK ? status : error->code;

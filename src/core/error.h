@@ -64,6 +64,9 @@ void lvni_core_error_of_null(uint64_t before, const char *format, ...) LVN_PRINT
 
 /* ---- failures of others ---- */
 
+/* The thread's last error where it was set since `before`, a serial of lvn_last_error(), else an
+ * empty one: an earlier failure does not explain this one. */
+const lvn_error *lvni_core_error_since(uint64_t before);
 /* What has failed elsewhere with `status`, another thread or a call before others, has left
  * `error`, which becomes the last error. None, which would pass for success, gets one that names
  * `who`: "lane 2". Returns the status; never LVN_OK. */

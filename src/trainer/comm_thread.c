@@ -30,12 +30,13 @@ static void run(lvni_trainer_comm_thread *t, uint64_t n)
 {
     const bool runs = t->failed == 0;
     pthread_mutex_unlock(&t->lock);
+    const uint64_t before = lvn_last_error()->serial;
     const lvn_status s =
         runs ? t->job[n % LVNI_COMM_JOBS].run(t->job[n % LVNI_COMM_JOBS].user) : LVN_OK;
     pthread_mutex_lock(&t->lock);
     if (s != LVN_OK) {
         t->status = s;
-        t->error = *lvn_last_error();
+        t->error = *lvni_core_error_since(before);
         t->failed = n;
     }
 }

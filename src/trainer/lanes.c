@@ -53,9 +53,10 @@ static void *lane_main(void *argument)
             continue;
         }
         pthread_mutex_unlock(&all->lock);
+        const uint64_t before = lvn_last_error()->serial;
         me->status = all->work(all->user, me->index);
         if (me->status != LVN_OK) {
-            me->error = *lvn_last_error();
+            me->error = *lvni_core_error_since(before);
         }
         pthread_mutex_lock(&all->lock);
         if (--all->working == 0) {
@@ -161,8 +162,9 @@ lvn_status lvni_trainer_lanes_run(lvni_trainer_lanes *all, int n, lvni_trainer_l
     lvni_tensor_ctx *own = lvni_tensor_ctx_get();
     const unsigned before = lvni_tensor_fp_enter(LVNI_FP_FLUSH);
     lvni_tensor_ctx_set(all->lane[0].ctx);
+    const uint64_t earlier = lvn_last_error()->serial;
     lvn_status s = work(user, 0);
-    s = s == LVN_OK ? LVN_OK : lvni_core_error_collect(s, lvn_last_error(), "lane 0");
+    s = s == LVN_OK ? LVN_OK : lvni_core_error_collect(s, lvni_core_error_since(earlier), "lane 0");
     lvni_tensor_ctx_set(own);
     lvni_tensor_fp_leave(before);
     if (n > 1) {

@@ -235,10 +235,11 @@ static void *saver_main(void *argument)
         }
         pthread_mutex_unlock(&s->lock);
         lvni_core_thread_pace(&s->hurry);
+        const uint64_t before = lvn_last_error()->serial;
         s->status = write_all(s);
         s->took_ns = lvni_core_now_ns() - s->begin_ns;
         if (s->status != LVN_OK) {
-            s->error = *lvn_last_error();
+            s->error = *lvni_core_error_since(before);
         }
         pthread_mutex_lock(&s->lock);
         s->busy = false;

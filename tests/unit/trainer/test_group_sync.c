@@ -486,16 +486,28 @@ TEST(alone_they_give_what_they_get)
 
 /* ---- what threads fail with ---- */
 
+/* Of an earlier call, which was no failure of the work. */
+static lvn_status leave_a_message(void *user, int lane)
+{
+    (void)user;
+    (void)lvn_error_set(LVN_ERR_CORRUPT, __FILE__, __LINE__, "stale message of lane %d", lane);
+    return LVN_OK;
+}
+
 static lvn_status fail_without_a_message(void *user, int lane)
 {
-    lvn_clear_error();
     return lane == *(const int *)user ? LVN_ERR_IO : LVN_OK;
+}
+
+static lvn_status job_that_leaves_a_message(void *user)
+{
+    (void)user;
+    return leave_a_message(NULL, 0);
 }
 
 static lvn_status job_without_a_message(void *user)
 {
     (void)user;
-    lvn_clear_error();
     return LVN_ERR_CORRUPT;
 }
 
@@ -506,7 +518,7 @@ TEST(a_status_without_a_message_is_a_failure)
     for (int i = 0; i < 3; i++) {
         char want[32];
         snprintf(want, sizeof want, "lane %d failed with", i);
-        lvn_clear_error();
+        assert_int_equal(lvni_trainer_lanes_run(lanes, 3, leave_a_message, NULL), LVN_OK);
         assert_int_equal(lvni_trainer_lanes_run(lanes, 3, fail_without_a_message, &i), LVN_ERR_IO);
         assert_int_equal(lvn_last_error()->code, LVN_ERR_IO);
         assert_memory_equal(lvn_last_error()->message, want, strlen(want));
@@ -515,9 +527,11 @@ TEST(a_status_without_a_message_is_a_failure)
     lvni_trainer_comm_thread *thread;
     assert_int_equal(lvni_trainer_comm_thread_create(&thread), LVN_OK);
     lvn_clear_error();
+    (void)lvni_trainer_comm_thread_give(thread, job_that_leaves_a_message, NULL);
     const uint64_t job = lvni_trainer_comm_thread_give(thread, job_without_a_message, NULL);
     assert_int_equal(lvni_trainer_comm_thread_wait(thread, job), LVN_ERR_CORRUPT);
     assert_int_equal(lvn_last_error()->code, LVN_ERR_CORRUPT);
+    assert_non_null(strstr(lvn_last_error()->message, "the communication thread failed with"));
     lvni_trainer_comm_thread_destroy(thread);
     lvn_clear_error();
 }
