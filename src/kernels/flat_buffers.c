@@ -63,15 +63,15 @@ static lvn_status sums_of_device(const place *at, const float *g, int64_t n, dou
 {
     const size_t bytes = (size_t)lvni_kernels_flat_blocks(n) * sizeof *partial;
     size_t got;
-    double *there = lvni_tensor_device_take(at->device, LVN_STREAM_COMPUTE, bytes, &got);
-    if (there == NULL) {
+    double *on_device = lvni_tensor_device_take(at->device, LVN_STREAM_COMPUTE, bytes, &got);
+    if (on_device == NULL) {
         return lvn_last_error()->code;
     }
-    lvn_status s = at->flat->block_sumsq(at->stream, g, n, there);
+    lvn_status s = at->flat->block_sumsq(at->stream, g, n, on_device);
     if (s == LVN_OK) {
-        s = lvni_tensor_mem_copy(partial, there, bytes);
+        s = lvni_tensor_mem_copy(partial, on_device, bytes);
     }
-    lvni_tensor_device_give(at->device, LVN_STREAM_COMPUTE, false, there, got);
+    lvni_tensor_device_give(at->device, LVN_STREAM_COMPUTE, false, on_device, got);
     return s;
 }
 

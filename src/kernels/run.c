@@ -281,10 +281,10 @@ static lvn_status run_on_device(lvni_tensor_device *device, const lvni_kernels_o
     lvni_tensor_device *before = ctx->device;
     ctx->device = device; /* where outputs and copies are made */
     lvn_status s = prepare_outputs(info, args, want, made);
-    lvn_kernel_args there = *args;
+    lvn_kernel_args on_device = *args;
     lvn_tensor *copies[LVN_KERNEL_INPUTS] = {NULL};
     if (s == LVN_OK) {
-        s = submit(device, info, &there, copies);
+        s = submit(device, info, &on_device, copies);
     }
     for (int i = 0; i < info->n_in; i++) {
         lvn_release(copies[i]);

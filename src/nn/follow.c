@@ -251,7 +251,7 @@ static int run_end(const lvni_nn_model *m, int first)
 }
 
 void lvni_nn_model_follow(lvni_nn_model *m, int phase, const lvn_step_average *given,
-                          const lvn_step_average *there)
+                          const lvn_step_average *on_device)
 {
     for (int i = 0, end; i < m->n_buffers; i = end) {
         const lvn_buffer *b = m->buffers[i];
@@ -265,7 +265,7 @@ void lvni_nn_model_follow(lvni_nn_model *m, int phase, const lvn_step_average *g
         lvni_kernels_flat_lerp(m->weights + b->value_offset, m->weights + b->follow.offset,
                                (float)given[rule].factor,
                                last->value_offset + last->numel - b->value_offset,
-                               there != NULL ? &there[rule] : NULL);
+                               on_device != NULL ? &on_device[rule] : NULL);
         for (int k = i; k < end; k++) {
             m->buffers[k]->tensor->version++;
         }

@@ -202,7 +202,7 @@ void lvni_nn_model_apply_records(lvni_nn_model *model, const lvni_nn_set *total,
 /* follow.c: those that follow move in this phase, by given[rule].factor of the way, or as
  * there[rule] has it: NULL, or of the block of the device on which all this lies. */
 void lvni_nn_model_follow(lvni_nn_model *model, int phase, const lvn_step_average *given,
-                          const lvn_step_average *there);
+                          const lvn_step_average *on_device);
 /* The buffer, which follows, becomes what its leader is; values: laid out as `weights`. */
 lvn_status lvni_nn_model_copy_leader(const lvn_buffer *buffer, float *values);
 

@@ -108,9 +108,9 @@ lvn_tensor *lvni_ops_group_place(lvn_tensor *t)
     if (t == NULL || device == NULL) {
         return t;
     }
-    lvn_tensor *there = lvni_tensor_to(t, device);
+    lvn_tensor *on_device = lvni_tensor_to(t, device);
     lvn_release(t);
-    return there;
+    return on_device;
 }
 
 /* Gather `x` (NULL: nothing; f32 or f64) and add up the elements [offset, ...) of all, as many

@@ -48,7 +48,7 @@ typedef struct load {
     const lvni_nn_model *model;
     const lvni_ckpt_st_file *file;
     const char *path;
-    lvni_run_weight_names names_there;
+    lvni_run_weight_names names_in_file;
     char prefix[LVNI_WEIGHT_NAME];
     int naming; /* LVNI_NAMING_...: what the file calls the model's tensors */
     bool *used; /* (tensors of the file) the model has this one */
@@ -66,7 +66,7 @@ typedef struct load {
 
 static const lvni_ckpt_st_tensor *find(const load *l, const char *name)
 {
-    return lvni_run_weight_names_find(&l->names_there, l->naming, l->prefix, name);
+    return lvni_run_weight_names_find(&l->names_in_file, l->naming, l->prefix, name);
 }
 
 /* Prefix and names under which most parameters are found. inner: of a key, what names begin
@@ -77,13 +77,14 @@ static lvn_status choose_names(load *l, const char *inner)
         LVN_FAIL(LVN_ERR_USAGE, "weights.key=%s: %s is a checkpoint of levin, which needs no key",
                  inner, l->path);
     }
-    LVN_TRY(lvni_run_weight_names_make(l->file, l->path, inner, &l->names_there));
+    LVN_TRY(lvni_run_weight_names_make(l->file, l->path, inner, &l->names_in_file));
     if (l->checkpoint) {
         snprintf(l->prefix, sizeof l->prefix, "%s",
                  l->average ? LVNI_CKPT_AVERAGE : LVNI_CKPT_MODEL);
         return LVN_OK;
     }
-    return lvni_run_weight_names_choose(&l->names_there, l->model, l->path, &l->naming, l->prefix);
+    return lvni_run_weight_names_choose(&l->names_in_file, l->model, l->path, &l->naming,
+                                        l->prefix);
 }
 
 /* "fc." of "fc.bias": the layer made last. */
@@ -120,7 +121,7 @@ static lvn_status take(load *l, const char *name, lvn_tensor *t, const lvni_nn_p
     lvni_tensor_shape_string(t->ndim, shape, mine);
     const lvni_ckpt_st_other *other =
         e != NULL ? NULL
-                  : lvni_run_weight_names_find_other(&l->names_there, l->naming, l->prefix, name);
+                  : lvni_run_weight_names_find_other(&l->names_in_file, l->naming, l->prefix, name);
     if (other != NULL) {
         add_name(&l->unread, "%s (%s)", other->name, other->what);
         return LVN_OK;
@@ -219,8 +220,8 @@ static void list_unused(load *l)
     char head[LVNI_WEIGHT_NAME];
     lvni_run_naming_translate(l->naming, l->head, head);
     find_roots(l);
-    for (int64_t i = 0; i < l->names_there.n; i++) {
-        const lvni_run_weight_name *name = &l->names_there.entries[i];
+    for (int64_t i = 0; i < l->names_in_file.n; i++) {
+        const lvni_run_weight_name *name = &l->names_in_file.entries[i];
         const lvni_ckpt_st_tensor *e = lvni_ckpt_st_at(l->file, name->tensor);
         const bool inside = starts_with(name->plain, l->prefix);
         const bool fresh =
@@ -249,7 +250,7 @@ static lvn_status check_loaded(load *l)
     }
     lvni_core_str_printf(&text, "%s does not fit this model, %s:", l->path,
                          l->model->root->cls->name);
-    const char *network = lvni_run_weight_names_network(&l->names_there);
+    const char *network = lvni_run_weight_names_network(&l->names_in_file);
     if (network != NULL && strcmp(network, l->model->root->cls->name) != 0) {
         lvni_core_str_printf(&text, " its tensors are those of model=%s;", network);
     }
@@ -354,7 +355,7 @@ static void load_free(load *l)
     lvni_core_free(l->memory);
     lvni_core_free(l->here);
     lvni_core_free(l->used);
-    lvni_run_weight_names_free(&l->names_there);
+    lvni_run_weight_names_free(&l->names_in_file);
     lvni_core_str_free(&l->missing.text);
     lvni_core_str_free(&l->different.text);
     lvni_core_str_free(&l->unread.text);

@@ -38,21 +38,21 @@ void lvni_tensor_copies_destroy(lvni_tensor_copies *c)
 }
 
 lvn_status lvni_tensor_copies_begin_into(lvni_tensor_copies *c, const lvn_tensor *t,
-                                         lvn_tensor *there)
+                                         lvn_tensor *on_device)
 {
-    return c->device->backend->copy(c->device->own[LVN_STREAM_COPY], there->data, t->data,
+    return c->device->backend->copy(c->device->own[LVN_STREAM_COPY], on_device->data, t->data,
                                     (size_t)lvn_numel(t) * lvn_dtype_size(t->dtype));
 }
 
 lvn_tensor *lvni_tensor_copies_begin(lvni_tensor_copies *c, const lvn_tensor *t)
 {
     const lvni_tensor_desc d = lvni_tensor_get_desc(t);
-    lvn_tensor *there = lvni_tensor_new_for_copy(&d, c->device);
-    if (there != NULL && lvni_tensor_copies_begin_into(c, t, there) != LVN_OK) {
-        lvn_release(there);
+    lvn_tensor *on_device = lvni_tensor_new_for_copy(&d, c->device);
+    if (on_device != NULL && lvni_tensor_copies_begin_into(c, t, on_device) != LVN_OK) {
+        lvn_release(on_device);
         return NULL;
     }
-    return there;
+    return on_device;
 }
 
 lvn_status lvni_tensor_copies_end(lvni_tensor_copies *c)

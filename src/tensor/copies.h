@@ -20,7 +20,7 @@ void lvni_tensor_copies_destroy(lvni_tensor_copies *copies);
 lvn_tensor *lvni_tensor_copies_begin(lvni_tensor_copies *copies, const lvn_tensor *t);
 /* The same, into a tensor of lvni_tensor_new_for_copy of that shape, which no kernel has used. */
 lvn_status lvni_tensor_copies_begin_into(lvni_tensor_copies *copies, const lvn_tensor *t,
-                                         lvn_tensor *there);
+                                         lvn_tensor *on_device);
 /* The group is whole: the two below are about all copies begun so far. */
 lvn_status lvni_tensor_copies_end(lvni_tensor_copies *copies);
 /* Kernels that any context submits from now on run after the group. */

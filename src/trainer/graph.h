@@ -44,6 +44,6 @@ bool lvni_trainer_graph_loaded(const lvni_trainer_graph *graph);
 /* That of the rank's micro-batch i: the loader's, and on the device. */
 void lvni_trainer_graph_batch(const lvni_trainer_graph *graph, int64_t i,
                               const lvni_data_loader_batch **batch,
-                              const lvni_data_loader_batch **there);
+                              const lvni_data_loader_batch **on_device);
 
 #endif

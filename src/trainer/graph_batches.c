@@ -72,10 +72,10 @@ static void drop_fixed(lvni_trainer_graph *g)
 
 /* Tensors like those of `there`. */
 static lvn_status make_fixed(lvni_trainer_graph *g, lvni_trainer_graph_place *p,
-                             const lvni_data_loader_batch *there)
+                             const lvni_data_loader_batch *on_device)
 {
-    p->fixed = *there;
-    p->fixed.batch.streams = there->batch.streams == NULL ? NULL : &p->fixed.streams;
+    p->fixed = *on_device;
+    p->fixed.batch.streams = on_device->batch.streams == NULL ? NULL : &p->fixed.streams;
     p->made = true;
     for (int i = 0; i < n_batches(&p->fixed); i++) {
         lvn_batch *b = own_batch_at(&p->fixed, i);
@@ -84,7 +84,7 @@ static lvn_status make_fixed(lvni_trainer_graph *g, lvni_trainer_graph_place *p,
     for (int i = 0; i < n_batches(&p->fixed); i++) {
         lvn_batch *b = own_batch_at(&p->fixed, i);
         for (int k = 0; k < b->n_fields; k++) {
-            const lvni_tensor_desc d = lvni_tensor_get_desc(batch_at(there, i)->field[k]);
+            const lvni_tensor_desc d = lvni_tensor_get_desc(batch_at(on_device, i)->field[k]);
             b->field[k] = lvni_tensor_new_on(&d, g->device);
             if (b->field[k] == NULL) {
                 return lvn_last_error()->code;
@@ -111,7 +111,7 @@ static lvn_status copy_fields(const lvni_data_loader_batch *to, const lvni_data_
 /* The step keeps the feed's tensors. */
 static void keep_fields(lvni_trainer_graph_place *p, const lvni_data_loader_batch *from)
 {
-    set_fields(&p->there, from, from);
+    set_fields(&p->on_device, from, from);
     for (int i = 0; i < n_batches(from); i++) {
         const lvn_batch *b = batch_at(from, i);
         for (int k = 0; k < b->n_fields; k++) {
@@ -135,13 +135,13 @@ static uint64_t bytes_of(const lvni_data_loader_batch *b)
 
 /* A step that just fits into the memory of the device keeps it. */
 static void try_fixed(lvni_trainer_engine *e, lvni_trainer_graph_place *p,
-                      const lvni_data_loader_batch *there)
+                      const lvni_data_loader_batch *on_device)
 {
     lvni_trainer_graph *g = e->graph;
     const lvni_tensor_device_stats stats = lvni_tensor_device_get_stats(g->device);
     const bool fits = g->mode == LVNI_GRAPH_ON ||
-                      stats.most + bytes_of(there) * (uint64_t)g->n < stats.limit / 10 * 9;
-    if (fits && make_fixed(g, p, there) == LVN_OK) {
+                      stats.most + bytes_of(on_device) * (uint64_t)g->n < stats.limit / 10 * 9;
+    if (fits && make_fixed(g, p, on_device) == LVN_OK) {
         return;
     }
     if (fits) {
@@ -156,22 +156,22 @@ static void try_fixed(lvni_trainer_engine *e, lvni_trainer_graph_place *p,
 static lvn_status load_place(lvni_trainer_engine *e, lvni_trainer_graph_place *p)
 {
     lvni_trainer_graph *g = e->graph;
-    const lvni_data_loader_batch *there = NULL;
+    const lvni_data_loader_batch *on_device = NULL;
     p->held = NULL;
     p->own = false;
-    LVN_TRY(lvni_trainer_prefetch_next(e->prefetch, e->loader, &p->held, &there));
+    LVN_TRY(lvni_trainer_prefetch_next(e->prefetch, e->loader, &p->held, &on_device));
     if (p->held == NULL) {
         LVN_FAIL(LVN_ERR_INTERNAL, "the loader ended before step %lld", (long long)e->now.step);
     }
-    if (!g->captured && !p->made && !g->given_up && there->batch.size > 0) {
-        try_fixed(e, p, there);
+    if (!g->captured && !p->made && !g->given_up && on_device->batch.size > 0) {
+        try_fixed(e, p, on_device);
     }
     lvn_status s = LVN_OK;
-    if (p->made && same_shapes(there, &p->fixed)) {
-        s = copy_fields(&p->fixed, there);
-        set_fields(&p->there, there, &p->fixed);
+    if (p->made && same_shapes(on_device, &p->fixed)) {
+        s = copy_fields(&p->fixed, on_device);
+        set_fields(&p->on_device, on_device, &p->fixed);
     } else {
-        keep_fields(p, there);
+        keep_fields(p, on_device);
     }
     lvni_trainer_prefetch_done(e->prefetch, 1, true);
     return s;
@@ -196,7 +196,7 @@ void lvni_trainer_graph_unload(lvni_trainer_graph *g)
 {
     for (int64_t i = 0; i < g->n; i++) {
         if (g->place[i].own) {
-            release_fields(&g->place[i].there);
+            release_fields(&g->place[i].on_device);
             g->place[i].own = false;
         }
     }
@@ -214,8 +214,8 @@ bool lvni_trainer_graph_loaded(const lvni_trainer_graph *g)
 
 void lvni_trainer_graph_batch(const lvni_trainer_graph *g, int64_t i,
                               const lvni_data_loader_batch **batch,
-                              const lvni_data_loader_batch **there)
+                              const lvni_data_loader_batch **on_device)
 {
     *batch = g->place[i].held;
-    *there = &g->place[i].there;
+    *on_device = &g->place[i].on_device;
 }

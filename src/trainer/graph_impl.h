@@ -9,7 +9,7 @@
 typedef struct lvni_trainer_graph_place {
     const lvni_data_loader_batch *held; /* of the loader, as long as the feed does not need it */
     lvni_data_loader_batch fixed;       /* tensors that the captured step reads */
-    lvni_data_loader_batch there;       /* the step's: those, or tensors of its own */
+    lvni_data_loader_batch on_device;   /* the step's: those, or tensors of its own */
     bool made, own;
 } lvni_trainer_graph_place;
 

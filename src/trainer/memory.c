@@ -45,11 +45,11 @@ typedef struct dry_lane {
 /* Forward and backward of a micro-batch, phase after phase; there: the same where lanes compute.
  * The gradient set has addresses alone, and is not the lane's. */
 static lvn_status train_dry(dry_lane *lane, int in_group, const lvni_data_loader_batch *batch,
-                            const lvni_data_loader_batch *there)
+                            const lvni_data_loader_batch *on_device)
 {
     const lvni_trainer_options *o = lane->o;
     lvni_nn_set *set;
-    lvni_trainer_micro_batch_job job = {.batch = batch, .there = there};
+    lvni_trainer_micro_batch_job job = {.batch = batch, .on_device = on_device};
     const lvni_tensor_device_stats before = lvni_tensor_device_get_stats(lane->device);
     LVN_TRY(lvni_nn_set_create(o->model, &set));
     const lvni_tensor_device_stats after = lvni_tensor_device_get_stats(lane->device);
@@ -75,7 +75,7 @@ static lvn_status train_dry(dry_lane *lane, int in_group, const lvni_data_loader
 }
 
 static lvn_status validate_dry(const dry_lane *lane, const lvni_data_loader_batch *batch,
-                               const lvni_data_loader_batch *there)
+                               const lvni_data_loader_batch *on_device)
 {
     const lvn_module *root = lane->o->model->root;
     lvni_nn_step step;
@@ -87,7 +87,7 @@ static lvn_status validate_dry(const dry_lane *lane, const lvni_data_loader_batc
     if (s == LVN_OK) {
         (root->cls->validation_step != NULL
              ? root->cls->validation_step
-             : root->cls->training_step)(root, &there->batch, &step.now);
+             : root->cls->training_step)(root, &on_device->batch, &step.now);
         s = lvn_scope_close();
     }
     lvn_set_grad_enabled(before);

@@ -129,10 +129,10 @@ static lvn_status check_loss(const lvni_trainer_pass *pass, const lvni_trainer_m
 /* The gradient comes out as w_s g_s (times the factor). */
 static lvni_autograd_seed seed_of(const lvni_trainer_pass *pass, const lvni_nn_step *step)
 {
-    const bool there = isnan(step->weight);
+    const bool on_device = isnan(step->weight);
     const double factor = pass->factor_on_device == NULL ? pass->loss_factor : 1.0;
-    return (lvni_autograd_seed){.number = (there ? 1.0 : step->weight) * factor,
-                                .weight = there ? step->terms->weight : NULL,
+    return (lvni_autograd_seed){.number = (on_device ? 1.0 : step->weight) * factor,
+                                .weight = on_device ? step->terms->weight : NULL,
                                 .factor = pass->factor_on_device};
 }
 
@@ -174,7 +174,7 @@ lvn_status lvni_trainer_run_micro_batch(const lvni_trainer_pass *pass,
                                         lvni_trainer_micro_batch_job *job)
 {
     lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
-    const lvni_data_loader_batch *b = job->there != NULL ? job->there : job->batch;
+    const lvni_data_loader_batch *b = job->on_device != NULL ? job->on_device : job->batch;
     const double samples = (double)b->batch.size;
     ctx->at = (lvni_tensor_position){.seed = pass->seed,
                                      .step = (uint32_t)pass->step,
@@ -247,13 +247,13 @@ static bool same_shape(const lvn_tensor *a, const lvn_tensor *b)
 /* *room: NULL where there is none; else it is used up, or given back. */
 static lvn_tensor *copy_field(const lvn_tensor *from, lvni_tensor_copies *copies, lvn_tensor **room)
 {
-    lvn_tensor *there = *room;
+    lvn_tensor *on_device = *room;
     *room = NULL;
-    if (there != NULL && same_shape(there, from) &&
-        lvni_tensor_copies_begin_into(copies, from, there) == LVN_OK) {
-        return there;
+    if (on_device != NULL && same_shape(on_device, from) &&
+        lvni_tensor_copies_begin_into(copies, from, on_device) == LVN_OK) {
+        return on_device;
     }
-    lvn_release(there);
+    lvn_release(on_device);
     return lvni_tensor_copies_begin(copies, from);
 }
 

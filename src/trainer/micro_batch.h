@@ -41,10 +41,10 @@ typedef struct lvni_trainer_pass {
 } lvni_trainer_pass;
 
 typedef struct lvni_trainer_micro_batch_job {
-    const lvni_data_loader_batch *batch; /* of the loader, in host memory */
-    const lvni_data_loader_batch *there; /* where lanes compute; NULL: the same */
-    lvni_nn_set *set;                    /* NULL: it has no samples */
-    lvni_nn_step step;                   /* what it reports */
+    const lvni_data_loader_batch *batch;     /* of the loader, in host memory */
+    const lvni_data_loader_batch *on_device; /* where lanes compute; NULL: the same */
+    lvni_nn_set *set;                        /* NULL: it has no samples */
+    lvni_nn_step step;                       /* what it reports */
     /* memory of the device for the loss, and terms for what it logs, read later; NULL: read at
      * once */
     double *loss;

@@ -8,7 +8,7 @@
 
 typedef struct place {
     const lvni_data_loader_batch *held; /* NULL: none */
-    lvni_data_loader_batch there;       /* its fields on the device */
+    lvni_data_loader_batch on_device;   /* its fields on the device */
     lvni_tensor_copies *copies;
     lvni_trainer_batch_room room; /* of a batch that is not begun */
     bool release;                 /* nothing needs the loader's batch once it is copied */
@@ -75,7 +75,7 @@ void lvni_trainer_prefetch_drop(lvni_trainer_prefetch *f)
 {
     for (; f->done < f->begun; f->done++) {
         place *p = &f->ring[f->done % f->n];
-        lvni_trainer_device_batch_free(&p->there);
+        lvni_trainer_device_batch_free(&p->on_device);
         p->release = true;
     }
     f->taken = f->begun;
@@ -95,12 +95,12 @@ static lvn_status begin(lvni_trainer_prefetch *f, const lvni_data_loader_batch *
     clear(f, p);
     p->held = held;
     f->begun++; /* also half a batch is dropped */
-    return lvni_trainer_device_batch_begin(held, p->copies, &p->room, &p->there);
+    return lvni_trainer_device_batch_begin(held, p->copies, &p->room, &p->on_device);
 }
 
 lvn_status lvni_trainer_prefetch_next(lvni_trainer_prefetch *f, lvni_data_loader *loader,
                                       const lvni_data_loader_batch **held,
-                                      const lvni_data_loader_batch **there)
+                                      const lvni_data_loader_batch **on_device)
 {
     if (f->loader != loader) {
         lvni_trainer_prefetch_drop(f);
@@ -113,7 +113,7 @@ lvn_status lvni_trainer_prefetch_next(lvni_trainer_prefetch *f, lvni_data_loader
     if (f->taken < f->begun) {
         place *p = &f->ring[f->taken++ % f->n];
         *held = p->held;
-        *there = &p->there;
+        *on_device = &p->on_device;
         LVN_TRY(p->held->batch.size > 0 ? lvni_tensor_copies_follow(p->copies) : LVN_OK);
     }
     return LVN_OK;
@@ -146,7 +146,7 @@ void lvni_trainer_prefetch_done(lvni_trainer_prefetch *f, int n, bool release)
 {
     for (int i = 0; i < n; i++, f->done++) {
         place *p = &f->ring[f->done % f->n];
-        lvni_trainer_device_batch_free(&p->there);
+        lvni_trainer_device_batch_free(&p->on_device);
         p->release = release;
     }
 }

@@ -23,7 +23,7 @@ void lvni_trainer_prefetch_destroy(lvni_trainer_prefetch *prefetch);
  * is waited for. *held: the loader's batch; NULL with LVN_OK: there is no more. */
 lvn_status lvni_trainer_prefetch_next(lvni_trainer_prefetch *prefetch, lvni_data_loader *loader,
                                       const lvni_data_loader_batch **held,
-                                      const lvni_data_loader_batch **there);
+                                      const lvni_data_loader_batch **on_device);
 /* Begins the copy of `held`; NULL: of the loader's next batch, if that is ready. *begun: it did. At
  * most one per lane before they are asked for. */
 lvn_status lvni_trainer_prefetch_ahead(lvni_trainer_prefetch *prefetch,

@@ -14,7 +14,7 @@ static const double ENOUGH_S = 0.1;
 
 typedef struct measured {
     const lvni_trainer_options *o;
-    const lvni_data_loader_batch *batch, *there;
+    const lvni_data_loader_batch *batch, *on_device;
     lvni_trainer_scaler scaler;
     lvni_nn_set *set;
     lvni_tensor_ctx *ctx, *before;
@@ -26,7 +26,8 @@ static lvn_status run_once(const measured *m, double *seconds)
     const uint64_t begin = lvni_core_now_ns();
     const lvni_trainer_options *o = m->o;
     for (int i = 0; i < lvni_trainer_phases_count(o->model); i++) {
-        lvni_trainer_micro_batch_job job = {.batch = m->batch, .there = m->there, .set = m->set};
+        lvni_trainer_micro_batch_job job = {
+            .batch = m->batch, .on_device = m->on_device, .set = m->set};
         const lvni_trainer_pass pass = {.model = o->model,
                                         .seed = o->seed,
                                         .phase = i,
@@ -60,19 +61,19 @@ static lvn_status run_on_device(measured *m, lvn_status (*run)(const measured *,
 {
     lvni_tensor_device *device = m->ctx->device;
     if (device == NULL) {
-        m->there = m->batch;
+        m->on_device = m->batch;
         return run(m, seconds);
     }
     lvni_tensor_copies *copies;
     lvni_data_loader_batch copy = {0};
     LVN_TRY(lvni_tensor_copies_create(device, &copies));
     lvn_status s = lvni_trainer_device_batch_begin(m->batch, copies, NULL, &copy);
-    m->there = &copy;
+    m->on_device = &copy;
     s = s == LVN_OK ? run(m, seconds) : s;
     (void)lvni_tensor_device_sync();
     lvni_trainer_device_batch_free(&copy);
     lvni_tensor_copies_destroy(copies);
-    m->there = NULL;
+    m->on_device = NULL;
     return s;
 }
 

@@ -31,14 +31,14 @@ int64_t lvni_trainer_engine_noted(const lvni_trainer_engine *e)
 /* *held: the loader's, until the wave is done with it. */
 static lvn_status next_batch(lvni_trainer_engine *e, const lvni_data_loader_batch **held,
                              const lvni_data_loader_batch **batch,
-                             const lvni_data_loader_batch **there)
+                             const lvni_data_loader_batch **on_device)
 {
     if (lvni_trainer_graph_loaded(e->graph)) {
-        lvni_trainer_graph_batch(e->graph, held - e->held, batch, there);
+        lvni_trainer_graph_batch(e->graph, held - e->held, batch, on_device);
         return LVN_OK;
     }
     if (e->prefetch != NULL) {
-        LVN_TRY(lvni_trainer_prefetch_next(e->prefetch, e->loader, held, there));
+        LVN_TRY(lvni_trainer_prefetch_next(e->prefetch, e->loader, held, on_device));
     } else {
         LVN_TRY(*held == NULL ? lvni_data_loader_next(e->loader, held) : LVN_OK);
     }
@@ -56,8 +56,8 @@ lvn_status lvni_trainer_wave_load(lvni_trainer_engine *e, int micro_batch, int n
     for (int i = 0; i < n; i++) {
         const lvni_data_loader_batch **held =
             &e->held[micro_batch - e->o.plan.micro_batch_begin + i];
-        const lvni_data_loader_batch *batch, *there = NULL;
-        LVN_TRY(next_batch(e, held, &batch, &there));
+        const lvni_data_loader_batch *batch, *on_device = NULL;
+        LVN_TRY(next_batch(e, held, &batch, &on_device));
         const bool runs = batch->batch.size > 0;
         e->slot[i] = runs ? lvni_trainer_gradient_sync_take(e->gradient_sync) : LVNI_TREE_EMPTY;
         if (runs && e->slot[i] == LVNI_TREE_EMPTY) {
@@ -66,7 +66,7 @@ lvn_status lvni_trainer_wave_load(lvni_trainer_engine *e, int micro_batch, int n
         }
         e->job[i] = (lvni_trainer_micro_batch_job){
             .batch = batch,
-            .there = there,
+            .on_device = on_device,
             .set = runs ? lvni_trainer_gradient_sync_set(e->gradient_sync, e->slot[i]) : NULL};
         if (runs && e->deferred != NULL) {
             e->job[i].loss = lvni_trainer_deferred_loss(e->deferred, e->now.phase, micro_batch + i);

@@ -111,13 +111,13 @@ static lvn_status run(lvni_check_job *j, lvn_flat_adafactor p, bool matrices, do
     const int64_t numbers = 2 * BLOCKS + (matrices ? p.outer * p.inner : 0);
     const int buffers = matrices ? 4 : 3;
     int64_t length[4];
-    float *there[4] = {NULL};
+    float *on_device[4] = {NULL};
     const lvn_step_block *step;
     lengths_of(j, &p, matrices, length);
     draw(j, of_weights);
     for (int k = 0; k < buffers; k++) {
-        there[k] = lvni_check_put_floats(j, j->x[k], length[k]);
-        LVNI_CHECK_NEED(there[k]);
+        on_device[k] = lvni_check_put_floats(j, j->x[k], length[k]);
+        LVNI_CHECK_NEED(on_device[k]);
     }
     p.scratch = lvni_check_put(j, NULL, (size_t)numbers * sizeof *p.scratch, 0);
     LVNI_CHECK_NEED(p.scratch);
@@ -125,9 +125,10 @@ static lvn_status run(lvni_check_job *j, lvn_flat_adafactor p, bool matrices, do
     p.step = kind == LVNI_CHECK_NO_STEP ? NULL : &lvni_check_step.phase[LVNI_CHECK_PHASE];
     truth(j, p, matrices);
     p.step = lvni_check_phase_of(step);
-    lvni_kernels_flat_adafactor(there[W], there[G], there[ROW_VAR], there[COL_VAR], j->n, &p);
+    lvni_kernels_flat_adafactor(on_device[W], on_device[G], on_device[ROW_VAR], on_device[COL_VAR],
+                                j->n, &p);
     for (int k = 0; k < buffers; k++) {
-        LVN_TRY(lvni_check_get(j, there[k], j->back));
+        LVN_TRY(lvni_check_get(j, on_device[k], j->back));
         LVN_TRY(
             k == G || kind == LVNI_CHECK_UPDATES_NOT
                 ? lvni_check_expect_same(j, name[k], j->back, j->x[k], length[k])

@@ -15,7 +15,7 @@ typedef struct trial {
     lvni_tensor_device *device;
     const void *attr; /* the case's, or another for the same result */
     lvni_check_inputs in;
-    lvn_tensor *there[LVN_KERNEL_INPUTS]; /* the inputs on the device */
+    lvn_tensor *on_device[LVN_KERNEL_INPUTS]; /* the inputs on the device */
     lvni_tensor_desc desc[LVN_KERNEL_OUTPUTS];
     lvn_tensor *first[LVN_KERNEL_OUTPUTS]; /* results in host memory */
 } trial;
@@ -74,7 +74,7 @@ static lvn_status run_into(const trial *t, unsigned want, filling with,
     const int n_out = lvni_kernels_ops[t->op].n_out;
     lvni_check_room room[LVN_KERNEL_OUTPUTS] = {{.all = NULL}};
     lvn_kernel_args args = {.attr = t->attr};
-    memcpy(args.in, t->there, sizeof args.in);
+    memcpy(args.in, t->on_device, sizeof args.in);
     lvn_status s = LVN_OK;
     for (int k = 0; k < n_out && s == LVN_OK; k++) {
         if ((want & 1u << k) != 0) {
@@ -131,8 +131,8 @@ static lvn_status run_again(const trial *t, unsigned want, const char *how)
 static lvn_status check_inputs(const trial *t)
 {
     for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
-        lvn_tensor *back = t->there[i] == NULL ? NULL : lvni_tensor_to(t->there[i], NULL);
-        if (back == NULL && t->there[i] != NULL) {
+        lvn_tensor *back = t->on_device[i] == NULL ? NULL : lvni_tensor_to(t->on_device[i], NULL);
+        if (back == NULL && t->on_device[i] != NULL) {
             return lvn_last_error()->code;
         }
         const bool same = back == NULL || same_bytes(back, t->in.own[i]);
@@ -147,9 +147,9 @@ static lvn_status check_inputs(const trial *t)
 /* a += b, as gradients are added up at a fork. */
 static lvn_status check_in_place(const trial *t)
 {
-    lvn_kernel_args args = {.in = {t->there[0], t->there[1]}, .out = {t->there[0]}};
+    lvn_kernel_args args = {.in = {t->on_device[0], t->on_device[1]}, .out = {t->on_device[0]}};
     LVN_TRY(wait_for_device(lvni_kernels_run(t->op, &args, 1)));
-    lvn_tensor *back = lvni_tensor_to(t->there[0], NULL);
+    lvn_tensor *back = lvni_tensor_to(t->on_device[0], NULL);
     if (back == NULL) {
         return lvn_last_error()->code;
     }
@@ -170,9 +170,9 @@ static lvn_status check_philox(const trial *t)
     lvni_check_room room;
     LVN_TRY(lvni_check_room_make(t->device, &number, sizeof number, 0, &room));
     attr.rng.a = ~attr.rng.a;
-    attr.rng.a_there = lvni_check_room_part(&room);
+    attr.rng.a_on_device = lvni_check_room_part(&room);
     again.attr = &attr;
-    const lvn_status s = run_again(&again, ~0u, "with rng.a_there");
+    const lvn_status s = run_again(&again, ~0u, "with rng.a_on_device");
     lvni_check_room_free(&room);
     return s;
 }
@@ -190,11 +190,11 @@ static lvn_status run_trial(trial *t, double *worst)
     lvn_kernel_args args = {.attr = t->attr};
     LVN_TRY(lvni_check_inputs_make(t->op, t->row, t->dtype, &t->in));
     for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
-        t->there[i] = t->in.own[i] == NULL ? NULL : lvni_tensor_to(t->in.own[i], t->device);
-        if (t->there[i] == NULL && t->in.own[i] != NULL) {
+        t->on_device[i] = t->in.own[i] == NULL ? NULL : lvni_tensor_to(t->in.own[i], t->device);
+        if (t->on_device[i] == NULL && t->in.own[i] != NULL) {
             return lvn_last_error()->code;
         }
-        args.in[i] = t->there[i];
+        args.in[i] = t->on_device[i];
     }
     LVN_TRY(info->shape(&args, t->desc));
     LVN_TRY(run_into(t, ~0u, NAN_FIRST, t->first));
@@ -205,7 +205,7 @@ static lvn_status run_trial(trial *t, double *worst)
         LVN_TRY(run_again(t, 1, "when the others are left out"));
     }
     LVN_TRY(t->op == LVNI_OP_dropout ? check_philox(t) : LVN_OK);
-    return t->op == LVNI_OP_add && lvni_tensor_same_shape(t->there[0], t->there[1])
+    return t->op == LVNI_OP_add && lvni_tensor_same_shape(t->on_device[0], t->on_device[1])
                ? check_in_place(t)
                : LVN_OK;
 }
@@ -249,7 +249,7 @@ lvn_status lvni_check_case_run(lvni_kernels_op op, const lvni_check_case *row, l
     lvn_status s = run_trial(&t, &worst);
     s = count(s, &t, worst, out);
     for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
-        lvn_release(t.there[i]);
+        lvn_release(t.on_device[i]);
     }
     release_all(t.first);
     lvni_check_inputs_free(&t.in);

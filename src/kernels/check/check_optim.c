@@ -47,11 +47,11 @@ static lvn_status sgd_with(lvni_check_job *j, lvn_flat_sgd p, bool momentum,
           *m = lvni_check_put(j, NULL, (size_t)j->n * sizeof *m,
                               j->shift); /* the first step does not read it */
     const double *trust = p.trust,
-                 *there = trust == NULL ? NULL : lvni_check_put(j, trust, sizeof *trust, 0);
+                 *on_device = trust == NULL ? NULL : lvni_check_put(j, trust, sizeof *trust, 0);
     LVNI_CHECK_NEED(w);
     LVNI_CHECK_NEED(g);
     LVNI_CHECK_NEED(m);
-    LVN_TRY(trust != NULL && there == NULL ? lvn_last_error()->code : LVN_OK);
+    LVN_TRY(trust != NULL && on_device == NULL ? lvn_last_error()->code : LVN_OK);
     LVN_TRY(lvni_check_put_step(j, kind, &step));
     for (int k = 0; k < 2; k++) {
         p.first_step = k == 0;
@@ -62,7 +62,7 @@ static lvn_status sgd_with(lvni_check_job *j, lvn_flat_sgd p, bool momentum,
             sgd_truth(j, &p, momentum, k == 0);
         }
         p.step = lvni_check_phase_of(step);
-        p.trust = there;
+        p.trust = on_device;
         lvni_kernels_flat_sgd(w, g, momentum ? m : NULL, j->n, &p);
     }
     LVN_TRY(lvni_check_get(j, w, j->back));
@@ -191,22 +191,22 @@ static void draw_all(lvni_check_job *j)
     }
 }
 
-static lvn_status put_all(lvni_check_job *j, int n, float *there[LVNI_CHECK_ARRAYS])
+static lvn_status put_all(lvni_check_job *j, int n, float *on_device[LVNI_CHECK_ARRAYS])
 {
     for (int k = 0; k < n; k++) {
         to_double(j, j->x[k], j->truth[k]);
-        there[k] = lvni_check_put_floats(j, j->x[k], j->n);
-        LVNI_CHECK_NEED(there[k]);
+        on_device[k] = lvni_check_put_floats(j, j->x[k], j->n);
+        LVNI_CHECK_NEED(on_device[k]);
     }
     return LVN_OK;
 }
 
 /* The gradient is never changed. */
 static lvn_status expect_all(lvni_check_job *j, const char *const *name, int n,
-                             float *const there[LVNI_CHECK_ARRAYS], lvni_check_step_kind kind)
+                             float *const on_device[LVNI_CHECK_ARRAYS], lvni_check_step_kind kind)
 {
     for (int k = 0; k < n; k++) {
-        LVN_TRY(lvni_check_get(j, there[k], j->back));
+        LVN_TRY(lvni_check_get(j, on_device[k], j->back));
         LVN_TRY(k == 1 || kind == LVNI_CHECK_UPDATES_NOT
                     ? lvni_check_expect_same(j, name[k], j->back, j->x[k], j->n)
                     : lvni_check_expect(j, name[k], j->back, j->truth[k], j->n, LVNI_CHECK_CLOSE));
@@ -407,8 +407,8 @@ static lvn_status lamb_with(lvni_check_job *j, lvn_flat_lamb p, const double *tr
     draw_all(j);
     LVN_TRY(put_all(j, 4, b));
     LVN_TRY(lvni_check_put_step(j, kind, &step));
-    const double *there = trust == NULL ? NULL : lvni_check_put(j, trust, sizeof *trust, 0);
-    LVN_TRY(trust != NULL && there == NULL ? lvn_last_error()->code : LVN_OK);
+    const double *on_device = trust == NULL ? NULL : lvni_check_put(j, trust, sizeof *trust, 0);
+    LVN_TRY(trust != NULL && on_device == NULL ? lvn_last_error()->code : LVN_OK);
     lvn_flat_lamb q = p;
     q.step = phase_of_host(kind);
     (void)lvn_flat_lamb_resolve(&q);
@@ -417,7 +417,7 @@ static lvn_status lamb_with(lvni_check_job *j, lvn_flat_lamb p, const double *tr
         j->truth[0][i] -= q.lr * (trust != NULL ? *trust : 1.0) * u;
     }
     p.step = lvni_check_phase_of(step);
-    p.trust = there;
+    p.trust = on_device;
     lvni_kernels_flat_lamb(b[0], b[2], b[3], j->n, &p);
     static const char *const name[] = {"w", "g"};
     LVN_TRY(expect_all(j, name, 1, b, kind));

@@ -15,13 +15,13 @@ lvn_status lvni_check_number(lvni_check_job *j)
     double number = 0.0;
     double *slot = lvni_check_put(j, NULL, sizeof *slot, 0);
     lvn_tensor *here = lvn_tensor_wrap((void *)(uintptr_t)&value, LVN_F32, 1, &one);
-    lvn_tensor *there = here == NULL ? NULL : lvni_tensor_to(here, j->device);
-    lvn_status s = slot == NULL || there == NULL ? lvn_last_error()->code : LVN_OK;
+    lvn_tensor *on_device = here == NULL ? NULL : lvni_tensor_to(here, j->device);
+    lvn_status s = slot == NULL || on_device == NULL ? lvn_last_error()->code : LVN_OK;
     if (s == LVN_OK) {
-        lvni_kernels_flat_number(slot, there);
+        lvni_kernels_flat_number(slot, on_device);
         s = lvni_check_get(j, slot, &number);
     }
-    lvn_release(there);
+    lvn_release(on_device);
     lvn_release(here);
     return s != LVN_OK || number == (double)value
                ? s
@@ -105,16 +105,16 @@ static lvn_status decide_weighing(lvni_check_job *j, const lvn_step_scaler *scal
     }
     sums[n / 2] = sum;
     lvn_step_block *block = lvni_check_put(j, &want, sizeof want, 0);
-    double *there = lvni_check_put(j, sums, (size_t)n * sizeof *sums, 0),
+    double *on_device = lvni_check_put(j, sums, (size_t)n * sizeof *sums, 0),
            *losses_on_device = lvni_check_put(j, losses, sizeof losses, 0);
     LVNI_CHECK_NEED(block);
-    LVNI_CHECK_NEED(there);
+    LVNI_CHECK_NEED(on_device);
     LVNI_CHECK_NEED(losses_on_device);
     if (weights != NULL) {
         d.weights = lvni_check_put(j, weights, 3 * sizeof *weights, 0);
         LVNI_CHECK_NEED(d.weights);
     }
-    lvni_kernels_flat_decide(block, there, n, losses_on_device, &d);
+    lvni_kernels_flat_decide(block, on_device, n, losses_on_device, &d);
     LVN_TRY(lvni_check_get(j, block, &have));
     d.weights = weights;
     const double t = lvn_step_t(&want, d.phase);
@@ -217,16 +217,16 @@ static lvn_status trust_with(lvni_check_job *j, const trust_case *c, lvni_check_
         w[i] = c->of_w * (double)(1 + i * i % 7) / 3.0;
         g[i] = c->of_g * (double)(1 + i * i % 5) / 3.0;
     }
-    double *there = lvni_check_put(j, NULL, sizeof *there, 0),
+    double *on_device = lvni_check_put(j, NULL, sizeof *on_device, 0),
            *w_on_device = lvni_check_put(j, w, (size_t)n * sizeof *w, 0),
            *g_on_device = lvni_check_put(j, g, (size_t)n * sizeof *g, 0);
-    LVNI_CHECK_NEED(there);
+    LVNI_CHECK_NEED(on_device);
     LVNI_CHECK_NEED(w_on_device);
     LVNI_CHECK_NEED(g_on_device);
     LVN_TRY(lvni_check_put_step(j, kind, &step));
     p.step = step == NULL ? NULL : &step->phase[LVNI_CHECK_PHASE]; /* an address, not read */
-    lvni_kernels_flat_trust(there, w_on_device, g_on_device, n, &p);
-    LVN_TRY(lvni_check_get(j, there, &have));
+    lvni_kernels_flat_trust(on_device, w_on_device, g_on_device, n, &p);
+    LVN_TRY(lvni_check_get(j, on_device, &have));
     p.step = step == NULL ? NULL : &lvni_check_step.phase[LVNI_CHECK_PHASE];
     const double want = lvn_flat_trust_ratio(sqrt(lvni_kernels_flat_sum_tree(w, n)),
                                              sqrt(lvni_kernels_flat_sum_tree(g, n)), &p);

@@ -64,9 +64,9 @@ lvn_status lvni_check_expect_same(const lvni_check_job *j, const char *what, con
                                   const float *want, int64_t n);
 
 /* Of its block; NULL: there is none. An address of the device, not read. */
-static inline const lvn_step_phase *lvni_check_phase_of(const lvn_step_block *there)
+static inline const lvn_step_phase *lvni_check_phase_of(const lvn_step_block *on_device)
 {
-    return there == NULL ? NULL : &there->phase[LVNI_CHECK_PHASE];
+    return on_device == NULL ? NULL : &on_device->phase[LVNI_CHECK_PHASE];
 }
 
 /* Of check_optim.c. */

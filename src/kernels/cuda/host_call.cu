@@ -41,7 +41,7 @@ struct lvnc_host_calls {
     uint32_t first, n; /* number of the oldest call; how many wait */
     bool quit;
     volatile uint32_t *done; /* memory of the host that the device reads */
-    CUdeviceptr done_there;
+    CUdeviceptr done_on_device;
     int device;
     CUresult (*wait_value)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
 };
@@ -79,16 +79,16 @@ static lvn_status start_calls(lvnc_device *d, lvnc_host_calls *c)
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     void *symbol = driver == NULL ? NULL : dlsym(driver, "cuStreamWaitValue32_v2");
     __builtin_memcpy(&c->wait_value, &symbol, sizeof symbol);
-    void *p = NULL, *there = NULL;
+    void *p = NULL, *on_device = NULL;
     if (symbol == NULL ||
         cudaHostAlloc(&p, 64, cudaHostAllocMapped | cudaHostAllocPortable) != cudaSuccess ||
-        cudaHostGetDevicePointer(&there, p, 0) != cudaSuccess) {
+        cudaHostGetDevicePointer(&on_device, p, 0) != cudaSuccess) {
         (void)cudaGetLastError();
         LVN_FAIL(LVN_ERR_RESOURCE, LVNC_NAME ":%d: no word that its stream can wait for", d->index);
     }
     c->done = static_cast<volatile uint32_t *>(p);
     *c->done = 0;
-    c->done_there = reinterpret_cast<CUdeviceptr>(there);
+    c->done_on_device = reinterpret_cast<CUdeviceptr>(on_device);
     c->device = d->index;
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->changed, NULL);
@@ -142,7 +142,7 @@ lvn_status lvnc_host_call(void *stream, void (*fn)(void *user), void *user)
     call.user = user;
     cudaError_t e = cudaEventRecord(call.reached, s);
     if (e == cudaSuccess &&
-        c->wait_value(s, c->done_there, number + 1, CU_STREAM_WAIT_VALUE_GEQ) != CUDA_SUCCESS) {
+        c->wait_value(s, c->done_on_device, number + 1, CU_STREAM_WAIT_VALUE_GEQ) != CUDA_SUCCESS) {
         e = cudaErrorNotSupported;
     }
     if (e == cudaSuccess) {
