@@ -297,14 +297,6 @@ lvn_status lvni_control_gather(lvni_control *control, const char *name, const vo
     return status;
 }
 
-lvn_status lvni_control_barrier(lvni_control *control, const char *name, double timeout_s)
-{
-    lvni_control_bytes *all = NULL;
-    LVN_TRY(lvni_control_gather(control, name, NULL, 0, timeout_s, &all));
-    lvni_core_free(all);
-    return LVN_OK;
-}
-
 /* ---- Rendezvous ---- */
 
 static int cpus_of_process(void)
@@ -364,16 +356,14 @@ lvn_status lvni_control_rendezvous(lvni_control *control, const lvni_control_fac
     /* the store's own time is over before */
     LVN_TRY(send_request(control, &frame, at, &request, control->rdzv_timeout_s));
     lvni_control_member *members = NULL;
-    int nodes = 0;
     const lvn_status status =
-        lvni_control_scan_table(request.data, request.n, control->world, &members, &nodes);
+        lvni_control_scan_table(request.data, request.n, control->world, &members);
     if (status != LVN_OK) {
         lvni_core_free(request.data);
         return status;
     }
     control->table = request.data;
     control->members = members;
-    control->nodes = nodes;
     return LVN_OK;
 }
 
@@ -382,19 +372,9 @@ const lvni_control_member *lvni_control_members(const lvni_control *control)
     return control->members;
 }
 
-int lvni_control_rank(const lvni_control *control)
-{
-    return control->rank;
-}
-
 int lvni_control_world(const lvni_control *control)
 {
     return control->world;
-}
-
-int lvni_control_nodes(const lvni_control *control)
-{
-    return control->nodes;
 }
 
 /* An IPv4 address of a socket of both families as one of IPv4. */

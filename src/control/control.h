@@ -9,7 +9,7 @@
  *   lvni_control_rendezvous    once the configuration is resolved and the checkpoint to resume from
  *                              is chosen: gives the table of all ranks, or the error that names
  *                              what is missing or does not fit
- *   lvni_control_gather, _get, _set, _add, _barrier
+ *   lvni_control_gather, _get, _set, _add
  *                              for addresses, memory handles, fingerprints
  *   lvni_control_boundary      before every training step, the first included
  *   lvni_control_request_stop  on a signal, or when the time limit is near
@@ -187,9 +187,7 @@ typedef struct lvni_control_member {
 lvn_status lvni_control_rendezvous(lvni_control *control, const lvni_control_facts *facts);
 /* After the rendezvous: `world` rows by rank, borrowed until destroy. NULL before. */
 const lvni_control_member *lvni_control_members(const lvni_control *control);
-int lvni_control_rank(const lvni_control *control);
 int lvni_control_world(const lvni_control *control);
-int lvni_control_nodes(const lvni_control *control); /* 0 before the rendezvous */
 /* Addresses of the connection to the store, IPv4 or IPv6 as text: the own one and the store's.
  * Before the end of the run. */
 enum { LVNI_CONTROL_ADDRESS = 64 };
@@ -223,7 +221,6 @@ typedef struct lvni_control_bytes {
 } lvni_control_bytes;
 lvn_status lvni_control_gather(lvni_control *control, const char *name, const void *bytes, size_t n,
                                double timeout_s, lvni_control_bytes **out);
-lvn_status lvni_control_barrier(lvni_control *control, const char *name, double timeout_s);
 
 /* ---- Stopping together ---- */
 

@@ -53,7 +53,6 @@ struct lvni_control {
     int64_t stop_at;
     char *table; /* what the members' texts point into */
     lvni_control_member *members;
-    int nodes;
 };
 
 /* control_connect.c: the socket, greeted, with what was read beyond the greeting. */

@@ -319,8 +319,7 @@ static void put_rows(lvni_core_str *out, pool *p, const lvni_control_member *mem
     }
 }
 
-lvn_status lvni_control_put_table(lvni_core_str *out, const lvni_control_member *members, int world,
-                                  int nodes)
+lvn_status lvni_control_put_table(lvni_core_str *out, const lvni_control_member *members, int world)
 {
     pool p = {.mask = 1};
     while (p.mask < 2 * TEXTS * (uint32_t)world) {
@@ -334,7 +333,6 @@ lvn_status lvni_control_put_table(lvni_core_str *out, const lvni_control_member 
         memset(p.slot, 0xff, p.mask * sizeof *p.slot);
         p.mask--;
         put_rows(&rows, &p, members, world);
-        lvni_control_put_u32(out, (uint32_t)nodes);
         lvni_control_put_u32(out, p.n);
         for (uint32_t i = 0; i < p.n; i++) {
             lvni_control_put_bytes(out, p.texts[i], strlen(p.texts[i]) + 1);
@@ -385,13 +383,12 @@ static bool scan_row(lvni_control_scan *scan, const char *const *texts, uint32_t
 }
 
 lvn_status lvni_control_scan_table(const char *bytes, size_t n, int world,
-                                   lvni_control_member **out, int *nodes)
+                                   lvni_control_member **out)
 {
     lvni_control_scan scan = {.at = (const unsigned char *)bytes, .left = n};
     *out = NULL;
-    *nodes = (int)lvni_control_scan_u32(&scan);
     const uint32_t n_texts = lvni_control_scan_u32(&scan);
-    bool good = !scan.bad && *nodes > 0 && *nodes <= world && n_texts <= TEXTS * (uint32_t)world;
+    bool good = !scan.bad && n_texts <= TEXTS * (uint32_t)world;
     const char **texts =
         good ? lvni_core_calloc(LVNI_TAG_CONTROL, n_texts + 1, sizeof *texts) : NULL;
     lvni_control_member *members =

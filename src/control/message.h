@@ -7,7 +7,7 @@
 #include "control.h"
 #include "frame.h"
 
-enum { LVNI_CONTROL_PROTOCOL = 3, LVNI_CONTROL_MAX_WORLD = 65536 };
+enum { LVNI_CONTROL_PROTOCOL = 4, LVNI_CONTROL_MAX_WORLD = 65536 };
 
 /* HELLO: a store's first frame. `how` proves nothing. */
 void lvni_control_put_hello(lvni_core_str *out, const lvni_control_token *nonce,
@@ -73,10 +73,10 @@ void lvni_control_put_facts(lvni_core_str *out, const lvni_control_facts *facts)
 bool lvni_control_scan_facts(lvni_control_scan *scan, lvni_control_facts_message *out);
 
 /* The table of all ranks: equal texts travel once. */
-lvn_status lvni_control_put_table(lvni_core_str *out, const lvni_control_member *members, int world,
-                                  int nodes);
+lvn_status lvni_control_put_table(lvni_core_str *out, const lvni_control_member *members,
+                                  int world);
 /* bytes stay the caller's, the rows point into them. *out is the caller's (lvni_core_free). */
 lvn_status lvni_control_scan_table(const char *bytes, size_t n, int world,
-                                   lvni_control_member **out, int *nodes);
+                                   lvni_control_member **out);
 
 #endif

@@ -230,7 +230,7 @@ static void number_hosts(const lvni_control_store *store, lvni_control_member *m
     }
 }
 
-static void number_nodes(const lvni_control_store *store, lvni_control_member *members, int *nodes)
+static void number_nodes(const lvni_control_store *store, lvni_control_member *members)
 {
     const int world = store->o.world;
     /* if one rank does not know its numbers, all are numbered by host */
@@ -249,10 +249,8 @@ static void number_nodes(const lvni_control_store *store, lvni_control_member *m
                    f->node_rank < world;
     }
     number_hosts(store, members);
-    *nodes = 0;
     for (int r = 0; r < world; r++) {
         members[r].node_rank = reported ? facts_of(store, r)->node_rank : members[r].host_index;
-        *nodes = members[r].node_rank + 1 > *nodes ? members[r].node_rank + 1 : *nodes;
     }
     for (int r = 0; r < world; r++) {
         int before = 0, all = 0;
@@ -423,10 +421,9 @@ static lvn_status complete(lvni_control_store *store)
     if (members == NULL) {
         return LVN_ERR_MEMORY;
     }
-    int nodes = 0;
     lvni_core_str s = {0};
-    number_nodes(store, members, &nodes);
-    lvn_status status = lvni_control_put_table(&s, members, world, nodes);
+    number_nodes(store, members);
+    lvn_status status = lvni_control_put_table(&s, members, world);
     if (status == LVN_OK) {
         store->table = lvni_control_blob_create(&s);
         status = store->table == NULL ? LVN_ERR_MEMORY : LVN_OK;

@@ -5,7 +5,7 @@ import os
 import socket
 import struct
 
-MAGIC, PROTOCOL = b"levinctl", 3
+MAGIC, PROTOCOL = b"levinctl", 4
 HELLO, GREET, WELCOME, REFUSE, GET, REPLY, FAIL, DENY = 1, 2, 3, 4, 7, 11, 13, 18
 NO_KEY = b"levin run key 1\0"
 

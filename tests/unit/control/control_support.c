@@ -99,6 +99,14 @@ void group_run(group *g)
     }
 }
 
+lvn_status control_barrier(lvni_control *control, const char *name, double timeout_s)
+{
+    lvni_control_bytes *all = NULL;
+    const lvn_status status = lvni_control_gather(control, name, NULL, 0, timeout_s, &all);
+    lvni_core_free(all);
+    return status;
+}
+
 void group_end(group *g)
 {
     for (int r = 0; r < g->world; r++) {

@@ -46,6 +46,8 @@ void group_init(group *g, int world);
 void group_run(group *g);
 /* For `report`, with the group as `user`. */
 void keep_line(void *user, const char *line);
+/* All ranks are here. */
+lvn_status control_barrier(lvni_control *control, const char *name, double timeout_s);
 /* Whatever is left. Asserts that the store frees all. */
 void group_end(group *g);
 

@@ -85,10 +85,10 @@ static lvn_status cross(group_rank *r)
         /* passed: it is in step 5, which needs rank 0 to begin step 5 */
         LVN_TRY(lvni_control_boundary(r->control, 5, &stop));
         r->number = stop;
-        LVN_TRY(lvni_control_barrier(r->control, "rank 1 is inside", 10));
+        LVN_TRY(control_barrier(r->control, "rank 1 is inside", 10));
         step_together(r->g, 1, 5);
     } else {
-        LVN_TRY(lvni_control_barrier(r->control, "rank 1 is inside", 10));
+        LVN_TRY(control_barrier(r->control, "rank 1 is inside", 10));
         lvni_control_request_stop(r->control, 2);
         pause_ms(100); /* by now STOP_ASK has reached all ranks */
         LVN_TRY(lvni_control_boundary(r->control, 5, &stop)); /* must not hold for ever */
@@ -120,7 +120,7 @@ static lvn_status stop_before_the_first_step(group_rank *r)
     if (r->rank == 0) {
         lvni_control_request_stop(r->control, 15);
     }
-    LVN_TRY(lvni_control_barrier(r->control, "asked", 10));
+    LVN_TRY(control_barrier(r->control, "asked", 10));
     pause_ms(50);
     LVN_TRY(lvni_control_boundary(r->control, 70, &stop));
     r->number = stop;
@@ -149,7 +149,7 @@ static lvn_status fail_with_transport_error(group_rank *r)
     lvn_status status = LVN_OK;
     bool stop = false;
     LVN_TRY(lvni_control_boundary(r->control, 812, &stop));
-    LVN_TRY(lvni_control_barrier(r->control, "begin", 10));
+    LVN_TRY(control_barrier(r->control, "begin", 10));
     if (r->rank == 2) {
         pause_ms(peer_first_ms > 0 ? peer_first_ms : 0);
         lvni_control_fail(r->control, &(lvni_control_cause){.kind = LVNI_CAUSE_NAN,

@@ -41,7 +41,7 @@ static lvn_status ring(group_rank *r)
                       bytes[5] == '\0';
     lvni_core_free(bytes);
     EXPECT(same);
-    return lvni_control_barrier(r->control, "end", 10);
+    return control_barrier(r->control, "end", 10);
 }
 
 TEST(values_travel_between_ranks)
@@ -58,7 +58,7 @@ static lvn_status count(group_rank *r)
     for (int i = 0; i < 50; i++) {
         LVN_TRY(lvni_control_add(r->control, "n", r->rank + 1, &value));
     }
-    LVN_TRY(lvni_control_barrier(r->control, "counted", 10));
+    LVN_TRY(control_barrier(r->control, "counted", 10));
     LVN_TRY(lvni_control_add(r->control, "n", 0, &value));
     EXPECT(value == 50 * (1 + 2 + 3 + 4));
     return lvni_control_add(r->control, "down", -1, &value);
@@ -150,12 +150,12 @@ static lvn_status mistakes(group_rank *r)
     LVN_TRY(lvni_control_add(r->control, "c", 1, &value));
     EXPECT(lvni_control_set(r->control, "c", "x", 1) == LVN_ERR_INVALID && reports("counter"));
     EXPECT(lvni_control_get(r->control, "c", 1, &bytes, &n) == LVN_ERR_INVALID);
-    LVN_TRY(lvni_control_barrier(r->control, "all", 10));
+    LVN_TRY(control_barrier(r->control, "all", 10));
     if (r->rank != 1) { /* rank 1 stays away */
         EXPECT(lvni_control_gather(r->control, "alone", "x", 1, 0.1, &all) == LVN_ERR_TIMEOUT &&
                reports("rank 1 did not come") && all == NULL);
     }
-    return lvni_control_barrier(r->control, "end", 10);
+    return control_barrier(r->control, "end", 10);
 }
 
 TEST(mistakes_are_reported_and_harm_nothing)

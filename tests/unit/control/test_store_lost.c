@@ -12,7 +12,7 @@ static lvn_status vanish(group_rank *r)
 {
     bool stop = false;
     LVN_TRY(lvni_control_boundary(r->control, 5, &stop));
-    LVN_TRY(lvni_control_barrier(r->control, "begin", 10));
+    LVN_TRY(control_barrier(r->control, "begin", 10));
     if (r->rank == 1) {
         pause_ms(600); /* its heartbeats report its step */
         /* what the others see of a kill: the end of the connection, and no word */
@@ -20,7 +20,7 @@ static lvn_status vanish(group_rank *r)
         r->control = NULL;
         return LVN_OK;
     }
-    return lvni_control_barrier(r->control, "never", 10);
+    return control_barrier(r->control, "never", 10);
 }
 
 TEST(the_end_of_a_connection_ends_the_run)
@@ -86,12 +86,12 @@ static lvn_status own_main(const own_process *p)
     }
     LVN_TRY(lvni_control_connect(&o, &c));
     LVN_TRY(lvni_control_rendezvous(c, &facts));
-    LVN_TRY(lvni_control_barrier(c, "first", 30));
+    LVN_TRY(control_barrier(c, "first", 30));
     char byte = 'x';
     if (write(p->joined, &byte, 1) != 1 || read(p->go, &byte, 1) != 1) {
         LVN_FAIL(LVN_ERR_IO, "the test is gone");
     }
-    LVN_TRY(lvni_control_barrier(c, "second", 30));
+    LVN_TRY(control_barrier(c, "second", 30));
     LVN_TRY(lvni_control_leave(c));
     lvni_control_destroy(c);
     if (store != NULL) {
@@ -174,12 +174,12 @@ static void lose_process(int rank, int signal_number, double peer_timeout_s, con
     o.peer_timeout_s = peer_timeout_s;
     assert_int_equal(lvni_control_connect(&o, &c), LVN_OK);
     assert_int_equal(lvni_control_rendezvous(c, &g.ranks[1 - rank].facts), LVN_OK);
-    assert_int_equal(lvni_control_barrier(c, "first", 20), LVN_OK);
+    assert_int_equal(control_barrier(c, "first", 20), LVN_OK);
     assert_int_equal(read(joined[0], &byte, 1), 1);
     assert_false(lvni_control_has_ended(c, rank));
     const uint64_t began = lvni_core_now_ns();
     kill(pid, signal_number);
-    assert_int_equal(lvni_control_barrier(c, "of this rank alone", 20), LVN_ERR_PEER);
+    assert_int_equal(control_barrier(c, "of this rank alone", 20), LVN_ERR_PEER);
     assert_true(lvni_core_seconds_since(began) < peer_timeout_s + 2);
     lvni_control_cause cause;
     assert_true(lvni_control_get_cause(c, &cause));
@@ -278,14 +278,14 @@ TEST(a_stopped_process_is_named_when_its_time_is_over)
 
 static lvn_status store_goes_away(group_rank *r)
 {
-    LVN_TRY(lvni_control_barrier(r->control, "begin", 10));
+    LVN_TRY(control_barrier(r->control, "begin", 10));
     if (r->rank == 0) {
         pause_ms(50);
         lvni_control_store_destroy(r->g->store); /* its process ends */
         r->g->store = NULL;
         return LVN_OK;
     }
-    return lvni_control_barrier(r->control, "never", 10);
+    return control_barrier(r->control, "never", 10);
 }
 
 TEST(a_lost_store_names_its_rank)
