@@ -55,25 +55,3 @@ lvni_plan_range lvni_plan_exchange_slice(const lvni_plan_exchange *e, int64_t b,
     const int64_t to = blocks * (part + 1) / e->world * LVNI_EXCHANGE_BLOCK;
     return (lvni_plan_range){bucket.start + from, (to < bucket.count ? to : bucket.count) - from};
 }
-
-int64_t lvni_plan_exchange_owned(const lvni_plan_exchange *e, int rank)
-{
-    int64_t owned = 0;
-    for (int64_t b = 0; b < lvni_plan_exchange_buckets(e); b++) {
-        owned += lvni_plan_exchange_slice(e, b, rank).count;
-    }
-    return owned;
-}
-
-lvni_plan_exchange_bytes lvni_plan_exchange_cost(const lvni_plan_exchange *e, int rank, int leaves,
-                                                 int leaves_all)
-{
-    const uint64_t own = (uint64_t)lvni_plan_exchange_owned(e, rank) * sizeof(float),
-                   all = (uint64_t)e->n * sizeof(float);
-    if (e->world == 1 || leaves_all == 0) {
-        return (lvni_plan_exchange_bytes){0, 0};
-    }
-    return (lvni_plan_exchange_bytes){.sent = (uint64_t)leaves * (all - own) + own,
-                                      .received =
-                                          (uint64_t)(leaves_all - leaves) * own + (all - own)};
-}

@@ -1,6 +1,5 @@
 /* Who adds what when the gradients of several ranks become one: the flat set is cut into buckets, a
- * bucket into one slice per rank, all on borders of the norm's blocks (docs/reproducibility.md).
- * And what that costs in bytes: the formula that transports are measured against. */
+ * bucket into one slice per rank, all on borders of the norm's blocks (docs/reproducibility.md). */
 #ifndef LEVIN_PLAN_EXCHANGE_H
 #define LEVIN_PLAN_EXCHANGE_H
 
@@ -29,18 +28,5 @@ lvni_plan_range lvni_plan_exchange_slice(const lvni_plan_exchange *e, int64_t b,
 /* The contiguous part of n floats that `rank` of `world` has: on borders of blocks, parts differ by
  * at most one block; count may be 0. */
 lvni_plan_range lvni_plan_exchange_part(int64_t n, int world, int rank);
-/* floats of all its slices */
-int64_t lvni_plan_exchange_owned(const lvni_plan_exchange *e, int rank);
-
-/* Bytes of gradients that a rank writes for others to read, and reads of what others wrote, in one
- * step: `leaves` sub-trees of its own, `leaves_all` of all ranks. It reads the others' leaves in
- * its slices, and the total outside of them; others do the same with what it writes. With one leaf
- * per rank and equal slices it receives 2 (W-1)/W of the set, as in a ring. With `parts` it is the
- * weights that it reads outside of its slices, which their owners have updated: as many bytes. */
-typedef struct lvni_plan_exchange_bytes {
-    uint64_t sent, received;
-} lvni_plan_exchange_bytes;
-lvni_plan_exchange_bytes lvni_plan_exchange_cost(const lvni_plan_exchange *e, int rank, int leaves,
-                                                 int leaves_all);
 
 #endif

@@ -267,7 +267,35 @@ static int64_t added_of(const setup *s, int step, int world, int rank, int64_t f
     return n;
 }
 
-/* What the step moved, against the plan's formula: gradients, and the messages of the others. */
+/* Bytes of gradients that a rank writes for others to read, and reads of what others wrote, in one
+ * step: `leaves` sub-trees of its own, `leaves_all` of all ranks. It reads the others' leaves in
+ * its slices, and the total outside of them; others do the same with what it writes. With one leaf
+ * per rank and equal slices it receives 2 (W-1)/W of the set, as in a ring. With parts it is the
+ * weights that it reads outside of its slices, which their owners have updated: as many bytes. */
+typedef struct step_bytes {
+    uint64_t sent, received;
+} step_bytes;
+
+static uint64_t owned_bytes(const lvni_plan_exchange *e, int rank)
+{
+    int64_t owned = 0;
+    for (int64_t b = 0; b < lvni_plan_exchange_buckets(e); b++) {
+        owned += lvni_plan_exchange_slice(e, b, rank).count;
+    }
+    return (uint64_t)owned * sizeof(float);
+}
+
+static step_bytes bytes_of_step(const lvni_plan_exchange *e, int rank, int leaves, int leaves_all)
+{
+    const uint64_t own = owned_bytes(e, rank), all = (uint64_t)e->n * sizeof(float);
+    if (e->world == 1 || leaves_all == 0) {
+        return (step_bytes){0, 0};
+    }
+    return (step_bytes){.sent = (uint64_t)leaves * (all - own) + own,
+                        .received = (uint64_t)(leaves_all - leaves) * own + (all - own)};
+}
+
+/* What the step moved, against that formula: gradients, and the messages of the others. */
 static bool bytes_are_right(dist_rank *me, const setup *s, int step, int n_leaves,
                             lvni_dist_comm_bytes before)
 {
@@ -282,8 +310,8 @@ static bool bytes_are_right(dist_rank *me, const setup *s, int step, int n_leave
         message += rank == me->rank ? bytes : 0;
         heard += rank == me->rank ? 0 : bytes;
     }
-    lvni_plan_exchange_bytes cost = lvni_plan_exchange_cost(&e, me->rank, n_leaves, leaves_all);
-    uint64_t shared_bytes = (uint64_t)lvni_plan_exchange_owned(&e, me->rank) * sizeof(float);
+    step_bytes cost = bytes_of_step(&e, me->rank, n_leaves, leaves_all);
+    uint64_t shared_bytes = owned_bytes(&e, me->rank);
     if ((s->parts || s->keeps) && me->world > 1) { /* the same formula for fewer floats */
         const int64_t all = used_of(s, step, 0, s->n), from = s->keeps ? tail_of(s) : 0;
         const int64_t own = added_of(s, step, me->world, me->rank, 0),

@@ -1,8 +1,18 @@
-/* Buckets and slices: every float once, on block borders, evenly; and the bytes that follow. */
+/* Buckets and slices: every float once, on block borders, evenly. */
 #include "plan/exchange.h"
 #include "support/test.h"
 
 enum { BLOCK = LVNI_EXCHANGE_BLOCK };
+
+/* Floats of all its slices. */
+static int64_t owned_by(const lvni_plan_exchange *e, int rank)
+{
+    int64_t owned = 0;
+    for (int64_t b = 0; b < lvni_plan_exchange_buckets(e); b++) {
+        owned += lvni_plan_exchange_slice(e, b, rank).count;
+    }
+    return owned;
+}
 
 TEST(every_float_has_one_owner)
 {
@@ -30,7 +40,7 @@ TEST(every_float_has_one_owner)
         }
         assert_int_equal(at, e.n);
         for (int r = 0; r < e.world; r++) {
-            owned += lvni_plan_exchange_owned(&e, r);
+            owned += owned_by(&e, r);
         }
         assert_int_equal(owned, e.n);
     }
@@ -41,23 +51,8 @@ TEST(blocks_left_over_go_round)
     const lvni_plan_exchange e = {8 * BLOCK, BLOCK, 4, 0,
                                   NULL}; /* one block per bucket, four ranks */
     for (int r = 0; r < 4; r++) {
-        assert_int_equal(lvni_plan_exchange_owned(&e, r), 2 * BLOCK);
+        assert_int_equal(owned_by(&e, r), 2 * BLOCK);
     }
-}
-
-TEST(one_leaf_each_costs_what_a_ring_does)
-{
-    const lvni_plan_exchange e = {64 * BLOCK, 16 * BLOCK, 4, 0, NULL};
-    const uint64_t bytes = 64 * BLOCK * sizeof(float);
-    for (int r = 0; r < 4; r++) {
-        const lvni_plan_exchange_bytes cost = lvni_plan_exchange_cost(&e, r, 1, 4);
-        assert_int_equal(cost.received, 2 * bytes * 3 / 4);
-        assert_int_equal(cost.sent, bytes); /* three quarters of its leaf, a quarter of the total */
-    }
-    /* 2 + 1 + 1 + 1 sub-trees */
-    const lvni_plan_exchange_bytes two = lvni_plan_exchange_cost(&e, 0, 2, 5);
-    assert_int_equal(two.received, 3 * bytes / 4 + 3 * bytes / 4);
-    assert_int_equal(two.sent, 2 * (3 * bytes / 4) + bytes / 4);
 }
 
 /* One contiguous part of the weights each, cut at the buckets; what is behind is the last one's. */
@@ -82,7 +77,7 @@ TEST(parts_are_contiguous)
             }
             at += part.count;
             assert_int_equal(next, at + (r == e.world - 1 ? records : 0));
-            assert_int_equal(lvni_plan_exchange_owned(&e, r), next - part.start);
+            assert_int_equal(owned_by(&e, r), next - part.start);
         }
         assert_int_equal(at, n);
     }
@@ -101,18 +96,6 @@ TEST(parts_end_at_the_borders_of_the_caller)
                         (slice.start >= border[r] &&
                          slice.start + slice.count <= border[r + 1] + (r == 3 ? records : 0)));
         }
-        assert_int_equal(lvni_plan_exchange_owned(&e, r),
-                         owned[r] * BLOCK + (r == 3 ? 3 + records : 0));
+        assert_int_equal(owned_by(&e, r), owned[r] * BLOCK + (r == 3 ? 3 + records : 0));
     }
-}
-
-TEST(no_other_rank_costs_nothing)
-{
-    const lvni_plan_exchange alone = {64 * BLOCK, 0, 1, 0, NULL}, two = {64 * BLOCK, 0, 2, 0, NULL};
-    assert_int_equal(lvni_plan_exchange_cost(&alone, 0, 1, 1).received +
-                         lvni_plan_exchange_cost(&alone, 0, 1, 1).sent,
-                     0);
-    assert_int_equal(lvni_plan_exchange_cost(&two, 1, 0, 0).received +
-                         lvni_plan_exchange_cost(&two, 1, 0, 0).sent,
-                     0);
 }
