@@ -2,6 +2,7 @@
  * metrics of a finished validation or epoch, which every rank has alike; and what of it a
  * checkpoint holds. Called by the loop (loop.c), save.c and state.c. */
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/vfs.h"
 #include "log/run_log.h"
 #include "trainer/loop_impl.h"
@@ -211,33 +212,39 @@ static lvn_status find_file(const lvni_ckpt *ckpt, const char *path,
     return LVN_OK;
 }
 
+static lvn_status repair_one(const lvni_trainer *t, const lvni_ckpt *ckpt, lvni_trainer_kept *files,
+                             int64_t i)
+{
+    const lvni_trainer_kept_state state = files->file[i].state;
+    lvni_core_str path = {0};
+    bool there = true;
+    lvn_status s;
+    lvni_trainer_choose_path(t, files->file[i].name, &path);
+    LVNI_TRY_DONE(s, lvni_core_str_status(&path));
+    if (state == LVNI_KEPT_THERE) {
+        LVNI_TRY_DONE(s, find_file(ckpt, lvni_core_str_text(&path), &files->file[i], &there));
+    } else if (state == LVNI_KEPT_OTHER) {
+        there = lvni_core_path_exists(lvni_core_str_text(&path));
+    } else {
+        LVNI_TRY_DONE(s, lvni_core_file_remove(lvni_core_str_text(&path)));
+        there = false;
+    }
+    if (!there) {
+        lvni_trainer_kept_remove(files, i);
+    }
+done:
+    lvni_core_str_free(&path);
+    return s;
+}
+
 /* What stays first, then what leaves. */
 static lvn_status repair(const lvni_trainer *t, const lvni_ckpt *ckpt, lvni_trainer_kept *files,
                          lvni_trainer_kept_state state)
 {
-    lvn_status s = LVN_OK;
-    for (int64_t i = files->n - 1; i >= 0 && s == LVN_OK; i--) {
-        lvni_core_str path = {0};
-        bool there = true;
-        if (files->file[i].state != state) {
-            continue;
-        }
-        lvni_trainer_choose_path(t, files->file[i].name, &path);
-        s = lvni_core_str_status(&path);
-        if (s == LVN_OK && state == LVNI_KEPT_THERE) {
-            s = find_file(ckpt, lvni_core_str_text(&path), &files->file[i], &there);
-        } else if (s == LVN_OK && state == LVNI_KEPT_OTHER) {
-            there = lvni_core_path_exists(lvni_core_str_text(&path));
-        } else if (s == LVN_OK) {
-            s = lvni_core_file_remove(lvni_core_str_text(&path));
-            there = false;
-        }
-        if (s == LVN_OK && !there) {
-            lvni_trainer_kept_remove(files, i);
-        }
-        lvni_core_str_free(&path);
+    for (int64_t i = files->n - 1; i >= 0; i--) {
+        LVN_TRY(files->file[i].state == state ? repair_one(t, ckpt, files, i) : LVN_OK);
     }
-    return s;
+    return LVN_OK;
 }
 
 lvn_status lvni_trainer_choose_repair(const lvni_trainer *t, const lvni_ckpt *ckpt,

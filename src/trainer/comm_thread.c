@@ -76,18 +76,19 @@ lvn_status lvni_trainer_comm_thread_create(lvni_trainer_comm_thread **out)
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->change, NULL);
     t->ctx = lvni_tensor_ctx_create(own->team, &own->pins);
-    lvn_status s = t->ctx == NULL ? LVN_ERR_MEMORY : LVN_OK;
-    if (s == LVN_OK && lvni_core_thread_start(&t->thread, thread_main, t) != 0) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, t->ctx == NULL ? LVN_ERR_MEMORY : LVN_OK);
+    if (lvni_core_thread_start(&t->thread, thread_main, t) != 0) {
         s = lvn_error_set(LVN_ERR_MEMORY, __FILE__, __LINE__,
                           "no memory to start the communication thread");
+        goto done;
     }
-    t->started = s == LVN_OK;
-    if (s != LVN_OK) {
-        lvni_trainer_comm_thread_destroy(t);
-        return s;
-    }
+    t->started = true;
     *out = t;
     return LVN_OK;
+done:
+    lvni_trainer_comm_thread_destroy(t);
+    return s;
 }
 
 void lvni_trainer_comm_thread_destroy(lvni_trainer_comm_thread *t)

@@ -2,6 +2,7 @@
 #include "trainer/engine.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/str.h"
 #include "kernels/flat.h"
 #include "log/run_log.h"
@@ -207,18 +208,16 @@ static lvn_status make_optim(lvni_trainer_engine *e)
     const lvni_optim_range own =
         lvni_trainer_sharded_part(m->n_weights, e->o.plan.devices, e->o.plan.rank);
     const bool sharded = e->o.sharded_stage > 0;
-    lvn_status s =
-        lvni_trainer_sharded_check(e->o.sharded_stage, lvni_tensor_device_of(m->weights) != NULL);
-    if (s != LVN_OK) {
-        lvni_core_free(p);
-        return s;
-    }
-    s = lvni_optim_create_phases(optim, m->n_weights, sharded ? &own : NULL, p, m->n_parameters,
-                                 &e->optim);
-    lvni_core_free(p);
-    if (s == LVN_OK && sharded) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_trainer_sharded_check(e->o.sharded_stage,
+                                                lvni_tensor_device_of(m->weights) != NULL));
+    LVNI_TRY_DONE(s, lvni_optim_create_phases(optim, m->n_weights, sharded ? &own : NULL, p,
+                                              m->n_parameters, &e->optim));
+    if (sharded) {
         s = lvni_trainer_sharded_create(e->o.comm, m->n_weights, &e->sharded);
     }
+done:
+    lvni_core_free(p);
     return s;
 }
 

@@ -496,17 +496,13 @@ lvn_status lvni_trainer_predict(const lvni_nn_model *model, lvni_data_loader *lo
 {
     lvni_trainer_rows rows = {0};
     evaluation *e;
-    lvn_status s = create(model, loader, lanes, output, &e);
-    if (s == LVN_OK) {
-        e->user = user;
-    }
-    if (s == LVN_OK && comm != NULL) {
-        s = share_rows(comm, &rows, e);
-    }
-    if (s == LVN_OK) {
-        s = run(e, lanes, NULL, row, user);
-        drain(e, lanes, s);
-    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, create(model, loader, lanes, output, &e));
+    e->user = user;
+    LVNI_TRY_DONE(s, comm != NULL ? share_rows(comm, &rows, e) : LVN_OK);
+    s = run(e, lanes, NULL, row, user);
+    drain(e, lanes, s);
+done:
     lvni_trainer_rows_free(&rows);
     destroy(e);
     return s;

@@ -421,5 +421,6 @@ lvn_status lvni_trainer_graph_submit(lvni_trainer_engine *e, lvni_trainer_step_r
         s = submit_loaded(e, r, same);
     }
     lvni_trainer_graph_unload(g);
-    return s == LVN_OK ? lvni_trainer_wave_ahead(e) : s;
+    LVN_TRY(s);
+    return lvni_trainer_wave_ahead(e);
 }

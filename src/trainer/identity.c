@@ -2,6 +2,7 @@
  * restored. */
 #include "trainer/identity.h"
 
+#include "core/error.h"
 #include "core/hash.h"
 #include "core/machine.h"
 #include "core/str.h"
@@ -267,8 +268,9 @@ static lvn_status report_machine(const lvni_trainer *t, const lvni_ckpt *ckpt)
     const char *was = lvni_ckpt_st_meta_get(ckpt->file, LVNI_IDENTITY_MACHINE);
     lvni_core_str is = {0};
     print_machine(t, &is);
-    lvn_status s = lvni_core_str_status(&is);
-    if (s == LVN_OK && was != NULL && !is_same_machine(was, lvni_core_str_text(&is))) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&is));
+    if (was != NULL && !is_same_machine(was, lvni_core_str_text(&is))) {
         if (t->o.same_hardware) {
             s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
                               "same_hardware=require: this checkpoint was written on %s, this "
@@ -282,6 +284,7 @@ static lvn_status report_machine(const lvni_trainer *t, const lvni_ckpt *ckpt)
                           was, lvni_core_str_text(&is));
         }
     }
+done:
     lvni_core_str_free(&is);
     return s;
 }

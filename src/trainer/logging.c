@@ -2,6 +2,7 @@
  * progress line or plain lines, and the sums of an epoch's metrics, which checkpoints hold as
  * text. */
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/json_read.h"
 #include "core/machine.h"
 #include "core/math.h"
@@ -65,18 +66,20 @@ lvn_status lvni_trainer_logging_open(lvni_trainer_logging *r, int64_t step, bool
     r->cpu_at_s = cpu_seconds();
     lvni_core_str path = {0};
     lvni_core_str_printf(&path, "%s/metrics.jsonl", r->o->out);
-    lvn_status s = lvni_core_str_status(&path);
-    if (s == LVN_OK && step > 0) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&path));
+    if (step > 0) {
         double logged_s = 0.0;
-        s = lvni_log_metrics_truncate(lvni_core_str_text(&path), step, ends_again, NULL, &logged_s);
+        LVNI_TRY_DONE(s, lvni_log_metrics_truncate(lvni_core_str_text(&path), step, ends_again,
+                                                   NULL, &logged_s));
         r->earlier_s = fmax(r->earlier_s, logged_s);
     }
     r->logged_at_s = lvni_trainer_logging_seconds(r);
-    if (s == LVN_OK) {
-        s = lvni_log_metrics_open(lvni_core_str_text(&path), step > 0, &r->log);
-    }
+    LVNI_TRY_DONE(s, lvni_log_metrics_open(lvni_core_str_text(&path), step > 0, &r->log));
+    s = open_loggers(r, step, ends_again);
+done:
     lvni_core_str_free(&path);
-    return s == LVN_OK ? open_loggers(r, step, ends_again) : s;
+    return s;
 }
 
 void lvni_trainer_logging_close(lvni_trainer_logging *r)

@@ -1,5 +1,6 @@
 /* Histograms of the parameters for the loggers, of the values that a checkpoint gets
  * (log_histograms=true). Called by save.c. */
+#include "core/error.h"
 #include "core/str.h"
 #include "log/loggers.h"
 #include "trainer/logging_impl.h"
@@ -54,17 +55,18 @@ lvn_status lvni_trainer_logging_histograms(const lvni_trainer_logging *r, int64_
     const lvni_nn_model *m = r->o->model;
     lvni_core_str name = {0};
     lvn_status s = LVN_OK;
-    for (int i = 0; i < m->n_parameters && s == LVN_OK; i++) {
+    for (int i = 0; i < m->n_parameters; i++) {
         histogram h;
         count(values + m->offset[i], m->parameters[i].numel, &h);
         lvni_core_str_clear(&name);
         lvni_core_str_printf(&name, "parameters/%s", m->parameters[i].name);
-        s = lvni_core_str_status(&name);
+        LVNI_TRY_DONE(s, lvni_core_str_status(&name));
         h.sums.name = lvni_core_str_text(&name);
-        if (s == LVN_OK && h.sums.n > 0.0) {
+        if (h.sums.n > 0.0) {
             lvni_log_loggers_histogram(r->loggers, step, &h.sums);
         }
     }
+done:
     lvni_core_str_free(&name);
     return s;
 }

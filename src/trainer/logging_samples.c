@@ -1,6 +1,7 @@
 /* What loggers are shown at the beginning of a run: a page of training samples as its first epoch
  * sees them, augmented (augmentations.png). Called by logging.c. */
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/str.h"
 #include "data/dataset.h"
 #include "data/image.h"
@@ -161,17 +162,16 @@ static lvn_status write_page(page *p, const lvni_trainer_logging *r)
     }
     lvni_core_str path = {0};
     lvni_core_str_printf(&path, "%s/augmentations.png", r->o->out);
-    lvn_status s = lvni_core_str_status(&path);
-    s = s == LVN_OK ? lvni_data_png_write(lvni_core_str_text(&path), p->rgb, p->width, p->height)
-                    : s;
-    if (s == LVN_OK) {
-        lvni_log_loggers_image(r->loggers, 0,
-                               &(lvni_log_image){.name = "augmentations",
-                                                 .path = lvni_core_str_text(&path),
-                                                 .width = p->width,
-                                                 .height = p->height,
-                                                 .channels = 3});
-    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&path));
+    LVNI_TRY_DONE(s, lvni_data_png_write(lvni_core_str_text(&path), p->rgb, p->width, p->height));
+    lvni_log_loggers_image(r->loggers, 0,
+                           &(lvni_log_image){.name = "augmentations",
+                                             .path = lvni_core_str_text(&path),
+                                             .width = p->width,
+                                             .height = p->height,
+                                             .channels = 3});
+done:
     lvni_core_str_free(&path);
     return s;
 }

@@ -155,10 +155,11 @@ static lvn_status run_passes(const lvni_trainer_pass *pass, lvni_trainer_micro_b
         (void)lvni_autograd_op_fail(NULL);
     }
     bool bad;
-    lvn_status s = check_loss(pass, job, anomaly, loss, &bad);
-    if (s == LVN_OK && bad) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, check_loss(pass, job, anomaly, loss, &bad));
+    if (bad) {
         leave_out(pass, job);
-    } else if (s == LVN_OK) {
+    } else {
         lvni_dist_comm_at(pass->comm, LVNI_PLACE_BACKWARD, pass->step);
         lvni_trainer_profile_at(LVNI_PART_BACKWARD);
         anomaly->strict = true;
@@ -166,6 +167,7 @@ static lvn_status run_passes(const lvni_trainer_pass *pass, lvni_trainer_micro_b
         const lvni_autograd_seed seed = seed_of(pass, &job->step);
         s = lvni_autograd_backward(loss, &seed);
     }
+done:
     (void)lvni_kernels_anomaly_set(NULL);
     return s;
 }
@@ -310,7 +312,8 @@ lvn_status lvni_trainer_device_batch_begin(const lvni_data_loader_batch *from,
     }
     const lvn_status s = make_batch(from, copies, room, out);
     lvni_trainer_batch_room_free(room);
-    return s == LVN_OK ? lvni_tensor_copies_end(copies) : s;
+    LVN_TRY(s);
+    return lvni_tensor_copies_end(copies);
 }
 
 static void free_fields(lvn_batch *batch)

@@ -4,6 +4,7 @@
 #include "trainer/prefetch.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "trainer/micro_batch.h"
 
 typedef struct place {
@@ -33,16 +34,16 @@ lvn_status lvni_trainer_prefetch_create(lvni_tensor_device *device, int places,
     }
     f->device = device;
     f->ring = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)places, sizeof *f->ring);
-    lvn_status s = f->ring == NULL ? LVN_ERR_MEMORY : LVN_OK;
-    for (; f->n < places && s == LVN_OK; f->n++) {
-        s = lvni_tensor_copies_create(device, &f->ring[f->n].copies);
-    }
-    if (s != LVN_OK) {
-        lvni_trainer_prefetch_destroy(f);
-        return s;
+    lvn_status s;
+    LVNI_TRY_DONE(s, f->ring == NULL ? LVN_ERR_MEMORY : LVN_OK);
+    for (; f->n < places; f->n++) {
+        LVNI_TRY_DONE(s, lvni_tensor_copies_create(device, &f->ring[f->n].copies));
     }
     *out = f;
     return LVN_OK;
+done:
+    lvni_trainer_prefetch_destroy(f);
+    return s;
 }
 
 void lvni_trainer_prefetch_destroy(lvni_trainer_prefetch *f)

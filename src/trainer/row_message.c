@@ -4,6 +4,7 @@
 #include "trainer/row_message.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 
 #include <string.h>
 
@@ -151,13 +152,11 @@ lvn_status lvni_trainer_rows_exchange(lvni_trainer_rows *r, bool *more,
     void *all = NULL;
     own->signal = lvni_trainer_stop_signal();
     own->more = *more ? 1 : 0;
-    lvn_status s = lvni_dist_comm_all_gather_sized(r->comm, r->data, r->size, &all, r->bytes);
-    if (s == LVN_OK) {
-        s = read_heads(r, all, more);
-    }
-    if (s == LVN_OK && lvni_dist_comm_rank(r->comm) == 0) {
-        s = give_all(r, all, row, user);
-    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_dist_comm_all_gather_sized(r->comm, r->data, r->size, &all, r->bytes));
+    LVNI_TRY_DONE(s, read_heads(r, all, more));
+    s = lvni_dist_comm_rank(r->comm) == 0 ? give_all(r, all, row, user) : LVN_OK;
+done:
     lvni_core_free(all);
     begin(r);
     return s;

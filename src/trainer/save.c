@@ -283,18 +283,19 @@ static lvn_status create(const lvni_trainer *t, bool thread, lvni_trainer_saver 
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->go, NULL);
     pthread_cond_init(&s->done, NULL);
-    lvn_status status = make_copies(s);
-    if (status == LVN_OK && thread && lvni_core_thread_start(&s->thread, saver_main, s) != 0) {
+    lvn_status status;
+    LVNI_TRY_DONE(status, make_copies(s));
+    if (thread && lvni_core_thread_start(&s->thread, saver_main, s) != 0) {
         status = lvn_error_set(LVN_ERR_MEMORY, __FILE__, __LINE__,
                                "no memory to start the thread that writes checkpoints");
+        goto done;
     }
-    s->has_thread = status == LVN_OK && thread;
-    if (status != LVN_OK) {
-        lvni_trainer_saver_destroy(s);
-        return status;
-    }
+    s->has_thread = thread;
     *out = s;
     return LVN_OK;
+done:
+    lvni_trainer_saver_destroy(s);
+    return status;
 }
 
 void lvni_trainer_saver_destroy(lvni_trainer_saver *s)

@@ -2,6 +2,7 @@
  * zeros, forward and backward, in a context of its own. Nothing of the run but the choices depends
  * on what it computes. */
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/machine.h"
 #include "tensor/ctx.h"
 #include "tensor/device.h"
@@ -67,9 +68,11 @@ static lvn_status run_on_device(measured *m, lvn_status (*run)(const measured *,
     lvni_tensor_copies *copies;
     lvni_data_loader_batch copy = {0};
     LVN_TRY(lvni_tensor_copies_create(device, &copies));
-    lvn_status s = lvni_trainer_device_batch_begin(m->batch, copies, NULL, &copy);
+    lvn_status s;
     m->on_device = &copy;
-    s = s == LVN_OK ? run(m, seconds) : s;
+    LVNI_TRY_DONE(s, lvni_trainer_device_batch_begin(m->batch, copies, NULL, &copy));
+    s = run(m, seconds);
+done:
     (void)lvni_tensor_device_sync();
     lvni_trainer_device_batch_free(&copy);
     lvni_tensor_copies_destroy(copies);
@@ -126,13 +129,13 @@ lvn_status lvni_trainer_measure_micro_batch(const lvni_trainer_options *o, doubl
     measured m = {.o = o, .batch = &zeros.batch};
     lvni_core_pins pins = o->plan.pins;
     pins.entries = NULL; /* what backends choose here does not count */
-    lvn_status s = lvni_trainer_zeros_create(o, &zeros);
-    s = s == LVN_OK ? begin(&m, &pins) : s;
-    if (s == LVN_OK) {
-        enter(&m);
-        s = lvni_nn_set_create(o->model, &m.set);
-        s = leave(&m, s == LVN_OK ? run_on_device(&m, run_some, seconds) : s);
-    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_trainer_zeros_create(o, &zeros));
+    LVNI_TRY_DONE(s, begin(&m, &pins));
+    enter(&m);
+    s = lvni_nn_set_create(o->model, &m.set);
+    s = leave(&m, s == LVN_OK ? run_on_device(&m, run_some, seconds) : s);
+done:
     lvni_trainer_zeros_free(&zeros);
     end(&m);
     return s;
@@ -155,18 +158,18 @@ lvn_status lvni_trainer_measure_choices(const lvni_trainer_options *o, int *prob
     measured m = {.o = o};
     lvni_trainer_dry_group *group = NULL;
     *problems = *others = 0;
-    lvn_status s = begin(&m, &o->plan.pins);
-    if (s == LVN_OK && o->plan.coupled) { /* the others of its group have zeros */
-        s = lvni_trainer_dry_group_create(o->plan.group, &group);
+    lvn_status s;
+    LVNI_TRY_DONE(s, begin(&m, &o->plan.pins));
+    if (o->plan.coupled) { /* the others of its group have zeros */
+        LVNI_TRY_DONE(s, lvni_trainer_dry_group_create(o->plan.group, &group));
     }
-    if (s == LVN_OK) {
-        m.ctx->group = group == NULL ? NULL : lvni_trainer_dry_group_get(group, o->plan.group);
-        m.ctx->tuning.measures = true;
-        s = lvni_trainer_zeros_each(o, measure_size, &m);
-        m.ctx->group = NULL;
-        *problems = m.ctx->tuning.measured;
-        *others = m.ctx->tuning.others;
-    }
+    m.ctx->group = group == NULL ? NULL : lvni_trainer_dry_group_get(group, o->plan.group);
+    m.ctx->tuning.measures = true;
+    s = lvni_trainer_zeros_each(o, measure_size, &m);
+    m.ctx->group = NULL;
+    *problems = m.ctx->tuning.measured;
+    *others = m.ctx->tuning.others;
+done:
     end(&m);
     lvni_trainer_dry_group_destroy(group);
     return s;

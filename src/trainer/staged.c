@@ -1,6 +1,7 @@
 /* Gradients of a rank on a device by way of the host (staged.h). Two jobs may be under way: one is
  * reduced while the copies of the next are submitted, so there are events of both. Host memory
  * there is once: the device fills it behind what empties it, in the order of its stream. */
+#include "core/error.h"
 #include "kernels/flat.h"
 #include "tensor/device.h"
 #include "trainer/comm_thread.h"
@@ -23,12 +24,12 @@ static lvn_status make_staging(lvni_trainer_staged *s)
     const lvni_trainer_staged_options *o = &s->o;
     s->set_bytes = (size_t)(o->model->n_weights + o->model->n_records) * sizeof(float);
     s->staging = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)o->sets, sizeof *s->staging);
-    lvn_status status = s->staging == NULL ? LVN_ERR_MEMORY : LVN_OK;
-    for (int i = 0; i < o->sets && status == LVN_OK; i++) {
+    LVN_TRY(s->staging == NULL ? LVN_ERR_MEMORY : LVN_OK);
+    for (int i = 0; i < o->sets; i++) {
         s->staging[i] = lvni_tensor_host_take(o->device, s->set_bytes);
-        status = s->staging[i] != NULL ? LVN_OK : lvn_last_error()->code;
+        LVN_TRY(s->staging[i] != NULL ? LVN_OK : lvn_last_error()->code);
     }
-    return status;
+    return LVN_OK;
 }
 
 static lvn_status make_host(lvni_trainer_staged *s)
@@ -52,11 +53,11 @@ static lvn_status make_job(lvni_trainer_staged *s, lvni_trainer_staged_job *j)
 {
     j->of = s;
     j->event = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)s->n_events, sizeof *j->event);
-    lvn_status status = j->event == NULL ? LVN_ERR_MEMORY : LVN_OK;
-    for (int b = 0; b < s->n_events && status == LVN_OK; b++) {
-        status = s->backend->event_create(lvni_tensor_device_state(s->o.device), &j->event[b]);
+    LVN_TRY(j->event == NULL ? LVN_ERR_MEMORY : LVN_OK);
+    for (int b = 0; b < s->n_events; b++) {
+        LVN_TRY(s->backend->event_create(lvni_tensor_device_state(s->o.device), &j->event[b]));
     }
-    return status;
+    return LVN_OK;
 }
 
 lvn_status lvni_trainer_staged_create(const lvni_trainer_staged_options *options,
@@ -72,22 +73,21 @@ lvn_status lvni_trainer_staged_create(const lvni_trainer_staged_options *options
     lvn_status status;
     if (options->reduction != NULL) {
         s->n_events = s->n_buckets = lvni_dist_reduction_buckets(options->reduction);
-        status = make_staging(s);
+        LVNI_TRY_DONE(status, make_staging(s));
     } else {
         s->n_events = 1;
-        status = lvni_trainer_staged_make_sum(s);
+        LVNI_TRY_DONE(status, lvni_trainer_staged_make_sum(s));
     }
-    status = status == LVN_OK ? make_host(s) : status;
-    for (int i = 0; i < LVNI_STAGED_JOBS && status == LVN_OK; i++) {
-        status = make_job(s, &s->job[i]);
+    LVNI_TRY_DONE(status, make_host(s));
+    for (int i = 0; i < LVNI_STAGED_JOBS; i++) {
+        LVNI_TRY_DONE(status, make_job(s, &s->job[i]));
     }
-    status = status == LVN_OK ? lvni_trainer_comm_thread_create(&s->thread) : status;
-    if (status != LVN_OK) {
-        lvni_trainer_staged_destroy(s);
-        return status;
-    }
+    LVNI_TRY_DONE(status, lvni_trainer_comm_thread_create(&s->thread));
     *out = s;
     return LVN_OK;
+done:
+    lvni_trainer_staged_destroy(s);
+    return status;
 }
 
 void lvni_trainer_staged_destroy(lvni_trainer_staged *s)

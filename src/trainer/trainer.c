@@ -2,6 +2,7 @@
 #include "trainer/loop_impl.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/machine.h"
 #include "trainer/identity.h"
 
@@ -59,14 +60,14 @@ lvn_status lvni_trainer_create(const lvni_trainer_options *options, lvni_trainer
     }
     lvni_trainer_engine_options engine;
     engine_options(options, &engine);
-    lvn_status s = lvni_trainer_engine_create(&engine, &t->engine);
-    s = s == LVN_OK ? lvni_trainer_unreadable_create(t) : s;
-    if (s != LVN_OK) {
-        lvni_trainer_destroy(t);
-        return s;
-    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_trainer_engine_create(&engine, &t->engine));
+    LVNI_TRY_DONE(s, lvni_trainer_unreadable_create(t));
     *out = t;
     return LVN_OK;
+done:
+    lvni_trainer_destroy(t);
+    return s;
 }
 
 void lvni_trainer_show_average(const lvni_trainer *t, bool average)
