@@ -3,6 +3,7 @@
 #include "ckpt/checkpoint.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/str.h"
 #include "core/vfs.h"
 
@@ -356,11 +357,10 @@ static lvn_status list_dir(search *s)
                  "%s: cannot list checkpoints: %s", s->dir, strerror(errno));
     }
     lvn_status status = LVN_OK;
-    for (const struct dirent *e = readdir(dir); e != NULL && status == LVN_OK; e = readdir(dir)) {
-        if (has_suffix(e->d_name)) {
-            status = add(s, e->d_name);
-        }
+    for (const struct dirent *e = readdir(dir); e != NULL; e = readdir(dir)) {
+        LVNI_TRY_DONE(status, has_suffix(e->d_name) ? add(s, e->d_name) : LVN_OK);
     }
+done:
     closedir(dir);
     return status;
 }

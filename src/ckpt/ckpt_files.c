@@ -78,13 +78,14 @@ static lvn_status list_run(list *l, const char *run)
                           strerror(error));
     }
     lvni_core_free(path);
-    if (s == LVN_OK && l->n == 0) {
+    LVN_TRY(s);
+    if (l->n == 0) {
         LVN_FAIL(LVN_ERR_NOT_FOUND,
                  "%s is a folder without checkpoints/*.safetensors: give a run directory that has "
                  "a checkpoint, or a file",
                  run);
     }
-    return s;
+    return LVN_OK;
 }
 
 lvn_status lvni_ckpt_files_of(const char *path, char ***files, int64_t *n)

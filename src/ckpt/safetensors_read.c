@@ -4,6 +4,7 @@
 #include "ckpt/safetensors_impl.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/json_read.h"
 #include "core/math.h"
 #include "core/vfs.h"
@@ -330,17 +331,18 @@ static lvn_status read_header(lvni_ckpt_st_file *f, int fd, size_t file_bytes, s
     if (text == NULL) {
         return LVN_ERR_MEMORY;
     }
-    lvn_status status = read_exactly(fd, f->path, text, (size_t)length);
-    if (status == LVN_OK) {
-        status = lvni_core_json_read(f->path, "the header", text, (size_t)length,
-                                     JSON_REJECT_DUPLICATES, LVNI_JSON_FILE, &f->root);
-    }
+    lvn_status status;
+    LVNI_TRY_DONE(status, read_exactly(fd, f->path, text, (size_t)length));
+    status = lvni_core_json_read(f->path, "the header", text, (size_t)length,
+                                 JSON_REJECT_DUPLICATES, LVNI_JSON_FILE, &f->root);
+done:
     lvni_core_free(text);
-    if (status == LVN_OK && !json_is_object(f->root)) {
+    LVN_TRY(status);
+    if (!json_is_object(f->root)) {
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: the header is not a JSON object", f->path);
     }
     *data_bytes = file_bytes - sizeof raw - (size_t)length;
-    return status;
+    return LVN_OK;
 }
 
 static lvn_status read_file(lvni_ckpt_st_file *f, int fd, size_t file_bytes, unsigned flags)

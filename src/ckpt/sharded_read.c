@@ -5,6 +5,7 @@
 #include "ckpt/torch_file.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/json_read.h"
 #include "core/vfs.h"
 
@@ -43,16 +44,17 @@ static lvn_status open_part(sharded *x, const char *tensor, const char *name)
     }
     lvni_core_str path = {0};
     lvni_core_str_printf(&path, "%.*s%s", folder, x->path, name);
-    lvn_status s = lvni_core_str_status(&path);
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&path));
     lvni_ckpt_st_file **part = &x->content.parts[x->content.n_parts];
     const char *file = lvni_core_str_text(&path), *unused;
-    if (s == LVN_OK && lvni_ckpt_is_index(file)) {
+    if (lvni_ckpt_is_index(file)) {
         s = lvn_error_set(LVN_ERR_CORRUPT, __FILE__, __LINE__, "%s lists another index, '%s'",
                           x->path, name);
-    }
-    if (s == LVN_OK) {
+    } else {
         s = lvni_ckpt_tensors_open(file, x->flags, NULL, &unused, part);
     }
+done:
     lvni_core_str_free(&path);
     if (s != LVN_OK) {
         lvn_error_frame("a file that %s lists", x->path);

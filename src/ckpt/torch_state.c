@@ -2,6 +2,7 @@
  * or the one that programs save them in. Called by torch_read.c. */
 #include "ckpt/torch_impl.h"
 
+#include "core/error.h"
 #include "core/str.h"
 
 #include <stdio.h>
@@ -132,18 +133,18 @@ static lvn_status no_state(const char *path, const lvni_ckpt_pickle *p, const ch
 {
     lvni_core_str keys = {0}, with_tensors = {0};
     list_keys(p, lvni_ckpt_pickle_at(p, p->top), "", &keys, &with_tensors);
-    lvn_status s = lvni_core_str_status(&keys);
-    s = s == LVN_OK ? lvni_core_str_status(&with_tensors) : s;
-    if (s == LVN_OK) {
-        const char *all = lvni_core_str_text(&keys), *advice = lvni_core_str_text(&with_tensors);
-        s = lvn_error_set(LVN_ERR_UNSUPPORTED, __FILE__, __LINE__, "%s has no %s%s%s%s; %s%s", path,
-                          key == NULL ? "state_dict: neither tensors by name nor any under "
-                                        "state_dict, model_state_dict, model or module"
-                                      : "tensors under weights.key=",
-                          key == NULL ? "" : key, all[0] == '\0' ? "" : "; its keys are ", all,
-                          advice[0] == '\0' ? "save model.state_dict()" : advice,
-                          advice[0] == '\0' ? "" : " takes the tensors there");
-    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&keys));
+    LVNI_TRY_DONE(s, lvni_core_str_status(&with_tensors));
+    const char *all = lvni_core_str_text(&keys), *advice = lvni_core_str_text(&with_tensors);
+    s = lvn_error_set(LVN_ERR_UNSUPPORTED, __FILE__, __LINE__, "%s has no %s%s%s%s; %s%s", path,
+                      key == NULL ? "state_dict: neither tensors by name nor any under "
+                                    "state_dict, model_state_dict, model or module"
+                                  : "tensors under weights.key=",
+                      key == NULL ? "" : key, all[0] == '\0' ? "" : "; its keys are ", all,
+                      advice[0] == '\0' ? "save model.state_dict()" : advice,
+                      advice[0] == '\0' ? "" : " takes the tensors there");
+done:
     lvni_core_str_free(&keys);
     lvni_core_str_free(&with_tensors);
     return s;

@@ -5,6 +5,7 @@
 #include "ckpt/torch_file.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/str.h"
 #include "core/vfs.h"
 
@@ -242,13 +243,12 @@ static lvn_status write_archive(writer *w)
     lvni_core_atomic_file *file = NULL;
     lvni_core_str text = {0};
     LVN_TRY(lvni_core_atomic_open(w->path, &file));
-    lvn_status s = LVN_OK;
-    for (int64_t i = 0; i < w->n_entries && s == LVN_OK; i++) {
-        s = write_entry(w, &w->entries[i], &text, file);
+    lvn_status s;
+    for (int64_t i = 0; i < w->n_entries; i++) {
+        LVNI_TRY_DONE(s, write_entry(w, &w->entries[i], &text, file));
     }
-    if (s == LVN_OK) {
-        s = write_directory(w, &text, file);
-    }
+    s = write_directory(w, &text, file);
+done:
     lvni_core_str_free(&text);
     if (s != LVN_OK) {
         lvni_core_atomic_abort(file);
