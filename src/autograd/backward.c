@@ -3,6 +3,7 @@
  * set when the trainer gave one. grad.c walks for chosen tensors. */
 #include "autograd/tape_impl.h"
 
+#include "core/error.h"
 #include "kernels/flat.h"
 #include "tensor/device.h"
 
@@ -334,8 +335,10 @@ static lvn_status backward(lvn_tensor *loss, const lvni_autograd_seed *seed)
     const bool paused = tape->paused;
     tape->walking = true;
     tape->paused = true; /* a user's rule may call ops */
-    lvn_status s = begin(loss, seed);
-    s = s == LVN_OK ? walk(tape) : s;
+    lvn_status s;
+    LVNI_TRY_DONE(s, begin(loss, seed));
+    s = walk(tape);
+done:
     tape->paused = paused;
     tape->walking = false;
     lvni_autograd_tape_drop_nodes(tape);

@@ -126,22 +126,22 @@ static lvn_status gradients(struct lvni_autograd_tape *tape, lvn_tensor *y,
     tape->paused = !walk->create_graph;
     tape->walking = true;
     tape->walk = walk;
-    lvn_status s = walk_from(tape->last, walk);
+    const lvn_status s = walk_from(tape->last, walk);
     tape->walk = NULL;
     tape->walking = false;
     tape->paused = paused;
-    for (int k = 0; s == LVN_OK && k < walk->n; k++) {
+    LVN_TRY(s);
+    for (int k = 0; k < walk->n; k++) {
         for (int j = 0; j < k && walk->grads[k] == NULL; j++) { /* asked for twice */
             walk->grads[k] =
                 walk->targets[j] == walk->targets[k] ? lvn_retain(walk->grads[j]) : NULL;
         }
         if (walk->grads[k] == NULL) {
-            lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__,
-                          "lvn_grad: y does not depend on tensor %d of those asked for", k);
-            s = LVN_ERR_INVALID;
+            LVN_FAIL(LVN_ERR_INVALID, "lvn_grad: y does not depend on tensor %d of those asked for",
+                     k);
         }
     }
-    return s;
+    return LVN_OK;
 }
 
 lvn_status lvn_grads_with(lvn_tensor *y, lvn_tensor *const *x, int n, lvn_tensor **grads,
