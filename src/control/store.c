@@ -6,6 +6,7 @@
 #include "rdzv_file.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/machine.h"
 #include "core/thread.h"
 
@@ -293,22 +294,22 @@ static lvn_status create(const lvni_control_store_options *o, int *fd, lvni_cont
     store->port = port;
     pthread_mutex_init(&store->lock, NULL);
     lvni_core_cond_init(&store->changed);
-    lvn_status status = prepare(store, o);
     const bool file = o->rdzv_dir != NULL || store->auth == LVNI_AUTH_FILE;
-    if (status == LVN_OK && file) { /* the socket listens: who comes now is served in a moment */
-        status = write_file(store, *fd);
+    lvn_status status;
+    LVNI_TRY_DONE(status, prepare(store, o));
+    if (file) { /* the socket listens: who comes now is served in a moment */
+        LVNI_TRY_DONE(status, write_file(store, *fd));
     }
+    store->fd = *fd;
+    status = start(store);
+    *fd = store->fd;
     if (status == LVN_OK) {
-        store->fd = *fd;
-        status = start(store);
-        *fd = store->fd;
+        *out = store;
+        return LVN_OK;
     }
-    if (status != LVN_OK) {
-        free_store(store);
-        return status;
-    }
-    *out = store;
-    return LVN_OK;
+done:
+    free_store(store);
+    return status;
 }
 
 lvn_status lvni_control_store_create(const lvni_control_store_options *options,
