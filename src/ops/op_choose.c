@@ -1,4 +1,5 @@
 /* Powers of two operands, the smaller and the larger, comparisons, and choice by a condition. */
+#include "core/error.h"
 #include "ops/binary.h"
 #include "tensor/device.h"
 
@@ -189,16 +190,17 @@ COMPARE(ge)
 static lvn_status where_backward(lvni_autograd_node *n, lvn_tensor *dy)
 {
     lvn_tensor *zero = number_like(dy, 0.0);
-    lvn_status s = zero == NULL ? lvn_last_error()->code : LVN_OK;
-    for (int i = 0; s == LVN_OK && i < 2; i++) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, zero == NULL ? lvn_last_error()->code : LVN_OK);
+    for (int i = 0; i < 2; i++) {
         if (lvni_autograd_grad_wanted(n, i)) {
             lvn_kernel_args a = {.in = {n->saved[0], i == 0 ? dy : zero, i == 0 ? zero : dy}};
-            s = lvni_kernels_run(LVNI_OP_where, &a, 1);
-            if (s == LVN_OK) {
-                s = lvni_ops_give_summed(n, i, a.out[0], i == 0 ? &n->in_desc : &n->attr.desc);
-            }
+            LVNI_TRY_DONE(s, lvni_kernels_run(LVNI_OP_where, &a, 1));
+            LVNI_TRY_DONE(
+                s, lvni_ops_give_summed(n, i, a.out[0], i == 0 ? &n->in_desc : &n->attr.desc));
         }
     }
+done:
     lvn_release(zero);
     return s;
 }

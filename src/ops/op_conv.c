@@ -184,7 +184,8 @@ static lvn_status transpose_backward(lvni_autograd_node *n, lvn_tensor *dy)
                            .attr = &(lvn_axes_attr){.mask = 7u}};
     const lvn_status s = lvni_autograd_grad_run(LVNI_OP_sum, &sum, 1);
     lvn_release(widened);
-    return s == LVN_OK ? lvni_autograd_grad_give(n, 2, sum.out[0]) : s;
+    LVN_TRY(s);
+    return lvni_autograd_grad_give(n, 2, sum.out[0]);
 }
 
 static lvn_status transpose_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)

@@ -1,6 +1,7 @@
 /* Soft-max, its logarithm, accuracy; losses over classes, and losses element by element. */
 #include "autograd/tape.h"
 #include "core/options_struct.h"
+#include "ops/binary.h"
 
 /* ---- soft-max ---- */
 
@@ -184,15 +185,7 @@ static lvn_status point_loss_backward(lvni_autograd_node *n, lvn_tensor *dloss)
 {
     lvn_kernel_args a;
     LVN_TRY(gradients(n, dloss, &a));
-    lvn_status s = LVN_OK;
-    for (int i = X; i <= TARGET; i++) {
-        if (s == LVN_OK && lvni_autograd_grad_wanted(n, i)) {
-            s = lvni_autograd_grad_give(n, i, a.out[i]);
-        } else {
-            lvn_release(a.out[i]);
-        }
-    }
-    return s;
+    return lvni_ops_give_all(n, a.out, WEIGHT, 1u << X | 1u << TARGET);
 }
 
 /* ---- the same written with ops, without the division by the divisor ---- */

@@ -1,5 +1,6 @@
 /* Batch normalisation. */
 #include "core/options_struct.h"
+#include "ops/binary.h"
 #include "ops/norm_second.h"
 #include "ops/group_parts.h"
 
@@ -22,17 +23,10 @@ static lvn_status norm_gradient(lvni_autograd_node *n, lvni_kernels_op op, lvn_t
         want |= wanted ? 1u << i : 0u;
     }
     LVN_TRY(lvni_autograd_grad_run(op, &a, want));
-    lvn_status s = LVN_OK;
-    for (int i = X; i < N_IN; i++) {
-        if (s == LVN_OK && (want & 1u << i) != 0 && lvni_autograd_grad_wanted(n, i)) {
-            s = lvni_autograd_grad_give(n, i, a.out[i]);
-        } else {
-            lvn_release(a.out[i]);
-        }
-    }
-    return s == LVN_OK && same && lvni_autograd_grad_wanted(n, RESIDUAL)
+    LVN_TRY(lvni_ops_give_all(n, a.out, N_IN, want));
+    return same && lvni_autograd_grad_wanted(n, RESIDUAL)
                ? lvni_autograd_grad_give(n, RESIDUAL, lvn_retain(dy))
-               : s;
+               : LVN_OK;
 }
 
 static lvn_status batch_norm_train_backward(lvni_autograd_node *n, lvn_tensor *dy)
