@@ -1,6 +1,7 @@
 /* Copies and zeros between any two places of host and devices, flat buffers, and levin/device.h. */
 #include "tensor/device_impl.h"
 
+#include "core/error.h"
 #include "tensor/device_blocks.h"
 #include "tensor/tensor.h"
 
@@ -120,10 +121,12 @@ static lvn_status copy_between_devices(lvni_tensor_device *target, void *to,
     LVN_TRY(lvni_tensor_device_count_wait(source));
     LVN_TRY(lvni_tensor_device_count_wait(target));
     LVN_TRY(b->event_create(source->state, &event));
-    lvn_status s = b->event_record(event, source->own[LVN_STREAM_COMPUTE]);
-    s = s == LVN_OK ? b->event_follow(stream, event) : s;
-    s = s == LVN_OK ? b->copy(stream, to, from, bytes) : s;
-    s = s == LVN_OK ? b->stream_wait(stream) : s; /* the source may be written again */
+    lvn_status s;
+    LVNI_TRY_DONE(s, b->event_record(event, source->own[LVN_STREAM_COMPUTE]));
+    LVNI_TRY_DONE(s, b->event_follow(stream, event));
+    LVNI_TRY_DONE(s, b->copy(stream, to, from, bytes));
+    s = b->stream_wait(stream); /* the source may be written again */
+done:
     b->event_destroy(event);
     return s;
 }
