@@ -2,6 +2,7 @@
  * sizes over several blocks and with tails, aligned and not, with a step block that updates, one
  * that does not, and without. Sums, averages and running statistics are here, optimizers in
  * check_optim.c, numbers in f64 in check_step.c. */
+#include "core/error.h"
 #include "core/math.h"
 #include "kernels/check/flat_job.h"
 #include "kernels/flat.h"
@@ -239,12 +240,14 @@ lvn_status lvni_check_flat(int i, lvni_tensor_device *device, lvni_check_result 
 {
     lvni_check_job j = {.name = functions[i].name, .device = device};
     *out = (lvni_check_result){.failed = 0};
-    const lvn_status s = lvni_check_job_make(&j);
-    for (int k = 0; k < 2 * SIZES && s == LVN_OK; k++) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_check_job_make(&j));
+    for (int k = 0; k < 2 * SIZES; k++) {
         j.n = sizes[k / 2];
         j.shift = k % 2 == 0 ? 0 : sizeof(float);
         run_one(i, &j, out);
     }
+done:
     lvni_check_job_free(&j);
     return s;
 }

@@ -1,5 +1,6 @@
 /* One op of a backend over its cases (check.h). */
 #include "kernels/check/check.h"
+#include "core/error.h"
 #include "kernels/check/op_cases.h"
 #include "tensor/tensor.h"
 
@@ -75,17 +76,16 @@ static lvn_status run_into(const trial *t, unsigned want, filling with,
     lvni_check_room room[LVN_KERNEL_OUTPUTS] = {{.all = NULL}};
     lvn_kernel_args args = {.attr = t->attr};
     memcpy(args.in, t->on_device, sizeof args.in);
-    lvn_status s = LVN_OK;
-    for (int k = 0; k < n_out && s == LVN_OK; k++) {
+    lvn_status s;
+    for (int k = 0; k < n_out; k++) {
         if ((want & 1u << k) != 0) {
-            s = fill_room(t, with, bytes_of(&t->desc[k]), &room[k]);
-            args.out[k] = s == LVN_OK ? view_of(&room[k], &t->desc[k]) : NULL;
-            s = s == LVN_OK && args.out[k] == NULL ? LVN_ERR_MEMORY : s;
+            LVNI_TRY_DONE(s, fill_room(t, with, bytes_of(&t->desc[k]), &room[k]));
+            args.out[k] = view_of(&room[k], &t->desc[k]);
+            LVNI_TRY_DONE(s, args.out[k] == NULL ? LVN_ERR_MEMORY : LVN_OK);
         }
     }
-    if (s == LVN_OK) {
-        s = run_spoiled(t, &args, want, with);
-    }
+    s = run_spoiled(t, &args, want, with);
+done:
     for (int k = 0; k < n_out; k++) {
         if (s == LVN_OK && args.out[k] != NULL) {
             char what[64];
@@ -117,13 +117,16 @@ static bool same_bytes(const lvn_tensor *a, const lvn_tensor *b)
 static lvn_status run_again(const trial *t, unsigned want, const char *how)
 {
     lvn_tensor *again[LVN_KERNEL_OUTPUTS] = {NULL};
-    lvn_status s = run_into(t, want, LARGE_FIRST, again);
-    for (int k = 0; k < LVN_KERNEL_OUTPUTS && s == LVN_OK; k++) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, run_into(t, want, LARGE_FIRST, again));
+    for (int k = 0; k < LVN_KERNEL_OUTPUTS; k++) {
         if (again[k] != NULL && !same_bytes(again[k], t->first[k])) {
             s = lvn_error_set(LVN_ERR_MISMATCH, __FILE__, __LINE__, "output %d has other bits %s",
                               k, how);
+            break;
         }
     }
+done:
     release_all(again);
     return s;
 }

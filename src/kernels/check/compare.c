@@ -1,5 +1,6 @@
 /* Results of kernels against the truth (op_cases.h). */
 #include "kernels/check/op_cases.h"
+#include "core/error.h"
 #include "tensor/tensor.h"
 
 #include <math.h>
@@ -49,11 +50,11 @@ static lvn_status run_on_absolutes(lvni_kernels_op op, const lvni_check_case *ro
                                    lvn_tensor *const *in, lvn_kernel_args *out)
 {
     lvn_tensor *absolute[LVN_KERNEL_INPUTS] = {NULL};
-    lvn_status s = LVN_OK;
-    for (int i = 0; i < LVN_KERNEL_INPUTS && s == LVN_OK; i++) {
+    lvn_status s;
+    for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
         if (in[i] != NULL) {
             absolute[i] = in[i]->dtype == LVN_F64 ? make_absolute(in[i]) : lvn_retain(in[i]);
-            s = absolute[i] == NULL ? LVN_ERR_MEMORY : LVN_OK;
+            LVNI_TRY_DONE(s, absolute[i] == NULL ? LVN_ERR_MEMORY : LVN_OK);
         }
     }
     lvni_check_case copy = *row;
@@ -61,7 +62,8 @@ static lvn_status run_on_absolutes(lvni_kernels_op op, const lvni_check_case *ro
         copy.attr.scale.mul = fabs(copy.attr.scale.mul);
         copy.attr.scale.add = fabs(copy.attr.scale.add);
     }
-    s = s == LVN_OK ? run_ref(op, &copy, absolute, out) : s;
+    s = run_ref(op, &copy, absolute, out);
+done:
     for (int i = 0; i < LVN_KERNEL_INPUTS; i++) {
         lvn_release(absolute[i]);
     }
@@ -194,11 +196,12 @@ lvn_status lvni_check_compare(lvni_kernels_op op, const lvni_check_case *row, lv
                               double *worst)
 {
     lvn_kernel_args want, terms = {.attr = NULL};
-    lvn_status s = run_ref(op, row, in->truth, &want);
-    if (s == LVN_OK && lvni_check_tolerances[op].of == LVNI_CHECK_OF_TERMS) {
-        s = run_on_absolutes(op, row, in->truth, &terms);
+    lvn_status s;
+    LVNI_TRY_DONE(s, run_ref(op, row, in->truth, &want));
+    if (lvni_check_tolerances[op].of == LVNI_CHECK_OF_TERMS) {
+        LVNI_TRY_DONE(s, run_on_absolutes(op, row, in->truth, &terms));
     }
-    for (int k = 0; k < lvni_kernels_ops[op].n_out && s == LVN_OK; k++) {
+    for (int k = 0; k < lvni_kernels_ops[op].n_out; k++) {
         if (have->out[k] != NULL) {
             const output o = {.dtype = dtype,
                               .k = k,
@@ -207,9 +210,10 @@ lvn_status lvni_check_compare(lvni_kernels_op op, const lvni_check_case *row, lv
                               .terms = terms.out[k],
                               .narrowed = row->full != 0,
                               .worst = worst};
-            s = compare_output(op, &o);
+            LVNI_TRY_DONE(s, compare_output(op, &o));
         }
     }
+done:
     release_outputs(&want);
     release_outputs(&terms);
     return s;

@@ -2,6 +2,7 @@
  * describes them, onednn_run.c runs them. */
 #include "kernels/cpu/onednn_plan.h"
 
+#include "core/error.h"
 #include "kernels/kernels.h"
 #include "tensor/device.h"
 
@@ -246,10 +247,12 @@ lvn_status lvni_cpu_dnn_create(const lvni_cpu_dnn_work *work, lvni_cpu_dnn_prim 
     LVN_TRY(lvni_cpu_dnn_plan(work, &pd, &plain));
     const bool gradient = work->op == LVNI_DNN_CONV_GRAD_WEIGHT;
     bool slow = false;
-    lvn_status s = count(work, lvni_cpu_dnn_pd_name(pd), &slow);
-    if (s == LVN_OK && !slow) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, count(work, lvni_cpu_dnn_pd_name(pd), &slow));
+    if (!slow) {
         s = fill(&p, pd, work->bias != 0 ? 4 : 3, work_args[work->op], plain, gradient);
     }
+done:
     dnnl_primitive_desc_destroy(pd);
     lvni_cpu_dnn_desc_destroy(plain);
     if (s != LVN_OK) {

@@ -1,4 +1,5 @@
 /* Operations as oneDNN describes them: layouts, attributes, operations (onednn_plan.h). */
+#include "core/error.h"
 #include "kernels/cpu/onednn_plan.h"
 
 #include <stdio.h>
@@ -165,14 +166,14 @@ static lvn_status plan_conv(const lvni_cpu_dnn_work *work, dnnl_engine_t engine,
 {
     conv_descs d;
     memset(&d, 0, sizeof d);
-    lvn_status s = describe_conv(work, &d);
-    if (s == LVN_OK) {
-        s = conv_pd(work, &d, engine, attr, pd);
-    }
-    if (s == LVN_OK && plain != NULL) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, describe_conv(work, &d));
+    LVNI_TRY_DONE(s, conv_pd(work, &d, engine, attr, pd));
+    if (plain != NULL) {
         *plain = d.plain;
         d.plain = NULL;
     }
+done:
     destroy_descs(&d);
     return s;
 }
@@ -182,20 +183,20 @@ static lvn_status plan_product(const lvni_cpu_dnn_work *work, dnnl_engine_t engi
                                lvni_cpu_dnn_desc *plain)
 {
     product_descs d = {NULL};
-    lvn_status s = describe_product(work, &d);
-    if (s == LVN_OK) {
-        const lvni_cpu_dnn_product p = {.a = d.a,
-                                        .b = d.any != NULL ? d.any : d.b,
-                                        .y = d.y,
-                                        .bias = work->bias != 0 ? d.row : NULL};
-        s = lvni_cpu_dnn_check(lvni_cpu_dnn_product_pd(pd, &p, engine, attr),
-                               "plan a matrix product", __LINE__);
-    }
-    if (s == LVN_OK && plain != NULL) {
+    lvni_cpu_dnn_desc *all[] = {&d.a, &d.b, &d.y, &d.row, &d.any};
+    lvn_status s;
+    LVNI_TRY_DONE(s, describe_product(work, &d));
+    const lvni_cpu_dnn_product p = {.a = d.a,
+                                    .b = d.any != NULL ? d.any : d.b,
+                                    .y = d.y,
+                                    .bias = work->bias != 0 ? d.row : NULL};
+    LVNI_TRY_DONE(s, lvni_cpu_dnn_check(lvni_cpu_dnn_product_pd(pd, &p, engine, attr),
+                                        "plan a matrix product", __LINE__));
+    if (plain != NULL) {
         *plain = d.b;
         d.b = NULL;
     }
-    lvni_cpu_dnn_desc *all[] = {&d.a, &d.b, &d.y, &d.row, &d.any};
+done:
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         lvni_cpu_dnn_desc_destroy(*all[i]);
     }

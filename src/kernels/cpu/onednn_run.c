@@ -1,6 +1,7 @@
 /* Running what onednn_api.c has made (onednn_api.h). */
 #include "kernels/cpu/onednn_plan.h"
 
+#include "core/error.h"
 #include "tensor/device.h"
 
 #include <string.h>
@@ -50,29 +51,25 @@ static lvn_status run_on_copies(lvni_cpu_dnn_prim *p, dnnl_stream_t stream, cons
     const void *aligned[LVNI_DNN_MAX_ARGS] = {NULL};
     void *copies[LVNI_DNN_MAX_ARGS] = {NULL};
     size_t bytes[LVNI_DNN_MAX_ARGS] = {0};
-    lvn_status s = LVN_OK;
-    for (int i = 0; i < p->n_args && s == LVN_OK; i++) {
+    lvn_status s;
+    for (int i = 0; i < p->n_args; i++) {
         lvni_cpu_dnn_desc_view desc = NULL;
         aligned[i] = data[i];
         if ((uintptr_t)data[i] % 16 != 0) {
-            s = lvni_cpu_dnn_check(dnnl_memory_get_memory_desc(p->args[i].memory, &desc),
-                                   "describe an argument", __LINE__);
-            bytes[i] = s == LVN_OK ? dnnl_memory_desc_get_size(desc) : 0;
-            aligned[i] = copies[i] =
-                s == LVN_OK ? lvni_core_alloc(LVNI_TAG_KERNEL, bytes[i]) : NULL;
-            if (copies[i] != NULL) {
-                memcpy(copies[i], data[i], bytes[i]);
-            } else if (s == LVN_OK) {
-                s = lvn_last_error()->code;
-            }
+            LVNI_TRY_DONE(s,
+                          lvni_cpu_dnn_check(dnnl_memory_get_memory_desc(p->args[i].memory, &desc),
+                                             "describe an argument", __LINE__));
+            bytes[i] = dnnl_memory_desc_get_size(desc);
+            aligned[i] = copies[i] = lvni_core_alloc(LVNI_TAG_KERNEL, bytes[i]);
+            LVNI_TRY_DONE(s, copies[i] == NULL ? lvn_last_error()->code : LVN_OK);
+            memcpy(copies[i], data[i], bytes[i]);
         }
     }
-    if (s == LVN_OK) {
-        s = run_aligned(p, stream, aligned, scratch);
-    }
-    if (s == LVN_OK && copies[p->output] != NULL) {
+    LVNI_TRY_DONE(s, run_aligned(p, stream, aligned, scratch));
+    if (copies[p->output] != NULL) {
         memcpy(unconst(data[p->output]), copies[p->output], bytes[p->output]);
     }
+done:
     for (int i = 0; i < p->n_args; i++) {
         lvni_core_free(copies[i]);
     }

@@ -1,6 +1,7 @@
 /* Reference kernels: sums, means and maxima over axes, and the two directions of broadcasting. */
 #include "kernels/ref/ref_impl.h"
 
+#include "core/error.h"
 #include "core/math.h"
 
 /* ---- broadcasting ---- */
@@ -103,16 +104,18 @@ lvn_status lvni_ref_var(const lvn_kernel_args *args)
         return lvn_last_error()->code;
     }
     const lvn_axes_attr over = {.mask = attr->mask, .keepdim = attr->keepdim};
-    const lvn_status s =
-        lvni_ref_mean(&(lvn_kernel_args){.in = {args->in[0]}, .out = {mean}, .attr = &over});
+    lvn_status s;
     for (int64_t r = 0; r < lvn_numel(mean); r++) {
         y[r] = 0.0;
     }
-    for (int64_t e = 0; s == LVN_OK && e < lvn_numel(args->in[0]); e++) {
+    LVNI_TRY_DONE(
+        s, lvni_ref_mean(&(lvn_kernel_args){.in = {args->in[0]}, .out = {mean}, .attr = &over}));
+    for (int64_t e = 0; e < lvn_numel(args->in[0]); e++) {
         const int64_t r = reduced_index(e, args->in[0], attr->mask);
         const double far = x[e] - ((const double *)mean->data)[r];
         y[r] += far * far / (terms - attr->correction);
     }
+done:
     lvn_release(mean);
     return s;
 }
