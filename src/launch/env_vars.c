@@ -2,6 +2,7 @@
 #include "launch/env_vars.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/str.h"
 
 #include <inttypes.h>
@@ -352,13 +353,15 @@ static lvn_status warn_unknown(const char *variable, const char *equals, lvni_co
     lvni_core_str name = {0};
     const char *near;
     lvni_core_str_append_n(&name, variable, (size_t)(equals - variable));
-    lvn_status s = lvni_core_str_status(&name);
-    if (s == LVN_OK && lvni_launch_nccl_is_unknown(lvni_core_str_text(&name), &near)) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&name));
+    if (lvni_launch_nccl_is_unknown(lvni_core_str_text(&name), &near)) {
         lvni_core_notice_warn(
             notices, 214, "%s is not a known variable of NCCL%s%s%s%s; it is passed on as it is",
             lvni_core_str_text(&name), near != NULL ? " (did you mean " : "",
             near != NULL ? nccl_prefix : "", near != NULL ? near : "", near != NULL ? "?)" : "");
     }
+done:
     lvni_core_str_free(&name);
     return s;
 }

@@ -3,6 +3,7 @@
 #include "launch/host_list.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -456,22 +457,21 @@ lvn_status lvni_launch_task_vector_read(const char *name, const char *text,
 {
     lvni_launch_task_vector v = {.n = 0};
     lvn_status s = LVN_OK;
-    for (const char *p = text; p != NULL && *text != '\0' && s == LVN_OK;) {
+    for (const char *p = text; p != NULL && *text != '\0';) {
         int tasks, repeat;
         p = read_item(p, &tasks, &repeat);
         if (p == NULL || v.n + repeat > MAX_NODES) {
             s = unreadable(name, text, notices);
-            break;
+            goto done;
         }
-        s = add_tasks(&v, tasks, repeat);
+        LVNI_TRY_DONE(s, add_tasks(&v, tasks, repeat));
         p = *p == ',' ? p + 1 : NULL;
-    }
-    if (s != LVN_OK) {
-        lvni_launch_task_vector_free(&v);
-        return s;
     }
     *out = v;
     return LVN_OK;
+done:
+    lvni_launch_task_vector_free(&v);
+    return s;
 }
 
 void lvni_launch_task_vector_free(lvni_launch_task_vector *vector)

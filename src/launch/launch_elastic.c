@@ -119,28 +119,29 @@ static lvn_status fork_step(elastic *e, const lvni_launch_srun_command *command)
     static const lvni_launch_rank_name no_rank = {.host = "", .run_id = ""};
     lvni_launch_variables v;
     int fd[2];
-    lvn_status s = lvni_launch_srun_environment(e->r, &no_rank, &v);
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_launch_srun_environment(e->r, &no_rank, &v));
     if (e->grows) { /* for rank 0, which is on this machine; nothing of it can be left behind */
         char path[64];
         snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)getpid(), e->continues_fd);
         lvni_launch_variables_set(&v, "LEVIN_CONTINUES_FILE", path);
     }
-    if (s == LVN_OK && pipe2(fd, O_CLOEXEC) != 0) {
+    if (pipe2(fd, O_CLOEXEC) != 0) {
         s = lvn_error_set(LVN_ERR_INTERNAL, __FILE__, __LINE__, "no pipe: %s", strerror(errno));
+        goto done;
     }
-    if (s == LVN_OK) {
-        e->pid = fork();
-        if (e->pid == 0) {
-            become_step(e, command, &v, fd[1]);
-        }
-        close(fd[1]);
-        e->err_fd = fd[0];
-        fcntl(fd[0], F_SETFL, O_NONBLOCK);
-        if (e->pid < 0) {
-            s = lvn_error_set(LVN_ERR_INTERNAL, __FILE__, __LINE__, "no process for srun: %s",
-                              strerror(errno));
-        }
+    e->pid = fork();
+    if (e->pid == 0) {
+        become_step(e, command, &v, fd[1]);
     }
+    close(fd[1]);
+    e->err_fd = fd[0];
+    fcntl(fd[0], F_SETFL, O_NONBLOCK);
+    if (e->pid < 0) {
+        s = lvn_error_set(LVN_ERR_INTERNAL, __FILE__, __LINE__, "no process for srun: %s",
+                          strerror(errno));
+    }
+done:
     lvni_launch_variables_free(&v);
     return s;
 }

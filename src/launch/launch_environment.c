@@ -4,6 +4,7 @@
 #include "launch/launch_impl.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/str.h"
 #include "core/vfs.h"
 #include "launch/env_vars.h"
@@ -278,16 +279,17 @@ static lvn_status set_lines(lvni_launch_variables *v, const char *lines, const c
     if (data == NULL) {
         return LVN_ERR_MEMORY;
     }
-    lvn_status s = LVN_OK;
+    lvn_status s;
     int number = 1;
-    for (char *line = data; s == LVN_OK && line != NULL; number++) {
+    for (char *line = data; line != NULL; number++) {
         char *end = strchr(line, '\n');
         if (end != NULL) {
             *end = '\0';
         }
-        s = set_line(v, line, path, number, name);
+        LVNI_TRY_DONE(s, set_line(v, line, path, number, name));
         line = end != NULL ? end + 1 : NULL;
     }
+done:
     lvni_core_free(data);
     return s;
 }

@@ -4,6 +4,7 @@
 #include "launch/launch_options.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "launch/env_vars.h"
 #include "launch/launch.h"
 
@@ -381,14 +382,15 @@ static lvn_status load(int n, const char *const *args, lvni_launch_options *o)
     o->env = lvni_core_calloc(LVNI_TAG_CONFIG, (size_t)n + 1, sizeof *o->env);
     o->unset = lvni_core_calloc(LVNI_TAG_CONFIG, (size_t)n + 1, sizeof *o->unset);
     int n_rest = 0;
-    lvn_status s = rest == NULL || o->env == NULL || o->unset == NULL
-                       ? LVN_ERR_MEMORY
-                       : sort_args(n, args, o, rest, &n_rest);
-    if (s == LVN_OK) {
-        s = lvni_core_config_load_arguments(o->config, n_rest, rest);
-    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, rest == NULL || o->env == NULL || o->unset == NULL
+                         ? LVN_ERR_MEMORY
+                         : sort_args(n, args, o, rest, &n_rest));
+    LVNI_TRY_DONE(s, lvni_core_config_load_arguments(o->config, n_rest, rest));
+    s = lvni_core_config_finish(o->config);
+done:
     lvni_core_free(rest);
-    return s == LVN_OK ? lvni_core_config_finish(o->config) : s;
+    return s;
 }
 
 static void take_texts(lvni_launch_options *o)

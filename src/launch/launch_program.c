@@ -213,25 +213,28 @@ lvn_status lvni_launch_program_search(const char *name, const char *search, char
         LVN_TRY(search_path(name, search != NULL ? search : "/usr/local/bin:/usr/bin:/bin", &found,
                             exit_code));
     }
-    lvn_status s = lvni_core_str_status(&found);
-    if (s == LVN_OK && *exit_code == LVNI_EXIT_NO_PROGRAM) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&found));
+    if (*exit_code == LVNI_EXIT_NO_PROGRAM) {
         s = lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__, "%s: there is no such program%s",
                           name,
                           strchr(name, '/') != NULL
                               ? ""
                               : " in the folders of PATH; one in this folder is written ./NAME");
-    } else if (s == LVN_OK && *exit_code == LVNI_EXIT_NOT_EXECUTABLE) {
+        goto done;
+    }
+    if (*exit_code == LVNI_EXIT_NOT_EXECUTABLE) {
         s = lvn_error_set(
             LVN_ERR_NOT_FOUND, __FILE__, __LINE__,
             "%s cannot be executed: chmod +x it, or name its interpreter (python3 %s)",
             lvni_core_str_text(&found), name);
-    }
-    if (s != LVN_OK) {
-        lvni_core_str_free(&found);
-        return s;
+        goto done;
     }
     *path = lvni_core_str_take(&found);
     return *path != NULL ? LVN_OK : LVN_ERR_MEMORY;
+done:
+    lvni_core_str_free(&found);
+    return s;
 }
 
 lvn_status lvni_launch_program_find_python(lvni_launch_options *o, char *const *environment)

@@ -197,14 +197,14 @@ static lvn_status check_values(const lvni_launch_run *r, bool *differ)
                                                                                 .host = "",
                                                                                 .run_id = ""};
     lvni_launch_variables a, b = {0};
-    lvn_status s = lvni_launch_srun_environment(r, &one, &a);
-    if (s == LVN_OK) {
-        s = lvni_launch_srun_environment(r, &two, &b);
-    }
+    lvn_status s;
     *differ = false;
-    for (size_t i = 0; s == LVN_OK && i < a.n && i < b.n; i++) {
+    LVNI_TRY_DONE(s, lvni_launch_srun_environment(r, &one, &a));
+    LVNI_TRY_DONE(s, lvni_launch_srun_environment(r, &two, &b));
+    for (size_t i = 0; i < a.n && i < b.n; i++) {
         *differ = *differ || strcmp(a.list[i], b.list[i]) != 0;
     }
+done:
     lvni_launch_variables_free(&a);
     lvni_launch_variables_free(&b);
     return s;
@@ -236,14 +236,16 @@ static lvn_status warn_of_lost(lvni_launch_run *r)
         lvni_core_str_printf(&names, "%sthe codes %%r %%l %%n %%w in values of variables",
                              names.len > 0 ? ", " : "");
     }
-    const lvn_status s = lvni_core_str_status(&names);
-    if (s == LVN_OK && names.len > 0) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&names));
+    if (names.len > 0) {
         lvni_core_notice_warn(
             &r->notices, 218,
             "srun starts the ranks, so these have no effect: %s; --srun never keeps "
             "them, on this node alone",
             lvni_core_str_text(&names));
     }
+done:
     lvni_core_str_free(&names);
     return s;
 }

@@ -465,25 +465,20 @@ static lvn_status start_one(lvni_launch_run *r, lvni_launch_proc *p, int in, int
     int out[2] = {-1, -1}, err[2] = {-1, -1};
     const bool by_pid = lvni_launch_logs_by_pid(r);
     /* an error then comes before the process */
-    lvn_status s = by_pid ? LVN_OK : lvni_launch_open_logs(r, p);
-    if (s == LVN_OK) {
-        s = open_output(r, p, &p->out, STDOUT_FILENO, out);
-    }
-    if (s == LVN_OK) {
-        s = open_output(r, p, &p->err, STDERR_FILENO, err);
-    }
-    if (s == LVN_OK) {
-        p->pid = 0;
-        s = start_with(r, p, in, out, err, error);
-    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, by_pid ? LVN_OK : lvni_launch_open_logs(r, p));
+    LVNI_TRY_DONE(s, open_output(r, p, &p->out, STDOUT_FILENO, out));
+    LVNI_TRY_DONE(s, open_output(r, p, &p->err, STDERR_FILENO, err));
+    p->pid = 0;
+    s = start_with(r, p, in, out, err, error);
+done:
     p->out.fd = out[0];
     p->err.fd = err[0];
     lvni_launch_close_fd(&out[1]);
     lvni_launch_close_fd(&err[1]);
-    if (s == LVN_OK && by_pid) {
-        s = lvni_launch_open_logs(r, p);
-    }
-    return s == LVN_OK ? make_prefix(r, p) : s;
+    LVN_TRY(s);
+    LVN_TRY(by_pid ? lvni_launch_open_logs(r, p) : LVN_OK);
+    return make_prefix(r, p);
 }
 
 static lvn_status start_all(lvni_launch_run *r, int *error)

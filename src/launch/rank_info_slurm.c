@@ -4,6 +4,7 @@
 #include "launch/rank_info_impl.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/vfs.h"
 #include "launch/env_vars.h"
 
@@ -334,10 +335,12 @@ static lvn_status include(const char *from, const char *name, int depth, lvni_la
         lvni_core_str_append_n(&path, from, (size_t)(slash - from) + 1);
     }
     lvni_core_str_append(&path, name);
-    lvn_status s = lvni_core_str_status(&path);
-    if (s == LVN_OK && depth < INCLUDES && lvni_core_path_exists(path.data)) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&path));
+    if (depth < INCLUDES && lvni_core_path_exists(path.data)) {
         s = read_conf(path.data, depth + 1, a);
     }
+done:
     lvni_core_str_free(&path);
     return s;
 }
@@ -377,10 +380,11 @@ static lvn_status read_conf(const char *path, int depth, lvni_launch_slurm_auth 
     }
     lvn_status s = LVN_OK;
     char *save = NULL;
-    for (char *line = strtok_r(text, "\n", &save); s == LVN_OK && line != NULL;
+    for (char *line = strtok_r(text, "\n", &save); line != NULL;
          line = strtok_r(NULL, "\n", &save)) {
-        s = take_line(line, path, depth, a);
+        LVNI_TRY_DONE(s, take_line(line, path, depth, a));
     }
+done:
     lvni_core_free(text);
     return s;
 }
@@ -395,8 +399,8 @@ lvn_status lvni_launch_slurm_auth_read(char *const *env, lvni_launch_slurm_auth 
             LVN_TRY(read_conf(paths[i], 0, out));
         }
     }
-    const lvn_status s = lvni_core_str_status(&out->socket);
-    return s == LVN_OK ? lvni_core_str_status(&out->file) : s;
+    LVN_TRY(lvni_core_str_status(&out->socket));
+    return lvni_core_str_status(&out->file);
 }
 
 void lvni_launch_slurm_auth_free(lvni_launch_slurm_auth *auth)
