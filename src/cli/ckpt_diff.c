@@ -191,13 +191,12 @@ static lvn_status compare_shapes(sides *s, const lvni_cli_ckpt_entry e[2], bool 
     lvn_status status = LVN_OK;
     for (int i = 0; i < 2; i++) {
         add_shape(&shapes[i], &e[i]);
-        status = status == LVN_OK ? lvni_core_str_status(&shapes[i]) : status;
+        LVNI_TRY_DONE(status, lvni_core_str_status(&shapes[i]));
     }
-    if (status == LVN_OK) {
-        const char *a = lvni_core_str_text(&shapes[0]), *b = lvni_core_str_text(&shapes[1]);
-        *equal = strcmp(a, b) == 0;
-        status = *equal ? LVN_OK : print_texts(s, e[0].name, "shape", a, b);
-    }
+    const char *a = lvni_core_str_text(&shapes[0]), *b = lvni_core_str_text(&shapes[1]);
+    *equal = strcmp(a, b) == 0;
+    status = *equal ? LVN_OK : print_texts(s, e[0].name, "shape", a, b);
+done:
     lvni_core_str_free(&shapes[0]);
     lvni_core_str_free(&shapes[1]);
     return status;

@@ -96,11 +96,11 @@ static lvn_status print_object(const char *key, json_t *object)
 static lvn_status print_metadata(const lvni_ckpt_st_file *f)
 {
     const lvni_ckpt_st_meta *m;
-    lvn_status s = LVN_OK;
-    for (int64_t i = 0; s == LVN_OK && (m = lvni_ckpt_st_meta_at(f, i)) != NULL; i++) {
+    for (int64_t i = 0; (m = lvni_ckpt_st_meta_at(f, i)) != NULL; i++) {
         if (!is_shown(m->key)) {
             continue;
         }
+        lvn_status s = LVN_OK;
         json_t *value = lvni_core_json_try(m->value, LVNI_JSON_INNER);
         if (json_object_size(value) > 0) {
             s = print_object(m->key, value);
@@ -108,8 +108,9 @@ static lvn_status print_metadata(const lvni_ckpt_st_file *f)
             lvni_core_print(stdout, "  %s: %s\n", m->key, m->value);
         }
         json_decref(value);
+        LVN_TRY(s);
     }
-    return s;
+    return LVN_OK;
 }
 
 static void print_tensors(const lvni_ckpt_st_file *f)

@@ -41,20 +41,15 @@ static lvn_status print_rank_info(const lvni_launch_rank_info_options *options, 
     lvn_status s = lvni_launch_rank_info_detect(environ, options, notices, &info);
     notices->by_hand = true; /* who asks wants an answer, whatever the rank */
     LVN_TRY(s);
-    s = lvni_launch_rank_info_check_address_here(&info, notices);
-    if (s == LVN_OK && strict) {
-        s = lvni_core_notices_refuse_warnings(notices);
-    }
-    if (s == LVN_OK) {
-        (f == JSON     ? lvni_launch_rank_info_print_json
-         : f == EXPORT ? lvni_launch_rank_info_print_export
-                       : lvni_launch_rank_info_print)(&info, &out);
-        s = lvni_core_str_status(&out);
-    }
-    if (s == LVN_OK) {
-        fputs(lvni_core_str_text(&notices->warnings), stderr);
-        fputs(lvni_core_str_text(&out), stdout);
-    }
+    LVNI_TRY_DONE(s, lvni_launch_rank_info_check_address_here(&info, notices));
+    LVNI_TRY_DONE(s, strict ? lvni_core_notices_refuse_warnings(notices) : LVN_OK);
+    (f == JSON     ? lvni_launch_rank_info_print_json
+     : f == EXPORT ? lvni_launch_rank_info_print_export
+                   : lvni_launch_rank_info_print)(&info, &out);
+    LVNI_TRY_DONE(s, lvni_core_str_status(&out));
+    fputs(lvni_core_str_text(&notices->warnings), stderr);
+    fputs(lvni_core_str_text(&out), stdout);
+done:
     lvni_core_str_free(&out);
     lvni_launch_rank_info_free(&info);
     return s;
