@@ -2,6 +2,7 @@
 #include "recipes/classify/classify_criterion.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/str.h"
 #include "core/vfs.h"
 #include "data/sampler.h"
@@ -264,13 +265,14 @@ lvn_status lvni_classify_criterion_read(lvni_core_config *c, const lvn_dataset *
     const reading r = {
         .config = c, .train = train, .lists = lists, .given = given, .weight = weight};
     lvni_core_str list = {0};
-    lvn_status s =
-        weight == NULL ? LVN_ERR_MEMORY : read_weights(&r, &out->class_weight, &list, note);
-    if (s == LVN_OK && list.len > 0) { /* config.yaml keeps the numbers: a resumed run need not
-                                          have the file */
+    lvn_status s;
+    LVNI_TRY_DONE(s, weight == NULL ? LVN_ERR_MEMORY
+                                    : read_weights(&r, &out->class_weight, &list, note));
+    if (list.len > 0) { /* config.yaml keeps the numbers: a resumed run need not have the file */
         s = lvni_core_config_set(c, "class_weights", lvni_core_str_text(&list),
                                  "resolved at start");
     }
+done:
     lvni_core_str_free(&list);
     lvni_core_free(weight);
     lvni_data_class_lists_destroy(lists);

@@ -2,6 +2,7 @@
 #include "recipes/classify/classify_metrics.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/math.h"
 #include "core/vfs.h"
 #include "report/canvas.h"
@@ -484,8 +485,10 @@ static lvn_status write_csv(const lvni_classify_metrics *m, const char *path)
         }
     }
     lvni_core_str_char(&out, '\n');
-    lvn_status s = lvni_core_str_status(&out);
-    s = s == LVN_OK ? lvni_core_file_write(path, lvni_core_str_text(&out), out.len) : s;
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&out));
+    s = lvni_core_file_write(path, lvni_core_str_text(&out), out.len);
+done:
     lvni_core_str_free(&out);
     return s;
 }

@@ -3,6 +3,7 @@
 #include "recipes/classify/classify.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/escape.h"
 #include "core/math.h"
 #include "core/vfs.h"
@@ -224,9 +225,11 @@ static lvn_status report_metrics(const lvni_run_inference *u)
     lvni_core_str text = {0};
     const lvni_core_config *c = u->config;
     const char *confusion = lvni_core_config_str(c, "confusion");
-    lvn_status s =
-        confusion == NULL ? LVN_OK : lvni_classify_metrics_confusion(w->metrics, confusion);
-    if (s == LVN_OK && lvni_core_config_bool(c, "json")) {
+    lvn_status s;
+    if (confusion != NULL) {
+        LVNI_TRY_DONE(s, lvni_classify_metrics_confusion(w->metrics, confusion));
+    }
+    if (lvni_core_config_bool(c, "json")) {
         lvni_core_str_append(&text, "{\"model\": ");
         lvni_core_str_json(&text, lvni_core_config_str(c, "model"));
         lvni_core_str_append(&text, ", \"data\": ");
@@ -234,18 +237,15 @@ static lvn_status report_metrics(const lvni_run_inference *u)
         lvni_core_str_printf(&text, ", \"split\": \"%s\", ", data_of(u)->split);
         lvni_classify_metrics_json(w->metrics, &text);
         lvni_core_str_append(&text, "}\n");
-    } else if (s == LVN_OK) {
+    } else {
         lvni_classify_metrics_print(w->metrics, &text);
     }
-    if (s == LVN_OK) {
-        s = lvni_core_str_status(&text);
-    }
-    if (s == LVN_OK) {
-        s = lvni_core_file_write(LVNI_STDOUT_PATH, lvni_core_str_text(&text), text.len);
-    }
-    if (s == LVN_OK && confusion != NULL && !lvni_core_config_bool(c, "json")) {
+    LVNI_TRY_DONE(s, lvni_core_str_status(&text));
+    LVNI_TRY_DONE(s, lvni_core_file_write(LVNI_STDOUT_PATH, lvni_core_str_text(&text), text.len));
+    if (confusion != NULL && !lvni_core_config_bool(c, "json")) {
         lvni_core_print(stdout, "confusion matrix in %s\n", confusion);
     }
+done:
     lvni_core_str_free(&text);
     return s;
 }

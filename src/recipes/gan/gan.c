@@ -4,6 +4,7 @@
 #include "recipes/gan/gan.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/math.h"
 #include "core/vfs.h"
 #include "log/run_log.h"
@@ -21,9 +22,10 @@ lvn_status lvni_gan_load_saved(const lvni_core_config *c, lvni_core_config **out
     *out = NULL;
     lvn_status s = LVN_OK;
     if (path != NULL && lvni_core_path_exists(path)) {
-        s = lvni_core_config_create(lvni_gan_train_keys, out);
-        s = s == LVN_OK ? lvni_core_config_load_file(*out, LVNI_LAYER_SAVED, path) : s;
+        LVNI_TRY_DONE(s, lvni_core_config_create(lvni_gan_train_keys, out));
+        s = lvni_core_config_load_file(*out, LVNI_LAYER_SAVED, path);
     }
+done:
     lvni_core_free(path);
     return s;
 }

@@ -2,6 +2,7 @@
 #include "recipes/gan/gan_cfid.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 
 #include <levin/linalg.h>
 
@@ -82,12 +83,14 @@ static lvn_status nuclear_norm(int n, const double *a, double *sum)
         return LVN_ERR_MEMORY;
     }
     memcpy(lvn_data(t), a, (size_t)n * (size_t)n * sizeof *a);
-    const lvn_status s = lvn_svd(t, NULL, &values, NULL);
-    lvn_release(t);
     *sum = 0.0;
-    for (int i = 0; s == LVN_OK && i < n; i++) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvn_svd(t, NULL, &values, NULL));
+    for (int i = 0; i < n; i++) {
         *sum += ((const double *)lvn_const_data(values))[i];
     }
+done:
+    lvn_release(t);
     lvn_release(values);
     return s;
 }

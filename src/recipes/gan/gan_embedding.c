@@ -2,6 +2,7 @@
  * deviation, biases of 0.1; key (seed 0, "gan/embedding"), a = layer, c = 0 for weights in the
  * order (out, in, row, column) and c = 1 for biases. */
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/rng.h"
 #include "recipes/gan/gan_cfid.h"
 
@@ -53,16 +54,16 @@ lvn_status lvni_gan_embedding_create(int channels, lvni_gan_embedding **out)
         return LVN_ERR_MEMORY;
     }
     e->channels = channels;
-    lvn_status s = LVN_OK;
-    for (int i = 0; s == LVN_OK && i < LAYERS; i++) {
-        s = draw_layer(&e->layers[i], i, i == 0 ? channels : widths[i - 1], widths[i]);
-    }
-    if (s != LVN_OK) {
-        lvni_gan_embedding_destroy(e);
-        return s;
+    lvn_status s;
+    for (int i = 0; i < LAYERS; i++) {
+        LVNI_TRY_DONE(s,
+                      draw_layer(&e->layers[i], i, i == 0 ? channels : widths[i - 1], widths[i]));
     }
     *out = e;
     return LVN_OK;
+done:
+    lvni_gan_embedding_destroy(e);
+    return s;
 }
 
 void lvni_gan_embedding_destroy(lvni_gan_embedding *e)

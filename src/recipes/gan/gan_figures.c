@@ -2,6 +2,7 @@
 #include "recipes/gan/gan_figures.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/rng.h"
 #include "core/str.h"
 #include "recipes/gan/gan_control.h"
@@ -186,11 +187,13 @@ static lvn_status draw(const char *path, const figure *f)
     lvni_report_canvas *c;
     LVN_TRY(lvni_report_canvas_create(path, GAP + columns * across,
                                       GAP + (row[f->n - 1] + 1) * down, &c));
-    lvn_status s = LVN_OK;
-    for (int i = 0; s == LVN_OK && i < f->n; i++) {
-        s = draw_panel(c, &f->panels[i], f->rotate, GAP + column[i] * across, GAP + row[i] * down);
+    lvn_status s;
+    for (int i = 0; i < f->n; i++) {
+        LVNI_TRY_DONE(s, draw_panel(c, &f->panels[i], f->rotate, GAP + column[i] * across,
+                                    GAP + row[i] * down));
     }
-    s = s == LVN_OK ? lvni_report_canvas_write(c) : s;
+    s = lvni_report_canvas_write(c);
+done:
     lvni_report_canvas_destroy(c);
     return s;
 }
