@@ -2,6 +2,7 @@
 #include "dist/choice.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/str.h"
 #include "dist/device_sum.h"
 #include "dist/transport.h"
@@ -230,22 +231,24 @@ static lvn_status agree(lvni_dist_choice *choice, const lvni_dist_comm_options *
     if (all == NULL) {
         return LVN_ERR_MEMORY;
     }
-    const lvn_status s = options->exchange(options->user, choice->lack, room, all);
     bool everywhere = true, nowhere = true;
     int first = -1;
-    for (int rank = options->world - 1; rank >= 0 && s == LVN_OK; rank--) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, options->exchange(options->user, choice->lack, room, all));
+    for (int rank = options->world - 1; rank >= 0; rank--) {
         const bool has = all[(size_t)rank * room] == '\0';
         everywhere = everywhere && has;
         nowhere = nowhere && !has;
         first = has ? first : rank;
     }
-    if (s == LVN_OK && !everywhere && !nowhere) {
+    if (!everywhere && !nowhere) {
         char text[LVNI_DIST_LACK + 32];
         snprintf(text, sizeof text, "rank %d has %.*s", first, (int)room - 1,
                  all + (size_t)first * room);
         *taken_of(choice) = choice->fallback;
         describe(choice, true, text);
     }
+done:
     lvni_core_free(all);
     return s;
 }

@@ -5,6 +5,7 @@
 #include "dist/levels/levels_impl.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "dist/combine.h"
 
 #include <string.h>
@@ -164,26 +165,23 @@ lvn_status lvni_levels_sums_init(lvni_levels_comm *c)
     const size_t most = (size_t)c->nodes * LVNI_TREE_PENDING;
     lvni_plan_tree_node *leaf = lvni_core_calloc(LVNI_TAG_DIST, most, sizeof *leaf);
     m->trees_of = lvni_core_calloc(LVNI_TAG_DIST, (size_t)c->nodes, sizeof *m->trees_of);
-    lvn_status s = leaf != NULL && m->trees_of != NULL ? LVN_OK : LVN_ERR_MEMORY;
+    lvn_status s;
+    LVNI_TRY_DONE(s, leaf != NULL && m->trees_of != NULL ? LVN_OK : LVN_ERR_MEMORY);
     int n = 0;
-    for (int node = 0; node < c->nodes && s == LVN_OK; node++) {
+    for (int node = 0; node < c->nodes; node++) {
         const int trees = m->trees_of[node] = trees_of_node(c, node, leaf + n);
         m->most_trees = trees > m->most_trees ? trees : m->most_trees;
         m->n_trees = node == c->node ? trees : m->n_trees;
-        for (int k = 0; k < trees && node == c->node && s == LVN_OK; k++) {
-            s = make_tree(c, k, leaf[n + k]);
+        for (int k = 0; k < trees && node == c->node; k++) {
+            LVNI_TRY_DONE(s, make_tree(c, k, leaf[n + k]));
         }
         n += trees;
     }
-    if (s == LVN_OK) {
-        const int ranks = lvni_levels_ranks_of(c, c->node);
-        m->source =
-            lvni_core_calloc(LVNI_TAG_DIST, (size_t)(n > ranks ? n : ranks), sizeof *m->source);
-        s = m->source == NULL ? LVN_ERR_MEMORY : lvni_dist_sum_plan_init(&m->all, n);
-    }
-    if (s == LVN_OK) {
-        lvni_dist_sum_plan_make(&m->all, c->base.world, leaf, n);
-    }
+    const int ranks = lvni_levels_ranks_of(c, c->node);
+    m->source = lvni_core_calloc(LVNI_TAG_DIST, (size_t)(n > ranks ? n : ranks), sizeof *m->source);
+    LVNI_TRY_DONE(s, m->source == NULL ? LVN_ERR_MEMORY : lvni_dist_sum_plan_init(&m->all, n));
+    lvni_dist_sum_plan_make(&m->all, c->base.world, leaf, n);
+done:
     lvni_core_free(leaf);
     return s;
 }

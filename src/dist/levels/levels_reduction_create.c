@@ -2,6 +2,7 @@
 #include "dist/levels/levels_reduction.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 
 #include <string.h>
 
@@ -166,10 +167,11 @@ static lvn_status find_run(const lvni_levels_reduction *r, int *begin, int *end)
     lvni_dist_comm *comm = r->base.comm;
     const int32_t mine[2] = {r->base.o.begin, r->base.o.end};
     int32_t(*all)[2] = lvni_core_calloc(LVNI_TAG_DIST, (size_t)comm->world, sizeof *all);
-    LVN_TRY(
-        lvni_dist_comm_agree_status(comm, all != NULL ? LVN_OK : LVN_ERR_MEMORY, "a reduction"));
-    lvn_status s = comm->ops->all_gather(comm, mine, sizeof mine, all);
-    for (int rank = 0; rank < comm->world && s == LVN_OK && all != NULL; rank++) {
+    lvn_status s;
+    LVNI_TRY_DONE(
+        s, lvni_dist_comm_agree_status(comm, all != NULL ? LVN_OK : LVN_ERR_MEMORY, "a reduction"));
+    LVNI_TRY_DONE(s, comm->ops->all_gather(comm, mine, sizeof mine, all));
+    for (int rank = 0; rank < comm->world && all != NULL; rank++) {
         const int before = rank > 0 ? all[rank - 1][1] : 0;
         if (all[rank][0] != before || all[rank][1] <= before ||
             (rank == comm->world - 1 && all[rank][1] != r->base.o.micro_batches)) {
@@ -178,12 +180,14 @@ static lvn_status find_run(const lvni_levels_reduction *r, int *begin, int *end)
                               "of the rank before",
                               rank, (int)all[rank][0], (int)all[rank][1] - 1,
                               r->base.o.micro_batches);
+            goto done;
         }
     }
-    if (s == LVN_OK && all != NULL) {
+    if (all != NULL) {
         *begin = all[c->first[c->node]][0];
         *end = all[c->first[c->node + 1] - 1][1];
     }
+done:
     lvni_core_free(all);
     return s;
 }

@@ -4,6 +4,7 @@
 #include "dist/net/net_impl.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -97,6 +98,19 @@ static lvn_status take(lvni_net_comm *c, int peer, uint64_t seq, size_t bytes, l
     LVN_FAIL(LVN_ERR_MISMATCH, "%-s", why);
 }
 
+/* Those bytes into `to`. */
+static lvn_status take_into(lvni_net_comm *c, int peer, uint64_t seq, size_t bytes, void *to)
+{
+    lvni_net_mail *mail;
+    lvn_status s;
+    LVNI_TRY_DONE(s, take(c, peer, seq, bytes, &mail));
+    if (bytes > 0) {
+        memcpy(to, mail->data, bytes);
+    }
+done:
+    drop(mail);
+    return s;
+}
 /* One message to and from each other rank: `bytes` from in + rank * in_stride; what rank r sends
  * goes to out + r * bytes. */
 static lvn_status swap_all(lvni_net_comm *c, const char *in, size_t in_stride, size_t bytes,
@@ -106,24 +120,22 @@ static lvn_status swap_all(lvni_net_comm *c, const char *in, size_t in_stride, s
     const int world = c->base.world, rank = c->base.rank;
     int64_t left = 0;
     pthread_mutex_lock(&c->lock);
-    lvn_status s = lvni_net_health_locked(c);
-    for (int i = 1; i < world && s == LVN_OK; i++) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_net_health_locked(c));
+    for (int i = 1; i < world; i++) {
         const int to = (rank + i) % world; /* not all to the same one first */
-        s = post(c, to, LVNI_NET_CALL, 0, seq, in + (size_t)to * in_stride, bytes, &left);
+        LVNI_TRY_DONE(
+            s, post(c, to, LVNI_NET_CALL, 0, seq, in + (size_t)to * in_stride, bytes, &left));
     }
     const char *own = in + (size_t)rank * in_stride;
     if (bytes > 0 && own != out + (size_t)rank * bytes) {
         memmove(out + (size_t)rank * bytes, own, bytes);
     }
-    for (int i = 1; i < world && s == LVN_OK; i++) {
+    for (int i = 1; i < world; i++) {
         const int from = (rank + i) % world;
-        lvni_net_mail *mail;
-        s = take(c, from, seq, bytes, &mail);
-        if (s == LVN_OK && bytes > 0) {
-            memcpy(out + (size_t)from * bytes, mail->data, bytes);
-        }
-        drop(mail);
+        LVNI_TRY_DONE(s, take_into(c, from, seq, bytes, out + (size_t)from * bytes));
     }
+done:
     lvni_net_flush_locked(c, &left);
     pthread_mutex_unlock(&c->lock);
     return s;
@@ -148,24 +160,22 @@ lvn_status lvni_net_broadcast(lvni_dist_comm *comm, void *data, size_t bytes, in
     const uint64_t seq = ++c->seq;
     const bool sends = comm->rank == root;
     int64_t left = 0;
-    lvni_net_mail *mail;
     pthread_mutex_lock(&c->lock);
-    lvn_status s = lvni_net_health_locked(c);
-    if (!sends && s == LVN_OK) {
-        s = take(c, root, seq, bytes, &mail);
-        if (s == LVN_OK) {
-            memcpy(data, mail->data, bytes);
-            s = post(c, root, LVNI_NET_CALL, 0, seq, NULL, 0, &left);
-        }
-        drop(mail);
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_net_health_locked(c));
+    if (!sends) {
+        LVNI_TRY_DONE(s, take_into(c, root, seq, bytes, data));
+        s = post(c, root, LVNI_NET_CALL, 0, seq, NULL, 0, &left);
+        goto done;
     }
-    for (int i = 1; i < comm->world && s == LVN_OK && sends; i++) {
-        s = post(c, (root + i) % comm->world, LVNI_NET_CALL, 0, seq, data, bytes, &left);
+    for (int i = 1; i < comm->world; i++) {
+        LVNI_TRY_DONE(s,
+                      post(c, (root + i) % comm->world, LVNI_NET_CALL, 0, seq, data, bytes, &left));
     }
-    for (int i = 1; i < comm->world && s == LVN_OK && sends; i++) {
-        s = take(c, (root + i) % comm->world, seq, 0, &mail);
-        drop(mail);
+    for (int i = 1; i < comm->world; i++) {
+        LVNI_TRY_DONE(s, take_into(c, (root + i) % comm->world, seq, 0, NULL));
     }
+done:
     lvni_net_flush_locked(c, &left);
     pthread_mutex_unlock(&c->lock);
     return s;
@@ -185,17 +195,19 @@ static lvn_status add_slices(lvni_net_comm *c, const char *in, const size_t *fro
     lvni_net_mail *mail[LVNI_NET_MAX_RANKS];
     memset(mail, 0, (size_t)world * sizeof(lvni_net_mail *));
     pthread_mutex_lock(&c->lock);
-    lvn_status s = lvni_net_health_locked(c);
-    for (int i = 1; i < world && s == LVN_OK; i++) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_net_health_locked(c));
+    for (int i = 1; i < world; i++) {
         const int to = (rank + i) % world;
-        s = post(c, to, LVNI_NET_CALL, 0, seq, in + from[to] * size,
-                 (from[to + 1] - from[to]) * size, &left);
+        LVNI_TRY_DONE(s, post(c, to, LVNI_NET_CALL, 0, seq, in + from[to] * size,
+                              (from[to + 1] - from[to]) * size, &left));
     }
-    for (int i = 1; i < world && s == LVN_OK; i++) {
+    for (int i = 1; i < world; i++) {
         const int peer = (rank + i) % world;
-        s = take(c, peer, seq, n_mine * size, &mail[peer]);
-        c->source[peer] = s == LVN_OK ? mail[peer]->data : NULL;
+        LVNI_TRY_DONE(s, take(c, peer, seq, n_mine * size, &mail[peer]));
+        c->source[peer] = mail[peer]->data;
     }
+done:
     lvni_net_flush_locked(c, &left); /* `out` may be part of `in` */
     pthread_mutex_unlock(&c->lock);
     if (s == LVN_OK) {
@@ -231,20 +243,16 @@ static lvn_status spread_slices(lvni_net_comm *c, char *out, const size_t *from,
     int64_t left = 0;
     lvn_status s = LVN_OK;
     pthread_mutex_lock(&c->lock);
-    for (int i = 1; i < world && s == LVN_OK; i++) {
-        s = post(c, (rank + i) % world, LVNI_NET_CALL, 0, seq, out + from[rank] * size,
-                 (from[rank + 1] - from[rank]) * size, &left);
+    for (int i = 1; i < world; i++) {
+        LVNI_TRY_DONE(s, post(c, (rank + i) % world, LVNI_NET_CALL, 0, seq, out + from[rank] * size,
+                              (from[rank + 1] - from[rank]) * size, &left));
     }
-    for (int i = 1; i < world && s == LVN_OK; i++) {
+    for (int i = 1; i < world; i++) {
         const int peer = (rank + i) % world;
-        lvni_net_mail *mail;
-        const size_t bytes = (from[peer + 1] - from[peer]) * size;
-        s = take(c, peer, seq, bytes, &mail);
-        if (s == LVN_OK) {
-            memcpy(out + from[peer] * size, mail->data, bytes);
-        }
-        drop(mail);
+        LVNI_TRY_DONE(s, take_into(c, peer, seq, (from[peer + 1] - from[peer]) * size,
+                                   out + from[peer] * size));
     }
+done:
     lvni_net_flush_locked(c, &left);
     pthread_mutex_unlock(&c->lock);
     return s;
@@ -324,19 +332,19 @@ static lvn_status exchange_run(lvni_dist_group_exchange *exchange, int lo, int h
     int64_t left = 0;
     forget(x);
     pthread_mutex_lock(&c->lock);
-    lvn_status s = lvni_net_health_locked(c);
-    for (int to = lo; to < hi && s == LVN_OK; to++) {
-        s = to != rank ? post(c, to, LVNI_NET_GROUP, id, round, mine, bytes, &left) : LVN_OK;
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_net_health_locked(c));
+    for (int to = lo; to < hi; to++) {
+        LVNI_TRY_DONE(s, to != rank ? post(c, to, LVNI_NET_GROUP, id, round, mine, bytes, &left)
+                                    : LVN_OK);
     }
-    for (int from = lo; from < hi && s == LVN_OK; from++) {
+    for (int from = lo; from < hi; from++) {
         lvni_net_mail **m = &x->mail[from - lo];
-        s = from == rank ? copy_own(c, mine, bytes, m)
-                         : take_any(c, from, LVNI_NET_GROUP, id, round, m);
-        if (s == LVN_OK) {
-            x->message[from - lo] =
-                (lvni_dist_group_message){(*m)->data, (size_t)(*m)->header.bytes};
-        }
+        LVNI_TRY_DONE(s, from == rank ? copy_own(c, mine, bytes, m)
+                                      : take_any(c, from, LVNI_NET_GROUP, id, round, m));
+        x->message[from - lo] = (lvni_dist_group_message){(*m)->data, (size_t)(*m)->header.bytes};
     }
+done:
     lvni_net_flush_locked(c, &left);
     pthread_mutex_unlock(&c->lock);
     *message = x->message;
