@@ -316,6 +316,7 @@ lvn_status lvni_images_data_for_model(const lvni_core_config *c, const lvni_imag
 {
     lvni_images_source s;
     LVN_TRY(open_for(c, card, LVNI_SCAN_FLAT, &s, out));
+    out->headers_read = s.scan != NULL;
     const lvn_status status = lvni_images_source_view(&s, NULL, 0, &out->transform, &out->train);
     lvni_images_source_close(&s);
     return status;
@@ -423,6 +424,7 @@ lvn_status lvni_images_data_for_eval(const lvni_core_config *c, const lvni_image
 {
     lvni_images_source s;
     LVN_TRY(open_for(c, card, LVNI_SCAN_EVAL, &s, out));
+    out->headers_read = s.scan != NULL;
     lvn_status status = lvni_images_source_relabel(&s, card->class_names, card->n_classes);
     if (status == LVN_OK) {
         status = lvni_images_source_identify(&s, &out->transform, out->identity);

@@ -143,8 +143,10 @@ typedef struct lvni_images_data {
     lvni_images_preprocess preprocess; /* training: from weights= */
     /* for lvni_images_data_write_index; empty: nothing is to be written */
     lvni_core_str index;
-    uint64_t files;    /* training: a number for what the files hold; 0: they are none */
-    bool headers_read; /* training: of all images, which the start has accepted */
+    uint64_t files; /* training: a number for what the files hold; 0: they are none */
+    /* training: of all images, which the start has accepted; evaluation and prediction: they are
+     * photos, of which a training reads them */
+    bool headers_read;
     size_t decode_bytes, val_decode_bytes; /* that each loading thread keeps; 0: not known */
     lvni_core_str note; /* "data clothing: 341 images in 3 classes (dress 30, hat 14, ...); 273 to
                       train, 68 to validate" */

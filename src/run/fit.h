@@ -44,7 +44,9 @@ typedef struct lvni_run_job {
     /* That a thread that loads training or validation samples keeps beside them; 0: not known. */
     size_t decode_bytes, val_decode_bytes;
     uint64_t data_files; /* what identity.h keeps of them; 0: none */
-    bool headers_read;   /* of all files that the samples come from, before the start */
+    /* of all files that the samples come from, before the start; of a trained model: a training
+     * on such data would have */
+    bool headers_read;
     bool balanced;       /* training samples are drawn with replacement, classes alike */
     const char *note;    /* one line about the data for the banner, or NULL */
     const char *ignored; /* the line behind it, on what of the data is not used; NULL, "": none */

@@ -101,12 +101,16 @@ static lvn_status report_unreadable(const lvni_run_rank *rank, lvni_data_unreada
     return s;
 }
 
-/* on_error=skip: where they are noted; else *out stays NULL. */
+/* Where those that are left out are noted; *out stays NULL where none are. */
 static lvn_status make_unreadable(const lvni_run_inference *u, lvni_data_unreadable **out)
 {
-    const lvni_data_unreadable_options o = {.dataset = u->data, .what = "", .limit = -1};
-    const bool skips = strcmp(lvni_core_config_str(u->config, "on_error"), "skip") == 0;
-    return skips ? lvni_data_unreadable_create(&o, out) : LVN_OK;
+    const bool skips = strcmp(lvni_core_config_str(u->config, "on_error"), "skip") == 0,
+               photos = u->as_run && u->exported->job.headers_read;
+    const lvni_data_unreadable_options o = {
+        .dataset = u->data,
+        .what = "",
+        .limit = lvni_trainer_unreadable_limit(skips, photos, u->data->cls->length(u->data))};
+    return o.limit == 0 ? LVN_OK : lvni_data_unreadable_create(&o, out);
 }
 
 static lvn_status make_plan(const lvni_run_inference *u, const lvni_run_rank *rank, lvni_plan *out)
@@ -285,7 +289,7 @@ static char *config_of_run(const char *model)
 
 /* on_error as in the training, unless it is given. A configuration that cannot be read counts as
  * one that is not there. */
-static void keep_on_error(const lvni_run_inference *u)
+static void keep_on_error(lvni_run_inference *u)
 {
     static const char key[] = "on_error";
     char *text = NULL, *file = NULL;
@@ -294,9 +298,12 @@ static void keep_on_error(const lvni_run_inference *u)
     if (lvni_core_config_layer(u->config, key) == LVNI_LAYER_DEFAULT) {
         file = config_of_run(lvni_core_config_str(u->config, "model"));
     }
-    if (file != NULL && lvni_core_file_read(file, (size_t)1 << 20, &text, &bytes) == LVN_OK &&
+    const bool found =
+        file != NULL && lvni_core_file_read(file, (size_t)1 << 20, &text, &bytes) == LVN_OK &&
         lvni_core_config_find_place(u->config, key, file, text, bytes, &at) == LVN_OK &&
-        at.end - at.at == 4 && strncmp(text + at.at, "skip", 4) == 0 &&
+        at.end - at.at == 4;
+    u->as_run = found && strncmp(text + at.at, "stop", 4) == 0;
+    if (found && strncmp(text + at.at, "skip", 4) == 0 &&
         lvni_core_config_set(u->config, key, "skip", file) == LVN_OK &&
         lvni_run_inference_leads(u)) {
         lvni_log_line(LVNI_LOG_INFO, "note: on_error=skip, as %s has it", file);

@@ -56,6 +56,7 @@ struct lvni_run_inference {
     void *user;         /* of the caller of lvni_run_inference_run */
     bool again;         /* of several models: not the first one */
     const char *metric; /* of which score is called; NULL: finish is */
+    bool as_run;        /* on_error=stop is that of the model's run, which leaves out a few */
     /* of results.c */
     const char *split; /* "val" */
     bool lines;        /* JSON lines */

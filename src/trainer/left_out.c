@@ -66,14 +66,19 @@ lvn_status lvni_trainer_unreadable_settle(lvni_data_unreadable *u, lvni_dist_com
 /* ---- a run's ---- */
 
 /* One bad photo is found when it is decoded, perhaps after days: no reason to end a run. A disk
- * that has gone away is. -1: any number; 0: none. */
-static int64_t limit_of(const lvni_trainer_options *o, int64_t n)
+ * that has gone away is. */
+int64_t lvni_trainer_unreadable_limit(bool skips, bool photos, int64_t n)
 {
     enum { FEW = 10, ONE_IN = 100 };
-    if (o->skip_unreadable) {
+    if (skips) {
         return -1;
     }
-    return !o->headers_read ? 0 : n / ONE_IN > FEW ? n / ONE_IN : FEW;
+    return !photos ? 0 : n / ONE_IN > FEW ? n / ONE_IN : FEW;
+}
+
+static int64_t limit_of(const lvni_trainer_options *o, int64_t n)
+{
+    return lvni_trainer_unreadable_limit(o->skip_unreadable, o->headers_read, n);
 }
 
 lvn_status lvni_trainer_unreadable_create(lvni_trainer *t)

@@ -138,6 +138,30 @@ class Images(Case):
         self.assertEqual(len(rows), 1 + 12)
         self.assertFalse([r for r in rows if name in r])
 
+    def test_predictions_leave_out_what_the_run_did(self):
+        """Of a run with on_error=stop, which goes on without a few photos, eval and predict do,
+        too; not with one too many, nor with a model without its run."""
+        data, alone = self.damaged("few", 24, 5), f"{self.dir}/alone.safetensors"
+        self.train("val_split=0", "max_steps=-1", "max_epochs=1", data=data)
+        write(alone, read(f"{self.out}/exported_models/exported_last.safetensors"))
+        table = f"{self.dir}/p.csv"
+        use = [["predict", f"output={table}"], ["eval", "split=all"]]
+        warning = "10 unreadable samples left out"
+        for command in use:
+            for model in (self.out, f"{self.out}/exported_models/exported_last.safetensors"):
+                self.levin([*command, f"model={model}", f"data={data}"], OK, [warning])
+            self.assertEqual(len(read(table).splitlines()), 1 + 48 - 10)
+            for stops in ([f"model={self.out}", "on_error=stop"], [f"model={alone}"]):
+                self.levin([*command, *stops, f"data={data}"], FAILURE, [".png: damaged PNG"])
+        with open(f"{data}/cat/20.png", "r+b") as f:
+            f.seek(60)
+            f.write(b"\0" * 40)
+        write(table, b"kept")
+        expects = ["11 of 48 samples could not be read, and a run leaves out 10 at most"]
+        for command in use:
+            self.levin([*command, f"model={self.out}", f"data={data}"], FAILURE, expects)
+        self.assertEqual(read(table), b"kept")
+
     def test_more_pixels_than_the_limit(self):
         """Of what an image claims, before anything is decoded; also where a list has the sizes."""
         data = f"{self.dir}/data"

@@ -155,6 +155,7 @@ static lvn_status open_images(lvni_run_job *request, opened *o)
                  ? lvni_images_data_for_eval
                  : lvni_images_data_for_model)(request->config, &card->images, &o->data));
     request->used = o->data.train;
+    request->headers_read = o->data.headers_read;
     return LVN_OK;
 }
 
