@@ -107,10 +107,11 @@ static lvn_status read_run(figure *f)
     choose_panels(f);
     if (f->n == 0) {
         LVN_FAIL(LVN_ERR_NOT_FOUND,
-                 "%s: no curve to draw: metrics.jsonl has %lld rows (%lld damaged lines) and no "
-                 "number to show in them; a run writes one each log_every_n_steps, and format=html "
+                 "%s: no curve to draw: metrics.jsonl has %lld row%s (%lld damaged) and no number "
+                 "to show in them; a run writes one each log_every_n_steps, and format=html "
                  "has what else there is",
-                 f->folder, (long long)f->metrics.rows, (long long)f->metrics.damaged);
+                 f->folder, (long long)f->metrics.rows, lvni_core_plural(f->metrics.rows, "", "s"),
+                 (long long)f->metrics.damaged);
     }
     return LVN_OK;
 }

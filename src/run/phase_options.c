@@ -262,7 +262,7 @@ static lvn_status check_cycle(const lvni_core_config *c, const lvni_plan *plan,
 }
 
 /* The optimizer first, since it decides which settings there are; then these, in the order of the
- * text; then what several of them say together. */
+ * text; then what several of them are together. */
 static lvn_status read_phase(const lvni_core_config *c, const lvni_plan *plan, const char *text,
                              lvni_trainer_phase_options *out)
 {

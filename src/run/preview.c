@@ -49,8 +49,8 @@ lvn_status lvni_run_preview_check(const char *of, const lvn_tensor *y)
     }
     if (n[0] * (n[2] + GAP) > MOST_PIXELS || n[3] > MOST_PIXELS / MOST_COLUMNS - GAP) {
         LVN_FAIL(LVN_ERR_SHAPE,
-                 "%s gives %lld rows of images of %lld x %lld pixels: they can be %d pixels high "
-                 "together, and %d wide each; give smaller or fewer ones",
+                 "%s gives R = %lld, H = %lld and W = %lld: all rows together can be %d pixels "
+                 "high, and an image %d wide; give smaller or fewer ones",
                  of, (long long)n[0], (long long)n[2], (long long)n[3], MOST_PIXELS,
                  MOST_PIXELS / MOST_COLUMNS - GAP);
     }

@@ -188,7 +188,7 @@ class Autoencoder(unittest.TestCase):
                 "lvn_tensor *y = lvn_stack(rows, 2, 0), *all[500];\n"
                 "    for (int i = 0; i < 500; i++) {\n        all[i] = y;\n    }\n"
                 "    return lvn_concat(all, 500, 0);",
-                ["1000 rows of images of 16 x 16 pixels", "give smaller or fewer ones"],
+                ["R = 1000, H = 16 and W = 16", "give smaller or fewer ones"],
             ),
         ):
             wrong = compile_with(name, PREVIEW, f"    {code}")

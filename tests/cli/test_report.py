@@ -364,9 +364,9 @@ class Report(Case):
     def test_no_figure(self):
         """What cannot be drawn is an error with the reason, and no file is written."""
         os.mkdir(self.run_dir)
-        self.report("format=png", code=1, expects=["no curve to draw", "0 rows (0 damaged lines)"])
+        self.report("format=png", code=1, expects=["no curve to draw", "0 rows (0 damaged)"])
         write(f"{self.run_dir}/metrics.jsonl", b'{"step": 1, "x": null}\nno row\n')
-        self.report("format=svg", code=1, expects=["no curve to draw", "1 rows (1 damaged lines)"])
+        self.report("format=svg", code=1, expects=["no curve to draw", "1 row (1 damaged)"])
         self.metrics([(1, {"train/loss": 1.0})])
         for more, texts in (
             (["format=pmg"], ["format `pmg`: expected one of html, png, svg", "mean `png`?"]),
