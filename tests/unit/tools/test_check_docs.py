@@ -14,13 +14,13 @@ GOOD = {
     "docs/tour.md": "## The way in\n\n`src/plan/tree.c`, `plan/tree.c` or `tree.c` has "
     "`lvni_tree_sum`\n"
     "with `LVNI_TREE_MAX`, `LEVIN_RANK`; `lvni_tree_sum(x)` and `lvni_tree_sum()`.\n\n"
-    "| what | where |\n| --- | --- |\n| sum | `src/plan/tree.c`, `add()` |\n\n"
+    "| what | where |\n| --- | --- |\n| sum | `src/plan/tree.c`, `lvni_tree_sum()` |\n\n"
     "Keys: `lanes=2 levels=x`, `optim.lr`, `levin train data=a\noptim.lr=3`, `--role=x`, "
     "`f(weight=1)`.\n\n    levin train data=lvni_tree_sum\n",
     "docs/config.md": "```\n  lanes     whole number, default 1\n      How many.  Also: levels.\n"
     "  optim.lr  number\n      Rate.\n  data      path\n```\n",
     "src/plan/tree.c": "#define LVNI_TREE_MAX 3\nstatic int add(int a);\nint "
-    "lvni_tree_sum(void);\n",
+    "lvni_tree_sum(void)\n{\n    return add(2);\n}\n",
     "src/ref/ref_add.c": 'int lvni_ref_add(void);\nconst char *rank = "LEVIN_RANK";\n',
 }
 
@@ -67,7 +67,9 @@ class CheckDocs(unittest.TestCase):
     def test_functions(self):
         self.finds("`forest()`", "1: `forest()`: no such function")
         row = "| sum | `ref_add.c` | `lvni_tree_sum()` |"
-        self.finds(row, "1: `lvni_tree_sum()`: not in src/ref/ref_add.c")
+        self.finds(row, "1: `lvni_tree_sum()`: not defined in src/ref/ref_add.c")
+        row = "| sum | `tree.c` | `add()` |"  # which calls it
+        self.finds(row, "1: `add()`: not defined in src/plan/tree.c")
 
     def test_keys(self):
         self.finds("`lane=2`", "1: `lane=`: docs/config.md has no such key")
