@@ -1,5 +1,5 @@
 /* The optimizers (formula.h): the arguments of their kernels (kernels/flat.h), whose formulas are
- * in levin/backend.h. */
+ * stated in levin/backend.h and computed in kernels/cpu/tpl_flat.h. */
 #include "optim/formula.h"
 
 #include "core/math.h"

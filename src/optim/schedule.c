@@ -63,8 +63,8 @@ typedef struct stretch {
 static int make_stretches(const lvni_optim_schedule *s, stretch out[3])
 {
     const lvni_optim_cycle *c = &s->cycle;
-    const double n = (double)(s->total_steps - s->warmup_steps), low = c->least_momentum,
-                 high = c->most_momentum;
+    const double n = (double)(s->total_steps - s->warmup_steps), low = c->base_momentum,
+                 high = c->max_momentum;
     out[0] = (stretch){c->rise * n - 1.0, c->start, 1.0, high, low};
     out[1] = (stretch){c->three_phases ? 2.0 * c->rise * n - 2.0 : n - 1.0, 1.0,
                        c->three_phases ? c->start : c->end, low, high};
@@ -134,7 +134,7 @@ double lvni_optim_schedule_momentum(const lvni_optim_schedule *s, int64_t step)
     if (s->kind != LVNI_SCHEDULE_ONECYCLE || !s->cycle.moves_momentum) {
         return -1.0;
     }
-    return step < s->warmup_steps ? s->cycle.most_momentum
+    return step < s->warmup_steps ? s->cycle.max_momentum
                                   : cycle_at(s, step - s->warmup_steps, true);
 }
 

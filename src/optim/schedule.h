@@ -26,7 +26,7 @@ typedef struct lvni_optim_cycle {
     double start, end;         /* rates at the beginning and at the end */
     bool linear, three_phases; /* else cosines, and two */
     bool moves_momentum;       /* against the rate: momentum of sgd, beta1 of the others */
-    double least_momentum, most_momentum;
+    double base_momentum, max_momentum;
 } lvni_optim_cycle;
 
 typedef struct lvni_optim_schedule {

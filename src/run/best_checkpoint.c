@@ -24,7 +24,8 @@ static const lvni_core_option rows[] = {
      .choices = "auto|min|max",
      .fallback = "auto",
      .needs = "choose",
-     .help = "What is better, less or more; auto: as checkpoint.mode has it."},
+     .help = "What is better, less or more; auto: by the metric's name, as checkpoint.mode=auto "
+             "has it."},
     {.name = "prune",
      .type = LVNI_OPT_BOOL,
      .fallback = "false",

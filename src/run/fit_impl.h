@@ -1,4 +1,4 @@
-/* One rank's way through a training command. For this folder: fit.c, fit_report.c, fit_resume.c. */
+/* One rank's way through a training command. For this folder. */
 #ifndef LEVIN_RUN_FIT_IMPL_H
 #define LEVIN_RUN_FIT_IMPL_H
 

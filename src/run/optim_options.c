@@ -1,5 +1,5 @@
 /* Rows of the optimizer, its schedule, parameter groups and averages, and how they become what
- * optim/ takes; of schedules: schedule_options.c. */
+ * optim/ takes; what the keys of schedules become: schedule_options.c. */
 #include "run/options.h"
 
 #include "core/str.h"

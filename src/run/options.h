@@ -1,5 +1,6 @@
 /* Options of the commands: tables of rows, reading a configuration (options.c), and what the
- * options of a training become (train_options.c, optim_options.c, schedule_options.c). */
+ * options of a training become (train_options.c, loop_options.c, checkpoint_options.c,
+ * optim_options.c, schedule_options.c, phase_options.c). */
 #ifndef LEVIN_RUN_OPTIONS_H
 #define LEVIN_RUN_OPTIONS_H
 

@@ -1,4 +1,4 @@
-/* What configuration and environment request of a run's ranks (rank_impl.h): the devices of this
+/* Which ranks configuration and environment request (rank_impl.h): the devices of this
  * node, which of them is this process's, and whether ranks are threads or processes. Called by
  * ranks.c. */
 #include "run/rank_impl.h"
@@ -218,7 +218,7 @@ static lvn_status find_all(lvni_core_config *c, const lvni_run_ranks_command *co
     lvni_launch_visible visible;
     LVN_TRY(lvni_launch_env_strict(lvni_run_environment(), lvni_core_config_switch(c, "strict"),
                                    notices, &r->strict));
-    double timeout_s; /* for rank_rendezvous.c */
+    double timeout_s; /* checked here, and read again by rank_rendezvous.c */
     LVN_TRY(
         lvni_launch_env_seconds(lvni_run_environment(), "LEVIN_RDZV_TIMEOUT", notices, &timeout_s));
     LVN_TRY(find_rank_info(c, command, notices, &r->info));

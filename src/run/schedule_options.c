@@ -66,8 +66,8 @@ static lvn_status read_cycle(const lvni_core_config *c, lvni_optim_cycle *o)
                             .linear = lvni_core_config_choice(c, "scheduler.anneal") == 1,
                             .three_phases = lvni_core_config_bool(c, "scheduler.three_phase"),
                             .moves_momentum = lvni_core_config_bool(c, "scheduler.cycle_momentum"),
-                            .least_momentum = lvni_core_config_float(c, "scheduler.base_momentum"),
-                            .most_momentum = lvni_core_config_float(c, "scheduler.max_momentum")};
+                            .base_momentum = lvni_core_config_float(c, "scheduler.base_momentum"),
+                            .max_momentum = lvni_core_config_float(c, "scheduler.max_momentum")};
     lvni_optim_options optim;
     LVN_TRY(lvni_run_read_optim(c, &optim));
     if (o->moves_momentum && optim.kind == LVNI_OPTIM_ADAFACTOR) {

@@ -29,7 +29,7 @@ static double automatic_score(const lvni_trainer *t, bool validated)
     return isnan(score) ? -lvni_trainer_metric_mean(&t->report.epoch_sum, "loss") : score;
 }
 
-/* *looked: there is a score; more is better. */
+/* *looked: whether there is a score; the larger *score is the better. */
 static lvn_status look(const lvni_trainer *t, unsigned news, bool validated, bool *looked,
                        double *score)
 {

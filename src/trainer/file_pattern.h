@@ -1,5 +1,5 @@
 /* checkpoint.filename: a file's name from step, epoch and metrics, with Lightning's patterns:
- * "{epoch:03d}-{step}", "{val/loss:.2f}". Called by the options' check and by kept.c. */
+ * "{epoch:03d}-{step}", "{val/loss:.2f}". Called by the options' check, choose.c and monitors.c. */
 #ifndef LEVIN_TRAINER_FILE_PATTERN_H
 #define LEVIN_TRAINER_FILE_PATTERN_H
 

@@ -374,7 +374,7 @@ static lvni_nn_rcgan_sizes sizes_of(const lvni_core_config *c)
                                      number(c, "out_chans", e == LVNI_INVERSE_MRI ? 16 : 2),
                                  .im_size = size,
                                  .gen_channels = number(c, "gen_channels", small ? 16 : 128),
-                                 .gen_levels = number(c, "gen_levels", 4),
+                                 .gen_levels = (int)lvni_core_config_int(c, "gen_levels"),
                                  .disc_channels = number(c, "disc_channels", small ? 8 : 32),
                                  .disc_stages = number(c, "disc_stages", small ? 4 : 6),
                                  .alt_upsample = lvni_core_config_is_on(c, "alt_upsample"),

@@ -46,7 +46,7 @@ def cycle(options):
 
 def schedules():
     once = lambda n, **o: run(lambda x: sched.OneCycleLR(x, max_lr=1.0, total_steps=n, **o), n)
-    moves = {"moves_momentum": "true", "least_momentum": 0.85, "most_momentum": 0.95}
+    moves = {"moves_momentum": "true", "base_momentum": 0.85, "max_momentum": 0.95}
     none = [-1.0] * STEPS
     rows = [
         (

@@ -20,7 +20,7 @@ GOOD = {
     "docs/config.md": "```\n  lanes     whole number, default 1\n      How many.  Also: levels.\n"
     "  optim.lr  number\n      Rate.\n  data      path\n```\n",
     "src/plan/tree.c": "#define LVNI_TREE_MAX 3\nstatic int add(int a);\nint "
-    "lvni_tree_sum(void)\n{\n    return add(2);\n}\n",
+    "lvni_tree_sum(void) { return add(2); }\n",
     "src/ref/ref_add.c": 'int lvni_ref_add(void);\nconst char *rank = "LEVIN_RANK";\n',
 }
 
