@@ -5,6 +5,7 @@
 #include "core/vfs.h"
 #include "data/array.h"
 #include "report/canvas.h"
+#include "report/page.h"
 #include "report/plot.h"
 #include "run/inference.h"
 #include "run/run_dir.h"
@@ -111,78 +112,60 @@ lvn_status lvni_gan_report_curves(const char *folder, const char *run, const cha
 
 /* ---- the page ---- */
 
-static void html_text(lvni_core_str *out, const char *text)
-{
-    for (; *text != '\0'; text++) {
-        switch (*text) {
-        case '<': lvni_core_str_append(out, "&lt;"); break;
-        case '>': lvni_core_str_append(out, "&gt;"); break;
-        case '&': lvni_core_str_append(out, "&amp;"); break;
-        case '"': lvni_core_str_append(out, "&quot;"); break;
-        default: lvni_core_str_append_n(out, text, 1);
-        }
-    }
-}
-
 static void html_rows(lvni_core_str *out, const lvni_gan_page *page)
 {
-    lvni_core_str_append(out, "<table>\n<tr><th>metric</th><th>mean</th><th>standard error</th>"
-                              "<th>std</th><th>n</th></tr>\n");
+    lvni_core_str_append(out, "<div class=wide><table>\n<tr><th>metric</th><th>mean</th>"
+                              "<th>standard error</th><th>std</th><th>n</th></tr>\n");
     for (int i = 0; i < page->n_rows; i++) {
         const lvni_gan_row *r = &page->rows[i];
-        lvni_core_str_append(out, "<tr><td>");
-        html_text(out, r->name);
+        lvni_core_str_append(out, "<tr><th>");
+        lvni_report_escape(out, r->name);
+        lvni_core_str_append(out, "</th>");
         if (r->average->n == 0) {
-            lvni_core_str_append(out, "</td><td>-</td><td>-</td><td>-</td>");
+            lvni_core_str_append(out, "<td class=n>-</td><td class=n>-</td><td class=n>-</td>");
         } else {
-            lvni_core_str_printf(out, "</td><td>%.*f</td><td>%.*f</td><td>%.*f</td>", r->decimals,
-                                 r->average->mean, r->decimals, lvni_gan_average_stderr(r->average),
-                                 r->decimals, lvni_gan_average_std(r->average));
+            lvni_core_str_printf(
+                out, "<td class=n>%.*f</td><td class=n>%.*f</td><td class=n>%.*f</td>", r->decimals,
+                r->average->mean, r->decimals, lvni_gan_average_stderr(r->average), r->decimals,
+                lvni_gan_average_std(r->average));
         }
-        lvni_core_str_printf(out, "<td>%lld</td></tr>\n", (long long)r->average->n);
+        lvni_core_str_printf(out, "<td class=n>%lld</td></tr>\n", (long long)r->average->n);
     }
-    lvni_core_str_append(out, "</table>\n");
+    lvni_core_str_append(out, "</table></div>\n");
 }
 
 static void html_image(lvni_core_str *out, const char *file)
 {
     lvni_core_str_append(out, "<p><a href=\"");
-    html_text(out, file);
+    lvni_report_escape(out, file);
     lvni_core_str_append(out, "\"><img src=\"");
-    html_text(out, file);
+    lvni_report_escape(out, file);
     lvni_core_str_append(out, "\" alt=\"");
-    html_text(out, file);
+    lvni_report_escape(out, file);
     lvni_core_str_append(out, "\"></a></p>\n");
 }
 
 static void html_item(lvni_core_str *out, int64_t index)
 {
     static const char *const kinds[] = {"overview", "zoom", "ascent"};
-    lvni_core_str_printf(out, "<h2>Item %lld</h2>\n", (long long)index);
+    char text[64];
+    snprintf(text, sizeof text, "Item %lld", (long long)index);
+    lvni_report_heading(out, text);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        char file[64];
-        snprintf(file, sizeof file, "%s_%lld.png", kinds[i], (long long)index);
-        html_image(out, file);
+        snprintf(text, sizeof text, "%s_%lld.png", kinds[i], (long long)index);
+        html_image(out, text);
     }
 }
 
 static void html_page(lvni_core_str *out, const lvni_gan_page *page)
 {
-    lvni_core_str_append(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n"
-                              "<meta charset=\"utf-8\">\n<title>");
-    html_text(out, page->title);
-    lvni_core_str_append(out, "</title>\n<style>\nbody { font-family: sans-serif; margin: 2em; }\n"
-                              "td, th { padding: 0.2em 1em; text-align: right; }\n"
-                              "td:first-child, th:first-child { text-align: left; }\n"
-                              "img { max-width: 100%; }\n</style>\n</head>\n<body>\n<h1>");
-    html_text(out, page->title);
-    lvni_core_str_append(out, "</h1>\n");
+    lvni_report_page_begin(out, page->title);
     if (page->n_rows > 0) {
         html_rows(out, page);
     }
     if (page->text != NULL) {
         lvni_core_str_append(out, "<pre>");
-        html_text(out, page->text);
+        lvni_report_escape(out, page->text);
         lvni_core_str_append(out, "</pre>\n");
     }
     for (int i = 0; i < page->n_images; i++) {
@@ -191,7 +174,7 @@ static void html_page(lvni_core_str *out, const lvni_gan_page *page)
     for (int i = 0; i < page->n_items; i++) {
         html_item(out, page->items[i]);
     }
-    lvni_core_str_append(out, "</body>\n</html>\n");
+    lvni_report_page_end(out);
 }
 
 lvn_status lvni_gan_report_page(const char *folder, const lvni_gan_page *page)

@@ -425,8 +425,10 @@ TEST(the_page_links_to_its_images)
     assert_int_equal(lvni_core_file_read(path_of("index.html"), 1 << 20, &text, &n), LVN_OK);
     static const char *const parts[] = {
         "<h1>a &lt;b&gt; &amp; &quot;c&quot;</h1>",
-        "<tr><td>PSNR</td><td>21.00</td><td>0.71</td><td>1.00</td><td>2</td></tr>",
-        "<tr><td>CFID</td><td>-</td><td>-</td><td>-</td><td>0</td></tr>",
+        "<tr><th>PSNR</th><td class=n>21.00</td><td class=n>0.71</td><td class=n>1.00</td>"
+        "<td class=n>2</td></tr>",
+        "<tr><th>CFID</th><td class=n>-</td><td class=n>-</td><td class=n>-</td>"
+        "<td class=n>0</td></tr>",
         "<pre>best: epoch 3 &lt;\n</pre>",
         "<img src=\"psnr.png\"",
         "<img src=\"overview_7.png\"",
