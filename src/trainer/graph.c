@@ -1,4 +1,4 @@
-/* Captured steps of the engine (graph.h). What modules and the update leave on the host is kept
+/* Captured steps of the engine (engine.h). What modules and the update leave on the host is kept
  * when a step is captured, and written again for each one that is replayed. */
 #include "trainer/graph_impl.h"
 

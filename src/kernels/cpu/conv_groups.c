@@ -1,5 +1,5 @@
-/* Groups of a convolution, one after the other, as convolutions of their own (conv_groups.h). */
-#include "kernels/cpu/conv_groups.h"
+/* Groups of a convolution, one after the other, as convolutions of their own (conv_product.h). */
+#include "kernels/cpu/conv_product.h"
 
 #include "kernels/cpu/par.h"
 #include "kernels/cpu/scratch.h"

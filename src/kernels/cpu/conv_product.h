@@ -30,4 +30,11 @@ lvn_status lvni_cpu_conv_product_grad_weight(const lvni_cpu_conv_call *c);
 /* The same with a bound on its memory, and other bits; all in f32. */
 lvn_status lvni_cpu_conv_product_grad_weight_in_blocks(const lvni_cpu_conv_call *c);
 
+/* conv_groups.c: any shape in f32, as products group by group, with groups and dilation: for shapes
+ * of which oneDNN has only a reference implementation, thousands of times slower. The weight
+ * gradient has the bits of wgrad_threads. */
+lvn_status lvni_cpu_conv_groups_forward(const lvni_cpu_conv_call *c);
+lvn_status lvni_cpu_conv_groups_grad_input(const lvni_cpu_conv_call *c);
+lvn_status lvni_cpu_conv_groups_grad_weight(const lvni_cpu_conv_call *c);
+
 #endif

@@ -7,7 +7,6 @@
  * with wgrad_threads (onednn_table.c chooses, onednn_version.c knows which); the weight gradient
  * adds over the team and always runs with wgrad_threads
  * (tests/unit/kernels_cpu/test_onednn_reproducibility.c and test_onednn_teams.c watch). */
-#include "kernels/cpu/conv_groups.h"
 #include "kernels/cpu/conv_product.h"
 #include "kernels/cpu/conv_wide.h"
 #include "kernels/cpu/omp_team.h"

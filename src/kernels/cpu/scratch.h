@@ -9,7 +9,7 @@
 typedef enum lvni_cpu_scratch_slot {
     LVNI_SCRATCH_OWN,     /* partial sums of the own kernels */
     LVNI_SCRATCH_COLUMNS, /* windows cut out for a convolution, while a product runs on them */
-    LVNI_SCRATCH_GROUPS,  /* one group of the channels of images (conv_groups.h) */
+    LVNI_SCRATCH_GROUPS,  /* one group of the channels of images (conv_groups.c) */
     LVNI_SCRATCH_WIDE,    /* f32 copies of tensors, while a kernel runs on them (conv_wide.h) */
     LVNI_SCRATCH_DNNL,    /* scratchpad of oneDNN primitives (scratchpad_mode_user) */
     LVNI_SCRATCH_SLOTS
