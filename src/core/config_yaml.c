@@ -365,16 +365,16 @@ static lvn_status read_pair(reader *r, const yaml_event_t *key, int depth, lvni_
 static lvn_status read_map(reader *r, int depth)
 {
     lvni_core_str keys = {0};
-    lvn_status status = LVN_OK;
-    for (bool end = false; !end && status == LVN_OK;) {
+    lvn_status status;
+    for (bool end = false; !end;) {
         yaml_event_t event;
-        status = next_event(r, &event);
-        if (status == LVN_OK) {
-            end = event.type == YAML_MAPPING_END_EVENT;
-            status = end ? LVN_OK : read_pair(r, &event, depth, &keys);
-            yaml_event_delete(&event);
-        }
+        LVNI_TRY_DONE(status, next_event(r, &event));
+        end = event.type == YAML_MAPPING_END_EVENT;
+        const lvn_status pair = end ? LVN_OK : read_pair(r, &event, depth, &keys);
+        yaml_event_delete(&event);
+        LVNI_TRY_DONE(status, pair);
     }
+done:
     lvni_core_str_free(&keys);
     return status;
 }

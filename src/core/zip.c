@@ -1,6 +1,7 @@
 /* Reads zip archives (zip.h). No number of a file is trusted. The format: PKWARE's APPNOTE 6.3;
  * sizes are those of the central directory, since torch.save leaves them out of the local
  * headers. */
+#include "core/error.h"
 #include "core/zip.h"
 
 #include "core/alloc.h"
@@ -91,13 +92,11 @@ static lvn_status find_directory(const lvni_core_zip *zip, directory *d)
     const uint64_t most = END_BYTES + MAX_COMMENT;
     const size_t n = (size_t)(zip->file_bytes < most ? zip->file_bytes : most);
     char *tail = lvni_core_alloc(LVNI_TAG_CORE, n);
-    if (tail == NULL) {
-        return LVN_ERR_MEMORY;
-    }
-    lvn_status s = read_at(zip, zip->file_bytes - n, tail, n);
+    lvn_status s;
     size_t at = n < END_BYTES ? 0 : n - END_BYTES + 1;
     bool found = false;
-    while (s == LVN_OK && at > 0 && !found) { /* the comment ends where the file ends */
+    LVNI_TRY_DONE(s, tail == NULL ? LVN_ERR_MEMORY : read_at(zip, zip->file_bytes - n, tail, n));
+    while (at > 0 && !found) { /* the comment ends where the file ends */
         at--;
         found =
             memcmp(tail + at, "PK\5\6", 4) == 0 && number(tail + at + 20, 2) == n - END_BYTES - at;
@@ -107,6 +106,7 @@ static lvn_status find_directory(const lvni_core_zip *zip, directory *d)
                          .bytes = number(tail + at + 12, 4),
                          .offset = number(tail + at + 16, 4)};
     }
+done:
     lvni_core_free(tail);
     LVN_TRY(s);
     if (!found) {
