@@ -2,6 +2,7 @@
 #include "log/metrics.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/json_read.h"
 #include "core/vfs.h"
 
@@ -168,10 +169,10 @@ lvn_status lvni_log_metrics_truncate(const char *path, int64_t step, bool ends_a
         return LVN_OK;
     }
     LVN_TRY(lvni_core_file_read(path, SIZE_MAX / 4, &text, &bytes));
-    lvn_status status = filter(text, &bytes, step, ends_again, &n_dropped, &last_s);
-    if (status == LVN_OK && n_dropped > 0) {
-        status = lvni_core_file_write(path, text, bytes);
-    }
+    lvn_status status;
+    LVNI_TRY_DONE(status, filter(text, &bytes, step, ends_again, &n_dropped, &last_s));
+    status = n_dropped > 0 ? lvni_core_file_write(path, text, bytes) : LVN_OK;
+done:
     lvni_core_free(text);
     if (status != LVN_OK) {
         lvn_error_frame("dropping the lines after step %lld of %s", (long long)step, path);
