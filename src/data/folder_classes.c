@@ -299,11 +299,9 @@ lvn_status lvni_data_image_scan_relabel(lvni_data_image_scan *scan, const char *
 {
     LVN_ARG(n_classes > 0, "a model without classes cannot number those of %s", scan->root);
     int64_t *map = lvni_core_calloc(LVNI_TAG_DATA, (size_t)scan->n_classes, sizeof *map);
-    if (map == NULL) {
-        return LVN_ERR_MEMORY;
-    }
     lvn_status status;
-    LVNI_TRY_DONE(status, relabel_map(scan, class_names, n_classes, map));
+    LVNI_TRY_DONE(status,
+                  map == NULL ? LVN_ERR_MEMORY : relabel_map(scan, class_names, n_classes, map));
     char **names = names_copy(class_names, n_classes);
     LVNI_TRY_DONE(status, names == NULL ? LVN_ERR_MEMORY : LVN_OK);
     for (int64_t i = 0; i < scan->n; i++) {

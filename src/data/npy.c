@@ -308,12 +308,9 @@ static lvn_status read_run(part *p, int64_t first, int64_t count, double *out)
         LVN_FAIL(LVN_ERR_IO, "cannot read %s: %s", p->path, strerror(errno));
     }
     uint8_t *bytes = lvni_core_alloc(LVNI_TAG_DATA, n);
-    if (bytes == NULL) {
-        return LVN_ERR_MEMORY;
-    }
     size_t got;
     lvn_status s;
-    LVNI_TRY_DONE(s, read_bytes(p, bytes, n, &got));
+    LVNI_TRY_DONE(s, bytes == NULL ? LVN_ERR_MEMORY : read_bytes(p, bytes, n, &got));
     if (got < n) {
         s = lvn_error_set(LVN_ERR_CORRUPT, __FILE__, __LINE__, "%s: cut off while it was read",
                           p->path);

@@ -83,11 +83,9 @@ lvni_data_complex *lvni_inverse_mass_work(const lvni_inverse_mass *m)
 static lvn_status read_map(const lvni_inverse_mass *m, int64_t sample, lvni_data_complex *kappa)
 {
     char *path = lvni_inverse_path(m->folder, m->b.names[sample]);
-    if (path == NULL) {
-        return LVN_ERR_MEMORY;
-    }
     lvn_status s;
-    LVNI_TRY_DONE(s, lvni_inverse_read_square(path, m->b.o.im_size, kappa));
+    LVNI_TRY_DONE(s, path == NULL ? LVN_ERR_MEMORY
+                                  : lvni_inverse_read_square(path, m->b.o.im_size, kappa));
     for (size_t i = 0; m->b.o.out_chans == 1 && i < m->n; i++) {
         if (kappa[i].im != 0.0) {
             s = lvn_error_set(LVN_ERR_CORRUPT, __FILE__, __LINE__,

@@ -202,12 +202,12 @@ static lvn_status look_at_all(const lvni_data_inverse_options *o, const char *fo
                               int64_t n, lvni_inverse_volumes *out)
 {
     out->volume = lvni_core_calloc(LVNI_TAG_DATA, (size_t)n, sizeof *out->volume);
-    lvn_status s = out->volume != NULL ? LVN_OK : LVN_ERR_MEMORY;
-    for (int64_t i = 0; i < n && s == LVN_OK; i++) {
-        s = look_at(o, folder, names[i], out, &out->volume[i]);
+    LVN_TRY(out->volume != NULL ? LVN_OK : LVN_ERR_MEMORY);
+    for (int64_t i = 0; i < n; i++) {
+        const lvn_status s = look_at(o, folder, names[i], out, &out->volume[i]);
         out->n++; /* the failed one, too: it is freed with the others */
+        LVN_TRY(s);
     }
-    LVN_TRY(s);
     return is_as_rcgan(o) ? select_as_rcgan(o, out) : LVN_OK;
 }
 
