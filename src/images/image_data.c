@@ -425,13 +425,11 @@ lvn_status lvni_images_data_for_eval(const lvni_core_config *c, const lvni_image
     lvni_images_source s;
     LVN_TRY(open_for(c, card, LVNI_SCAN_EVAL, &s, out));
     out->headers_read = s.scan != NULL;
-    lvn_status status = lvni_images_source_relabel(&s, card->class_names, card->n_classes);
-    if (status == LVN_OK) {
-        status = lvni_images_source_identify(&s, &out->transform, out->identity);
-    }
-    if (status == LVN_OK) {
-        status = choose_part(c, card, &s, out);
-    }
+    lvn_status status;
+    LVNI_TRY_DONE(status, lvni_images_source_relabel(&s, card->class_names, card->n_classes));
+    LVNI_TRY_DONE(status, lvni_images_source_identify(&s, &out->transform, out->identity));
+    status = choose_part(c, card, &s, out);
+done:
     lvni_images_source_close(&s);
     return status;
 }

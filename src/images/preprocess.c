@@ -3,6 +3,7 @@
 
 #include "ckpt/torch_file.h"
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/json_read.h"
 #include "core/str.h"
 #include "core/vfs.h"
@@ -215,14 +216,16 @@ static lvn_status read_beside(const char *file, lvni_images_preprocess *p)
     lvni_core_str path = {0};
     lvni_core_str_append_n(&path, file, slash == NULL ? 0 : (size_t)(slash - file) + 1);
     lvni_core_str_append(&path, "config.json");
-    lvn_status s = lvni_core_str_status(&path);
-    if (s == LVN_OK && lvni_core_path_exists(lvni_core_str_text(&path)) &&
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&path));
+    if (lvni_core_path_exists(lvni_core_str_text(&path)) &&
         lvni_core_regular_read(lvni_core_str_text(&path), MOST, &text, &bytes) == LVN_OK) {
         json_t *j = lvni_core_json_try(text, LVNI_JSON_FILE);
         const json_t *cfg = json_object_get(j, "pretrained_cfg");
         s = cfg == NULL ? LVN_OK : read_timm(cfg, lvni_core_str_text(&path), p);
         json_decref(j);
     }
+done:
     lvni_core_free(text);
     lvni_core_str_free(&path);
     return s;
