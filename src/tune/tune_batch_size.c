@@ -2,7 +2,6 @@
  * estimates alone; the largest that should fit is really run, larger ones where it took less than
  * estimated, and so is the answer, which is the largest that ran less a margin. */
 #include "core/alloc.h"
-#include "core/error.h"
 #include "core/escape.h"
 #include "core/option.h"
 #include "core/str.h"

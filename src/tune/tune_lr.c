@@ -313,11 +313,8 @@ static lvn_status drive(void *host, const lvni_run_ranks *ranks, const lvni_run_
     lvni_tune_range_test test = f->test;
     LVN_TRY(prepare(trainer));
     test.point = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)test.steps, sizeof *test.point);
-    if (test.point == NULL) {
-        return LVN_ERR_MEMORY;
-    }
     lvn_status s;
-    LVNI_TRY_DONE(s, run(f, trainer, rank->rank == 0, &test));
+    LVNI_TRY_DONE(s, test.point == NULL ? LVN_ERR_MEMORY : run(f, trainer, rank->rank == 0, &test));
     s = rank->rank == 0 ? answer(f, &test) : LVN_OK;
 done:
     lvni_core_free(test.point);

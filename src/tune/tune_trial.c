@@ -133,10 +133,10 @@ static lvn_status exchange(const trial *t, const lvni_run_ranks *ranks, const lv
         return LVN_ERR_MEMORY;
     }
     all[0] = *mine;
-    lvn_status s = LVN_OK;
-    if (rank->comm != NULL) {
-        LVNI_TRY_DONE(s, lvni_dist_comm_all_gather(rank->comm, mine, sizeof *mine, all));
-    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, rank->comm == NULL
+                         ? LVN_OK
+                         : lvni_dist_comm_all_gather(rank->comm, mine, sizeof *mine, all));
     if (rank->rank == ranks->rank[0].rank) {
         report_ranks(t, rank, all);
     }
