@@ -104,19 +104,19 @@ lvn_status lvni_autograd_accumulate(lvn_tensor **sum, lvn_tensor *t)
         lvn_release(t);
         return in_place;
     }
-    lvn_status s = lvni_kernels_run(LVNI_OP_add, &a, 1);
-    if (s == LVN_OK && create_graph) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_kernels_run(LVNI_OP_add, &a, 1));
+    if (create_graph) {
         lvni_autograd_node *node =
             lvni_autograd_record("add", sum_backward, a.out[0], (lvn_tensor *[]){*sum, t}, 2);
         if (node != NULL) {
             node->backward_ops = sum_backward;
         }
     }
+    lvn_release(*sum);
+    *sum = a.out[0];
+done:
     lvn_release(t);
-    if (s == LVN_OK) {
-        lvn_release(*sum);
-        *sum = a.out[0];
-    }
     return s;
 }
 
