@@ -46,23 +46,22 @@ static lvn_status copy_plain(lvni_tensor_device *d, const lvni_tensor_stream *s,
     if (bounce == NULL) {
         return lvn_last_error()->code;
     }
-    for (size_t at = 0, n; at < bytes && status == LVN_OK; at += n) {
+    for (size_t at = 0, n; at < bytes; at += n) {
         n = bytes - at < room ? bytes - at : room;
         if (!to_host) {
             memcpy(bounce, host + at, n);
         }
-        status = lvni_tensor_device_count_wait(d);
-        if (status != LVN_OK) {
-            break;
-        }
-        status = to_host ? b->copy(s->stream, bounce, device + at, n)
-                         : b->copy(s->stream, device + at, bounce, n);
-        const lvn_status ran = b->stream_wait(s->stream); /* before the piece is used again */
-        status = status == LVN_OK ? ran : status;
-        if (status == LVN_OK && to_host) {
+        LVNI_TRY_DONE(status, lvni_tensor_device_count_wait(d));
+        const lvn_status copied = to_host ? b->copy(s->stream, bounce, device + at, n)
+                                          : b->copy(s->stream, device + at, bounce, n),
+                         ran = b->stream_wait(s->stream); /* before the piece is used again */
+        LVNI_TRY_DONE(status, copied);
+        LVNI_TRY_DONE(status, ran);
+        if (to_host) {
             memcpy(host + at, bounce, n);
         }
     }
+done:
     if (!small) {
         lvni_tensor_host_give(d, bounce, room);
     }
