@@ -65,7 +65,8 @@ static lvn_status spread(lvni_autograd_node *n, lvn_tensor *dy, bool mean)
     lvn_kernel_args a = {.in = {small}, .attr = &attr};
     const lvn_status s = lvni_kernels_run(LVNI_OP_expand, &a, 1);
     lvn_release(small);
-    return s == LVN_OK ? lvni_autograd_grad_give(n, 0, a.out[0]) : s;
+    LVN_TRY(s);
+    return lvni_autograd_grad_give(n, 0, a.out[0]);
 }
 
 static lvn_status sum_backward(lvni_autograd_node *n, lvn_tensor *dy)
@@ -253,7 +254,8 @@ static lvn_status max_backward(lvni_autograd_node *n, lvn_tensor *dy)
                              : lvni_kernels_run(LVNI_OP_max_grad, &a, 1);
     lvn_release(dy_one);
     lvn_release(index_one);
-    return s == LVN_OK ? lvni_autograd_grad_give(n, 0, a.out[0]) : s;
+    LVN_TRY(s);
+    return lvni_autograd_grad_give(n, 0, a.out[0]);
 }
 
 static lvn_status check_extreme(const char *op, const lvn_tensor *x, int axis, uint32_t *mask)

@@ -5,6 +5,7 @@
  * as often as by the plain batch norm. */
 #include "ops/group_parts.h"
 
+#include "core/error.h"
 #include "tensor/device.h"
 
 static const char NAME[] = "batch_norm_sync", BACK[] = "the backward of batch_norm_sync";
@@ -89,23 +90,26 @@ static bool sync_moments(const lvni_tensor_group *g, lvn_tensor *x, int64_t *val
     }
     lvn_tensor *own = a.out[0];
     const lvni_tensor_desc d = lvni_tensor_get_desc(own);
-    lvn_status s = g->gather(g, NAME, own, channels > 0 ? lvn_numel(x) / channels : 0, &parts);
-    if (s == LVN_OK) {
-        s = lvni_ops_group_same(NAME, parts, g->micro_batches, &d, 0);
-    }
-    lvn_release(own);
+    bool joined = false;
+    lvn_status s;
+    LVNI_TRY_DONE(s, g->gather(g, NAME, own, channels > 0 ? lvn_numel(x) / channels : 0, &parts));
+    LVNI_TRY_DONE(s, lvni_ops_group_same(NAME, parts, g->micro_batches, &d, 0));
     *values = 0;
-    for (int i = 0; i < g->micro_batches && s == LVN_OK; i++) {
+    for (int i = 0; i < g->micro_batches; i++) {
         *values += parts[i].data == NULL ? 0 : parts[i].number;
     }
-    if (s == LVN_OK && *values < 2) {
-        s = lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__,
-                          "%s: batch norm needs more than one value per channel in training, and "
-                          "the micro-batches of "
-                          "the group have %lld together; use larger micro-batches or images",
-                          NAME, (long long)*values);
+    if (*values < 2) {
+        lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__,
+                      "%s: batch norm needs more than one value per channel in training, and the "
+                      "micro-batches of the group have %lld together; use larger micro-batches or "
+                      "images",
+                      NAME, (long long)*values);
+        goto done;
     }
-    return s == LVN_OK && join(g, parts, d.dtype, channels, *values, out);
+    joined = join(g, parts, d.dtype, channels, *values, out);
+done:
+    lvn_release(own);
+    return joined;
 }
 
 /* sums of this micro-batch become the group's over the number of values; owned by the caller. */
@@ -191,13 +195,11 @@ static lvn_status backward_with(lvni_autograd_node *n, lvn_tensor *dy)
     const bool keep = attr->relu && lvni_autograd_grad_wanted(n, RESIDUAL);
     LVN_TRY(lvni_kernels_run(LVNI_OP_batch_norm_sums, &a, keep ? 3u : 1u));
     lvn_tensor *sums = a.out[0], *g = a.out[1], *share = NULL;
-    lvn_status s = sync_sums(n, sums, &share);
-    if (s == LVN_OK) {
-        s = give_tables(n, dy, g, share);
-    }
-    if (s == LVN_OK) {
-        s = give_vectors(n, sums);
-    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, sync_sums(n, sums, &share));
+    LVNI_TRY_DONE(s, give_tables(n, dy, g, share));
+    s = give_vectors(n, sums);
+done:
     lvn_release(sums);
     lvn_release(g);
     lvn_release(share);
