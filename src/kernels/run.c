@@ -4,6 +4,7 @@
 #include "kernels/anomaly.h"
 #include "tensor/device.h"
 
+#include "core/error.h"
 #include "core/machine.h"
 
 #include <stdatomic.h>
@@ -144,13 +145,11 @@ static lvn_status run_through_f32(const lvni_kernels_place *at, const lvni_kerne
 {
     lvn_kernel_args wide = *args;
     lvn_tensor *copies[LVN_KERNEL_INPUTS] = {NULL};
-    lvn_status s = widen(info, args, &wide, copies);
-    if (s == LVN_OK) {
-        s = lvni_kernels_call(at, info, &wide);
-    }
-    if (s == LVN_OK) {
-        s = narrow(at, info, args, &wide);
-    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, widen(info, args, &wide, copies));
+    LVNI_TRY_DONE(s, lvni_kernels_call(at, info, &wide));
+    s = narrow(at, info, args, &wide);
+done:
     for (int i = 0; i < info->n_in; i++) {
         lvn_release(copies[i]);
     }
@@ -301,13 +300,17 @@ static lvn_status run(lvni_kernels_op op, lvn_kernel_args *args, unsigned want)
     lvni_tensor_device *device;
     LVN_TRY(find_device(info, args, &device));
     unsigned made = 0;
-    lvn_status status = device == NULL ? run_on_host(info, args, want, &made)
-                                       : run_on_device(device, info, args, want, &made);
+    lvn_status status;
+    LVNI_TRY_DONE(status, device == NULL ? run_on_host(info, args, want, &made)
+                                         : run_on_device(device, info, args, want, &made));
     lvni_kernels_anomaly *anomaly = lvni_tensor_ctx_get()->anomaly;
-    if (anomaly != NULL && status == LVN_OK) {
-        status = lvni_kernels_anomaly_check(anomaly, info, args);
+    if (anomaly == NULL) {
+        return LVN_OK;
     }
-    for (int i = 0; status != LVN_OK && i < info->n_out; i++) {
+    LVNI_TRY_DONE(status, lvni_kernels_anomaly_check(anomaly, info, args));
+    return LVN_OK;
+done:
+    for (int i = 0; i < info->n_out; i++) {
         if ((made & (1u << i)) != 0) {
             lvn_release(args->out[i]);
             args->out[i] = NULL;

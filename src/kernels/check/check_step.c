@@ -23,9 +23,9 @@ lvn_status lvni_check_number(lvni_check_job *j)
     }
     lvn_release(on_device);
     lvn_release(here);
-    return s != LVN_OK || number == (double)value
-               ? s
-               : lvni_check_fail_at(j, "slot", 0, number, (double)value);
+    LVN_TRY(s);
+    return number == (double)value ? LVN_OK
+                                   : lvni_check_fail_at(j, "slot", 0, number, (double)value);
 }
 
 /* With and without a weight and a factor there. */
@@ -46,9 +46,8 @@ static lvn_status seed_with(lvni_check_job *j, bool weighs, bool scales)
     }
     lvn_release(value);
     const float want = (float)(number * (weighs ? weight : 1.0) * (scales ? factor : 1.0));
-    return s != LVN_OK || have == want
-               ? s
-               : lvni_check_fail_at(j, "value", 0, (double)have, (double)want);
+    LVN_TRY(s);
+    return have == want ? LVN_OK : lvni_check_fail_at(j, "value", 0, (double)have, (double)want);
 }
 
 lvn_status lvni_check_seed(lvni_check_job *j)

@@ -198,9 +198,9 @@ lvn_status lvni_check_compare(lvni_kernels_op op, const lvni_check_case *row, lv
     lvn_kernel_args want, terms = {.attr = NULL};
     lvn_status s;
     LVNI_TRY_DONE(s, run_ref(op, row, in->truth, &want));
-    if (lvni_check_tolerances[op].of == LVNI_CHECK_OF_TERMS) {
-        LVNI_TRY_DONE(s, run_on_absolutes(op, row, in->truth, &terms));
-    }
+    LVNI_TRY_DONE(s, lvni_check_tolerances[op].of == LVNI_CHECK_OF_TERMS
+                         ? run_on_absolutes(op, row, in->truth, &terms)
+                         : LVN_OK);
     for (int k = 0; k < lvni_kernels_ops[op].n_out; k++) {
         if (have->out[k] != NULL) {
             const output o = {.dtype = dtype,

@@ -5,6 +5,7 @@
  * inside blocks of a fixed size in 16 virtual accumulators (rows) or column by column, and the
  * blocks in f64 in their order: the team decides nothing. */
 #include "kernels/cpu/isa.h"
+#include "core/error.h"
 #include "kernels/cpu/par.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/kernels_decl.h"
@@ -304,13 +305,11 @@ lvn_status lvni_cpu_var(const lvn_kernel_args *args)
         }
     }
     lvn_tensor *mean = lvni_tensor_new(&d), *far = mean == NULL ? NULL : new_like(x);
-    lvn_status s = far == NULL ? LVN_ERR_MEMORY : reduce(x, attr->mask, mean, terms);
-    if (s == LVN_OK) {
-        s = lvni_cpu_sub(&(lvn_kernel_args){.in = {x, mean}, .out = {far}});
-    }
-    if (s == LVN_OK) {
-        s = sum_squares(far, attr->mask, args->out[0], terms - attr->correction);
-    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, far == NULL ? LVN_ERR_MEMORY : reduce(x, attr->mask, mean, terms));
+    LVNI_TRY_DONE(s, lvni_cpu_sub(&(lvn_kernel_args){.in = {x, mean}, .out = {far}}));
+    s = sum_squares(far, attr->mask, args->out[0], terms - attr->correction);
+done:
     lvn_release(far);
     lvn_release(mean);
     return s;
