@@ -181,20 +181,16 @@ static lvn_status build(const lvn_module_class *cls, const void *arguments, cons
     }
     lvn_builder b = {.model = m, .path = "", .arguments = arguments, .sync_batch_norm = sync};
     m->root = lvn_builder_child(&b, cls, "");
-    lvn_status s = lvn_builder_status(&b);
-    if (s == LVN_OK) {
-        s = lay_out(m);
-    }
-    if (s == LVN_OK) {
-        s = initialise(m, seed);
-    }
-    if (s != LVN_OK) {
-        lvn_error_frame("building model %s", cls->name);
-        lvni_nn_model_destroy(m);
-        return s;
-    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvn_builder_status(&b));
+    LVNI_TRY_DONE(s, lay_out(m));
+    LVNI_TRY_DONE(s, initialise(m, seed));
     *out = m;
     return LVN_OK;
+done:
+    lvn_error_frame("building model %s", cls->name);
+    lvni_nn_model_destroy(m);
+    return s;
 }
 
 lvn_status lvni_nn_model_build_empty(const lvn_module_class *cls, const void *arguments,
