@@ -239,15 +239,12 @@ static lvn_status read_tensors(lvni_ckpt_st_file *f, size_t data_bytes)
     range *ranges = lvni_core_calloc(LVNI_TAG_CKPT, all, sizeof *ranges);
     f->content.tensors = lvni_core_calloc(LVNI_TAG_CKPT, all - others, sizeof *f->content.tensors);
     f->content.others = lvni_core_calloc(LVNI_TAG_CKPT, others, sizeof *f->content.others);
-    lvn_status status = ranges != NULL && f->content.tensors != NULL && f->content.others != NULL
-                            ? LVN_OK
-                            : LVN_ERR_MEMORY;
-    if (status == LVN_OK) {
-        status = read_entries(f, ranges, data_bytes);
-    }
-    if (status == LVN_OK) {
-        status = check_cover(f, ranges, data_bytes);
-    }
+    lvn_status status;
+    LVNI_TRY_DONE(status, ranges == NULL || f->content.tensors == NULL || f->content.others == NULL
+                              ? LVN_ERR_MEMORY
+                              : read_entries(f, ranges, data_bytes));
+    status = check_cover(f, ranges, data_bytes);
+done:
     lvni_core_free(ranges);
     lvni_ckpt_st_sort_tensors(f->content.tensors, f->content.n_tensors);
     lvni_ckpt_st_sort_others(f->content.others, f->content.n_others);
@@ -328,11 +325,9 @@ static lvn_status read_header(lvni_ckpt_st_file *f, int fd, size_t file_bytes, s
                  f->path, (unsigned long long)length, file_bytes);
     }
     char *text = lvni_core_alloc(LVNI_TAG_CKPT, (size_t)length);
-    if (text == NULL) {
-        return LVN_ERR_MEMORY;
-    }
     lvn_status status;
-    LVNI_TRY_DONE(status, read_exactly(fd, f->path, text, (size_t)length));
+    LVNI_TRY_DONE(status,
+                  text == NULL ? LVN_ERR_MEMORY : read_exactly(fd, f->path, text, (size_t)length));
     status = lvni_core_json_read(f->path, "the header", text, (size_t)length,
                                  JSON_REJECT_DUPLICATES, LVNI_JSON_FILE, &f->root);
 done:
