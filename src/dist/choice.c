@@ -228,13 +228,11 @@ static lvn_status agree(lvni_dist_choice *choice, const lvni_dist_comm_options *
         return LVN_OK;
     }
     char *all = lvni_core_calloc(LVNI_TAG_DIST, (size_t)options->world, room);
-    if (all == NULL) {
-        return LVN_ERR_MEMORY;
-    }
     bool everywhere = true, nowhere = true;
     int first = -1;
     lvn_status s;
-    LVNI_TRY_DONE(s, options->exchange(options->user, choice->lack, room, all));
+    LVNI_TRY_DONE(s, all == NULL ? LVN_ERR_MEMORY
+                                 : options->exchange(options->user, choice->lack, room, all));
     for (int rank = options->world - 1; rank >= 0; rank--) {
         const bool has = all[(size_t)rank * room] == '\0';
         everywhere = everywhere && has;

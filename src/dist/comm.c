@@ -3,6 +3,7 @@
 #include "dist/comm.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/machine.h"
 #include "dist/combine.h"
 #include "dist/rank_progress.h"
@@ -153,12 +154,13 @@ lvn_status lvni_dist_comm_agree_status(lvni_dist_comm *comm, lvn_status mine, co
     lvni_dist_call_begin(comm, LVNI_CALL_AGREE_STATUS);
     LVN_TRY(lvni_dist_call_end(
         comm, comm->ops->all_reduce(comm, &message, &worst, 1, LVN_I64, LVNI_REDUCE_MAX)));
-    if (mine == LVN_OK && worst != 0) {
+    LVN_TRY(mine);
+    if (worst != 0) {
         const lvn_status theirs = (lvn_status) - (int)(worst & 0xffffffff);
         LVN_FAIL(theirs, "rank %d cannot do its part of %s: %s", (int)(worst >> 32) - 1, what,
                  lvn_status_text(theirs));
     }
-    return mine;
+    return LVN_OK;
 }
 
 lvn_status lvni_dist_region_share(lvni_dist_comm *comm, size_t common, size_t part,
@@ -228,22 +230,23 @@ static lvn_status all_gather_sized(lvni_dist_comm *comm, const void *in, size_t 
         all += size[r];
     }
     char *data = lvni_core_alloc(LVNI_TAG_DIST, all);
-    lvn_status status =
-        lvni_dist_comm_agree_status(comm, data != NULL ? LVN_OK : LVN_ERR_MEMORY, "an all-gather");
     size_t at = 0;
-    for (int r = 0; r < comm->world && status == LVN_OK && data != NULL; r++) {
+    lvn_status status;
+    LVNI_TRY_DONE(status, lvni_dist_comm_agree_status(comm, data != NULL ? LVN_OK : LVN_ERR_MEMORY,
+                                                      "an all-gather"));
+    for (int r = 0; r < comm->world && data != NULL; r++) {
         if (r == comm->rank && bytes > 0) {
             memcpy(data + at, in, bytes);
         }
-        status = size[r] > 0 ? comm->ops->broadcast(comm, data + at, size[r], r) : LVN_OK;
+        LVNI_TRY_DONE(status,
+                      size[r] > 0 ? comm->ops->broadcast(comm, data + at, size[r], r) : LVN_OK);
         at += size[r];
-    }
-    if (status != LVN_OK) {
-        lvni_core_free(data);
-        return status;
     }
     *out = data;
     return LVN_OK;
+done:
+    lvni_core_free(data);
+    return status;
 }
 
 lvn_status lvni_dist_comm_all_gather_sized(lvni_dist_comm *comm, const void *in, size_t bytes,

@@ -4,6 +4,7 @@
 #include "dist/reduction_impl.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "dist/rank_progress.h"
 
 #include <stddef.h>
@@ -48,20 +49,22 @@ static lvn_status agree(lvni_dist_comm *comm, const lvni_dist_reduction_options 
     const request me = {(int64_t)mine, o->micro_batches,    o->n,     o->n_norm,
                         o->bucket,     (int64_t)o->message, o->parts, o->sets};
     request *all = lvni_core_calloc(LVNI_TAG_DIST, (size_t)comm->world, sizeof *all);
-    lvn_status status =
-        lvni_dist_comm_agree_status(comm, all != NULL ? LVN_OK : LVN_ERR_MEMORY, "a reduction");
-    status =
-        status == LVN_OK && all != NULL ? comm->ops->all_gather(comm, &me, sizeof me, all) : status;
+    lvn_status status;
     *sets = 1;
-    for (int r = 0; r < comm->world && status == LVN_OK && all != NULL; r++) {
+    LVNI_TRY_DONE(status, lvni_dist_comm_agree_status(comm, all != NULL ? LVN_OK : LVN_ERR_MEMORY,
+                                                      "a reduction"));
+    LVNI_TRY_DONE(status, comm->ops->all_gather(comm, &me, sizeof me, all));
+    for (int r = 0; r < comm->world && all != NULL; r++) {
         const request *a = &all[0], *b = &all[r];
         if (b->status != LVN_OK) {
             status = mine != LVN_OK
                          ? mine
                          : lvn_error_set((lvn_status)b->status, __FILE__, __LINE__,
                                          "rank %d's options of a reduction are wrong", r);
-        } else if (memcmp(&a->micro_batches, &b->micro_batches,
-                          sizeof *a - offsetof(request, micro_batches) - sizeof a->sets) != 0) {
+            goto done;
+        }
+        if (memcmp(&a->micro_batches, &b->micro_batches,
+                   sizeof *a - offsetof(request, micro_batches) - sizeof a->sets) != 0) {
             status = lvn_error_set(
                 LVN_ERR_INVALID, __FILE__, __LINE__,
                 "ranks 0 and %d want different reductions: %lld and %lld micro-batches, %lld and "
@@ -71,9 +74,11 @@ static lvn_status agree(lvni_dist_comm *comm, const lvni_dist_reduction_options 
                 (long long)b->n, (long long)a->n_norm, (long long)b->n_norm, (long long)a->bucket,
                 (long long)b->bucket, (long long)a->message, (long long)b->message,
                 (long long)a->parts, (long long)b->parts);
+            goto done;
         }
         *sets = b->sets > *sets ? (int)b->sets : *sets;
     }
+done:
     lvni_core_free(all);
     return status;
 }

@@ -146,15 +146,14 @@ static lvn_status make_tree(lvni_levels_comm *c, int k, lvni_plan_tree_node node
 {
     const int n = node.end - node.begin;
     lvni_plan_tree_node *leaf = lvni_core_calloc(LVNI_TAG_DIST, (size_t)n, sizeof *leaf);
-    lvn_status s = lvni_dist_sum_plan_init(&c->sums.tree[k], n);
-    for (int i = 0; leaf != NULL && i < n; i++) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, leaf == NULL ? LVN_ERR_MEMORY : lvni_dist_sum_plan_init(&c->sums.tree[k], n));
+    for (int i = 0; i < n; i++) {
         leaf[i] = (lvni_plan_tree_node){node.begin + i, node.begin + i + 1, i};
     }
-    s = leaf == NULL ? LVN_ERR_MEMORY : s;
-    if (s == LVN_OK && leaf != NULL) {
-        lvni_dist_sum_plan_make(&c->sums.tree[k], c->base.world, leaf, n);
-        c->sums.first_of_tree[k] = node.begin - c->first[c->node];
-    }
+    lvni_dist_sum_plan_make(&c->sums.tree[k], c->base.world, leaf, n);
+    c->sums.first_of_tree[k] = node.begin - c->first[c->node];
+done:
     lvni_core_free(leaf);
     return s;
 }

@@ -49,18 +49,17 @@ lvn_status lvni_levels_spread(lvni_levels_comm *c, lvn_status status)
     return status;
 }
 
+static lvn_status health_of_levels(const lvni_levels_comm *c, lvni_dist_comm *flat)
+{
+    LVN_TRY(c->inner->ops->health(c->inner));
+    LVN_TRY(c->outer != NULL ? c->outer->ops->health(c->outer) : LVN_OK);
+    return flat != NULL ? flat->ops->health(flat) : LVN_OK;
+}
+
 static lvn_status health(lvni_dist_comm *comm)
 {
     lvni_levels_comm *c = lvni_levels(comm);
-    lvni_dist_comm *flat = atomic_load(&c->flat);
-    lvn_status s = c->inner->ops->health(c->inner);
-    if (s == LVN_OK && c->outer != NULL) {
-        s = c->outer->ops->health(c->outer);
-    }
-    if (s == LVN_OK && flat != NULL) {
-        s = flat->ops->health(flat);
-    }
-    return lvni_levels_spread(c, s);
+    return lvni_levels_spread(c, health_of_levels(c, atomic_load(&c->flat)));
 }
 
 lvn_status lvni_levels_no_memory(lvni_levels_comm *c, const char *what)

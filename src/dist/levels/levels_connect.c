@@ -105,7 +105,8 @@ static lvn_status take_part(round_of_all *r, lvn_status mine)
             first = r->all[rank].state == HAS_FAILED ? rank : first;
         }
     }
-    return mine != LVN_OK || first < 0 ? mine : failure_of(r, first);
+    LVN_TRY(mine);
+    return first < 0 ? LVN_OK : failure_of(r, first);
 }
 
 lvn_status lvni_levels_connect(const lvni_levels_group *group, int rank, const int *host,

@@ -3,6 +3,7 @@
 #include "dist/net/net_impl.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/machine.h"
 #include "core/thread.h"
 
@@ -132,15 +133,15 @@ static lvn_status make_private(const lvni_dist_comm_options *o,
     c->peer = lvni_core_calloc(LVNI_TAG_DIST, world, sizeof *c->peer);
     c->source = lvni_core_calloc(LVNI_TAG_DIST, world, sizeof *c->source);
     lvni_plan_tree_node *leaf = lvni_core_calloc(LVNI_TAG_DIST, world, sizeof *leaf);
-    lvn_status s = lvni_dist_sum_plan_init(&c->plan, o->world);
-    if (s == LVN_OK && c->peer != NULL && c->source != NULL && leaf != NULL) {
-        for (int r = 0; r < o->world; r++) {
-            leaf[r] = (lvni_plan_tree_node){r, r + 1, r};
-        }
-        lvni_dist_sum_plan_make(&c->plan, o->world, leaf, o->world);
-    } else {
-        s = LVN_ERR_MEMORY;
+    lvn_status s;
+    LVNI_TRY_DONE(s, c->peer == NULL || c->source == NULL || leaf == NULL
+                         ? LVN_ERR_MEMORY
+                         : lvni_dist_sum_plan_init(&c->plan, o->world));
+    for (int r = 0; r < o->world; r++) {
+        leaf[r] = (lvni_plan_tree_node){r, r + 1, r};
     }
+    lvni_dist_sum_plan_make(&c->plan, o->world, leaf, o->world);
+done:
     lvni_core_free(leaf);
     return s;
 }
@@ -157,14 +158,15 @@ lvn_status lvni_net_exchange_cards(const lvni_dist_comm_options *o, const void *
 {
     const lvn_status own = (lvn_status)status_of(mine, bytes, 0);
     LVN_TRY(o->exchange(o->user, mine, bytes, all));
-    for (int rank = 0; rank < o->world && own == LVN_OK; rank++) {
+    LVN_TRY(own);
+    for (int rank = 0; rank < o->world; rank++) {
         const lvn_status theirs = (lvn_status)status_of(all, bytes, rank);
         if (theirs != LVN_OK) {
             LVN_FAIL(theirs, "rank %d cannot connect to the others: %s", rank,
                      lvn_status_text(theirs));
         }
     }
-    return own;
+    return LVN_OK;
 }
 
 /* A card begins with its status. */

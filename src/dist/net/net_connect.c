@@ -5,6 +5,7 @@
 #include "dist/net/net_stream.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/machine.h"
 #include "core/thread.h"
 
@@ -254,18 +255,21 @@ static lvn_status accept_others(lvni_net_comm *c, const lvni_dist_comm_options *
     const uint64_t start = lvni_core_now_ns();
     gate g = {.n = 0};
     lvn_status s = LVN_OK;
-    for (int missing = c->base.world - 1 - c->base.rank; missing > 0 && s == LVN_OK;) {
+    for (int missing = c->base.world - 1 - c->base.rank; missing > 0;) {
         gate_wait(&g, listening);
-        s = gate_accept(&g, c->base.rank, listening);
+        LVNI_TRY_DONE(s, gate_accept(&g, c->base.rank, listening));
         missing -= gate_read(&g, c, o, mine);
-        if (s == LVN_OK && missing > 0 && has_ended(o)) {
+        if (missing > 0 && has_ended(o)) {
             s = lvn_error_set(LVN_ERR_PEER, __FILE__, __LINE__,
                               "the run ended while its ranks connected");
+            goto done;
         }
-        if (s == LVN_OK && missing > 0 && lvni_core_seconds_since(start) > CONNECT_S) {
+        if (missing > 0 && lvni_core_seconds_since(start) > CONNECT_S) {
             s = miss(c, missing, mine);
+            goto done;
         }
     }
+done:
     while (g.n > 0) {
         gate_drop(&g, 0, true);
     }

@@ -2,6 +2,7 @@
  * object is made here and held by all. For processes rank 0 makes the segment and sends the others,
  * through the caller's exchange, where it can be opened: /proc/PID/fd/N. */
 #include "core/alloc.h"
+#include "core/error.h"
 #include "dist/shm/shm_impl.h"
 #include "tensor/ctx.h"
 
@@ -183,16 +184,14 @@ static lvn_status make_private(int rank, int world, bool check, bool processes, 
     c->next_region = round_up(control_bytes(world), LVNI_SHM_PAGE);
     c->source = lvni_core_calloc(LVNI_TAG_DIST, (size_t)world, sizeof *c->source);
     lvni_plan_tree_node *leaf = lvni_core_calloc(LVNI_TAG_DIST, (size_t)world, sizeof *leaf);
-    lvn_status status = lvni_dist_sum_plan_init(&c->plan, world);
-    if (status != LVN_OK || c->source == NULL || leaf == NULL) {
-        lvni_core_free(leaf);
-        return LVN_ERR_MEMORY;
-    }
+    lvn_status status;
+    LVNI_TRY_DONE(status, c->source == NULL || leaf == NULL
+                              ? LVN_ERR_MEMORY
+                              : lvni_dist_sum_plan_init(&c->plan, world));
     for (int r = 0; r < world; r++) {
         leaf[r] = (lvni_plan_tree_node){r, r + 1, r};
     }
     lvni_dist_sum_plan_make(&c->plan, world, leaf, world);
-    lvni_core_free(leaf);
     if (processes) {
         c->pidfd = lvni_core_calloc(LVNI_TAG_DIST, (size_t)world, sizeof *c->pidfd);
         for (int r = 0; c->pidfd != NULL && r < world; r++) {
@@ -200,6 +199,8 @@ static lvn_status make_private(int rank, int world, bool check, bool processes, 
         }
         status = c->pidfd != NULL ? LVN_OK : LVN_ERR_MEMORY;
     }
+done:
+    lvni_core_free(leaf);
     return status;
 }
 
@@ -290,14 +291,15 @@ typedef struct card {
 static lvn_status exchange_cards(const lvni_dist_comm_options *o, const card *mine, card *all)
 {
     LVN_TRY(o->exchange(o->user, mine, sizeof *mine, all));
-    for (int rank = 0; rank < o->world && mine->status == LVN_OK; rank++) {
+    LVN_TRY((lvn_status)mine->status);
+    for (int rank = 0; rank < o->world; rank++) {
         if (all[rank].status != LVN_OK) {
             const lvn_status theirs = (lvn_status)all[rank].status;
             LVN_FAIL(theirs, "rank %d cannot share memory with the others: %s", rank,
                      lvn_status_text(theirs));
         }
     }
-    return (lvn_status)mine->status;
+    return LVN_OK;
 }
 
 static lvn_status create_segment(lvni_shm_comm *c, card *mine)
