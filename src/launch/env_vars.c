@@ -2,7 +2,6 @@
 #include "launch/env_vars.h"
 
 #include "core/alloc.h"
-#include "core/error.h"
 #include "core/str.h"
 
 #include <inttypes.h>

@@ -3,7 +3,6 @@
 #include "launch/host_list.h"
 
 #include "core/alloc.h"
-#include "core/error.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -172,14 +172,13 @@ static lvn_status start_step(elastic *e)
     mark_continues(e, false);
     e->first = NO_CODE;
     lvni_core_str_clear(&e->line);
-    lvn_status s = lvni_core_str_status(&where);
-    if (s == LVN_OK) {
-        s = lvni_launch_srun_command_make(e->r, e->a, e->r->attempt > 0 ? &step : NULL, &command);
-    }
-    if (s == LVN_OK) {
-        s = fork_step(e, &command);
-        lvni_launch_srun_command_free(&command);
-    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&where));
+    LVNI_TRY_DONE(
+        s, lvni_launch_srun_command_make(e->r, e->a, e->r->attempt > 0 ? &step : NULL, &command));
+    s = fork_step(e, &command);
+    lvni_launch_srun_command_free(&command);
+done:
     lvni_core_str_free(&where);
     return s;
 }

@@ -4,7 +4,6 @@
 #include "launch/launch_impl.h"
 
 #include "core/alloc.h"
-#include "core/error.h"
 #include "core/str.h"
 #include "core/vfs.h"
 #include "launch/env_vars.h"
@@ -224,13 +223,11 @@ static lvn_status set_from(lvni_launch_variables *v, const char *variable,
     lvni_core_str key = {0}, value = {0};
     lvni_core_str_append_n(&key, variable, (size_t)(equals - variable));
     lvni_launch_pattern_expand_value(&value, equals + 1, name);
-    lvn_status s = lvni_core_str_status(&key);
-    if (s == LVN_OK) {
-        s = lvni_core_str_status(&value);
-    }
-    if (s == LVN_OK) {
-        lvni_launch_variables_set(v, lvni_core_str_text(&key), lvni_core_str_text(&value));
-    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&key));
+    LVNI_TRY_DONE(s, lvni_core_str_status(&value));
+    lvni_launch_variables_set(v, lvni_core_str_text(&key), lvni_core_str_text(&value));
+done:
     lvni_core_str_free(&key);
     lvni_core_str_free(&value);
     return s;

@@ -3,6 +3,7 @@
 #include "launch/launch_impl.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/hash.h"
 #include "core/machine.h"
 #include "launch/env_vars.h"
@@ -178,18 +179,14 @@ static lvn_status lay_devices(lvni_launch_run *r)
     lvni_launch_gpu *gpus = NULL;
     int n_gpus = 0, nproc = 0;
     const lvni_launch_accelerator kind = accelerator_of(r->o.accelerator);
-    lvn_status s = kind == LVNI_ACCELERATOR_SIM      ? see_simulated(r, value)
-                   : kind == LVNI_ACCELERATOR_LOADED ? see_loaded(r)
-                                                     : see_gpus(r, value, &gpus, &n_gpus);
-    if (s == LVN_OK) {
-        s = read_nproc(r, &nproc);
-    }
-    if (s == LVN_OK) {
-        s = choose_devices(r, nproc);
-    }
-    if (s == LVN_OK) {
-        s = record_devices(r, gpus, n_gpus);
-    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, kind == LVNI_ACCELERATOR_SIM      ? see_simulated(r, value)
+                     : kind == LVNI_ACCELERATOR_LOADED ? see_loaded(r)
+                                                       : see_gpus(r, value, &gpus, &n_gpus));
+    LVNI_TRY_DONE(s, read_nproc(r, &nproc));
+    LVNI_TRY_DONE(s, choose_devices(r, nproc));
+    s = record_devices(r, gpus, n_gpus);
+done:
     lvni_core_free(gpus);
     return s;
 }

@@ -4,7 +4,6 @@
 #include "launch/launch_options.h"
 
 #include "core/alloc.h"
-#include "core/error.h"
 #include "launch/env_vars.h"
 #include "launch/launch.h"
 

@@ -374,17 +374,20 @@ lvn_status lvni_launch_guard_start(lvni_launch_run *r)
     }
     lvni_core_str mark = {0};
     lvni_core_str_printf(&mark, "LEVIN_LAUNCH_ID=%s", r->launch_id);
-    lvn_status s = lvni_core_str_status(&mark);
-    r->guard = s == LVN_OK ? fork() : -1;
+    lvn_status s;
+    r->guard = -1;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&mark));
+    r->guard = fork();
     if (r->guard == 0) {
         close(ends[1]);
         guard(ends[0], lvni_core_str_text(&mark));
     }
-    if (s == LVN_OK && r->guard < 0) {
+    if (r->guard < 0) {
         s = lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__,
                           "no process could be started: %s (ulimit -u, pids.max of the container)",
                           strerror(errno));
     }
+done:
     r->guard_fd = ends[1];
     close(ends[0]);
     lvni_core_str_free(&mark);

@@ -4,7 +4,6 @@
 #include "launch/rank_info_impl.h"
 
 #include "core/alloc.h"
-#include "core/error.h"
 #include "core/vfs.h"
 #include "launch/env_vars.h"
 
