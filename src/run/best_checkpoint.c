@@ -213,11 +213,9 @@ static int64_t newest_step(const choice *m)
 static lvn_status make_best(const choice *m, int i)
 {
     char *best = lvni_run_dir_file(m->run, LVNI_RUN_CHECKPOINTS, "best");
-    if (best == NULL) {
-        return LVN_ERR_MEMORY;
-    }
     lvn_status s;
-    LVNI_TRY_DONE(s, lvni_run_write_chosen(m->run, m->step[i], newest_step(m)));
+    LVNI_TRY_DONE(s, best == NULL ? LVN_ERR_MEMORY
+                                  : lvni_run_write_chosen(m->run, m->step[i], newest_step(m)));
     LVNI_TRY_DONE(s, lvni_ckpt_link(m->path[i], best));
     s = export_best(m, m->path[i]);
 done:
@@ -260,9 +258,9 @@ static lvn_status report(const choice *m)
     lvn_status s;
     LVNI_TRY_DONE(s, lvni_core_str_status(&table));
     LVNI_TRY_DONE(s, lvni_core_str_status(&json));
-    if (m->rules->page != NULL) {
-        LVNI_TRY_DONE(s, m->rules->page(m->config, m->run, lvni_core_str_text(&table)));
-    }
+    LVNI_TRY_DONE(s, m->rules->page == NULL
+                         ? LVN_OK
+                         : m->rules->page(m->config, m->run, lvni_core_str_text(&table)));
     const lvni_core_str *text = lvni_core_config_bool(m->config, "json") ? &json : &table;
     s = lvni_core_file_write(LVNI_STDOUT_PATH, lvni_core_str_text(text), text->len);
 done:

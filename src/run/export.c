@@ -135,27 +135,23 @@ lvn_status lvni_run_export_model(const lvni_nn_model *model, const float *values
 {
     tensors t;
     lvni_core_str json = {0}, pins = {0};
-    lvn_status s = gather(model, values, &t);
+    char at[24] = "";
+    lvni_ckpt_st_meta meta[5];
+    lvn_status s;
+    LVNI_TRY_DONE(s, gather(model, values, &t));
     if (recipe != NULL) {
         lvni_run_card_print(recipe, card, own, &json);
         lvni_core_pin_entries_print(card->pins.entries, " ", &pins);
     }
-    if (s == LVN_OK) {
-        s = lvni_core_str_status(&json);
+    LVNI_TRY_DONE(s, lvni_core_str_status(&json));
+    LVNI_TRY_DONE(s, lvni_core_str_status(&pins));
+    if (step >= 0) {
+        snprintf(at, sizeof at, "%lld", (long long)step);
     }
-    if (s == LVN_OK) {
-        s = lvni_core_str_status(&pins);
-    }
-    if (s == LVN_OK) {
-        char at[24] = "";
-        lvni_ckpt_st_meta meta[5];
-        if (step >= 0) {
-            snprintf(at, sizeof at, "%lld", (long long)step);
-        }
-        const int64_t n =
-            list_metadata(recipe, lvni_core_str_text(&json), lvni_core_str_text(&pins), at, meta);
-        s = lvni_ckpt_st_save(path, t.entry, t.n, meta, n);
-    }
+    const int64_t n =
+        list_metadata(recipe, lvni_core_str_text(&json), lvni_core_str_text(&pins), at, meta);
+    s = lvni_ckpt_st_save(path, t.entry, t.n, meta, n);
+done:
     tensors_free(&t);
     lvni_core_str_free(&json);
     lvni_core_str_free(&pins);

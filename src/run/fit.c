@@ -3,7 +3,6 @@
 #include "run/fit_impl.h"
 
 #include "core/alloc.h"
-#include "core/error.h"
 #include "core/escape.h"
 #include "core/signals.h"
 #include "core/vfs.h"

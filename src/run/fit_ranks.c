@@ -3,7 +3,6 @@
 #include "run/fit_impl.h"
 
 #include "core/alloc.h"
-#include "core/error.h"
 #include "core/machine.h"
 #include "kernels/kernels.h"
 #include "log/run_log.h"
@@ -230,14 +229,12 @@ static lvn_status compare_machines(lvni_run_fit_run *r, const char *mine)
     const lvni_control_member *m =
         r->rank.control == NULL ? NULL : lvni_control_members(r->rank.control);
     rank_texts texts = {0};
-    lvn_status s = gather_texts(r, mine, &texts);
-    if (s == LVN_OK) {
-        print_differences(&texts, r->rank.world, m, &r->hardware);
-        s = lvni_core_str_status(&r->hardware);
-    }
-    if (s == LVN_OK) {
-        s = print_all(&texts, r->rank.world, &r->machine);
-    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, gather_texts(r, mine, &texts));
+    print_differences(&texts, r->rank.world, m, &r->hardware);
+    LVNI_TRY_DONE(s, lvni_core_str_status(&r->hardware));
+    s = print_all(&texts, r->rank.world, &r->machine);
+done:
     texts_free(&texts);
     return s;
 }

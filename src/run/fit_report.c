@@ -4,7 +4,6 @@
  * train.log always has. And what `levin plan train` prints. */
 #include "run/fit_impl.h"
 
-#include "core/error.h"
 #include "core/escape.h"
 #include "core/machine.h"
 #include "core/str.h"

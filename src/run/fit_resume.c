@@ -5,6 +5,7 @@
 
 #include "ckpt/checkpoint.h"
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/json_read.h"
 #include "core/str.h"
 #include "core/vfs.h"
@@ -343,16 +344,12 @@ static bool last_is_best(const lvni_ckpt *loaded)
 static lvn_status link_best(const lvni_run_repair_options *m)
 {
     char *last = NULL, *best = NULL;
-    lvn_status s = path_of(m, LVNI_RUN_CHECKPOINTS, "last", &last);
-    if (s == LVN_OK) {
-        s = path_of(m, LVNI_RUN_CHECKPOINTS, "best", &best);
-    }
-    if (s == LVN_OK) {
-        s = lvni_ckpt_link(last, best);
-    }
-    if (s == LVN_OK) {
-        lvni_log_line(LVNI_LOG_INFO, "%s: made again, since the run was killed before it", best);
-    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, path_of(m, LVNI_RUN_CHECKPOINTS, "last", &last));
+    LVNI_TRY_DONE(s, path_of(m, LVNI_RUN_CHECKPOINTS, "best", &best));
+    LVNI_TRY_DONE(s, lvni_ckpt_link(last, best));
+    lvni_log_line(LVNI_LOG_INFO, "%s: made again, since the run was killed before it", best);
+done:
     lvni_core_free(last);
     lvni_core_free(best);
     return s;

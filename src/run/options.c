@@ -4,7 +4,6 @@
 #include "run/options.h"
 
 #include "core/alloc.h"
-#include "core/error.h"
 #include "core/vfs.h"
 #include "log/loggers.h"
 #include "log/run_log.h"

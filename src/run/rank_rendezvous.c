@@ -246,13 +246,11 @@ lvn_status lvni_run_rank_rendezvous(const lvni_core_config *config,
     char *dir = NULL;
     LVN_TRY(rendezvous_dir(info, config, &dir));
     rank_auth auth;
-    lvn_status s = choose_auth(info, dir, &auth);
-    if (s == LVN_OK) {
-        s = open_store(info, config, &auth, timeout_s, p);
-    }
-    if (s == LVN_OK) {
-        s = connect_control(info, config, &auth, timeout_s, on_abort, p);
-    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, choose_auth(info, dir, &auth));
+    LVNI_TRY_DONE(s, open_store(info, config, &auth, timeout_s, p));
+    s = connect_control(info, config, &auth, timeout_s, on_abort, p);
+done:
     auth_free(&auth);
     lvni_core_free(dir);
     LVN_TRY(s);

@@ -284,31 +284,37 @@ static lvn_status make_pins(lvni_run_ranks *ranks)
     return LVN_OK;
 }
 
+/* Those that the request asks for, on their devices. */
+static lvn_status open_requested(lvni_core_config *c, const lvni_run_ranks_command *command,
+                                 lvni_run_ranks *out)
+{
+    lvni_run_rank_request r;
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_run_rank_request_read(c, command, &r));
+    const bool several = lvni_run_is_one_of_several(&r.info);
+    LVNI_TRY_DONE(s, several ? open_process(c, &r, command, out) : open_alone(c, &r, command, out));
+    const int local = !several || r.threads    ? r.devices
+                      : r.info.local_world > 0 ? r.info.local_world
+                                               : r.info.world;
+    s = choose_workers(c, &r, local, out->rank, out->n);
+done:
+    lvni_run_rank_request_free(&r);
+    return s;
+}
+
 static lvn_status open_ranks(lvni_core_config *c, const lvni_run_ranks_command *command,
                              lvni_run_ranks *out)
 {
     *out = (lvni_run_ranks){0};
-    lvni_run_rank_request r;
-    lvn_status s = lvni_run_rank_request_read(c, command, &r);
-    if (s == LVN_OK) {
-        s = lvni_run_is_one_of_several(&r.info) ? open_process(c, &r, command, out)
-                                                : open_alone(c, &r, command, out);
-    }
-    const int local = !lvni_run_is_one_of_several(&r.info) || r.threads ? r.devices
-                      : r.info.local_world > 0                          ? r.info.local_world
-                                                                        : r.info.world;
-    if (s == LVN_OK) {
-        s = choose_workers(c, &r, local, out->rank, out->n);
-    }
-    lvni_run_rank_request_free(&r);
-    if (s == LVN_OK) {
-        s = make_pins(out);
-    }
-    if (s == LVN_OK) {
-        s = lvni_run_watchdog_start(c, out, out->process != NULL ? out->process->control : NULL,
-                                    out->process != NULL ? out->process->rank : 0, &out->watchdog);
-    }
-    return s == LVN_OK ? LVN_OK : close_ranks(out, s);
+    lvn_status s;
+    LVNI_TRY_DONE(s, open_requested(c, command, out));
+    LVNI_TRY_DONE(s, make_pins(out));
+    LVNI_TRY_DONE(
+        s, lvni_run_watchdog_start(c, out, out->process != NULL ? out->process->control : NULL,
+                                   out->process != NULL ? out->process->rank : 0, &out->watchdog));
+    return LVN_OK;
+done:
+    return close_ranks(out, s);
 }
 
 lvn_status lvni_run_ranks_run(lvni_core_config *config, const lvni_run_ranks_command *command)
@@ -322,15 +328,13 @@ lvn_status lvni_run_ranks_estimate(lvni_core_config *c, lvni_run_rank *out)
 {
     lvni_run_rank_request r;
     const lvni_run_ranks_command none = {0};
-    lvn_status s = lvni_run_rank_request_read(c, &none, &r);
     *out = (lvni_run_rank){0};
-    if (s == LVN_OK) {
-        *out = rank_of(&r, 0);
-        s = choose_transport(c, &r, &out->transport);
-    }
-    if (s == LVN_OK) {
-        s = choose_workers(c, &r, r.devices, out, 1);
-    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_run_rank_request_read(c, &none, &r));
+    *out = rank_of(&r, 0);
+    LVNI_TRY_DONE(s, choose_transport(c, &r, &out->transport));
+    s = choose_workers(c, &r, r.devices, out, 1);
+done:
     lvni_run_rank_request_free(&r);
     return s;
 }

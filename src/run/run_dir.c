@@ -2,7 +2,6 @@
 #include "run/run_dir.h"
 
 #include "core/alloc.h"
-#include "core/error.h"
 #include "core/signals.h"
 #include "core/training.h"
 #include "core/vfs.h"
