@@ -155,7 +155,8 @@ static lvn_status chunk_work(void *user, int lane)
     }
     ctx->at = (lvni_tensor_position){0};
     lvn_set_grad_enabled(before);
-    return s == LVN_OK && c->terms.n > 0 ? send_metrics(e, lane) : s;
+    LVN_TRY(s);
+    return c->terms.n > 0 ? send_metrics(e, lane) : LVN_OK;
 }
 
 static lvn_status give_rows(const evaluation *e, int lane, lvni_trainer_predict_row row, void *user)
@@ -274,35 +275,39 @@ static void release(evaluation *e)
     }
 }
 
+/* The chunks of wave k, loaded and computed; predictions are given out. */
+static lvn_status run_wave(evaluation *e, lvni_trainer_lanes *lanes, int64_t k, bool *more,
+                           lvni_trainer_predict_row row, void *user)
+{
+    LVN_TRY(load(e, more));
+    if (e->now->n == 0) {
+        return LVN_OK;
+    }
+    LVN_TRY(k > 0 && e->rows == NULL ? look_at_stop(e) : LVN_OK);
+    LVN_TRY(compute(e, lanes));
+    for (int i = 0; i < e->now->n && e->output != NULL; i++) {
+        LVN_TRY(give_rows(e, i, row, user));
+    }
+    return LVN_OK;
+}
+
 /* All chunks; in each wave results are added, or rows given out, in chunk order. Predicting ranks
  * go through as many waves, a stop is theirs together. */
 static lvn_status run(evaluation *e, lvni_trainer_lanes *lanes, lvni_nn_step *sum,
                       lvni_trainer_predict_row row, void *user)
 {
-    lvn_status s = LVN_OK;
     bool more = true;
-    for (int64_t k = 0; more && s == LVN_OK; k++) {
+    for (int64_t k = 0; more; k++) {
         wave *w = e->now = &e->wave[k % WAVES], *before = &e->wave[(k + 1) % WAVES];
         e->first = k == 0;
-        s = load(e, &more);
-        if (s == LVN_OK && w->n > 0 && k > 0 && e->rows == NULL) {
-            s = look_at_stop(e);
-        }
-        if (s == LVN_OK && w->n > 0) {
-            s = compute(e, lanes);
-        }
-        for (int i = 0; i < w->n && s == LVN_OK && e->output != NULL; i++) {
-            s = give_rows(e, i, row, user);
-        }
+        const lvn_status s = run_wave(e, lanes, k, &more, row, user);
         release(e);
-        if (s == LVN_OK && e->output == NULL) {
-            s = take_wave(e, lanes, e->slots != NULL ? before : w, sum);
-        }
-        if (s == LVN_OK && e->rows != NULL) {
-            s = lvni_trainer_rows_exchange(e->rows, &more, row, user);
-        }
+        LVN_TRY(s);
+        LVN_TRY(e->output == NULL ? take_wave(e, lanes, e->slots != NULL ? before : w, sum)
+                                  : LVN_OK);
+        LVN_TRY(e->rows != NULL ? lvni_trainer_rows_exchange(e->rows, &more, row, user) : LVN_OK);
     }
-    return s == LVN_OK && e->slots != NULL ? take_wave(e, lanes, e->now, sum) : s;
+    return e->slots != NULL ? take_wave(e, lanes, e->now, sum) : LVN_OK;
 }
 
 /* Nothing of the evaluation is under way afterwards, and nothing of its error is left. */
@@ -417,7 +422,8 @@ static lvn_status add_ranks(lvni_dist_comm *comm, const lvni_trainer_message *mi
     lvni_core_free(all);
     lvni_core_free(size);
     lvni_trainer_stop_record(signal_number);
-    return s == LVN_OK && signal_number != 0 ? check_stop() : s;
+    LVN_TRY(s);
+    return signal_number != 0 ? check_stop() : LVN_OK;
 }
 
 static int64_t noted_by(const lvni_data_unreadable *u)
@@ -437,29 +443,26 @@ static lvn_status evaluate(const lvni_nn_model *model, lvni_data_loader *loader,
     if (u != NULL) {
         lvni_data_unreadable_forget(u);
     }
-    lvn_status s = create(model, loader, lanes, NULL, &e);
-    if (s == LVN_OK) {
-        e->trainer = trainer;
-        s = comm != NULL ? lvni_trainer_message_create(&message, 1) : LVN_OK;
-    }
-    if (s == LVN_OK && comm == NULL) {
-        s = run(e, lanes, result, NULL, NULL);
-        drain(e, lanes, s);
-    } else if (s == LVN_OK) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, create(model, loader, lanes, NULL, &e));
+    e->trainer = trainer;
+    if (comm != NULL) {
+        LVNI_TRY_DONE(s, lvni_trainer_message_create(&message, 1));
         e->message = &message;
         lvni_trainer_message_begin(&message);
-        s = run(e, lanes, result, NULL, NULL);
-        drain(e, lanes, s);
-        if (s == LVN_OK || s == LVN_ERR_CANCELLED) {
-            /* the others learn that this rank was asked to stop */
-            lvni_trainer_message_head *head = (void *)message.data;
-            head->signal = lvni_trainer_stop_signal();
-            head->n_unreadable = noted_by(u);
-            s = add_ranks(comm, &message, result, &unreadable);
-        }
+    }
+    s = run(e, lanes, result, NULL, NULL);
+    drain(e, lanes, s);
+    if (comm != NULL && (s == LVN_OK || s == LVN_ERR_CANCELLED)) {
+        /* the others learn that this rank was asked to stop */
+        lvni_trainer_message_head *head = (void *)message.data;
+        head->signal = lvni_trainer_stop_signal();
+        head->n_unreadable = noted_by(u);
+        s = add_ranks(comm, &message, result, &unreadable);
     }
     unreadable = comm == NULL ? noted_by(u) : unreadable;
     s = s == LVN_OK && unreadable > 0 ? lvni_trainer_unreadable_settle(u, comm, 0) : s;
+done:
     lvni_trainer_message_free(&message);
     destroy(e);
     return s;

@@ -340,17 +340,15 @@ lvn_status lvni_trainer_identity_report_layout(const lvni_trainer *t, const lvni
     }
     lvni_core_str run = {0}, machine = {0};
     lvni_trainer_identity_print(t, &run, &machine);
-    lvn_status s = lvni_core_str_status(&run);
-    if (s == LVN_OK) {
-        s = lvni_core_str_status(&machine);
-    }
-    if (s == LVN_OK) {
-        const bool same = is_as_saved(ckpt, LVNI_IDENTITY_RUN, &run) &&
-                          is_as_saved(ckpt, LVNI_IDENTITY_MACHINE, &machine);
-        lvni_log_line(LVNI_LOG_INFO, "%d rank%s wrote this checkpoint, %d resume%s%s", was,
-                      lvni_core_plural(was, "", "s"), is, lvni_core_plural(is, "s", ""),
-                      same ? ": the results do not depend on the number of ranks" : "");
-    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&run));
+    LVNI_TRY_DONE(s, lvni_core_str_status(&machine));
+    const bool same = is_as_saved(ckpt, LVNI_IDENTITY_RUN, &run) &&
+                      is_as_saved(ckpt, LVNI_IDENTITY_MACHINE, &machine);
+    lvni_log_line(LVNI_LOG_INFO, "%d rank%s wrote this checkpoint, %d resume%s%s", was,
+                  lvni_core_plural(was, "", "s"), is, lvni_core_plural(is, "s", ""),
+                  same ? ": the results do not depend on the number of ranks" : "");
+done:
     lvni_core_str_free(&run);
     lvni_core_str_free(&machine);
     return s;

@@ -369,13 +369,11 @@ lvn_status lvni_trainer_save_at(const lvni_trainer *t, const char *path)
 {
     lvni_trainer_saver *s;
     LVN_TRY(create(t, false, &s));
-    lvn_status status = write_texts(t, path, &s->texts);
-    if (status == LVN_OK) {
-        status = take(s);
-    }
-    if (status == LVN_OK) {
-        status = write_checkpoint(s);
-    }
+    lvn_status status;
+    LVNI_TRY_DONE(status, write_texts(t, path, &s->texts));
+    LVNI_TRY_DONE(status, take(s));
+    status = write_checkpoint(s);
+done:
     lvni_trainer_saver_destroy(s);
     return status;
 }

@@ -205,17 +205,22 @@ static lvn_status finish(const lvni_trainer_staged_job *j)
     return LVN_OK;
 }
 
+static lvn_status reduce_now(const lvni_trainer_staged_job *j)
+{
+    const lvni_trainer_staged *s = j->of;
+    /* the device has read what came back of the job before */
+    LVN_TRY(s->backend->event_wait(j->event[0]));
+    lvni_dist_reduction_use(s->o.reduction, j->begin, j->end);
+    LVN_TRY(lvni_dist_reduction_begin(s->o.reduction, j->leaf, j->n_leaves));
+    LVN_TRY(send_buckets(j));
+    return finish(j);
+}
+
 static lvn_status reduce(void *user)
 {
     const lvni_trainer_staged_job *j = user;
     lvni_trainer_staged *s = j->of;
-    /* the device has read what came back of the job before */
-    lvn_status status = s->backend->event_wait(j->event[0]);
-    lvni_dist_reduction_use(s->o.reduction, j->begin, j->end);
-    status =
-        status != LVN_OK ? status : lvni_dist_reduction_begin(s->o.reduction, j->leaf, j->n_leaves);
-    status = status == LVN_OK ? send_buckets(j) : status;
-    status = status == LVN_OK ? finish(j) : status;
+    const lvn_status status = reduce_now(j);
     for (size_t i = 0; status != LVN_OK && i < s->losses_bytes / sizeof *s->losses; i++) {
         s->losses[i] = NAN;            /* nothing is updated from here on */
         s->staging[0][j->begin] = NAN; /* also in 16-mixed, where losses do not count */

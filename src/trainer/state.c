@@ -1,6 +1,7 @@
 /* What a checkpoint of a run holds: parameters, buffers, optimizer state, averages (save.c adds the
  * position and the epoch's metric sums); and going on from one. */
 #include "core/alloc.h"
+#include "core/error.h"
 #include "tensor/device.h"
 #include "trainer/identity.h"
 #include "trainer/loop_impl.h"
@@ -404,19 +405,12 @@ lvn_status lvni_trainer_restore(lvni_trainer *t, const lvni_ckpt *ckpt)
         lvni_core_free(read.missed);
         return s;
     }
-    s = read_all(t, ckpt, &e, &read); /* touches nothing of the trainer when it fails */
-    if (s == LVN_OK) {
-        s = load(ckpt, &e);
-    }
-    if (s == LVN_OK) {
-        s = lvni_trainer_identity_take_pins(t, ckpt);
-    }
-    if (s == LVN_OK) {
-        s = lvni_trainer_choose_repair(t, ckpt, &read.files);
-    }
-    if (s == LVN_OK) {
-        take_all(t, ckpt, &read);
-    }
+    LVNI_TRY_DONE(s, read_all(t, ckpt, &e, &read)); /* touches nothing of the trainer on failure */
+    LVNI_TRY_DONE(s, load(ckpt, &e));
+    LVNI_TRY_DONE(s, lvni_trainer_identity_take_pins(t, ckpt));
+    LVNI_TRY_DONE(s, lvni_trainer_choose_repair(t, ckpt, &read.files));
+    take_all(t, ckpt, &read);
+done:
     lvni_trainer_kept_free(&read.files);
     lvni_trainer_state_entries_free(&e);
     lvni_core_free(read.missed);
