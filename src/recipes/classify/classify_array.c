@@ -80,11 +80,12 @@ static lvn_status peek_array(const lvni_core_config *c, lvni_data_array *out)
     if (s == LVN_ERR_NOT_FOUND) { /* a usage error, as with folders */
         LVN_FAIL(LVN_ERR_USAGE, "data: %s", lvn_last_error()->message);
     }
-    if (s == LVN_OK && out->type >= LVNI_ARRAY_C64) {
+    LVN_TRY(s);
+    if (out->type >= LVNI_ARRAY_C64) {
         LVN_FAIL(LVN_ERR_UNSUPPORTED, "data=%s holds complex numbers; images are real ones",
                  lvni_core_config_str(c, "data"));
     }
-    return s;
+    return LVN_OK;
 }
 
 /* ---- the work ---- */

@@ -3,6 +3,7 @@
 #include "recipes/classify/classify_card.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/escape.h"
 #include "core/str.h"
 #include "recipes/classify/classify.h"
@@ -276,23 +277,19 @@ static lvn_status compare(const char *path, const json_t *was, const json_t *is)
         return LVN_OK;
     }
     lvni_core_str text = {0};
-    lvn_status s = list_missing(is, was, "the data has the class", &text);
-    if (s == LVN_OK) {
-        s = list_missing(was, is, "it no longer has the class", &text);
-    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, list_missing(is, was, "the data has the class", &text));
+    LVNI_TRY_DONE(s, list_missing(was, is, "it no longer has the class", &text));
     report_order(was, is, &text);
-    if (s == LVN_OK) {
-        s = lvni_core_str_status(&text);
-    }
-    if (s == LVN_OK) {
-        s = lvn_error_set(
-            LVN_ERR_USAGE, __FILE__, __LINE__,
-            "resume=true, and the classes are not those that %s was trained on: %s (%zu class%s "
-            "now, %zu then); give the data the classes that it had, "
-            "or start a new run in another out from its weights (weights=%s reset_head=true)",
-            path, lvni_core_str_text(&text), json_array_size(is),
-            lvni_core_plural((int64_t)json_array_size(is), "", "es"), json_array_size(was), path);
-    }
+    LVNI_TRY_DONE(s, lvni_core_str_status(&text));
+    s = lvn_error_set(
+        LVN_ERR_USAGE, __FILE__, __LINE__,
+        "resume=true, and the classes are not those that %s was trained on: %s (%zu class%s "
+        "now, %zu then); give the data the classes that it had, "
+        "or start a new run in another out from its weights (weights=%s reset_head=true)",
+        path, lvni_core_str_text(&text), json_array_size(is),
+        lvni_core_plural((int64_t)json_array_size(is), "", "es"), json_array_size(was), path);
+done:
     lvni_core_str_free(&text);
     return s;
 }

@@ -226,9 +226,8 @@ static lvn_status report_metrics(const lvni_run_inference *u)
     const lvni_core_config *c = u->config;
     const char *confusion = lvni_core_config_str(c, "confusion");
     lvn_status s;
-    if (confusion != NULL) {
-        LVNI_TRY_DONE(s, lvni_classify_metrics_confusion(w->metrics, confusion));
-    }
+    LVNI_TRY_DONE(s, confusion == NULL ? LVN_OK
+                                       : lvni_classify_metrics_confusion(w->metrics, confusion));
     if (lvni_core_config_bool(c, "json")) {
         lvni_core_str_append(&text, "{\"model\": ");
         lvni_core_str_json(&text, lvni_core_config_str(c, "model"));

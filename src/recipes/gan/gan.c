@@ -34,8 +34,10 @@ done:
 static lvn_status saved_without(const lvni_core_config *c, const char *key, bool *without)
 {
     lvni_core_config *saved;
-    const lvn_status s = lvni_gan_load_saved(c, &saved);
-    *without = s == LVN_OK && saved != NULL && !lvni_core_config_is_set(saved, key);
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_gan_load_saved(c, &saved));
+    *without = saved != NULL && !lvni_core_config_is_set(saved, key);
+done:
     lvni_core_config_destroy(saved);
     return s;
 }

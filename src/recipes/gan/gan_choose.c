@@ -81,9 +81,10 @@ static lvn_status begin(lvni_run_inference *u)
         return LVN_ERR_MEMORY;
     }
     w->item = measure_item;
-    return created == LVN_OK && is_cfid(u->config)
+    LVN_TRY(created);
+    return is_cfid(u->config)
                ? lvni_gan_embeddings_begin(&s->embeddings, w->settings->sizes.in_chans)
-               : created;
+               : LVN_OK;
 }
 
 static void end(lvni_run_inference *u)
