@@ -259,17 +259,18 @@ static lvn_status call_ranks(lvn_trainer *h, const char *name, lvni_api_host_cal
                              const char *path)
 {
     pthread_mutex_lock(&h->lock);
-    lvn_status s = check_call(h, name);
-    if (s == LVN_OK && call == LVNI_HOST_STEP && h->ends) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, check_call(h, name));
+    if (call == LVNI_HOST_STEP && h->ends) {
         s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
                           "lvn_trainer_step: the run is at its end, step %lld: larger max_epochs "
                           "or max_steps train on",
                           (long long)h->at.step);
+        goto done;
     }
-    if (s == LVN_OK) {
-        h->path = path;
-        s = make_round(h, call);
-    }
+    h->path = path;
+    s = make_round(h, call);
+done:
     pthread_mutex_unlock(&h->lock);
     return s;
 }
