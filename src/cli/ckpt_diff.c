@@ -304,15 +304,12 @@ int lvni_cli_ckpt_diff(const lvni_cli_ckpt_args *args)
     char *names[2] = {NULL, NULL};
     lvni_ckpt_st_file *files[2] = {NULL, NULL};
     int code = LVNI_EXIT_OK;
-    lvn_status s = lvni_cli_ckpt_open(args->paths[0], &names[0], &files[0]);
-    if (s == LVN_OK) {
-        s = lvni_cli_ckpt_open(args->paths[1], &names[1], &files[1]);
-    }
-    if (s == LVN_OK) {
-        sides both = {
-            .name = {names[0], names[1]}, .file = {files[0], files[1]}, .json = args->json};
-        s = compare(&both, &code);
-    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_cli_ckpt_open(args->paths[0], &names[0], &files[0]));
+    LVNI_TRY_DONE(s, lvni_cli_ckpt_open(args->paths[1], &names[1], &files[1]));
+    sides both = {.name = {names[0], names[1]}, .file = {files[0], files[1]}, .json = args->json};
+    s = compare(&both, &code);
+done:
     for (int i = 0; i < 2; i++) {
         lvni_ckpt_st_close(files[i]);
         lvni_core_free(names[i]);

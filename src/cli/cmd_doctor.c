@@ -86,16 +86,12 @@ void lvni_cli_doctor_read(const lvni_cli_doctor *d, const char *path, char *out,
 static lvn_status resolve_auto(char *name, size_t room)
 {
     lvni_core_config *config = NULL;
-    lvn_status s = lvni_core_config_create(lvni_recipes_at(0)->keys, &config);
-    if (s == LVN_OK) {
-        s = lvni_core_config_set(config, "accelerator", "auto", "levin doctor");
-    }
-    if (s == LVN_OK) {
-        s = lvni_run_accelerator_resolve(config);
-    }
-    if (s == LVN_OK) {
-        snprintf(name, room, "%s", lvni_core_config_str(config, "accelerator"));
-    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_config_create(lvni_recipes_at(0)->keys, &config));
+    LVNI_TRY_DONE(s, lvni_core_config_set(config, "accelerator", "auto", "levin doctor"));
+    LVNI_TRY_DONE(s, lvni_run_accelerator_resolve(config));
+    snprintf(name, room, "%s", lvni_core_config_str(config, "accelerator"));
+done:
     lvni_core_config_destroy(config);
     return s;
 }

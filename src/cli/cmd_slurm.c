@@ -145,14 +145,12 @@ static int compress(int n, const char *const *args)
     lvni_launch_hosts hosts = {.n = 0};
     lvni_core_str out = {.len = 0};
     lvni_core_notices notices = {.error = 0};
-    lvn_status s = expand_all(n, args, &notices, &hosts);
-    if (s == LVN_OK) {
-        lvni_launch_hosts_compress(&hosts, &out);
-        s = lvni_core_str_status(&out);
-    }
-    if (s == LVN_OK) {
-        lvni_core_print(stdout, "%s\n", lvni_core_str_text(&out));
-    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, expand_all(n, args, &notices, &hosts));
+    lvni_launch_hosts_compress(&hosts, &out);
+    LVNI_TRY_DONE(s, lvni_core_str_status(&out));
+    lvni_core_print(stdout, "%s\n", lvni_core_str_text(&out));
+done:
     lvni_launch_hosts_free(&hosts);
     lvni_core_str_free(&out);
     return lvni_run_report_notices(s, &notices);
