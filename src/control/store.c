@@ -294,19 +294,20 @@ static lvn_status create(const lvni_control_store_options *o, int *fd, lvni_cont
     store->port = port;
     pthread_mutex_init(&store->lock, NULL);
     lvni_core_cond_init(&store->changed);
-    const bool file = o->rdzv_dir != NULL || store->auth == LVNI_AUTH_FILE;
     lvn_status status;
     LVNI_TRY_DONE(status, prepare(store, o));
-    if (file) { /* the socket listens: who comes now is served in a moment */
+    if (o->rdzv_dir != NULL || store->auth == LVNI_AUTH_FILE) {
+        /* the socket listens: who comes now is served in a moment */
         LVNI_TRY_DONE(status, write_file(store, *fd));
     }
     store->fd = *fd;
     status = start(store);
     *fd = store->fd;
-    if (status == LVN_OK) {
-        *out = store;
-        return LVN_OK;
+    if (status != LVN_OK) {
+        goto done;
     }
+    *out = store;
+    return LVN_OK;
 done:
     free_store(store);
     return status;

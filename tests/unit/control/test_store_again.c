@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -197,5 +198,39 @@ TEST(the_file_names_the_address_that_was_given)
     assert_int_equal(lvni_control_leave(g.ranks[0].control), LVN_OK);
     lvni_core_str_free(&path);
     group_end(&g);
+    assert_int_equal(rmdir(dir), 0);
+}
+
+/* Ranks that find the store by its port read the key of the run in a file that the run's user alone
+ * can read. */
+TEST(a_key_in_a_file_lets_ranks_in)
+{
+    char dir[] = "/tmp/levin-rdzv-XXXXXX";
+    char path[200];
+    lvni_core_str s = {0};
+    struct stat info;
+    group g;
+    assert_non_null(mkdtemp(dir));
+    group_init(&g, 1);
+    g.store_options.auth = LVNI_AUTH_FILE;
+    g.store_options.key_dir = dir;
+    assert_int_equal(lvni_control_store_create(&g.store_options, &g.store), LVN_OK);
+    assert_int_equal(lvni_control_rdzv_file_path(dir, "test", NULL, NULL, 1, &s), LVN_OK);
+    snprintf(path, sizeof path, "%s", lvni_core_str_text(&s));
+    lvni_core_str_free(&s);
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0600);
+    const int port = lvni_control_store_port(g.store);
+    lvni_control_options o = g.options;
+    o.world = 1;
+    o.ports = &port;
+    o.n_ports = 1;
+    o.rdzv_timeout_s = 5;
+    o.key_dir = dir;
+    assert_int_equal(lvni_control_connect(&o, &g.ranks[0].control), LVN_OK);
+    assert_int_equal(lvni_control_rendezvous(g.ranks[0].control, &g.ranks[0].facts), LVN_OK);
+    assert_int_equal(lvni_control_leave(g.ranks[0].control), LVN_OK);
+    group_end(&g);
+    assert_int_equal(stat(path, &info), -1); /* gone with its store */
     assert_int_equal(rmdir(dir), 0);
 }
