@@ -12,20 +12,6 @@ static const char *resample_name(lvn_resample_kind kind)
                                                 : "resize2d";
 }
 
-/* Windows of average pooling over an image of h x w. */
-static lvn_status avg_pool_output(const lvn_pool_attr *a, const int64_t in[2], int64_t out[2])
-{
-    static const char op[] = "avg_pool2d", *const axis[2] = {"height", "width"};
-    for (int i = 0; i < 2; i++) {
-        LVN_TRY(lvni_kernels_rule_window(op, axis[i], in[i], a->kernel[i], a->stride[i],
-                                         a->padding[i], 1, &out[i]));
-        LVN_ARG(2 * a->padding[i] <= a->kernel[i],
-                "%s: padding %d along the %s is more than half of kernel %d", op, a->padding[i],
-                axis[i], a->kernel[i]);
-    }
-    return LVN_OK;
-}
-
 lvn_status lvni_kernels_shape_resample2d(const lvn_kernel_args *args,
                                          lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
@@ -37,7 +23,7 @@ lvn_status lvni_kernels_shape_resample2d(const lvn_kernel_args *args,
     const int64_t *in = x->shape + 1;
     int64_t size[2] = {attr->size[0], attr->size[1]}, pooled[2] = {0, 0};
     if (attr->kind == LVN_RESAMPLE_AVG_POOL) {
-        LVN_TRY(avg_pool_output(&attr->pool, attr->transposed ? size : in, pooled));
+        LVN_TRY(lvni_kernels_rule_pool(op, &attr->pool, attr->transposed ? size : in, pooled));
     }
     if (attr->kind == LVN_RESAMPLE_AVG_POOL && !attr->transposed) {
         size[0] = pooled[0];

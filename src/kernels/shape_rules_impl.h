@@ -33,6 +33,10 @@ lvn_status lvni_kernels_rule_image(const char *op, const char *what, const lvn_t
  * 1. */
 lvn_status lvni_kernels_rule_window(const char *op, const char *axis, int64_t in, int64_t kernel,
                                     int stride, int padding, int dilation, int64_t *out);
+/* Those along both axes of an image, with at most half a kernel of padding, so that every window
+ * holds a pixel. */
+lvn_status lvni_kernels_rule_pool(const char *op, const lvn_pool_attr *a, const int64_t in[2],
+                                  int64_t out[2]);
 /* The shape that a and b broadcast to (NumPy: aligned at the last axis, sizes equal or one of them
  * 1), of the type of a. */
 lvn_status lvni_kernels_rule_broadcast(const char *op, const lvn_tensor *a, const lvn_tensor *b,

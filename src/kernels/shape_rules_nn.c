@@ -189,11 +189,9 @@ lvn_status lvni_kernels_shape_conv2d_grad_weight(const lvn_kernel_args *args,
     return LVN_OK;
 }
 
-/* At most half a kernel of padding, so that every window holds a pixel; the place fits a byte. */
-static lvn_status pool_output(const char *op, const lvn_pool_attr *a, int64_t h, int64_t w,
-                              int64_t out[2])
+lvn_status lvni_kernels_rule_pool(const char *op, const lvn_pool_attr *a, const int64_t in[2],
+                                  int64_t out[2])
 {
-    const int64_t in[2] = {h, w};
     static const char *const axis[2] = {"height", "width"};
     for (int i = 0; i < 2; i++) {
         LVN_TRY(lvni_kernels_rule_window(op, axis[i], in[i], a->kernel[i], a->stride[i],
@@ -202,6 +200,14 @@ static lvn_status pool_output(const char *op, const lvn_pool_attr *a, int64_t h,
                 "%s: padding %d along the %s is more than half of kernel %d", op, a->padding[i],
                 axis[i], a->kernel[i]);
     }
+    return LVN_OK;
+}
+
+/* The place in a window fits a byte. */
+static lvn_status max_pool_output(const char *op, const lvn_pool_attr *a, const int64_t in[2],
+                                  int64_t out[2])
+{
+    LVN_TRY(lvni_kernels_rule_pool(op, a, in, out));
     LVN_ARG((int64_t)a->kernel[0] * a->kernel[1] <= 256,
             "%s: a window of %d x %d has more than 256 places", op, a->kernel[0], a->kernel[1]);
     return LVN_OK;
@@ -214,7 +220,7 @@ lvn_status lvni_kernels_shape_max_pool2d(const lvn_kernel_args *args,
     LVN_TRY(lvni_kernels_rule_float("max_pool2d", args, 1));
     LVN_TRY(lvni_kernels_rule_image("max_pool2d", "x", x));
     int64_t size[2];
-    LVN_TRY(pool_output("max_pool2d", args->attr, x->shape[1], x->shape[2], size));
+    LVN_TRY(max_pool_output("max_pool2d", args->attr, x->shape + 1, size));
     out[0] = lvni_kernels_rule_make(x->dtype, 4,
                                     (const int64_t[]){x->shape[0], size[0], size[1], x->shape[3]});
     out[1] = out[0];
@@ -233,7 +239,7 @@ lvn_status lvni_kernels_shape_max_pool2d_grad(const lvn_kernel_args *args,
     LVN_TRY(lvni_kernels_rule_image(op, "dy", dy));
     LVN_TRY(lvni_kernels_rule_same(op, "dy", dy, "place", place));
     int64_t size[2];
-    LVN_TRY(pool_output(op, attr, attr->in_h, attr->in_w, size));
+    LVN_TRY(max_pool_output(op, attr, (const int64_t[]){attr->in_h, attr->in_w}, size));
     if (size[0] != dy->shape[1] || size[1] != dy->shape[2]) {
         LVN_FAIL(LVN_ERR_SHAPE, "%s: dy is %s but an image of %lld x %lld pools to %lld x %lld", op,
                  LVNI_SHAPE_TEXT(dy), (long long)attr->in_h, (long long)attr->in_w,

@@ -2,21 +2,6 @@
  * index writes to. */
 #include "kernels/ref/ref_impl.h"
 
-/* A tensor seen as (outer, size, inner) around an axis. */
-typedef struct around {
-    int64_t outer, size, inner;
-} around;
-
-static around split_at(const lvn_tensor *t, int axis)
-{
-    around a = {1, t->shape[axis], 1};
-    for (int i = 0; i < t->ndim; i++) {
-        a.outer *= i < axis ? t->shape[i] : 1;
-        a.inner *= i > axis ? t->shape[i] : 1;
-    }
-    return a;
-}
-
 static lvn_status check_index(const char *op, const lvn_tensor *index, int64_t size)
 {
     const int64_t *at = index->data;
@@ -29,7 +14,7 @@ static lvn_status check_index(const char *op, const lvn_tensor *index, int64_t s
 }
 
 /* The place in (outer, size, inner) that the index gives element e of (outer, m, inner). */
-static int64_t place(int64_t e, const around *many, int64_t size, const int64_t *index,
+static int64_t place(int64_t e, const lvni_ref_around *many, int64_t size, const int64_t *index,
                      bool per_element)
 {
     const int64_t o = e / many->inner / many->size, m = e / many->inner % many->size,
@@ -40,7 +25,7 @@ static int64_t place(int64_t e, const around *many, int64_t size, const int64_t 
 static lvn_status choose(const char *op, const lvn_kernel_args *args, bool per_element)
 {
     const int axis = ((const lvn_axis_attr *)args->attr)->axis;
-    const around many = split_at(args->out[0], axis);
+    const lvni_ref_around many = lvni_ref_split(args->out[0]->ndim, args->out[0]->shape, axis);
     const int64_t size = args->in[0]->shape[axis];
     const double *x = lvni_ref_in(args, 0);
     double *y = lvni_ref_out(args, 0);
@@ -54,7 +39,7 @@ static lvn_status choose(const char *op, const lvn_kernel_args *args, bool per_e
 static lvn_status put_back(const char *op, const lvn_kernel_args *args, bool per_element)
 {
     const int axis = ((const lvn_axis_attr *)args->attr)->axis;
-    const around many = split_at(args->in[0], axis);
+    const lvni_ref_around many = lvni_ref_split(args->in[0]->ndim, args->in[0]->shape, axis);
     const int64_t size = args->out[0]->shape[axis];
     const double *dy = lvni_ref_in(args, 0);
     double *dx = lvni_ref_out(args, 0);
@@ -91,7 +76,7 @@ lvn_status lvni_ref_gather_grad(const lvn_kernel_args *args)
 lvn_status lvni_ref_scatter_places(const lvn_kernel_args *args)
 {
     const lvn_axis_attr *attr = args->attr;
-    const around many = split_at(args->in[0], attr->axis);
+    const lvni_ref_around many = lvni_ref_split(args->in[0]->ndim, args->in[0]->shape, attr->axis);
     int64_t *y = args->out[0]->data;
     LVN_TRY(check_index("scatter_places", args->in[0], attr->size));
     for (int64_t e = 0; e < many.outer * attr->size * many.inner; e++) {

@@ -4,29 +4,16 @@
 
 #include "core/math.h"
 
-typedef struct rows {
-    int64_t n, c; /* values per channel, channels */
-} rows;
-
-static rows make_rows(const lvn_tensor *x)
-{
-    rows r = {1, x->shape[x->ndim - 1]};
-    for (int i = 0; i < x->ndim - 1; i++) {
-        r.n *= x->shape[i];
-    }
-    return r;
-}
-
 /* Of channel c: its mean, and the sum of squared distances to it. */
-static double distances(const double *x, rows r, int64_t c, double *mean)
+static double distances(const double *x, lvni_ref_rows r, int64_t c, double *mean)
 {
     double sum = 0.0, squares = 0.0;
     for (int64_t n = 0; n < r.n; n++) {
-        sum += x[n * r.c + c];
+        sum += x[n * r.k + c];
     }
     *mean = sum / (double)r.n;
     for (int64_t n = 0; n < r.n; n++) {
-        const double d = x[n * r.c + c] - *mean;
+        const double d = x[n * r.k + c] - *mean;
         squares += d * d;
     }
     return squares;
@@ -48,13 +35,13 @@ lvn_status lvni_ref_batch_norm_train(const lvn_kernel_args *args)
                  *beta = lvni_ref_in(args, 2), *residual = lvni_ref_optional_in(args, 3);
     double *y = lvni_ref_out(args, 0), *mean = lvni_ref_out(args, 1), *rstd = lvni_ref_out(args, 2),
            *unbiased = lvni_ref_out(args, 3);
-    const rows r = make_rows(args->in[0]);
-    for (int64_t c = 0; c < r.c; c++) {
+    const lvni_ref_rows r = lvni_ref_rows_of(args->in[0]);
+    for (int64_t c = 0; c < r.k; c++) {
         const double squares = distances(x, r, c, &mean[c]);
         rstd[c] = 1.0 / lvni_core_sqrt(squares / (double)r.n + attr->eps);
         unbiased[c] = squares / (double)(r.n - 1);
         for (int64_t n = 0; n < r.n; n++) {
-            const int64_t e = n * r.c + c;
+            const int64_t e = n * r.k + c;
             y[e] = finish(attr, (x[e] - mean[c]) * rstd[c] * gamma[c] + beta[c], residual, e);
         }
     }
@@ -68,9 +55,9 @@ lvn_status lvni_ref_batch_norm_eval(const lvn_kernel_args *args)
                  *beta = lvni_ref_in(args, 2), *mean = lvni_ref_in(args, 3),
                  *variance = lvni_ref_in(args, 4), *residual = lvni_ref_optional_in(args, 5);
     double *y = lvni_ref_out(args, 0);
-    const rows r = make_rows(args->in[0]);
-    for (int64_t e = 0; e < r.n * r.c; e++) {
-        const int64_t c = e % r.c;
+    const lvni_ref_rows r = lvni_ref_rows_of(args->in[0]);
+    for (int64_t e = 0; e < r.n * r.k; e++) {
+        const int64_t c = e % r.k;
         y[e] = finish(
             attr, (x[e] - mean[c]) / lvni_core_sqrt(variance[c] + attr->eps) * gamma[c] + beta[c],
             residual, e);
@@ -95,8 +82,8 @@ static double behind_relu(const lvn_kernel_args *args, int place_of_y, int64_t e
  * dresidual = g, and
  *   dx = gamma rstd (g - (dbeta + xhat dgamma) / n)   with the statistics of x,
  *   dx = gamma rstd g                                 with constant statistics. */
-static void norm_grad_channel(const lvn_kernel_args *args, const rows *r, int64_t c, double rstd,
-                              bool constant)
+static void norm_grad_channel(const lvn_kernel_args *args, const lvni_ref_rows *r, int64_t c,
+                              double rstd, bool constant)
 {
     const double *x = lvni_ref_in(args, 1), *gamma = lvni_ref_in(args, 2),
                  *mean = lvni_ref_in(args, 3);
@@ -104,7 +91,7 @@ static void norm_grad_channel(const lvn_kernel_args *args, const rows *r, int64_
            *dbeta = lvni_ref_optional_out(args, 2), *dresidual = lvni_ref_optional_out(args, 3);
     double of_gamma = 0.0, of_beta = 0.0;
     for (int64_t n = 0; n < r->n; n++) {
-        const int64_t e = n * r->c + c;
+        const int64_t e = n * r->k + c;
         const double g = behind_relu(args, 6, e, c, rstd);
         of_gamma += g * (x[e] - mean[c]) * rstd;
         of_beta += g;
@@ -113,7 +100,7 @@ static void norm_grad_channel(const lvn_kernel_args *args, const rows *r, int64_
         }
     }
     for (int64_t n = 0; n < r->n; n++) {
-        const int64_t e = n * r->c + c;
+        const int64_t e = n * r->k + c;
         const double moved =
             constant ? 0.0 : (of_beta + (x[e] - mean[c]) * rstd * of_gamma) / (double)r->n;
         dx[e] = gamma[c] * rstd * (behind_relu(args, 6, e, c, rstd) - moved);
@@ -129,8 +116,8 @@ static void norm_grad_channel(const lvn_kernel_args *args, const rows *r, int64_
 lvn_status lvni_ref_batch_norm_train_grad(const lvn_kernel_args *args)
 {
     const double *rstd = lvni_ref_in(args, 4);
-    const rows r = make_rows(args->in[1]);
-    for (int64_t c = 0; c < r.c; c++) {
+    const lvni_ref_rows r = lvni_ref_rows_of(args->in[1]);
+    for (int64_t c = 0; c < r.k; c++) {
         norm_grad_channel(args, &r, c, rstd[c], false);
     }
     return LVN_OK;
@@ -140,8 +127,8 @@ lvn_status lvni_ref_batch_norm_eval_grad(const lvn_kernel_args *args)
 {
     const lvn_norm_attr *attr = args->attr;
     const double *variance = lvni_ref_in(args, 4);
-    const rows r = make_rows(args->in[1]);
-    for (int64_t c = 0; c < r.c; c++) {
+    const lvni_ref_rows r = lvni_ref_rows_of(args->in[1]);
+    for (int64_t c = 0; c < r.k; c++) {
         norm_grad_channel(args, &r, c, 1.0 / lvni_core_sqrt(variance[c] + attr->eps), true);
     }
     return LVN_OK;
@@ -153,9 +140,9 @@ lvn_status lvni_ref_batch_norm_moments(const lvn_kernel_args *args)
 {
     const double *x = lvni_ref_in(args, 0);
     double *mean = lvni_ref_out(args, 0);
-    const rows r = make_rows(args->in[0]);
-    double *variance = mean + r.c;
-    for (int64_t c = 0; c < r.c; c++) {
+    const lvni_ref_rows r = lvni_ref_rows_of(args->in[0]);
+    double *variance = mean + r.k;
+    for (int64_t c = 0; c < r.k; c++) {
         const double squares = distances(x, r, c, &mean[c]);
         variance[c] = squares / (double)r.n;
     }
@@ -168,13 +155,13 @@ lvn_status lvni_ref_batch_norm_sums(const lvn_kernel_args *args)
     const double *x = lvni_ref_in(args, 1), *mean = lvni_ref_in(args, 3),
                  *variance = lvni_ref_in(args, 4);
     double *of_g = lvni_ref_out(args, 0), *kept = lvni_ref_optional_out(args, 1);
-    const rows r = make_rows(args->in[1]);
-    double *of_gx = of_g + r.c;
-    for (int64_t c = 0; c < r.c; c++) {
+    const lvni_ref_rows r = lvni_ref_rows_of(args->in[1]);
+    double *of_gx = of_g + r.k;
+    for (int64_t c = 0; c < r.k; c++) {
         const double rstd = 1.0 / lvni_core_sqrt(variance[c] + attr->eps);
         of_g[c] = of_gx[c] = 0.0;
         for (int64_t n = 0; n < r.n; n++) {
-            const int64_t e = n * r.c + c;
+            const int64_t e = n * r.k + c;
             const double g = behind_relu(args, 6, e, c, rstd);
             of_g[c] += g;
             of_gx[c] += g * (x[e] - mean[c]) * rstd;
@@ -194,11 +181,11 @@ lvn_status lvni_ref_batch_norm_group_grad(const lvn_kernel_args *args)
                  *mean = lvni_ref_in(args, 3), *variance = lvni_ref_in(args, 4),
                  *share = lvni_ref_in(args, 6);
     double *dx = lvni_ref_out(args, 0);
-    const rows r = make_rows(args->in[1]);
-    for (int64_t e = 0; e < r.n * r.c; e++) {
-        const int64_t c = e % r.c;
+    const lvni_ref_rows r = lvni_ref_rows_of(args->in[1]);
+    for (int64_t e = 0; e < r.n * r.k; e++) {
+        const int64_t c = e % r.k;
         const double rstd = 1.0 / lvni_core_sqrt(variance[c] + attr->eps);
-        const double moved = share[c] + (x[e] - mean[c]) * rstd * share[r.c + c];
+        const double moved = share[c] + (x[e] - mean[c]) * rstd * share[r.k + c];
         dx[e] = gamma[c] * rstd * (behind_relu(args, 7, e, c, rstd) - moved);
     }
     return LVN_OK;

@@ -5,25 +5,10 @@
 
 #include <stdlib.h>
 
-/* A tensor seen as (outer, size, inner) around an axis. */
-typedef struct around {
-    int64_t outer, size, inner;
-} around;
-
-static around split_at(const lvn_tensor *t, int axis)
-{
-    around a = {1, t->shape[axis], 1};
-    for (int i = 0; i < t->ndim; i++) {
-        a.outer *= i < axis ? t->shape[i] : 1;
-        a.inner *= i > axis ? t->shape[i] : 1;
-    }
-    return a;
-}
-
 lvn_status lvni_ref_cumsum(const lvn_kernel_args *args)
 {
     const lvn_scan_attr *attr = args->attr;
-    const around a = split_at(args->in[0], attr->axis);
+    const lvni_ref_around a = lvni_ref_split(args->in[0]->ndim, args->in[0]->shape, attr->axis);
     const double *x = lvni_ref_in(args, 0);
     double *y = lvni_ref_out(args, 0);
     for (int64_t line = 0; line < a.outer * a.inner; line++) {
@@ -69,7 +54,7 @@ static int descending(const void *left, const void *right)
 lvn_status lvni_ref_argsort(const lvn_kernel_args *args)
 {
     const lvn_sort_attr *attr = args->attr;
-    const around a = split_at(args->in[0], attr->axis);
+    const lvni_ref_around a = lvni_ref_split(args->in[0]->ndim, args->in[0]->shape, attr->axis);
     const double *x = lvni_ref_in(args, 0);
     int64_t *y = args->out[0]->data;
     entry *entries = lvni_core_alloc(LVNI_TAG_KERNEL, (size_t)a.size * sizeof *entries);

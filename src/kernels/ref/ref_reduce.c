@@ -138,21 +138,6 @@ lvn_status lvni_ref_norm(const lvn_kernel_args *args)
     return LVN_OK;
 }
 
-/* x seen as (outer, size, inner), with the reduced axis in the middle. */
-typedef struct middle {
-    int64_t outer, size, inner;
-} middle;
-
-static middle split_at(int ndim, const int64_t *shape, int axis)
-{
-    middle m = {1, shape[axis], 1};
-    for (int i = 0; i < ndim; i++) {
-        m.outer *= i < axis ? shape[i] : 1;
-        m.inner *= i > axis ? shape[i] : 1;
-    }
-    return m;
-}
-
 lvn_status lvni_ref_max(const lvn_kernel_args *args)
 {
     const lvn_axes_attr *attr = args->attr;
@@ -163,7 +148,7 @@ lvn_status lvni_ref_max(const lvn_kernel_args *args)
     while ((attr->mask >> axis & 1) == 0) {
         axis++;
     }
-    const middle m = split_at(args->in[0]->ndim, args->in[0]->shape, axis);
+    const lvni_ref_around m = lvni_ref_split(args->in[0]->ndim, args->in[0]->shape, axis);
     for (int64_t r = 0; r < m.outer * m.inner; r++) {
         const double *column = x + r / m.inner * m.size * m.inner + r % m.inner;
         int64_t best = 0;
@@ -203,7 +188,7 @@ lvn_status lvni_ref_max_grad(const lvn_kernel_args *args)
         }
         return LVN_OK;
     }
-    const middle m = split_at(attr->ndim, attr->shape, axis);
+    const lvni_ref_around m = lvni_ref_split(attr->ndim, attr->shape, axis);
     for (int64_t r = 0; r < m.outer * m.inner; r++) {
         LVN_ARG(index[r] >= 0 && index[r] < m.size,
                 "max_grad: index %lld of element %lld is outside axis %d of size %lld",

@@ -3,19 +3,6 @@
 
 #include "core/math.h"
 
-typedef struct rows {
-    int64_t n, k; /* rows and their length */
-} rows;
-
-static rows make_rows(const lvn_tensor *x)
-{
-    rows r = {1, x->shape[x->ndim - 1]};
-    for (int i = 0; i < x->ndim - 1; i++) {
-        r.n *= x->shape[i];
-    }
-    return r;
-}
-
 /* The first maximum; NaN is the greatest. k >= 1. */
 static int64_t argmax(const double *x, int64_t k)
 {
@@ -56,7 +43,7 @@ static void log_softmax_row(const double *x, double *y, int64_t k)
 
 lvn_status lvni_ref_softmax(const lvn_kernel_args *args)
 {
-    const rows r = make_rows(args->in[0]);
+    const lvni_ref_rows r = lvni_ref_rows_of(args->in[0]);
     for (int64_t n = 0; n < r.n && r.k > 0; n++) {
         softmax_row(lvni_ref_in(args, 0) + n * r.k, lvni_ref_out(args, 0) + n * r.k, r.k);
     }
@@ -65,7 +52,7 @@ lvn_status lvni_ref_softmax(const lvn_kernel_args *args)
 
 lvn_status lvni_ref_log_softmax(const lvn_kernel_args *args)
 {
-    const rows r = make_rows(args->in[0]);
+    const lvni_ref_rows r = lvni_ref_rows_of(args->in[0]);
     for (int64_t n = 0; n < r.n && r.k > 0; n++) {
         log_softmax_row(lvni_ref_in(args, 0) + n * r.k, lvni_ref_out(args, 0) + n * r.k, r.k);
     }
@@ -76,7 +63,7 @@ lvn_status lvni_ref_softmax_grad(const lvn_kernel_args *args)
 {
     const double *dy = lvni_ref_in(args, 0), *y = lvni_ref_in(args, 1);
     double *dx = lvni_ref_out(args, 0);
-    const rows r = make_rows(args->in[0]);
+    const lvni_ref_rows r = lvni_ref_rows_of(args->in[0]);
     for (int64_t n = 0; n < r.n; n++) {
         double sum = 0.0;
         for (int64_t i = n * r.k; i < (n + 1) * r.k; i++) {
@@ -93,7 +80,7 @@ lvn_status lvni_ref_log_softmax_grad(const lvn_kernel_args *args)
 {
     const double *dy = lvni_ref_in(args, 0), *y = lvni_ref_in(args, 1);
     double *dx = lvni_ref_out(args, 0);
-    const rows r = make_rows(args->in[0]);
+    const lvni_ref_rows r = lvni_ref_rows_of(args->in[0]);
     for (int64_t n = 0; n < r.n; n++) {
         double sum = 0.0;
         for (int64_t i = n * r.k; i < (n + 1) * r.k; i++) {
@@ -112,7 +99,7 @@ lvn_status lvni_ref_accuracy(const lvn_kernel_args *args)
 {
     const double *x = lvni_ref_in(args, 0);
     const int64_t *labels = args->in[1]->data;
-    const rows r = make_rows(args->in[0]);
+    const lvni_ref_rows r = lvni_ref_rows_of(args->in[0]);
     int64_t right = 0;
     for (int64_t n = 0; n < r.n; n++) {
         right += argmax(x + n * r.k, r.k) == labels[n] ? 1 : 0;
