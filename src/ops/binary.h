@@ -10,6 +10,9 @@
 lvn_tensor *lvni_ops_binary(lvni_kernels_op op, lvni_autograd_backward_rule rule,
                             lvni_autograd_backward_rule rule_ops, lvn_tensor *a, lvn_tensor *b,
                             bool save);
+/* y = op(x), recorded with both rules; saved[0] is x or y. */
+lvn_tensor *lvni_ops_unary(lvni_kernels_op op, lvni_autograd_backward_rule rule,
+                           lvni_autograd_backward_rule rule_ops, lvn_tensor *x, bool save_output);
 /* out = op(a, b) without record; the caller owns it. NULL when it fails or one of them is NULL. */
 lvn_tensor *lvni_ops_new(lvni_kernels_op op, const lvn_tensor *a, const lvn_tensor *b);
 /* Hand dL/d(input i) to its input, summed over the axes along which the input was broadcast. Moves

@@ -294,8 +294,8 @@ static lvn_status sqrt_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
     return lvni_autograd_grad_give_op(n, 0, lvn_mul_scalar(lvn_div(dy, n->saved[0]), 0.5));
 }
 
-static lvn_tensor *unary(lvni_kernels_op op, lvni_autograd_backward_rule rule,
-                         lvni_autograd_backward_rule rule_ops, lvn_tensor *x, bool save_output)
+lvn_tensor *lvni_ops_unary(lvni_kernels_op op, lvni_autograd_backward_rule rule,
+                           lvni_autograd_backward_rule rule_ops, lvn_tensor *x, bool save_output)
 {
     if (!lvni_autograd_op_begin(op, &x, 1, 0)) {
         return lvni_autograd_op_fail(lvni_kernels_ops[op].name);
@@ -313,20 +313,20 @@ static lvn_tensor *unary(lvni_kernels_op op, lvni_autograd_backward_rule rule,
 
 lvn_tensor *lvn_exp(lvn_tensor *x)
 {
-    return unary(LVNI_OP_exp, exp_backward, exp_backward_ops, x, true);
+    return lvni_ops_unary(LVNI_OP_exp, exp_backward, exp_backward_ops, x, true);
 }
 
 lvn_tensor *lvn_log_e(lvn_tensor *x)
 {
-    return unary(LVNI_OP_log, log_backward, log_backward_ops, x, false);
+    return lvni_ops_unary(LVNI_OP_log, log_backward, log_backward_ops, x, false);
 }
 
 lvn_tensor *lvn_square(lvn_tensor *x)
 {
-    return unary(LVNI_OP_square, square_backward, square_backward_ops, x, false);
+    return lvni_ops_unary(LVNI_OP_square, square_backward, square_backward_ops, x, false);
 }
 
 lvn_tensor *lvn_sqrt(lvn_tensor *x)
 {
-    return unary(LVNI_OP_sqrt, sqrt_backward, sqrt_backward_ops, x, true);
+    return lvni_ops_unary(LVNI_OP_sqrt, sqrt_backward, sqrt_backward_ops, x, true);
 }

@@ -41,31 +41,15 @@ static lvn_status log_softmax_backward_ops(lvni_autograd_node *n, lvn_tensor *dy
                                       lvn_sub(dy, lvn_mul(lvn_exp(n->saved[0]), sum_of_rows(dy))));
 }
 
-static lvn_tensor *row_op(lvni_kernels_op op, lvni_autograd_backward_rule rule,
-                          lvni_autograd_backward_rule rule_ops, lvn_tensor *x)
-{
-    if (!lvni_autograd_op_begin(op, &x, 1, 0)) {
-        return lvni_autograd_op_fail(lvni_kernels_ops[op].name);
-    }
-    lvn_kernel_args args = {.in = {x}};
-    lvn_tensor *y = lvni_autograd_op_run(op, &args, 1);
-    lvni_autograd_node *node =
-        lvni_autograd_record(lvni_kernels_ops[op].name, rule, y, (lvn_tensor *[]){x}, 1);
-    if (node != NULL) {
-        node->backward_ops = rule_ops;
-        lvni_autograd_save(node, 0, y);
-    }
-    return y;
-}
-
 lvn_tensor *lvn_softmax(lvn_tensor *x)
 {
-    return row_op(LVNI_OP_softmax, softmax_backward, softmax_backward_ops, x);
+    return lvni_ops_unary(LVNI_OP_softmax, softmax_backward, softmax_backward_ops, x, true);
 }
 
 lvn_tensor *lvn_log_softmax(lvn_tensor *x)
 {
-    return row_op(LVNI_OP_log_softmax, log_softmax_backward, log_softmax_backward_ops, x);
+    return lvni_ops_unary(LVNI_OP_log_softmax, log_softmax_backward, log_softmax_backward_ops, x,
+                          true);
 }
 
 /* ---- losses over classes ---- */
