@@ -33,14 +33,12 @@ bool lvni_launch_is_training(const lvni_launch_run *r)
            stat(r->program, &its) == 0 && own.st_dev == its.st_dev && own.st_ino == its.st_ino;
 }
 
-static lvn_status take_signals(lvni_launch_run *r)
+lvn_status lvni_launch_take_signals(lvni_launch_run *r, const int *ours, size_t n)
 {
-    static const int ours[] = {SIGCHLD, SIGINT,  SIGTERM, SIGHUP,   SIGQUIT,
-                               SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH, SIGTSTP};
     sigset_t set;
     struct sigaction hangup;
     sigemptyset(&set);
-    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
+    for (size_t i = 0; i < n; i++) {
         sigaddset(&set, ours[i]);
     }
     if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler == SIG_IGN) {
@@ -51,14 +49,22 @@ static lvn_status take_signals(lvni_launch_run *r)
     sigprocmask(SIG_BLOCK, &set, &r->signals);
     sigdelset(&r->signals, SIGCHLD);
     lvni_launch_unblock(r->environment, &r->signals);
+    r->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+    if (r->signal_fd < 0) {
+        LVN_FAIL(LVN_ERR_INTERNAL, "no signalfd: %s", strerror(errno));
+    }
+    return LVN_OK;
+}
+
+static lvn_status take_signals(lvni_launch_run *r)
+{
+    static const int ours[] = {SIGCHLD, SIGINT,  SIGTERM, SIGHUP,   SIGQUIT,
+                               SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH, SIGTSTP};
+    LVN_TRY(lvni_launch_take_signals(r, ours, sizeof ours / sizeof *ours));
     if (lvni_launch_is_training(r)) {
         /* takes them when it can, and must not end of them before; others get what we got */
         sigaddset(&r->signals, SIGUSR1);
         sigaddset(&r->signals, SIGUSR2);
-    }
-    r->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-    if (r->signal_fd < 0) {
-        LVN_FAIL(LVN_ERR_INTERNAL, "no signalfd: %s", strerror(errno));
     }
     return LVN_OK;
 }

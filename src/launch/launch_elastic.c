@@ -239,25 +239,7 @@ static void read_errors(elastic *e)
 static lvn_status take_signals(lvni_launch_run *r)
 {
     static const int ours[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
-    sigset_t set;
-    struct sigaction hangup;
-    sigemptyset(&set);
-    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
-        sigaddset(&set, ours[i]);
-    }
-    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler == SIG_IGN) {
-        sigdelset(&set, SIGHUP); /* nohup */
-    }
-    signal(SIGPIPE, SIG_IGN);
-    signal(SIGCHLD, SIG_DFL);
-    sigprocmask(SIG_BLOCK, &set, &r->signals);
-    sigdelset(&r->signals, SIGCHLD);
-    lvni_launch_unblock(r->environment, &r->signals);
-    r->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-    if (r->signal_fd < 0) {
-        LVN_FAIL(LVN_ERR_INTERNAL, "no signalfd: %s", strerror(errno));
-    }
-    return LVN_OK;
+    return lvni_launch_take_signals(r, ours, sizeof ours / sizeof *ours);
 }
 
 /* All go to srun, and by it to the tasks, but those of the terminal, which has sent them itself. */

@@ -115,6 +115,8 @@ typedef struct lvni_launch_run {
     int64_t oom_kills; /* of this control group, at the start; -1: unknown */
 } lvni_launch_run;
 
+/* launch.c: these are blocked and read from r->signal_fd; r->signals is what the ranks get. */
+lvn_status lvni_launch_take_signals(lvni_launch_run *r, const int *ours, size_t n);
 /* launch.c: the signals that the process which became this launcher blocked, so that none comes
  * between the two, are taken out. */
 void lvni_launch_unblock(char *const *environment, sigset_t *set);
