@@ -42,31 +42,37 @@ lvn_status lvni_log_tensorboard_add_value(lvni_log_tensorboard *t, int64_t step,
     return lvni_log_tensorboard_add(t, &event);
 }
 
+lvn_status lvni_log_tensorboard_add_tensor(lvni_log_tensorboard *t, int64_t step, const char *tag,
+                                           LvniLogPb__PluginData *plugin, LvniLogPb__Tensor *tensor)
+{
+    LvniLogPb__SummaryMetadata metadata = LVNI_LOG_PB__SUMMARY_METADATA__INIT;
+    LvniLogPb__TensorDim dim = LVNI_LOG_PB__TENSOR_DIM__INIT, *dims = &dim;
+    LvniLogPb__TensorShape shape = LVNI_LOG_PB__TENSOR_SHAPE__INIT;
+    LvniLogPb__SummaryValue value = LVNI_LOG_PB__SUMMARY_VALUE__INIT;
+    metadata.plugin_data = plugin;
+    dim.size = 1;
+    shape.n_dim = 1;
+    shape.dim = &dims;
+    tensor->tensor_shape = &shape;
+    value.tag = (char *)tag;
+    value.metadata = &metadata;
+    value.value_case = LVNI_LOG_PB__SUMMARY_VALUE__VALUE_TENSOR;
+    value.tensor = tensor;
+    return lvni_log_tensorboard_add_value(t, step, &value);
+}
+
 lvn_status lvni_log_tensorboard_add_text(lvni_log_tensorboard *t, int64_t step, const char *tag,
                                          const char *text)
 {
     LvniLogPb__PluginData plugin = LVNI_LOG_PB__PLUGIN_DATA__INIT;
-    LvniLogPb__SummaryMetadata metadata = LVNI_LOG_PB__SUMMARY_METADATA__INIT;
-    LvniLogPb__TensorDim dim = LVNI_LOG_PB__TENSOR_DIM__INIT, *dims = &dim;
-    LvniLogPb__TensorShape shape = LVNI_LOG_PB__TENSOR_SHAPE__INIT;
     LvniLogPb__Tensor tensor = LVNI_LOG_PB__TENSOR__INIT;
-    LvniLogPb__SummaryValue value = LVNI_LOG_PB__SUMMARY_VALUE__INIT;
     char kind[] = "text";
     ProtobufCBinaryData content = {strlen(text), (uint8_t *)text};
     plugin.plugin_name = kind;
-    metadata.plugin_data = &plugin;
-    dim.size = 1;
-    shape.n_dim = 1;
-    shape.dim = &dims;
     tensor.dtype = LVNI_LOG_TENSOR_STRING;
-    tensor.tensor_shape = &shape;
     tensor.n_string_val = 1;
     tensor.string_val = &content;
-    value.tag = (char *)tag;
-    value.metadata = &metadata;
-    value.value_case = LVNI_LOG_PB__SUMMARY_VALUE__VALUE_TENSOR;
-    value.tensor = &tensor;
-    return lvni_log_tensorboard_add_value(t, step, &value);
+    return lvni_log_tensorboard_add_tensor(t, step, tag, &plugin, &tensor);
 }
 
 /* What was added goes to the file. */

@@ -21,6 +21,10 @@ typedef struct lvni_log_tensorboard {
 lvn_status lvni_log_tensorboard_add(lvni_log_tensorboard *t, LvniLogPb__Event *event);
 lvn_status lvni_log_tensorboard_add_value(lvni_log_tensorboard *t, int64_t step,
                                           LvniLogPb__SummaryValue *value);
+/* Of one element, which tensor has already, with what a plugin keeps beside it. */
+lvn_status lvni_log_tensorboard_add_tensor(lvni_log_tensorboard *t, int64_t step, const char *tag,
+                                           LvniLogPb__PluginData *plugin,
+                                           LvniLogPb__Tensor *tensor);
 lvn_status lvni_log_tensorboard_add_text(lvni_log_tensorboard *t, int64_t step, const char *tag,
                                          const char *text);
 /* The configuration, as hyperparameters and as text. */

@@ -19,11 +19,7 @@ static lvn_status add_plugin_data(lvni_log_tensorboard *t, char *tag,
     char kind[] = "hparams";
     float zero = 0.0f;
     LvniLogPb__PluginData plugin = LVNI_LOG_PB__PLUGIN_DATA__INIT;
-    LvniLogPb__SummaryMetadata metadata = LVNI_LOG_PB__SUMMARY_METADATA__INIT;
-    LvniLogPb__TensorDim dim = LVNI_LOG_PB__TENSOR_DIM__INIT, *dims = &dim;
-    LvniLogPb__TensorShape shape = LVNI_LOG_PB__TENSOR_SHAPE__INIT;
     LvniLogPb__Tensor tensor = LVNI_LOG_PB__TENSOR__INIT;
-    LvniLogPb__SummaryValue value = LVNI_LOG_PB__SUMMARY_VALUE__INIT;
     const size_t n = lvni_log_pb__hparams_plugin_data__get_packed_size(data);
     uint8_t *content = lvni_core_alloc(LVNI_TAG_CORE, n);
     if (content == NULL) {
@@ -32,19 +28,10 @@ static lvn_status add_plugin_data(lvni_log_tensorboard *t, char *tag,
     lvni_log_pb__hparams_plugin_data__pack(data, content);
     plugin.plugin_name = kind;
     plugin.content = (ProtobufCBinaryData){n, content};
-    metadata.plugin_data = &plugin;
-    dim.size = 1;
-    shape.n_dim = 1;
-    shape.dim = &dims;
     tensor.dtype = LVNI_LOG_TENSOR_FLOAT;
-    tensor.tensor_shape = &shape;
     tensor.n_float_val = 1;
     tensor.float_val = &zero;
-    value.tag = tag;
-    value.metadata = &metadata;
-    value.value_case = LVNI_LOG_PB__SUMMARY_VALUE__VALUE_TENSOR;
-    value.tensor = &tensor;
-    const lvn_status s = lvni_log_tensorboard_add_value(t, 0, &value);
+    const lvn_status s = lvni_log_tensorboard_add_tensor(t, 0, tag, &plugin, &tensor);
     lvni_core_free(content);
     return s;
 }
