@@ -3,6 +3,11 @@
 #include "core/options_struct.h"
 #include "nn/builder_impl.h"
 
+static lvn_tensor *make_bias(lvn_builder *b, bool none, int64_t n, double bound)
+{
+    return none ? NULL : lvn_builder_parameter(b, "bias", 1, &n, LVN_INIT_UNIFORM, bound);
+}
+
 typedef struct conv2d {
     lvn_module base;
     int in, out, kernel[2];
@@ -28,10 +33,7 @@ static lvn_status conv2d_build(lvn_module *module, lvn_builder *b)
         b, "weight", 4, (const int64_t[]){m->out, m->kernel[0], m->kernel[1], m->in / groups},
         LVN_INIT_UNIFORM, bound);
     lvni_nn_builder_set_layout(b, LVNI_LAYOUT_CONV, NULL);
-    if (!m->options.no_bias) {
-        m->bias =
-            lvn_builder_parameter(b, "bias", 1, (const int64_t[]){m->out}, LVN_INIT_UNIFORM, bound);
-    }
+    m->bias = make_bias(b, m->options.no_bias, m->out, bound);
     return lvn_builder_status(b);
 }
 
@@ -89,10 +91,7 @@ static lvn_status conv1d_build(lvn_module *module, lvn_builder *b)
         lvn_builder_parameter(b, "weight", 3, (const int64_t[]){m->out, m->kernel, m->in / groups},
                               LVN_INIT_UNIFORM, bound);
     lvni_nn_builder_set_layout(b, LVNI_LAYOUT_CONV, NULL);
-    if (!m->options.no_bias) {
-        m->bias =
-            lvn_builder_parameter(b, "bias", 1, (const int64_t[]){m->out}, LVN_INIT_UNIFORM, bound);
-    }
+    m->bias = make_bias(b, m->options.no_bias, m->out, bound);
     return lvn_builder_status(b);
 }
 
@@ -146,10 +145,7 @@ static lvn_status conv_transpose2d_build(lvn_module *module, lvn_builder *b)
         b, "weight", 4, (const int64_t[]){m->in, m->kernel[0], m->kernel[1], m->out / groups},
         LVN_INIT_UNIFORM, bound);
     lvni_nn_builder_set_layout(b, LVNI_LAYOUT_CONV, NULL);
-    if (!m->options.no_bias) {
-        m->bias =
-            lvn_builder_parameter(b, "bias", 1, (const int64_t[]){m->out}, LVN_INIT_UNIFORM, bound);
-    }
+    m->bias = make_bias(b, m->options.no_bias, m->out, bound);
     return lvn_builder_status(b);
 }
 
@@ -216,10 +212,7 @@ static lvn_status linear_build(lvn_module *module, lvn_builder *b)
     } else if (m->options.conv1d) {
         lvni_nn_builder_set_layout(b, LVNI_LAYOUT_TRANSPOSED, NULL);
     }
-    if (!m->options.no_bias) {
-        m->bias =
-            lvn_builder_parameter(b, "bias", 1, (const int64_t[]){m->out}, LVN_INIT_UNIFORM, bound);
-    }
+    m->bias = make_bias(b, m->options.no_bias, m->out, bound);
     return lvn_builder_status(b);
 }
 
