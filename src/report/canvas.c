@@ -269,12 +269,17 @@ static void add_description(lvni_report_canvas *c)
     }
 }
 
-static lvn_status write_svg(lvni_report_canvas *c)
+static lvn_status complete_svg(lvni_report_canvas *c)
 {
     LVN_TRY(lvni_core_str_status(&c->text));
     LVN_TRY(lvni_core_str_status(&c->about));
     add_description(c);
-    LVN_TRY(lvni_core_str_status(&c->text));
+    return lvni_core_str_status(&c->text);
+}
+
+static lvn_status write_svg(lvni_report_canvas *c)
+{
+    LVN_TRY(complete_svg(c));
     return lvni_core_file_write(c->path, lvni_core_str_text(&c->text), c->text.len);
 }
 
@@ -283,7 +288,8 @@ lvn_status lvni_report_canvas_status(const lvni_report_canvas *c)
     return c->status;
 }
 
-lvn_status lvni_report_canvas_write(lvni_report_canvas *c)
+/* All that was drawn is in the pixels or the text. */
+static lvn_status finish(lvni_report_canvas *c)
 {
     LVN_TRY(c->status);
     cairo_status_t s = c->api->cairo_status(c->cairo);
@@ -297,7 +303,26 @@ lvn_status lvni_report_canvas_write(lvni_report_canvas *c)
         LVN_FAIL(s == CAIRO_STATUS_NO_MEMORY ? LVN_ERR_MEMORY : LVN_ERR_INTERNAL, "%s: cairo: %s",
                  c->path, c->api->cairo_status_to_string(s));
     }
+    return LVN_OK;
+}
+
+lvn_status lvni_report_canvas_write(lvni_report_canvas *c)
+{
+    LVN_TRY(finish(c));
     return c->width > 0 ? write_png(c) : write_svg(c);
+}
+
+lvn_status lvni_report_canvas_embed(lvni_report_canvas *c, lvni_core_str *out)
+{
+    LVN_ARG(c->width == 0, "%s is not drawn as SVG", c->path);
+    LVN_TRY(finish(c));
+    LVN_TRY(complete_svg(c));
+    const char *svg = strstr(lvni_core_str_text(&c->text), "<svg");
+    if (svg == NULL) {
+        LVN_FAIL(LVN_ERR_INTERNAL, "%s: cairo wrote no <svg>", c->path);
+    }
+    lvni_core_str_append(out, svg);
+    return lvni_core_str_status(out);
 }
 
 /* ---- shapes ---- */

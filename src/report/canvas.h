@@ -5,7 +5,7 @@
 #ifndef LEVIN_REPORT_CANVAS_H
 #define LEVIN_REPORT_CANVAS_H
 
-#include <levin/status.h>
+#include "core/str.h"
 
 typedef struct lvni_report_canvas lvni_report_canvas;
 
@@ -30,6 +30,8 @@ void lvni_report_canvas_describe(lvni_report_canvas *c, const char *title, const
 /* Ends the drawing. The file appears whole or not at all; the pixels of a PNG file are all that is
  * in it. */
 lvn_status lvni_report_canvas_write(lvni_report_canvas *c);
+/* In place of it, of an SVG canvas: the element <svg>, for a page of HTML. */
+lvn_status lvni_report_canvas_embed(lvni_report_canvas *c, lvni_core_str *out);
 
 void lvni_report_canvas_fill(lvni_report_canvas *c, double x, double y, double width, double height,
                              const uint8_t rgb[3]);

@@ -182,17 +182,54 @@ static lvn_status draw(const matrix *m)
     return LVN_OK;
 }
 
-lvn_status lvni_report_matrix_write(const char *path, const char *const *names, int n,
-                                    const int64_t *counts)
+static void describe(const matrix *m)
 {
+    lvni_core_str text = {0};
+    for (int64_t i = 0; i < (int64_t)m->n * m->n; i++) {
+        if (m->counts[i] > 0) {
+            lvni_core_str_append(&text, text.len > 0 ? "; " : "");
+            lvni_core_str_append(&text, m->names[i / m->n]);
+            lvni_core_str_append(&text, " as ");
+            lvni_core_str_append(&text, m->names[i % m->n]);
+            lvni_core_str_printf(&text, ": %lld", (long long)m->counts[i]);
+        }
+    }
+    lvni_report_canvas_describe(m->canvas, "Confusion matrix", lvni_core_str_text(&text));
+    lvni_core_str_free(&text);
+}
+
+/* A figure that is drawn, the caller's to write. */
+static lvn_status make(const char *path, const char *const *names, int n, const int64_t *counts,
+                       lvni_report_canvas **out)
+{
+    *out = NULL;
     LVN_ARG(n > 0, "%s: a matrix needs at least one class, not %d", path, n);
     matrix m = {.names = names, .n = n, .counts = counts};
     LVN_TRY(set_layout(path, &m));
     const double width = m.left + m.side + 20.0 + BAR + 12.0 + 4.0 * TEXT + EDGE,
                  height = m.top + m.side + 8.0 + m.names_height + 8.0 + TEXT + EDGE;
     LVN_TRY(lvni_report_canvas_create(path, width, height, &m.canvas));
-    lvn_status s = draw(&m);
-    s = s == LVN_OK ? lvni_report_canvas_write(m.canvas) : s;
-    lvni_report_canvas_destroy(m.canvas);
+    *out = m.canvas;
+    describe(&m);
+    return draw(&m);
+}
+
+lvn_status lvni_report_matrix_write(const char *path, const char *const *names, int n,
+                                    const int64_t *counts)
+{
+    lvni_report_canvas *canvas;
+    lvn_status s = make(path, names, n, counts, &canvas);
+    s = s == LVN_OK ? lvni_report_canvas_write(canvas) : s;
+    lvni_report_canvas_destroy(canvas);
+    return s;
+}
+
+lvn_status lvni_report_matrix_embed(const char *const *names, int n, const int64_t *counts,
+                                    lvni_core_str *out)
+{
+    lvni_report_canvas *canvas;
+    lvn_status s = make("confusion matrix as .svg", names, n, counts, &canvas);
+    s = s == LVN_OK ? lvni_report_canvas_embed(canvas, out) : s;
+    lvni_report_canvas_destroy(canvas);
     return s;
 }

@@ -303,81 +303,26 @@ static void html_table(const lvni_classify_metrics *m, lvni_core_str *out)
     lvni_core_str_append(out, "</table></div>\n");
 }
 
-enum { SVG_WIDTH = 480, SVG_NAMES = 130, SVG_TOP = 22, SVG_NAME = 15 };
-
-/* The first characters of a name. */
-static void html_short(lvni_core_str *out, const char *name)
+/* Without cairo the page has a sentence in its place. */
+static lvn_status html_confusion(const lvni_classify_metrics *m, lvni_core_str *out)
 {
-    lvni_core_str text = {0};
-    size_t n = 0;
-    for (int left = SVG_NAME; name[n] != '\0' && left > 0; left--) {
-        for (n++; ((unsigned char)name[n] & 0xc0) == 0x80; n++) {
-        }
+    lvni_core_str svg = {0};
+    const lvn_status s = lvni_report_matrix_embed(m->names, m->n_classes, m->confusion, &svg);
+    if (s == LVN_OK) {
+        lvni_core_str_append(out, "<figure class=drawn>");
+        lvni_core_str_append(out, lvni_core_str_text(&svg));
+        lvni_core_str_append(out, "</figure>\n");
+    } else if (s == LVN_ERR_UNSUPPORTED) {
+        lvni_core_str_append(out, "<p class=soft>");
+        lvni_report_escape(out, lvn_last_error()->message);
+        lvni_core_str_append(out, "</p>\n");
+        lvn_clear_error();
     }
-    lvni_core_str_append_n(&text, name, n);
-    lvni_core_str_append(&text, name[n] != '\0' ? "\xe2\x80\xa6" : "");
-    lvni_report_escape(out, lvni_core_str_text(&text));
-    lvni_core_str_free(&text);
+    lvni_core_str_free(&svg);
+    return s == LVN_ERR_UNSUPPORTED ? LVN_OK : s;
 }
 
-/* As dark as its share of the images of its class. */
-static void html_cell(const lvni_classify_metrics *m, int row, int column, double side,
-                      lvni_core_str *out)
-{
-    const int64_t n = m->confusion[row * m->n_classes + column];
-    const double x = SVG_NAMES + side * column, y = SVG_TOP + side * row;
-    if (n == 0) {
-        return;
-    }
-    lvni_core_str_printf(out,
-                         "<rect class=m x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" "
-                         "opacity=\"%.3f\"><title>",
-                         x, y, side, side, 0.1 + 0.55 * (double)n / (double)m->count[row].n);
-    lvni_report_escape(out, m->names[row]);
-    lvni_core_str_append(out, " as ");
-    lvni_report_escape(out, m->names[column]);
-    lvni_core_str_printf(out, ": %lld</title></rect>", (long long)n);
-    if (m->n_classes <= LVNI_CONFUSION_PRINT && digits_of(n) * 8 < (int)side) {
-        lvni_core_str_printf(out,
-                             "<text class=i x=\"%.1f\" y=\"%.1f\" text-anchor=middle>%lld</text>",
-                             x + side / 2, y + side / 2 + 4, (long long)n);
-    }
-    lvni_core_str_char(out, '\n');
-}
-
-/* Columns are headed by the number in front of the class's row. */
-static void html_confusion(const lvni_classify_metrics *m, lvni_core_str *out)
-{
-    const int k = m->n_classes;
-    const double room = SVG_WIDTH - SVG_NAMES - 2, side = room / k < 40.0 ? room / k : 40.0;
-    lvni_core_str_printf(out,
-                         "<figure style=\"max-width:40rem\"><figcaption>confusion matrix <span "
-                         "class=soft>row: true class, column: predicted</span></figcaption>\n"
-                         "<svg viewBox=\"0 0 %d %.0f\" role=img aria-label=\"confusion matrix\">\n",
-                         SVG_WIDTH, SVG_TOP + side * k + 2);
-    for (int i = 0; i < k && k <= LVNI_CONFUSION_PRINT; i++) {
-        lvni_core_str_printf(out, "<text x=\"%.1f\" y=\"15\" text-anchor=middle>%d</text>",
-                             SVG_NAMES + side * (i + 0.5), i + 1);
-        lvni_core_str_printf(out, "<text x=\"%d\" y=\"%.1f\" text-anchor=end>", SVG_NAMES - 6,
-                             SVG_TOP + side * (i + 0.5) + 4);
-        html_short(out, m->names[i]);
-        lvni_core_str_printf(out, " %d</text>\n", i + 1);
-    }
-    for (int i = 0; i <= k; i += k) {
-        const double at = side * i;
-        lvni_core_str_printf(out,
-                             "<line class=g x1=\"%d\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
-                             "<line class=g x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%.1f\"/>\n",
-                             SVG_NAMES, SVG_NAMES + side * k, SVG_TOP + at, SVG_TOP + at,
-                             SVG_NAMES + at, SVG_NAMES + at, SVG_TOP, SVG_TOP + side * k);
-    }
-    for (int i = 0; i < k * k; i++) {
-        html_cell(m, i / k, i % k, side, out);
-    }
-    lvni_core_str_append(out, "</svg></figure>\n");
-}
-
-void lvni_classify_metrics_html(const lvni_classify_metrics *m, lvni_core_str *out)
+lvn_status lvni_classify_metrics_html(const lvni_classify_metrics *m, lvni_core_str *out)
 {
     lvni_core_str_printf(out, "<p>%lld of %lld right: accuracy %.4f, loss %.4f",
                          (long long)m->right, (long long)m->n, (double)m->right / (double)m->n,
@@ -387,9 +332,10 @@ void lvni_classify_metrics_html(const lvni_classify_metrics *m, lvni_core_str *o
     }
     lvni_core_str_append(out, "</p>\n");
     if (m->n_classes <= LVNI_CONFUSION_JSON) {
-        html_confusion(m, out);
+        LVN_TRY(html_confusion(m, out));
     }
     html_table(m, out);
+    return LVN_OK;
 }
 
 /* ---- JSON and CSV ---- */

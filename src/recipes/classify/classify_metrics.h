@@ -44,7 +44,7 @@ void lvni_classify_metrics_print(const lvni_classify_metrics *m, lvni_core_str *
 void lvni_classify_metrics_json(const lvni_classify_metrics *m, lvni_core_str *out);
 /* For a page (report/page.h): accuracy and loss, a table of the classes that occur, and the matrix
  * of up to LVNI_CONFUSION_JSON classes as a drawing. */
-void lvni_classify_metrics_html(const lvni_classify_metrics *m, lvni_core_str *out);
+lvn_status lvni_classify_metrics_html(const lvni_classify_metrics *m, lvni_core_str *out);
 /* The matrix of all classes into a file: .png and .svg are a figure (report/matrix.h), any other
  * name is CSV: a row for each true class, a column for each predicted one, names in front and
  * above. LVN_ERR_UNSUPPORTED with more than LVNI_CONFUSION_CLASSES. */

@@ -317,7 +317,7 @@ static lvn_status finish_page(lvni_run_inference *u)
                              (long long)data_of(u)->n_trained);
     }
     lvni_core_str_append(out, "</p>\n");
-    lvni_classify_metrics_html(w->metrics, out);
+    LVN_TRY(lvni_classify_metrics_html(w->metrics, out));
     return lvni_classify_sheet_samples_html(w->samples, u->data, &data_of(u)->transform,
                                             lvni_classify_card_of(u->exported)->images.class_names,
                                             out);
