@@ -18,10 +18,10 @@ ROWS = ROW.findall((SOURCE / "src/kernels/ops.def").read_text())
 SECOND = re.findall(r"^LVNI_SECOND\((\w+)\)$", (SOURCE / "src/ops/second.def").read_text(), re.M)
 
 
-def levin(*arguments, status=0):
+def levin(*arguments, status=0, **env):
     done = subprocess.run(
         [LEVIN, *arguments],
-        env=dict(os.environ, LEVIN_SIM_DEVICES="2"),
+        env=dict(os.environ, LEVIN_SIM_DEVICES="2", **env),
         capture_output=True,
         text=True,
         timeout=100,
@@ -96,6 +96,15 @@ class Ops(unittest.TestCase):
         only = levin(*check, "seconds=1", "type=f32", "matmul").splitlines()
         self.assertRegex(only[1], r"^matmul +passed +\d+ in f32; largest error")
         self.assertEqual(len(only), 3)
+
+    def test_a_processor_without_products_in_bf16(self):
+        """That is no failure of the kernels."""
+        check = ["ops", "check", "accelerator=cpu"]
+        for how in (["conv2d", "linear"], ["conv2d", "linear", "seconds=1"]):
+            reported = levin(*check, *how, LEVIN_CPU_ISA="v3")
+            for name in ("conv2d", "linear"):
+                cases = r"\d+ in f32, \d+ in f16, \d+ not supported;"
+                self.assertRegex(reported, rf"(?m)^{name} +passed +{cases}")
 
     def test_mistakes(self):
         wrongs = ["seconds=0", "seconds=x", "seconds=99999999999999", "seed=-1", "first="]

@@ -1,6 +1,8 @@
 /* Operations as oneDNN describes them: layouts, attributes, operations (onednn_plan.h). */
-#include "core/error.h"
 #include "kernels/cpu/onednn_plan.h"
+
+#include "core/error.h"
+#include "kernels/kernels.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -208,6 +210,10 @@ lvn_status lvni_cpu_dnn_plan(const lvni_cpu_dnn_work *work, dnnl_primitive_desc_
 {
     dnnl_engine_t engine;
     dnnl_primitive_attr_t attr;
+    if (work->low != 0 && !lvni_cpu_has_bf16()) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "this CPU (%s) has no bf16 products",
+                 lvni_cpu_dnn_describe());
+    }
     LVN_TRY(lvni_cpu_dnn_engine(&engine));
     LVN_TRY(lvni_cpu_dnn_make_attr(&attr));
     const lvn_status s = work->op == LVNI_DNN_MATMUL ? plan_product(work, engine, attr, pd, plain)
