@@ -28,6 +28,10 @@
 #include "trainer/sharded.h"
 #include "trainer/step_message.h"
 
+/* Steps that are submitted and looked at before one is captured: what is made at first use is
+ * there by then. As many with other batches than the captured ones, and another is captured. */
+enum { LVNI_GRAPH_WATCHED = 3 };
+
 typedef enum lvni_trainer_graph_mode {
     LVNI_GRAPH_OFF,
     LVNI_GRAPH_AUTO, /* where it works */

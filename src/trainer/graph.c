@@ -11,10 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Steps that are submitted and looked at before one is captured: what is made at first use is
- * there by then. As many with other batches than the captured ones, and another is captured. */
-enum { WATCHED = 3 };
-
 lvni_trainer_graph_mode lvni_trainer_graph_mode_of(const char *name)
 {
     return strcmp(name, "on") == 0     ? LVNI_GRAPH_ON
@@ -396,7 +392,7 @@ static lvn_status submit_loaded(lvni_trainer_engine *e, lvni_trainer_step_record
         return g->captured ? replay_step(e, r) : capture(e, r);
     }
     LVN_TRY(lvni_trainer_submit_step(e, r));
-    if (++g->others == WATCHED) {
+    if (++g->others == LVNI_GRAPH_WATCHED) {
         drop(g);
     }
     return LVN_OK;
@@ -413,7 +409,7 @@ lvn_status lvni_trainer_graph_submit(lvni_trainer_engine *e, lvni_trainer_step_r
     if (g->given_up) {
         return g->mode == LVNI_GRAPH_ON ? fail_given_up(e) : lvni_trainer_submit_step(e, r);
     }
-    if (!g->captured && g->watched < WATCHED) {
+    if (!g->captured && g->watched < LVNI_GRAPH_WATCHED) {
         return count_steady_step(e, r);
     }
     lvn_status s = lvni_trainer_graph_load(e, &same);

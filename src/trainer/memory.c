@@ -30,6 +30,12 @@ typedef struct sizes {
     size_list train, val;
 } sizes;
 
+/* Of a lane on a device, without the gradient set. */
+typedef struct lane_bytes {
+    uint64_t most[2];                                /* in use at once: training, validation */
+    uint64_t batch[MOST_SIZES], tensors[MOST_SIZES]; /* of each size of training */
+} lane_bytes;
+
 typedef struct dry_lane {
     lvni_tensor_ctx *ctx;
     lvni_tensor_device *device;
@@ -38,8 +44,9 @@ typedef struct dry_lane {
     lvni_trainer_memory_need *need;
     lvni_trainer_dry_group *group; /* coupled micro-batches */
     uint64_t set;                  /* bytes of a gradient set */
-    uint64_t most[2];              /* bytes in use at once, without it: training, validation */
-    double flops;                  /* of the newest batch */
+    uint64_t batch, next;          /* bytes of the newest batch, and of the one behind it */
+    lane_bytes bytes;
+    double flops; /* of the newest batch */
 } dry_lane;
 
 /* Forward and backward of a micro-batch, phase after phase; there: the same where lanes compute.
@@ -95,11 +102,15 @@ static lvn_status validate_dry(const dry_lane *lane, const lvni_data_loader_batc
 }
 
 /* Is there room for the next batch on the device, which threads of the loader or an earlier phase
- * made ready (prefetch.c), or for that of a captured step (graph_batches.c)? */
+ * made ready (prefetch.c)? */
 static bool has_next(const lvni_trainer_options *o)
 {
-    const bool captures = o->graph != LVNI_GRAPH_OFF && o->plan.devices == 1 && !o->plan.coupled;
-    return o->workers > 0 || captures || lvni_trainer_phases_count(o->model) > 1;
+    return o->workers > 0 || lvni_trainer_phases_count(o->model) > 1;
+}
+
+static uint64_t in_use(lvni_tensor_device *device)
+{
+    return lvni_tensor_device_get_stats(device).in_use;
 }
 
 /* The run will have a copy on its device, and that of the next batch. ahead of size 0: there is
@@ -111,10 +122,13 @@ static lvn_status copy_and_train_dry(dry_lane *lane, int in_group,
     lvni_tensor_copies *copies;
     lvni_data_loader_batch copy = {0}, next = {0};
     LVN_TRY(lvni_tensor_copies_create(lane->device, &copies));
+    const uint64_t before = in_use(lane->device);
     lvn_status s = lvni_trainer_device_batch_begin(batch, copies, NULL, &copy);
+    lane->batch = in_use(lane->device) - before;
     if (s == LVN_OK && ahead->batch.size > 0 && has_next(lane->o)) {
         s = lvni_trainer_device_batch_begin(ahead, copies, NULL, &next);
     }
+    lane->next = in_use(lane->device) - before - lane->batch;
     s = s == LVN_OK ? train_dry(lane, in_group, batch, &copy) : s;
     lvni_trainer_device_batch_free(&next);
     lvni_trainer_device_batch_free(&copy);
@@ -173,13 +187,22 @@ static lvn_status run_dry(dry_lane *lane, const lvni_trainer_samples *z,
     return s;
 }
 
-static void record_most(dry_lane *lane, bool training)
+static uint64_t record_most(dry_lane *lane, bool training)
 {
     const uint64_t most =
         lvni_tensor_device_get_stats(lane->device).most - (training ? lane->set : 0);
-    uint64_t *recorded = &lane->most[training ? 0 : 1];
+    uint64_t *recorded = &lane->bytes.most[training ? 0 : 1];
     *recorded = most > *recorded ? most : *recorded;
     lvni_tensor_device_forget_most(lane->device);
+    return most;
+}
+
+static void record_size(dry_lane *lane, int i)
+{
+    lane_bytes *b = &lane->bytes;
+    const uint64_t most = record_most(lane, true), batches = lane->batch + lane->next;
+    b->batch[i] = lane->batch;
+    b->tensors[i] = most > batches ? most - batches : 0;
 }
 
 /* Every size once; on the host a lane keeps what the largest of each took. */
@@ -189,7 +212,7 @@ static lvn_status run_lane(dry_lane *lane, const sizes *z)
         const int64_t samples = z->train.at[i].n;
         lane->need->refused = samples;
         LVN_TRY(run_dry(lane, &z->train.at[i], &z->train.next[i], true));
-        record_most(lane, true);
+        record_size(lane, i);
         if (samples > lane->need->flops_samples) {
             lane->need->sample_flops = lane->flops / (double)samples;
             lane->need->flops_samples = samples;
@@ -198,10 +221,15 @@ static lvn_status run_lane(dry_lane *lane, const sizes *z)
     for (int i = 0; i < z->val.n; i++) {
         lane->need->refused = z->val.at[i].n;
         LVN_TRY(run_dry(lane, &z->val.at[i], &z->val.next[i], false));
-        record_most(lane, false);
+        (void)record_most(lane, false);
     }
     lane->need->refused = 0;
     return LVN_OK;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
 }
 
 static void read_lane(const dry_lane *lane, lvni_trainer_memory_need *need)
@@ -212,7 +240,7 @@ static void read_lane(const dry_lane *lane, lvni_trainer_memory_need *need)
     lvni_tensor_ctx_set(mine);
     /* a device's allocator makes room for any size of what is free, a host's cache does not */
     need->device_lane = lvni_tensor_device_of(lane->o->model->weights) != NULL
-                            ? (lane->most[0] > lane->most[1] ? lane->most[0] : lane->most[1])
+                            ? larger(lane->bytes.most[0], lane->bytes.most[1])
                             : lvni_tensor_device_get_stats(lane->device).held - need->apart;
     need->lane = need->device_lane + lvni_tensor_cache_bytes(lane->ctx->cache) + kernels.scratch;
     need->copies = kernels.weights > need->copies ? kernels.weights : need->copies;
@@ -230,7 +258,7 @@ static lvn_status check_kernels(const dry_lane *lane)
 }
 
 static lvn_status measure_lane(const lvni_trainer_options *o, const sizes *z,
-                               lvni_trainer_memory_need *need, uint64_t most[2])
+                               lvni_trainer_memory_need *need, lane_bytes *bytes)
 {
     const int lanes = o->plan.lanes, team = o->plan.cores / lanes > 1 ? o->plan.cores / lanes : 1;
     dry_lane *lane = LVNI_NEW(LVNI_TAG_TRAINER, dry_lane);
@@ -258,7 +286,7 @@ static lvn_status measure_lane(const lvni_trainer_options *o, const sizes *z,
     }
     if (s == LVN_OK) {
         read_lane(lane, need);
-        memcpy(most, lane->most, sizeof lane->most);
+        *bytes = lane->bytes;
     }
     lvni_tensor_ctx_destroy(lane->ctx);
     lvni_tensor_device_destroy_dry(lane->device);
@@ -395,28 +423,127 @@ static sizes sizes_of(const lvni_trainer_options *o, int lane)
     return z;
 }
 
+/* Of all lanes on a device: they train together, or validate together. */
+typedef struct device_bytes {
+    uint64_t lanes;         /* as they were counted alone */
+    uint64_t training, val; /* where steps are submitted one by one */
+    uint64_t ahead;         /* batches of the next step, behind one, and during validation */
+    /* of a captured step: its batches, one that is copied to its place, tensors */
+    uint64_t batches, one_batch, tensors;
+    uint64_t other; /* of the other step of an epoch, whose batches do not fit into these places */
+} device_bytes;
+
+static int find_size(const size_list *list, const lvni_trainer_samples *one)
+{
+    int i = 0;
+    while (i < list->n && memcmp(&list->at[i], one, sizeof *one) != 0) {
+        i++;
+    }
+    return i < list->n ? i : -1;
+}
+
+/* The first step that is captured is one with all its samples, and of every second step the one
+ * behind those that are watched, which is short. */
+static int64_t captured_step(const lvni_plan *p)
+{
+    return p->steps_per_epoch == 2 ? LVNI_GRAPH_WATCHED % 2 : 0;
+}
+
+/* A captured step has a place for each of its batches (graph_batches.c). */
+static void add_lane(const lvni_trainer_options *o, int lane, const size_list *list,
+                     const lane_bytes *b, device_bytes *d)
+{
+    const lvni_plan *p = &o->plan;
+    const int64_t captured = captured_step(p), other = captured == 0 ? p->steps_per_epoch - 1 : 0;
+    uint64_t tensors = 0, tensors_other = 0;
+    lvni_plan_range wave = {.start = p->micro_batch_begin};
+    for (; wave.start < p->micro_batch_end; wave.start += wave.count) {
+        wave = lvni_plan_wave(p, (int)wave.start);
+        const int micro_batch = (int)wave.start + lane;
+        const lvni_trainer_samples one = samples_of(p, captured, micro_batch),
+                                   of_other = samples_of(p, other, micro_batch),
+                                   first = samples_of(p, 0, micro_batch);
+        const int i = lane < wave.count ? find_size(list, &one) : -1,
+                  k = lane < wave.count ? find_size(list, &of_other) : -1,
+                  of_first = lane < wave.count ? find_size(list, &first) : -1;
+        if (i >= 0) {
+            d->batches += b->batch[i];
+            d->one_batch = larger(d->one_batch, b->batch[i]);
+            tensors = larger(tensors, b->tensors[i]);
+        }
+        if (of_first >= 0 && wave.start == p->micro_batch_begin && o->workers > 0) {
+            d->ahead += b->batch[of_first];
+        }
+        if (k >= 0 && k != i) {
+            d->other += b->batch[k];
+            tensors_other = larger(tensors_other, b->tensors[k]);
+        }
+    }
+    d->tensors += tensors;
+    d->other += tensors_other;
+}
+
 /* Lanes with the same sizes take the same. */
-static lvn_status measure_lanes(const lvni_trainer_options *o, lvni_trainer_memory_need *need)
+static lvn_status measure_lanes(const lvni_trainer_options *o, lvni_trainer_memory_need *need,
+                                device_bytes *d)
 {
     sizes before = {0};
-    uint64_t largest = 0, most[2] = {0}, together[2] = {0};
+    uint64_t largest = 0;
+    lane_bytes b = {0};
+    *d = (device_bytes){0};
     for (int i = 0; i < o->plan.lanes; i++) {
         const sizes z = sizes_of(o, i);
         if (i == 0 || memcmp(&z, &before, sizeof z) != 0) {
             need->apart = 0;
-            LVN_TRY(measure_lane(o, &z, need, most));
+            LVN_TRY(measure_lane(o, &z, need, &b));
         }
         before = z;
         need->lanes += need->lane;
-        together[0] += most[0];
-        together[1] += most[1];
-        largest = need->lane > largest ? need->lane : largest;
+        largest = larger(largest, need->lane);
+        d->lanes += need->device_lane;
+        d->training += b.most[0];
+        d->val += b.most[1];
+        add_lane(o, i, &z.train, &b, d);
     }
     need->lane = largest;
-    /* lanes train together, or validate together */
-    need->device = together[0] > together[1] ? together[0] : together[1];
-    need->device_val = together[1] > together[0] ? together[1] - together[0] : 0;
     return LVN_OK;
+}
+
+/* Is there a step behind a validation, of which the first batches are there already? */
+static bool goes_on(const lvni_trainer_options *o)
+{
+    return o->max_epochs != 1 || o->val_every_n_batches > 0 || o->val_every_s > 0.0;
+}
+
+/* As graph.c decides it before the first step; what a model does in one it sees later. */
+static bool may_capture(const lvni_trainer_options *o, const lvni_tensor_device *device)
+{
+    const lvni_plan *p = &o->plan;
+    const bool few =
+        (o->max_steps >= 0 && o->max_steps <= LVNI_GRAPH_WATCHED) ||
+        (o->max_epochs >= 0 && (int64_t)o->max_epochs * p->steps_per_epoch <= LVNI_GRAPH_WATCHED);
+    return o->graph != LVNI_GRAPH_OFF && !few && p->devices == 1 && !p->coupled &&
+           lvni_tensor_device_backend(device)->capture_begin != NULL &&
+           p->micro_batch_end - p->micro_batch_begin <= lvni_data_loader_copied(p);
+}
+
+/* Tensors and batches of all lanes, beside what lies on the device all the time. */
+static void count_lanes(const lvni_trainer_options *o, const lvni_tensor_device *device,
+                        const device_bytes *d, lvni_trainer_memory_need *need)
+{
+    uint64_t training = d->training, val = d->val > 0 && goes_on(o) ? d->val + d->ahead : d->val;
+    const bool fits =
+        o->graph == LVNI_GRAPH_ON || /* as graph_batches.c has it */
+        need->device_fixed + larger(training, val) + d->batches < need->device_limit / 10 * 9;
+    if (may_capture(o, device) && fits) {
+        const uint64_t step = larger(d->tensors, d->other), copies = larger(d->ahead, d->one_batch);
+        training = larger(training, d->batches + larger(step, copies));
+        val += d->val > 0 ? d->batches : 0;
+    }
+    const uint64_t all = larger(training, val);
+    need->device_val = val > training ? val - training : 0;
+    need->device = need->device_fixed + all;
+    need->lanes += all > d->lanes ? all - d->lanes : 0;
 }
 
 static lvn_status add_loader(const lvni_trainer_options *o, const lvn_dataset *dataset,
@@ -485,14 +612,13 @@ static lvn_status assign_phases(const lvni_trainer_options *o, optim_bytes *byte
     return s;
 }
 
-static void count_device(const lvni_trainer_options *o, uint64_t optimizer,
+static void count_device(const lvni_trainer_options *o, uint64_t optimizer, const device_bytes *d,
                          lvni_trainer_memory_need *need)
 {
     const lvni_nn_model *m = o->model;
     const uint64_t element = sizeof *m->weights, values = block((uint64_t)m->n_values * element);
     lvni_tensor_device *device = lvni_tensor_device_of(m->weights);
     if (device == NULL) {
-        need->device = 0;
         return;
     }
     need->device_name = lvni_tensor_device_name(device);
@@ -504,7 +630,7 @@ static void count_device(const lvni_trainer_options *o, uint64_t optimizer,
     need->device_fixed += lvni_trainer_deferred_bytes(&o->plan, lvni_trainer_phases_count(m),
                                                       lvni_kernels_flat_blocks(m->n_weights)) +
                           block(lvni_trainer_staged_bytes(o));
-    need->device += need->device_fixed;
+    count_lanes(o, device, d, need);
 }
 
 /* Of an exported model: only weights that have another layout there are copied
@@ -558,8 +684,9 @@ lvn_status lvni_trainer_predict_memory(const lvni_trainer_options *o,
         need->saving =
             values + average + optim.saved + (o->export_model != NULL ? count_export(m) : 0);
     }
-    LVN_TRY(measure_lanes(o, need));
-    count_device(o, optim.device, need);
+    device_bytes device;
+    LVN_TRY(measure_lanes(o, need, &device));
+    count_device(o, optim.device, &device, need);
     LVN_TRY(add_loader(o, o->train, need));
     const bool validates = lvni_trainer_validation_length(o) > 0;
     LVN_TRY(validates ? add_loader(o, o->val, need) : LVN_OK);

@@ -5,6 +5,7 @@ images: the program, its libraries and threads, and hardly anything of its own.
 usage: test_memory_estimate.py LEVIN [test names]      LEVIN_TEST_SLOW=1: more networks and sizes
 """
 
+import json
 import os
 import re
 import shutil
@@ -110,6 +111,39 @@ class Memory(unittest.TestCase):
             "optim=sgd",
             "optim.momentum=0",
         )
+
+    def test_batches_of_a_device(self):
+        """A captured step has a place for each of its batches, a shorter one has its own beside
+        them, and what is copied ahead is there during validation; of a simulated device, whose
+        allocator knows what it had in use."""
+        run = ["train", "classify", *SHAPES, "accelerator=sim", "model=mlp", "image_size=64"]
+        run += ["batch_size=64", "data.count=800", "max_epochs=2", "optim=sgd", "optim.momentum=0"]
+        env = {**os.environ, "LEVIN_SIM_DEVICES": "1", "LEVIN_SIM_MEMORY": "1GiB"}
+        for more in (
+            ("accumulate_grad_batches=2", "lanes=1"),
+            ("accumulate_grad_batches=2", "lanes=1", "num_workers=2"),
+            ("accumulate_grad_batches=3", "lanes=1"),  # the last step has one
+            ("accumulate_grad_batches=2", "lanes=1", "num_workers=2", "cuda_graph=off"),
+            ("accumulate_grad_batches=4", "lanes=2"),
+            ("lanes=1", "num_workers=2", "freeze=backbone"),
+        ):
+            with self.subTest(more=more):
+                out = f"{self.dir}/device"
+                done = subprocess.run(
+                    [LEVIN, *run, *more, f"out={out}", "overwrite=true"],
+                    capture_output=True,
+                    text=True,
+                    env=env,
+                )
+                self.assertEqual(done.returncode, 0, done.stderr)
+                text = done.stdout + done.stderr
+                found = re.search(r"at peak, ([0-9.]+) (\w+) of it on sim:0", text)
+                with open(f"{out}/metrics.jsonl", encoding="utf-8") as f:
+                    rows = [json.loads(line) for line in f]
+                peak = max(r.get("memory/device_peak_bytes", 0) for r in rows) / (1 << 20)
+                estimate = float(found[1]) * UNITS[found[2]]
+                report = f"estimated {estimate:.1f} MiB, had {peak:.1f} in use"
+                self.assertLess(abs(estimate - peak), 0.01 * peak, report)
 
     def test_ranks_that_are_threads(self):
         """All of them are in the one process, and share weights and optimizer."""
