@@ -269,15 +269,17 @@ class Ranks(Case):
             write(f"cats/dog/{i}.png", b"no image")
         data = [f"model={self.model}", f"data={self.dir}/cats", "eval_batch_size=2"]
         tables = []
-        for where in (("cpu", "auto", 1), ("cpu", "dp", 3), ("cpu", "ddp", 2)):
+        few = [("cpu", "auto", 1), ("cpu", "dp", 3), ("cpu", "ddp", 2)]
+        for where, given in [(w, ["on_error=skip"]) for w in few] + [(w, []) for w in few]:
             _, warned = self.levin(
-                ["predict", *data, *layout(*where), "on_error=skip", "output=table.csv"], OK
+                ["predict", *data, *layout(*where), *given, "output=table.csv"], OK
             )
             self.assertIn("dog/1.png", warned)
             self.assertIn("dog/6.png", warned)
             tables.append(read("table.csv"))
             os.remove("table.csv")
-        self.assertEqual(tables, 3 * tables[:1])
+        self.assertEqual(tables, 6 * tables[:1])
+        data.append("on_error=stop")
         self.one_report_of_all_ranks()
         self.levin(
             ["predict", *data, *layout("cpu", "dp", 3), "output=table.csv"], FAILURE, [".png"]

@@ -76,11 +76,7 @@ static const lvn_dataset_class as_it_is = {
 static lvn_status peek_array(const lvni_core_config *c, lvni_data_array *out)
 {
     size_t at;
-    const lvn_status s = lvni_data_npy_peek(lvni_core_config_str(c, "data"), out, &at);
-    if (s == LVN_ERR_NOT_FOUND) { /* a usage error, as with folders */
-        LVN_FAIL(LVN_ERR_USAGE, "data: %s", lvn_last_error()->message);
-    }
-    LVN_TRY(s);
+    LVN_TRY(lvni_data_npy_peek(lvni_core_config_str(c, "data"), out, &at));
     if (out->type >= LVNI_ARRAY_C64) {
         LVN_FAIL(LVN_ERR_UNSUPPORTED, "data=%s holds complex numbers; images are real ones",
                  lvni_core_config_str(c, "data"));
@@ -256,7 +252,12 @@ static lvn_status check_arguments(const lvni_core_config *c)
         return LVN_OK; /* reading it may take long */
     }
     lvni_data_array missing = {0};
-    return peek_array(c, &missing);
+    const lvn_status s = lvni_data_npy_open(lvni_core_config_str(c, "data"), &missing);
+    lvni_data_array_free(&missing);
+    if (s == LVN_ERR_NOT_FOUND) { /* a usage error, as with folders */
+        LVN_FAIL(LVN_ERR_USAGE, "data: %s", lvn_last_error()->message);
+    }
+    return s;
 }
 
 const lvni_run_results lvni_classify_logits = {.check = check_arguments,
