@@ -14,7 +14,8 @@ enum { LVNI_PREVIEW_DIMS = 5 };
 /* Of a recipe's row. */
 typedef struct lvni_run_preview {
     /* f32 (R, N, H, W, C) of a batch that has the first sample of the validation, behind its step:
-     * on the lane of rank 0 that has it, without gradients. On the host or the device. */
+     * on the lane of rank 0 that has it, without gradients. On the host or the device. NULL: its
+     * error, and without one there are no images of this validation. */
     lvn_tensor *(*images)(const lvn_module *root, const lvn_batch *batch,
                           const struct lvni_run_job *job);
     /* Into a PNG file. NULL: lvni_run_preview_draw_rows. */

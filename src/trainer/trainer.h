@@ -37,7 +37,8 @@ typedef struct lvni_trainer_hooks {
 typedef struct lvni_trainer_preview {
     /* Before a validation. epoch: from 0 */
     bool (*is_due)(void *user, const lvn_module *root, int64_t epoch);
-    /* On a lane, behind the validation step of this batch; NULL: there are no images. */
+    /* On a lane, behind the validation step of this batch; NULL: its error, and without one
+     * nothing is drawn. */
     lvn_tensor *(*images)(const lvn_module *root, const lvn_batch *batch, void *user);
     /* When all went well; the images are in host memory. */
     void (*take)(void *user, const lvn_tensor *images, int64_t step);

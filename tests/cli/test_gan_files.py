@@ -369,6 +369,18 @@ class Files(unittest.TestCase):
         self.assertEqual(reasons, ["0.npy holds NaN at [1, 5]",
                                    "1.npy (sample 1 of maps) is constant and cannot be normalised"])
 
+    def test_a_validation_without_its_first_map_has_no_image(self):
+        """The image is of that map: without it the run goes on, and draws none."""
+        self.maps("maps")
+        self.write(data_path="maps")
+        shown = self.train("whole", "max_epochs=2")
+        self.assertEqual(len(list((self.cwd / "whole/images").iterdir())), 2, shown)
+        self.array("maps/kappa_val/0.npy", [NAN] * (SIDE * SIDE))
+        shown = self.train("holed", "max_epochs=2", "on_error=skip")
+        self.assertIn("0.npy holds NaN at [0, 0]", shown)
+        self.assertIn("done after 2 steps", shown)
+        self.assertEqual(list((self.cwd / "holed/images").iterdir()), [])
+
     def test_radio_images_are_checked_without_their_statistics(self):
         n = SIDE * SIDE
         for part in ("train", "val"):
