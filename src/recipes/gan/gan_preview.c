@@ -1,5 +1,6 @@
 #include "recipes/gan/gan_preview.h"
 
+#include "autograd/tape.h"
 #include "core/alloc.h"
 #include "core/error.h"
 #include "recipes/gan/gan_figures.h"
@@ -59,7 +60,8 @@ static bool copy(const lvn_tensor *image, int side, float *out)
 void lvni_gan_preview_take(lvni_gan_preview *p, const lvn_batch *batch, lvn_tensor *truth,
                            lvn_tensor *mean)
 {
-    if (p != NULL && p->begun && batch->size > 0 && batch->sample[0] == 0) {
+    /* the sample first: other ranks of this process come here while rank 0 begins */
+    if (p != NULL && batch->size > 0 && batch->sample[0] == 0 && p->begun) {
         p->taken = copy(truth, p->side, p->image) &&
                    copy(mean, p->side, p->image + (size_t)p->side * (size_t)p->side);
     }
@@ -71,7 +73,8 @@ lvn_tensor *lvni_gan_preview_images(lvni_gan_preview *p)
         return NULL;
     }
     p->taken = false;
-    return lvn_tensor_wrap(p->image, LVN_F32, LVN_SHAPE(2, 1, p->side, p->side, 1));
+    return lvni_autograd_adopt(
+        lvn_tensor_wrap(p->image, LVN_F32, LVN_SHAPE(2, 1, p->side, p->side, 1)));
 }
 
 lvn_status lvni_gan_preview_draw(const char *path, const float *images, const int64_t *shape)
