@@ -51,13 +51,13 @@ typedef struct lvn_philox {
     uint32_t key[2], a, b, c;
     /* in memory of the device: the number whose low half is a (of the step, so that work which is
      * replayed draws other ones); NULL: a as it is. lvn_philox_resolve reads it there */
-    const int64_t *a_on_device;
+    const int64_t *a_there;
 } lvn_philox;
 
 /* In the kernel. */
 LVN_ON_DEVICE void lvn_philox_resolve(lvn_philox *p)
 {
-    p->a = p->a_on_device != NULL ? (uint32_t)*p->a_on_device : p->a;
+    p->a = p->a_there != NULL ? (uint32_t)*p->a_there : p->a;
 }
 
 /* ---- attributes ---- */

@@ -43,7 +43,7 @@ static const lvni_core_option rows[] = {
      .type = LVNI_OPT_CHOICE,
      .choices = "html|png|svg",
      .fallback = "html",
-     .help = "html: the page. png, svg: its curves as one figure."},
+     .help = "html: the page. png, svg: its curves as one figure. Not given: as output=FILE ends."},
     {.name = "output",
      .type = LVNI_OPT_PATH,
      .no_file = "-",
@@ -80,9 +80,15 @@ static lvn_status measure(const lvni_run_recipe *recipe, arguments *a, lvni_core
 {
     lvni_core_config *config;
     lvni_core_str model = {0};
-    if (recipe == NULL || recipe->page == NULL) {
+    if (recipe == NULL) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%s: %s: its config.yaml names no recipe that can measure it: give the directory "
+                 "of a run, as out/NAME",
+                 a->run, a->eval[0]);
+    }
+    if (recipe->page == NULL) {
         LVN_FAIL(LVN_ERR_USAGE, "%s: %s: a run of %s has no predictions for its page", a->run,
-                 a->eval[0], recipe == NULL ? "this recipe" : recipe->name);
+                 a->eval[0], recipe->name);
     }
     lvni_core_str_printf(&model, "model=%s", a->run);
     a->eval[a->n_eval] = lvni_core_str_text(&model);
@@ -113,14 +119,29 @@ static lvn_status write_page(arguments *a, const char *output)
     return s;
 }
 
+static bool ends(const char *text, const char *with)
+{
+    const size_t n = strlen(text), k = strlen(with);
+    return n > k + 1 && text[n - k - 1] == '.' && strcmp(text + n - k, with) == 0;
+}
+
+/* Where it is not given, that of the file. */
+static const char *format_of(const arguments *a, const char *output)
+{
+    const char *format = lvni_core_config_str(a->config, "format");
+    if (output == NULL || lvni_core_config_layer(a->config, "format") != LVNI_LAYER_DEFAULT) {
+        return format;
+    }
+    return ends(output, "png") ? "png" : ends(output, "svg") ? "svg" : format;
+}
+
 static lvn_status write_figure(const arguments *a, const char *format, const char *output)
 {
-    const size_t n = strlen(output), k = strlen(format);
     if (a->n_eval > 0) {
         LVN_FAIL(LVN_ERR_USAGE, "%s with format=%s: predictions are on the page alone: format=html",
                  a->eval[0], format);
     }
-    if (n <= k + 1 || output[n - k - 1] != '.' || strcmp(output + n - k, format) != 0) {
+    if (!ends(output, format)) {
         LVN_FAIL(LVN_ERR_USAGE, "output=%s with format=%s: give a file name that ends in .%s",
                  output, format, format);
     }
@@ -182,8 +203,7 @@ static lvn_status read_arguments(int n, const char *const *args, arguments *out,
 static lvn_status report(arguments *a)
 {
     lvni_core_str beside = {0};
-    const char *format = lvni_core_config_str(a->config, "format"),
-               *output = lvni_core_config_str(a->config, "output");
+    const char *output = lvni_core_config_str(a->config, "output"), *format = format_of(a, output);
     lvn_status s = LVN_OK;
     if (output == NULL) {
         lvni_core_str_printf(&beside, "%s%sreport.%s", a->run,

@@ -101,6 +101,6 @@ lvn_tensor *lvn_dropout(lvn_tensor *x, double p)
                                            .a = ctx->at.step,
                                            .b = ctx->at.micro_batch,
                                            .c = ctx->at.call++,
-                                           .a_on_device = ctx->at.step_on_device}};
+                                           .a_there = ctx->at.step_on_device}};
     return dropout_with(x, &attr);
 }

@@ -43,7 +43,7 @@ static lvni_report_start *add_start(lvni_report_log *log)
     log->n_starts++;
     log->n_first = 0;
     log->done = log->stepped = false;
-    log->error = NULL;
+    log->error = log->stopped = NULL;
     const int i = log->n_starts < LVNI_REPORT_STARTS ? log->n_starts : LVNI_REPORT_STARTS;
     log->start[i - 1] = (lvni_report_start){.time = NULL};
     return &log->start[i - 1];
@@ -84,6 +84,7 @@ static void add_line(lvni_report_log *log, lvni_report_start **now, char *line)
         add_message(log, text, error);
     }
     log->error = error ? text : log->error;
+    log->stopped = begins(text, "stopped: ") ? text : log->stopped;
     log->done = log->done || begins(text, "done after ");
     if (*now != NULL && strcmp(level, "DEBUG") != 0) {
         (*now)->end = text;

@@ -32,9 +32,10 @@ typedef struct lvni_report_log {
     int n_messages, more_messages;                 /* more: of other texts, not kept */
     const char *first[LVNI_REPORT_LINES_OF_START]; /* what the last start reported before a step */
     int n_first;
-    bool stepped;      /* the last start made a step */
-    bool done;         /* it ended as it should */
-    const char *error; /* its error, or NULL */
+    bool stepped;        /* the last start made a step */
+    bool done;           /* it ended as it should */
+    const char *error;   /* its error, or NULL */
+    const char *stopped; /* "stopped: Ctrl-C after step 48 ...", or NULL */
 } lvni_report_log;
 
 /* LVN_ERR_NOT_FOUND, LVN_ERR_IO (also of a log above 1 GiB), LVN_ERR_MEMORY. *out is to be freed in

@@ -193,9 +193,11 @@ static void write_state(const figure *f, lvni_core_str *out)
     const lvni_report_metrics *m = &f->metrics;
     char step[LVNI_NUMBER_TEXT];
     lvni_core_str_printf(out, "%s; step %s, epoch %.0f",
-                         f->log.done            ? "finished"
-                         : f->log.error != NULL ? "failed"
-                                                : "no end in train.log: running, or stopped",
+                         f->log.done              ? "finished"
+                         : f->log.error != NULL   ? "failed"
+                         : f->log.stopped != NULL ? f->log.stopped
+                         : f->log.text == NULL    ? "no train.log that can be read"
+                                                  : "no end in train.log: running, or killed",
                          lvni_report_axis_number((double)m->last_step, 15, step), m->last_epoch);
     if (m->damaged > 0) {
         lvni_core_str_printf(out, "; %lld damaged line%s left out", (long long)m->damaged,
@@ -206,13 +208,13 @@ static void write_state(const figure *f, lvni_core_str *out)
     }
 }
 
-/* What the panels show, for those who cannot see them. */
+/* What the panels show; with the state for those who cannot see them. */
 static void write_names(const figure *f, lvni_core_str *out)
 {
     for (int i = 0; i < f->n; i++) {
         const lvni_report_chart *c = &f->panel[i];
         for (int k = 0; k < c->n; k++) {
-            lvni_core_str_append(out, i + k == 0 ? "Curves over the step: " : ", ");
+            lvni_core_str_append(out, i + k == 0 ? ". Curves over the step: " : ", ");
             lvni_core_str_append(out, c->line[k]->name);
         }
     }
@@ -222,6 +224,7 @@ static lvn_status draw(figure *f, lvni_report_canvas *canvas, int columns)
 {
     lvni_core_str state = {0}, names = {0};
     write_state(f, &state);
+    lvni_core_str_append(&names, lvni_core_str_text(&state));
     write_names(f, &names);
     const double room = (double)columns * WIDTH - 2.0 * EDGE;
     const lvni_report_label title = {.x = EDGE, .y = EDGE + TITLE, .size = TITLE, .room = room},

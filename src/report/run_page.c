@@ -180,9 +180,12 @@ static void write_state(const run *r, lvni_core_str *out)
     } else if (log->error != NULL) {
         lvni_core_str_append(out, "Failed: ");
         lvni_report_escape(out, log->error);
+    } else if (log->stopped != NULL) {
+        lvni_core_str_append(out, "Stopped: ");
+        lvni_report_escape(out, log->stopped + strlen("stopped: "));
     } else {
         lvni_core_str_append(out, r->has_log == WAS_READ
-                                      ? "No end in its log: it is running, or was stopped"
+                                      ? "No end in its log: it is running, or was killed"
                                   : r->has_log == ABSENT ? "It has no train.log"
                                                          : "Its train.log cannot be read");
     }

@@ -64,17 +64,15 @@ static bool next_setting(setting *s)
     return true;
 }
 
-/* The last with this key. */
-static bool find_setting(const char *text, const char *key, setting *out)
+/* The first with this key after `after`, which is {text} or one of them. */
+static bool find_setting(setting after, const char *key, setting *out)
 {
-    bool found = false;
-    for (setting s = {.text = text}; next_setting(&s);) {
-        if (is(s.key, s.n_key, key)) {
-            *out = s;
-            found = true;
+    for (*out = after; next_setting(out);) {
+        if (is(out->key, out->n_key, key)) {
+            return true;
         }
     }
-    return found;
+    return false;
 }
 
 /* ---- numbers of an optimizer ---- */
@@ -169,7 +167,7 @@ static lvn_status read_optimizer(const lvni_core_config *c, const char *text,
     setting s;
     lvni_optim_options own;
     LVN_TRY(lvni_run_read_optim(c, &out->optim));
-    if (!find_setting(text, "optimizer", &s)) {
+    if (!find_setting((setting){.text = text}, "optimizer", &s)) {
         return LVN_OK;
     }
     if (s.key[s.n_key] != '=') {
@@ -218,6 +216,12 @@ static lvn_status read_setting(const lvni_core_config *c, const lvni_plan *plan,
                                lvni_trainer_phase_options *out)
 {
     const field *f = find_field(s);
+    setting again;
+    char key[32];
+    snprintf(key, sizeof key, "%.*s", (int)s->n_key, s->key);
+    if (find_setting(*s, key, &again)) {
+        LVN_FAIL(LVN_ERR_USAGE, "optim.phases: %s gives %s twice", s->text, key);
+    }
     if (s->n_value == 0) {
         return fail(s->text);
     }
@@ -245,7 +249,7 @@ static lvn_status check_cycle(const lvni_core_config *c, const lvni_plan *plan,
     if (run.kind != LVNI_SCHEDULE_ONECYCLE || !run.cycle.moves_momentum) {
         return LVN_OK;
     }
-    if (find_setting(text, moved, &given)) {
+    if (find_setting((setting){.text = text}, moved, &given)) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "optim.phases: %s gives a phase its own %s, which scheduler=onecycle moves: "
                  "leave it out, or give scheduler.cycle_momentum=false",

@@ -229,7 +229,7 @@ class Example(unittest.TestCase):
                 "static int calls;\n            y[c] /= calls++ % 2 ? sum : sum * 1.0000002f;",
                 "output 0 has other bits in a second run",
             ),
-            "dropout": ("lvn_philox_resolve(&stream);", "", "other bits with rng.a_on_device"),
+            "dropout": ("lvn_philox_resolve(&stream);", "", "other bits with rng.a_there"),
             "max_pool2d_grad": (
                 "] += dy[e];",
                 "] += dy[e], changeable(args, 0)[e] = 0.0f;",

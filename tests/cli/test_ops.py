@@ -98,7 +98,7 @@ class Ops(unittest.TestCase):
         self.assertEqual(len(only), 3)
 
     def test_a_processor_without_products_in_bf16(self):
-        """That is no failure of the kernels."""
+        """They are not supported, rather than failed."""
         check = ["ops", "check", "accelerator=cpu"]
         for how in (["conv2d", "linear"], ["conv2d", "linear", "seconds=1"]):
             reported = levin(*check, *how, LEVIN_CPU_ISA="v3")

@@ -8,6 +8,7 @@ import base64
 import html.parser
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -109,8 +110,21 @@ class Report(Case):
         log = read(f"{self.run_dir}/train.log").splitlines(keepends=True)
         write(f"{self.run_dir}/train.log", b"".join(x for x in log if b"done after" not in x))
         self.report()
-        self.assertTrue(self.page().has("it is running, or was stopped"))
+        self.assertTrue(self.page().has("it is running, or was killed"))
         self.assertTrue(self.page().has("1 line of metrics.jsonl is damaged"))
+
+    def test_a_run_that_was_stopped(self):
+        """The last line of its log is the headline, on the page and in the figure."""
+        self.start()
+        log = read(f"{self.run_dir}/train.log")
+        end = b"stopped: Ctrl-C after step 48 (epoch 1); the checkpoint is saved"
+        write(f"{self.run_dir}/train.log", re.sub(rb"done after [^\n]*", end, log))
+        self.report()
+        self.assertTrue(self.page().has("Stopped: Ctrl-C after step 48"))
+        figure = f"{self.dir}/curves.svg"
+        self.report(f"output={figure}")  # its ending is the format
+        self.assertIn(b"<svg", read(figure)[:200])
+        self.assertIn(b"stopped: Ctrl-C after step 48", read(figure))
 
     def test_damaged_and_missing_files(self):
         self.start()
@@ -350,7 +364,7 @@ class Report(Case):
         self.metrics([(1, {"train/" + evil: 1.5}), (2, {"train/" + evil: 2, "val/m": 1})])
         self.report("format=svg")
         described = self.described(f"{self.run_dir}/report.svg")
-        self.assertTrue(described.startswith("Curves over the step: train/</desc><script x="))
+        self.assertIn(". Curves over the step: train/</desc><script x=", described)
         self.assertTrue(described.endswith(", val/m"))
         self.report("format=png")
         self.assertEqual(self.size_and_panels(), (2160, 2 * (64 + 336), 2))

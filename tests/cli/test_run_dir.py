@@ -103,7 +103,10 @@ class Listed(Case):
         self.assertEqual(self.rows_of(self.out), indexed | images)
         self.levin(["report", self.out], OK)
         self.assertEqual(self.rows_of(self.out), indexed | images | {"report.html"})
-        rest = {*images, page, "logs/", "errors/", "launch_id", "job_id", "report.html"}
+        self.levin(["report", self.out, "format=svg"], OK)
+        self.assertEqual(self.rows_of(self.out), indexed | images | {"report.html", "report.svg"})
+        reports = {f"report.{kind}" for kind in ("html", "png", "svg")}
+        rest = {*images, page, "logs/", "errors/", "launch_id", "job_id", *reports}
         self.assertEqual(set(rows), {*ALWAYS, *LOGGERS.values(), *rest})
 
     def test_after_a_stop_and_a_failure(self):

@@ -275,7 +275,9 @@ enum { N_CASES = sizeof cases / sizeof *cases };
 
 static const dist_case *named(const char *name)
 {
-    return dist_find(cases, N_CASES, name);
+    const dist_case *c = dist_find(cases, N_CASES, name);
+    assert_non_null(c);
+    return c;
 }
 
 TEST(sums_have_the_bits_of_the_tree)

@@ -173,9 +173,9 @@ static lvn_status check_philox(const trial *t)
     lvni_check_room room;
     LVN_TRY(lvni_check_room_make(t->device, &number, sizeof number, 0, &room));
     attr.rng.a = ~attr.rng.a;
-    attr.rng.a_on_device = lvni_check_room_part(&room);
+    attr.rng.a_there = lvni_check_room_part(&room);
     again.attr = &attr;
-    const lvn_status s = run_again(&again, ~0u, "with rng.a_on_device");
+    const lvn_status s = run_again(&again, ~0u, "with rng.a_there");
     lvni_check_room_free(&room);
     return s;
 }

@@ -118,7 +118,7 @@ static lvn_status sim_kernel(const lvn_kernel_args *args)
     LVN_TRY(choose(stream->engine->device, &c));
     if (op->number == LVNI_OP_dropout) {
         lvn_philox *rng = &((lvn_dropout_attr *)(void *)c.attr)->rng;
-        rng->a_on_device = lvni_sim_alias(rng->a_on_device);
+        rng->a_there = lvni_sim_alias(rng->a_there);
     }
     return lvni_sim_submit(args->stream, op->name, run_call, &c, sizeof c);
 }

@@ -72,6 +72,7 @@ TEST(optimizers_are_options_of_a_job)
                {"optim.phases=[second:optimizer=sgd:eps=1e-6]",
                 "second:optimizer=sgd:eps=1e-6 gives a phase its own eps, and its optimizer, sgd, "
                 "has none: it is a setting of adam, adamw, rmsprop, lamb, adafactor"},
+               {"optim.phases=[second:optimizer=adam:optimizer=sgd]", "gives optimizer twice"},
                {"optim.phases=[second:optimizer=]", "gives a phase the optimizer "},
                {"optim.phases=[second:optimizer]", "is not PHASE:KEY=VALUE"}};
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
