@@ -9,7 +9,6 @@
 #include "report/canvas.h"
 #include "run/recipe.h"
 #include "run/run_dir.h"
-#include "tensor/tensor.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -134,7 +133,7 @@ static lvn_tensor *images(const lvn_module *root, const lvn_batch *batch, void *
     return hook_of(p)->images(root, batch, p->job);
 }
 
-static void take(void *user, const lvn_tensor *y, int64_t step)
+static void take(void *user, const float *values, const int64_t *shape, int64_t step)
 {
     const lvni_run_previews *p = user;
     lvn_status (*draw)(const char *, const float *, const int64_t *) =
@@ -142,7 +141,7 @@ static void take(void *user, const lvn_tensor *y, int64_t step)
     lvni_core_str path = {0};
     lvni_core_str_printf(&path, "%s/step=%07" PRId64 ".png", p->dir, step);
     if (lvni_core_str_status(&path) != LVN_OK ||
-        draw(lvni_core_str_text(&path), LVNI_CF32(y), y->shape) != LVN_OK) {
+        draw(lvni_core_str_text(&path), values, shape) != LVN_OK) {
         lvni_log_line(LVNI_LOG_WARNING, "the image of this validation is not written: %s",
                       lvn_last_error()->message);
         lvn_clear_error();

@@ -90,16 +90,24 @@ static bool has_preview(const evaluation *e, int lane)
     return e->trainer != NULL && e->trainer->previews && e->first && lane == 0;
 }
 
+/* Copied: they may be a view of the batch, whose memory later chunks get before they are drawn; and
+ * another thread frees them, so that they are not of this lane's cache. */
 static void preview_chunk(evaluation *e, int lane, const lvn_batch *batch)
 {
     (void)lane;
-    const lvni_trainer_preview *preview = &e->trainer->o.preview;
+    lvni_trainer *t = e->trainer;
+    const lvni_trainer_preview *preview = &t->o.preview;
     const uint64_t before = lvn_last_error()->serial;
-    lvn_tensor *y = preview->images(e->model->root, batch, preview->user);
-    if (y == NULL && lvn_last_error()->serial != before) {
+    const lvn_tensor *y = preview->images(e->model->root, batch, preview->user);
+    const size_t bytes = y == NULL ? 0 : (size_t)lvn_numel(y) * lvn_dtype_size(y->dtype);
+    float *values = y == NULL ? NULL : lvni_core_alloc(LVNI_TAG_TRAINER, bytes);
+    if (values != NULL && lvni_tensor_mem_copy(values, y->data, bytes) == LVN_OK) {
+        memcpy(t->images.shape, y->shape, sizeof t->images.shape);
+        t->images.values = values;
+    } else if (lvn_last_error()->serial != before) {
+        lvni_core_free(values);
         (void)lvni_autograd_op_fail("the images of samples");
     }
-    e->trainer->images = keep_on_host(y);
 }
 
 static lvn_status in_scope(evaluation *e, int lane, bool deferred,

@@ -40,8 +40,8 @@ typedef struct lvni_trainer_preview {
     /* On a lane, behind the validation step of this batch; NULL: its error, and without one
      * nothing is drawn. */
     lvn_tensor *(*images)(const lvn_module *root, const lvn_batch *batch, void *user);
-    /* When all went well; the images are in host memory. */
-    void (*take)(void *user, const lvn_tensor *images, int64_t step);
+    /* When all went well: a copy in host memory. */
+    void (*take)(void *user, const float *images, const int64_t *shape, int64_t step);
     void *user;
 } lvni_trainer_preview;
 
@@ -204,8 +204,11 @@ typedef struct lvni_trainer {
     uint64_t unvalidated_ns; /* before this start, since the newest validation */
     bool validation_asked;   /* of rank 0's clock, as of the last step; the same on all ranks */
     int64_t validated_step;  /* of the newest validation; -1: none */
-    bool previews;           /* an evaluation makes images, too, */
-    lvn_tensor *images;      /* these; NULL: none yet */
+    bool previews;           /* an evaluation makes images, too: */
+    struct {
+        float *values; /* NULL: none yet */
+        int64_t shape[LVN_MAX_NDIM];
+    } images;
     lvni_trainer_logging report;
     lvni_trainer_checkpointing checkpointing;
 } lvni_trainer;

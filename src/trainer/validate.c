@@ -1,4 +1,5 @@
 /* Validation after an epoch. Called by the loop (loop.c). */
+#include "core/alloc.h"
 #include "core/math.h"
 #include "core/error.h"
 #include "log/run_log.h"
@@ -67,11 +68,11 @@ static void begin_preview(lvni_trainer *t)
 static void end_preview(lvni_trainer *t, bool taken)
 {
     const lvni_trainer_preview *p = &t->o.preview;
-    if (taken && t->images != NULL) {
-        p->take(p->user, t->images, t->at.step);
+    if (taken && t->images.values != NULL) {
+        p->take(p->user, t->images.values, t->images.shape, t->at.step);
     }
-    lvn_release(t->images);
-    t->images = NULL;
+    lvni_core_free(t->images.values);
+    t->images.values = NULL;
     t->previews = false;
 }
 

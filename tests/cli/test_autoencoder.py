@@ -176,6 +176,19 @@ class Autoencoder(unittest.TestCase):
         levin("train", grey, "data=patterns", "out=dev", *SMALL, "fast_dev_run=true")
         self.assertFalse(Path(FOLDER, "dev").exists())
 
+    def test_images_that_are_a_batch(self):
+        """They are drawn after the whole validation, when other batches are in its memory."""
+        batch = "lvn_reshape({}, LVN_SHAPE(1, lvn_size(batch->image, 0), 16, 16, 3))"
+        drawn = []
+        for name, of in (("copied", "lvn_neg(lvn_neg(batch->image))"), ("viewed", "batch->image")):
+            mine = compile_with(name, PREVIEW, f"    (void)rows;\n    return {batch.format(of)};")
+            for workers in (0, 2):
+                out = f"{name}{workers}"
+                levin("train", mine, "data=patterns", f"out={out}", *SMALL, "max_epochs=1",
+                      "batch_size=8", "eval_batch_size=2", f"num_workers={workers}", "min_scale=1")
+                drawn.append(images(out)["step=0000005.png"])
+        self.assertEqual(len(set(drawn)), 1)
+
     def test_wrong_images(self):
         """Before a step is trained: the recipe's mistake in a sentence, and a key that it takes."""
         shape = "f32 (R, N, H, W, C)"

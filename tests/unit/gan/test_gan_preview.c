@@ -26,8 +26,7 @@ static void *take(void *user)
 
 static shared make(int64_t sample)
 {
-    shared s = {.sample = sample,
-                .image = lvn_tensor_create(LVN_F32, LVN_SHAPE(1, SIDE, SIDE, 1))};
+    shared s = {.sample = sample, .image = lvn_tensor_create(LVN_F32, LVN_SHAPE(1, SIDE, SIDE, 1))};
     assert_non_null(s.image);
     assert_int_equal(lvni_gan_preview_create(SIDE, &s.preview), LVN_OK);
     return s;
