@@ -54,7 +54,9 @@ void lvni_run_choice_print(const lvni_run_candidate *c, int n, const lvni_run_ch
         print_row(&c[i], i == choice.best, t, out);
     }
     if (choice.best >= 0) {
-        lvni_core_str_printf(out, "best: epoch %lld\n", (long long)c[choice.best].epoch);
+        lvni_core_str_printf(out, "best: epoch %lld, where %s is %s\n",
+                             (long long)c[choice.best].epoch, t->score,
+                             t->more_is_better ? "largest" : "smallest");
     } else if (choice.closest >= 0) {
         lvni_core_str_printf(
             out, "no epoch is acceptable; closest: epoch %lld, %.4f %s from the target\n",

@@ -352,7 +352,7 @@ class Choice(unittest.TestCase):
             self.assertEqual(len(marked), 1)
             _, epoch, least, *_ = marked[0]
             self.assertEqual(float(least), min(float(r[-3]) for r in rows[1:]))
-            self.assertIn(f"best: epoch {epoch}\n", done.stdout)
+            self.assertIn(f"best: epoch {epoch}, where ", done.stdout)
             page = contents(f"page_{score}")["index.html"][1].decode()
             self.assertIn(done.stdout, html.unescape(page))
             self.assertIn('src="loss.png"', page)

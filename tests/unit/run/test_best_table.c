@@ -31,7 +31,7 @@ TEST(of_acceptable_ones)
     lvni_run_choice_print(e + 2, 1, &rmse, &text);
     assert_string_equal(lvni_core_str_text(&text), "  epoch          rmse  psnr_diff  acceptable\n"
                                                    "*    12             2    -0.2400  yes\n"
-                                                   "best: epoch 12\n");
+                                                   "best: epoch 12, where rmse is smallest\n");
     lvni_core_str_clear(&text);
     const lvni_run_candidate unknown[] = {{7, (double)NAN, (double)NAN, false}};
     lvni_run_choice_print(unknown, 1, &rmse, &text);
@@ -69,7 +69,7 @@ TEST(of_all)
                                                    "*     2          0.75\n"
                                                    "      3             -\n"
                                                    "      4          0.75\n"
-                                                   "best: epoch 2\n");
+                                                   "best: epoch 2, where acc is largest\n");
     lvni_core_str_clear(&text);
     lvni_run_choice_json(e + 1, 2, &acc, &text);
     assert_string_equal(lvni_core_str_text(&text), "\"epochs\": [{\"epoch\": 2, \"acc\": 0.75}, "
