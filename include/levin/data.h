@@ -92,7 +92,8 @@ typedef enum lvn_image_part {
 /* A folder of images (JPEG, PNG) with one sub-folder per class; fields `image` (resize, resize,
  * 3) f32, normalised with the mean and standard deviation of ImageNet, and `label`. Samples are in
  * byte order of their paths, classes in byte order of their names. Sub-folders without an image are
- * no classes. Folders that may be parts or classes are refused (docs/data.md).
+ * no classes. Folders that may be parts or classes are refused (docs/data.md). A training reads the
+ * header of each image before its first step and refuses damaged ones (on_error=stop).
  *
  * With `views` a sample is shown several times, each time with random crop, flip and colours of its
  * own: in the fields `image`, `label`, `image2`, `image3`, ... The path builtin:shapes stands for

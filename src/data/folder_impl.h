@@ -65,6 +65,11 @@ typedef struct lvni_data_header {
     uint64_t begin;         /* as lvni_data_walk_size has it */
 } lvni_data_header;
 
+static inline lvni_data_walk_size lvni_data_header_size(const lvni_data_header *h)
+{
+    return (lvni_data_walk_size){h->bytes, h->width, h->height, h->begin};
+}
+
 /* The damaged images of a folder, collected for lvni_data_damage_report. */
 typedef struct lvni_data_damage {
     int64_t n, n_named;

@@ -68,7 +68,7 @@ static lvn_status put_images(lvni_core_str *out, const char *root, lvni_data_wal
     LVNI_TRY_DONE(s, lvni_data_headers_read(root, walk->names, walk->name_at, walk->n, all, d));
     for (int64_t i = 0; i < walk->n; i++) {
         const lvni_data_header *h = &all[i];
-        walk->size[i] = (lvni_data_walk_size){h->bytes, h->width, h->height, h->begin};
+        walk->size[i] = lvni_data_header_size(h);
         lvni_core_str_printf(out, IMAGE_LINE "%lld %lld %d %d %lld ", (long long)h->bytes,
                              (long long)h->time_ns, h->width, h->height, (long long)h->begin);
         put_path(out, walk->names + walk->name_at[i]);

@@ -293,6 +293,59 @@ uint64_t lvni_data_image_scan_files(const lvni_data_image_scan *scan)
     return scan->size == NULL ? 0 : h;
 }
 
+/* all: as many as the scan has images. */
+static lvn_status read_headers(lvni_data_image_scan *scan, lvni_data_header *all,
+                               lvni_core_str *damaged)
+{
+    lvni_data_walk counts = {.n = scan->n, .foreign = scan->foreign};
+    lvni_data_damage damage = {0};
+    const lvn_status s =
+        lvni_data_headers_read(scan->root, scan->names, scan->name_at, scan->n, all, &damage);
+    const lvn_status reported = lvni_data_damage_report(&damage, &counts, damaged);
+    LVN_TRY(s);
+    LVN_TRY(reported);
+    scan->size = lvni_core_alloc(LVNI_TAG_DATA, (size_t)scan->n * sizeof *scan->size);
+    LVN_TRY(scan->size == NULL ? LVN_ERR_MEMORY : LVN_OK);
+    for (int64_t i = 0; i < scan->n; i++) {
+        scan->size[i] = lvni_data_header_size(&all[i]);
+    }
+    scan->foreign = counts.foreign;
+    return LVN_OK;
+}
+
+lvn_status lvni_data_image_scan_read_headers(lvni_data_image_scan *scan, lvni_core_str *damaged)
+{
+    if (scan->size != NULL) {
+        return LVN_OK;
+    }
+    lvni_data_header *all = lvni_core_calloc(LVNI_TAG_DATA, (size_t)scan->n, sizeof *all);
+    LVN_TRY(all == NULL ? LVN_ERR_MEMORY : LVN_OK);
+    const lvn_status s = read_headers(scan, all, damaged);
+    lvni_core_free(all);
+    return s;
+}
+
+bool lvni_data_image_scan_is_same(const lvni_data_image_scan *a, const lvni_data_image_scan *b)
+{
+    bool same = strcmp(a->root, b->root) == 0 && a->n == b->n;
+    for (int64_t i = 0; same && i < a->n; i++) {
+        same = strcmp(lvni_data_image_scan_name(a, i), lvni_data_image_scan_name(b, i)) == 0;
+    }
+    return same;
+}
+
+lvn_status lvni_data_image_scan_copy_headers(lvni_data_image_scan *to,
+                                             const lvni_data_image_scan *from)
+{
+    if (to->size != NULL || from->size == NULL) {
+        return LVN_OK;
+    }
+    to->size = lvni_core_alloc(LVNI_TAG_DATA, (size_t)to->n * sizeof *to->size);
+    LVN_TRY(to->size == NULL ? LVN_ERR_MEMORY : LVN_OK);
+    memcpy(to->size, from->size, (size_t)to->n * sizeof *to->size);
+    return LVN_OK;
+}
+
 int64_t lvni_data_image_scan_count(const lvni_data_image_scan *scan, lvni_data_scan_part part)
 {
     return part == LVNI_PART_ALL ? scan->n : scan->begin[part + 1] - scan->begin[part];
@@ -462,11 +515,13 @@ lvn_status lvni_data_image_view_create(lvni_data_image_scan *scan, const int64_t
     return LVN_OK;
 }
 
+lvni_data_image_scan *lvni_data_image_view_scan(const lvn_dataset *dataset)
+{
+    return dataset->cls == &view_class ? view_of(dataset)->scan : NULL;
+}
+
 bool lvni_data_image_view_is_damaged(const lvn_dataset *dataset, int64_t sample)
 {
-    if (dataset->cls != &view_class) {
-        return false;
-    }
-    const lvni_data_walk_size *size = view_of(dataset)->scan->size;
-    return size != NULL && size[sample].width == 0;
+    const lvni_data_image_scan *scan = lvni_data_image_view_scan(dataset);
+    return scan != NULL && scan->size != NULL && scan->size[sample].width == 0;
 }

@@ -138,6 +138,14 @@ void lvni_data_image_scan_release(lvni_data_image_scan *scan); /* NULL is fine *
 /* One number for the sizes and the begins of the files of training and validation, in their order;
  * never for their times. 0: the headers were not read. */
 uint64_t lvni_data_image_scan_files(const lvni_data_image_scan *scan);
+/* Headers of an opened list: `size`, as an index fills it in, and images of other kinds in
+ * `foreign`; a sentence about the damaged ones is appended. Nothing where they were read. Before
+ * the scan is shared. */
+lvn_status lvni_data_image_scan_read_headers(lvni_data_image_scan *scan, lvni_core_str *damaged);
+/* Two lists of the same images of one folder; and what was read for one, for the other. */
+bool lvni_data_image_scan_is_same(const lvni_data_image_scan *a, const lvni_data_image_scan *b);
+lvn_status lvni_data_image_scan_copy_headers(lvni_data_image_scan *to,
+                                             const lvni_data_image_scan *from);
 /* Path of sample i below the folder; borrowed. */
 const char *lvni_data_image_scan_name(const lvni_data_image_scan *scan, int64_t i);
 /* Number the classes as a trained model does. Before the scan is shared. LVN_ERR_MISMATCH when the
@@ -157,6 +165,8 @@ lvn_status lvni_data_image_scan_select(const lvni_data_image_scan *scan, lvni_da
 lvn_status lvni_data_image_view_create(lvni_data_image_scan *scan, const int64_t *indices,
                                        int64_t n, const lvni_data_transform *transform,
                                        lvn_dataset **out);
+/* The list that a dataset is of, borrowed; NULL: it is of no folder of images. */
+lvni_data_image_scan *lvni_data_image_view_scan(const lvn_dataset *dataset);
 /* Did the look at the headers find this sample damaged? Any dataset: others have no headers. */
 bool lvni_data_image_view_is_damaged(const lvn_dataset *dataset, int64_t sample);
 

@@ -10,6 +10,7 @@
 #include "data/dataset.h"
 #include "data/sampler.h"
 #include "log/run_log.h"
+#include "run/image_headers.h"
 #include "run/run_dir.h"
 #include "trainer/identity.h"
 
@@ -109,24 +110,6 @@ static lvn_status need_path(const lvni_core_config *c)
     return LVN_OK;
 }
 
-/* How to have the images of other kinds, too. */
-static lvn_status report_foreign(const char *data, const lvni_data_image_scan *scan)
-{
-    lvni_core_str text = {0};
-    for (int k = LVNI_FOREIGN_NONE + 1; k < LVNI_FOREIGN_KINDS; k++) {
-        if (scan->foreign.n[k] > 0) {
-            lvni_core_str_clear(&text);
-            lvni_data_foreign_print((lvni_data_foreign)k, scan->foreign.n[k], data, &text);
-            lvni_log_line(LVNI_LOG_WARNING, "data=%s: %s", data, lvni_core_str_text(&text));
-        }
-    }
-    const lvn_status status = lvni_core_str_status(&text);
-    lvni_core_str_free(&text);
-    return status;
-}
-
-/* Damage ends a training before its first step, not in the middle of an epoch. Prediction may not
- * need the damaged images (split=val): there decoding ends the command. */
 static lvn_status report_index(const lvni_core_config *c, bool training, const lvni_data_index *x)
 {
     const char *data = lvni_core_config_str(c, "data");
@@ -138,16 +121,7 @@ static lvn_status report_index(const lvni_core_config *c, bool training, const l
         lvni_log_line(LVNI_LOG_INFO, "data=%s: the list of its images is not kept: %s", data,
                       lvni_core_str_text(&x->unkept));
     }
-    const bool skips = strcmp(lvni_core_config_str(c, "on_error"), "skip") == 0;
-    if (training && x->damaged.len > 0 && !skips) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s; repair or remove them, or omit them with on_error=skip",
-                 lvni_core_str_text(&x->damaged));
-    }
-    if (x->damaged.len > 0) {
-        lvni_log_line(LVNI_LOG_WARNING, "%s%s", lvni_core_str_text(&x->damaged),
-                      skips ? "; left out (on_error=skip)" : "");
-    }
-    return LVN_OK;
+    return lvni_run_report_damaged(c, training, lvni_core_str_text(&x->damaged));
 }
 
 /* Classes that the folder seems to have and that nothing can be learned about. */
@@ -186,6 +160,16 @@ done:
     return status;
 }
 
+static lvn_status report_foreign(const lvni_core_config *c, const lvni_data_image_scan *scan)
+{
+    lvni_core_str folder = {0};
+    lvni_core_str_printf(&folder, "data=%s", lvni_core_config_str(c, "data"));
+    lvn_status s = lvni_core_str_status(&folder);
+    s = s == LVN_OK ? lvni_run_report_foreign(lvni_core_str_text(&folder), scan) : s;
+    lvni_core_str_free(&folder);
+    return s;
+}
+
 static lvn_status open_index(const lvni_core_config *c, lvni_data_scan_mode mode, bool training,
                              lvni_data_index *x, lvni_images_source *s)
 {
@@ -199,7 +183,7 @@ static lvn_status open_index(const lvni_core_config *c, lvni_data_scan_mode mode
     const lvni_data_scan_mode how =
         as_classes ? (lvni_data_scan_mode)((unsigned)mode | LVNI_SCAN_NO_PARTS) : mode;
     LVN_TRY(lvni_data_image_scan_open_indexed(lvni_core_config_str(c, "data"), how, x, &s->scan));
-    LVN_TRY(report_foreign(lvni_core_config_str(c, "data"), s->scan));
+    LVN_TRY(report_foreign(c, s->scan));
     LVN_TRY(report_index(c, training, x));
     LVN_TRY(training ? report_empty(c, s) : LVN_OK);
     s->index = x->text;

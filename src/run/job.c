@@ -1,5 +1,6 @@
 /* A user's job (levin/trainer.h): its keys, and its module and datasets in the request of a run.
  * Called by programs that train (api/) and by recipes in shared objects. */
+#include "run/image_headers.h"
 #include "run/options.h"
 #include "run/recipe.h"
 
@@ -58,7 +59,8 @@ lvn_status lvni_run_open_job(const lvn_job *job, const char *of, lvni_run_job *r
     request->order = job->order;
     request->streams = job->streams;
     request->n_streams = job->n_streams;
-    return LVN_OK;
+    /* without a configuration the job alone is checked */
+    return request->config == NULL ? LVN_OK : lvni_run_look_at_images(job, request);
 }
 
 void lvni_run_close_job(const lvn_job *job)

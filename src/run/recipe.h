@@ -75,7 +75,8 @@ bool lvni_run_is_own(const lvni_run_recipe *recipe);
 /* The keys of a user's job: so many tables. */
 enum { LVNI_RUN_JOB_TABLES = 5 };
 extern const lvni_core_option_table *const lvni_run_job_keys[LVNI_RUN_JOB_TABLES + 1];
-/* Module and datasets of a user's job; `of` names it in errors. */
+/* Module and datasets of a user's job, with what the headers of images show (image_headers.h);
+ * `of` names it in errors. */
 lvn_status lvni_run_open_job(const lvn_job *job, const char *of, lvni_run_job *request);
 /* Destroys the job's datasets. */
 void lvni_run_close_job(const lvn_job *job);

@@ -2,7 +2,7 @@
 
 Has one hash with 1 and 2 ranks and when resumed; its codes are the same from a run and from an
 exported file, a row for each image; what it learned is measured again by eval. Images of what it
-makes of some are drawn while it trains.
+makes of some are drawn while it trains. Damaged images are treated as those of classify.
 
 usage: test_autoencoder.py LEVIN SOURCE     registered in tests/cli/CMakeLists.txt
 """
@@ -123,6 +123,72 @@ class Autoencoder(unittest.TestCase):
         self.assertEqual(self.codes(again, 48), codes)
         one = levin("predict", MINE, "model=coded", "data=patterns/rings/3.png", "output=-")
         self.assertEqual(self.codes(one, 1), {"3.png": codes["rings/3.png"]})
+
+    def damaged(self, name, *pixels):
+        """Images below `name` whose headers are right, but not all of their pixels."""
+        draw_patterns(Path(FOLDER, name), 12)
+        for image in pixels:
+            file = Path(FOLDER, name, image)
+            data = bytearray(file.read_bytes())
+            data[60:100] = bytes(40)
+            file.write_bytes(data)
+        return f"data={name}"
+
+    def test_damaged_images(self):
+        """No training ends at a few whose header was right, whatever the layout; eval and predict
+        of it leave them out, too."""
+        data = self.damaged("few", "down/3.png", "rings/3.png")  # one of either part
+        run = ("train", MINE, data, *SMALL, "max_epochs=2", "micro_batches=2", "batch_size=8")
+        left_out = {
+            "warning: 1 unreadable training sample left out: down/3.png: damaged PNG: ",
+            "warning: 1 unreadable validation sample left out: rings/3.png: damaged PNG: ",
+        }
+        hashes, ranks = set(), ("devices=2", "accelerator=cpu")
+        for name, layout in (("few-one", ()), ("few-two", ranks)):
+            shown = levin(*run, f"out={name}", *layout)
+            lines = {line.split("IDAT")[0] for line in shown.splitlines() if "unreadable" in line}
+            self.assertEqual(lines, left_out)
+            hashes.add(levin("ckpt", "hash", name))
+        self.assertEqual(len(hashes), 1, hashes)
+        use = ("model=few-two", *ranks)
+        shown = levin("eval", MINE, *use, "split=val")
+        self.assertIn("1 unreadable sample left out: rings/3.png: damaged PNG", shown)
+        self.assertIn("2 unreadable samples left out: down", levin("predict", MINE, *use))
+        message = levin("predict", MINE, *use, "on_error=stop", status=1)
+        self.assertIn("3.png: damaged PNG", message)
+        self.damaged("few", *[f"{k}/{i}.png" for k in ("across", "checks") for i in range(12)])
+        message = levin(*run, "out=many", status=1)
+        self.assertRegex(message, "11 of 38 training samples could not be read, and a run leaves ")
+
+    def test_damage_that_a_header_shows(self):
+        """Ends a training before its first step, of either folder where there are two."""
+        data, out = self.damaged("empty"), ("out=empty-run", *SMALL, "max_steps=2")
+        Path(FOLDER, "empty", "rings", "zero.jpg").touch()
+        Path(FOLDER, "empty", "rings", "x.jpg").write_bytes(b"RIFF\x24\0\0\0WEBPVP8 ")
+        refused = (
+            "2 of 50 images cannot be used: empty/rings/x.jpg: the image is WebP; convert it to "
+            "JPEG or PNG; rings/zero.jpg: the file is empty (0 bytes)"
+        )
+        shown = levin("train", MINE, data, *out, status=1)
+        self.assertIn(f"{refused}; repair or remove them, or omit them with on_error=skip", shown)
+        self.assertEqual(shown.count("1 WebP image is not read"), 1)
+        self.assertFalse(Path(FOLDER, "empty-run").exists())
+        self.assertIn(refused, levin("plan", "train", MINE, data, *out, status=1))
+        shown = levin("train", MINE, data, *out, "on_error=skip")
+        self.assertEqual(shown.count(f"{refused}; left out (on_error=skip)"), 1)
+        self.assertNotIn("unreadable", shown)
+        parts = compile_with(
+            "parts",
+            'LVN_IMAGE_FOLDER(lvn_key_text(k, "data"), .flat = true, .part = part,',
+            'LVN_IMAGE_FOLDER(part == LVN_IMAGES_TRAIN ? "patterns" : "empty", .flat = true,',
+        )
+        shown = levin("train", parts, data, "out=parts-run", *SMALL, "max_steps=2", status=1)
+        self.assertIn(refused, shown)
+        self.damaged("empty", "down/2.png")
+        for name in ("zero", "x"):
+            Path(FOLDER, "empty", "rings", f"{name}.jpg").unlink()
+        shown = levin("train", parts, data, "out=parts-run", *SMALL, "max_steps=2")
+        self.assertIn("1 unreadable validation sample left out: down/2.png", shown)
 
     def test_images_of_samples(self):
         """After the first epoch and each second one: of rank 0 alone, the same on every layout and

@@ -8,6 +8,7 @@
 #include "core/str.h"
 #include "run/card.h"
 #include "run/best_checkpoint.h"
+#include "run/image_headers.h"
 #include "run/inference.h"
 #include "run/options.h"
 
@@ -259,7 +260,7 @@ static lvn_status open_trained(const lvni_user_recipe *l, lvni_run_job *q, opene
     q->arguments = o->job.arguments;
     q->train = o->job.train;
     q->val = o->job.val;
-    return LVN_OK;
+    return lvni_run_look_at_images(&o->job, q);
 }
 
 static lvn_status open_run(lvni_run_job *q)
