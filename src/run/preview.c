@@ -10,8 +10,10 @@
 #include "run/recipe.h"
 #include "run/run_dir.h"
 
+#include <dirent.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static const lvni_core_option rows[] = {
@@ -20,8 +22,8 @@ static const lvni_core_option rows[] = {
      .unit = "epochs",
      .fallback = "1",
      .range = LVNI_BETWEEN(0, 2147483647),
-     .help = "The validation after every so many epochs, the first at the start, draws samples "
-             "into images/; 0: none does."},
+     .help = "Of every so many epochs the first validation draws samples into images/; 0: none "
+             "does."},
 };
 const lvni_core_option_table lvni_run_preview_options = LVNI_OPTION_TABLE("images", rows);
 
@@ -116,15 +118,35 @@ static const lvni_run_preview *hook_of(const lvni_run_previews *p)
     return p->job->recipe->preview;
 }
 
-/* A validation each `validates_each` epochs: that of the first of them at or behind a multiple. */
-static bool is_due(void *user, const lvn_module *root, int64_t epoch)
+/* Of a step between these two? */
+static bool has_image(const char *dir, int64_t begin, int64_t end)
+{
+    DIR *d = opendir(dir);
+    bool found = false;
+    for (const struct dirent *e; d != NULL && !found && (e = readdir(d)) != NULL;) {
+        int64_t step;
+        found = sscanf(e->d_name, "step=%" SCNd64 ".png", &step) == 1 && step > begin && step < end;
+    }
+    if (d != NULL) {
+        (void)closedir(d);
+    }
+    return found;
+}
+
+/* The first validation of every so many epochs. The directory has those before it, so that a run
+ * that is resumed within an epoch goes on as one that was not. */
+static bool is_due(void *user, const lvn_module *root, const lvni_plan *plan,
+                   const lvni_ckpt_position *at)
 {
     const lvni_run_previews *p = user;
     if (p->dir == NULL) {
         return false;
     }
-    return hook_of(p)->before != NULL ? hook_of(p)->before(root) % p->job->preview_every == 0
-                                      : epoch % p->job->preview_every < p->validates_each;
+    const int64_t every = p->job->preview_every;
+    return hook_of(p)->before != NULL
+               ? hook_of(p)->before(root) % every == 0
+               : !has_image(p->dir, lvni_plan_steps_before(plan, at->epoch / every * every),
+                            at->step);
 }
 
 static lvn_tensor *images(const lvn_module *root, const lvn_batch *batch, void *user)
@@ -152,7 +174,6 @@ static void take(void *user, const float *values, const int64_t *shape, int64_t 
 void lvni_run_previews_attach(lvni_run_previews *p, lvni_trainer_options *o)
 {
     if (p->job->recipe->preview != NULL && p->job->preview_every > 0) {
-        p->validates_each = o->val_every_n_epochs > 0 ? o->val_every_n_epochs : 1;
         o->preview =
             (lvni_trainer_preview){.is_due = is_due, .images = images, .take = take, .user = p};
     }

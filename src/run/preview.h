@@ -22,7 +22,7 @@ typedef struct lvni_run_preview {
     lvn_status (*draw)(const char *path, const float *images, const int64_t *shape);
     bool needs_cairo; /* draw does: without it one warning, and no images */
     /* Validations of the run before this one, where its model counts them, so that images are of
-     * one in `every`. NULL: of every so many epochs. */
+     * one in `every`. NULL: the first of every so many epochs. */
     int64_t (*before)(const lvn_module *root);
 } lvni_run_preview;
 
@@ -38,8 +38,7 @@ lvn_status lvni_run_preview_check(const char *of, const lvn_tensor *images);
 
 typedef struct lvni_run_previews {
     const struct lvni_run_job *job;
-    int64_t validates_each; /* so many epochs */
-    char *dir;              /* NULL: nothing is drawn */
+    char *dir; /* NULL: nothing is drawn */
 } lvni_run_previews;
 
 /* Into options: what the trainer calls. */

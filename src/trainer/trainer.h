@@ -35,8 +35,9 @@ typedef struct lvni_trainer_hooks {
 
 /* Images of the first samples that a validation sees, of the rank that has them: the first. */
 typedef struct lvni_trainer_preview {
-    /* Before a validation. epoch: from 0 */
-    bool (*is_due)(void *user, const lvn_module *root, int64_t epoch);
+    /* Before a validation at this position. */
+    bool (*is_due)(void *user, const lvn_module *root, const lvni_plan *plan,
+                   const lvni_ckpt_position *at);
     /* On a lane, behind the validation step of this batch; NULL: its error, and without one
      * nothing is drawn. */
     lvn_tensor *(*images)(const lvn_module *root, const lvn_batch *batch, void *user);

@@ -62,7 +62,7 @@ static lvn_status start_validation(lvni_trainer *t)
 static void begin_preview(lvni_trainer *t)
 {
     const lvni_trainer_preview *p = &t->o.preview;
-    t->previews = p->images != NULL && p->is_due(p->user, t->o.model->root, t->at.epoch);
+    t->previews = p->images != NULL && p->is_due(p->user, t->o.model->root, &t->o.plan, &t->at);
 }
 
 static void end_preview(lvni_trainer *t, bool taken)

@@ -223,13 +223,22 @@ class Autoencoder(unittest.TestCase):
         behind every third."""
         steps = ("max_epochs=12", "batch_size=8", "optim.lr=1e-2", "scheduler=constant")
         train("shown", *steps, "image_every_n_epochs=3", "check_val_every_n_epoch=2")
-        steps = [10, 20, 40, 50]  # epochs 2, 4, 8, 10, of 5 steps
-        self.assertEqual(sorted(images("shown")), [f"step={s:07}.png" for s in steps])
+        names = [f"step={s:07}.png" for s in (10, 20, 40, 50)]  # epochs 2, 4, 8, 10, of 5 steps
+        self.assertEqual(sorted(images("shown")), names)
         (above, begun), (again, below) = (brightness("shown", f"step={i:07}.png") for i in (10, 50))
         self.assertEqual(again, above)
         for original in above:
             self.assertGreater(max(original) - min(original), 60)  # stripes, checks or rings
         self.assertNotEqual(below, begun)
+        # one of an epoch with several validations, also where it is taken up within the epoch
+        within = ("max_epochs=4", *steps[1:], "image_every_n_epochs=2", "val_check_interval=2")
+        train("within", *within)
+        names = ["step=0000002.png", "step=0000012.png"]  # epochs 1 and 3
+        self.assertEqual(sorted(images("within")), names)
+        train("parts", *within, "max_steps=3")
+        for end in (13, -1):
+            levin("train", MINE, "resume=true", "out=parts", f"max_steps={end}", "quiet=true")
+        self.assertTrue(images("parts") == images("within"), images("parts").keys())
         # fewer images than a row has, of one channel, no cairo, a run that keeps nothing
         few = "lvn_slice(lvn_stack(rows, 2, 0), 1, 0, 3)"
         grey = compile_with("grey", PREVIEW, f"    return lvn_slice({few}, 4, 0, 1);")
