@@ -28,6 +28,7 @@ typedef struct size_list {
 } size_list;
 typedef struct sizes {
     size_list train, val;
+    int64_t previews; /* the first of val has images of samples, too */
 } sizes;
 
 /* Of a lane on a device, without the gradient set. */
@@ -46,7 +47,9 @@ typedef struct dry_lane {
     uint64_t set;                  /* bytes of a gradient set */
     uint64_t batch, next;          /* bytes of the newest batch, and of the one behind it */
     lane_bytes bytes;
-    double flops; /* of the newest batch */
+    double flops;    /* of the newest batch */
+    bool previews;   /* of the next one */
+    uint64_t images; /* bytes of their copy in host memory */
 } dry_lane;
 
 /* Forward and backward of a micro-batch, phase after phase; there: the same where lanes compute.
@@ -81,7 +84,22 @@ static lvn_status train_dry(dry_lane *lane, int in_group, const lvni_data_loader
     return s;
 }
 
-static lvn_status validate_dry(const dry_lane *lane, const lvni_data_loader_batch *batch,
+/* Behind the validation step, as evaluate.c has it. */
+static lvn_status preview_dry(dry_lane *lane, const lvn_batch *batch)
+{
+    const lvni_trainer_preview *p = &lane->o->preview;
+    LVN_TRY(lvn_scope_open());
+    const lvn_tensor *y = p->images(lane->o->model->root, batch, p->user);
+    lane->images = y == NULL ? 0 : (uint64_t)lvn_numel(y) * lvn_dtype_size(y->dtype);
+    const lvn_status s = lvn_scope_close();
+    if (s == LVN_ERR_MEMORY || s == LVN_ERR_DEVICE_MEMORY) {
+        return s;
+    }
+    lvn_clear_error(); /* the recipe's mistakes end its first validation */
+    return LVN_OK;
+}
+
+static lvn_status validate_dry(dry_lane *lane, const lvni_data_loader_batch *batch,
                                const lvni_data_loader_batch *on_device)
 {
     const lvn_module *root = lane->o->model->root;
@@ -97,6 +115,7 @@ static lvn_status validate_dry(const dry_lane *lane, const lvni_data_loader_batc
              : root->cls->training_step)(root, &on_device->batch, &step.now);
         s = lvn_scope_close();
     }
+    s = s == LVN_OK && lane->previews ? preview_dry(lane, &on_device->batch) : s;
     lvn_set_grad_enabled(before);
     return s;
 }
@@ -136,7 +155,7 @@ static lvn_status copy_and_train_dry(dry_lane *lane, int in_group,
     return s;
 }
 
-static lvn_status copy_and_validate_dry(const dry_lane *lane, const lvni_data_loader_batch *batch,
+static lvn_status copy_and_validate_dry(dry_lane *lane, const lvni_data_loader_batch *batch,
                                         const lvni_data_loader_batch *ahead)
 {
     lvni_tensor_copies *copies = NULL;
@@ -220,6 +239,7 @@ static lvn_status run_lane(dry_lane *lane, const sizes *z)
     }
     for (int i = 0; i < z->val.n; i++) {
         lane->need->refused = z->val.at[i].n;
+        lane->previews = i == 0 && z->previews != 0;
         LVN_TRY(run_dry(lane, &z->val.at[i], &z->val.next[i], false));
         (void)record_most(lane, false);
     }
@@ -242,7 +262,8 @@ static void read_lane(const dry_lane *lane, lvni_trainer_memory_need *need)
     need->device_lane = lvni_tensor_device_of(lane->o->model->weights) != NULL
                             ? larger(lane->bytes.most[0], lane->bytes.most[1])
                             : lvni_tensor_device_get_stats(lane->device).held - need->apart;
-    need->lane = need->device_lane + lvni_tensor_cache_bytes(lane->ctx->cache) + kernels.scratch;
+    need->lane = need->device_lane + lvni_tensor_cache_bytes(lane->ctx->cache) + kernels.scratch +
+                 lane->images;
     need->copies = kernels.weights > need->copies ? kernels.weights : need->copies;
 }
 
@@ -420,6 +441,7 @@ static sizes sizes_of(const lvni_trainer_options *o, int lane)
             .n = next < own.count ? lvni_plan_eval_chunk(p, n, own.start + next).count : 0};
         add_size(&one, &ahead, &z.val);
     }
+    z.previews = o->preview.images != NULL && p->rank == 0 && lane == 0;
     return z;
 }
 

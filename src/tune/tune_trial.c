@@ -200,6 +200,27 @@ static void shorten_validation(const lvni_run_rank *rank, lvni_trainer_options *
     o->val_chunks = o->val_chunks == 0 || o->val_chunks > most ? most : o->val_chunks;
 }
 
+/* Images of samples take memory, too: those of each validation, which are not written. */
+static bool always(void *user, const lvn_module *root, const lvni_plan *plan,
+                   const lvni_ckpt_position *at)
+{
+    (void)user, (void)root, (void)plan, (void)at;
+    return true;
+}
+
+static void drop(void *user, const float *images, const int64_t *shape, int64_t step)
+{
+    (void)user, (void)images, (void)shape, (void)step;
+}
+
+static void make_previews(const lvni_run_rank *rank, lvni_trainer_preview *preview)
+{
+    if (preview->images != NULL && rank->rank == 0) {
+        preview->is_due = always;
+        preview->take = drop;
+    }
+}
+
 /* An eighth of what tensors may take, at most 1 MiB, or a 16th where that is more: a trial does
  * without it where several lanes decide in which order they take it. Of two runs one may need a
  * little more than the other. With one lane a trial takes what the run takes. */
@@ -263,6 +284,7 @@ static lvn_status drive(void *host, const lvni_run_ranks *ranks, const lvni_run_
     t.samples = o->plan.n_samples;
     t.on_device = device != NULL;
     shorten_validation(rank, o);
+    make_previews(rank, &o->preview);
     size_t spared;
     LVN_TRY(run_beginning(trainer, device, &spared));
     lvni_tune_rank mine = weigh_rank(&t, ranks, rank, device, &none);

@@ -10,6 +10,7 @@ usage: test_autoencoder.py LEVIN SOURCE     registered in tests/cli/CMakeLists.t
 import csv
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -263,6 +264,27 @@ class Autoencoder(unittest.TestCase):
                       "batch_size=8", "eval_batch_size=2", f"num_workers={workers}", "min_scale=1")
                 drawn.append(images(out)["step=0000005.png"])
         self.assertEqual(len(set(drawn)), 1)
+
+    def test_memory_of_images(self):
+        """The estimate counts what makes them of a large chunk, and so does a finder."""
+        few = ("data=builtin:shapes", "batch_size=8", "eval_batch_size=256", "accelerator=sim")
+        few += ("devices=1", "limit_train_batches=3", "max_epochs=2", "log_every_n_steps=1")
+        few += ("verbose=true",)
+        peaks = []
+        for every in (0, 1):
+            out = f"memory{every}"
+            shown = levin("train", MINE, *few, f"out={out}", f"image_every_n_epochs={every}")
+            estimate = float(re.search(r"at peak, ([0-9.]+) MiB of it on sim:0", shown)[1])
+            peaks.append(max(curve(out, "memory/device_peak_bytes")) / (1 << 20))
+            self.assertLess(abs(estimate - peaks[-1]), 0.02 * peaks[-1], (estimate, peaks))
+        self.assertGreater(peaks[1], 1.1 * peaks[0])
+        for limit, code in ((peaks[0] + peaks[1]) / 2, 69), (1.05 * peaks[1], 0):
+            shown = levin("tune", "batch-size", MINE, *few, f"tune.memory_limit={limit:.1f}MiB",
+                          "tune.max_size=8", status=code)
+            measured = [float(m) for m in re.findall(r"measured ([0-9.]+) MiB", shown)]
+            self.assertEqual(len(measured) > 0, code == 0, shown)
+            self.assertIn("validation takes more than training" if code else "Maximum", shown)
+        self.assertGreater(min(measured), 0.98 * peaks[1], shown)
 
     def test_wrong_images(self):
         """Before a step is trained: the recipe's mistake in a sentence, and a key that it takes."""
