@@ -236,10 +236,11 @@ class Autoencoder(unittest.TestCase):
         train("within", *within)
         names = ["step=0000002.png", "step=0000012.png"]  # epochs 1 and 3
         self.assertEqual(sorted(images("within")), names)
-        train("parts", *within, "max_steps=3")
+        train("within_parts", *within, "max_steps=3")
         for end in (13, -1):
-            levin("train", MINE, "resume=true", "out=parts", f"max_steps={end}", "quiet=true")
-        self.assertTrue(images("parts") == images("within"), images("parts").keys())
+            levin("train", MINE, "resume=true", "out=within_parts", f"max_steps={end}", "quiet=true")
+        parts = images("within_parts")
+        self.assertTrue(parts == images("within"), parts.keys())
         # fewer images than a row has, of one channel, no cairo, a run that keeps nothing
         few = "lvn_slice(lvn_stack(rows, 2, 0), 1, 0, 3)"
         grey = compile_with("grey", PREVIEW, f"    return lvn_slice({few}, 4, 0, 1);")
