@@ -67,7 +67,8 @@ struct lvni_data_unreadable {
     source source[1 + LVN_MAX_STREAMS];
     noted *noted;
     int64_t n_noted, room;
-    bool is_over; /* the last settling found one too many */
+    int64_t n_counting; /* of these: of the set itself, and not silent */
+    bool is_over;       /* the last settling found one too many */
 };
 
 /* ---- create and destroy ---- */
@@ -119,6 +120,7 @@ void lvni_data_unreadable_forget(lvni_data_unreadable *u)
     while (u->n_noted > 0) {
         lvni_core_free(u->noted[--u->n_noted].why);
     }
+    u->n_counting = 0;
     for (int i = 0; i < u->n_sources; i++) {
         u->source[i].n_reasons = 0;
     }
@@ -195,12 +197,24 @@ lvn_status lvni_data_unreadable_note(lvni_data_unreadable *u,
         s->n_reasons++;
     }
     u->noted[u->n_noted++] = n;
+    u->n_counting += sample->source == 0 && !is_silent(s, sample->position) ? 1 : 0;
     return LVN_OK;
 }
 
 int64_t lvni_data_unreadable_noted(const lvni_data_unreadable *u)
 {
     return u->n_noted;
+}
+
+int64_t lvni_data_unreadable_counting(const lvni_data_unreadable *u)
+{
+    return u->n_counting;
+}
+
+bool lvni_data_unreadable_too_many(const lvni_data_unreadable *u, int64_t more)
+{
+    const source *s = &u->source[0];
+    return u->o.limit >= 0 && s->n - s->n_silent + more > u->o.limit;
 }
 
 static size_t padded(int64_t length)

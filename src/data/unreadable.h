@@ -45,6 +45,11 @@ lvn_status lvni_data_unreadable_note(lvni_data_unreadable *unreadable,
                                      const lvni_data_unreadable_sample *sample);
 /* Noted, and not settled. */
 int64_t lvni_data_unreadable_noted(const lvni_data_unreadable *unreadable);
+/* Of the set itself, those among the noted that count for its limit; and whether so many more are
+ * too many. A rank that has noted too many needs to read no others: settling finds the same one
+ * too many, as the samples before it in their order are noted, here or by other ranks. */
+int64_t lvni_data_unreadable_counting(const lvni_data_unreadable *unreadable);
+bool lvni_data_unreadable_too_many(const lvni_data_unreadable *unreadable, int64_t more);
 /* They are of a step that will not be, or of an evaluation that was broken off. */
 void lvni_data_unreadable_forget(lvni_data_unreadable *unreadable);
 /* The noted ones for lvni_data_unreadable_settle, of this rank or another. */

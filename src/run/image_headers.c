@@ -69,9 +69,8 @@ static lvn_status read_folder(const folders *f, int i, lvni_run_job *request)
     lvni_core_str damaged = {0};
     lvn_status s = lvni_data_image_scan_read_headers(scan, &damaged);
     s = s == LVN_OK ? lvni_run_report_foreign(scan->root, scan) : s;
-    s = s == LVN_OK
-            ? lvni_run_report_damaged(request->config, true, lvni_core_str_text(&damaged))
-            : s;
+    s = s == LVN_OK ? lvni_run_report_damaged(request->config, true, lvni_core_str_text(&damaged))
+                    : s;
     lvni_core_str_free(&damaged);
     const uint64_t files = lvni_data_image_scan_files(scan);
     request->data_files = request->data_files == 0

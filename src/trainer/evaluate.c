@@ -227,6 +227,14 @@ static lvn_status take_wave(const evaluation *e, lvni_trainer_lanes *lanes, wave
     return LVN_OK;
 }
 
+/* The rank alone decides the failure that comes: the rest, perhaps of a disk that has gone away, is
+ * not read. */
+static bool left_out_too_many(const evaluation *e)
+{
+    const lvni_data_unreadable *u = lvni_data_loader_unreadable(e->loader);
+    return u != NULL && lvni_data_unreadable_too_many(u, lvni_data_unreadable_counting(u));
+}
+
 /* The wave's chunks; *more: there may be others. */
 static lvn_status load(evaluation *e, bool *more)
 {
@@ -315,6 +323,7 @@ static lvn_status run(evaluation *e, lvni_trainer_lanes *lanes, lvni_nn_step *su
         LVN_TRY(s);
         LVN_TRY(e->output == NULL ? take_wave(e, lanes, e->slots != NULL ? before : w, sum)
                                   : LVN_OK);
+        more = more && !left_out_too_many(e);
         LVN_TRY(e->rows != NULL ? lvni_trainer_rows_exchange(e->rows, &more, row, user) : LVN_OK);
     }
     return e->slots != NULL ? take_wave(e, lanes, e->now, sum) : LVN_OK;
@@ -495,7 +504,7 @@ lvn_status lvni_trainer_evaluate_within(lvni_trainer *t, lvni_data_loader *loade
 static lvn_status share_rows(lvni_dist_comm *comm, lvni_trainer_rows *rows, evaluation *e)
 {
     int32_t most = e->most;
-    LVN_TRY(lvni_trainer_rows_create(comm, rows));
+    LVN_TRY(lvni_trainer_rows_create(comm, lvni_data_loader_unreadable(e->loader), rows));
     LVN_TRY(lvni_dist_comm_all_reduce(comm, &most, &most, 1, LVN_I32, LVNI_REDUCE_MIN));
     e->most = most;
     e->rows = rows;

@@ -9,7 +9,7 @@
 #include <string.h>
 
 typedef struct head {
-    int64_t signal, more, n_chunks;
+    int64_t signal, more, n_chunks, n_unreadable;
 } head;
 
 typedef struct chunk {
@@ -22,10 +22,11 @@ static void begin(lvni_trainer_rows *r)
     r->size = sizeof(head);
 }
 
-lvn_status lvni_trainer_rows_create(lvni_dist_comm *comm, lvni_trainer_rows *out)
+lvn_status lvni_trainer_rows_create(lvni_dist_comm *comm, const lvni_data_unreadable *unreadable,
+                                    lvni_trainer_rows *out)
 {
     const size_t world = (size_t)lvni_dist_comm_world(comm);
-    *out = (lvni_trainer_rows){.comm = comm, .capacity = 4096};
+    *out = (lvni_trainer_rows){.comm = comm, .unreadable = unreadable, .capacity = 4096};
     out->data = lvni_core_alloc(LVNI_TAG_TRAINER, out->capacity);
     out->bytes = lvni_core_calloc(LVNI_TAG_TRAINER, world, sizeof *out->bytes);
     out->at = lvni_core_calloc(LVNI_TAG_TRAINER, world, sizeof *out->at);
@@ -123,6 +124,7 @@ static lvn_status give_all(lvni_trainer_rows *r, const unsigned char *all,
 static lvn_status read_heads(lvni_trainer_rows *r, const unsigned char *all, bool *more)
 {
     int stopped = 0;
+    int64_t unreadable = 0;
     *more = false;
     for (int rank = 0; rank < lvni_dist_comm_world(r->comm); rank++) {
         head h = {0};
@@ -137,7 +139,10 @@ static lvn_status read_heads(lvni_trainer_rows *r, const unsigned char *all, boo
         all += r->bytes[rank];
         *more = *more || h.more != 0;
         stopped = stopped == 0 ? (int)h.signal : stopped;
+        unreadable += h.n_unreadable;
     }
+    *more = *more &&
+            !(r->unreadable != NULL && lvni_data_unreadable_too_many(r->unreadable, unreadable));
     lvni_trainer_stop_record(stopped);
     if (stopped != 0) {
         LVN_FAIL(LVN_ERR_CANCELLED, "a signal stopped the prediction");
@@ -152,6 +157,7 @@ lvn_status lvni_trainer_rows_exchange(lvni_trainer_rows *r, bool *more,
     void *all = NULL;
     own->signal = lvni_trainer_stop_signal();
     own->more = *more ? 1 : 0;
+    own->n_unreadable = r->unreadable == NULL ? 0 : lvni_data_unreadable_counting(r->unreadable);
     lvn_status s;
     LVNI_TRY_DONE(s, lvni_dist_comm_all_gather_sized(r->comm, r->data, r->size, &all, r->bytes));
     LVNI_TRY_DONE(s, read_heads(r, all, more));

@@ -5,10 +5,12 @@
 #include "core/signals.h"
 #include "dist/transport.h"
 #include "kernels/kernels.h"
+#include "trainer/left_out.h"
 
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,6 +18,8 @@ enum { N = 40, CHUNK = 7 }; /* 5 full chunks and one of 5 */
 
 /* Where loaders of the test's thread note what they leave out; of ranks each its own. */
 static lvni_data_unreadable *left_out[8];
+static int64_t limit = -1; /* how many they may leave out */
+static bool measures;      /* chunks of ranks are for evaluation, not in turn */
 
 static lvni_data_loader *open_loader_of(const memory *data, int lanes, int workers, int rank,
                                         int world)
@@ -30,14 +34,14 @@ static lvni_data_loader *open_loader_of(const memory *data, int lanes, int worke
                                  .devices = world};
     assert_int_equal(lvni_plan_make(&o, &plan), LVN_OK);
     plan.lanes = lanes;
-    const lvni_data_unreadable_options u = {.dataset = &data->base, .what = "", .limit = -1};
+    const lvni_data_unreadable_options u = {.dataset = &data->base, .what = "", .limit = limit};
     lvni_data_unreadable_destroy(left_out[rank]);
     assert_int_equal(lvni_data_unreadable_create(&u, &left_out[rank]), LVN_OK);
     const lvni_data_loader_options options = {.dataset = &data->base,
                                               .plan = &plan,
                                               .workers = workers,
                                               .unreadable = left_out[rank],
-                                              .in_turn = world > 1};
+                                              .in_turn = world > 1 && !measures};
     lvni_data_loader *loader;
     assert_int_equal(lvni_data_loader_create(&options, &loader), LVN_OK);
     return loader;
@@ -395,6 +399,106 @@ TEST(signal_behind_the_exchange_stops_no_single_rank)
     lvni_trainer_lanes_destroy(lanes);
     lvni_data_loader_destroy(loader);
     lvni_nn_model_destroy(m);
+}
+
+/* ---- a disk that goes away ---- */
+
+enum { GONE = 10, LIMIT = 3 }; /* from this sample on nothing can be read */
+static atomic_int reads;
+static lvn_status (*plain_get)(const lvn_dataset *dataset, const lvn_sample_key *key,
+                               void *const field[]);
+
+static lvn_status counted_get(const lvn_dataset *dataset, const lvn_sample_key *key,
+                              void *const field[])
+{
+    reads++;
+    return plain_get(dataset, key, field);
+}
+
+/* As `eval` and `predict` end: all that was noted counts. */
+static void *end_rank(void *argument)
+{
+    predicting *p = argument;
+    const int rank = p->comm == NULL ? 0 : lvni_dist_comm_rank(p->comm),
+              world = p->comm == NULL ? 1 : lvni_dist_comm_world(p->comm);
+    lvni_nn_step result;
+    lvni_trainer_lanes *all;
+    lvni_tensor_thread_set_ftz();
+    lvni_data_loader *loader = open_loader_of(p->data, p->lanes, 0, rank, world);
+    assert_int_equal(lvni_trainer_lanes_create(p->lanes, 1, NULL, &all), LVN_OK);
+    p->status = measures ? lvni_trainer_evaluate(p->model, loader, all, p->comm, &result)
+                         : lvni_trainer_predict(p->model, loader, all, p->comm, probabilities,
+                                                take_row, p->r);
+    if (!measures) {
+        assert_int_equal(p->status, LVN_OK);
+        p->status = lvni_trainer_unreadable_settle(left_out[rank], p->comm, 0);
+    }
+    snprintf(p->message, sizeof p->message, "%s", lvn_last_error()->message);
+    if (p->comm != NULL && p->status != LVN_OK) {
+        lvni_dist_comm_abort(p->comm, p->message);
+    }
+    lvni_trainer_lanes_destroy(all);
+    lvni_data_loader_destroy(loader);
+    return NULL;
+}
+
+/* Reads no more than the chunks that show it, of each rank; the error is that of the end. */
+static void end_early(const memory *data, rows *r, int world, int lanes, int most)
+{
+    lvni_dist_comm *comm[MOST_RANKS] = {NULL};
+    predicting p[MOST_RANKS];
+    assert_int_equal(world == 1 ? LVN_OK : lvni_dist_comm_threads(world, true, comm), LVN_OK);
+    r->n = 0;
+    reads = 0;
+    for (int i = 0; i < world; i++) {
+        p[i] = (predicting){
+            .data = data, .model = make(NULL), .comm = comm[i], .lanes = lanes, .r = r};
+        assert_int_equal(pthread_create(&p[i].thread, NULL, end_rank, &p[i]), 0);
+    }
+    for (int i = 0; i < world; i++) {
+        pthread_join(p[i].thread, NULL);
+        lvni_nn_model_destroy(p[i].model);
+        assert_true(p[i].status == LVN_ERR_CORRUPT || p[i].status == LVN_ERR_PEER);
+        assert_non_null(strstr(p[i].message,
+                               "4 of 40 samples could not be read, and a run leaves out 3 at most "
+                               "(on_error=skip: any number): sample 13 is damaged; before it "
+                               "sample 10 is damaged; sample 11 is damaged; sample 12"));
+    }
+    assert_int_equal(reads, most);
+    for (int i = 0; i < world; i++) {
+        lvni_dist_comm_destroy(comm[i]);
+    }
+}
+
+TEST(too_many_unreadable_samples_end_it_at_once)
+{
+    memory data;
+    memory_init(&data, N, 0);
+    lvn_dataset_class counted = *data.base.cls;
+    plain_get = counted.get;
+    counted.get = counted_get;
+    data.base.cls = &counted;
+    for (int i = GONE; i < N; i++) {
+        data.unreadable[i] = true;
+    }
+    rows *r = test_malloc(sizeof *r);
+    r->stop_at = -1;
+    limit = LIMIT;
+    end_early(&data, r, 1, 1, 2 * CHUNK);
+    end_early(&data, r, 1, 3, 3 * CHUNK);
+    end_early(&data, r, 2, 1, 2 * CHUNK);
+    end_early(&data, r, 3, 1, 3 * CHUNK);
+    measures = true;
+    end_early(&data, r, 1, 1, 2 * CHUNK);
+    end_early(&data, r, 2, 1, 3 * CHUNK); /* the second begins behind the first's chunks */
+    measures = false;
+    limit = -1;
+    for (int i = 0; i < MOST_RANKS; i++) {
+        lvni_data_unreadable_destroy(left_out[i]);
+        left_out[i] = NULL;
+    }
+    test_free(r);
+    lvn_clear_error();
 }
 
 BEFORE_ALL()
