@@ -238,7 +238,8 @@ class Autoencoder(unittest.TestCase):
         self.assertEqual(sorted(images("within")), names)
         train("within_parts", *within, "max_steps=3")
         for end in (13, -1):
-            levin("train", MINE, "resume=true", "out=within_parts", f"max_steps={end}", "quiet=true")
+            again = ("resume=true", "out=within_parts", f"max_steps={end}")
+            levin("train", MINE, *again, "quiet=true")
         parts = images("within_parts")
         self.assertTrue(parts == images("within"), parts.keys())
         # fewer images than a row has, of one channel, no cairo, a run that keeps nothing
