@@ -139,22 +139,37 @@ static lvn_status make_plan(const lvni_run_inference *u, const lvni_run_rank *ra
     return LVN_OK;
 }
 
-/* choose=METRIC: one that the validation step does not log is refused after the first chunk, and
- * not when a whole checkpoint has been measured. None of its samples may be readable. */
-static lvn_status check_metric(lvni_run_inference *u, const lvni_nn_model *model,
+/* choose=METRIC: a step may log some metrics in some chunks only, so one that the first chunk does
+ * not have is refused when a whole checkpoint has been measured; but most are misspelled, and a
+ * checkpoint may take hours. None of the chunk's samples may be readable. */
+static void warn_metric(const lvni_run_inference *u, const lvni_nn_step *first)
+{
+    lvni_core_str names = {0};
+    double value;
+    if (first->n_metrics > 0 && !lvni_run_metric_find(first, u->metric, &value, &names) &&
+        lvni_run_inference_leads(u)) {
+        lvni_log_line(LVNI_LOG_WARNING,
+                      "choose=%s: the validation step logs %s in the first chunk; one checkpoint "
+                      "is measured, which shows whether others have it",
+                      u->metric, lvni_core_str_text(&names));
+    }
+    lvni_core_str_free(&names);
+}
+
+static lvn_status check_metric(const lvni_run_inference *u, const lvni_nn_model *model,
                                const lvni_data_loader_options *of, lvni_trainer_lanes *lanes,
                                const lvni_run_rank *rank)
 {
     lvni_data_loader_options o = *of;
     lvni_data_loader *loader;
-    double value;
-    bool more;
+    lvni_nn_step first;
     o.max_chunks = 1;
     LVN_TRY(lvni_data_loader_create(&o, &loader));
-    const lvn_status s = lvni_trainer_evaluate(model, loader, lanes, rank->comm, &u->metrics);
+    const lvn_status s = lvni_trainer_evaluate(model, loader, lanes, rank->comm, &first);
     lvni_data_loader_destroy(loader);
     LVN_TRY(s);
-    return u->metrics.n_metrics > 0 ? lvni_run_metric_score(u, u->metric, &value, &more) : LVN_OK;
+    warn_metric(u, &first);
+    return LVN_OK;
 }
 
 /* Of a lane's chunk: all ranks get the same. */
@@ -196,7 +211,8 @@ static lvn_status run_chunks(lvni_run_inference *u, const lvni_nn_model *model,
     lvn_status s = lvni_trainer_lanes_create(plan.lanes, team, &u->exported->card.pins, &lanes);
     if (s == LVN_OK) {
         lvni_trainer_lanes_set_low(lanes, u->low);
-        s = u->metric != NULL && !u->again && u->results->output == NULL
+        s = u->metric != NULL && !u->again && u->results->output == NULL &&
+                    u->results->score == NULL
                 ? check_metric(u, model, &o, lanes, rank)
                 : LVN_OK;
     }

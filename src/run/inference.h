@@ -34,7 +34,7 @@ struct lvni_run_results {
      * for `eval choose=`; LVN_ERR_USAGE: there is none. NULL: a metric of the validation step. */
     lvn_status (*score)(lvni_run_inference *use, const char *metric, double *out, bool *more);
     /* Is there such a number, with model and data open? LVN_ERR_USAGE: as score, before the data
-     * are read. NULL: not known before, or a metric of the validation step of the first chunk. */
+     * are read. NULL: not known before. */
     lvn_status (*check_score)(const lvni_run_inference *use, const char *metric);
     /* Frees what begin made, in any case; leaves the thread's last error. NULL: nothing. */
     void (*end)(lvni_run_inference *use);
@@ -111,6 +111,9 @@ lvn_status lvni_run_choose_data(lvni_run_inference *use);
 lvn_status lvni_run_take_row(lvni_run_inference *use, int64_t sample, const float *value,
                              int64_t k);
 lvn_status lvni_run_print_metrics(lvni_run_inference *use);
+/* Is there such a metric ("loss", "val/loss")? Its mean; else the names of all, appended. */
+bool lvni_run_metric_find(const lvni_nn_step *metrics, const char *metric, double *mean,
+                          lvni_core_str *names);
 lvn_status lvni_run_metric_score(lvni_run_inference *use, const char *metric, double *out,
                                  bool *more);
 

@@ -183,23 +183,31 @@ lvn_status lvni_run_print_metrics(lvni_run_inference *u)
     return s;
 }
 
-lvn_status lvni_run_metric_score(lvni_run_inference *u, const char *metric, double *out, bool *more)
+bool lvni_run_metric_find(const lvni_nn_step *m, const char *metric, double *mean,
+                          lvni_core_str *names)
 {
-    lvni_core_str names = {0};
-    const lvni_nn_step *m = &u->metrics;
     const char *name = strncmp(metric, "val/", 4) == 0 ? metric + 4 : metric;
     for (int i = 0; i < m->n_metrics; i++) {
         if (strcmp(name, m->metric[i].name) == 0) {
-            *out = lvni_trainer_metric_mean(m, name);
-            *more = lvni_run_is_better_when_more(name);
-            return LVN_OK;
+            *mean = lvni_trainer_metric_mean(m, name);
+            return true;
         }
-        lvni_core_str_printf(&names, "%s%s", i > 0 ? ", " : "", m->metric[i].name);
+        lvni_core_str_printf(names, "%s%s", i > 0 ? ", " : "", m->metric[i].name);
     }
-    const lvn_status s =
-        lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
-                      "choose=%s: the validation step logs no such metric; it has %s", metric,
-                      m->n_metrics > 0 ? lvni_core_str_text(&names) : "none");
+    return false;
+}
+
+lvn_status lvni_run_metric_score(lvni_run_inference *u, const char *metric, double *out, bool *more)
+{
+    lvni_core_str names = {0};
+    lvn_status s = LVN_OK;
+    if (lvni_run_metric_find(&u->metrics, metric, out, &names)) {
+        *more = lvni_run_is_better_when_more(metric);
+    } else {
+        s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
+                          "choose=%s: the validation step logs no such metric; it has %s", metric,
+                          names.len > 0 ? lvni_core_str_text(&names) : "none");
+    }
     lvni_core_str_free(&names);
     return s;
 }

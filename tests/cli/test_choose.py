@@ -6,6 +6,7 @@ usage: test_choose.py LEVIN MINE.C [test names]     registered in tests/cli/CMak
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -74,6 +75,10 @@ class Choose(unittest.TestCase):
             hash_of(f"{run}/checkpoints/best.safetensors"), hash_of(f"{run}/checkpoints/{best}")
         )
 
+    @staticmethod
+    def reads(text):
+        return len(re.findall(r"^reads \d+$", text, re.MULTILINE))
+
     def test_images(self):
         use = f"{SHAPES.rsplit(' ', 1)[0]} split=val"
         self.check(self.run_of("a"), use, "loss", min, lambda j: j["loss"])
@@ -95,7 +100,8 @@ class Choose(unittest.TestCase):
         self.check("mine", "./mine.so", "loss", min, lambda j: j["metrics"]["loss"])
 
     def test_a_metric_that_is_missing_before_one_is_measured(self):
-        """Images: before one is read, and here none can be. A recipe: after the first chunk."""
+        """Images: before one is read, and here none can be. A recipe: a warning after the first
+        chunk, and an error after the first checkpoint."""
         for name, colour in (("a", (200, 0, 0)), ("b", (0, 200, 0))):
             for i in range(10):
                 write_png(Path(HERE, "photos", name, f"{i}.png"), 8, colour)
@@ -118,8 +124,34 @@ class Choose(unittest.TestCase):
         levin("cc reads.c")
         levin(f"train ./reads.so {KEPT} limit_train_batches=3 out=reads")
         use = "eval ./reads.so model=reads eval_batch_size=20 num_workers=0"
-        self.assertGreater(levin(f"{use} choose=acc").stderr.count("reads "), 100)
-        self.assertEqual(levin(f"{use} choose=wrong", USAGE).stderr.count("reads "), 20)
+        one = self.reads(levin(f"{use} split=val").stderr)
+        good = levin(f"{use} choose=acc").stderr
+        self.assertEqual(self.reads(good), 20 + 3 * one)
+        self.assertNotIn("choose=acc: ", good)
+        error = levin(f"{use} choose=wrong", USAGE).stderr
+        self.assertEqual(self.reads(error), 20 + one)
+        warning = "warning: choose=wrong: the validation step logs loss, acc in the first chunk; "
+        self.assertEqual(self.reads(error.split(warning)[0]), 20)
+        self.assertIn("no such metric; it has loss, acc", error)
+
+    def test_a_metric_of_some_chunks(self):
+        """It is chosen by as eval prints it, though the first chunk does not have it."""
+        with open(MINE, encoding="utf-8") as f:
+            text = f.read().replace(
+                'lvn_log(step, "loss", loss);',
+                'lvn_log(step, "loss", loss);\n'
+                "if (batch->size < 30) {\n"
+                'lvn_log(step, "late", loss);\n'
+                "}",
+                1,
+            )
+        with open(os.path.join(HERE, "late.c"), "w", encoding="utf-8") as f:
+            f.write(text)
+        levin("cc late.c")
+        levin(f"train ./late.so {KEPT} eval_batch_size=30 limit_train_batches=3 out=late")
+        self.check("late", "./late.so", "late", min, lambda j: j["metrics"]["late"])
+        shown = levin("eval ./late.so model=late choose=val/late").stderr
+        self.assertIn("choose=val/late: the validation step logs loss, acc in the first", shown)
 
     def test_a_key_of_that_name(self):
         """A recipe of before `choose` may have it as a key of its own."""
