@@ -164,25 +164,22 @@ static lvn_status read_field(const setting *s, const field *f, lvni_trainer_phas
 static lvn_status read_optimizer(const lvni_core_config *c, const char *text,
                                  lvni_trainer_phase_options *out)
 {
-    setting s;
-    lvni_optim_options own;
-    LVN_TRY(lvni_run_read_optim(c, &out->optim));
-    if (!find_setting((setting){.text = text}, "optimizer", &s)) {
-        return LVN_OK;
-    }
-    if (s.key[s.n_key] != '=') {
-        return fail(text);
-    }
-    if (!lvni_run_default_optim(s.value, s.n_value, &own)) {
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "optim.phases: %s gives a phase the optimizer %.*s: give a value of "
-                 "optim.name, such as adam",
-                 text, (int)s.n_value, s.value);
-    }
-    out->has_optim = true;
-    if (own.kind != out->optim.kind) {
-        own.clip_value = out->optim.clip_value;
-        out->optim = own;
+    lvni_optim_options run, own;
+    LVN_TRY(lvni_run_read_optim(c, &run));
+    out->optim = run;
+    for (setting s = {.text = text}; find_setting(s, "optimizer", &s);) {
+        if (s.key[s.n_key] != '=') {
+            return fail(text);
+        }
+        if (!lvni_run_default_optim(s.value, s.n_value, &own)) {
+            LVN_FAIL(LVN_ERR_USAGE,
+                     "optim.phases: %s gives a phase the optimizer %.*s: give a value of "
+                     "optim.name, such as adam",
+                     text, (int)s.n_value, s.value);
+        }
+        own.clip_value = run.clip_value;
+        out->has_optim = true;
+        out->optim = own.kind == run.kind ? run : own;
     }
     return LVN_OK;
 }
@@ -216,12 +213,6 @@ static lvn_status read_setting(const lvni_core_config *c, const lvni_plan *plan,
                                lvni_trainer_phase_options *out)
 {
     const field *f = find_field(s);
-    setting again;
-    char key[32];
-    snprintf(key, sizeof key, "%.*s", (int)s->n_key, s->key);
-    if (find_setting(*s, key, &again)) {
-        LVN_FAIL(LVN_ERR_USAGE, "optim.phases: %s gives %s twice", s->text, key);
-    }
     if (s->n_value == 0) {
         return fail(s->text);
     }
@@ -266,7 +257,7 @@ static lvn_status check_cycle(const lvni_core_config *c, const lvni_plan *plan,
 }
 
 /* The optimizer first, since it decides which settings there are; then these, in the order of the
- * text; then what several of them are together. */
+ * text, of which the last of a key counts; then what several of them are together. */
 static lvn_status read_phase(const lvni_core_config *c, const lvni_plan *plan, const char *text,
                              lvni_trainer_phase_options *out)
 {

@@ -281,7 +281,7 @@ use_rows = {
     "collective_timeout": HANG,
     "peer_timeout_s": PEER,
     "strict": refusal("true", "devices=2"),
-    "on_error": row("skip", "code", "data=broken"),
+    "on_error": refusal("stop", "data=broken"),
     "use_ema": row("false", "stdout", "checkpoint=last"),
     "json": row("true", "stdout"),
     "eval.preset": row("augreg", "stdout"),

@@ -67,14 +67,15 @@ TEST(optimizers_are_options_of_a_job)
 {
     static const struct {
         const char *options, *message;
-    } row[] = {{"optim.phases=[first:optimizer=rmsprop:momentum=0.5,second:optimizer=sgd]", NULL},
-               {"optim=sgd optim.phases=[second:optimizer=lamb:beta1=0.5]", NULL},
-               {"optim.phases=[second:optimizer=sgd:eps=1e-6]",
-                "second:optimizer=sgd:eps=1e-6 gives a phase its own eps, and its optimizer, sgd, "
-                "has none: it is a setting of adam, adamw, rmsprop, lamb, adafactor"},
-               {"optim.phases=[second:optimizer=adam:optimizer=sgd]", "gives optimizer twice"},
-               {"optim.phases=[second:optimizer=]", "gives a phase the optimizer "},
-               {"optim.phases=[second:optimizer]", "is not PHASE:KEY=VALUE"}};
+    } row[] = {
+        {"optim.phases=[first:optimizer=rmsprop:momentum=0.5,second:optimizer=sgd]", NULL},
+        {"optim=sgd optim.phases=[second:optimizer=lamb:beta1=0.5]", NULL},
+        {"optim.phases=[second:optimizer=sgd:eps=1e-6]",
+         "second:optimizer=sgd:eps=1e-6 gives a phase its own eps, and its optimizer, sgd, "
+         "has none: it is a setting of adam, adamw, rmsprop, lamb, adafactor"},
+        {"optim.phases=[second:optimizer=no:optimizer=sgd]", "gives a phase the optimizer no:"},
+        {"optim.phases=[second:optimizer=]", "gives a phase the optimizer "},
+        {"optim.phases=[second:optimizer]", "is not PHASE:KEY=VALUE"}};
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         char directory[96];
         snprintf(directory, sizeof directory, "out=%s/options%d", out, (int)i);
