@@ -23,15 +23,18 @@ static lvn_status find_recipe(const char *run, const lvni_run_recipe **out)
     lvni_core_str path = {0}, name = {0};
     char *config = NULL;
     size_t n;
+    lvn_status s;
     *out = NULL;
     lvni_core_str_printf(&path, "%s/config.yaml", run);
-    lvn_status s = lvni_core_str_status(&path);
-    if (s == LVN_OK && lvni_core_path_exists(lvni_core_str_text(&path))) {
-        s = lvni_core_regular_read(lvni_core_str_text(&path), MOST_CONFIG, &config, &n);
+    LVNI_TRY_DONE(s, lvni_core_str_status(&path));
+    if (lvni_core_path_exists(lvni_core_str_text(&path))) {
+        LVNI_TRY_DONE(s,
+                      lvni_core_regular_read(lvni_core_str_text(&path), MOST_CONFIG, &config, &n));
     }
-    if (s == LVN_OK && config != NULL && lvni_report_config_value(config, "recipe", &name)) {
+    if (config != NULL && lvni_report_config_value(config, "recipe", &name)) {
         *out = lvni_recipes_find(lvni_core_str_text(&name));
     }
+done:
     lvni_core_free(config);
     lvni_core_str_free(&path);
     lvni_core_str_free(&name);
@@ -66,11 +69,11 @@ typedef struct arguments {
 static lvn_status measure_here(const lvni_run_recipe *recipe, const lvni_run_measurement *of,
                                lvni_core_config *config)
 {
-    lvn_status s = lvni_core_config_set(config, "devices", "1", "levin report");
-    s = s == LVN_OK ? lvni_core_config_set(config, "strategy", "auto", "levin report") : s;
-    if (s == LVN_OK) {
-        return lvni_run_inference_run(recipe, "eval", of, config);
-    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_config_set(config, "devices", "1", "levin report"));
+    LVNI_TRY_DONE(s, lvni_core_config_set(config, "strategy", "auto", "levin report"));
+    return lvni_run_inference_run(recipe, "eval", of, config);
+done:
     lvni_core_config_destroy(config);
     return s;
 }
@@ -80,6 +83,7 @@ static lvn_status measure(const lvni_run_recipe *recipe, arguments *a, lvni_core
 {
     lvni_core_config *config;
     lvni_core_str model = {0};
+    lvn_status s;
     if (recipe == NULL) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "%s: %s: its config.yaml names no recipe that can measure it: give the directory "
@@ -92,11 +96,12 @@ static lvn_status measure(const lvni_run_recipe *recipe, arguments *a, lvni_core
     }
     lvni_core_str_printf(&model, "model=%s", a->run);
     a->eval[a->n_eval] = lvni_core_str_text(&model);
-    lvn_status s = lvni_core_str_status(&model);
-    s = s == LVN_OK ? lvni_run_inference_read(recipe, "eval", a->n_eval + 1, a->eval, &config) : s;
     const lvni_run_measurement of = {
         .results = recipe->page, .user = sections, .n = a->n_eval + 1, .args = a->eval};
-    s = s == LVN_OK ? measure_here(recipe, &of, config) : s;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&model));
+    LVNI_TRY_DONE(s, lvni_run_inference_read(recipe, "eval", of.n, of.args, &config));
+    s = measure_here(recipe, &of, config);
+done:
     lvni_core_str_free(&model);
     return s;
 }
@@ -204,31 +209,35 @@ static lvn_status report(arguments *a)
 {
     lvni_core_str beside = {0};
     const char *output = lvni_core_config_str(a->config, "output"), *format = format_of(a, output);
-    lvn_status s = LVN_OK;
+    lvn_status s;
     if (output == NULL) {
         lvni_core_str_printf(&beside, "%s%sreport.%s", a->run,
                              a->run[strlen(a->run) - 1] == '/' ? "" : "/", format);
-        s = lvni_core_str_status(&beside);
+        LVNI_TRY_DONE(s, lvni_core_str_status(&beside));
         output = lvni_core_str_text(&beside);
     }
-    if (s == LVN_OK) {
-        s = strcmp(format, "html") == 0 ? write_page(a, output) : write_figure(a, format, output);
-    }
-    if (s == LVN_OK && strcmp(output, "-") != 0) {
+    LVNI_TRY_DONE(s, strcmp(format, "html") == 0 ? write_page(a, output)
+                                                 : write_figure(a, format, output));
+    if (strcmp(output, "-") != 0) {
         lvni_core_print(stdout, "%s\n", output);
     }
+done:
     lvni_core_str_free(&beside);
     return s;
+}
+
+static lvn_status read_and_report(int n, const char *const *args, arguments *a, bool *good)
+{
+    LVN_TRY(lvni_core_config_create(lvni_cli_report_keys, &a->config));
+    LVN_TRY(read_arguments(n, args, a, good));
+    return *good ? report(a) : LVN_OK;
 }
 
 int lvni_cli_cmd_report(int n, const char *const *args)
 {
     bool good = true;
     arguments a = {.eval = lvni_core_calloc(LVNI_TAG_CORE, (size_t)n + 1, sizeof *a.eval)};
-    lvn_status s =
-        a.eval == NULL ? LVN_ERR_MEMORY : lvni_core_config_create(lvni_cli_report_keys, &a.config);
-    s = s == LVN_OK ? read_arguments(n, args, &a, &good) : s;
-    s = s == LVN_OK && good ? report(&a) : s;
+    const lvn_status s = a.eval == NULL ? LVN_ERR_MEMORY : read_and_report(n, args, &a, &good);
     lvni_core_config_destroy(a.config);
     lvni_core_free(a.eval);
     return !good         ? lvni_cli_command_misused("report")

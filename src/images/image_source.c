@@ -163,9 +163,11 @@ done:
 static lvn_status report_foreign(const lvni_core_config *c, const lvni_data_image_scan *scan)
 {
     lvni_core_str folder = {0};
+    lvn_status s;
     lvni_core_str_printf(&folder, "data=%s", lvni_core_config_str(c, "data"));
-    lvn_status s = lvni_core_str_status(&folder);
-    s = s == LVN_OK ? lvni_run_report_foreign(lvni_core_str_text(&folder), scan) : s;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&folder));
+    s = lvni_run_report_foreign(lvni_core_str_text(&folder), scan);
+done:
     lvni_core_str_free(&folder);
     return s;
 }

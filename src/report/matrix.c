@@ -2,6 +2,7 @@
 #include "report/matrix.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "report/axis.h"
 #include "report/canvas.h"
 #include "report/colour_map.h"
@@ -218,8 +219,10 @@ lvn_status lvni_report_matrix_write(const char *path, const char *const *names, 
                                     const int64_t *counts)
 {
     lvni_report_canvas *canvas;
-    lvn_status s = make(path, names, n, counts, &canvas);
-    s = s == LVN_OK ? lvni_report_canvas_write(canvas) : s;
+    lvn_status s;
+    LVNI_TRY_DONE(s, make(path, names, n, counts, &canvas));
+    s = lvni_report_canvas_write(canvas);
+done:
     lvni_report_canvas_destroy(canvas);
     return s;
 }
@@ -228,8 +231,10 @@ lvn_status lvni_report_matrix_embed(const char *const *names, int n, const int64
                                     lvni_core_str *out)
 {
     lvni_report_canvas *canvas;
-    lvn_status s = make("confusion matrix as .svg", names, n, counts, &canvas);
-    s = s == LVN_OK ? lvni_report_canvas_embed(canvas, out) : s;
+    lvn_status s;
+    LVNI_TRY_DONE(s, make("confusion matrix as .svg", names, n, counts, &canvas));
+    s = lvni_report_canvas_embed(canvas, out);
+done:
     lvni_report_canvas_destroy(canvas);
     return s;
 }

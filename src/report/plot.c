@@ -2,6 +2,7 @@
 #include "report/plot.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/json_read.h"
 #include "core/str.h"
 #include "core/vfs.h"
@@ -306,9 +307,11 @@ lvn_status lvni_report_plot_write(const char *path, const lvni_report_plot *plot
     LVN_ARG(plot->n_series >= 0 && plot->n_series <= LVNI_PLOT_SERIES,
             "%s: a plot of %d curves (at most %d)", path, plot->n_series, LVNI_PLOT_SERIES);
     lvni_report_canvas *canvas;
+    lvn_status s;
     LVN_TRY(lvni_report_canvas_create(path, whole.width, whole.height, &canvas));
-    lvn_status s = lvni_report_plot_draw(canvas, plot, &whole);
-    s = s == LVN_OK ? lvni_report_canvas_write(canvas) : s;
+    LVNI_TRY_DONE(s, lvni_report_plot_draw(canvas, plot, &whole));
+    s = lvni_report_canvas_write(canvas);
+done:
     lvni_report_canvas_destroy(canvas);
     return s;
 }

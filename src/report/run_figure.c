@@ -92,16 +92,16 @@ static lvn_status allow_missing(lvn_status s, bool log)
 static lvn_status read_run(figure *f)
 {
     lvni_core_str path = {0};
+    lvn_status s;
     lvni_core_str_printf(&path, "%s/metrics.jsonl", f->folder);
-    lvn_status s = lvni_core_str_status(&path);
-    s = s != LVN_OK ? s
-                    : allow_missing(
-                          lvni_report_metrics_read(lvni_core_str_text(&path), &f->metrics), false);
+    LVNI_TRY_DONE(s, lvni_core_str_status(&path));
+    LVNI_TRY_DONE(
+        s, allow_missing(lvni_report_metrics_read(lvni_core_str_text(&path), &f->metrics), false));
     lvni_core_str_clear(&path);
     lvni_core_str_printf(&path, "%s/train.log", f->folder);
-    s = s == LVN_OK ? lvni_core_str_status(&path) : s;
-    s = s != LVN_OK ? s
-                    : allow_missing(lvni_report_log_read(lvni_core_str_text(&path), &f->log), true);
+    LVNI_TRY_DONE(s, lvni_core_str_status(&path));
+    s = allow_missing(lvni_report_log_read(lvni_core_str_text(&path), &f->log), true);
+done:
     lvni_core_str_free(&path);
     LVN_TRY(s);
     choose_panels(f);
@@ -223,6 +223,7 @@ static void write_names(const figure *f, lvni_core_str *out)
 static lvn_status draw(figure *f, lvni_report_canvas *canvas, int columns)
 {
     lvni_core_str state = {0}, names = {0};
+    lvn_status s;
     write_state(f, &state);
     lvni_core_str_append(&names, lvni_core_str_text(&state));
     write_names(f, &names);
@@ -232,28 +233,31 @@ static lvn_status draw(figure *f, lvni_report_canvas *canvas, int columns)
     lvni_report_canvas_text(canvas, &title, f->folder);
     lvni_report_canvas_text(canvas, &below, lvni_core_str_text(&state));
     lvni_report_canvas_describe(canvas, f->folder, lvni_core_str_text(&names));
-    lvn_status s = lvni_core_str_status(&state);
-    s = s == LVN_OK ? lvni_core_str_status(&names) : s;
-    lvni_core_str_free(&state);
-    lvni_core_str_free(&names);
-    for (int i = 0; i < f->n && s == LVN_OK; i++) {
+    LVNI_TRY_DONE(s, lvni_core_str_status(&state));
+    LVNI_TRY_DONE(s, lvni_core_str_status(&names));
+    for (int i = 0; i < f->n; i++) {
         const int row = i / columns;
         const lvni_report_box box = {(i % columns) * (double)WIDTH, HEAD + row * (double)HEIGHT,
                                      WIDTH, HEIGHT};
-        s = draw_panel(f, canvas, &f->panel[i], &box);
+        LVNI_TRY_DONE(s, draw_panel(f, canvas, &f->panel[i], &box));
     }
+done:
+    lvni_core_str_free(&state);
+    lvni_core_str_free(&names);
     return s;
 }
 
 static lvn_status write_figure(figure *f, const char *path)
 {
     lvni_report_canvas *canvas;
+    lvn_status s;
     LVN_TRY(read_run(f));
     const int columns = f->n == 1 ? 1 : f->n <= 6 ? 2 : 3, rows = (f->n + columns - 1) / columns;
     LVN_TRY(lvni_report_canvas_create(path, (double)columns * WIDTH, HEAD + (double)rows * HEIGHT,
                                       &canvas));
-    lvn_status s = draw(f, canvas, columns);
-    s = s == LVN_OK ? lvni_report_canvas_write(canvas) : s;
+    LVNI_TRY_DONE(s, draw(f, canvas, columns));
+    s = lvni_report_canvas_write(canvas);
+done:
     lvni_report_canvas_destroy(canvas);
     return s;
 }

@@ -455,13 +455,13 @@ lvn_status lvni_report_run_page(const char *folder, const char *defaults, const 
     if (r == NULL) {
         return LVN_ERR_MEMORY;
     }
-    lvn_status s = read_run(folder, &path, r);
-    if (s == LVN_OK) {
-        write_title(folder, &title);
-        write_page(r, lvni_core_str_text(&title), defaults, sections, out);
-        s = lvni_core_str_status(&title);
-        s = s == LVN_OK ? lvni_core_str_status(out) : s;
-    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, read_run(folder, &path, r));
+    write_title(folder, &title);
+    write_page(r, lvni_core_str_text(&title), defaults, sections, out);
+    LVNI_TRY_DONE(s, lvni_core_str_status(&title));
+    s = lvni_core_str_status(out);
+done:
     free_run(r);
     lvni_core_free(r);
     lvni_core_str_free(&path);

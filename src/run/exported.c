@@ -4,6 +4,7 @@
 #include "ckpt/checkpoint.h"
 #include "ckpt/torch_file.h"
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/escape.h"
 #include "core/json_read.h"
 #include "core/str.h"
@@ -171,7 +172,8 @@ static lvn_status read_metadata(lvni_run_exported *e, const lvni_ckpt_st_file *f
     }
     const lvn_status s = read_card(e, j);
     json_decref(j);
-    return s == LVN_OK ? read_entries(e, lvni_ckpt_st_meta_get(file, LVNI_IDENTITY_PINS)) : s;
+    LVN_TRY(s);
+    return read_entries(e, lvni_ckpt_st_meta_get(file, LVNI_IDENTITY_PINS));
 }
 
 /* ---- files ---- */
@@ -316,18 +318,19 @@ static lvn_status load_without_average(const lvni_run_exported *e, lvni_nn_model
         lvni_core_str_append_n(&checkpoint, file, (size_t)(at - file));
         lvni_core_str_printf(&checkpoint, "checkpoints/%s", at + sizeof folder - 1);
     }
-    lvn_status s = lvni_core_str_status(&checkpoint);
-    if (s == LVN_OK && (at == NULL || !lvni_core_path_exists(lvni_core_str_text(&checkpoint)))) {
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&checkpoint));
+    if (at == NULL || !lvni_core_path_exists(lvni_core_str_text(&checkpoint))) {
         s = lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__,
                           "it holds averaged weights (ema.decay=%g), and use_ema=false requests "
                           "the others, which are in the checkpoints of the run: give "
                           "model= the run directory",
                           e->decay);
+        goto done;
     }
-    if (s == LVN_OK) {
-        const lvni_run_weights_source from = {.path = lvni_core_str_text(&checkpoint)};
-        s = lvni_run_model_load(model, &from, NULL);
-    }
+    const lvni_run_weights_source from = {.path = lvni_core_str_text(&checkpoint)};
+    s = lvni_run_model_load(model, &from, NULL);
+done:
     lvni_core_str_free(&checkpoint);
     return s;
 }

@@ -67,15 +67,16 @@ static lvn_status read_folder(const folders *f, int i, lvni_run_job *request)
         }
     }
     lvni_core_str damaged = {0};
-    lvn_status s = lvni_data_image_scan_read_headers(scan, &damaged);
-    s = s == LVN_OK ? lvni_run_report_foreign(scan->root, scan) : s;
-    s = s == LVN_OK ? lvni_run_report_damaged(request->config, true, lvni_core_str_text(&damaged))
-                    : s;
-    lvni_core_str_free(&damaged);
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_data_image_scan_read_headers(scan, &damaged));
+    LVNI_TRY_DONE(s, lvni_run_report_foreign(scan->root, scan));
+    LVNI_TRY_DONE(s, lvni_run_report_damaged(request->config, true, lvni_core_str_text(&damaged)));
     const uint64_t files = lvni_data_image_scan_files(scan);
     request->data_files = request->data_files == 0
                               ? files
                               : lvni_core_hash(request->data_files, &files, sizeof files);
+done:
+    lvni_core_str_free(&damaged);
     return s;
 }
 

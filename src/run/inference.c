@@ -2,6 +2,7 @@
 #include "run/inference.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/vfs.h"
 #include "data/dataset.h"
 #include "data/loader.h"
@@ -208,25 +209,21 @@ static lvn_status run_chunks(lvni_run_inference *u, const lvni_nn_model *model,
     lvni_data_loader *loader = NULL;
     lvni_trainer_lanes *lanes = NULL;
     const int team = rank->cores / plan.lanes > 1 ? rank->cores / plan.lanes : 1;
-    lvn_status s = lvni_trainer_lanes_create(plan.lanes, team, &u->exported->card.pins, &lanes);
-    if (s == LVN_OK) {
-        lvni_trainer_lanes_set_low(lanes, u->low);
-        s = u->metric != NULL && !u->again && u->results->output == NULL &&
-                    u->results->score == NULL
-                ? check_metric(u, model, &o, lanes, rank)
-                : LVN_OK;
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_trainer_lanes_create(plan.lanes, team, &u->exported->card.pins, &lanes));
+    lvni_trainer_lanes_set_low(lanes, u->low);
+    if (u->metric != NULL && !u->again && u->results->output == NULL && u->results->score == NULL) {
+        LVNI_TRY_DONE(s, check_metric(u, model, &o, lanes, rank));
     }
-    if (s == LVN_OK) {
-        s = lvni_data_loader_create(&o, &loader);
+    LVNI_TRY_DONE(s, lvni_data_loader_create(&o, &loader));
+    LVNI_TRY_DONE(s, u->results->output != NULL
+                         ? lvni_trainer_predict(model, loader, lanes, rank->comm,
+                                                u->results->output, take_row, u)
+                         : measure(u, model, loader, lanes, rank));
+    if (unreadable != NULL) {
+        LVNI_TRY_DONE(s, report_unreadable(rank, unreadable));
     }
-    if (s == LVN_OK) {
-        s = u->results->output != NULL ? lvni_trainer_predict(model, loader, lanes, rank->comm,
-                                                              u->results->output, take_row, u)
-                                       : measure(u, model, loader, lanes, rank);
-    }
-    if (s == LVN_OK && unreadable != NULL) {
-        s = report_unreadable(rank, unreadable);
-    }
+done:
     lvni_data_loader_destroy(loader);
     lvni_data_unreadable_destroy(unreadable);
     lvni_trainer_lanes_destroy(lanes);
@@ -240,14 +237,14 @@ static lvn_status rank_work(void *user, const lvni_run_rank *rank)
     lvni_run_exported *opened = NULL; /* by results that open models themselves */
     const bool first = rank == u->ranks->rank;
     LVN_TRY(lvni_run_accelerator_use(u->config, rank->device));
-    lvn_status s = first ? LVN_OK : lvni_cpu_start();
-    if (s == LVN_OK && !first) {
-        s = u->results->open != NULL ? u->results->open(u, &opened)
-                                     : lvni_run_exported_again(u->exported, &own);
+    lvn_status s;
+    if (!first) {
+        LVNI_TRY_DONE(s, lvni_cpu_start());
+        LVNI_TRY_DONE(s, u->results->open != NULL ? u->results->open(u, &opened)
+                                                  : lvni_run_exported_again(u->exported, &own));
     }
-    if (s == LVN_OK) {
-        s = run_chunks(u, first ? u->exported->model : opened != NULL ? opened->model : own, rank);
-    }
+    s = run_chunks(u, first ? u->exported->model : opened != NULL ? opened->model : own, rank);
+done:
     lvni_run_exported_close(opened);
     lvni_nn_model_destroy(own);
     return s;

@@ -41,14 +41,16 @@ static lvn_status open_and_fit(work *w, lvni_run_ranks *ranks, fit_function fit)
                             .ranks = ranks,
                             .recipe = w->recipe,
                             .dir = &w->dir};
-    lvn_status s = w->recipe->open(&request);
+    lvn_status s;
+    LVNI_TRY_DONE(s, w->recipe->open(&request));
     if (w->driver != NULL) {
         request.tunes = true;
         request.weigh = w->driver->weigh;
         request.drive = w->driver->drive;
         request.host = w->driver->host;
     }
-    s = s == LVN_OK ? fit(&request) : s;
+    s = fit(&request);
+done:
     if (w->recipe->close != NULL) {
         w->recipe->close(&request);
     }
@@ -118,9 +120,11 @@ static lvn_status read_config(const lvni_run_recipe *recipe, const char *help, i
 static lvn_status write_defaults(const lvni_run_recipe *recipe, lvni_core_str *out)
 {
     lvni_core_config *c;
+    lvn_status s;
     LVN_TRY(lvni_core_config_create(recipe->keys, &c));
-    lvn_status s = lvni_core_config_load_job(c, recipe->defaults.job);
-    s = s == LVN_OK ? lvni_core_config_write_yaml(c, out) : s;
+    LVNI_TRY_DONE(s, lvni_core_config_load_job(c, recipe->defaults.job));
+    s = lvni_core_config_write_yaml(c, out);
+done:
     lvni_core_config_destroy(c);
     return s;
 }
@@ -129,13 +133,15 @@ lvn_status lvni_run_page_write(const lvni_run_recipe *recipe, const char *run, c
                                const char *output)
 {
     lvni_core_str page = {0}, defaults = {0};
-    lvn_status s = recipe == NULL ? LVN_OK : write_defaults(recipe, &defaults);
-    const char *of_recipe = defaults.len > 0 ? lvni_core_str_text(&defaults) : NULL;
-    s = s == LVN_OK ? lvni_report_run_page(run, of_recipe, sections, &page) : s;
-    if (s == LVN_OK) {
-        s = lvni_core_file_write(strcmp(output, "-") == 0 ? LVNI_STDOUT_PATH : output,
-                                 lvni_core_str_text(&page), page.len);
+    lvn_status s;
+    if (recipe != NULL) {
+        LVNI_TRY_DONE(s, write_defaults(recipe, &defaults));
     }
+    const char *of_recipe = defaults.len > 0 ? lvni_core_str_text(&defaults) : NULL;
+    LVNI_TRY_DONE(s, lvni_report_run_page(run, of_recipe, sections, &page));
+    s = lvni_core_file_write(strcmp(output, "-") == 0 ? LVNI_STDOUT_PATH : output,
+                             lvni_core_str_text(&page), page.len);
+done:
     lvni_core_str_free(&page);
     lvni_core_str_free(&defaults);
     return s;

@@ -5,6 +5,7 @@
 #include "trainer/memory.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/machine.h"
 #include "kernels/flat.h"
 #include "kernels/kernels.h"
@@ -69,7 +70,7 @@ static lvn_status train_dry(dry_lane *lane, int in_group, const lvni_data_loader
     lane->ctx->group =
         lane->group == NULL ? NULL : lvni_trainer_dry_group_get(lane->group, in_group);
     lvn_status s = LVN_OK;
-    for (int i = 0; i < lvni_trainer_phases_count(o->model) && s == LVN_OK; i++) {
+    for (int i = 0; i < lvni_trainer_phases_count(o->model); i++) {
         const lvni_trainer_pass pass = {.model = o->model,
                                         .seed = o->seed,
                                         .phase = i,
@@ -77,8 +78,9 @@ static lvn_status train_dry(dry_lane *lane, int in_group, const lvni_data_loader
                                             lvni_trainer_loss_factor(&o->plan, &lane->scaler),
                                         .scaled = lane->scaler.on};
         lvni_trainer_phases_begin(o->model, i, INT64_MAX);
-        s = lvni_trainer_run_micro_batch(&pass, &job);
+        LVNI_TRY_DONE(s, lvni_trainer_run_micro_batch(&pass, &job));
     }
+done:
     lane->ctx->group = NULL;
     lvni_nn_set_destroy(set);
     return s;
@@ -108,14 +110,15 @@ static lvn_status validate_dry(dry_lane *lane, const lvni_data_loader_batch *bat
     step.host = &batch->batch;
     lane->ctx->at = (lvni_tensor_position){0};
     const bool before = lvn_set_grad_enabled(false);
-    lvn_status s = lvn_scope_open();
-    if (s == LVN_OK) {
-        (root->cls->validation_step != NULL
-             ? root->cls->validation_step
-             : root->cls->training_step)(root, &on_device->batch, &step.now);
-        s = lvn_scope_close();
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvn_scope_open());
+    (root->cls->validation_step != NULL ? root->cls->validation_step : root->cls->training_step)(
+        root, &on_device->batch, &step.now);
+    LVNI_TRY_DONE(s, lvn_scope_close());
+    if (lane->previews) {
+        LVNI_TRY_DONE(s, preview_dry(lane, &on_device->batch));
     }
-    s = s == LVN_OK && lane->previews ? preview_dry(lane, &on_device->batch) : s;
+done:
     lvn_set_grad_enabled(before);
     return s;
 }
@@ -142,13 +145,15 @@ static lvn_status copy_and_train_dry(dry_lane *lane, int in_group,
     lvni_data_loader_batch copy = {0}, next = {0};
     LVN_TRY(lvni_tensor_copies_create(lane->device, &copies));
     const uint64_t before = in_use(lane->device);
-    lvn_status s = lvni_trainer_device_batch_begin(batch, copies, NULL, &copy);
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_trainer_device_batch_begin(batch, copies, NULL, &copy));
     lane->batch = in_use(lane->device) - before;
-    if (s == LVN_OK && ahead->batch.size > 0 && has_next(lane->o)) {
-        s = lvni_trainer_device_batch_begin(ahead, copies, NULL, &next);
+    if (ahead->batch.size > 0 && has_next(lane->o)) {
+        LVNI_TRY_DONE(s, lvni_trainer_device_batch_begin(ahead, copies, NULL, &next));
     }
     lane->next = in_use(lane->device) - before - lane->batch;
-    s = s == LVN_OK ? train_dry(lane, in_group, batch, &copy) : s;
+    s = train_dry(lane, in_group, batch, &copy);
+done:
     lvni_trainer_device_batch_free(&next);
     lvni_trainer_device_batch_free(&copy);
     lvni_tensor_copies_destroy(copies);
@@ -161,18 +166,18 @@ static lvn_status copy_and_validate_dry(dry_lane *lane, const lvni_data_loader_b
     lvni_tensor_copies *copies = NULL;
     lvni_data_loader_batch copy = {0}, next = {0};
     double *slots = lvni_tensor_mem_calloc(LVNI_TAG_TRAINER, LVNI_EVALUATION_SLOTS, sizeof *slots);
-    lvn_status s =
-        slots == NULL ? lvn_last_error()->code : lvni_tensor_copies_create(lane->device, &copies);
-    if (s == LVN_OK) {
-        s = lvni_trainer_device_batch_begin(batch, copies, NULL, &copy);
-        if (s == LVN_OK && ahead->batch.size > 0 && lane->o->workers > 0) {
-            s = lvni_trainer_device_batch_begin(ahead, copies, NULL, &next);
-        }
-        s = s == LVN_OK ? validate_dry(lane, batch, &copy) : s;
-        lvni_trainer_device_batch_free(&next);
-        lvni_trainer_device_batch_free(&copy);
-        lvni_tensor_copies_destroy(copies);
+    lvn_status s;
+    LVNI_TRY_DONE(s, slots == NULL ? lvn_last_error()->code
+                                   : lvni_tensor_copies_create(lane->device, &copies));
+    LVNI_TRY_DONE(s, lvni_trainer_device_batch_begin(batch, copies, NULL, &copy));
+    if (ahead->batch.size > 0 && lane->o->workers > 0) {
+        LVNI_TRY_DONE(s, lvni_trainer_device_batch_begin(ahead, copies, NULL, &next));
     }
+    s = validate_dry(lane, batch, &copy);
+done:
+    lvni_trainer_device_batch_free(&next);
+    lvni_trainer_device_batch_free(&copy);
+    lvni_tensor_copies_destroy(copies);
     lvni_tensor_mem_free(slots, LVNI_EVALUATION_SLOTS, sizeof *slots);
     return s;
 }
@@ -183,24 +188,24 @@ static lvn_status run_dry(dry_lane *lane, const lvni_trainer_samples *z,
 {
     lvni_trainer_zeros zeros, ahead = {0};
     const lvni_data_loader_batch *batch = &zeros.batch;
-    lvn_status s = lvni_trainer_zeros_make(lane->o, training, z, &zeros);
-    if (s == LVN_OK && next->n > 0) {
-        s = lvni_trainer_zeros_make(lane->o, training, next, &ahead);
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_trainer_zeros_make(lane->o, training, z, &zeros));
+    if (next->n > 0) {
+        LVNI_TRY_DONE(s, lvni_trainer_zeros_make(lane->o, training, next, &ahead));
     }
-    if (s == LVN_OK) {
-        lvni_tensor_ctx *mine = lvni_tensor_ctx_get();
-        lvni_tensor_ctx_set(lane->ctx);
-        const double before = lvni_kernels_dry_flops();
-        if (mine->device == NULL) {
-            s = training ? train_dry(lane, (int)z->in_group, batch, batch)
-                         : validate_dry(lane, batch, batch);
-        } else {
-            s = training ? copy_and_train_dry(lane, (int)z->in_group, batch, &ahead.batch)
-                         : copy_and_validate_dry(lane, batch, &ahead.batch);
-        }
-        lane->flops = lvni_kernels_dry_flops() - before;
-        lvni_tensor_ctx_set(mine);
+    lvni_tensor_ctx *mine = lvni_tensor_ctx_get();
+    lvni_tensor_ctx_set(lane->ctx);
+    const double before = lvni_kernels_dry_flops();
+    if (mine->device == NULL) {
+        s = training ? train_dry(lane, (int)z->in_group, batch, batch)
+                     : validate_dry(lane, batch, batch);
+    } else {
+        s = training ? copy_and_train_dry(lane, (int)z->in_group, batch, &ahead.batch)
+                     : copy_and_validate_dry(lane, batch, &ahead.batch);
     }
+    lane->flops = lvni_kernels_dry_flops() - before;
+    lvni_tensor_ctx_set(mine);
+done:
     lvni_trainer_zeros_free(&ahead);
     lvni_trainer_zeros_free(&zeros);
     return s;
@@ -292,23 +297,22 @@ static lvn_status measure_lane(const lvni_trainer_options *o, const sizes *z,
     lvni_core_pins pins = o->plan.pins;
     pins.entries = NULL; /* nothing computes, so nothing is chosen */
     lane->ctx = lvni_tensor_ctx_create(team, &pins);
-    lvn_status s = lane->ctx == NULL ? LVN_ERR_MEMORY
-                                     : lvni_tensor_device_create_dry(lvni_tensor_ctx_get()->device,
-                                                                     &lane->device);
-    if (s == LVN_OK && o->plan.coupled) {
-        s = lvni_trainer_dry_group_create(o->plan.group, &lane->group);
+    lvn_status s;
+    LVNI_TRY_DONE(s, lane->ctx == NULL ? LVN_ERR_MEMORY
+                                       : lvni_tensor_device_create_dry(
+                                             lvni_tensor_ctx_get()->device, &lane->device));
+    if (o->plan.coupled) {
+        LVNI_TRY_DONE(s, lvni_trainer_dry_group_create(o->plan.group, &lane->group));
     }
-    if (s == LVN_OK) {
-        lane->ctx->device = lane->device;
-        lane->ctx->low = lvni_trainer_precision_low(o->precision);
-        s = run_lane(lane, z);
-        const bool other = lvni_tensor_device_stands_for(lane->device) != NULL;
-        s = s == LVN_OK && other ? check_kernels(lane) : s;
+    lane->ctx->device = lane->device;
+    lane->ctx->low = lvni_trainer_precision_low(o->precision);
+    LVNI_TRY_DONE(s, run_lane(lane, z));
+    if (lvni_tensor_device_stands_for(lane->device) != NULL) {
+        LVNI_TRY_DONE(s, check_kernels(lane));
     }
-    if (s == LVN_OK) {
-        read_lane(lane, need);
-        *bytes = lane->bytes;
-    }
+    read_lane(lane, need);
+    *bytes = lane->bytes;
+done:
     lvni_tensor_ctx_destroy(lane->ctx);
     lvni_tensor_device_destroy_dry(lane->device);
     lvni_trainer_dry_group_destroy(lane->group);
@@ -381,22 +385,30 @@ static bool ends_epoch(const lvni_trainer_options *o)
     return o->max_steps < 0 || o->max_steps >= o->plan.steps_per_epoch;
 }
 
+static lvn_status use_zeros(const lvni_trainer_options *o, const lvni_trainer_samples *z,
+                            lvni_trainer_zeros_use use, void *user)
+{
+    lvni_trainer_zeros zeros;
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_trainer_zeros_make(o, true, z, &zeros));
+    s = use(user, &zeros.batch);
+done:
+    lvni_trainer_zeros_free(&zeros);
+    return s;
+}
+
 lvn_status lvni_trainer_zeros_each(const lvni_trainer_options *o, lvni_trainer_zeros_use use,
                                    void *user)
 {
     sizes z = {0};
-    lvn_status s = LVN_OK;
     for (int i = 0; i < o->plan.micro_batches; i++) {
         add_micro_batch(o, 0, i, &z);
         add_micro_batch(o, o->plan.steps_per_epoch - 1, i, &z);
     }
-    for (int i = 0; i < z.train.n && s == LVN_OK; i++) {
-        lvni_trainer_zeros zeros;
-        s = lvni_trainer_zeros_make(o, true, &z.train.at[i], &zeros);
-        s = s == LVN_OK ? use(user, &zeros.batch) : s;
-        lvni_trainer_zeros_free(&zeros);
+    for (int i = 0; i < z.train.n; i++) {
+        LVN_TRY(use_zeros(o, &z.train.at[i], use, user));
     }
-    return s;
+    return LVN_OK;
 }
 
 /* A sample that is alone in its group, on any rank: a network may need two. */
@@ -628,8 +640,12 @@ static lvn_status assign_phases(const lvni_trainer_options *o, optim_bytes *byte
         bytes->host += slot;
         bytes->device += block(slot);
     }
-    lvn_status s = is_sharded(o) ? lvni_optim_check_parts(optim, p, m->n_parameters) : LVN_OK;
-    s = s == LVN_OK ? lvni_optim_check_groups(optim, p, m->n_parameters) : s;
+    lvn_status s;
+    if (is_sharded(o)) {
+        LVNI_TRY_DONE(s, lvni_optim_check_parts(optim, p, m->n_parameters));
+    }
+    s = lvni_optim_check_groups(optim, p, m->n_parameters);
+done:
     lvni_core_free(p);
     return s;
 }

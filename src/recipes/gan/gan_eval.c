@@ -2,6 +2,7 @@
  * mean of n samples comes, whether their spread is that of the errors, and whether they look like
  * truths (gan_metrics.h, gan_coverage.h, gan_cfid.h). With output=DIR a page with figures, too. */
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/escape.h"
 #include "core/vfs.h"
 #include "data/inverse_truth.h"
@@ -82,11 +83,13 @@ static lvn_status invert_mass(lvni_gan_work *w, int64_t sample)
     }
     if (s == LVN_OK || s == LVN_ERR_UNSUPPORTED) { /* maps of a folder have no known posterior */
         lvn_clear_error();
-        s = lvni_data_inverse_kaiser_squires(w->data, &key, LVNI_INVERSE_SMOOTHING, map);
+        LVNI_TRY_DONE(s,
+                      lvni_data_inverse_kaiser_squires(w->data, &key, LVNI_INVERSE_SMOOTHING, map));
+        for (int64_t i = 0; i < w->pixels; i++) {
+            image[i] = (float)map[i];
+        }
     }
-    for (int64_t i = 0; s == LVN_OK && i < w->pixels; i++) {
-        image[i] = (float)map[i];
-    }
+done:
     lvni_core_free(map);
     return s;
 }
@@ -352,10 +355,11 @@ static lvn_status write_page(const lvni_gan_work *w, const table *t, const char 
                           .items = r->figure,
                           .n_items = r->n_figures};
     char *path = lvni_run_path_join(w->folder, images[0]);
-    lvn_status s = path == NULL ? LVN_ERR_MEMORY : draw_gain(w, path);
+    const lvn_status s = path == NULL ? LVN_ERR_MEMORY : draw_gain(w, path);
     lvni_core_free(path);
-    s = s == LVN_OK ? lvni_gan_report_curves(w->folder, model, images, &page.n_images) : s;
-    return s == LVN_OK ? lvni_gan_report_page(w->folder, &page) : s;
+    LVN_TRY(s);
+    LVN_TRY(lvni_gan_report_curves(w->folder, model, images, &page.n_images));
+    return lvni_gan_report_page(w->folder, &page);
 }
 
 static lvn_status report(lvni_run_inference *u)
@@ -365,6 +369,7 @@ static lvn_status report(lvni_run_inference *u)
     table t = {0};
     lvni_gan_cfid cfid;
     lvni_core_str text = {0}, rest = {0};
+    lvn_status s;
     if (u->n == 0) {
         LVN_FAIL(LVN_ERR_CORRUPT, "none of the measurements could be read: see the warnings");
     }
@@ -376,16 +381,16 @@ static lvn_status report(lvni_run_inference *u)
     } else {
         print_text(w, &t, &cfid, &text);
     }
-    lvn_status s = lvni_core_str_status(&text);
-    if (s == LVN_OK && w->folder != NULL) {
+    LVNI_TRY_DONE(s, lvni_core_str_status(&text));
+    if (w->folder != NULL) {
         print_text(w, NULL, &cfid, &rest);
-        s = lvni_core_str_status(&rest);
-        s = s == LVN_OK ? write_page(w, &t, lvni_core_str_text(&rest)) : s;
-        lvni_core_str_free(&rest);
+        LVNI_TRY_DONE(s, lvni_core_str_status(&rest));
+        LVNI_TRY_DONE(s, write_page(w, &t, lvni_core_str_text(&rest)));
     }
-    s = s == LVN_OK ? lvni_core_file_write(LVNI_STDOUT_PATH, lvni_core_str_text(&text), text.len)
-                    : s;
+    s = lvni_core_file_write(LVNI_STDOUT_PATH, lvni_core_str_text(&text), text.len);
+done:
     lvni_core_str_free(&text);
+    lvni_core_str_free(&rest);
     return s;
 }
 
@@ -395,7 +400,7 @@ static lvn_status begin(lvni_run_inference *u)
 {
     lvni_gan_work *w;
     results *r = LVNI_NEW(LVNI_TAG_DATA, results);
-    lvn_status s =
+    const lvn_status s =
         lvni_gan_work_create(u, (int)lvni_core_config_int(u->config, "num_samples"), r, &w);
     if (w == NULL || r == NULL) {
         lvni_core_free(w == NULL ? r : NULL);
@@ -403,8 +408,9 @@ static lvn_status begin(lvni_run_inference *u)
     }
     w->with_mean = measure_mean;
     w->item = measure_item;
-    s = s == LVN_OK ? lvni_gan_make_folder(w) : s;
-    return s == LVN_OK ? lvni_gan_embeddings_begin(&r->embeddings, w->settings->sizes.in_chans) : s;
+    LVN_TRY(s);
+    LVN_TRY(lvni_gan_make_folder(w));
+    return lvni_gan_embeddings_begin(&r->embeddings, w->settings->sizes.in_chans);
 }
 
 static void end(lvni_run_inference *u)

@@ -2,6 +2,7 @@
 #include "recipes/gan/gan_report.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/vfs.h"
 #include "data/array.h"
 #include "report/canvas.h"
@@ -67,8 +68,10 @@ lvn_status lvni_gan_report_item(const char *folder, const lvni_gan_item *item,
                                 const lvni_gan_style *style, uint64_t seed)
 {
     lvni_core_str path = {0};
-    lvn_status s = write_arrays(&path, folder, item);
-    s = s == LVN_OK ? write_figures(&path, folder, item, style, seed) : s;
+    lvn_status s;
+    LVNI_TRY_DONE(s, write_arrays(&path, folder, item));
+    s = write_figures(&path, folder, item, style, seed);
+done:
     lvni_core_str_free(&path);
     return s;
 }
@@ -180,13 +183,13 @@ static void html_page(lvni_core_str *out, const lvni_gan_page *page)
 lvn_status lvni_gan_report_page(const char *folder, const lvni_gan_page *page)
 {
     lvni_core_str path = {0}, text = {0};
+    lvn_status s;
     lvni_core_str_printf(&path, "%s/index.html", folder);
     html_page(&text, page);
-    lvn_status s = lvni_core_str_status(&path);
-    s = s == LVN_OK ? lvni_core_str_status(&text) : s;
-    if (s == LVN_OK) {
-        s = lvni_core_file_write(lvni_core_str_text(&path), lvni_core_str_text(&text), text.len);
-    }
+    LVNI_TRY_DONE(s, lvni_core_str_status(&path));
+    LVNI_TRY_DONE(s, lvni_core_str_status(&text));
+    s = lvni_core_file_write(lvni_core_str_text(&path), lvni_core_str_text(&text), text.len);
+done:
     lvni_core_str_free(&path);
     lvni_core_str_free(&text);
     return s;
