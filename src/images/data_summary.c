@@ -25,7 +25,7 @@ static int64_t *new_counts(int n_classes)
     return lvni_core_calloc(LVNI_TAG_DATA, (size_t)n_classes, sizeof(int64_t));
 }
 
-static lvn_status print_counts(const lvn_dataset *d, const int64_t *n, lvni_core_str *out)
+static void print_counts(const lvn_dataset *d, const int64_t *n, lvni_core_str *out)
 {
     int least = 0, most = 0;
     for (int i = 0; i < d->n_classes; i++) {
@@ -41,21 +41,46 @@ static lvn_status print_counts(const lvn_dataset *d, const int64_t *n, lvni_core
                              (long long)n[least], d->class_names[most], (long long)n[most]);
     }
     lvni_core_str_char(out, ')');
-    return lvni_core_str_status(out);
 }
 
-lvn_status lvni_images_class_counts_print(const lvn_dataset *train, const lvn_dataset *val,
-                                          lvni_core_str *out)
+/* Takes the samples away whose headers are damaged: *left is how many are not. */
+static void take_unusable(const lvni_data_image_scan *scan, const lvn_dataset *d, int64_t *n,
+                          int64_t *left)
 {
-    int64_t *n = new_counts(train->n_classes);
+    *left = d == NULL ? 0 : d->cls->length(d);
+    for (int64_t i = 0, all = *left; scan != NULL && scan->size != NULL && i < all; i++) {
+        const int64_t sample = lvni_data_dataset_index(d, i);
+        if (scan->size[sample].width == 0) {
+            n[d->cls->label(d, sample)]--;
+            --*left;
+        }
+    }
+}
+
+lvn_status lvni_images_counts_print(const lvni_data_image_scan *scan, const lvn_dataset *train,
+                                    const lvn_dataset *val, lvni_core_str *out)
+{
+    const int64_t all = train->cls->length(train) + (val == NULL ? 0 : val->cls->length(val));
+    int64_t left[2], *n = new_counts(train->n_classes);
     if (n == NULL) {
         return LVN_ERR_MEMORY;
     }
     count(train, n);
     count(val, n);
-    const lvn_status s = print_counts(train, n, out);
+    take_unusable(scan, train, n, &left[0]);
+    take_unusable(scan, val, n, &left[1]);
+    const int64_t usable = left[0] + left[1];
+    lvni_core_str_printf(out, "%lld image%s in %d class%s ", (long long)usable,
+                         lvni_core_plural(usable, "", "s"), train->n_classes,
+                         lvni_core_plural(train->n_classes, "", "es"));
+    print_counts(train, n, out);
+    if (usable < all) {
+        lvni_core_str_printf(out, " and %lld that cannot be used", (long long)(all - usable));
+    }
+    lvni_core_str_printf(out, "; %lld to train, %lld to validate", (long long)left[0],
+                         (long long)left[1]);
     lvni_core_free(n);
-    return s;
+    return lvni_core_str_status(out);
 }
 
 /* Classes of which `all` has some and `part` none. */
@@ -111,17 +136,6 @@ done:
 static int64_t area(const lvni_data_walk_size *s)
 {
     return (int64_t)s->width * s->height;
-}
-
-void lvni_images_unusable_print(const lvni_data_image_scan *scan, lvni_core_str *out)
-{
-    int64_t n = 0;
-    for (int64_t i = 0; scan != NULL && scan->size != NULL && i < scan->n; i++) {
-        n += area(&scan->size[i]) == 0;
-    }
-    if (n > 0) {
-        lvni_core_str_printf(out, ", %lld of which cannot be used", (long long)n);
-    }
 }
 
 void lvni_images_sizes_print(const lvni_data_image_scan *scan, lvni_core_str *out)

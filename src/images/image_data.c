@@ -236,14 +236,8 @@ static lvn_status open_parts(const lvni_core_config *c, const lvni_images_source
     if (n[1] > 0) {
         LVN_TRY(lvni_images_source_view(s, part[1], n[1], &out->eval, &out->val));
     }
-    lvni_core_str_printf(&out->note, "data %s: %lld image%s in %d class%s ",
-                         lvni_core_config_str(c, "data"), (long long)n[0] + (long long)n[1],
-                         lvni_core_plural(n[0] + n[1], "", "s"), out->train->n_classes,
-                         lvni_core_plural(out->train->n_classes, "", "es"));
-    LVN_TRY(lvni_images_class_counts_print(out->train, out->val, &out->note));
-    lvni_images_unusable_print(s->scan, &out->note);
-    lvni_core_str_printf(&out->note, "; %lld to train, %lld to validate", (long long)n[0],
-                         (long long)n[1]);
+    lvni_core_str_printf(&out->note, "data %s: ", lvni_core_config_str(c, "data"));
+    LVN_TRY(lvni_images_counts_print(s->scan, out->train, out->val, &out->note));
     print_ignored(s, &out->ignored);
     LVN_TRY(warn_unvalidated(c, s, out));
     LVN_TRY(s->arrays == NULL ? LVN_OK : warn_gaps(c, s->arrays));

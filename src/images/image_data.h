@@ -175,10 +175,11 @@ void lvni_images_data_free(lvni_images_data *data);
 
 /* ---- data_summary.c ---- */
 
-/* Images of each class of both parts together, appended: "(cat 36, dog 40)"; of more than 20
- * classes "(smallest: apron 12, largest: shirt 98)". val may be NULL. */
-lvn_status lvni_images_class_counts_print(const lvn_dataset *train, const lvn_dataset *val,
-                                          lvni_core_str *out);
+/* Appended, without the images whose headers are damaged (scan NULL: none): "76 images in 2 classes
+ * (cat 36, dog 40) and 4 that cannot be used; 61 to train, 15 to validate"; of more than 20 classes
+ * "(smallest: apron 12, largest: shirt 98)". val may be NULL. */
+lvn_status lvni_images_counts_print(const lvni_data_image_scan *scan, const lvn_dataset *train,
+                                    const lvn_dataset *val, lvni_core_str *out);
 /* Classes with images to train on and none to validate, appended: "hat, coat, and 3 more". Nothing
  * where there are none. */
 lvn_status lvni_images_class_counts_unvalidated(const lvn_dataset *train, const lvn_dataset *val,
@@ -187,9 +188,6 @@ lvn_status lvni_images_class_counts_unvalidated(const lvn_dataset *train, const 
  * way. */
 lvn_status lvni_images_class_counts_unreadable(const lvni_data_image_scan *scan,
                                                lvni_core_str *out);
-/* ", 4 of which cannot be used", by their headers, appended; nothing where all can. scan NULL: no
- * folder. */
-void lvni_images_unusable_print(const lvni_data_image_scan *scan, lvni_core_str *out);
 /* "; images from 80x60 to 640x427 pixels, 24.1 MB of files", appended; nothing where the
  * headers were not read, or all are damaged. */
 void lvni_images_sizes_print(const lvni_data_image_scan *scan, lvni_core_str *out);

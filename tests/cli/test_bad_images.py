@@ -114,7 +114,12 @@ class Images(Case):
         )
         self.assertIn(once, reported)
         self.assertEqual(reported.count("unreadable training sample"), 0 if early else 1, reported)
-        self.assertEqual("1 of which cannot be used" in printed, early, printed)
+        counts = (
+            "12 images in 2 classes (cat 6, dog 6) and 1 that cannot be used; 12 to train, 0 to "
+            if early
+            else "13 images in 2 classes (cat 7, dog 6); 13 to train, 0 to "
+        )
+        self.assertIn(counts, printed)
         self.assertIn("cat/" + name, read(f"{self.out}/train.log").decode())
         self.levin(
             [
