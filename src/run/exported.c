@@ -254,6 +254,48 @@ static lvn_status fail_no_models(const char *path)
     return LVN_ERR_NOT_FOUND;
 }
 
+/* What a model was exported from: RUN/exported_models/exported_NAME has its weights in
+ * RUN/checkpoints/NAME. Empty: it is of no run, or its checkpoint is gone. */
+static lvn_status find_checkpoint(const char *file, lvni_core_str *out)
+{
+    static const char folder[] = "exported_models/exported_";
+    const char *at = strstr(file, folder);
+    while (at != NULL && strstr(at + 1, folder) != NULL) {
+        at = strstr(at + 1, folder);
+    }
+    if (at == NULL) {
+        return LVN_OK;
+    }
+    lvni_core_str_append_n(out, file, (size_t)(at - file));
+    lvni_core_str_printf(out, "checkpoints/%s", at + sizeof folder - 1);
+    LVN_TRY(lvni_core_str_status(out));
+    if (!lvni_core_path_exists(lvni_core_str_text(out))) {
+        lvni_core_str_clear(out);
+    }
+    return LVN_OK;
+}
+
+/* In a run directory. Each checkpoint is followed by its model, so there is at most one more. */
+static lvn_status fail_not_exported(const char *file)
+{
+    lvni_core_str newest = {0};
+    lvn_status s;
+    LVNI_TRY_DONE(s, find_checkpoint(file, &newest));
+    s = newest.len > 0
+            ? lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__,
+                            "%s does not exist: the run has not exported a model yet; model=%s "
+                            "takes its newest checkpoint",
+                            file, lvni_core_str_text(&newest))
+            : lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__,
+                            "%s does not exist: the run has not exported a model yet, which it "
+                            "does with its first checkpoint; if it has ended before, start it "
+                            "again with resume=true",
+                            file);
+done:
+    lvni_core_str_free(&newest);
+    return s;
+}
+
 /* The file behind model=PATH; freed by the caller. */
 static lvn_status find_file(const char *path, const char *which, char **file)
 {
@@ -282,17 +324,18 @@ static lvn_status find_file(const char *path, const char *which, char **file)
             break;
         }
     }
-    if (*file != NULL && !lvni_core_path_exists(*file)) {
-        lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__,
-                      is_run ? "%s does not exist: the run has written no model yet; with a "
-                               "checkpoint its program, started again with resume=true, writes it"
-                             : "%s does not exist: model= takes a run directory or an exported "
-                               ".safetensors file",
-                      *file);
-        lvni_core_free(*file);
-        return LVN_ERR_NOT_FOUND;
+    if (*file == NULL || lvni_core_path_exists(*file)) {
+        return *file == NULL ? LVN_ERR_MEMORY : LVN_OK;
     }
-    return *file == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    const lvn_status s =
+        is_run ? fail_not_exported(*file)
+               : lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__,
+                               "%s does not exist: model= takes a run directory or an exported "
+                               ".safetensors file",
+                               *file);
+    lvni_core_free(*file);
+    *file = NULL;
+    return s;
 }
 
 lvn_status lvni_run_exported_check(const char *path, const char *which)
@@ -303,24 +346,13 @@ lvn_status lvni_run_exported_check(const char *path, const char *which)
     return LVN_OK;
 }
 
-/* The weights that an average was made of: RUN/exported_models/exported_NAME has them in
- * RUN/checkpoints/NAME. */
+/* The weights that an average was made of. */
 static lvn_status load_without_average(const lvni_run_exported *e, lvni_nn_model *model)
 {
-    const char *file = e->file;
-    static const char folder[] = "exported_models/exported_";
-    const char *at = strstr(file, folder);
-    while (at != NULL && strstr(at + 1, folder) != NULL) {
-        at = strstr(at + 1, folder);
-    }
     lvni_core_str checkpoint = {0};
-    if (at != NULL) {
-        lvni_core_str_append_n(&checkpoint, file, (size_t)(at - file));
-        lvni_core_str_printf(&checkpoint, "checkpoints/%s", at + sizeof folder - 1);
-    }
     lvn_status s;
-    LVNI_TRY_DONE(s, lvni_core_str_status(&checkpoint));
-    if (at == NULL || !lvni_core_path_exists(lvni_core_str_text(&checkpoint))) {
+    LVNI_TRY_DONE(s, find_checkpoint(e->file, &checkpoint));
+    if (checkpoint.len == 0) {
         s = lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__,
                           "it holds averaged weights (ema.decay=%g), and use_ema=false requests "
                           "the others, which are in the checkpoints of the run: give "
@@ -393,6 +425,17 @@ static lvn_status read_file(lvni_run_exported *e, const lvni_ckpt_st_file *file,
     return known ? LVN_OK : read_model(e, file, &e->model);
 }
 
+/* A damaged file of a run has the same weights in its checkpoint. */
+static void append_checkpoint(const char *file)
+{
+    lvni_core_str checkpoint = {0};
+    if (find_checkpoint(file, &checkpoint) == LVN_OK && checkpoint.len > 0) {
+        lvn_error_append("; it was exported from a checkpoint: model=%s",
+                         lvni_core_str_text(&checkpoint));
+    }
+    lvni_core_str_free(&checkpoint);
+}
+
 static lvn_status read_all(lvni_run_exported *e)
 {
     bool of_data = false;
@@ -401,6 +444,9 @@ static lvn_status read_all(lvni_run_exported *e)
     if (s == LVN_OK) {
         s = read_file(e, file, &of_data);
         lvni_ckpt_st_close(file);
+    }
+    if (s == LVN_ERR_CORRUPT && !of_data) {
+        append_checkpoint(e->file);
     }
     if (s != LVN_OK && !of_data) {
         lvn_error_frame("reading the model %s", e->file);

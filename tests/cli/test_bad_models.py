@@ -91,6 +91,31 @@ class Models(Case):
                 ):
                     self.levin([*use, *given], FAILURE, [path, rule, expects])
 
+    def test_a_run_names_its_checkpoint(self):
+        """Where its model is damaged, or not exported yet."""
+        run, data = f"{self.dir}/copy", f"data={self.photos}"
+        shutil.copytree(self.model, run)
+        write(f"{run}/exported_models/exported_best.safetensors", read(self.exported)[:1000])
+        best, last = (f"model={run}/checkpoints/{name}.safetensors" for name in ("best", "last"))
+        damaged = f"; it was exported from a checkpoint: {best}\n"
+        for use in (["eval"], ["predict", f"output={self.dir}/p.csv"], ["report", run]):
+            model = [] if run in use else [f"model={run}"]
+            self.levin([*use, data, *model], FAILURE, ["exported_best.safetensors", damaged])
+        self.levin(["eval", data, best], OK)
+        os.remove(f"{run}/exported_models/exported_best.safetensors")
+        os.remove(f"{run}/exported_models/exported_last.safetensors")
+        missing = f"{run}/exported_models/exported_last.safetensors does not exist: "
+        newest = f"the run has not exported a model yet; {last} takes its newest checkpoint\n"
+        self.levin(["eval", data, f"model={run}"], FAILURE, [missing, newest])
+        self.levin(["eval", data, last], OK)
+        os.remove(f"{run}/checkpoints/last.safetensors")
+        begun = "not exported a model yet, which it does with its first checkpoint"
+        self.levin(["eval", data, f"model={run}"], FAILURE, [missing, begun, "resume=true"])
+        stray = f"{self.dir}/stray.safetensors"
+        write(stray, read(self.exported)[:1000])
+        _, reported = self.levin(["eval", data, f"model={stray}"], FAILURE)
+        self.assertNotIn("checkpoint", reported)
+
     def test_averages(self):
         """A run with ema.decay has two sets of weights; the exported file has one of them."""
         self.train("ema.decay=0.9", "optim.lr=0.0001", "max_steps=4")
