@@ -115,7 +115,7 @@ typedef struct lvn_image_folder_options {
     double grey;     /* probability of an image without colours */
     double blur;     /* probability of a Gaussian blur, deviation 0.1 to 2 pixels */
     double solarize; /* probability that values of the upper half are inverted */
-    int views;       /* of each sample, 1 to 4; 0: 1 */
+    int views;       /* of each sample, 1 to 7 (without labels 8); 0: 1 */
     lvn_image_part part;
     void *reserved[4];
 } lvn_image_folder_options;

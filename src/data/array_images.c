@@ -285,7 +285,7 @@ typedef struct array_view {
     lvn_dataset base;
     lvni_data_array_images *images;
     lvni_data_subset subset;
-    lvni_data_transform transform;
+    lvni_data_views views;
 } array_view;
 
 static const array_view *view_of(const lvn_dataset *dataset)
@@ -296,7 +296,7 @@ static const array_view *view_of(const lvn_dataset *dataset)
 static int view_fields(const lvn_dataset *dataset, lvn_field out[LVN_MAX_FIELDS])
 {
     const array_view *v = view_of(dataset);
-    return lvni_data_image_fields(&v->transform, v->images->label != NULL, out);
+    return lvni_data_views_fields(&v->views, v->images->label != NULL, out);
 }
 
 static int64_t view_length(const lvn_dataset *dataset)
@@ -347,11 +347,13 @@ static lvn_status view_get(const lvn_dataset *dataset, const lvn_sample_key *key
     if (scratch == NULL) {
         return LVN_ERR_MEMORY;
     }
+    lvni_data_views_drawn drawn;
     lvni_data_image image = {.width = m->width, .height = m->height, .scale = 1.0};
     const lvni_data_image_info info = {LVNI_IMAGE_PNG, m->width, m->height, 1};
     LVN_TRY(pixels_of(scratch, m, key->sample, &image.rgb));
-    LVN_TRY(lvni_data_augment_views(scratch, &v->transform, key, &image, &info, m->label != NULL,
-                                    field));
+    LVN_TRY(lvni_data_views_draw(&v->views, key, &info, &drawn));
+    LVN_TRY(
+        lvni_data_views_render(scratch, &v->views, &drawn, &image, &info, m->label != NULL, field));
     if (m->label != NULL) {
         memcpy(field[1], &m->label[key->sample], sizeof(int64_t));
     }
@@ -377,11 +379,10 @@ static const lvn_dataset_class view_class = {
 };
 
 lvn_status lvni_data_array_images_view(lvni_data_array_images *images, const int64_t *indices,
-                                       int64_t n, const lvni_data_transform *transform,
-                                       lvn_dataset **out)
+                                       int64_t n, const lvni_data_views *views, lvn_dataset **out)
 {
     *out = NULL;
-    LVN_TRY(lvni_data_transform_check(transform));
+    LVN_TRY(lvni_data_views_check(views, images->label != NULL));
     array_view *v = LVNI_NEW(LVNI_TAG_DATA, array_view);
     if (v == NULL) {
         return LVN_ERR_MEMORY;
@@ -390,7 +391,7 @@ lvn_status lvni_data_array_images_view(lvni_data_array_images *images, const int
                             .n_classes = images->n_classes,
                             .class_names = (const char *const *)images->class_names};
     v->images = lvni_data_array_images_retain(images);
-    v->transform = *transform;
+    v->views = *views;
     const lvn_status status = lvni_data_subset_create(indices, n, images->n, &v->subset);
     if (status != LVN_OK) {
         view_destroy(&v->base);

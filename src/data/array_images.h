@@ -7,7 +7,7 @@
 
 #include "core/str.h"
 #include "data/array.h"
-#include "data/augment.h"
+#include "data/views.h"
 
 #include <stdatomic.h>
 
@@ -46,7 +46,6 @@ lvn_status lvni_data_array_images_relabel(lvni_data_array_images *images,
                                           const char *const *class_names, int n_classes);
 /* A dataset with `image` and, with labels, `label`. The indices are copied; NULL: all. */
 lvn_status lvni_data_array_images_view(lvni_data_array_images *images, const int64_t *indices,
-                                       int64_t n, const lvni_data_transform *transform,
-                                       lvn_dataset **out);
+                                       int64_t n, const lvni_data_views *views, lvn_dataset **out);
 
 #endif

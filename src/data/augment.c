@@ -40,7 +40,7 @@ void lvni_data_transform_no_augment(lvni_data_transform *t)
     t->random_crop = false;
     t->hflip = t->vflip = 0.0;
     t->brightness = t->contrast = t->saturation = t->hue = 0.0;
-    t->grey = t->blur = t->solarize = 0.0;
+    t->grey = t->blur = t->solarize = t->rotate = 0.0;
 }
 
 static lvn_status check_range(const char *name, double value, double low, double high)
@@ -51,21 +51,8 @@ static lvn_status check_range(const char *name, double value, double low, double
     return LVN_OK;
 }
 
-lvn_status lvni_data_transform_check(const lvni_data_transform *t)
+static lvn_status check_blur(const lvni_data_transform *t)
 {
-    LVN_TRY(check_range("image_size", t->size, 1, LVNI_RESAMPLE_MAX_SIDE));
-    LVN_TRY(check_range("augment.scale, first value,", t->scale[0], 1e-4, 1.0));
-    LVN_TRY(check_range("augment.scale, second value,", t->scale[1], t->scale[0], 1.0));
-    LVN_TRY(check_range("augment.ratio, first value,", t->ratio[0], 0.01, 100.0));
-    LVN_TRY(check_range("augment.ratio, second value,", t->ratio[1], t->ratio[0], 100.0));
-    LVN_TRY(check_range("augment.hflip", t->hflip, 0.0, 1.0));
-    LVN_TRY(check_range("augment.vflip", t->vflip, 0.0, 1.0));
-    LVN_TRY(check_range("augment.brightness", t->brightness, 0.0, 10.0));
-    LVN_TRY(check_range("augment.contrast", t->contrast, 0.0, 10.0));
-    LVN_TRY(check_range("augment.saturation", t->saturation, 0.0, 10.0));
-    LVN_TRY(check_range("augment.hue", t->hue, 0.0, 0.5));
-    LVN_TRY(check_range("augment.jitter", t->jitter, 0.0, 1.0));
-    LVN_TRY(check_range("augment.grey", t->grey, 0.0, 1.0));
     LVN_TRY(check_range("augment.blur", t->blur, 0.0, 1.0));
     LVN_TRY(check_range("augment.blur_sigma, first value,", t->blur_sigma[0], 0.0,
                         LVNI_BLUR_MAX_SIGMA));
@@ -78,9 +65,50 @@ lvn_status lvni_data_transform_check(const lvni_data_transform *t)
                  "decide",
                  t->blur_kernel);
     }
+    return check_range("gaussian_blur.blur_limit", t->blur_limit, 0, LVNI_BLUR_MAX_KERNEL - 1);
+}
+
+static lvn_status check_channels(const lvni_data_transform *t)
+{
+    const int drop = 3 - lvni_data_transform_channels(t);
+    int candidates = 0;
+    LVN_TRY(check_range("channel_drop.num_channels_keep", t->channels, 0, 3));
+    for (int c = 0; c < 3; c++) {
+        LVN_TRY(check_range("channel_drop.weight_drop", t->drop_weight[c], 0.0, 1e6));
+        candidates += t->drop_weight[c] > 0.0;
+    }
+    if (candidates < drop) {
+        LVN_FAIL(
+            LVN_ERR_USAGE,
+            "channel_drop.weight_drop=[%g,%g,%g]: num_channels_keep=%d drops %d of 3 channels, "
+            "so that %d weights must be above 0",
+            t->drop_weight[0], t->drop_weight[1], t->drop_weight[2], 3 - drop, drop, drop);
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_data_transform_check(const lvni_data_transform *t)
+{
+    LVN_TRY(check_range("image_size", t->size, 1, LVNI_RESAMPLE_MAX_SIDE));
+    LVN_TRY(check_range("image_size, width,", t->width, 0, LVNI_RESAMPLE_MAX_SIDE));
+    LVN_TRY(check_range("augment.scale, first value,", t->scale[0], 1e-4, 1.0));
+    LVN_TRY(check_range("augment.scale, second value,", t->scale[1], t->scale[0], 1.0));
+    LVN_TRY(check_range("augment.ratio, first value,", t->ratio[0], 0.01, 100.0));
+    LVN_TRY(check_range("augment.ratio, second value,", t->ratio[1], t->ratio[0], 100.0));
+    LVN_TRY(check_range("augment.hflip", t->hflip, 0.0, 1.0));
+    LVN_TRY(check_range("augment.vflip", t->vflip, 0.0, 1.0));
+    LVN_TRY(check_range("augment.brightness", t->brightness, 0.0, 10.0));
+    LVN_TRY(check_range("augment.contrast", t->contrast, 0.0, 10.0));
+    LVN_TRY(check_range("augment.saturation", t->saturation, 0.0, 10.0));
+    LVN_TRY(check_range("augment.hue", t->hue, 0.0, 0.5));
+    LVN_TRY(check_range("augment.jitter", t->jitter, 0.0, 1.0));
+    LVN_TRY(check_range("augment.grey", t->grey, 0.0, 1.0));
+    LVN_TRY(check_blur(t));
     LVN_TRY(check_range("augment.solarize", t->solarize, 0.0, 1.0));
     LVN_TRY(check_range("augment.solarize_from", t->solarize_from, 0.0, 1.0));
-    LVN_TRY(check_range("views", t->views, 0, LVNI_MAX_VIEWS));
+    LVN_TRY(check_range("random_rotation.prob", t->rotate, 0.0, 1.0));
+    LVN_TRY(check_range("random_rotation.degrees", t->rotate_degrees, 0.0, 180.0));
+    LVN_TRY(check_channels(t));
     LVN_TRY(check_range("eval.resize", t->eval_resize, 1, LVNI_RESAMPLE_MAX_SIDE));
     for (int c = 0; c < 3; c++) {
         LVN_TRY(check_range("normalize.mean", (double)t->mean[c], -1e3, 1e3));
@@ -176,14 +204,76 @@ static lvn_status draw_crop(const lvni_data_transform *t, const lvn_sample_key *
                             int height, lvni_data_augment *out)
 {
     lvni_data_resize_plan *p = &out->plan;
-    out->centre = !key->training || !t->random_crop;
-    if (!out->centre) {
+    if (key->training && t->random_crop && !t->whole) {
         out->box = crop_random(t, key, width, height);
         return LVN_OK;
     }
+    if (t->whole || lvni_data_transform_width(t) != t->size) {
+        out->box = (lvni_data_box){0.0, 0.0, width, height};
+        return LVN_OK;
+    }
+    out->centre = true;
     LVN_TRY(lvni_data_resize_centre(t->eval_resize, t->size, t->eval_filter, width, height, p));
     out->box = lvni_data_resize_wanted(p, width, height);
     return LVN_OK;
+}
+
+static void draw_blur(const lvni_data_transform *t, const lvn_sample_key *key,
+                      lvni_data_augment *out)
+{
+    const lvni_core_rng rng = stream(key, LVNI_AUGMENT_BLUR);
+    out->blur_sigma = t->blur_sigma[0] + draw(&rng, 1) * (t->blur_sigma[1] - t->blur_sigma[0]);
+    out->blur_kernel = t->blur_kernel;
+    if (t->blur_limit > 0) {
+        const int width = (int)(draw(&rng, 2) * (t->blur_limit + 1));
+        out->blur_kernel = width > 0 ? width | 1 : 0;
+    }
+}
+
+/* The channel to drop of those that are left, by their weights. */
+static int draw_dropped(const double weight[3], double u)
+{
+    const double end = u * (weight[0] + weight[1] + weight[2]);
+    double sum = 0.0;
+    int last = 0;
+    for (int c = 0; c < 3; c++) {
+        sum += weight[c];
+        last = weight[c] > 0.0 ? c : last;
+        if (sum > end) {
+            return c;
+        }
+    }
+    return last;
+}
+
+static void draw_channels(const lvni_data_transform *t, const lvn_sample_key *key,
+                          lvni_data_augment *out)
+{
+    const lvni_core_rng rng = stream(key, LVNI_AUGMENT_CHANNELS);
+    double weight[3] = {t->drop_weight[0], t->drop_weight[1], t->drop_weight[2]};
+    bool dropped[3] = {false, false, false};
+    for (int d = 0; d < 3 - lvni_data_transform_channels(t); d++) {
+        const int c = draw_dropped(weight, draw(&rng, (uint64_t)d));
+        dropped[c] = true;
+        weight[c] = 0.0;
+    }
+    for (int c = 0, n = 0; c < 3; c++) {
+        if (!dropped[c]) {
+            out->channel[n++] = c;
+        }
+    }
+}
+
+static void draw_colours(const lvni_data_transform *t, const lvn_sample_key *key,
+                         lvni_data_augment *out)
+{
+    const bool jitter =
+        t->brightness > 0.0 || t->contrast > 0.0 || t->saturation > 0.0 || t->hue > 0.0;
+    if (jitter && draw_whether(key, LVNI_AUGMENT_JITTER, t->jitter)) {
+        draw_colour(t, key, out);
+    }
+    out->grey = draw_whether(key, LVNI_AUGMENT_GREY, t->grey);
+    out->solarize = draw_whether(key, LVNI_AUGMENT_SOLARIZE, t->solarize);
 }
 
 lvn_status lvni_data_augment_draw(const lvni_data_transform *t, const lvn_sample_key *key,
@@ -191,6 +281,7 @@ lvn_status lvni_data_augment_draw(const lvni_data_transform *t, const lvn_sample
 {
     *out = (lvni_data_augment){.order = {LVNI_AUGMENT_BRIGHTNESS, LVNI_AUGMENT_CONTRAST,
                                          LVNI_AUGMENT_SATURATION, LVNI_AUGMENT_HUE},
+                               .channel = {0, 1, 2},
                                .brightness = 1.0f,
                                .contrast = 1.0f,
                                .saturation = 1.0f};
@@ -200,16 +291,17 @@ lvn_status lvni_data_augment_draw(const lvni_data_transform *t, const lvn_sample
     }
     out->hflip = draw_whether(key, LVNI_AUGMENT_HFLIP, t->hflip);
     out->vflip = draw_whether(key, LVNI_AUGMENT_VFLIP, t->vflip);
-    const bool jitter =
-        t->brightness > 0.0 || t->contrast > 0.0 || t->saturation > 0.0 || t->hue > 0.0;
-    if (jitter && draw_whether(key, LVNI_AUGMENT_JITTER, t->jitter)) {
-        draw_colour(t, key, out);
+    if (draw_whether(key, LVNI_AUGMENT_ROTATE, t->rotate)) {
+        const lvni_core_rng rng = stream(key, LVNI_AUGMENT_ROTATE);
+        out->turns = (2.0 * draw(&rng, 1) - 1.0) * t->rotate_degrees / 360.0;
     }
-    out->grey = draw_whether(key, LVNI_AUGMENT_GREY, t->grey);
-    out->solarize = draw_whether(key, LVNI_AUGMENT_SOLARIZE, t->solarize);
+    if (lvni_data_transform_channels(t) == 3) {
+        draw_colours(t, key, out);
+    } else {
+        draw_channels(t, key, out);
+    }
     if (draw_whether(key, LVNI_AUGMENT_BLUR, t->blur)) {
-        const lvni_core_rng rng = stream(key, LVNI_AUGMENT_BLUR);
-        out->blur_sigma = t->blur_sigma[0] + draw(&rng, 1) * (t->blur_sigma[1] - t->blur_sigma[0]);
+        draw_blur(t, key, out);
     }
     return LVN_OK;
 }
@@ -248,13 +340,15 @@ static lvni_data_box box_stored(const lvni_data_box *box, const turn *turned, do
 
 /* Output pixel (x, y) of the stored orientation lies at data + x * step_x + y * step_y of the
  * turned and flipped one. */
-static void target_steps(lvni_data_resample_target *target, float *out, int size,
-                         const turn *turned, const lvni_data_augment *a)
+static void target_steps(lvni_data_resample_target *target, float *out,
+                         const lvni_data_transform *t, const turn *turned,
+                         const lvni_data_augment *a)
 {
+    const int width = lvni_data_transform_width(t);
     const bool mirror_x = turned->mirror_x != a->hflip, mirror_y = turned->mirror_y != a->vflip;
-    const ptrdiff_t along = mirror_x ? -3 : 3, down = (mirror_y ? -3 : 3) * (ptrdiff_t)size;
-    target->data = out + (mirror_x ? 3 * (ptrdiff_t)(size - 1) : 0) +
-                   (mirror_y ? 3 * (ptrdiff_t)size * (size - 1) : 0);
+    const ptrdiff_t along = mirror_x ? -3 : 3, down = (mirror_y ? -3 : 3) * (ptrdiff_t)width;
+    target->data = out + (mirror_x ? 3 * (ptrdiff_t)(width - 1) : 0) +
+                   (mirror_y ? 3 * (ptrdiff_t)width * (t->size - 1) : 0);
     target->step_x = turned->swap ? down : along;
     target->step_y = turned->swap ? along : down;
 }
@@ -279,7 +373,11 @@ static void jitter_apply(const lvni_data_transform *t, const lvni_data_augment *
 static lvn_status colour_apply(lvni_data_scratch *scratch, const lvni_data_transform *t,
                                const lvni_data_augment *a, float *rgb)
 {
-    const int64_t n = (int64_t)t->size * t->size;
+    const int width = lvni_data_transform_width(t);
+    const int64_t n = (int64_t)t->size * width;
+    if (a->turns != 0.0) {
+        LVN_TRY(lvni_data_rotate(scratch, rgb, width, t->size, a->turns));
+    }
     if (a->colour) {
         jitter_apply(t, a, rgb, n);
     }
@@ -287,7 +385,7 @@ static lvn_status colour_apply(lvni_data_scratch *scratch, const lvni_data_trans
         lvni_data_colour_saturation(rgb, n, 0.0f);
     }
     if (a->blur_sigma > 0.0) {
-        LVN_TRY(lvni_data_blur(scratch, rgb, t->size, t->size, a->blur_sigma, t->blur_kernel));
+        LVN_TRY(lvni_data_blur(scratch, rgb, width, t->size, a->blur_sigma, a->blur_kernel));
     }
     if (a->solarize) {
         lvni_data_colour_solarize(rgb, n, (float)(t->solarize_from * 255.0));
@@ -315,10 +413,25 @@ static void normalise(const lvni_data_transform *t, float *rgb, int64_t n)
     }
 }
 
+/* The same, of those channels of n pixels that are kept. */
+static void keep_channels(const lvni_data_transform *t, const lvni_data_augment *a,
+                          const float *rgb, int64_t n, float *out)
+{
+    const int channels = lvni_data_transform_channels(t);
+    float scale[3], bias[3];
+    normal_factors(t, scale, bias);
+    for (int64_t i = 0; i < n; i++, rgb += 3) {
+        for (int c = 0; c < 3 && c < channels; c++) {
+            *out++ = rgb[a->channel[c]] * scale[c] + bias[c];
+        }
+    }
+}
+
 double lvni_data_augment_need(const lvni_data_transform *t, const lvni_data_augment *a)
 {
-    const double shorter = a->box.width < a->box.height ? a->box.width : a->box.height;
-    return !a->centre && shorter > t->size ? t->size / shorter : 1.0;
+    const double across = lvni_data_transform_width(t) / a->box.width,
+                 down = t->size / a->box.height, need = across > down ? across : down;
+    return !a->centre && need < 1.0 ? need : 1.0;
 }
 
 lvni_data_box lvni_data_augment_wanted(const lvni_data_transform *t, const lvni_data_augment *a,
@@ -331,8 +444,10 @@ lvni_data_box lvni_data_augment_wanted(const lvni_data_transform *t, const lvni_
     }
     /* The reach of an output pixel, then the rounding to pixels, which the decoder may have made as
      * large as an output pixel. */
-    const double x = 2.0 * (box.width > t->size ? box.width / t->size : 1.0) + 1.0;
-    const double y = 2.0 * (box.height > t->size ? box.height / t->size : 1.0) + 1.0;
+    const int width = turned.swap ? t->size : lvni_data_transform_width(t),
+              height = turned.swap ? lvni_data_transform_width(t) : t->size;
+    const double x = 2.0 * (box.width > width ? box.width / width : 1.0) + 1.0;
+    const double y = 2.0 * (box.height > height ? box.height / height : 1.0) + 1.0;
     return (lvni_data_box){box.x - x, box.y - y, box.width + 2.0 * x, box.height + 2.0 * y};
 }
 
@@ -386,12 +501,15 @@ static lvn_status crop_render(lvni_data_scratch *scratch, const lvni_data_transf
                               float *out)
 {
     const turn turned = turn_of(info->orientation), upright = {false, false, false};
-    target_steps(target, out, t->size, a->centre ? &upright : &turned, a);
+    target_steps(target, out, t, a->centre ? &upright : &turned, a);
     if (a->centre) {
         return centre_render(scratch, a, image, &turned, target);
     }
     const lvni_data_box box = box_stored(&a->box, &turned, image->scale, info);
-    return lvni_data_resample(scratch, image, &box, t->size, t->size, target);
+    const int width = turned.swap ? t->size : lvni_data_transform_width(t),
+              height = turned.swap ? lvni_data_transform_width(t) : t->size;
+    return t->area ? lvni_data_resample_area(scratch, image, &box, width, height, target)
+                   : lvni_data_resample(scratch, image, &box, width, height, target);
 }
 
 lvn_status lvni_data_augment_render(lvni_data_scratch *scratch, const lvni_data_transform *t,
@@ -399,61 +517,30 @@ lvn_status lvni_data_augment_render(lvni_data_scratch *scratch, const lvni_data_
                                     const lvni_data_image_info *info, float *out)
 {
     lvni_data_resample_target target = {.scale = {1.0f, 1.0f, 1.0f}};
-    if (!a->colour && !a->grey && !a->solarize && a->blur_sigma == 0.0) {
+    const int64_t n = (int64_t)t->size * lvni_data_transform_width(t);
+    const bool all = lvni_data_transform_channels(t) == 3;
+    const bool plain = !a->colour && !a->grey && !a->solarize && a->blur_sigma == 0.0;
+    if (all && plain && a->turns == 0.0) {
         normal_factors(t, target.scale, target.bias);
         return crop_render(scratch, t, a, image, info, &target, out);
     }
-    LVN_TRY(crop_render(scratch, t, a, image, info, &target, out));
-    LVN_TRY(colour_apply(scratch, t, a, out));
-    normalise(t, out, (int64_t)t->size * t->size);
-    return LVN_OK;
-}
-
-/* ---- several views ---- */
-
-int lvni_data_image_fields(const lvni_data_transform *t, bool label, lvn_field out[LVN_MAX_FIELDS])
-{
-    static const char *const names[LVNI_MAX_VIEWS] = {"image", "image2", "image3", "image4"};
-    const int views = lvni_data_transform_views(t);
-    for (int v = 0; v < views; v++) {
-        out[lvni_data_view_field(v, label)] =
-            (lvn_field){names[v], LVN_F32, 3, {t->size, t->size, 3}};
+    if (!all) {
+        LVN_TRY(lvni_data_buffer_reserve(&scratch->view, 3 * (size_t)n * sizeof *out));
     }
-    if (label) {
-        out[1] = (lvn_field){"label", LVN_I64, 0, {0}};
-    }
-    return views + (label ? 1 : 0);
-}
-
-lvn_sample_key lvni_data_view_key(const lvn_sample_key *key, int v)
-{
-    lvn_sample_key own = *key;
-    if (v > 0) {
-        const lvni_core_rng_key k =
-            lvni_core_rng_make_key(key->seed, lvni_core_rng_purpose("view") + (uint64_t)v);
-        own.seed = (uint64_t)k.k[1] << 32 | k.k[0];
-    }
-    return own;
-}
-
-lvn_status lvni_data_augment_views(lvni_data_scratch *scratch, const lvni_data_transform *t,
-                                   const lvn_sample_key *key, const lvni_data_image *image,
-                                   const lvni_data_image_info *info, bool label,
-                                   void *const field[])
-{
-    for (int v = 0; v < lvni_data_transform_views(t); v++) {
-        lvni_data_augment augment;
-        const lvn_sample_key own = lvni_data_view_key(key, v);
-        LVN_TRY(lvni_data_augment_draw(t, &own, info->width, info->height, &augment));
-        LVN_TRY(lvni_data_augment_render(scratch, t, &augment, image, info,
-                                         field[lvni_data_view_field(v, label)]));
+    float *rgb = all ? out : scratch->view.data;
+    LVN_TRY(crop_render(scratch, t, a, image, info, &target, rgb));
+    LVN_TRY(colour_apply(scratch, t, a, rgb));
+    if (all) {
+        normalise(t, rgb, n);
+    } else {
+        keep_channels(t, a, rgb, n, out);
     }
     return LVN_OK;
 }
 
 void lvni_data_transform_to_rgb(const lvni_data_transform *t, const float *image, uint8_t *rgb)
 {
-    for (int64_t i = 0; i < (int64_t)t->size * t->size * 3; i++) {
+    for (int64_t i = 0; i < (int64_t)t->size * lvni_data_transform_width(t) * 3; i++) {
         const float x = (image[i] * t->std[i % 3] + t->mean[i % 3]) * 255.0f + 0.5f;
         rgb[i] = (uint8_t)(x < 0.0f ? 0.0f : x > 255.0f ? 255.0f : x);
     }

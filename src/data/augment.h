@@ -13,10 +13,13 @@
  *     1 + x
  *   hue         element 0: shift in turns = (2u - 1) x
  *   jitter grey solarize   element 0: done when u < p
- *   blur        element 0: done when u < p; element 1: sigma = from + u (to - from)
- * View v = 1, 2, ... of a sample has the draws of another seed: key (key->seed, "view" + v).
- * In this order: crop, flips, jitter (the four colour operations), grey, blur, solarize,
- * normalisation. Called by image_folder.c and shapes.c; the recipes fill the transform. */
+ *   blur        element 0: done when u < p; element 1: sigma = from + u (to - from); element 2,
+ * with blur_limit: width = floor(u (limit + 1)), made odd upwards; 0: as sigma has it rotate
+ * element 0: done when u < p; element 1: degrees = (2u - 1) x channels    element d = 0, 1: which
+ * channel is dropped next: the first, of those that are left, up to which the sum of their weights
+ * exceeds u times the sum of all of them Views have seeds of their own (views.h). In this order:
+ * crop, flips, rotation, jitter (the four colour operations), grey, blur, solarize, normalisation,
+ * channels. Called by views.c; the recipes fill the transform. */
 #ifndef LEVIN_DATA_AUGMENT_H
 #define LEVIN_DATA_AUGMENT_H
 
@@ -37,36 +40,57 @@ typedef enum lvni_data_augment_op {
     LVNI_AUGMENT_GREY = 10,
     LVNI_AUGMENT_BLUR = 11,
     LVNI_AUGMENT_SOLARIZE = 12,
+    LVNI_AUGMENT_ROTATE = 13,
+    LVNI_AUGMENT_CHANNELS = 14,
 } lvni_data_augment_op;
 
 /* What a dataset view does with its images. The training part is used where key->training is
  * set. */
 typedef struct lvni_data_transform {
-    int size;            /* output (size, size, 3) */
-    bool random_crop;    /* random resized crop; else resized and cropped as for evaluation */
-    double scale[2];     /* part of the area that a random crop keeps, from .. to */
-    double ratio[2];     /* width / height of a random crop, from .. to */
-    double hflip, vflip; /* probabilities */
+    int size;         /* output (size, width, channels) */
+    int width;        /* 0: size */
+    bool random_crop; /* random resized crop; else resized and cropped as for evaluation */
+    bool whole;       /* no crop at all: every image is stretched to the output */
+    bool area;        /* what is not cropped as for evaluation is resized by area, not bilinear */
+    double scale[2];  /* part of the area that a random crop keeps, from .. to */
+    double ratio[2];  /* width / height of a random crop, from .. to */
+    double hflip, vflip;                     /* probabilities */
     double brightness, contrast, saturation; /* 0: off; x: factor in 1 - x .. 1 + x */
     double hue;                              /* 0: off; x <= 0.5: shift in -x .. x turns */
-    double jitter;        /* probability of the colour jitter of the lines above */
-    double grey;          /* probability of grey in all three channels */
-    double blur;          /* probability of a Gaussian blur */
-    double blur_sigma[2]; /* its standard deviation in pixels of the output, from .. to */
-    int blur_kernel;      /* its width in pixels, odd; 0: 2 floor(3.5 sigma) + 1 */
+    double jitter;         /* probability of the colour jitter of the lines above */
+    double grey;           /* probability of grey in all three channels */
+    double blur;           /* probability of a Gaussian blur */
+    double blur_sigma[2];  /* its standard deviation in pixels of the output, from .. to */
+    int blur_kernel;       /* its width in pixels, odd; 0: 2 floor(3.5 sigma) + 1 */
+    int blur_limit;        /* instead a drawn width: 0 to this, made odd; 0 as above */
+    double rotate;         /* probability of a rotation about the centre; the border is mirrored */
+    double rotate_degrees; /* its angle, in -x .. x */
     /* probability of turning values from the threshold on into 255 - value */
     double solarize;
     double solarize_from; /* the threshold, in 0..1 */
     int eval_resize; /* shorter side of the resized image, from which evaluation takes the central
-                        size x size */
-    lvni_data_filter eval_filter; /* of this resizing; random crops are bilinear */
-    float mean[3], std[3];        /* of channels in 0..1 */
-    int views;                    /* images of each sample, 0 is 1; each has draws of its own */
+                        size x size; an oblong output gets the whole image */
+    lvni_data_filter eval_filter; /* of this resizing */
+    /* of channels in 0..1; of fewer than 3 channels by their place in the output */
+    float mean[3], std[3];
+    /* Channels of the output; 0: 3. Training drops the others at random, by weight (0: never
+     * dropped), evaluation the last. Colours are then left alone: jitter, grey, solarize. */
+    int channels;
+    double drop_weight[3];
 } lvni_data_transform;
 
 /* Photos: random crop with scale 0.08..1 and ratio 3/4..4/3, hflip 0.5, no colour jitter,
  * eval_resize lvni_data_transform_resize(size), bilinear, mean and deviation of ImageNet. */
 void lvni_data_transform_init(lvni_data_transform *t, int size);
+/* Of the output. */
+static inline int lvni_data_transform_width(const lvni_data_transform *t)
+{
+    return t->width > 0 ? t->width : t->size;
+}
+static inline int lvni_data_transform_channels(const lvni_data_transform *t)
+{
+    return t->channels > 0 ? t->channels : 3;
+}
 /* round(size / 0.875): torchvision's 256 for 224. */
 int lvni_data_transform_resize(int size);
 /* No randomness at all: the evaluation transform for training samples too. */
@@ -85,6 +109,9 @@ typedef struct lvni_data_augment {
     float brightness, contrast, saturation, hue;
     bool grey, solarize;
     double blur_sigma; /* 0: no blur */
+    int blur_kernel;
+    double turns;   /* of the rotation; 0: none */
+    int channel[3]; /* those of the output, ascending */
 } lvni_data_augment;
 
 /* LVN_ERR_USAGE for an image that is too long to be resized. */
@@ -92,7 +119,7 @@ lvn_status lvni_data_augment_draw(const lvni_data_transform *t, const lvn_sample
                                   int width, int height, lvni_data_augment *out);
 
 /* Render a decoded image (stored orientation, perhaps shrunk where lvni_data_augment_need allows
- * it) into out (size, size, 3). `orientation` as in Exif. */
+ * it) into out (size, width, channels). `orientation` as in Exif. */
 lvn_status lvni_data_augment_render(lvni_data_scratch *scratch, const lvni_data_transform *t,
                                     const lvni_data_augment *a, const lvni_data_image *image,
                                     const lvni_data_image_info *info, float *out);
@@ -103,30 +130,7 @@ double lvni_data_augment_need(const lvni_data_transform *t, const lvni_data_augm
 lvni_data_box lvni_data_augment_wanted(const lvni_data_transform *t, const lvni_data_augment *a,
                                        const lvni_data_image_info *info);
 
-/* ---- several views of a sample: fields image, label, image2, image3, ... ---- */
-
-enum { LVNI_MAX_VIEWS = 4 };
-
-static inline int lvni_data_transform_views(const lvni_data_transform *t)
-{
-    return t->views > 1 ? t->views : 1;
-}
-/* The fields of images of this transform, with or without a label; returns how many. */
-int lvni_data_image_fields(const lvni_data_transform *t, bool label, lvn_field out[LVN_MAX_FIELDS]);
-/* The field of view v. */
-static inline int lvni_data_view_field(int v, bool label)
-{
-    return v + (v > 0 && label ? 1 : 0);
-}
-/* The key that view v's draws follow from. */
-lvn_sample_key lvni_data_view_key(const lvn_sample_key *key, int v);
-/* All views of an image that is decoded whole (info: its size), into their fields. */
-lvn_status lvni_data_augment_views(lvni_data_scratch *scratch, const lvni_data_transform *t,
-                                   const lvn_sample_key *key, const lvni_data_image *image,
-                                   const lvni_data_image_info *info, bool label,
-                                   void *const field[]);
-
-/* (size, size, 3) f32 as the network sees it, back to RGB bytes. */
+/* (size, width, 3) f32 as the network sees it, back to RGB bytes. */
 void lvni_data_transform_to_rgb(const lvni_data_transform *t, const float *image, uint8_t *rgb);
 
 #endif

@@ -1,9 +1,10 @@
-/* Colour jitter and Gaussian blur (effects.h). Grey is ITU-R BT.601: 0.299 R + 0.587 G + 0.114 B.
- * Compiled with -O3 (CMakeLists.txt). */
+/* Colour jitter, Gaussian blur and rotation (effects.h). Grey is ITU-R BT.601: 0.299 R + 0.587 G +
+ * 0.114 B. Compiled with -O3 (CMakeLists.txt). */
 #include "data/effects.h"
 
 #include "core/math.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- colour ---- */
@@ -183,5 +184,41 @@ lvn_status lvni_data_blur(lvni_data_scratch *scratch, float *rgb, int width, int
     float *between = scratch->blur.data;
     blur_columns(rgb, between, width, height, weights, radius);
     blur_rows(between, rgb, width, height, weights, radius, between + n);
+    return LVN_OK;
+}
+
+/* ---- rotation ---- */
+
+/* The image at (x, y), a point between four pixels. */
+static void sample_between(const float *rgb, int width, int height, double x, double y, float *out)
+{
+    const double left = floor(x), top = floor(y);
+    const float fx = (float)(x - left), fy = (float)(y - top);
+    const int x0 = mirror((int)left, width), x1 = mirror((int)left + 1, width),
+              y0 = mirror((int)top, height), y1 = mirror((int)top + 1, height);
+    const float *above = rgb + 3 * (size_t)y0 * (size_t)width,
+                *below = rgb + 3 * (size_t)y1 * (size_t)width;
+    for (int c = 0; c < 3; c++) {
+        const float a = above[3 * x0 + c] + fx * (above[3 * x1 + c] - above[3 * x0 + c]);
+        const float b = below[3 * x0 + c] + fx * (below[3 * x1 + c] - below[3 * x0 + c]);
+        out[c] = a + fy * (b - a);
+    }
+}
+
+lvn_status lvni_data_rotate(lvni_data_scratch *scratch, float *rgb, int width, int height,
+                            double turns)
+{
+    const size_t n = 3 * (size_t)width * (size_t)height;
+    const double cosine = lvni_core_cos2pi(turns), sine = lvni_core_cos2pi(turns - 0.25);
+    const double cx = 0.5 * (width - 1), cy = 0.5 * (height - 1);
+    LVN_TRY(lvni_data_buffer_reserve(&scratch->blur, n * sizeof *rgb));
+    memcpy(scratch->blur.data, rgb, n * sizeof *rgb);
+    for (int y = 0; y < height; y++) {
+        for (int x = 0; x < width; x++, rgb += 3) {
+            const double dx = x - cx, dy = y - cy;
+            sample_between(scratch->blur.data, width, height, cosine * dx - sine * dy + cx,
+                           sine * dx + cosine * dy + cy, rgb);
+        }
+    }
     return LVN_OK;
 }

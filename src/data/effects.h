@@ -1,5 +1,5 @@
 /* The effects of augmentation that work on float pixels, in place: colour jitter, solarisation,
- * blur. Called by augment.c. */
+ * blur, rotation. Called by augment.c. */
 #ifndef LEVIN_DATA_EFFECTS_H
 #define LEVIN_DATA_EFFECTS_H
 
@@ -28,5 +28,10 @@ enum { LVNI_BLUR_MAX_SIGMA = 20, LVNI_BLUR_MAX_KERNEL = 141 /* 2 * 3.5 * 20 + 1 
  * memory. */
 lvn_status lvni_data_blur(lvni_data_scratch *scratch, float *rgb, int width, int height,
                           double sigma, int kernel);
+
+/* rgb (height, width, 3) in place, about its centre by `turns` of a circle, bilinear; what comes
+ * from beyond an edge is mirrored as for the blur. Fails only for want of memory. */
+lvn_status lvni_data_rotate(lvni_data_scratch *scratch, float *rgb, int width, int height,
+                            double turns);
 
 #endif

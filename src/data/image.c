@@ -27,6 +27,7 @@ static void scratch_free(void *p)
     lvni_core_free(s->tables.data);
     lvni_core_free(s->row.data);
     lvni_core_free(s->blur.data);
+    lvni_core_free(s->view.data);
     lvni_core_free(s);
 }
 

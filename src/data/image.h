@@ -22,7 +22,8 @@ typedef struct lvni_data_scratch {
     lvni_data_buffer turned; /* the same, turned upright */
     lvni_data_buffer tables; /* taps and weights of both axes */
     lvni_data_buffer row;    /* what lies between the two passes: a row, or all rows (resize.c) */
-    lvni_data_buffer blur;   /* what lies between the two passes of a blur */
+    lvni_data_buffer blur;   /* what lies between the two passes of a blur; before a rotation */
+    lvni_data_buffer view;   /* a view with channels that it will not keep */
 } lvni_data_scratch;
 
 /* The calling thread's scratch, freed when the thread ends. NULL with the thread's error when out

@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -369,7 +368,7 @@ typedef struct image_view {
     lvn_dataset base;
     lvni_data_image_scan *scan;
     lvni_data_subset subset;
-    lvni_data_transform transform;
+    lvni_data_views views;
 } image_view;
 
 static const image_view *view_of(const lvn_dataset *dataset)
@@ -380,7 +379,7 @@ static const image_view *view_of(const lvn_dataset *dataset)
 static int view_fields(const lvn_dataset *dataset, lvn_field out[LVN_MAX_FIELDS])
 {
     const image_view *v = view_of(dataset);
-    return lvni_data_image_fields(&v->transform, v->scan->n_classes > 0, out);
+    return lvni_data_views_fields(&v->views, v->scan->n_classes > 0, out);
 }
 
 static int64_t view_length(const lvn_dataset *dataset)
@@ -403,51 +402,21 @@ static int64_t view_label(const lvn_dataset *dataset, int64_t sample)
     return view_of(dataset)->scan->label[sample];
 }
 
-static void widen(lvni_data_box *box, const lvni_data_box *with)
-{
-    const double right = fmax(box->x + box->width, with->x + with->width),
-                 bottom = fmax(box->y + box->height, with->y + with->height);
-    box->x = fmin(box->x, with->x);
-    box->y = fmin(box->y, with->y);
-    box->width = right - box->x;
-    box->height = bottom - box->y;
-}
-
 /* All views come from one decoded image, which is as large as the one that needs the most. */
 static lvn_status render(lvni_data_scratch *scratch, const image_view *v, const lvn_sample_key *key,
                          const char *path, void *const field[])
 {
-    const lvni_data_transform *t = &v->transform;
-    const int views = lvni_data_transform_views(t);
     size_t bytes;
-    double need = 0.0;
-    lvni_data_box wanted = {0};
     lvni_data_image_info info;
     lvni_data_image image;
-    lvni_data_augment augment[LVNI_MAX_VIEWS];
+    lvni_data_views_drawn drawn;
     LVN_TRY(lvni_data_read_file(scratch, path, &bytes));
     LVN_TRY(lvni_data_image_probe(scratch, scratch->file.data, bytes, path, &info));
-    const bool swapped = info.orientation >= 5; /* stored lying on its side */
-    const int width = swapped ? info.height : info.width,
-              height = swapped ? info.width : info.height;
-    for (int i = 0; i < views; i++) {
-        const lvn_sample_key own = lvni_data_view_key(key, i);
-        LVN_TRY(lvni_data_augment_draw(t, &own, width, height, &augment[i]));
-        const lvni_data_box box = lvni_data_augment_wanted(t, &augment[i], &info);
-        need = fmax(need, lvni_data_augment_need(t, &augment[i]));
-        if (i == 0) {
-            wanted = box;
-        } else {
-            widen(&wanted, &box);
-        }
-    }
-    LVN_TRY(lvni_data_image_decode(scratch, scratch->file.data, bytes, path, &info, need, &wanted,
-                                   &image));
-    for (int i = 0; i < views; i++) {
-        LVN_TRY(lvni_data_augment_render(scratch, t, &augment[i], &image, &info,
-                                         field[lvni_data_view_field(i, v->scan->n_classes > 0)]));
-    }
-    return LVN_OK;
+    LVN_TRY(lvni_data_views_draw(&v->views, key, &info, &drawn));
+    LVN_TRY(lvni_data_image_decode(scratch, scratch->file.data, bytes, path, &info, drawn.need,
+                                   &drawn.wanted, &image));
+    return lvni_data_views_render(scratch, &v->views, &drawn, &image, &info, v->scan->n_classes > 0,
+                                  field);
 }
 
 static lvn_status view_get(const lvn_dataset *dataset, const lvn_sample_key *key,
@@ -492,11 +461,10 @@ static const lvn_dataset_class view_class = {
 };
 
 lvn_status lvni_data_image_view_create(lvni_data_image_scan *scan, const int64_t *indices,
-                                       int64_t n, const lvni_data_transform *transform,
-                                       lvn_dataset **out)
+                                       int64_t n, const lvni_data_views *views, lvn_dataset **out)
 {
     *out = NULL;
-    LVN_TRY(lvni_data_transform_check(transform));
+    LVN_TRY(lvni_data_views_check(views, scan->n_classes > 0));
     image_view *v = LVNI_NEW(LVNI_TAG_DATA, image_view);
     if (v == NULL) {
         return LVN_ERR_MEMORY;
@@ -505,7 +473,7 @@ lvn_status lvni_data_image_view_create(lvni_data_image_scan *scan, const int64_t
                             .n_classes = scan->n_classes,
                             .class_names = (const char *const *)scan->class_names};
     v->scan = lvni_data_image_scan_retain(scan);
-    v->transform = *transform;
+    v->views = *views;
     const lvn_status status = lvni_data_subset_create(indices, n, scan->n, &v->subset);
     if (status != LVN_OK) {
         view_destroy(&v->base);

@@ -8,8 +8,8 @@
 #define LEVIN_DATA_IMAGE_FOLDER_H
 
 #include "core/str.h"
-#include "data/augment.h"
 #include "data/foreign.h"
+#include "data/views.h"
 
 #include <stdatomic.h>
 
@@ -160,11 +160,10 @@ lvn_status lvni_data_image_scan_select(const lvni_data_image_scan *scan, lvni_da
 
 /* ---- datasets over a list ---- */
 
-/* A dataset with the fields `image` and, where the scan has classes, `label`. Keeps a reference to
- * the scan and copies the indices (NULL: all samples of the scan) and the transform. */
+/* A dataset with the fields of its views and, where the scan has classes, `label`. Keeps a
+ * reference to the scan and copies the indices (NULL: all samples of the scan) and the views. */
 lvn_status lvni_data_image_view_create(lvni_data_image_scan *scan, const int64_t *indices,
-                                       int64_t n, const lvni_data_transform *transform,
-                                       lvn_dataset **out);
+                                       int64_t n, const lvni_data_views *views, lvn_dataset **out);
 /* The list that a dataset is of, borrowed; NULL: it is of no folder of images. */
 lvni_data_image_scan *lvni_data_image_view_scan(const lvn_dataset *dataset);
 /* Did the look at the headers find this sample damaged? Any dataset: others have no headers. */

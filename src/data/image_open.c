@@ -25,45 +25,44 @@ static void make_transform(const lvn_image_folder_options *o, bool shapes, lvni_
     t->grey = o->grey;
     t->blur = o->blur;
     t->solarize = o->solarize;
-    t->views = o->views;
 }
 
-static lvn_status view(const source *s, const lvni_data_transform *t, const int64_t *indices,
+static lvn_status view(const source *s, const lvni_data_views *views, const int64_t *indices,
                        int64_t n, lvn_dataset **out)
 {
-    return s->scan != NULL ? lvni_data_image_view_create(s->scan, indices, n, t, out)
-                           : lvni_data_shapes_create(&s->shapes, indices, n, t, out);
+    return s->scan != NULL ? lvni_data_image_view_create(s->scan, indices, n, views, out)
+                           : lvni_data_shapes_create(&s->shapes, indices, n, views, out);
 }
 
-static lvn_status split(const source *s, const lvni_data_transform *t, int64_t *part[2],
+static lvn_status split(const source *s, const lvni_data_views *views, int64_t *part[2],
                         int64_t n[2])
 {
     static const double fifth = 0.2;
     lvn_dataset *all;
-    LVN_TRY(view(s, t, NULL, 0, &all));
+    LVN_TRY(view(s, views, NULL, 0, &all));
     const lvn_status status =
         lvni_data_split_dataset(all, fifth, 0, &part[0], &n[0], &part[1], &n[1]);
     lvn_dataset_destroy(all);
     return status;
 }
 
-static lvn_status open_part(const source *s, const lvni_data_transform *t, lvn_image_part which,
+static lvn_status open_part(const source *s, const lvni_data_views *views, lvn_image_part which,
                             lvn_dataset **out)
 {
     int64_t *part[2] = {NULL, NULL}, n[2] = {0, 0};
     const int i = which == LVN_IMAGES_VAL;
     lvn_status status;
     if (which == LVN_IMAGES_ALL) {
-        return view(s, t, NULL, 0, out);
+        return view(s, views, NULL, 0, out);
     }
     if (s->scan != NULL && lvni_data_image_scan_count(s->scan, LVNI_PART_VAL) > 0) {
         status = lvni_data_image_scan_select(s->scan, i == 0 ? LVNI_PART_TRAIN : LVNI_PART_VAL,
                                              &part[i], &n[i]);
     } else {
-        status = split(s, t, part, n);
+        status = split(s, views, part, n);
     }
     if (status == LVN_OK) {
-        status = view(s, t, part[i], n[i], out);
+        status = view(s, views, part[i], n[i], out);
     }
     lvni_core_free(part[0]);
     lvni_core_free(part[1]);
@@ -78,15 +77,16 @@ static lvn_status open_with(const char *path, const lvn_image_folder_options *o,
     lvni_data_transform t;
     LVN_TRY(lvni_core_options_enum("image_folder_open", "part", (int)o->part, LVN_IMAGES_VAL));
     make_transform(o, shapes, &t);
-    LVN_TRY(lvni_data_transform_check(&t));
     if (o->no_augment) {
         lvni_data_transform_no_augment(&t);
     }
+    const lvni_data_views views = lvni_data_views_make(&t, o->views == 0 ? 1 : o->views);
+    LVN_TRY(lvni_data_views_check(&views, !o->flat));
     if (!shapes) {
         LVN_TRY(
             lvni_data_image_scan_open(path, o->flat ? LVNI_SCAN_FLAT : LVNI_SCAN_CLASSES, &s.scan));
     }
-    const lvn_status status = open_part(&s, &t, o->part, out);
+    const lvn_status status = open_part(&s, &views, o->part, out);
     lvni_data_image_scan_release(s.scan);
     return status;
 }

@@ -18,9 +18,17 @@ enum {
     CHUNK = 16,
 };
 
-/* One axis: output i adds the input pixels first[i] ... first[i] + taps - 1 with weights[i * taps
- * ...]. */
+/* TRIANGLE: bilinear with antialiasing. AREA: what an output pixel covers of each input pixel.
+ * BORDER: an output pixel that has no border between input pixels inside is the one it lies in; one
+ * that has is divided there. */
+typedef enum weighing { TRIANGLE, AREA, BORDER } weighing;
+
+/* One axis: n outputs over [start, start + n * step) of `size` pixels. Output i adds the input
+ * pixels first[i] ... first[i] + taps - 1 with weights[i * taps ...]. */
 typedef struct axis {
+    weighing how;
+    double start, step;
+    int n, size;
     int taps; /* even, the same for all outputs: what is too many has weight 0 */
     int *first;
     int16_t *weights;
@@ -42,28 +50,56 @@ static double triangle(double x)
     return a < 1.0 ? 1.0 - a : 0.0;
 }
 
-static int axis_taps(double length, int n)
+static axis axis_make(weighing how, double start, double length, int n, int size)
 {
     const double step = length / n;
-    /* pixel centres within the reach to either side */
-    const int taps = (int)ceil(2.0 * (step > 1.0 ? step : 1.0));
-    return taps + (taps & 1);
+    axis a = {.how = how, .start = start, .step = step, .n = n, .size = size, .taps = 2};
+    if (how != BORDER) { /* pixel centres within the reach to either side, or pixels touched */
+        const int taps =
+            how == AREA ? (int)ceil(step) + 1 : (int)ceil(2.0 * (step > 1.0 ? step : 1.0));
+        a.taps = taps + (taps & 1);
+    }
+    return a;
+}
+
+/* How much of output i (BORDER) lies behind the first border after its beginning. */
+static double behind_border(const axis *a, int i)
+{
+    const double part = (i + 1) - (floor(i * a->step) + 1.0) / a->step;
+    return part <= 0.0 ? 0.0 : part - floor(part);
+}
+
+/* Of input pixel k in output i. */
+static double weight(const axis *a, int i, int k)
+{
+    if (a->how == TRIANGLE) {
+        const double reach = a->step > 1.0 ? a->step : 1.0;
+        return triangle((k + 0.5 - (a->start + (i + 0.5) * a->step)) / reach);
+    }
+    if (a->how == BORDER) {
+        const double part = behind_border(a, i);
+        return k == (int)(floor(a->start) + floor(i * a->step)) ? 1.0 - part : part;
+    }
+    const double low = a->start + i * a->step, high = a->start + (i + 1) * a->step;
+    const double covered = (high < k + 1.0 ? high : k + 1.0) - (low > k ? low : k);
+    return covered > 0.0 ? covered : 0.0;
 }
 
 /* Weights of output i over the input pixels [from, to), zero-padded to axis->taps. Rounding the
  * running sum, not each weight, keeps the total exact: a constant image stays constant. */
-static void axis_weigh(const axis *a, int i, double centre, double reach, int from, int to)
+static void axis_weigh(const axis *a, int i, int from, int to)
 {
     double total = 0.0;
     for (int k = from; k < to; k++) {
-        total += triangle((k + 0.5 - centre) / reach);
+        total += weight(a, i, k);
     }
     double sum = 0.0;
     int given = 0;
     int16_t *w = a->weights + (ptrdiff_t)i * a->taps;
     for (int k = from; k < to; k++) {
-        sum += triangle((k + 0.5 - centre) / reach);
-        const int upto = (int)(sum / total * (1 << WEIGHT_BITS) + 0.5);
+        sum += weight(a, i, k);
+        const double part = total > 0.0 ? sum / total : 1.0;
+        const int upto = (int)(part * (1 << WEIGHT_BITS) + 0.5);
         w[k - from] = (int16_t)(upto - given);
         given = upto;
     }
@@ -73,18 +109,37 @@ static void axis_weigh(const axis *a, int i, double centre, double reach, int fr
     a->first[i] = from;
 }
 
-/* n outputs over [start, start + length) of an axis of `size` pixels. */
-static void axis_fill(const axis *a, double start, double length, int n, int size)
+/* The input pixels [*from, *to) of output i, before the edges of the image are minded. */
+static void axis_span(const axis *a, int i, int *from, int *to)
 {
-    const double step = length / n;
-    const double reach = step > 1.0 ? step : 1.0;
-    for (int i = 0; i < n; i++) {
-        const double centre = start + (i + 0.5) * step;
-        int from = max_int((int)floor(centre - reach + 0.5), 0);
-        int to = min_int((int)floor(centre + reach + 0.5), size);
-        from = min_int(from, size - 1);
-        to = min_int(max_int(to, from + 1), from + a->taps);
-        axis_weigh(a, i, centre, reach, from, to);
+    const double centre = a->start + (i + 0.5) * a->step, reach = a->step > 1.0 ? a->step : 1.0;
+    switch (a->how) {
+    case TRIANGLE:
+        *from = (int)floor(centre - reach + 0.5);
+        *to = (int)floor(centre + reach + 0.5);
+        break;
+    case AREA:
+        *from = (int)floor(a->start + i * a->step);
+        *to = (int)ceil(a->start + (i + 1) * a->step);
+        break;
+    case BORDER: {
+        /* the last pixel of the box has none behind it */
+        const int last = (int)(floor(a->start) + floor(a->n * a->step + 0.5)) - 1;
+        *from = min_int((int)(floor(a->start) + floor(i * a->step)), last);
+        *to = min_int(*from + (behind_border(a, i) > 0.0 ? 2 : 1), last + 1);
+        break;
+    }
+    }
+}
+
+static void axis_fill(const axis *a)
+{
+    for (int i = 0; i < a->n; i++) {
+        int from = 0, to = 0;
+        axis_span(a, i, &from, &to);
+        from = min_int(max_int(from, 0), a->size - 1);
+        to = min_int(max_int(min_int(to, a->size), from + 1), from + a->taps);
+        axis_weigh(a, i, from, to);
     }
 }
 
@@ -195,8 +250,9 @@ static void row_pass(const int16_t *row, int row_start, const axis *across, int 
 
 /* Cut both tables and the row pointers out of scratch->tables. */
 static lvn_status tables_reserve(lvni_data_scratch *scratch, axis *across, axis *down,
-                                 const uint8_t ***rows, int width, int height)
+                                 const uint8_t ***rows)
 {
+    const int width = across->n, height = down->n;
     const size_t pointers = (size_t)down->taps * sizeof(uint8_t *);
     const size_t firsts = ((size_t)width + (size_t)height) * sizeof(int);
     const size_t weights =
@@ -245,33 +301,47 @@ static void column_pass(const uint8_t **rows, const int16_t *weights, int taps, 
     }
 }
 
-lvn_status lvni_data_resample(lvni_data_scratch *scratch, const lvni_data_image *image,
-                              const lvni_data_box *box, int width, int height,
-                              const lvni_data_resample_target *target)
+static lvn_status resample(lvni_data_scratch *scratch, const lvni_data_image *image, axis across,
+                           axis down, const lvni_data_resample_target *target)
 {
-    axis across = {.taps = axis_taps(box->width, width)},
-         down = {.taps = axis_taps(box->height, height)};
     const uint8_t **rows;
-    LVN_TRY(tables_reserve(scratch, &across, &down, &rows, width, height));
-    axis_fill(&across, box->x, box->width, width, image->width);
-    axis_fill(&down, box->y, box->height, height, image->height);
+    LVN_TRY(tables_reserve(scratch, &across, &down, &rows));
+    axis_fill(&across);
+    axis_fill(&down);
     const bool whole = image->columns == 0;
     const int columns = whole ? image->width : image->columns,
               bottom = whole ? image->height : image->top + image->rows;
-    const span s = span_find(&across, width, image->left + columns);
+    const span s = span_find(&across, across.n, image->left + columns);
     LVN_TRY(lvni_data_buffer_reserve(&scratch->row, s.room * sizeof(int16_t)));
     int16_t *row = scratch->row.data;
     memset(row, 0, s.room * sizeof(int16_t)); /* behind the image: read with weight 0, but read */
     const size_t stride = (size_t)columns * 3;
     const uint8_t *const corner = image->rgb + (size_t)(s.first - image->left) * 3;
-    for (int y = 0; y < height; y++) {
+    for (int y = 0; y < down.n; y++) {
         for (int k = 0; k < down.taps; k++) {
             /* a tap below the image has weight 0: any row will do */
             rows[k] =
                 corner + (size_t)(min_int(down.first[y] + k, bottom - 1) - image->top) * stride;
         }
         column_pass(rows, down.weights + (ptrdiff_t)y * down.taps, down.taps, &s, row);
-        row_pass(row, s.first, &across, width, target, target->data + y * target->step_y);
+        row_pass(row, s.first, &across, across.n, target, target->data + y * target->step_y);
     }
     return LVN_OK;
+}
+
+lvn_status lvni_data_resample(lvni_data_scratch *scratch, const lvni_data_image *image,
+                              const lvni_data_box *box, int width, int height,
+                              const lvni_data_resample_target *target)
+{
+    return resample(scratch, image, axis_make(TRIANGLE, box->x, box->width, width, image->width),
+                    axis_make(TRIANGLE, box->y, box->height, height, image->height), target);
+}
+
+lvn_status lvni_data_resample_area(lvni_data_scratch *scratch, const lvni_data_image *image,
+                                   const lvni_data_box *box, int width, int height,
+                                   const lvni_data_resample_target *target)
+{
+    const weighing how = box->width >= width && box->height >= height ? AREA : BORDER;
+    return resample(scratch, image, axis_make(how, box->x, box->width, width, image->width),
+                    axis_make(how, box->y, box->height, height, image->height), target);
 }

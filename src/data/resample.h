@@ -27,6 +27,13 @@ enum { LVNI_RESAMPLE_MAX_SIDE = 8192 };
 lvn_status lvni_data_resample(lvni_data_scratch *scratch, const lvni_data_image *image,
                               const lvni_data_box *box, int width, int height,
                               const lvni_data_resample_target *target);
+/* The same as OpenCV's INTER_AREA does it: the mean over the area that an output pixel covers where
+ * both sides shrink or stay; else, of the two pixels at the first border that it covers, by where
+ * the border divides it. Nothing outside the box is read, and less than a pixel where it ends
+ * inside of one. */
+lvn_status lvni_data_resample_area(lvni_data_scratch *scratch, const lvni_data_image *image,
+                                   const lvni_data_box *box, int width, int height,
+                                   const lvni_data_resample_target *target);
 
 /* The same sums in plain C, which the vector code must equal (tests). count a multiple of 16, taps
  * of 2; out has 7 bits after the point. */

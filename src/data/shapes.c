@@ -350,7 +350,7 @@ typedef struct shapes {
     lvn_dataset base;
     lvni_data_shapes_options options;
     lvni_data_subset subset;
-    lvni_data_transform transform;
+    lvni_data_views views;
 } shapes;
 
 static const shapes *shapes_of(const lvn_dataset *dataset)
@@ -360,7 +360,7 @@ static const shapes *shapes_of(const lvn_dataset *dataset)
 
 static int shapes_fields(const lvn_dataset *dataset, lvn_field out[LVN_MAX_FIELDS])
 {
-    return lvni_data_image_fields(&shapes_of(dataset)->transform, dataset->n_classes > 0, out);
+    return lvni_data_views_fields(&shapes_of(dataset)->views, dataset->n_classes > 0, out);
 }
 
 static int64_t shapes_length(const lvn_dataset *dataset)
@@ -388,7 +388,7 @@ static lvn_status shapes_get(const lvn_dataset *dataset, const lvn_sample_key *k
     if (scratch == NULL) {
         return LVN_ERR_MEMORY;
     }
-    const int size = s->transform.size;
+    const int size = s->options.side > 0 ? s->options.side : lvni_data_views_side(&s->views);
     LVN_TRY(lvni_data_buffer_reserve(&scratch->pixels, (size_t)size * (size_t)size * 3));
     lvni_data_shapes_draw(s->options.seed, key->sample, s->options.classes, size,
                           scratch->pixels.data);
@@ -396,7 +396,9 @@ static lvn_status shapes_get(const lvn_dataset *dataset, const lvn_sample_key *k
         .rgb = scratch->pixels.data, .width = size, .height = size, .scale = 1.0};
     const lvni_data_image_info info = {LVNI_IMAGE_PNG, size, size, 1};
     const bool labelled = dataset->n_classes > 0;
-    LVN_TRY(lvni_data_augment_views(scratch, &s->transform, key, &image, &info, labelled, field));
+    lvni_data_views_drawn drawn;
+    LVN_TRY(lvni_data_views_draw(&s->views, key, &info, &drawn));
+    LVN_TRY(lvni_data_views_render(scratch, &s->views, &drawn, &image, &info, labelled, field));
     if (labelled) {
         const int64_t label = shapes_label(dataset, key->sample);
         memcpy(field[1], &label, sizeof label);
@@ -438,6 +440,9 @@ static lvn_status check(const lvni_data_shapes_options *o)
         LVN_FAIL(LVN_ERR_USAGE, "data.classes is %d; builtin:shapes has %d to %d classes",
                  o->classes, LVNI_SHAPES_MIN_CLASSES, LVNI_SHAPES_MAX_CLASSES);
     }
+    LVN_ARG(o->side >= 0 && o->side <= LVNI_RESAMPLE_MAX_SIDE,
+            "images of builtin:shapes have sides of up to %d pixels, not %d",
+            LVNI_RESAMPLE_MAX_SIDE, o->side);
     return LVN_OK;
 }
 
@@ -447,15 +452,14 @@ const char *lvni_data_shapes_name(int number)
 }
 
 lvn_status lvni_data_shapes_create(const lvni_data_shapes_options *options, const int64_t *indices,
-                                   int64_t n, const lvni_data_transform *transform,
-                                   lvn_dataset **out)
+                                   int64_t n, const lvni_data_views *views, lvn_dataset **out)
 {
     *out = NULL;
     lvni_data_shapes_options o = *options;
     o.count = o.count == 0 ? LVNI_SHAPES_DEFAULT_COUNT : o.count;
     o.classes = o.classes == 0 ? LVNI_SHAPES_DEFAULT_CLASSES : o.classes;
     LVN_TRY(check(&o));
-    LVN_TRY(lvni_data_transform_check(transform));
+    LVN_TRY(lvni_data_views_check(views, !o.flat));
     shapes *s = LVNI_NEW(LVNI_TAG_DATA, shapes);
     if (s == NULL) {
         return LVN_ERR_MEMORY;
@@ -463,7 +467,7 @@ lvn_status lvni_data_shapes_create(const lvni_data_shapes_options *options, cons
     s->base = (lvn_dataset){
         .cls = &shapes_class, .n_classes = o.flat ? 0 : o.classes, .class_names = names};
     s->options = o;
-    s->transform = *transform;
+    s->views = *views;
     const lvn_status status = lvni_data_subset_create(indices, n, o.count, &s->subset);
     if (status != LVN_OK) {
         shapes_destroy(&s->base);

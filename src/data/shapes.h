@@ -8,7 +8,7 @@
 #ifndef LEVIN_DATA_SHAPES_H
 #define LEVIN_DATA_SHAPES_H
 
-#include "data/augment.h"
+#include "data/views.h"
 
 enum {
     LVNI_SHAPES_MIN_CLASSES = 2,
@@ -22,6 +22,7 @@ typedef struct lvni_data_shapes_options {
     int classes;   /* 2 to 10 (data.classes); 0: 6 */
     uint64_t seed; /* data.seed; not the run's seed: the set is the same for all runs */
     bool flat;     /* no classes, no label, as of a folder */
+    int side;      /* of the square that is drawn, in pixels; 0: of the largest view */
 } lvni_data_shapes_options;
 
 /* As lvni_data_transform_init, but images are used whole, without flips or random crops. */
@@ -29,8 +30,7 @@ void lvni_data_shapes_transform_init(lvni_data_transform *t, int size);
 /* A view of the set: indices of the whole list are copied, NULL means all. LVN_ERR_USAGE for
  * options out of range. */
 lvn_status lvni_data_shapes_create(const lvni_data_shapes_options *options, const int64_t *indices,
-                                   int64_t n, const lvni_data_transform *transform,
-                                   lvn_dataset **out);
+                                   int64_t n, const lvni_data_views *views, lvn_dataset **out);
 /* Draw image `sample` into rgb (size, size, 3). */
 void lvni_data_shapes_draw(uint64_t seed, int64_t sample, int classes, int size, uint8_t *rgb);
 /* Signed distance from (x, y) to the outline of shape 0..9, negative inside; every shape lies

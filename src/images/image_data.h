@@ -6,9 +6,9 @@
 #include "core/config.h"
 #include "core/str.h"
 #include "data/array_images.h"
-#include "data/augment.h"
 #include "data/image_folder.h"
 #include "data/shapes.h"
+#include "data/views.h"
 #include "run/exported.h"
 
 #include <levin/data.h>
@@ -48,6 +48,9 @@ void lvni_images_source_transform(const lvni_images_source *source, lvni_data_tr
 lvn_status lvni_images_source_view(const lvni_images_source *source, const int64_t *indices,
                                    int64_t n, const lvni_data_transform *transform,
                                    lvn_dataset **out);
+/* Several views of each image (data/views.h). */
+lvn_status lvni_images_source_views(const lvni_images_source *source, const int64_t *indices,
+                                    int64_t n, const lvni_data_views *views, lvn_dataset **out);
 /* A validation part of its own. */
 bool lvni_images_source_has_parts(const lvni_images_source *source);
 /* Indices of the test part (lvni_core_free); *n 0: there is none. */

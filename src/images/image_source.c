@@ -393,14 +393,21 @@ void lvni_images_source_transform(const lvni_images_source *s, lvni_data_transfo
     }
 }
 
+lvn_status lvni_images_source_views(const lvni_images_source *s, const int64_t *indices, int64_t n,
+                                    const lvni_data_views *views, lvn_dataset **out)
+{
+    if (s->scan != NULL) {
+        return lvni_data_image_view_create(s->scan, indices, n, views, out);
+    }
+    return s->arrays != NULL ? lvni_data_array_images_view(s->arrays, indices, n, views, out)
+                             : lvni_data_shapes_create(&s->shapes, indices, n, views, out);
+}
+
 lvn_status lvni_images_source_view(const lvni_images_source *s, const int64_t *indices, int64_t n,
                                    const lvni_data_transform *t, lvn_dataset **out)
 {
-    if (s->scan != NULL) {
-        return lvni_data_image_view_create(s->scan, indices, n, t, out);
-    }
-    return s->arrays != NULL ? lvni_data_array_images_view(s->arrays, indices, n, t, out)
-                             : lvni_data_shapes_create(&s->shapes, indices, n, t, out);
+    const lvni_data_views views = lvni_data_views_make(t, 1);
+    return lvni_images_source_views(s, indices, n, &views, out);
 }
 
 bool lvni_images_source_has_parts(const lvni_images_source *s)

@@ -61,7 +61,8 @@ TEST(mnist_folder_has_its_two_parts_and_its_pixels)
     lvni_data_transform t;
     lvni_data_shapes_transform_init(&t, H); /* the central square of 6 x 5, one to one */
     lvn_dataset *d;
-    assert_int_equal(lvni_data_array_images_view(m, (int64_t[]){3, 5}, 2, &t, &d), LVN_OK);
+    const lvni_data_views views = lvni_data_views_make(&t, 1);
+    assert_int_equal(lvni_data_array_images_view(m, (int64_t[]){3, 5}, 2, &views, &d), LVN_OK);
     lvni_data_array_images_release(m);
     assert_int_equal(d->cls->length(d), 2);
     assert_int_equal(d->cls->index(d, 1), 5);
@@ -229,7 +230,8 @@ TEST(npy_images_find_their_labels)
     lvni_data_transform t;
     lvni_data_shapes_transform_init(&t, 3);
     lvn_dataset *d;
-    assert_int_equal(lvni_data_array_images_view(m, NULL, 0, &t, &d), LVN_OK);
+    const lvni_data_views views = lvni_data_views_make(&t, 1);
+    assert_int_equal(lvni_data_array_images_view(m, NULL, 0, &views, &d), LVN_OK);
     assert_int_equal(d->n_classes, 2);
     float image[27];
     uint8_t rgb[27];
@@ -266,7 +268,8 @@ TEST(no_memory_leaves_nothing_behind)
             s = lvni_data_array_images_relabel(m, names, 3);
         }
         if (s == LVN_OK) {
-            s = lvni_data_array_images_view(m, (int64_t[]){1}, 1, &t, &d);
+            const lvni_data_views views = lvni_data_views_make(&t, 1);
+            s = lvni_data_array_images_view(m, (int64_t[]){1}, 1, &views, &d);
         }
         lvni_core_alloc_fail_at(0);
         lvn_dataset_destroy(d);

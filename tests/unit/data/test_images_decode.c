@@ -264,7 +264,8 @@ TEST(all_eight_orientations_are_looked_at_upright)
         lvni_data_image_scan *scan;
         lvn_dataset *d;
         assert_int_equal(lvni_data_image_scan_open(folder, LVNI_SCAN_FLAT, &scan), LVN_OK);
-        assert_int_equal(lvni_data_image_view_create(scan, NULL, 0, &t, &d), LVN_OK);
+        const lvni_data_views views = lvni_data_views_make(&t, 1);
+        assert_int_equal(lvni_data_image_view_create(scan, NULL, 0, &views, &d), LVN_OK);
         float a[16 * 16 * 3], b[16 * 16 * 3];
         assert_int_equal(d->cls->get(d, &(lvn_sample_key){0, 0, 0, false}, (void *[]){a}), LVN_OK);
         assert_int_equal(d->cls->get(d, &(lvn_sample_key){0, 0, 1, false}, (void *[]){b}), LVN_OK);

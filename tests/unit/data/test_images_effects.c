@@ -139,6 +139,7 @@ TEST(effects_are_done_in_their_order)
                                  .brightness = 0.7F,
                                  .grey = true,
                                  .blur_sigma = 0.9,
+                                 .blur_kernel = 5,
                                  .solarize = true,
                                  .order = {LVNI_AUGMENT_BRIGHTNESS, LVNI_AUGMENT_CONTRAST,
                                            LVNI_AUGMENT_SATURATION, LVNI_AUGMENT_HUE}};

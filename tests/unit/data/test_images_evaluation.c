@@ -139,7 +139,8 @@ static void photo_read(lvni_data_image_scan *scan, const struct golden_photo *g,
     lvni_data_transform_init(&t, g->crop);
     t.eval_resize = g->shorter;
     t.eval_filter = g->filter;
-    assert_int_equal(lvni_data_image_view_create(scan, NULL, 0, &t, &d), LVN_OK);
+    const lvni_data_views views = lvni_data_views_make(&t, 1);
+    assert_int_equal(lvni_data_image_view_create(scan, NULL, 0, &views, &d), LVN_OK);
     assert_int_equal(
         d->cls->get(d, &(lvn_sample_key){1, 0, sample_of(d, g->name), false}, (void *[]){image}),
         LVN_OK);

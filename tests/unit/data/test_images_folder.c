@@ -82,7 +82,8 @@ TEST(train_and_val_folders_are_parts_of_one_list)
     lvni_data_transform t;
     lvni_data_transform_init(&t, 8);
     lvn_dataset *val;
-    assert_int_equal(lvni_data_image_view_create(scan, indices, n, &t, &val), LVN_OK);
+    const lvni_data_views views = lvni_data_views_make(&t, 1);
+    assert_int_equal(lvni_data_image_view_create(scan, indices, n, &views, &val), LVN_OK);
     assert_int_equal(val->cls->length(val), 2);
     assert_int_equal(lvni_data_dataset_index(val, 1), 4);
     assert_string_equal(val->cls->sample_name(val, 4), "val/c/8.jpg");

@@ -15,7 +15,8 @@ static lvn_dataset *open_shapes(const lvni_data_shapes_options *o, int size)
     lvni_data_transform t;
     lvni_data_shapes_transform_init(&t, size);
     lvn_dataset *d;
-    assert_int_equal(lvni_data_shapes_create(o, NULL, 0, &t, &d), LVN_OK);
+    const lvni_data_views views = lvni_data_views_make(&t, 1);
+    assert_int_equal(lvni_data_shapes_create(o, NULL, 0, &views, &d), LVN_OK);
     return d;
 }
 
@@ -65,13 +66,14 @@ TEST(defaults_labels_and_names)
     lvni_data_transform t;
     lvni_data_shapes_transform_init(&t, 32);
     const int64_t part[3] = {4, 9, 1999};
-    assert_int_equal(lvni_data_shapes_create(&(lvni_data_shapes_options){0}, part, 3, &t, &d),
+    const lvni_data_views views = lvni_data_views_make(&t, 1);
+    assert_int_equal(lvni_data_shapes_create(&(lvni_data_shapes_options){0}, part, 3, &views, &d),
                      LVN_OK);
     assert_int_equal(d->cls->length(d), 3);
     assert_int_equal(lvni_data_dataset_index(d, 2), 1999);
     lvn_dataset_destroy(d);
     assert_int_equal(
-        lvni_data_shapes_create(&(lvni_data_shapes_options){.classes = 11}, NULL, 0, &t, &d),
+        lvni_data_shapes_create(&(lvni_data_shapes_options){.classes = 11}, NULL, 0, &views, &d),
         LVN_ERR_USAGE);
     assert_non_null(strstr(lvn_last_error()->message, "data.classes is 11"));
 }

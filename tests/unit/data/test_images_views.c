@@ -1,7 +1,7 @@
 /* Datasets as users open them (lvn_image_folder_open): several views of a sample, each option,
  * parts, the built-in images. */
-#include "data/augment.h"
 #include "data/dataset.h"
+#include "data/views.h"
 #include "images_support.h"
 #include "support/test.h"
 
@@ -241,7 +241,8 @@ static void refused(lvn_dataset *data, const char *text)
 
 TEST(what_cannot_be_is_refused)
 {
-    refused(LVN_IMAGE_FOLDER("builtin:shapes", .views = 5), "views is 5");
+    refused(LVN_IMAGE_FOLDER("builtin:shapes", .views = 8), "8 views take 9 fields with the label");
+    refused(LVN_IMAGE_FOLDER("builtin:shapes", .views = 11), "views is 11");
     refused(LVN_IMAGE_FOLDER("builtin:shapes", .views = -1), "views is -1");
     refused(LVN_IMAGE_FOLDER("builtin:shapes", .hue = 0.6), "augment.hue is 0.6");
     refused(LVN_IMAGE_FOLDER("builtin:shapes", .part = (lvn_image_part)3), "part is 3");

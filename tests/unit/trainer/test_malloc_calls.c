@@ -47,9 +47,10 @@ static void run(int lanes, int micro_batches, int workers)
     lvni_nn_model *model;
     lvni_trainer *trainer;
     lvni_data_shapes_transform_init(&transform, 16);
-    assert_int_equal(lvni_data_shapes_create(&(lvni_data_shapes_options){.count = 600}, NULL, 0,
-                                             &transform, &data),
-                     LVN_OK);
+    const lvni_data_views views = lvni_data_views_make(&transform, 1);
+    assert_int_equal(
+        lvni_data_shapes_create(&(lvni_data_shapes_options){.count = 600}, NULL, 0, &views, &data),
+        LVN_OK);
     inside = lvni_nn_zoo_find("cnn");
     lvn_module_class cls = *inside;
     cls.training_step = noting_step;
