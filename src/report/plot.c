@@ -264,6 +264,9 @@ static void set_ranges(frame *f)
     for (int i = 0; i < 2 && f->plot->x_range[1] > f->plot->x_range[0]; i++) {
         lvni_report_axis_widen(&f->x, f->plot->x_range[i]);
     }
+    for (int i = 0; i < 2 && f->plot->y_range[1] > f->plot->y_range[0]; i++) {
+        lvni_report_axis_widen(&f->y, f->plot->y_range[i]);
+    }
     for (int i = 0; i < f->plot->n_series; i++) {
         const lvni_report_plot_series *s = &f->plot->series[i];
         for (int64_t k = 0; k < s->n && !s->scattered; k++) {

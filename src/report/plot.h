@@ -21,7 +21,8 @@ typedef struct lvni_report_plot_series {
 typedef struct lvni_report_plot {
     const char *title, *x_label, *y_label;
     bool log_x, log_y; /* logarithmic axes: a point that is not above 0 there is none */
-    double x_range[2]; /* the axis of x reaches over it, too; both 0: as far as the points */
+    /* the axes reach over them, too; both 0: as far as the points */
+    double x_range[2], y_range[2];
     lvni_report_plot_series series[LVNI_PLOT_SERIES];
     int n_series;
 } lvni_report_plot;

@@ -201,6 +201,22 @@ static lvn_status write_csv(const char *path, const lvni_tune_range_test *test)
     return write_text(path, &text);
 }
 
+/* The losses down to the lowest point, each of which is seen; those of the rise behind it may be so
+ * large that they would flatten the rest. */
+static void find_range(const lvni_tune_range_test *test, double range[2])
+{
+    int lowest = 0;
+    for (int i = 1; i < test->n; i++) {
+        lowest = test->point[i].smoothed < test->point[lowest].smoothed ? i : lowest;
+    }
+    range[0] = INFINITY;
+    range[1] = -INFINITY;
+    for (int i = 0; i <= lowest && i < test->n; i++) {
+        range[0] = fmin(range[0], test->point[i].loss);
+        range[1] = fmax(range[1], test->point[i].loss);
+    }
+}
+
 static lvn_status write_plot(const char *path, const lvni_tune_range_test *test, int suggested)
 {
     const int64_t n = test->n;
@@ -223,6 +239,7 @@ static lvn_status write_plot(const char *path, const lvni_tune_range_test *test,
         .series = {{.name = "steps", .x = rate, .y = loss, .n = n, .scattered = true},
                    {.name = "smoothed", .x = rate, .y = smoothed, .n = n}},
         .n_series = 2};
+    find_range(test, plot.y_range);
     if (suggested >= 0) {
         lvni_core_format(name, sizeof name, "suggested: %.3g", rate[suggested]);
         plot.series[plot.n_series++] = (lvni_report_plot_series){

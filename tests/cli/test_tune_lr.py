@@ -230,6 +230,17 @@ class TuneLr(Case):
             with open(f"{empty}/lr.svg", encoding="utf-8") as f:
                 self.assertIn('<svg xmlns="http://www.w3.org/2000/svg"', f.read())
 
+    def test_all_losses_before_the_rise_are_seen(self):
+        """Also those that are far from the smoothed ones."""
+        with tempfile.TemporaryDirectory() as empty:
+            names = [f"tune.csv={empty}/lr.csv", f"tune.plot={empty}/lr.svg"]
+            self.levin(["tune", "lr", *RUN, "tune.steps=60", "tune.max_lr=0.02", *names], None)
+            with open(f"{empty}/lr.svg", encoding="utf-8") as f:
+                dots = len(re.findall(r"fill[:=]\W*rgb\(0%, ?44\.7", f.read())) - 1  # the legend's
+            with open(f"{empty}/lr.csv", encoding="utf-8") as f:
+                smoothed = [float(row["smoothed"]) for row in csv.DictReader(f)]
+        self.assertGreaterEqual(dots, 1 + smoothed.index(min(smoothed)))
+
 
 if __name__ == "__main__":
     main()

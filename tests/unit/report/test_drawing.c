@@ -342,8 +342,8 @@ TEST(plots_of_many_points)
     free(x);
 }
 
-/* On a logarithmic axis equal factors are equal steps, and dots outside of the range of the line
- * are left out. */
+/* On a logarithmic axis equal factors are equal steps, and dots outside of the range of the line,
+ * or of one that is given, are left out. */
 TEST(logarithmic_axes)
 {
     static const double x[] = {1e-3, 1e-2, 1e-1, 1, 0, -1}, y[] = {0, 1, 2, 3, 50, 50},
@@ -356,9 +356,16 @@ TEST(logarithmic_axes)
         .series = {{.name = "a", .x = x, .y = y, .n = 6},
                    {.name = "b", .x = x, .y = dots, .n = 6, .scattered = true}},
         .n_series = 2};
-    decoded_image p = plot_of(&plot);
+    lvni_report_plot wider = plot;
+    wider.y_range[0] = -40;
+    wider.y_range[1] = 3;
+    decoded_image p = plot_of(&wider);
+    const int more = count(&p, orange);
+    free(p.rgb);
+    p = plot_of(&plot);
     const int found = count(&p, orange); /* two dots, and one in the legend */
     assert_true(found >= 3 * 70 && found <= 3 * 120);
+    assert_true(more - found >= 70); /* -40 */
     int64_t sum = 0, n = 0, first = WIDE, last = 0;
     for (int i = 140 * WIDE; i < WIDE * HIGH; i++) {
         if (memcmp(p.rgb + 3 * (int64_t)i, blue, 3) == 0) {
