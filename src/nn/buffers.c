@@ -143,7 +143,8 @@ int64_t lvni_nn_buffer_record_length(const lvn_buffer *buffer)
     case LVNI_RULE_MEAN: return buffer->numel + 1;
     case LVNI_RULE_QUEUE: return rows_length(&buffer->queue) + 1 + buffer->queue.slots;
     case LVNI_RULE_FOLLOW:
-    case LVNI_RULE_PART: break;
+    case LVNI_RULE_PART:
+    case LVNI_RULE_FIXED: break;
     }
     return 0;
 }
@@ -284,7 +285,8 @@ void lvni_nn_model_apply_records(lvni_nn_model *m, const lvni_nn_set *total, con
         case LVNI_RULE_MEAN: move_mean(b, record, numbers, block, phase); break;
         case LVNI_RULE_QUEUE: append(b, record, step); break;
         case LVNI_RULE_FOLLOW: /* lvni_nn_model_follow */
-        case LVNI_RULE_PART: break;
+        case LVNI_RULE_PART:
+        case LVNI_RULE_FIXED: break;
         }
     }
 }

@@ -26,6 +26,13 @@ lvn_buffer *lvni_nn_builder_new_buffer(lvn_builder *b, const char *name, int ndi
 lvn_buffer *lvni_nn_builder_add_buffer(lvn_builder *b);
 /* When parameters and buffers have their places (follow.c). */
 void lvni_nn_model_find_leaders(lvni_nn_model *model);
+/* The parameters of `module`, which is built, are buffers from here on that no step moves, with the
+ * initial values that they had: saved and exported by name, and in no optimizer, gradient set or
+ * reduction. A gradient flows through the module, and not into it. */
+lvn_status lvni_nn_builder_fix(lvn_builder *b, const lvn_module *module);
+/* lvn_forward with another function than the class's. */
+lvn_tensor *lvni_nn_module_run(const lvn_module *module, lvn_tensor *x,
+                               lvn_tensor *(*run)(const lvn_module *module, lvn_tensor *x));
 /* lvn_forward of a module that follows another one records no gradient. */
 static inline void lvni_nn_module_set_follows(lvn_module *module)
 {

@@ -1,7 +1,7 @@
 /* Modules that follow another one (lvn_builder_follow): what were their parameters become buffers
  * without a gradient, each of which moves towards its leader after the optimizer's step. So they
  * are saved and exported by name as other buffers are, and no optimizer, gradient set or reduction
- * knows of them. */
+ * knows of them. And those that stay as they are (lvni_nn_builder_fix). */
 #include "nn/builder_impl.h"
 
 #include "kernels/flat.h"
@@ -77,22 +77,19 @@ static lvn_status check(const pair *p, const char *name, const lvn_tensor *t,
     return LVN_OK;
 }
 
-/* Parameter i is a buffer from here on. */
-static lvn_status turn_parameter(const pair *p, int i)
+/* Parameter i is a buffer from here on; NULL: there was no memory for it. */
+static lvn_buffer *turn_parameter(lvn_builder *b, int i, lvni_nn_rule rule)
 {
-    lvni_nn_model *m = p->b->model;
+    lvni_nn_model *m = b->model;
     const lvni_nn_parameter from = m->parameters[i];
-    const lvn_tensor *leader = find_parameter(p, from.name);
-    LVN_TRY(check(p, from.name, from.tensor, leader));
-    lvn_buffer *buffer = lvni_nn_builder_add_buffer(p->b);
+    lvn_buffer *buffer = lvni_nn_builder_add_buffer(b);
     if (buffer == NULL) {
-        return lvn_last_error()->code;
+        return NULL;
     }
     buffer->name = from.name;
     buffer->tensor = from.tensor;
     buffer->numel = from.numel;
-    buffer->rule = LVNI_RULE_FOLLOW;
-    buffer->follow = (lvni_nn_follower){.rule = p->rule, .leader = leader};
+    buffer->rule = rule;
     buffer->file = from;
     from.tensor->requires_grad = false;
     from.tensor->param = -1;
@@ -105,6 +102,19 @@ static lvn_status turn_parameter(const pair *p, int i)
     for (int k = 0; k < m->n_blocks; k++) {
         m->blocks[k].first -= m->blocks[k].first > i ? 1 : 0;
     }
+    return buffer;
+}
+
+static lvn_status let_follow(const pair *p, int i)
+{
+    const lvni_nn_parameter *from = &p->b->model->parameters[i];
+    const lvn_tensor *leader = find_parameter(p, from->name);
+    LVN_TRY(check(p, from->name, from->tensor, leader));
+    lvn_buffer *buffer = turn_parameter(p->b, i, LVNI_RULE_FOLLOW);
+    if (buffer == NULL) {
+        return lvn_last_error()->code;
+    }
+    buffer->follow = (lvni_nn_follower){.rule = p->rule, .leader = leader};
     return LVN_OK;
 }
 
@@ -113,7 +123,7 @@ static lvn_status turn_parameters(const pair *p, int *n)
     const lvni_nn_model *m = p->b->model;
     for (int i = 0; i < m->n_parameters;) {
         if (is_below(m->parameters[i].name, p->module->path)) {
-            LVN_TRY(turn_parameter(p, i));
+            LVN_TRY(let_follow(p, i));
             ++*n;
         } else {
             i++;
@@ -203,13 +213,35 @@ lvn_status lvn_builder_follow_with(lvn_builder *b, lvn_module *module, const lvn
     return b->status;
 }
 
+lvn_status lvni_nn_builder_fix(lvn_builder *b, const lvn_module *module)
+{
+    const lvni_nn_model *m = b->model;
+    for (int i = 0; b->status == LVN_OK && i < m->n_parameters;) {
+        const lvni_nn_parameter from = m->parameters[i];
+        if (!is_below(from.name, module->path)) {
+            i++;
+            continue;
+        }
+        lvn_buffer *buffer = turn_parameter(b, i, LVNI_RULE_FIXED);
+        if (buffer != NULL) {
+            buffer->init = from.init;
+            buffer->bound = from.bound;
+        }
+    }
+    return lvn_builder_status(b);
+}
+
 /* ---- in a model ---- */
 
 void lvni_nn_model_find_leaders(lvni_nn_model *m)
 {
     for (int i = 0; i < m->n_buffers; i++) {
         lvn_buffer *b = m->buffers[i];
-        if (b->rule != LVNI_RULE_FOLLOW) {
+        if (b->rule != LVNI_RULE_FOLLOW && b->rule != LVNI_RULE_FIXED) {
+            continue;
+        }
+        b->tensor->param = m->n_parameters + i; /* a weight, with reordered copies (backends) */
+        if (b->rule == LVNI_RULE_FIXED) {
             continue;
         }
         const lvn_tensor *leader = b->follow.leader;
@@ -223,7 +255,6 @@ void lvni_nn_model_find_leaders(lvni_nn_model *m)
                 b->follow.name = m->buffers[k]->name;
             }
         }
-        b->tensor->param = m->n_parameters + i; /* a weight, with reordered copies (backends) */
     }
 }
 

@@ -282,8 +282,11 @@ static bool can_forward(const lvn_module *module)
     return false;
 }
 
-/* residual: NULL for a plain forward, else the class has forward_residual. */
-static lvn_tensor *forward(const lvn_module *module, lvn_tensor *x, lvn_tensor *residual)
+typedef lvn_tensor *run_function(const lvn_module *module, lvn_tensor *x);
+
+/* run: NULL for forward_residual, which the class has. */
+static lvn_tensor *forward(const lvn_module *module, lvn_tensor *x, run_function *run,
+                           lvn_tensor *residual)
 {
     /* outside of all scopes closing one would drop the tape */
     const bool inner = lvni_autograd_scope_depth() > 0;
@@ -296,13 +299,12 @@ static lvn_tensor *forward(const lvn_module *module, lvn_tensor *x, lvn_tensor *
     const bool quiet = lvni_nn_module_follows(module),
                recording = quiet && lvn_set_grad_enabled(false);
     const uint64_t before = lvn_last_error()->serial;
-    lvn_tensor *y = residual == NULL ? module->cls->forward(module, x)
-                                     : module->cls->forward_residual(module, x, residual);
+    lvn_tensor *y =
+        run != NULL ? run(module, x) : module->cls->forward_residual(module, x, residual);
     if (y == NULL && !lvni_autograd_scope_failed()) {
         lvni_core_error_of_null(before, "%s() of the module class %s%s%s",
-                                residual == NULL ? "forward" : "forward_residual",
-                                module->cls->name, module->path[0] == '\0' ? "" : ", at ",
-                                module->path);
+                                run != NULL ? "forward" : "forward_residual", module->cls->name,
+                                module->path[0] == '\0' ? "" : ", at ", module->path);
         (void)lvni_autograd_op_fail(NULL);
     }
     ctx->module_path = outside;
@@ -319,7 +321,13 @@ static lvn_tensor *forward(const lvn_module *module, lvn_tensor *x, lvn_tensor *
 
 lvn_tensor *lvn_forward(const lvn_module *module, lvn_tensor *x)
 {
-    return can_forward(module) ? forward(module, x, NULL) : lvni_autograd_op_fail("forward");
+    return can_forward(module) ? forward(module, x, module->cls->forward, NULL)
+                               : lvni_autograd_op_fail("forward");
+}
+
+lvn_tensor *lvni_nn_module_run(const lvn_module *module, lvn_tensor *x, run_function *run)
+{
+    return forward(module, x, run, NULL);
 }
 
 lvn_tensor *lvn_forward_residual(const lvn_module *module, lvn_tensor *x, lvn_tensor *residual)
@@ -328,9 +336,9 @@ lvn_tensor *lvn_forward_residual(const lvn_module *module, lvn_tensor *x, lvn_te
         return lvni_autograd_op_fail("forward_residual");
     }
     if (module->cls->forward_residual == NULL) {
-        return lvn_add(forward(module, x, NULL), residual);
+        return lvn_add(forward(module, x, module->cls->forward, NULL), residual);
     }
-    return forward(module, x, residual);
+    return forward(module, x, NULL, residual);
 }
 
 bool lvn_is_training(void)

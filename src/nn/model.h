@@ -54,7 +54,8 @@ typedef enum lvni_nn_rule {
     LVNI_RULE_MEAN,   /* moves to the mean of what was pushed */
     LVNI_RULE_QUEUE,  /* rows that were pushed take the place of the oldest */
     LVNI_RULE_FOLLOW, /* was a parameter, or a mean, and moves towards another one */
-    LVNI_RULE_PART    /* belongs to another buffer, which moves it */
+    LVNI_RULE_PART,   /* belongs to another buffer, which moves it */
+    LVNI_RULE_FIXED   /* was a parameter, and stays as it is */
 } lvni_nn_rule;
 
 /* Rows that micro-batches push, in the order of the micro-batches. */
@@ -218,6 +219,23 @@ const char *lvni_nn_zoo_respell(const char *text);
 const lvn_module_class *lvni_nn_zoo_find(const char *name);
 bool lvni_nn_zoo_any_size(const char *name);  /* its weights fit images of other sizes */
 double lvni_nn_zoo_dropout(const char *name); /* what model.dropout=auto means */
+
+/* A network of the zoo as the backbone of another model. */
+/* Elements of a feature; 0 for unknown names. */
+int lvni_nn_zoo_feature_dim(const char *name);
+/* In build(): the network `model` as the child `name`. Its classifier is there with the network's
+ * own names, saved and exported, and not trained. NULL on failure. */
+lvn_module *lvni_nn_zoo_backbone(lvn_builder *b, const char *name, const char *model,
+                                 const lvni_nn_zoo_arguments *arguments);
+typedef struct lvni_nn_features {
+    /* (N, h, w, C): the last feature map, or the normalised patch tokens; NULL of mlp */
+    lvn_tensor *map;
+    lvn_tensor *pooled; /* (N, C): the map's mean over positions, or the normalised class token */
+} lvni_nn_features;
+/* Of images (N, S, S, 3), by a network that was made as a backbone or as a root. NULL, after a
+ * failure of the scope. */
+lvni_nn_features lvni_nn_zoo_features(const lvn_module *network, lvn_tensor *x);
+lvn_tensor *lvni_nn_zoo_pooled(const lvn_module *network, lvn_tensor *x); /* without the map */
 
 /* ---- GPT-2 (Radford et al. 2019): a decoder of text ----
  * The root module of a language model; used by benchmarks and tests. */

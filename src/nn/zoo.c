@@ -1,5 +1,6 @@
 /* The models of `model=NAME`: classifiers of images (N, S, S, 3) -> logits (N, classes). cnn, mlp,
- * residual networks, vision transformers, and at the end the table of them. */
+ * residual networks, vision transformers, and at the end the table of them. Each is a body, what is
+ * pooled of it, and a linear layer: features of a backbone and logits come from the same code. */
 #include "nn/builder_impl.h"
 
 #include "core/math.h"
@@ -7,6 +8,47 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+
+/* A network in front of its classifier. */
+typedef struct body {
+    lvn_tensor *(*forward)(const lvn_module *m, lvn_tensor *x);
+    /* of what forward returned: (N, C), and (N, h, w, C); map NULL: there is none */
+    lvn_tensor *(*pooled)(const lvn_module *m, lvn_tensor *y);
+    lvn_tensor *(*map)(const lvn_module *m, lvn_tensor *y);
+} body;
+
+/* What every network begins with. */
+typedef struct network {
+    lvn_module base;
+    const body *body;
+    lvn_module *dropout, *head;
+} network;
+
+static void make_head(network *m, lvn_builder *b, const char *name, int64_t features)
+{
+    const lvni_nn_zoo_arguments *a = lvn_builder_arguments(b);
+    m->dropout = lvn_nn_dropout(b, "dropout", a->dropout);
+    m->head = lvn_nn_linear(b, name, features, a->n_classes);
+}
+
+static lvn_tensor *classifier_forward(const lvn_module *module, lvn_tensor *x) /* (N, S, S, 3) */
+{
+    const network *m = (const network *)module;
+    x = m->body->pooled(module, m->body->forward(module, x));
+    return lvn_forward(m->head, lvn_forward(m->dropout, x));
+}
+
+static lvn_tensor *mean_of_positions(const lvn_module *module, lvn_tensor *y)
+{
+    (void)module;
+    return lvn_global_avg_pool2d(y);
+}
+
+static lvn_tensor *as_it_is(const lvn_module *module, lvn_tensor *y)
+{
+    (void)module;
+    return y;
+}
 
 /* Every classifier trains on the mean cross entropy. */
 static lvn_tensor *classifier_step(const lvn_module *m, const lvn_batch *batch, lvn_step *step)
@@ -22,30 +64,9 @@ static lvn_tensor *classifier_step(const lvn_module *m, const lvn_batch *batch, 
 
 /* Three stages of 3x3 convolution, batch norm, relu; halved twice; averaged. 94 k weights. */
 typedef struct cnn {
-    lvn_module base;
+    network base;
     lvn_module *conv[3], *norm[3];
-    lvn_module *dropout, *head;
 } cnn;
-
-static lvn_status cnn_build(lvn_module *module, lvn_builder *b)
-{
-    cnn *m = (cnn *)module;
-    const lvni_nn_zoo_arguments *a = lvn_builder_arguments(b);
-    LVN_ARG(a->image_size >= 4, "model=cnn needs image_size of at least 4, not %d", a->image_size);
-    lvn_builder_block(b, "stage1");
-    m->conv[0] = lvn_nn_conv2d(b, "conv1", 3, 32, 3, .padding = 1, .no_bias = true);
-    m->norm[0] = lvn_nn_batch_norm(b, "norm1", 32, 0.1, .relu = true);
-    lvn_builder_block(b, "stage2");
-    m->conv[1] = lvn_nn_conv2d(b, "conv2", 32, 64, 3, .padding = 1, .no_bias = true);
-    m->norm[1] = lvn_nn_batch_norm(b, "norm2", 64, 0.1, .relu = true);
-    lvn_builder_block(b, "stage3");
-    m->conv[2] = lvn_nn_conv2d(b, "conv3", 64, 128, 3, .padding = 1, .no_bias = true);
-    m->norm[2] = lvn_nn_batch_norm(b, "norm3", 128, 0.1, .relu = true);
-    lvn_builder_block(b, "head");
-    m->dropout = lvn_nn_dropout(b, "dropout", a->dropout);
-    m->head = lvn_nn_linear(b, "head", 128, a->n_classes);
-    return lvn_builder_status(b);
-}
 
 static lvn_tensor *cnn_forward(const lvn_module *module, lvn_tensor *x) /* x: (N, S, S, 3) */
 {
@@ -56,48 +77,70 @@ static lvn_tensor *cnn_forward(const lvn_module *module, lvn_tensor *x) /* x: (N
             x = lvn_max_pool2d(x, 2); /* (N, S/2, S/2, 32), (N, S/4, S/4, 64) */
         }
     }
-    x = lvn_global_avg_pool2d(x); /* (N, 128) */
-    return lvn_forward(m->head, lvn_forward(m->dropout, x));
+    return x; /* (N, S/4, S/4, 128) */
+}
+
+static const body cnn_body = {.forward = cnn_forward, .pooled = mean_of_positions, .map = as_it_is};
+
+static lvn_status cnn_build(lvn_module *module, lvn_builder *b)
+{
+    cnn *m = (cnn *)module;
+    const lvni_nn_zoo_arguments *a = lvn_builder_arguments(b);
+    LVN_ARG(a->image_size >= 4, "model=cnn needs image_size of at least 4, not %d", a->image_size);
+    m->base.body = &cnn_body;
+    lvn_builder_block(b, "stage1");
+    m->conv[0] = lvn_nn_conv2d(b, "conv1", 3, 32, 3, .padding = 1, .no_bias = true);
+    m->norm[0] = lvn_nn_batch_norm(b, "norm1", 32, 0.1, .relu = true);
+    lvn_builder_block(b, "stage2");
+    m->conv[1] = lvn_nn_conv2d(b, "conv2", 32, 64, 3, .padding = 1, .no_bias = true);
+    m->norm[1] = lvn_nn_batch_norm(b, "norm2", 64, 0.1, .relu = true);
+    lvn_builder_block(b, "stage3");
+    m->conv[2] = lvn_nn_conv2d(b, "conv3", 64, 128, 3, .padding = 1, .no_bias = true);
+    m->norm[2] = lvn_nn_batch_norm(b, "norm3", 128, 0.1, .relu = true);
+    lvn_builder_block(b, "head");
+    make_head(&m->base, b, "head", 128);
+    return lvn_builder_status(b);
 }
 
 /* Two hidden layers of 256. */
 typedef struct mlp {
-    lvn_module base;
-    lvn_module *fc1, *fc2, *dropout, *head;
+    network base;
+    lvn_module *fc1, *fc2;
 } mlp;
+
+static lvn_tensor *mlp_forward(const lvn_module *module, lvn_tensor *x)
+{
+    const mlp *m = (const mlp *)module;
+    x = lvn_relu(lvn_forward(m->fc1, lvn_flatten(x, 1)));
+    return lvn_relu(lvn_forward(m->fc2, x));
+}
+
+static const body mlp_body = {.forward = mlp_forward, .pooled = as_it_is};
 
 static lvn_status mlp_build(lvn_module *module, lvn_builder *b)
 {
     mlp *m = (mlp *)module;
     const lvni_nn_zoo_arguments *a = lvn_builder_arguments(b);
     const int64_t s = a->image_size;
+    m->base.body = &mlp_body;
     lvn_builder_block(b, "fc1");
     m->fc1 = lvn_nn_linear(b, "fc1", s * s * 3, 256, .image = {s, s, 3});
     lvn_builder_block(b, "fc2");
     m->fc2 = lvn_nn_linear(b, "fc2", 256, 256);
     lvn_builder_block(b, "head");
-    m->dropout = lvn_nn_dropout(b, "dropout", a->dropout);
-    m->head = lvn_nn_linear(b, "head", 256, a->n_classes);
+    make_head(&m->base, b, "head", 256);
     return lvn_builder_status(b);
-}
-
-static lvn_tensor *mlp_forward(const lvn_module *module, lvn_tensor *x)
-{
-    const mlp *m = (const mlp *)module;
-    x = lvn_relu(lvn_forward(m->fc1, lvn_flatten(x, 1)));
-    x = lvn_relu(lvn_forward(m->fc2, x));
-    return lvn_forward(m->head, lvn_forward(m->dropout, x));
 }
 
 static const lvn_module_class cnn_class = {.name = "cnn",
                                            .size = sizeof(cnn),
                                            .build = cnn_build,
-                                           .forward = cnn_forward,
+                                           .forward = classifier_forward,
                                            .training_step = classifier_step};
 static const lvn_module_class mlp_class = {.name = "mlp",
                                            .size = sizeof(mlp),
                                            .build = mlp_build,
-                                           .forward = mlp_forward,
+                                           .forward = classifier_forward,
                                            .training_step = classifier_step};
 
 /* ---- residual networks ----
@@ -170,15 +213,31 @@ static const lvn_module_class block_class = {
 enum { MOST_BLOCKS = 6 }; /* in a stage */
 
 typedef struct resnet {
-    lvn_module base;
-    lvn_module *stem[2], *block[STAGES][MOST_BLOCKS], *dropout, *fc;
+    network base;
+    lvn_module *stem[2], *block[STAGES][MOST_BLOCKS];
     int n_blocks[STAGES];
 } resnet;
+
+static lvn_tensor *resnet_forward(const lvn_module *module, lvn_tensor *x) /* x: (N, S, S, 3) */
+{
+    const resnet *m = (const resnet *)module;
+    x = run_conv_norm(m->stem, x);                       /* (N, S/2, S/2, 64) */
+    x = lvn_max_pool2d(x, 3, .stride = 2, .padding = 1); /* (N, S/4, S/4, 64) */
+    for (int s = 0; s < STAGES; s++) { /* (N, S/32, S/32, 512 or 2048) in the end */
+        for (int i = 0; i < m->n_blocks[s]; i++) {
+            x = lvn_forward(m->block[s][i], x);
+        }
+    }
+    return x;
+}
+
+static const body resnet_body = {
+    .forward = resnet_forward, .pooled = mean_of_positions, .map = as_it_is};
 
 static lvn_status resnet_build(resnet *m, lvn_builder *b, const int n_blocks[STAGES],
                                bool bottleneck)
 {
-    const lvni_nn_zoo_arguments *a = lvn_builder_arguments(b);
+    m->base.body = &resnet_body;
     lvn_builder_block(b, "stem");
     conv_norm(b, "conv1", "bn1", 3, 64, 7, 2, true, m->stem);
     int in = 64;
@@ -201,22 +260,8 @@ static lvn_status resnet_build(resnet *m, lvn_builder *b, const int n_blocks[STA
         }
     }
     lvn_builder_block(b, "head");
-    m->dropout = lvn_nn_dropout(b, "dropout", a->dropout);
-    m->fc = lvn_nn_linear(b, "fc", in, a->n_classes);
+    make_head(&m->base, b, "fc", in);
     return lvn_builder_status(b);
-}
-
-static lvn_tensor *resnet_forward(const lvn_module *module, lvn_tensor *x) /* x: (N, S, S, 3) */
-{
-    const resnet *m = (const resnet *)module;
-    x = run_conv_norm(m->stem, x);                       /* (N, S/2, S/2, 64) */
-    x = lvn_max_pool2d(x, 3, .stride = 2, .padding = 1); /* (N, S/4, S/4, 64) */
-    for (int s = 0; s < STAGES; s++) { /* (N, S/32, S/32, 512 or 2048) in the end */
-        for (int i = 0; i < m->n_blocks[s]; i++) {
-            x = lvn_forward(m->block[s][i], x);
-        }
-    }
-    return lvn_forward(m->fc, lvn_forward(m->dropout, lvn_global_avg_pool2d(x)));
 }
 
 static lvn_status resnet18_build(lvn_module *module, lvn_builder *b)
@@ -238,7 +283,7 @@ static lvn_status resnet50_build(lvn_module *module, lvn_builder *b)
     static const lvn_module_class resnet##depth##_class = {.name = "resnet" #depth,                \
                                                            .size = sizeof(resnet),                 \
                                                            .build = resnet##depth##_build,         \
-                                                           .forward = resnet_forward,              \
+                                                           .forward = classifier_forward,          \
                                                            .training_step = classifier_step}
 RESNET(18);
 RESNET(34);
@@ -311,11 +356,47 @@ static const lvn_module_class encoder_class = {.name = "vit_block",
                                                .forward = encoder_forward};
 
 typedef struct vit {
-    lvn_module base;
-    int64_t width, tokens;
-    lvn_module *conv_proj, *layer[LAYERS], *ln, *dropout, *head;
+    network base;
+    int64_t width, grid, tokens; /* tokens: 1 + grid^2 */
+    lvn_module *conv_proj, *layer[LAYERS], *ln;
     lvn_tensor *class_token, *pos_embedding; /* (1, 1, width), (1, T, width) */
 } vit;
+
+static lvn_tensor *vit_forward(const lvn_module *module, lvn_tensor *x) /* x: (N, S, S, 3) */
+{
+    const vit *m = (const vit *)module;
+    const int64_t n = lvn_size(x, 0), w = m->width;
+    x = lvn_reshape(lvn_forward(m->conv_proj, x), 3, (const int64_t[]){n, m->tokens - 1, w});
+    lvn_tensor *all[] = {lvn_expand(m->class_token, 3, (const int64_t[]){n, 1, w}), x};
+    x = lvn_add(lvn_concat(all, 2, 1), m->pos_embedding); /* (N, T, width) */
+    x = lvn_reshape(x, 2, (const int64_t[]){n * m->tokens, w});
+    for (int i = 0; i < LAYERS; i++) {
+        x = lvn_forward(m->layer[i], x);
+    }
+    return lvn_reshape(x, 3, (const int64_t[]){n, m->tokens, w});
+}
+
+/* Tokens first .. end - 1, normalised, as (N (end - first), width). */
+static lvn_tensor *normalised_tokens(const vit *m, lvn_tensor *y, int64_t first, int64_t end)
+{
+    y = lvn_reshape(lvn_slice(y, 1, first, end), 2, (const int64_t[]){-1, m->width});
+    return lvn_forward(m->ln, y);
+}
+
+/* The class token; the others are not used. */
+static lvn_tensor *class_token(const lvn_module *module, lvn_tensor *y)
+{
+    return normalised_tokens((const vit *)module, y, 0, 1);
+}
+
+static lvn_tensor *patch_tokens(const lvn_module *module, lvn_tensor *y)
+{
+    const vit *m = (const vit *)module;
+    return lvn_reshape(normalised_tokens(m, y, 1, m->tokens), 4,
+                       (const int64_t[]){-1, m->grid, m->grid, m->width});
+}
+
+static const body vit_body = {.forward = vit_forward, .pooled = class_token, .map = patch_tokens};
 
 static lvn_status vit_build(vit *m, lvn_builder *b, int width, int heads)
 {
@@ -323,10 +404,11 @@ static lvn_status vit_build(vit *m, lvn_builder *b, int width, int heads)
     LVN_ARG(a->image_size % PATCH == 0,
             "model=%s cuts images into patches of %d pixels: image_size must be a multiple of "
             "it, not %d",
-            m->base.cls->name, PATCH, a->image_size);
-    const int64_t grid = a->image_size / PATCH;
+            m->base.base.cls->name, PATCH, a->image_size);
+    m->base.body = &vit_body;
     m->width = width;
-    m->tokens = grid * grid + 1;
+    m->grid = a->image_size / PATCH;
+    m->tokens = m->grid * m->grid + 1;
     lvn_builder_block(b, "embeddings");
     m->class_token = lvn_builder_parameter(b, "class_token", 3, (const int64_t[]){1, 1, width},
                                            LVN_INIT_ZEROS, 0.0);
@@ -353,28 +435,10 @@ static lvn_status vit_build(vit *m, lvn_builder *b, int width, int heads)
     }
     lvn_builder_block(b, "head");
     m->ln = lvn_nn_layer_norm(b, "encoder.ln", width, .eps = EPS);
-    m->dropout = lvn_nn_dropout(b, "dropout", a->dropout);
-    m->head = lvn_nn_linear(b, "heads.head", width, a->n_classes);
+    make_head(&m->base, b, "heads.head", width);
     lvn_builder_set_init(b, "heads.head.weight", LVN_INIT_ZEROS, 0.0);
     lvn_builder_set_init(b, "heads.head.bias", LVN_INIT_ZEROS, 0.0);
     return lvn_builder_status(b);
-}
-
-static lvn_tensor *vit_forward(const lvn_module *module, lvn_tensor *x) /* x: (N, S, S, 3) */
-{
-    const vit *m = (const vit *)module;
-    const int64_t n = lvn_size(x, 0), w = m->width;
-    x = lvn_reshape(lvn_forward(m->conv_proj, x), 3, (const int64_t[]){n, m->tokens - 1, w});
-    lvn_tensor *all[] = {lvn_expand(m->class_token, 3, (const int64_t[]){n, 1, w}), x};
-    x = lvn_add(lvn_concat(all, 2, 1), m->pos_embedding); /* (N, T, width) */
-    x = lvn_reshape(x, 2, (const int64_t[]){n * m->tokens, w});
-    for (int i = 0; i < LAYERS; i++) {
-        x = lvn_forward(m->layer[i], x);
-    }
-    /* the class token; the others are not used */
-    x = lvn_slice(lvn_reshape(x, 3, (const int64_t[]){n, m->tokens, w}), 1, 0, 1);
-    x = lvn_forward(m->ln, lvn_reshape(x, 2, (const int64_t[]){n, w}));
-    return lvn_forward(m->head, lvn_forward(m->dropout, x));
 }
 
 static lvn_status vit_s_16_build(lvn_module *module, lvn_builder *b)
@@ -391,7 +455,7 @@ static lvn_status vit_b_16_build(lvn_module *module, lvn_builder *b)
     static const lvn_module_class vit_##letter##_16_class = {.name = "vit_" #letter "_16",         \
                                                              .size = sizeof(vit),                  \
                                                              .build = vit_##letter##_16_build,     \
-                                                             .forward = vit_forward,               \
+                                                             .forward = classifier_forward,        \
                                                              .training_step = classifier_step}
 VIT(s);
 VIT(b);
@@ -400,16 +464,17 @@ VIT(b);
 
 static const struct {
     const lvn_module_class *cls;
+    int features;
     double dropout;
     bool any_size;
 } zoo[] = {
-    {&cnn_class, .dropout = 0.1, .any_size = true},
-    {&mlp_class, .dropout = 0.1},
-    {&resnet18_class, .dropout = 0.0, .any_size = true},
-    {&resnet34_class, .dropout = 0.0, .any_size = true},
-    {&resnet50_class, .dropout = 0.0, .any_size = true},
-    {&vit_s_16_class, .dropout = 0.0},
-    {&vit_b_16_class, .dropout = 0.0},
+    {&cnn_class, .features = 128, .dropout = 0.1, .any_size = true},
+    {&mlp_class, .features = 256, .dropout = 0.1},
+    {&resnet18_class, .features = 512, .any_size = true},
+    {&resnet34_class, .features = 512, .any_size = true},
+    {&resnet50_class, .features = 2048, .any_size = true},
+    {&vit_s_16_class, .features = 384},
+    {&vit_b_16_class, .features = 768},
 };
 
 static int index_of(const char *name)
@@ -466,4 +531,43 @@ double lvni_nn_zoo_dropout(const char *name)
 {
     const int i = index_of(name);
     return i < 0 ? 0.0 : zoo[i].dropout;
+}
+
+/* ---- as the backbone of another model ---- */
+
+int lvni_nn_zoo_feature_dim(const char *name)
+{
+    const lvn_module_class *cls = lvni_nn_zoo_find(name);
+    return cls == NULL ? 0 : zoo[index_of(cls->name)].features;
+}
+
+lvn_module *lvni_nn_zoo_backbone(lvn_builder *b, const char *name, const char *model,
+                                 const lvni_nn_zoo_arguments *arguments)
+{
+    const void *outside = b->arguments;
+    b->arguments = arguments;
+    lvn_module *m = lvn_builder_child(b, lvni_nn_zoo_find(model), name);
+    b->arguments = outside;
+    if (m != NULL && lvni_nn_builder_fix(b, ((const network *)m)->head) != LVN_OK) {
+        return NULL;
+    }
+    return m;
+}
+
+lvn_tensor *lvni_nn_zoo_pooled(const lvn_module *module, lvn_tensor *x)
+{
+    const network *m = (const network *)module;
+    lvn_tensor *y = lvni_nn_module_run(module, x, m->body->forward);
+    return y == NULL ? NULL : m->body->pooled(module, y);
+}
+
+lvni_nn_features lvni_nn_zoo_features(const lvn_module *module, lvn_tensor *x)
+{
+    const network *m = (const network *)module;
+    lvn_tensor *y = lvni_nn_module_run(module, x, m->body->forward);
+    if (y == NULL) {
+        return (lvni_nn_features){0};
+    }
+    return (lvni_nn_features){.map = m->body->map == NULL ? NULL : m->body->map(module, y),
+                              .pooled = m->body->pooled(module, y)};
 }

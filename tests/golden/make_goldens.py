@@ -7,8 +7,9 @@ usage: python3 make_goldens.py [NAME ...]   by hand, with torch, torchvision, ti
 Weights are not stored: both sides fill them by one rule (golden_rule.py and golden_support.c), f32
 numbers of the tensor's name and the element's place in PyTorch's layout. A file holds, for train
 and eval mode: logits, loss, of every parameter's gradient the largest magnitude, the norm and eight
-elements, and the running statistics after one step. Prints also how far PyTorch's own f32 is from
-that: the room that a comparison in f32 needs.
+elements, and the running statistics after one step; of eval mode also the features in front of the
+classifier, the map as (N, h, w, C) and the pooled vector, each by such ten numbers. Prints also how
+far PyTorch's own f32 is from that: the room that a comparison in f32 needs.
 
 vit_s_16 is timm's vit_small_patch16_224, which torchvision does not have. Its file has the names
 that levin has (torchvision's); `names` in it lists what timm calls each tensor, so that the test
@@ -53,6 +54,22 @@ def from_timm(name):
     return name
 
 
+def hook_features(net, model, out):
+    """The network leaves its features in `out` when it runs."""
+
+    def of_map(part, x, y):  # (N, C, h, w)
+        out["map"] = y.detach().permute(0, 2, 3, 1)
+        out["pooled"] = y.detach().mean((2, 3))
+
+    def of_tokens(part, x, y):  # (N, 1 + h w, C)
+        out["map"], out["pooled"] = y.detach()[:, 1:], y.detach()[:, 0]
+
+    if "features" in net:
+        part, kind = net["features"]
+        hook = {"map": of_map, "tokens": of_tokens}[kind]
+        model.get_submodule(part).register_forward_hook(hook)
+
+
 def run(net, mode, dtype, seen=None):
     """Everything of one mode: name -> array. With a list `seen` only the inputs of relu, which go
     there."""
@@ -63,6 +80,8 @@ def run(net, mode, dtype, seen=None):
     for part in model.modules():
         if seen is not None and isinstance(part, torch.nn.ReLU):
             part.register_forward_pre_hook(lambda part, x: seen.append(x[0].detach().clone()))
+    features = {}
+    hook_features(net, model, features)
     n, s, c = net["batch"], net["size"], net.get("channels", 3)
     image = torch.from_numpy(2.0 * rule.uniform("image", n * s * s * c)).float().reshape(n, s, s, c)
     logits = model(image.permute(0, 3, 1, 2).to(dtype))
@@ -75,6 +94,8 @@ def run(net, mode, dtype, seen=None):
     loss = torch.nn.functional.cross_entropy(logits.reshape(-1, net["classes"]), labels)
     loss.backward()
     out = {f"{mode}/logits": logits.detach().numpy(), f"{mode}/loss": loss.detach().numpy()}
+    for name, t in features.items() if mode == "eval" else ():
+        out[f"eval/features/{name}"] = rule.gradient_row(t)
     for name, p in model.named_parameters():
         out[f"{mode}/grad/{ours(name)}"] = rule.gradient_row(p.grad)
     if mode == "train":
@@ -169,17 +190,40 @@ class Flatten(torch.nn.Module):
         return self.fc2(self.relu3(self.fc1(torch.flatten(x, 1))))
 
 
+PARTS = (
+    "train/logits",
+    "train/grad/",
+    "train/buffer/",
+    "eval/logits",
+    "eval/grad/",
+    "eval/features/",
+)
 TV = torchvision.models
 TIMM_VIT = "vit_small_patch16_224"
 NETS = {
     "resnet18": dict(
-        make=lambda: TV.resnet18(num_classes=10), batch=2, size=36, classes=10, last="bn2"
+        make=lambda: TV.resnet18(num_classes=10),
+        batch=2,
+        size=36,
+        classes=10,
+        last="bn2",
+        features=("layer4", "map"),
     ),
     "resnet34": dict(
-        make=lambda: TV.resnet34(num_classes=10), batch=2, size=36, classes=10, last="bn2"
+        make=lambda: TV.resnet34(num_classes=10),
+        batch=2,
+        size=36,
+        classes=10,
+        last="bn2",
+        features=("layer4", "map"),
     ),
     "resnet50": dict(
-        make=lambda: TV.resnet50(num_classes=10), batch=2, size=36, classes=10, last="bn3"
+        make=lambda: TV.resnet50(num_classes=10),
+        batch=2,
+        size=36,
+        classes=10,
+        last="bn3",
+        features=("layer4", "map"),
     ),
     "unet": dict(make=lambda: Segmenter(False), batch=2, size=24, classes=5, last="none"),
     "unet_bilinear": dict(make=lambda: Segmenter(True), batch=2, size=22, classes=5, last="none"),
@@ -191,6 +235,7 @@ NETS = {
         classes=10,
         last="none",
         modes=("eval",),
+        features=("encoder", "tokens"),
     ),  # no dropout, no batch norm: training is the same
     "vit_s_16": dict(
         make=lambda: timm.create_model(TIMM_VIT, num_classes=10),
@@ -200,6 +245,7 @@ NETS = {
         last="none",
         modes=("eval",),
         names=from_timm,
+        features=("norm", "tokens"),
     ),
 }
 
@@ -224,7 +270,7 @@ def main(names):
             meta[f"{mode}_seed"] = str(rule.seed)
             arrays.update(run(net, mode, torch.float64))
             narrow.update(run(net, mode, torch.float32))
-        for part in ("train/logits", "train/grad/", "train/buffer/", "eval/logits", "eval/grad/"):
+        for part in PARTS:
             keys = [k for k in arrays if k.startswith(part)]
             d = [(rule.difference(k, narrow[k], arrays[k]), k) for k in keys]
             if d:

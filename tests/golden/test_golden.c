@@ -191,6 +191,33 @@ TEST(training_is_as_in_pytorch)
     report(p);
 }
 
+TEST(features_are_as_in_pytorch)
+{
+    problem *p = *state;
+    if (lvni_ckpt_st_find(p->file, "eval/features/pooled") == NULL) {
+        print_message("  not a network of the zoo\n");
+        skip();
+    }
+    const uint64_t seed = (uint64_t)golden_number(p->file, "eval_seed");
+    const int64_t size = golden_number(p->file, "size");
+    double worst = 0.0;
+    int64_t n;
+    golden_fill(p->model, seed, lvni_ckpt_st_meta_get(p->file, "last"));
+    p->image = golden_tensor(seed, "image", 4, (const int64_t[]){p->batch, size, size, 3});
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    const lvni_nn_features f = lvni_nn_zoo_features(p->model->root, p->image);
+    if (f.map == NULL || f.pooled == NULL) {
+        fail_msg("%s", lvn_last_error()->message);
+        return;
+    }
+    golden_compare_row(golden_values(p->file, "eval/features/", "map", &n), LVNI_CF32(f.map),
+                       lvn_numel(f.map), "map", 0.0, &worst);
+    golden_compare_row(golden_values(p->file, "eval/features/", "pooled", &n), LVNI_CF32(f.pooled),
+                       lvn_numel(f.pooled), "pooled", 0.0, &worst);
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    print_message("  largest relative difference: %.1e\n", worst);
+}
+
 TEST(evaluation_is_as_in_pytorch)
 {
     problem *p = *state;

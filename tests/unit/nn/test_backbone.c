@@ -1,0 +1,280 @@
+/* Networks of the zoo as backbones: feature map and pooled vector are what the classifier's logits
+ * are made of; inside another model the classifier is there and is not trained. (The same numbers
+ * from PyTorch: tests/golden.) */
+#include "autograd/tape.h"
+#include "kernels/kernels.h"
+#include "nn/model.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { SAMPLES = 2, CLASSES = 5 };
+
+static lvn_tensor *draw_images(int64_t n, int64_t size)
+{
+    lvn_tensor *t = lvn_tensor_create(LVN_F32, 4, (const int64_t[]){n, size, size, 3});
+    assert_non_null(t);
+    const lvni_core_rng rng = {.key = lvni_core_rng_make_key(4, 9)};
+    for (int64_t i = 0; i < lvn_numel(t); i++) {
+        LVNI_F32(t)[i] = (float)lvni_core_rng_normal(&rng, (uint64_t)i);
+    }
+    return t;
+}
+
+static lvn_tensor *find(const lvni_nn_model *m, const char *name)
+{
+    for (int i = 0; i < m->n_parameters; i++) {
+        if (strcmp(m->parameters[i].name, name) == 0) {
+            return m->parameters[i].tensor;
+        }
+    }
+    for (int i = 0; i < m->n_buffers; i++) {
+        if (strcmp(m->buffers[i]->name, name) == 0) {
+            return m->buffers[i]->tensor;
+        }
+    }
+    fail_msg("the model has no %s", name);
+    return NULL;
+}
+
+static void assert_shape(const lvn_tensor *t, int ndim, const int64_t *shape)
+{
+    assert_non_null(t);
+    assert_int_equal(t->ndim, ndim);
+    assert_memory_equal(t->shape, shape, (size_t)ndim * sizeof *shape);
+}
+
+static void assert_near(const lvn_tensor *a, const lvn_tensor *b, double tolerance)
+{
+    assert_int_equal(lvn_numel(a), lvn_numel(b));
+    for (int64_t i = 0; i < lvn_numel(a); i++) {
+        const double x = (double)LVNI_CF32(a)[i], y = (double)LVNI_CF32(b)[i];
+        if (!(fabs(x - y) <= tolerance * fmax(1.0, fabs(y)))) {
+            fail_msg("element %d: %.9g and %.9g", (int)i, x, y);
+        }
+    }
+}
+
+static const struct {
+    const char *model;
+    int size, grid, features; /* grid 0: no map */
+    const char *head;
+} nets[] = {{"cnn", 12, 3, 128, "head"},          {"mlp", 8, 0, 256, "head"},
+            {"resnet18", 64, 2, 512, "fc"},       {"resnet50", 33, 2, 2048, "fc"},
+            {"vit_s_16", 48, 3, 384, "heads.head"}};
+enum { NETS = sizeof nets / sizeof *nets };
+
+/* Random values where the network has zeros: a head of zeros would hide what goes in. */
+static void fill_head(const lvni_nn_model *m, const char *head)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s.weight", head);
+    lvn_tensor *w = find(m, name);
+    for (int64_t i = 0; i < lvn_numel(w); i++) {
+        LVNI_F32(w)[i] = (float)(i % 7) / 7.0f - 0.4f;
+    }
+    lvni_nn_model_touch((lvni_nn_model *)(uintptr_t)m);
+}
+
+TEST(logits_are_the_head_of_the_pooled_features)
+{
+    for (int k = 0; k < NETS; k++) {
+        const lvni_nn_zoo_arguments a = {.image_size = nets[k].size, .n_classes = CLASSES};
+        lvni_nn_model *m;
+        char weight[64], bias[64];
+        assert_int_equal(lvni_nn_model_build(lvni_nn_zoo_find(nets[k].model), &a, 3, &m), LVN_OK);
+        fill_head(m, nets[k].head);
+        snprintf(weight, sizeof weight, "%s.weight", nets[k].head);
+        snprintf(bias, sizeof bias, "%s.bias", nets[k].head);
+        lvn_tensor *x = draw_images(SAMPLES, nets[k].size);
+        assert_int_equal(lvn_scope_open(), LVN_OK);
+        const lvni_nn_features f = lvni_nn_zoo_features(m->root, x);
+        const int64_t grid = nets[k].grid, c = nets[k].features;
+        assert_int_equal(lvni_nn_zoo_feature_dim(nets[k].model), c);
+        assert_shape(f.pooled, 2, (const int64_t[]){SAMPLES, c});
+        if (grid == 0) {
+            assert_null(f.map);
+        } else {
+            assert_shape(f.map, 4, (const int64_t[]){SAMPLES, grid, grid, c});
+        }
+        if (nets[k].model[0] == 'c' || nets[k].model[0] == 'r') {
+            assert_near(f.pooled, lvn_global_avg_pool2d(f.map), 0.0);
+        }
+        lvn_tensor *logits = lvn_forward(m->root, x);
+        assert_near(lvn_linear(f.pooled, find(m, weight), find(m, bias)), logits, 0.0);
+        assert_near(lvni_nn_zoo_pooled(m->root, x), f.pooled, 0.0);
+        assert_int_equal(lvn_scope_close(), LVN_OK);
+        lvn_release(x);
+        lvni_nn_model_destroy(m);
+    }
+    assert_int_equal(lvni_nn_zoo_feature_dim("vit_b_16"), 768);
+    assert_int_equal(lvni_nn_zoo_feature_dim("resnet19"), 0);
+}
+
+/* Row i of the map is what the norm makes of patch i: with weights of the norm alone behind the
+ * tokens, class token and patches have mean 0 and variance 1. */
+TEST(patch_tokens_are_normalised)
+{
+    const lvni_nn_zoo_arguments a = {.image_size = 32, .n_classes = CLASSES};
+    lvni_nn_model *m;
+    assert_int_equal(lvni_nn_model_build(lvni_nn_zoo_find("vit_s_16"), &a, 3, &m), LVN_OK);
+    lvn_tensor *x = draw_images(SAMPLES, 32);
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    const lvni_nn_features f = lvni_nn_zoo_features(m->root, x);
+    const float *row = LVNI_CF32(f.map);
+    for (int64_t i = 0; i < lvn_numel(f.map) / 384; i++, row += 384) {
+        double sum = 0.0, squares = 0.0;
+        for (int k = 0; k < 384; k++) {
+            sum += (double)row[k];
+            squares += (double)row[k] * (double)row[k];
+        }
+        assert_true(fabs(sum / 384) < 1e-5 && fabs(squares / 384 - 1.0) < 1e-3);
+    }
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    lvn_release(x);
+    lvni_nn_model_destroy(m);
+}
+
+/* ---- inside another model ---- */
+
+typedef struct pretrained {
+    lvn_module base;
+    lvn_module *student, *teacher, *head;
+} pretrained;
+
+static lvn_status pretrained_build(lvn_module *module, lvn_builder *b)
+{
+    pretrained *m = (pretrained *)module;
+    const char *model = lvn_builder_arguments(b);
+    const lvni_nn_zoo_arguments a = {.image_size = 32, .n_classes = 1000};
+    m->student = lvni_nn_zoo_backbone(b, "student.backbone", model, &a);
+    m->teacher = lvni_nn_zoo_backbone(b, "teacher.backbone", model, &a);
+    lvn_builder_follow(b, m->teacher, m->student, .own_statistics = true);
+    assert_ptr_equal(lvn_builder_arguments(b), model);
+    m->head = lvn_nn_linear(b, "head", lvni_nn_zoo_feature_dim(model), 3);
+    return lvn_builder_status(b);
+}
+
+static lvn_tensor *pretrained_step(const lvn_module *module, const lvn_batch *batch, lvn_step *step)
+{
+    const pretrained *m = (const pretrained *)module;
+    (void)step;
+    lvn_tensor *aim = lvni_nn_zoo_pooled(m->teacher, batch->image);
+    lvn_tensor *x = lvni_nn_zoo_pooled(m->student, batch->image);
+    return lvn_mean(lvn_square(lvn_forward(m->head, lvn_sub(x, aim))));
+}
+
+static const lvn_module_class pretrained_class = {.name = "pretrained",
+                                                  .size = sizeof(pretrained),
+                                                  .build = pretrained_build,
+                                                  .training_step = pretrained_step};
+
+static lvni_nn_model *build_pretrained(const char *model)
+{
+    lvni_nn_model *m;
+    if (lvni_nn_model_build(&pretrained_class, model, 3, &m) != LVN_OK) {
+        fail_msg("%s", lvn_last_error()->message);
+    }
+    return m;
+}
+
+TEST(the_classifier_is_there_and_not_trained)
+{
+    lvni_nn_model *m = build_pretrained("resnet18");
+    /* torchvision's resnet18 without fc, and the head */
+    assert_int_equal(lvni_nn_model_count(m), 11176512 + 3 * 512 + 3);
+    for (int i = 0; i < m->n_parameters; i++) {
+        assert_null(strstr(m->parameters[i].name, ".fc."));
+        assert_int_equal(m->parameters[i].tensor->param, i);
+    }
+    double squares = 0.0;
+    const lvn_tensor *fc = find(m, "student.backbone.fc.weight");
+    assert_shape(fc, 2, (const int64_t[]){1000, 512});
+    assert_false(fc->requires_grad);
+    for (int64_t i = 0; i < lvn_numel(fc); i++) {
+        squares += pow((double)LVNI_CF32(fc)[i], 2);
+    }
+    /* uniform within 1 / sqrt(512) */
+    assert_true(fabs(squares / (double)lvn_numel(fc) * 512 * 3 - 1) < 0.02);
+    assert_int_equal(lvni_nn_buffer_record_length(m->buffers[m->n_buffers - 1]), 0);
+    lvni_nn_model_destroy(m);
+}
+
+/* The values of `name` from here on in the network alone, which has them under its own names. */
+static void copy_backbone(const lvni_nn_model *from, const char *prefix, lvni_nn_model *to)
+{
+    char name[160];
+    for (int i = 0; i < to->n_parameters + to->n_buffers; i++) {
+        const bool parameter = i < to->n_parameters;
+        const char *own =
+            parameter ? to->parameters[i].name : to->buffers[i - to->n_parameters]->name;
+        lvn_tensor *t =
+            parameter ? to->parameters[i].tensor : to->buffers[i - to->n_parameters]->tensor;
+        snprintf(name, sizeof name, "%s.%s", prefix, own);
+        memcpy(t->data, find(from, name)->data, (size_t)lvn_numel(t) * sizeof(float));
+    }
+    lvni_nn_model_touch(to);
+}
+
+TEST(a_backbone_is_the_network_under_a_name)
+{
+    static const char *const models[] = {"cnn", "resnet18", "vit_s_16"};
+    for (size_t k = 0; k < sizeof models / sizeof *models; k++) {
+        lvni_nn_model *m = build_pretrained(models[k]), *alone;
+        const lvni_nn_zoo_arguments a = {.image_size = 32, .n_classes = 1000};
+        assert_int_equal(lvni_nn_model_build_empty(lvni_nn_zoo_find(models[k]), &a, &alone),
+                         LVN_OK);
+        copy_backbone(m, "teacher.backbone", alone);
+        lvn_tensor *x = draw_images(SAMPLES, 32);
+        assert_int_equal(lvn_scope_open(), LVN_OK);
+        const pretrained *p = (const pretrained *)m->root;
+        assert_near(lvni_nn_zoo_pooled(p->teacher, x), lvni_nn_zoo_pooled(alone->root, x), 0.0);
+        assert_near(lvni_nn_zoo_features(p->student, x).map,
+                    lvni_nn_zoo_features(alone->root, x).map, 0.0);
+        assert_int_equal(lvn_scope_close(), LVN_OK);
+        lvn_release(x);
+        lvni_nn_model_destroy(alone);
+        lvni_nn_model_destroy(m);
+    }
+}
+
+TEST(a_step_gives_the_backbone_gradients)
+{
+    lvni_nn_model *m = build_pretrained("cnn");
+    lvni_nn_set *set;
+    lvn_tensor *x = draw_images(SAMPLES, 32);
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
+    assert_int_equal(lvni_nn_set_create(m, &set), LVN_OK);
+    LVNI_F32(find(m, "student.backbone.norm3.bias"))[0] += 1.0f; /* not the teacher's any more */
+    lvni_nn_model_touch(m);
+    ctx->at = (lvni_tensor_position){.training = true};
+    ctx->gradients = &set->gradients;
+    ctx->records = set;
+    lvni_nn_set_begin(set, SAMPLES);
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    const lvn_batch batch = {.size = SAMPLES, .image = x};
+    assert_int_equal(lvn_backward(pretrained_step(m->root, &batch, NULL)), LVN_OK);
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    for (int i = 0; i < m->n_parameters; i++) {
+        assert_int_equal(set->gradients.written[i], LVNI_GRADIENT_THERE);
+    }
+    lvni_nn_set_finish(set);
+    float before[1000];
+    lvn_tensor *bias = find(m, "student.backbone.head.bias");
+    memcpy(before, bias->data, sizeof before);
+    lvni_nn_model_apply_records(m, set, NULL, NULL, 0);
+    assert_memory_equal(before, bias->data, sizeof before);
+    ctx->gradients = NULL;
+    ctx->records = NULL;
+    ctx->at = (lvni_tensor_position){0};
+    lvn_release(x);
+    lvni_nn_set_destroy(set);
+    lvni_nn_model_destroy(m);
+}
+
+BEFORE_ALL()
+{
+    return lvni_cpu_start();
+}
