@@ -23,11 +23,11 @@ enum {
  * that has is divided there. */
 typedef enum weighing { TRIANGLE, AREA, BORDER } weighing;
 
-/* One axis: n outputs over [start, start + n * step) of `size` pixels. Output i adds the input
+/* One axis: n outputs over [start, start + length) of `size` pixels. Output i adds the input
  * pixels first[i] ... first[i] + taps - 1 with weights[i * taps ...]. */
 typedef struct axis {
     weighing how;
-    double start, step;
+    double start, length, step;
     int n, size;
     int taps; /* even, the same for all outputs: what is too many has weight 0 */
     int *first;
@@ -53,7 +53,13 @@ static double triangle(double x)
 static axis axis_make(weighing how, double start, double length, int n, int size)
 {
     const double step = length / n;
-    axis a = {.how = how, .start = start, .step = step, .n = n, .size = size, .taps = 2};
+    axis a = {.how = how,
+              .start = start,
+              .length = length,
+              .step = step,
+              .n = n,
+              .size = size,
+              .taps = 2};
     if (how != BORDER) { /* pixel centres within the reach to either side, or pixels touched */
         const int taps =
             how == AREA ? (int)ceil(step) + 1 : (int)ceil(2.0 * (step > 1.0 ? step : 1.0));
@@ -62,10 +68,17 @@ static axis axis_make(weighing how, double start, double length, int n, int size
     return a;
 }
 
-/* How much of output i (BORDER) lies behind the first border after its beginning. */
+/* BORDER: the pixel of the box in which output i begins. Exact where it begins at a border, as i *
+ * step would not be. */
+static double begin_of(const axis *a, int i)
+{
+    return floor(i * a->length / a->n);
+}
+
+/* How much of output i lies behind the first border after its beginning. */
 static double behind_border(const axis *a, int i)
 {
-    const double part = (i + 1) - (floor(i * a->step) + 1.0) / a->step;
+    const double part = (i + 1) - (begin_of(a, i) + 1.0) * a->n / a->length;
     return part <= 0.0 ? 0.0 : part - floor(part);
 }
 
@@ -78,7 +91,7 @@ static double weight(const axis *a, int i, int k)
     }
     if (a->how == BORDER) {
         const double part = behind_border(a, i);
-        return k == (int)(floor(a->start) + floor(i * a->step)) ? 1.0 - part : part;
+        return k == (int)(a->start + begin_of(a, i)) ? 1.0 - part : part;
     }
     const double low = a->start + i * a->step, high = a->start + (i + 1) * a->step;
     const double covered = (high < k + 1.0 ? high : k + 1.0) - (low > k ? low : k);
@@ -122,13 +135,10 @@ static void axis_span(const axis *a, int i, int *from, int *to)
         *from = (int)floor(a->start + i * a->step);
         *to = (int)ceil(a->start + (i + 1) * a->step);
         break;
-    case BORDER: {
-        /* the last pixel of the box has none behind it */
-        const int last = (int)(floor(a->start) + floor(a->n * a->step + 0.5)) - 1;
-        *from = min_int((int)(floor(a->start) + floor(i * a->step)), last);
-        *to = min_int(*from + (behind_border(a, i) > 0.0 ? 2 : 1), last + 1);
+    case BORDER:
+        *from = (int)(a->start + begin_of(a, i));
+        *to = *from + (behind_border(a, i) > 0.0 ? 2 : 1);
         break;
-    }
     }
 }
 

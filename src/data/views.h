@@ -13,8 +13,8 @@
  *
  * A micro-batch of b samples then has, without labels, batch->field[0] (b, 2, 224, 224, 3), named
  * `image`, and batch->field[1] (b, 6, 96, 96, 3), named `image2`: a reshape to (2b, 224, 224, 3) is
- * what a network takes, row 2i + v of which is view v of sample i. Equal transforms, as two of
- * simclr: lvni_data_views_make(&t, 2).
+ * what a network takes, row 2i + v of which is view v of sample i. src/images/view_presets.h has
+ * the views of the usual methods.
  *
  * View 0 has the draws of the key itself, view v = 1, 2, ... those of the key with another seed,
  * that of (key->seed, "view" + v). Called by the image datasets. */

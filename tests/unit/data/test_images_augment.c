@@ -2,6 +2,8 @@
 #include "core/rng.h"
 #include "data/augment.h"
 #include "data/effects.h"
+#include "golden_area.h"
+#include "golden_augment.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -71,6 +73,43 @@ TEST(resampling_equals_the_double_reference)
             const double want =
                 reference_pixel(rgb, w, h, &cases[i].box, ow, oh, k / 3 % ow, k / 3 / ow, k % 3);
             assert_true(fabs((double)out[k] - want) < 0.1); /* grey levels; weights have 14 bits */
+        }
+        free(rgb);
+    }
+}
+
+/* Exactly the bytes of the box, so that a sanitizer sees what is read beside them. */
+static lvni_data_image cut(const int box[6], uint8_t *rgb)
+{
+    for (int y = 0; y < box[3]; y++) {
+        memcpy(rgb + (size_t)y * (size_t)box[2] * 3,
+               golden_image + ((size_t)(box[1] + y) * GOLDEN_W + (size_t)box[0]) * 3,
+               (size_t)box[2] * 3);
+    }
+    return (lvni_data_image){.rgb = rgb, .width = box[2], .height = box[3], .scale = 1.0};
+}
+
+/* Inside of an image as alone: nothing beyond the box counts. */
+TEST(resampling_by_area_equals_opencv)
+{
+    for (unsigned i = 0; i < sizeof golden_boxes / sizeof *golden_boxes; i++) {
+        const int *b = golden_boxes[i], width = b[4], height = b[5];
+        uint8_t *rgb = malloc((size_t)b[2] * (size_t)b[3] * 3);
+        assert_non_null(rgb);
+        const lvni_data_image images[] = {
+            cut(b, rgb),
+            {.rgb = golden_image, .width = GOLDEN_W, .height = GOLDEN_H, .scale = 1.0}};
+        for (int k = 0; k < 2; k++) {
+            float out[22 * 18 * 3];
+            const lvni_data_box box = {k * b[0], k * b[1], b[2], b[3]};
+            const lvni_data_resample_target target = {
+                out, 3, 3 * (ptrdiff_t)width, {1, 1, 1}, {0, 0, 0}};
+            assert_int_equal(lvni_data_resample_area(lvni_data_scratch_get(), &images[k], &box,
+                                                     width, height, &target),
+                             LVN_OK);
+            for (int e = 0; e < width * height * 3; e++) {
+                assert_float_equal(out[e], golden_areas[i][e], 0.1F); /* of 255 */
+            }
         }
         free(rgb);
     }
@@ -271,4 +310,20 @@ AFTER_ALL()
 {
     lvni_data_scratch_release();
     return 0;
+}
+
+TEST(rotations_equal_scipy)
+{
+    for (unsigned i = 0; i < sizeof golden_degrees / sizeof *golden_degrees; i++) {
+        float rgb[GOLDEN_W * GOLDEN_H * 3];
+        for (unsigned k = 0; k < sizeof rgb / sizeof *rgb; k++) {
+            rgb[k] = (float)golden_image[k];
+        }
+        assert_int_equal(lvni_data_rotate(lvni_data_scratch_get(), rgb, GOLDEN_W, GOLDEN_H,
+                                          (double)golden_degrees[i] / 360.0),
+                         LVN_OK);
+        for (unsigned k = 0; k < sizeof rgb / sizeof *rgb; k++) {
+            assert_float_equal(rgb[k], golden_turns[i][k], 0.001F);
+        }
+    }
 }

@@ -275,8 +275,7 @@ static void read_epoch(const lvn_dataset *d, int workers, sample out[SAMPLES])
         for (int64_t i = 0; i < b->batch.size; i++, seen++) {
             sample *s = &out[b->batch.sample[i]];
             memcpy(s->squares, (float *)b->batch.field[0]->data + i * 2 * MOST, sizeof s->squares);
-            memcpy(s->oblong, (float *)b->batch.field[1]->data + i * 24 * 40 * 3,
-                   sizeof s->oblong);
+            memcpy(s->oblong, (float *)b->batch.field[1]->data + i * 24 * 40 * 3, sizeof s->oblong);
             memcpy(s->small, (float *)b->batch.field[2]->data + i * 5 * 22 * 22 * 3,
                    sizeof s->small);
         }
