@@ -210,7 +210,7 @@ static lvn_tensor *block_forward(const lvn_module *module, lvn_tensor *x)
 static const lvn_module_class block_class = {
     .name = "resnet_block", .size = sizeof(block), .build = block_build, .forward = block_forward};
 
-enum { MOST_BLOCKS = 6 }; /* in a stage */
+enum { MOST_BLOCKS = 36 }; /* in a stage */
 
 typedef struct resnet {
     network base;
@@ -279,6 +279,16 @@ static lvn_status resnet50_build(lvn_module *module, lvn_builder *b)
     return resnet_build((resnet *)module, b, (const int[]){3, 4, 6, 3}, true);
 }
 
+static lvn_status resnet101_build(lvn_module *module, lvn_builder *b)
+{
+    return resnet_build((resnet *)module, b, (const int[]){3, 4, 23, 3}, true);
+}
+
+static lvn_status resnet152_build(lvn_module *module, lvn_builder *b)
+{
+    return resnet_build((resnet *)module, b, (const int[]){3, 8, 36, 3}, true);
+}
+
 #define RESNET(depth)                                                                              \
     static const lvn_module_class resnet##depth##_class = {.name = "resnet" #depth,                \
                                                            .size = sizeof(resnet),                 \
@@ -288,6 +298,8 @@ static lvn_status resnet50_build(lvn_module *module, lvn_builder *b)
 RESNET(18);
 RESNET(34);
 RESNET(50);
+RESNET(101);
+RESNET(152);
 
 /* ---- vision transformers ----
  * Dosovitskiy et al. 2021, "An image is worth 16x16 words", table 1, with the names, shapes and
@@ -473,6 +485,8 @@ static const struct {
     {&resnet18_class, .features = 512, .any_size = true},
     {&resnet34_class, .features = 512, .any_size = true},
     {&resnet50_class, .features = 2048, .any_size = true},
+    {&resnet101_class, .features = 2048, .any_size = true},
+    {&resnet152_class, .features = 2048, .any_size = true},
     {&vit_s_16_class, .features = 384},
     {&vit_b_16_class, .features = 768},
 };
@@ -494,6 +508,8 @@ const char *lvni_nn_zoo_respell(const char *text)
     static const char *const others[][2] = {{"resnet18", "resnet18"},
                                             {"resnet34", "resnet34"},
                                             {"resnet50", "resnet50"},
+                                            {"resnet101", "resnet101"},
+                                            {"resnet152", "resnet152"},
                                             {"vit_s_16", "vit_s_16"},
                                             {"vit_b_16", "vit_b_16"},
                                             {"vit_small_patch16_224", "vit_s_16"},

@@ -113,9 +113,10 @@ class Completion(unittest.TestCase):
         self.assertEqual(self.ask("train classify strategy=sh"), ["sharded"])
         self.assertEqual(self.ask("train classify strategy=ba"), [])  # of a later version
         self.assertEqual(
-            self.ask("train classify model=resnet"), ["resnet18", "resnet34", "resnet50"]
+            self.ask("train classify model=resnet"),
+            ["resnet18", "resnet34", "resnet50", "resnet101", "resnet152"],
         )
-        self.assertEqual(self.ask("train classify --model resnet1"), ["resnet18"])
+        self.assertEqual(self.ask("train classify --model resnet10"), ["resnet101"])
         self.assertEqual(self.ask("train classify seed="), [])
         self.assertEqual(self.ask("train ./mine.so precision=b"), ["bf16-mixed", "bf16-true"])
         self.assertEqual(self.ask("eval ./mine.so split=v"), ["val"])

@@ -134,13 +134,13 @@ class Keys(Case):
         ):
             same = (self.plan([f"model={name}", "image_size=32"])[0] for name in (theirs, ours))
             self.assertEqual(*same)
-        self.plan(["model=timm/resnet101"], USAGE, ["expected one of cnn, mlp, resnet18"])
+        self.plan(["model=timm/resnet200"], USAGE, ["expected one of cnn, mlp, resnet18"])
         shape = "{'descr': '|u1', 'fortran_order': False, 'shape': (1, 32, 32, 3), }"
         head = b"\x93NUMPY\x01\x00\x76\x00" + shape.ljust(117).encode() + b"\n"
         write(f"{self.dir}/x.npy", head + bytes(32 * 32 * 3))
         predict = ["predict", f"weights={self.dir}/none.pth", f"data={self.dir}/x.npy"]
         self.levin([*predict, "model=timm/resnet18", "output=-"], 1, ["none.pth: cannot open"])
-        self.levin([*predict, "model=timm/resnet101", "output=-"], USAGE, ["it names a network"])
+        self.levin([*predict, "model=timm/resnet200", "output=-"], USAGE, ["it names a network"])
 
     def test_a_batch_per_device_or_of_all(self):
         for arguments, noted in (
@@ -354,7 +354,7 @@ class Keys(Case):
             ("model=resnet-18", "did you mean `resnet18`?"),
         ):
             self.plan([argument], USAGE, [expects])
-        for model in ("resnet101", "vit_b_32", "resnet34d2"):
+        for model in ("resnet200", "vit_b_32", "resnet34d2"):
             reported = self.plan(
                 [f"model={model}"],
                 USAGE,

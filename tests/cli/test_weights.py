@@ -297,6 +297,8 @@ class Weights(Case):
             ("resnet18", "layer4.1.conv2.weight", [512, 512, 3, 3], 102),
             ("resnet34", "layer4.2.conv2.weight", [512, 512, 3, 3], 182),
             ("resnet50", "layer4.2.conv2.weight", [512, 512, 3, 3], 267),
+            ("resnet101", "layer4.2.conv2.weight", [512, 512, 3, 3], 522),
+            ("resnet152", "layer4.2.conv2.weight", [512, 512, 3, 3], 777),
             ("vit_s_16", "conv_proj.weight", [384, 3, 16, 16], 152),
             ("vit_b_16", "patch_embed.proj.weight", [768, 3, 16, 16], 152),
             (None, "conv_proj.weight", [768, 3, 32, 32], 152),  # vit_b_32

@@ -17,7 +17,7 @@
 static const lvni_core_option model_rows[] = {
     {.name = "model.name",
      .type = LVNI_OPT_CHOICE,
-     .choices = "cnn|mlp|resnet18|resnet34|resnet50|vit_s_16|vit_b_16",
+     .choices = "cnn|mlp|resnet18|resnet34|resnet50|resnet101|resnet152|vit_s_16|vit_b_16",
      .fallback = "cnn",
      .respell = lvni_nn_zoo_respell,
      .help = "Network: cnn (three convolutions with batch norm), mlp (two hidden layers), or one "

@@ -61,8 +61,10 @@ static const struct {
     const char *model;
     int size, grid, features; /* grid 0: no map */
     const char *head;
-} nets[] = {{"cnn", 12, 3, 128, "head"},          {"mlp", 8, 0, 256, "head"},
-            {"resnet18", 64, 2, 512, "fc"},       {"resnet50", 33, 2, 2048, "fc"},
+} nets[] = {{"cnn", 12, 3, 128, "head"},
+            {"mlp", 8, 0, 256, "head"},
+            {"resnet18", 64, 2, 512, "fc"},
+            {"resnet50", 33, 2, 2048, "fc"},
             {"vit_s_16", 48, 3, 384, "heads.head"}};
 enum { NETS = sizeof nets / sizeof *nets };
 
@@ -109,6 +111,8 @@ TEST(logits_are_the_head_of_the_pooled_features)
         lvn_release(x);
         lvni_nn_model_destroy(m);
     }
+    assert_int_equal(lvni_nn_zoo_feature_dim("torchvision/resnet101"), 2048);
+    assert_int_equal(lvni_nn_zoo_feature_dim("resnet152"), 2048);
     assert_int_equal(lvni_nn_zoo_feature_dim("vit_b_16"), 768);
     assert_int_equal(lvni_nn_zoo_feature_dim("resnet19"), 0);
 }

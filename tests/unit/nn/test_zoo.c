@@ -117,6 +117,8 @@ TEST(networks_have_their_sizes)
     } nets[] = {{"resnet18", 64, 62, 40, 11689512, "conv1.weight", "fc.weight"},
                 {"resnet34", 64, 110, 72, 21797672, "conv1.weight", "fc.weight"},
                 {"resnet50", 64, 161, 106, 25557032, "conv1.weight", "fc.weight"},
+                {"resnet101", 64, 314, 208, 44549160, "conv1.weight", "fc.weight"},
+                {"resnet152", 64, 467, 310, 60192808, "conv1.weight", "fc.weight"},
                 {"vit_s_16", 224, 152, 0, 22050664, "class_token", "heads.head.weight"},
                 {"vit_b_16", 224, 152, 0, 86567656, "class_token", "heads.head.weight"}};
     for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) {
