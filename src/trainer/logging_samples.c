@@ -15,8 +15,15 @@ enum {
     SIDE = 4,     /* tiles in a row and rows of samples that have one view */
     SAMPLES = 10, /* rows of those that have several: a column each */
     MAX_TILE = 256,
+    MAX_VIEWS = 16,
     GAP = 2
 };
+
+/* An image of a sample: values from `at` on of a field. */
+typedef struct tile {
+    int field;
+    int64_t at, height, width, channels;
+} tile;
 
 /* The page, and what a sample of the dataset holds. */
 typedef struct page {
@@ -24,8 +31,9 @@ typedef struct page {
     lvn_field field[LVN_MAX_FIELDS];
     void *value[LVN_MAX_FIELDS]; /* of one sample */
     int n_fields;
-    int view[LVN_MAX_FIELDS], n_views; /* the fields that are images of the same size */
-    int stride;                        /* of the pixels that are shown */
+    tile view[MAX_VIEWS]; /* images as large as the first; of stacked views (data/views.h) all */
+    int n_views;
+    int stride; /* of the pixels that are shown */
     int tile_width, tile_height, columns, rows, width, height;
     uint8_t *rgb;
     void *worker;
@@ -49,9 +57,26 @@ static size_t bytes_of(const lvn_field *f)
     return bytes;
 }
 
+/* (H, W, C), or several stacked (V, H, W, C). */
 static bool is_image(const lvn_field *f)
 {
-    return f->dtype == LVN_F32 && f->ndim == 3 && (f->shape[2] == 1 || f->shape[2] == 3);
+    const int64_t channels = f->ndim == 3 || f->ndim == 4 ? f->shape[f->ndim - 1] : 0;
+    return f->dtype == LVN_F32 && (channels == 1 || channels == 3);
+}
+
+static void add_views(page *p, int field)
+{
+    const lvn_field *f = &p->field[field];
+    const bool stacked = f->ndim == 4;
+    const int64_t *shape = f->shape + stacked, views = stacked ? f->shape[0] : 1;
+    const tile *first = &p->view[0];
+    const int64_t values = shape[0] * shape[1] * shape[2];
+    const bool same = p->n_views == 0 || (shape[0] == first->height && shape[1] == first->width &&
+                                          shape[2] == first->channels);
+    const bool fits = stacked && shape[0] <= first->height && shape[1] <= first->width;
+    for (int64_t v = 0; (same || fits) && v < views && p->n_views < MAX_VIEWS; v++) {
+        p->view[p->n_views++] = (tile){field, v * values, shape[0], shape[1], shape[2]};
+    }
 }
 
 /* false: other data than images. */
@@ -62,12 +87,11 @@ static bool find_views(page *p)
         return false;
     }
     for (int i = 0; i < p->n_fields; i++) {
-        const lvn_field *f = &p->field[i];
-        if (bytes_of(f) == 0) {
+        if (bytes_of(&p->field[i]) == 0) {
             return false;
         }
-        if (is_image(f) && memcmp(f->shape, p->field[0].shape, 3 * sizeof *f->shape) == 0) {
-            p->view[p->n_views++] = i;
+        if (is_image(&p->field[i])) {
+            add_views(p, i);
         }
     }
     return true;
@@ -77,36 +101,36 @@ static void lay_out(page *p, int64_t samples)
 {
     const int most = p->n_views == 1 ? SIDE * SIDE : SAMPLES;
     const int n = samples < 0 || samples > most ? most : (int)samples;
-    const int64_t *shape = p->field[0].shape;
-    const int64_t larger = shape[0] > shape[1] ? shape[0] : shape[1];
+    const int64_t height = p->view[0].height, width = p->view[0].width;
+    const int64_t larger = height > width ? height : width;
     p->stride = (int)((larger + MAX_TILE - 1) / MAX_TILE);
-    p->tile_height = (int)(shape[0] + p->stride - 1) / p->stride;
-    p->tile_width = (int)(shape[1] + p->stride - 1) / p->stride;
+    p->tile_height = (int)(height + p->stride - 1) / p->stride;
+    p->tile_width = (int)(width + p->stride - 1) / p->stride;
     p->columns = p->n_views > 1 ? p->n_views : n < SIDE ? n : SIDE;
     p->rows = p->n_views > 1 ? n : (n + SIDE - 1) / SIDE;
     p->width = p->columns * (p->tile_width + GAP) - GAP;
     p->height = p->rows * (p->tile_height + GAP) - GAP;
 }
 
-/* The values spread over 0 to 255: what they were before they were normalised is not known. */
-static void draw(const page *p, int tile, const float *value, const lvn_field *f)
+/* The values spread over 0 to 255: what they were before they were normalised is not known. A view
+ * that is smaller than the first lies in the corner of its tile. */
+static void draw(const page *p, int number, const float *value, const tile *t)
 {
-    const int64_t n = f->shape[0] * f->shape[1] * f->shape[2], channels = f->shape[2];
+    const int64_t n = t->height * t->width * t->channels;
     float low = value[0], high = value[0];
     for (int64_t i = 1; i < n; i++) {
         low = value[i] < low ? value[i] : low;
         high = value[i] > high ? value[i] : high;
     }
     const float scale = high > low ? 255.0f / (high - low) : 0.0f;
-    const int64_t x0 = (int64_t)(tile % p->columns) * (p->tile_width + GAP),
-                  y0 = (int64_t)(tile / p->columns) * (p->tile_height + GAP);
-    for (int y = 0; y < p->tile_height; y++) {
+    const int64_t x0 = (int64_t)(number % p->columns) * (p->tile_width + GAP),
+                  y0 = (int64_t)(number / p->columns) * (p->tile_height + GAP);
+    for (int64_t y = 0; y * p->stride < t->height; y++) {
         uint8_t *to = p->rgb + 3 * ((y0 + y) * p->width + x0);
-        for (int x = 0; x < p->tile_width; x++) {
-            const float *pixel =
-                value + (y * p->stride * f->shape[1] + x * (int64_t)p->stride) * channels;
+        for (int64_t x = 0; x * p->stride < t->width; x++) {
+            const float *pixel = value + (y * t->width + x) * p->stride * t->channels;
             for (int c = 0; c < 3; c++) {
-                const float level = (pixel[channels == 3 ? c : 0] - low) * scale;
+                const float level = (pixel[t->channels == 3 ? c : 0] - low) * scale;
                 *to++ = level > 0.0f && level < 256.0f ? (uint8_t)level : 0;
             }
         }
@@ -122,7 +146,8 @@ static void draw_sample(const page *p, int row, uint64_t seed, int64_t sample)
                              ? cls->worker_get(p->data, p->worker, &key, p->value)
                              : cls->get(p->data, &key, p->value);
     for (int v = 0; v < p->n_views && s == LVN_OK; v++) {
-        draw(p, row * p->n_views + v, p->value[p->view[v]], &p->field[p->view[v]]);
+        const tile *t = &p->view[v];
+        draw(p, row * p->n_views + v, (const float *)p->value[t->field] + t->at, t);
     }
     lvn_clear_error();
 }
