@@ -1,5 +1,5 @@
-/* Presets of views (view_presets.h), those of LightlyTrain 0.18. The crops of dino are the ones that
- * its authors trained a resnet50 with. */
+/* Presets of views (view_presets.h), those of LightlyTrain 0.18. The crops of dino are the ones
+ * that its authors trained a resnet50 with. */
 #include "images/view_presets.h"
 
 #include <string.h>
@@ -7,11 +7,11 @@
 #define IMAGENET .mean = {0.485F, 0.456F, 0.406F}, .std = {0.229F, 0.224F, 0.225F}
 #define CROP(from, to)                                                                             \
     {                                                                                              \
-        .scale = {from, to}, .ratio = {3.0 / 4.0, 4.0 / 3.0}                                       \
+        .scale = {from, to}, .ratio = { 3.0 / 4.0, 4.0 / 3.0 }                                     \
     }
 #define BLUR(p)                                                                                    \
     {                                                                                              \
-        .prob = (p), .sigmas = {0.1, 2.0}                                                          \
+        .prob = (p), .sigmas = { 0.1, 2.0 }                                                        \
     }
 /* Everything that dino, dinov2 and distillation share. */
 #define HALF_STRENGTH                                                                              \

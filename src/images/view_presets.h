@@ -1,6 +1,6 @@
 /* The views of an image that methods of self-supervised training ask for: for each method what its
- * authors, and programs that follow them, give. A recipe copies a preset, changes what its keys
- * say, and makes the views:
+ * authors and their followers give. A recipe copies a preset, changes what its keys ask for, and
+ * makes the views:
  *
  *     lvni_images_view_args a = *lvni_images_view_preset("dino");
  *     a.size[0] = a.size[1] = 160;

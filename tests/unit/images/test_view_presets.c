@@ -22,8 +22,7 @@ static lvni_data_views views_of(const char *method)
 static lvni_data_augment drawn(const lvni_data_transform *t, int view, int sample, int width,
                                int height)
 {
-    const lvn_sample_key key = {
-        .seed = 1, .epoch = 2, .sample = sample, .training = true};
+    const lvn_sample_key key = {.seed = 1, .epoch = 2, .sample = sample, .training = true};
     const lvn_sample_key own = lvni_data_view_key(&key, view);
     lvni_data_augment a;
     assert_int_equal(lvni_data_augment_draw(t, &own, width, height, &a), LVN_OK);
@@ -298,8 +297,8 @@ TEST(an_image_of_the_mean_becomes_zero)
     for (int i = 0; i < 60; i++) {
         const lvni_data_transform *t = &views.view[i % 2];
         const lvni_data_augment a = drawn(t, i % 2, i, 40, 30);
-        assert_int_equal(lvni_data_augment_render(lvni_data_scratch_get(), t, &a, &image, &info, out),
-                         LVN_OK);
+        assert_int_equal(
+            lvni_data_augment_render(lvni_data_scratch_get(), t, &a, &image, &info, out), LVN_OK);
         for (int k = 0; k < 24 * 20 * 3; k++) {
             assert_true(fabsf(out[k]) <= 1e-6F);
         }
