@@ -59,6 +59,9 @@ lvn_status lvni_core_config_load_file(lvni_core_config *config, lvni_core_layer 
 /* YAML (or JSON) text; `name` stands in the origins: "name:12". */
 lvn_status lvni_core_config_load_yaml(lvni_core_config *config, lvni_core_layer layer,
                                       const char *name, const char *text, size_t bytes);
+/* Whether it is lines of `key: value`, whatever their keys; the error has the first place that is
+ * not. */
+lvn_status lvni_core_config_check_yaml(const char *name, const char *text, size_t bytes);
 /* Where the value of a row stands in YAML text, whatever its key is called there and in whatever
  * section, for a change of the text. */
 typedef struct lvni_core_config_place {

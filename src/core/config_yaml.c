@@ -24,6 +24,9 @@ typedef struct reader {
     lvni_core_str path; /* dotted key of the map being read */
 } reader;
 
+static const char TOO_DEEP[] = "maps are nested deeper than 16 levels",
+                  NO_PAIRS[] = "expected `key: value` lines";
+
 static void origin_of(const reader *r, yaml_mark_t mark, char origin[ORIGIN_MAX])
 {
     snprintf(origin, ORIGIN_MAX, "%.280s:%zu", r->name, mark.line + 1);
@@ -265,7 +268,7 @@ static lvn_status skip_map(reader *r, yaml_mark_t mark, lvni_core_str *keys)
         depth += opens ? 1 : closes ? -1 : 0;
         if (depth > DEPTH_MAX) {
             yaml_event_delete(&event);
-            return refuse(r, mark, "maps are nested deeper than 16 levels");
+            return refuse(r, mark, TOO_DEEP);
         }
         is_key = depth == 1 && (closes || !is_key);
         yaml_event_delete(&event);
@@ -298,7 +301,7 @@ static lvn_status read_inner_map(reader *r, yaml_mark_t mark, int depth)
 {
     const char *path = lvni_core_str_text(&r->path);
     if (depth + 1 > DEPTH_MAX) {
-        return refuse(r, mark, "maps are nested deeper than 16 levels");
+        return refuse(r, mark, TOO_DEEP);
     }
     if (lvni_core_config_is_prefix(r->config, path)) {
         return read_map(r, depth + 1);
@@ -395,7 +398,7 @@ static lvn_status read_stream(reader *r)
             status = read_map(r, 1);
         } else if (event.type == YAML_SEQUENCE_START_EVENT ||
                    (event.type == YAML_SCALAR_EVENT && event.data.scalar.length > 0)) {
-            status = refuse(r, event.start_mark, "expected `key: value` lines");
+            status = refuse(r, event.start_mark, NO_PAIRS);
         }
         seen = seen || event.type == YAML_DOCUMENT_START_EVENT;
         yaml_event_delete(&event);
@@ -404,21 +407,60 @@ static lvn_status read_stream(reader *r)
     return LVN_OK;
 }
 
+static lvn_status read_text(reader *r, const char *text, size_t bytes,
+                            lvn_status (*read)(reader *r))
+{
+    if (bytes > FILE_MAX) {
+        LVN_FAIL(LVN_ERR_USAGE, "%.280s: larger than the 1 MiB a configuration may have", r->name);
+    }
+    if (!yaml_parser_initialize(&r->parser)) {
+        LVN_FAIL(LVN_ERR_MEMORY, "%.280s: out of memory while reading", r->name);
+    }
+    yaml_parser_set_input_string(&r->parser, (const unsigned char *)text, bytes);
+    const lvn_status status = read(r);
+    yaml_parser_delete(&r->parser);
+    lvni_core_str_free(&r->path);
+    return status;
+}
+
 lvn_status lvni_core_config_load_yaml(lvni_core_config *config, lvni_core_layer layer,
                                       const char *name, const char *text, size_t bytes)
 {
-    if (bytes > FILE_MAX) {
-        LVN_FAIL(LVN_ERR_USAGE, "%.280s: larger than the 1 MiB a configuration may have", name);
-    }
     reader r = {.config = config, .layer = layer, .source = ++config->sources, .name = name};
-    if (!yaml_parser_initialize(&r.parser)) {
-        LVN_FAIL(LVN_ERR_MEMORY, "%.280s: out of memory while reading", name);
+    return read_text(&r, text, bytes, read_stream);
+}
+
+/* ---- its form alone ---- */
+
+static lvn_status check_stream(reader *r)
+{
+    int depth = 0;
+    for (bool end = false; !end;) {
+        yaml_event_t event;
+        LVN_TRY(next_event(r, &event));
+        const yaml_mark_t mark = event.start_mark;
+        const bool map = event.type == YAML_MAPPING_START_EVENT,
+                   list = event.type == YAML_SEQUENCE_START_EVENT,
+                   text = event.type == YAML_SCALAR_EVENT && event.data.scalar.length > 0,
+                   closes = event.type == YAML_MAPPING_END_EVENT ||
+                            event.type == YAML_SEQUENCE_END_EVENT;
+        end = event.type == YAML_STREAM_END_EVENT;
+        yaml_event_delete(&event);
+        if (depth == 0 && (list || text)) {
+            return refuse(r, mark, NO_PAIRS);
+        }
+        depth += map || list ? 1 : closes ? -1 : 0;
+        if (depth > DEPTH_MAX) {
+            return refuse(r, mark, TOO_DEEP);
+        }
     }
-    yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, bytes);
-    const lvn_status status = read_stream(&r);
-    yaml_parser_delete(&r.parser);
-    lvni_core_str_free(&r.path);
-    return status;
+    return LVN_OK;
+}
+
+lvn_status lvni_core_config_check_yaml(const char *name, const char *text, size_t bytes)
+{
+    reader r = {.name = name};
+    return read_text(&r, text, bytes, check_stream);
 }
 
 /* ---- where a value stands ---- */

@@ -2,6 +2,7 @@
 #include "report/run_page.h"
 
 #include "core/alloc.h"
+#include "core/config.h"
 #include "core/error.h"
 #include "core/vfs.h"
 #include "data/image.h"
@@ -13,6 +14,7 @@
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const size_t MOST_CONFIG = (size_t)1 << 22;
@@ -66,6 +68,11 @@ static lvn_status read_run(const char *folder, lvni_core_str *path, run *r)
     LVN_TRY(allow_damaged(
         r, lvni_core_regular_read(lvni_core_str_text(path), MOST_CONFIG, &r->config, &n),
         &r->has_config));
+    if (r->has_config == WAS_READ) { /* what there is of it is shown */
+        file_state form;
+        LVN_TRY(allow_damaged(
+            r, lvni_core_config_check_yaml(lvni_core_str_text(path), r->config, n), &form));
+    }
     if (r->has_metrics == ABSENT && r->has_log == ABSENT && r->has_config == ABSENT) {
         LVN_FAIL(
             LVN_ERR_NOT_FOUND,
@@ -421,14 +428,22 @@ static void write_machine(const lvni_report_log *log, lvni_core_str *out)
 
 /* ---- all of it ---- */
 
-/* "out/x" of "out/x/", and "." as it is */
-static void write_title(const char *folder, lvni_core_str *out)
+void lvni_report_run_title(const char *folder, lvni_core_str *out)
 {
-    size_t n = strlen(folder);
+    char whole[PATH_MAX];
+    size_t n = strlen(folder), last;
     while (n > 1 && folder[n - 1] == '/') {
         n--;
     }
-    lvni_core_str_append_n(out, folder, n);
+    for (last = n; last > 0 && folder[last - 1] != '/'; last--) {
+    }
+    const bool dots = (n - last == 1 && folder[last] == '.') ||
+                      (n - last == 2 && strncmp(folder + last, "..", 2) == 0);
+    if (dots && realpath(folder, whole) != NULL && whole[1] != '\0') {
+        lvni_core_str_append(out, strrchr(whole, '/') + 1);
+    } else {
+        lvni_core_str_append_n(out, folder, n);
+    }
 }
 
 static void write_page(const run *r, const char *title, const char *defaults, const char *sections,
@@ -457,7 +472,7 @@ lvn_status lvni_report_run_page(const char *folder, const char *defaults, const 
     }
     lvn_status s;
     LVNI_TRY_DONE(s, read_run(folder, &path, r));
-    write_title(folder, &title);
+    lvni_report_run_title(folder, &title);
     write_page(r, lvni_core_str_text(&title), defaults, sections, out);
     LVNI_TRY_DONE(s, lvni_core_str_status(&title));
     s = lvni_core_str_status(out);

@@ -162,6 +162,56 @@ class Report(Case):
             self.assertEqual(self.page().has("train/loss"), name != "metrics.jsonl")
         self.assertTrue(self.page().has("Its train.log cannot be read"))
 
+    def test_a_configuration_that_is_not_yaml(self):
+        """Its lines are shown, with the place of the mistake."""
+        self.start()
+        config = f"{self.run_dir}/config.yaml"
+        good = read(config)
+        self.report()
+        self.assertFalse(self.page().has("Warning: "))
+        lines = good.count(b"\n")
+        for bad, place in (
+            (b"a: [1, 2\n", f"{config}:{lines + 2}:1: did not find expected ',' or ']'"),
+            (b"a: 1: 2\n", f"{config}:{lines + 1}:5: mapping values are not allowed"),
+            (b"a: " + b"[" * 100000 + b"\n", f"{config}:{lines + 1}:19: maps are nested deeper"),
+            (b"a: \x01\n", f"{config}: byte {len(good) + 3}: control characters"),
+        ):
+            write(config, good + bad)
+            self.report()
+            self.assertTrue(self.page().has(f"Warning: {place}"), bad)
+            self.assertTrue(self.page().has("batch_size"))
+        write(config, b"- a\n")
+        self.report()
+        self.assertTrue(self.page().has(f"Warning: {config}:1:1: expected `key: value` lines"))
+
+    def test_the_name_of_a_run(self):
+        """The folder's, wherever the command is called and whatever file of it is given."""
+        self.start()
+        title = read(f"{self.run_dir}/report.html") if self.report() else b""
+        self.assertIn(f"<title>{self.run_dir}</title>".encode(), title)
+        os.mkdir(f"{self.run_dir}/sub")
+        for here, given, name, svg in (
+            (self.run_dir, ".", "run", "./report.svg"),
+            (self.run_dir, "./", "run", "./report.svg"),
+            (f"{self.run_dir}/sub", "..", "run", "../report.svg"),
+            (self.dir, "run/.", "run", "run/./report.svg"),
+            (self.dir, "./run//", "./run", "./run//report.svg"),
+            (self.run_dir, "metrics.jsonl", "run", "./report.svg"),
+            (self.dir, "run/metrics.jsonl", "run", "run/report.svg"),
+            (self.dir, "run/train.log", "run", "run/report.svg"),
+            (self.dir, "run/config.yaml", "run", "run/report.svg"),
+        ):
+            for output, form in ((svg, "svg"), (svg.replace(".svg", ".html"), "html")):
+                line = [LEVIN, "report", given, f"format={form}"]
+                done = subprocess.run(line, capture_output=True, text=True, cwd=here)
+                self.assertEqual(done.stdout, output + "\n", done.stderr)
+                found = re.search(b"<title[^>]*>(.*?)</title>", read(f"{here}/{output}"))
+                self.assertEqual(found[1].decode(), name, (here, given))
+        model = f"{self.run_dir}/checkpoints/last.safetensors"
+        done = subprocess.run([LEVIN, "report", model], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 64)
+        self.assertIn(f"{model} is a file: give the directory of a run", done.stderr)
+
     def test_texts_are_escaped(self):
         os.mkdir(self.run_dir)
         evil = '</script><script>alert(1)</script><img src=x onerror="y">&\x1b[31m'
