@@ -59,6 +59,7 @@ const lvni_core_option_table *const lvni_cli_report_keys[] = {&table, NULL};
 /* RUN, its keys, and what eval is given. */
 typedef struct arguments {
     const char *run;
+    lvni_core_str folder; /* of a file that was given as RUN */
     lvni_core_config *config;
     const char **eval; /* room for one more than the command has */
     int n_eval;
@@ -205,11 +206,31 @@ static lvn_status read_arguments(int n, const char *const *args, arguments *out,
     return LVN_OK;
 }
 
+/* RUN/metrics.jsonl stands for RUN. */
+static lvn_status find_folder(arguments *a)
+{
+    static const char *const files[] = {"metrics.jsonl", "train.log", "config.yaml"};
+    const char *slash = strrchr(a->run, '/'), *name = slash == NULL ? a->run : slash + 1;
+    if (lvni_core_path_is_folder(a->run) || !lvni_core_path_exists(a->run)) {
+        return LVN_OK;
+    }
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        if (strcmp(name, files[i]) == 0) {
+            const size_t n = slash == NULL || slash == a->run ? 1 : (size_t)(slash - a->run);
+            lvni_core_str_append_n(&a->folder, slash == NULL ? "." : a->run, n);
+            a->run = lvni_core_str_text(&a->folder);
+            return lvni_core_str_status(&a->folder);
+        }
+    }
+    LVN_FAIL(LVN_ERR_USAGE, "%s is a file: give the directory of a run, as out/NAME", a->run);
+}
+
 static lvn_status report(arguments *a)
 {
     lvni_core_str beside = {0};
     const char *output = lvni_core_config_str(a->config, "output"), *format = format_of(a, output);
     lvn_status s;
+    LVN_TRY(find_folder(a));
     if (output == NULL) {
         lvni_core_str_printf(&beside, "%s%sreport.%s", a->run,
                              a->run[strlen(a->run) - 1] == '/' ? "" : "/", format);
@@ -239,6 +260,7 @@ int lvni_cli_cmd_report(int n, const char *const *args)
     arguments a = {.eval = lvni_core_calloc(LVNI_TAG_CORE, (size_t)n + 1, sizeof *a.eval)};
     const lvn_status s = a.eval == NULL ? LVN_ERR_MEMORY : read_and_report(n, args, &a, &good);
     lvni_core_config_destroy(a.config);
+    lvni_core_str_free(&a.folder);
     lvni_core_free(a.eval);
     return !good         ? lvni_cli_command_misused("report")
            : s == LVN_OK ? LVNI_EXIT_OK

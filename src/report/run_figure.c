@@ -222,17 +222,19 @@ static void write_names(const figure *f, lvni_core_str *out)
 
 static lvn_status draw(figure *f, lvni_report_canvas *canvas, int columns)
 {
-    lvni_core_str state = {0}, names = {0};
+    lvni_core_str run = {0}, state = {0}, names = {0};
     lvn_status s;
+    lvni_report_run_title(f->folder, &run);
     write_state(f, &state);
     lvni_core_str_append(&names, lvni_core_str_text(&state));
     write_names(f, &names);
     const double room = (double)columns * WIDTH - 2.0 * EDGE;
     const lvni_report_label title = {.x = EDGE, .y = EDGE + TITLE, .size = TITLE, .room = room},
                             below = {.x = EDGE, .y = HEAD - 4.0, .size = TEXT, .room = room};
-    lvni_report_canvas_text(canvas, &title, f->folder);
+    lvni_report_canvas_text(canvas, &title, lvni_core_str_text(&run));
     lvni_report_canvas_text(canvas, &below, lvni_core_str_text(&state));
-    lvni_report_canvas_describe(canvas, f->folder, lvni_core_str_text(&names));
+    lvni_report_canvas_describe(canvas, lvni_core_str_text(&run), lvni_core_str_text(&names));
+    LVNI_TRY_DONE(s, lvni_core_str_status(&run));
     LVNI_TRY_DONE(s, lvni_core_str_status(&state));
     LVNI_TRY_DONE(s, lvni_core_str_status(&names));
     for (int i = 0; i < f->n; i++) {
@@ -242,6 +244,7 @@ static lvn_status draw(figure *f, lvni_report_canvas *canvas, int columns)
         LVNI_TRY_DONE(s, draw_panel(f, canvas, &f->panel[i], &box));
     }
 done:
+    lvni_core_str_free(&run);
     lvni_core_str_free(&state);
     lvni_core_str_free(&names);
     return s;

@@ -16,6 +16,9 @@ lvn_status lvni_report_run_page(const char *folder, const char *defaults, const 
  * chart. LVN_ERR_NOT_FOUND: there is no row to draw; LVN_ERR_UNSUPPORTED: no cairo (canvas.h). */
 lvn_status lvni_report_run_figure(const char *folder, const char *path);
 
+/* A run's name on both: "out/x" of "out/x/", "x" of "." in it. */
+void lvni_report_run_title(const char *folder, lvni_core_str *out);
+
 /* The value of a key in such lines, appended to value without quotes; false: it is not there. */
 bool lvni_report_config_value(const char *lines, const char *key, lvni_core_str *value);
 
