@@ -362,6 +362,9 @@ static lvn_status begin_leader(lvni_run_fit_run *r)
     lvni_log_set_quiet(lvni_core_config_bool(c, "quiet"));
     lvni_log_set_verbose(lvni_core_config_bool(c, "verbose"));
     LVN_TRY(lvni_run_is_dev_run(c) || r->request->tunes ? LVN_OK : lvni_run_dir_choose(c, &r->dir));
+    if (r->dir != NULL && lvni_core_config_bool(c, "resume")) {
+        LVN_TRY(lvni_run_check_gone(r->dir));
+    }
     LVN_TRY(prepare_in_turn(r));
     return lvni_run_fit_check_memory(r);
 }

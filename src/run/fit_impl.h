@@ -113,6 +113,8 @@ lvn_status lvni_run_fit_print_plan(const lvni_run_fit_run *run);
 /* The newest checkpoint in the run directory `dir` that is whole, or that of resume_epoch.
  * LVN_ERR_NOT_FOUND: there is none yet; LVN_ERR_USAGE: none of that epoch. */
 lvn_status lvni_run_load_saved(const lvni_core_config *config, const char *dir, lvni_ckpt **out);
+/* Before a run is resumed: LVN_ERR_USAGE where it has had checkpoints and none is left. */
+lvn_status lvni_run_check_gone(const char *dir);
 /* The run goes on from `to`, an earlier checkpoint (resume_epoch): it becomes last, and what lies
  * behind it is removed, as the next resume would go on from there; nothing changes where the run is
  * finished with it. Logs each file. */

@@ -8,6 +8,7 @@
 #include "core/str.h"
 #include "core/vfs.h"
 #include "log/run_log.h"
+#include "report/log_text.h"
 #include "run/run_dir.h"
 
 #include <stdio.h>
@@ -158,6 +159,60 @@ lvn_status lvni_run_load_saved(const lvni_core_config *c, const char *dir, lvni_
         take_chosen(dir, *out);
     }
     return s;
+}
+
+/* ---- none left ---- */
+
+/* Of a run, which exports one with each checkpoint; freed by the caller. NULL: there is none. */
+static char *find_model(const char *dir)
+{
+    static const char *const names[] = {"exported_models/exported_last.safetensors",
+                                        "exported_models/exported_best.safetensors"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char *path = lvni_run_path_join(dir, names[i]);
+        if (path != NULL && lvni_core_path_exists(path)) {
+            return path;
+        }
+        lvni_core_free(path);
+    }
+    return NULL;
+}
+
+static bool has_finished(const char *dir)
+{
+    char *path = lvni_run_path_join(dir, "train.log");
+    lvni_report_log log = {0};
+    const bool done = path != NULL && lvni_report_log_read(path, &log) == LVN_OK && log.done;
+    lvn_clear_error(); /* a log that cannot be read shows nothing */
+    lvni_report_log_free(&log);
+    lvni_core_free(path);
+    return done;
+}
+
+lvn_status lvni_run_check_gone(const char *dir)
+{
+    char **files;
+    int64_t n;
+    const lvn_status s = lvni_ckpt_files_of(dir, &files, &n);
+    lvni_ckpt_files_free(files, n);
+    if (s != LVN_ERR_NOT_FOUND) {
+        return s;
+    }
+    lvn_clear_error();
+    char *model = find_model(dir);
+    const bool finished = has_finished(dir);
+    if (!finished && model == NULL) { /* it was stopped before its first checkpoint */
+        return LVN_OK;
+    }
+    (void)lvn_error_set(
+        LVN_ERR_USAGE, __FILE__, __LINE__,
+        "resume=true: the run in out=%s %s, and its checkpoints are gone: it would start from its "
+        "beginning, over its files; put checkpoints/ back, train with another out%s%s, or replace "
+        "the run with overwrite=true",
+        dir, finished ? "has finished" : "has exported a model",
+        model != NULL ? " and weights=" : "", model != NULL ? model : "");
+    lvni_core_free(model);
+    return LVN_ERR_USAGE;
 }
 
 /* ---- going back ---- */

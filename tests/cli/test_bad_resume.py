@@ -311,10 +311,42 @@ class Resume(Case):
         )
         self.assertEqual(self.hashes(), self.hashes(f"{self.dir}/whole"))
 
+    def lose_checkpoints(self):
+        """As of a run that was killed before its first one."""
+        shutil.rmtree(f"{self.out}/checkpoints")
+        shutil.rmtree(f"{self.out}/exported_models")
+        os.remove(f"{self.out}/train.log")
+
     def test_no_checkpoint_yet(self):
         self.train()
-        shutil.rmtree(f"{self.out}/checkpoints")
+        self.lose_checkpoints()
         self.train("resume=true", expects=["has no checkpoint yet", "starts from its beginning"])
+
+    def test_checkpoints_are_gone(self):
+        """Of a run that has finished, or has exported a model: nothing is written over."""
+        self.train()
+        model = f"{self.out}/exported_models/exported_last.safetensors"
+        gone = "and its checkpoints are gone: it would start from its beginning"
+        shutil.rmtree(f"{self.out}/checkpoints")
+        for devices in (1, 2):
+            before = tree(self.out)
+            how = ["resume=true", "max_steps=4", f"devices={devices}", "micro_batches=2"]
+            self.train(
+                *how,
+                code=USAGE,
+                expects=["has finished", gone, f"another out and weights={model}, or replace"],
+            )
+            after = tree(self.out)  # and what the ranks of the failure printed
+            self.assertEqual([name for name in before if before[name] != after.get(name)], [])
+        log = read(f"{self.out}/train.log")
+        os.remove(f"{self.out}/train.log")
+        before = tree(self.out)
+        self.train("resume=true", code=USAGE, expects=["has exported a model", gone])
+        self.assertEqual(tree(self.out), before)
+        shutil.rmtree(f"{self.out}/exported_models")
+        write(f"{self.out}/train.log", log)
+        self.train("resume=true", code=USAGE, expects=["has finished", "another out, or replace"])
+        self.train("overwrite=true")
 
     def test_a_run_that_trains_nothing_writes_nothing(self):
         self.train()
@@ -420,7 +452,7 @@ class Resume(Case):
         os.remove(f"{self.dir}/start.safetensors")
         self.train("resume=true", "max_steps=4", "max_epochs=9", expects=["resuming from"])
         self.assertEqual(self.hashes(), goal)
-        shutil.rmtree(f"{self.out}/checkpoints")  # now they are needed
+        self.lose_checkpoints()  # now they are needed
         self.train("resume=true", code=USAGE, expects=[f"{self.dir}/start.safetensors"])
 
     def test_weights_of_a_run_that_has_no_checkpoint_yet(self):
@@ -443,7 +475,7 @@ class Resume(Case):
                 continue
             self.assertEqual(done.returncode, OK, done.stderr)
             goal = self.hashes()
-            shutil.rmtree(f"{self.out}/checkpoints")
+            self.lose_checkpoints()
             self.train("resume=true", "max_steps=1", expects=["has no checkpoint yet"])
             self.assertEqual(self.hashes(), goal)
 
