@@ -186,17 +186,25 @@ static lvn_status export_best(const choice *m, const char *checkpoint)
 {
     lvni_run_exported *e;
     const lvni_run_exported_place place = {.path = checkpoint, .use_ema = true};
-    char *path = lvni_run_dir_file(m->run, LVNI_RUN_EXPORTS, "best");
-    if (path == NULL) {
-        return LVN_ERR_MEMORY;
-    }
-    lvn_status s = lvni_run_exported_open(m->recipe, &place, LVNI_RUN_EXPORT, NULL, &e);
+    char *path = lvni_run_dir_file(m->run, LVNI_RUN_EXPORTS, "best"),
+         *torch = lvni_run_dir_torch_file(m->run, "best");
+    lvn_status s = path == NULL || torch == NULL
+                       ? LVN_ERR_MEMORY
+                       : lvni_run_exported_open(m->recipe, &place, LVNI_RUN_EXPORT, NULL, &e);
     if (s == LVN_OK) {
-        s = lvni_run_export_model(e->model, e->model->weights, m->recipe, &e->card,
-                                  lvni_run_own_card(&e->job), e->step, path);
+        const lvni_run_export_content content = {.model = e->model,
+                                                 .values = e->model->weights,
+                                                 .part = e->job.exported_part,
+                                                 .recipe = m->recipe,
+                                                 .card = &e->card,
+                                                 .own = lvni_run_own_card(&e->job),
+                                                 .step = e->step};
+        s = content.part != NULL ? lvni_run_export_model(&content, torch) : LVN_OK;
+        s = s == LVN_OK ? lvni_run_export_model(&content, path) : s;
         lvni_run_exported_close(e);
     }
     lvni_core_free(path);
+    lvni_core_free(torch);
     return s;
 }
 

@@ -1,9 +1,10 @@
-/* A trained model as safetensors with the names and layouts of PyTorch and a model card: the
- * writer, which training calls beside every checkpoint, and the command `levin export`. exported.c
- * reads such files. */
+/* A trained model, or a module of it, as safetensors with the names and layouts of PyTorch and a
+ * model card, or as a file for torch.load: the writer, which training calls beside every
+ * checkpoint, and the command `levin export`. exported.c reads such files. */
 #include "run/exported.h"
 
 #include "ckpt/checkpoint.h"
+#include "ckpt/torch_file.h"
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/escape.h"
@@ -25,6 +26,7 @@ typedef struct tensors {
     float *memory;      /* weights whose order there is another */
     char (*name)[NAME]; /* of the counters */
     int64_t n;
+    lvni_core_str untrained;
 } tensors;
 
 static void tensors_free(tensors *t)
@@ -32,20 +34,28 @@ static void tensors_free(tensors *t)
     lvni_core_free(t->entry);
     lvni_core_free(t->memory);
     lvni_core_free(t->name);
+    lvni_core_str_free(&t->untrained);
+}
+
+/* The tensor's name within the module; NULL: it lies outside. */
+static const char *name_within(const char *part, const char *name)
+{
+    const size_t n = part == NULL ? 0 : strlen(part);
+    return n == 0 ? name : strncmp(name, part, n) == 0 && name[n] == '.' ? name + n + 1 : NULL;
 }
 
 /* PyTorch's batch norm has a counter of batches beside its statistics; only momentum=None looks at
  * it. */
-static void add_counters(const lvni_nn_model *m, tensors *t)
+static void add_counters(const lvni_run_export_content *c, tensors *t)
 {
     static const int64_t zero;
     static const char statistics[] = ".running_mean";
     int n = 0;
-    for (int i = 0; i < m->n_buffers; i++) {
-        const char *name = m->buffers[i]->name;
-        const size_t stem =
-            strlen(name) > strlen(statistics) ? strlen(name) - strlen(statistics) : 0;
-        if (strcmp(name + stem, statistics) == 0) {
+    for (int i = 0; i < c->model->n_buffers; i++) {
+        const char *name = name_within(c->part, c->model->buffers[i]->name);
+        const size_t length = name == NULL ? 0 : strlen(name),
+                     stem = length > strlen(statistics) ? length - strlen(statistics) : 0;
+        if (stem > 0 && strcmp(name + stem, statistics) == 0) {
             snprintf(t->name[n], NAME, "%.*s.num_batches_tracked", (int)stem, name);
             t->entry[t->n++] =
                 (lvni_ckpt_st_tensor){.name = t->name[n++], .dtype = LVN_I64, .data = &zero};
@@ -64,30 +74,61 @@ static void reorder(const tensors *t, lvni_ckpt_st_tensor *entry, const lvni_nn_
     }
 }
 
-static lvn_status gather(const lvni_nn_model *m, const float *values, tensors *t)
+/* "fc" of "fc.weight" and "fc.bias", once. */
+static void note_untrained(tensors *t, const char *name)
 {
+    const char *dot = strrchr(name, '.');
+    const size_t n = dot == NULL ? strlen(name) : (size_t)(dot - name), all = t->untrained.len;
+    const bool again =
+        all >= n && strncmp(lvni_core_str_text(&t->untrained) + all - n, name, n) == 0;
+    if (!again) {
+        lvni_core_str_printf(&t->untrained, "%s%.*s", all > 0 ? ", " : "", (int)n, name);
+    }
+}
+
+static void gather_buffers(const lvni_run_export_content *c, tensors *t)
+{
+    for (int i = 0; i < c->model->n_buffers; i++) {
+        const lvn_buffer *b = c->model->buffers[i];
+        const char *name = name_within(c->part, b->name);
+        if (name == NULL) {
+            continue;
+        }
+        lvni_ckpt_st_tensor *entry = &t->entry[t->n++];
+        *entry = lvni_ckpt_st_entry(name, b->tensor, c->values + b->value_offset);
+        reorder(t, entry, &b->file, c->values, b->value_offset);
+        if (b->rule == LVNI_RULE_FIXED) {
+            note_untrained(t, name);
+        }
+    }
+}
+
+static lvn_status gather(const lvni_run_export_content *c, tensors *t)
+{
+    const lvni_nn_model *m = c->model;
     const size_t n_buffers = (size_t)m->n_buffers;
     *t = (tensors){.entry = lvni_core_calloc(LVNI_TAG_CKPT, (size_t)m->n_parameters + 2 * n_buffers,
                                              sizeof *t->entry),
                    .memory = lvni_core_alloc(LVNI_TAG_CKPT, (size_t)m->n_values * sizeof(float)),
-                   .name = lvni_core_calloc(LVNI_TAG_CKPT, n_buffers, NAME),
-                   .n = m->n_parameters + m->n_buffers};
+                   .name = lvni_core_calloc(LVNI_TAG_CKPT, n_buffers, NAME)};
     if (t->entry == NULL || t->memory == NULL || t->name == NULL) {
         return LVN_ERR_MEMORY;
     }
     for (int i = 0; i < m->n_parameters; i++) {
         const lvni_nn_parameter *p = &m->parameters[i];
-        t->entry[i] = lvni_ckpt_st_entry(p->name, p->tensor, values + m->offset[i]);
-        reorder(t, &t->entry[i], p, values, m->offset[i]);
+        const char *name = name_within(c->part, p->name);
+        if (name != NULL) {
+            lvni_ckpt_st_tensor *entry = &t->entry[t->n++];
+            *entry = lvni_ckpt_st_entry(name, p->tensor, c->values + m->offset[i]);
+            reorder(t, entry, p, c->values, m->offset[i]);
+        }
     }
-    for (int i = 0; i < m->n_buffers; i++) {
-        const lvn_buffer *b = m->buffers[i];
-        lvni_ckpt_st_tensor *entry = &t->entry[m->n_parameters + i];
-        *entry = lvni_ckpt_st_entry(b->name, b->tensor, values + b->value_offset);
-        reorder(t, entry, &b->file, values, b->value_offset);
+    gather_buffers(c, t);
+    if (t->n == 0) {
+        LVN_FAIL(LVN_ERR_INTERNAL, "the model has no module %s to export", c->part);
     }
-    add_counters(m, t);
-    return LVN_OK;
+    add_counters(c, t);
+    return lvni_core_str_status(&t->untrained);
 }
 
 void lvni_run_card_print(const lvni_run_recipe *recipe, const lvni_run_card *card, const void *own,
@@ -111,50 +152,56 @@ void lvni_run_card_print(const lvni_run_recipe *recipe, const lvni_run_card *car
 }
 
 /* The metadata of the file; texts are borrowed. */
-static int64_t list_metadata(const lvni_run_recipe *recipe, const char *card, const char *pins,
-                             const char *step, lvni_ckpt_st_meta meta[5])
+typedef struct metadata {
+    lvni_core_str card, pins;
+    char step[24];
+    lvni_ckpt_st_meta entry[6];
+    int64_t n;
+} metadata;
+
+static void add_entry(metadata *m, const char *key, const char *text)
 {
-    int64_t n = 0;
-    meta[n++] = (lvni_ckpt_st_meta){"format", "pt"};
-    if (recipe != NULL) {
-        meta[n++] = (lvni_ckpt_st_meta){LVNI_CARD_RECIPE, recipe->name};
-        meta[n++] = (lvni_ckpt_st_meta){recipe->card->key, card};
+    if (text[0] != '\0') {
+        m->entry[m->n++] = (lvni_ckpt_st_meta){key, text};
     }
-    if (pins[0] != '\0') {
-        meta[n++] = (lvni_ckpt_st_meta){LVNI_IDENTITY_PINS, pins};
-    }
-    if (step[0] != '\0') {
-        meta[n++] = (lvni_ckpt_st_meta){LVNI_CKPT_STEP, step};
-    }
-    return n;
 }
 
-lvn_status lvni_run_export_model(const lvni_nn_model *model, const float *values,
-                                 const lvni_run_recipe *recipe, const lvni_run_card *card,
-                                 const void *own, int64_t step, const char *path)
+static lvn_status list_metadata(const lvni_run_export_content *c, const tensors *t, metadata *m)
+{
+    const lvni_run_recipe *recipe = c->recipe;
+    add_entry(m, "format", "pt");
+    if (recipe != NULL) {
+        lvni_run_card_print(recipe, c->card, c->own, &m->card);
+        lvni_core_pin_entries_print(c->card->pins.entries, " ", &m->pins);
+        add_entry(m, LVNI_CARD_RECIPE, recipe->name);
+        add_entry(m, recipe->card->key, lvni_core_str_text(&m->card));
+    }
+    if (c->step >= 0) {
+        snprintf(m->step, sizeof m->step, "%lld", (long long)c->step);
+    }
+    add_entry(m, LVNI_IDENTITY_PINS, lvni_core_str_text(&m->pins));
+    add_entry(m, LVNI_CKPT_STEP, m->step);
+    add_entry(m, LVNI_EXPORT_UNTRAINED, lvni_core_str_text(&t->untrained));
+    LVN_TRY(lvni_core_str_status(&m->card));
+    return lvni_core_str_status(&m->pins);
+}
+
+lvn_status lvni_run_export_model(const lvni_run_export_content *c, const char *path)
 {
     tensors t;
-    lvni_core_str json = {0}, pins = {0};
-    char at[24] = "";
-    lvni_ckpt_st_meta meta[5];
+    metadata m = {.n = 0};
     lvn_status s;
-    LVNI_TRY_DONE(s, gather(model, values, &t));
-    if (recipe != NULL) {
-        lvni_run_card_print(recipe, card, own, &json);
-        lvni_core_pin_entries_print(card->pins.entries, " ", &pins);
+    LVNI_TRY_DONE(s, gather(c, &t));
+    if (lvni_run_output_ends_in(path, ".pt", sizeof ".pt" - 1)) {
+        s = lvni_ckpt_torch_save(path, t.entry, t.n);
+        goto done;
     }
-    LVNI_TRY_DONE(s, lvni_core_str_status(&json));
-    LVNI_TRY_DONE(s, lvni_core_str_status(&pins));
-    if (step >= 0) {
-        snprintf(at, sizeof at, "%lld", (long long)step);
-    }
-    const int64_t n =
-        list_metadata(recipe, lvni_core_str_text(&json), lvni_core_str_text(&pins), at, meta);
-    s = lvni_ckpt_st_save(path, t.entry, t.n, meta, n);
+    LVNI_TRY_DONE(s, list_metadata(c, &t, &m));
+    s = lvni_ckpt_st_save(path, t.entry, t.n, m.entry, m.n);
 done:
     tensors_free(&t);
-    lvni_core_str_free(&json);
-    lvni_core_str_free(&pins);
+    lvni_core_str_free(&m.card);
+    lvni_core_str_free(&m.pins);
     return s;
 }
 
@@ -189,8 +236,15 @@ lvn_status lvni_run_fit_export(const lvni_run_job *q, const lvni_nn_model *model
                                const float *values, int64_t step, const char *path)
 {
     const lvni_run_card card = card_of(q, true);
-    const lvni_run_recipe *with_card = q->recipe->card == NULL ? NULL : q->recipe;
-    return lvni_run_export_model(model, values, with_card, &card, lvni_run_own_card(q), step, path);
+    return lvni_run_export_model(
+        &(lvni_run_export_content){.model = model,
+                                   .values = values,
+                                   .part = q->exported_part,
+                                   .recipe = q->recipe->card == NULL ? NULL : q->recipe,
+                                   .card = &card,
+                                   .own = lvni_run_own_card(q),
+                                   .step = step},
+        path);
 }
 
 /* ---- the command ---- */
@@ -290,9 +344,15 @@ static lvn_status write_file(const lvni_run_recipe *recipe, lvni_core_config *c)
     }
     lvn_status s;
     LVNI_TRY_DONE(s, lvni_core_str_status(&more));
-    LVNI_TRY_DONE(s, lvni_run_export_model(e->model, e->model->weights,
-                                           lvni_core_config_bool(c, "card") ? recipe : NULL,
-                                           &e->card, lvni_run_own_card(&e->job), -1, output));
+    const lvni_run_export_content content = {.model = e->model,
+                                             .values = e->model->weights,
+                                             .part = e->job.exported_part,
+                                             .recipe =
+                                                 lvni_core_config_bool(c, "card") ? recipe : NULL,
+                                             .card = &e->card,
+                                             .own = lvni_run_own_card(&e->job),
+                                             .step = -1};
+    LVNI_TRY_DONE(s, lvni_run_export_model(&content, output));
     report_weights(e);
     if (!lvni_run_output_is_stdout(c)) {
         lvni_core_print(stdout, "%s: %s%s, %lld parameters, names and layouts of PyTorch\n", output,

@@ -383,7 +383,9 @@ static lvn_status read_model(lvni_run_exported *e, const lvni_ckpt_st_file *file
     e->step = read_step(file);
     const double decay = e->use_ema ? shown_average(file) : 0.0;
     LVN_TRY(lvni_nn_model_build_empty(e->job.cls, e->job.arguments, out));
-    LVN_TRY(lvni_run_model_load_shown(*out, file, e->file, decay > 0.0));
+    const bool whole = lvni_ckpt_st_meta_get(file, LVNI_CKPT_FORMAT) != NULL;
+    LVN_TRY(lvni_run_model_load_shown(*out, file, whole ? NULL : e->job.exported_part, e->file,
+                                      decay > 0.0));
     if (!e->use_ema && e->decay > 0.0) {
         return load_without_average(e, *out);
     }

@@ -41,11 +41,21 @@ const void *lvni_run_own_card(const lvni_run_job *job);
 void lvni_run_card_print(const struct lvni_run_recipe *recipe, const lvni_run_card *card,
                          const void *own, lvni_core_str *out);
 
-/* values: of the model, laid out as its `weights`; its tensors are not used. recipe NULL: the file
- * holds the tensors alone. step: of the training, kept as LVNI_CKPT_STEP; -1: not kept. */
-lvn_status lvni_run_export_model(const lvni_nn_model *model, const float *values,
-                                 const struct lvni_run_recipe *recipe, const lvni_run_card *card,
-                                 const void *own, int64_t step, const char *path);
+/* What a file of a model is written of; all borrowed. */
+typedef struct lvni_run_export_content {
+    const lvni_nn_model *model;
+    const float *values; /* of the model, laid out as its `weights`; its tensors are not used */
+    const char *part;    /* the module that is written, with names relative to it; NULL: all */
+    const struct lvni_run_recipe *recipe; /* NULL: the file holds the tensors alone */
+    const lvni_run_card *card;
+    const void *own; /* the recipe's part of the card */
+    int64_t step;    /* of the training, kept as LVNI_CKPT_STEP; -1: not kept */
+} lvni_run_export_content;
+/* Metadata: modules with the values of their start, which nothing trained, "fc, heads.head". */
+#define LVNI_EXPORT_UNTRAINED "untrained"
+/* Safetensors, or, where the path ends in .pt, the same tensors for torch.load, which have no
+ * metadata. */
+lvn_status lvni_run_export_model(const lvni_run_export_content *content, const char *path);
 
 typedef struct lvni_run_exported {
     const struct lvni_run_recipe *recipe;

@@ -38,19 +38,36 @@ static bool has_card(const lvni_run_fit_run *r)
     return r->request->recipe->card != NULL;
 }
 
-static lvn_status exported_path(const lvni_run_fit_run *r, const char *name, char **out)
+/* Of a module there is a file for torch.load, too. */
+enum { TORCH, SAFETENSORS };
+
+static char *exported_path(const lvni_run_fit_run *r, const char *name, int form)
 {
-    *out = lvni_run_dir_file(r->dir, LVNI_RUN_EXPORTS, name);
-    return *out == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    return form == TORCH ? lvni_run_dir_torch_file(r->dir, name)
+                         : lvni_run_dir_file(r->dir, LVNI_RUN_EXPORTS, name);
 }
 
+/* The file with the step is the last: with it both are there. */
 static lvn_status export_alone(void *user, const char *name, const float *values, int64_t step)
 {
     const lvni_run_fit_run *r = user;
-    char *path;
-    LVN_TRY(exported_path(r, name, &path));
-    const lvn_status s = lvni_run_fit_export(r->request, r->model, values, step, path);
-    lvni_core_free(path);
+    lvn_status s = LVN_OK;
+    for (int form = r->request->exported_part != NULL ? TORCH : SAFETENSORS;
+         s == LVN_OK && form <= SAFETENSORS; form++) {
+        char *path = exported_path(r, name, form);
+        s = path == NULL ? LVN_ERR_MEMORY
+                         : lvni_run_fit_export(r->request, r->model, values, step, path);
+        lvni_core_free(path);
+    }
+    return s;
+}
+
+static lvn_status link_best(const lvni_run_fit_run *r, int form)
+{
+    char *last = exported_path(r, "last", form), *best = exported_path(r, "best", form);
+    const lvn_status s = last == NULL || best == NULL ? LVN_ERR_MEMORY : lvni_ckpt_link(last, best);
+    lvni_core_free(best);
+    lvni_core_free(last);
     return s;
 }
 
@@ -58,18 +75,11 @@ static lvn_status export_alone(void *user, const char *name, const float *values
 static lvn_status export_named(void *user, const char *name, const float *values, int64_t step)
 {
     const lvni_run_fit_run *r = user;
-    char *last, *best;
     if (strcmp(name, "best") != 0) {
         return export_alone(user, name, values, step);
     }
-    LVN_TRY(exported_path(r, "last", &last));
-    lvn_status s = exported_path(r, "best", &best);
-    if (s == LVN_OK) {
-        s = lvni_ckpt_link(last, best);
-    }
-    lvni_core_free(best);
-    lvni_core_free(last);
-    return s;
+    LVN_TRY(r->request->exported_part != NULL ? link_best(r, TORCH) : LVN_OK);
+    return link_best(r, SAFETENSORS);
 }
 
 lvn_status lvni_run_fit_options(lvni_run_fit_run *r, lvni_trainer_options *out)

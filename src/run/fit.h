@@ -55,6 +55,10 @@ typedef struct lvni_run_job {
      * part that was read. */
     const char *model, *data;
     const void *own_card;
+    /* The module that exported models are of, with names relative to it, as a backbone in front of
+     * heads; beside each is the same for torch.load (.pt). A trained model's file holds this module
+     * alone, its checkpoints all. NULL: the whole model, and no .pt. */
+    const char *exported_part;
     /* Files that belong into the run directory beside those of every run; called once, before the
      * first step. NULL: none. */
     lvn_status (*write_files)(void *user, const char *dir);

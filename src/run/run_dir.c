@@ -282,7 +282,7 @@ static bool has_own_logs(const char *path)
 }
 
 static const char *const parts[] = {"checkpoints", "exported_models"};
-static const char *const part_files[] = {".safetensors", NULL};
+static const char *const part_files[] = {".safetensors", ".pt", NULL};
 static const char *const own_files[] = {"config.yaml",
                                         "train.log",
                                         "metrics.jsonl",
@@ -561,11 +561,21 @@ bool lvni_run_dir_after_kill(const char *path, int64_t *step, int64_t *epoch)
     return lvni_run_dir_saved(path, step, epoch);
 }
 
-char *lvni_run_dir_file(const char *path, const char *folder, const char *name)
+static char *file_of(const char *path, const char *folder, const char *name, const char *ending)
 {
     lvni_core_str file = {0};
-    lvni_core_str_printf(&file, "%s/%s%s.safetensors", path, folder, name);
+    lvni_core_str_printf(&file, "%s/%s%s%s", path, folder, name, ending);
     return lvni_core_str_take(&file);
+}
+
+char *lvni_run_dir_file(const char *path, const char *folder, const char *name)
+{
+    return file_of(path, folder, name, ".safetensors");
+}
+
+char *lvni_run_dir_torch_file(const char *path, const char *name)
+{
+    return file_of(path, LVNI_RUN_EXPORTS, name, ".pt");
 }
 
 lvn_status lvni_run_dir_write_config(const char *path, const lvni_core_config *config)

@@ -58,6 +58,8 @@ lvn_status lvni_run_dir_write_config(const char *path, const lvni_core_config *c
 #define LVNI_RUN_CHECKPOINTS "checkpoints/"
 #define LVNI_RUN_EXPORTS "exported_models/exported_"
 char *lvni_run_dir_file(const char *path, const char *folder, const char *name);
+/* The exported model for torch.load; the same. */
+char *lvni_run_dir_torch_file(const char *path, const char *name);
 /* "<dir>/<name>", freed by the caller; NULL when memory is out. */
 char *lvni_run_path_join(const char *dir, const char *name);
 

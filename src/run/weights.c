@@ -5,6 +5,7 @@
 #include "core/alloc.h"
 #include "core/str.h"
 #include "log/run_log.h"
+#include "run/exported.h"
 #include "tensor/device.h"
 
 #include <stdarg.h>
@@ -46,6 +47,8 @@ enum { ROOTS = 64, ROOT = 64 };
 
 typedef struct load {
     const lvni_nn_model *model;
+    const char *part;    /* of it, that is loaded; "": all */
+    const char *network; /* name of its class */
     const lvni_ckpt_st_file *file;
     const char *path;
     lvni_run_weight_names names_in_file;
@@ -57,16 +60,60 @@ typedef struct load {
     int n_roots;
     bool checkpoint; /* levin's own layout */
     bool average;    /* of a checkpoint: the averaged weights */
-    char head[256];  /* "fc.": parameters under it are passed over; "" without reset_head */
+    char head[256];  /* "fc.": parameters under it are passed over; "": none */
     bool head_differs;
     float *memory, *here; /* one tensor in the order of the file, and in this model's */
     names missing, different, unread, unused, foreign;
     const char *feature; /* of the other network, by a foreign tensor's name, or NULL */
 } load;
 
+static bool starts_with(const char *text, const char *start)
+{
+    return strncmp(text, start, strlen(start)) == 0;
+}
+
 static const lvni_ckpt_st_tensor *find(const load *l, const char *name)
 {
     return lvni_run_weight_names_find(&l->names_in_file, l->naming, l->prefix, name);
+}
+
+/* The name within the part that is loaded; NULL: it lies outside. */
+static const char *name_within(const load *l, const char *name)
+{
+    const size_t n = strlen(l->part);
+    return n == 0 ? name : strncmp(name, l->part, n) == 0 && name[n] == '.' ? name + n + 1 : NULL;
+}
+
+/* By their names as the file may have them. */
+static lvn_status choose_among(load *l)
+{
+    const lvni_nn_model *m = l->model;
+    const char **own = lvni_core_calloc(LVNI_TAG_CKPT, (size_t)m->n_parameters + 1, sizeof *own);
+    lvni_run_weights_wanted wanted = {.network = l->network, .name = own};
+    for (int i = 0; own != NULL && i < m->n_parameters; i++) {
+        const char *name = name_within(l, m->parameters[i].name);
+        if (name != NULL) {
+            own[wanted.n++] = name;
+        }
+    }
+    const lvn_status s = own == NULL ? LVN_ERR_MEMORY
+                                     : lvni_run_weight_names_choose(&l->names_in_file, &wanted,
+                                                                    l->path, &l->naming, l->prefix);
+    lvni_core_free(own);
+    return s;
+}
+
+/* A part may be in a checkpoint of the same model, or of the network alone. */
+static void choose_in_checkpoint(load *l)
+{
+    const char *folder = l->average ? LVNI_CKPT_AVERAGE : LVNI_CKPT_MODEL;
+    snprintf(l->prefix, sizeof l->prefix, "%s%s%s", folder, l->part, l->part[0] != '\0' ? "." : "");
+    for (int64_t i = 0; i < l->names_in_file.n; i++) {
+        if (starts_with(l->names_in_file.entries[i].plain, l->prefix)) {
+            return;
+        }
+    }
+    snprintf(l->prefix, sizeof l->prefix, "%s", folder);
 }
 
 /* Prefix and names under which most parameters are found. inner: of a key, what names begin
@@ -79,27 +126,39 @@ static lvn_status choose_names(load *l, const char *inner)
     }
     LVN_TRY(lvni_run_weight_names_make(l->file, l->path, inner, &l->names_in_file));
     if (l->checkpoint) {
-        snprintf(l->prefix, sizeof l->prefix, "%s",
-                 l->average ? LVNI_CKPT_AVERAGE : LVNI_CKPT_MODEL);
+        choose_in_checkpoint(l);
         return LVN_OK;
     }
-    return lvni_run_weight_names_choose(&l->names_in_file, l->model, l->path, &l->naming,
-                                        l->prefix);
+    return choose_among(l);
 }
 
-/* "fc." of "fc.bias": the layer made last. */
-static void head_of(const lvni_nn_model *m, char head[256])
+/* "fc." of "fc.bias": the layer made last. A part has none that is trained. */
+static void head_of(const load *l, char head[256])
 {
-    snprintf(head, 256, "%s", m->n_parameters > 0 ? m->parameters[m->n_parameters - 1].name : "");
+    const lvni_nn_model *m = l->model;
+    const bool none = m->n_parameters == 0 || l->part[0] != '\0';
+    snprintf(head, 256, "%s", none ? "" : m->parameters[m->n_parameters - 1].name);
     char *dot = strrchr(head, '.');
     if (dot != NULL) {
         dot[1] = '\0';
     }
 }
 
-static bool starts_with(const char *text, const char *start)
+static bool starts_with_name(const char *list, const char *name, size_t n)
 {
-    return strncmp(text, start, strlen(start)) == 0;
+    return strncmp(list, name, n) == 0 && (list[n] == '\0' || list[n] == ',');
+}
+
+/* Nothing trained its layer `head`, "fc.", by the metadata of the file. */
+static bool is_untrained(const load *l, const char *head)
+{
+    const char *list = lvni_ckpt_st_meta_get(l->file, LVNI_EXPORT_UNTRAINED);
+    const size_t n = strlen(head) > 0 ? strlen(head) - 1 : 0;
+    while (n > 0 && list != NULL && !starts_with_name(list, head, n)) {
+        list = strstr(list, ", ");
+        list = list == NULL ? NULL : list + 2;
+    }
+    return n > 0 && list != NULL;
 }
 
 static bool same(const lvni_ckpt_st_tensor *e, int ndim, const int64_t *shape)
@@ -107,7 +166,7 @@ static bool same(const lvni_ckpt_st_tensor *e, int ndim, const int64_t *shape)
     return e->ndim == ndim && memcmp(e->shape, shape, (size_t)ndim * sizeof *shape) == 0;
 }
 
-/* One tensor; parameter NULL: it lies in the file as it does here. */
+/* One tensor, by its name within the part; parameter NULL: it lies in the file as it does here. */
 static lvn_status take(load *l, const char *name, lvn_tensor *t, const lvni_nn_parameter *parameter)
 {
     const lvni_ckpt_st_tensor *e = find(l, name);
@@ -133,8 +192,8 @@ static lvn_status take(load *l, const char *name, lvn_tensor *t, const lvni_nn_p
     }
     l->used[e - lvni_ckpt_st_at(l->file, 0)] = true;
     if (!same(e, t->ndim, shape)) {
-        head_of(l->model, head);
-        l->head_differs = l->head_differs || starts_with(name, head);
+        head_of(l, head);
+        l->head_differs = l->head_differs || (head[0] != '\0' && starts_with(name, head));
         add_name(&l->different, "%s is %s, this model needs %s", e->name,
                  lvni_tensor_shape_string(e->ndim, e->shape, theirs), mine);
         return LVN_OK;
@@ -157,6 +216,9 @@ static bool ends_with(const char *text, const char *end)
 static void add_root(load *l, const char *name)
 {
     char theirs[LVNI_WEIGHT_NAME];
+    if (name == NULL) {
+        return;
+    }
     lvni_run_naming_translate(l->naming, name, theirs);
     const size_t n = strcspn(theirs, ".");
     for (int i = 0; i < l->n_roots; i++) {
@@ -172,10 +234,10 @@ static void add_root(load *l, const char *name)
 static void find_roots(load *l)
 {
     for (int i = 0; i < l->model->n_parameters; i++) {
-        add_root(l, l->model->parameters[i].name);
+        add_root(l, name_within(l, l->model->parameters[i].name));
     }
     for (int i = 0; i < l->model->n_buffers; i++) {
-        add_root(l, l->model->buffers[i]->name);
+        add_root(l, name_within(l, l->model->buffers[i]->name));
     }
 }
 
@@ -187,8 +249,7 @@ static bool is_foreign(const load *l, const char *name, const lvni_ckpt_st_tenso
     for (int i = 0; i < e->ndim; i++) {
         n *= e->shape[i];
     }
-    if (n <= 1 || lvni_nn_zoo_find(l->model->root->cls->name) ==
-                      NULL) { /* counters of tools, such as total_ops */
+    if (n <= 1 || lvni_nn_zoo_find(l->network) == NULL) { /* counters of tools: total_ops */
         return false;
     }
     const size_t root = strcspn(name, ".");
@@ -248,10 +309,9 @@ static lvn_status check_loaded(load *l)
     if (l->missing.n + l->different.n + l->unread.n + l->foreign.n == 0) {
         return LVN_OK;
     }
-    lvni_core_str_printf(&text, "%s does not fit this model, %s:", l->path,
-                         l->model->root->cls->name);
+    lvni_core_str_printf(&text, "%s does not fit this model, %s:", l->path, l->network);
     const char *network = lvni_run_weight_names_network(&l->names_in_file);
-    if (network != NULL && strcmp(network, l->model->root->cls->name) != 0) {
+    if (network != NULL && strcmp(network, l->network) != 0) {
         lvni_core_str_printf(&text, " its tensors are those of model=%s;", network);
     }
     if (l->foreign.n > 0) {
@@ -292,15 +352,34 @@ static lvn_status check_loaded(load *l)
     return s;
 }
 
+/* A classifier that is not trained stays as it is where the file has none, or one of other
+ * classes. */
+static bool is_left(load *l, const lvn_buffer *b, const char *name)
+{
+    const lvni_ckpt_st_tensor *e = find(l, name);
+    if (b->rule != LVNI_RULE_FIXED || (e != NULL && l->part[0] == '\0')) {
+        return false;
+    }
+    int64_t shape[LVN_MAX_NDIM];
+    lvni_nn_parameter_file_shape(&b->file, shape);
+    const bool fits =
+        e != NULL && same(e, b->tensor->ndim, l->checkpoint ? b->tensor->shape : shape);
+    if (e != NULL) {
+        l->used[e - lvni_ckpt_st_at(l->file, 0)] = true;
+    }
+    return !fits;
+}
+
 /* Only means belong to every file of the network: a queue stays as it is at the start, and what
  * follows becomes a copy of what was loaded. */
 static lvn_status take_buffer(load *l, const lvn_buffer *b)
 {
-    if (lvni_run_naming_lacks(l->naming, b->name)) {
+    const char *name = name_within(l, b->name);
+    if (name == NULL || lvni_run_naming_lacks(l->naming, b->name) || is_left(l, b, name)) {
         return LVN_OK;
     }
-    if (b->rule == LVNI_RULE_MEAN || find(l, b->name) != NULL) {
-        return take(l, b->name, b->tensor, b->file.tensor != NULL ? &b->file : NULL);
+    if (b->rule == LVNI_RULE_MEAN || find(l, name) != NULL) {
+        return take(l, name, b->tensor, b->file.tensor != NULL ? &b->file : NULL);
     }
     return b->rule == LVNI_RULE_FOLLOW ? lvni_nn_model_copy_leader(b, l->model->weights) : LVN_OK;
 }
@@ -324,8 +403,9 @@ static lvn_status run(load *l, lvni_nn_model *m, const char *inner)
     LVN_TRY(choose_names(l, inner));
     for (int i = 0; i < m->n_parameters; i++) {
         const lvni_nn_parameter *p = &m->parameters[i];
-        if (l->head[0] == '\0' || !starts_with(p->name, l->head)) {
-            LVN_TRY(take(l, p->name, p->tensor, p));
+        const char *name = name_within(l, p->name);
+        if (name != NULL && (l->head[0] == '\0' || !starts_with(name, l->head))) {
+            LVN_TRY(take(l, name, p->tensor, p));
         }
     }
     for (int i = 0; i < 2 * m->n_buffers; i++) { /* leaders first */
@@ -344,7 +424,12 @@ static void fill_report(load *l, const lvni_nn_model *model, lvni_run_weights_re
     lvni_core_str_append(&report->prefix, l->checkpoint ? "" : l->prefix);
     report->naming = lvni_run_naming_label(l->naming);
     report->taken = l->taken;
-    report->all = model->n_parameters + model->n_buffers;
+    for (int i = 0; i < model->n_parameters; i++) {
+        report->all += name_within(l, model->parameters[i].name) != NULL ? 1 : 0;
+    }
+    for (int i = 0; i < model->n_buffers; i++) {
+        report->all += name_within(l, model->buffers[i]->name) != NULL ? 1 : 0;
+    }
     report->unused = l->unused.text;
     lvni_core_str_append_n(&report->head, l->head, n > 0 ? n - 1 : 0);
     l->unused.text = (lvni_core_str){0};
@@ -363,27 +448,45 @@ static void load_free(load *l)
     lvni_core_str_free(&l->foreign.text);
 }
 
-static lvn_status load_from(lvni_nn_model *model, load *l, bool reset_head, const char *inner,
-                            lvni_run_weights_report *report)
+/* The class of what is loaded. */
+static const char *network_of(const lvni_nn_model *m, const char *part)
 {
+    for (int i = 0; part != NULL && i < m->n_modules; i++) {
+        if (strcmp(m->modules[i]->path, part) == 0) {
+            return m->modules[i]->cls->name;
+        }
+    }
+    return m->root->cls->name;
+}
+
+/* l: has file, path and average. */
+static lvn_status load_from(lvni_nn_model *model, load *l, const lvni_run_weights_source *from,
+                            const char *inner, lvni_run_weights_report *report)
+{
+    char head[256];
     l->model = model;
+    l->part = from->part != NULL ? from->part : "";
+    l->network = network_of(model, from->part);
     l->checkpoint = lvni_ckpt_st_meta_get(l->file, LVNI_CKPT_FORMAT) != NULL;
-    if (reset_head) {
-        head_of(model, l->head);
+    head_of(l, head);
+    const bool untrained = is_untrained(l, head);
+    if (from->reset_head || untrained) {
+        memcpy(l->head, head, sizeof head);
     }
     const lvn_status s = run(l, model, inner);
     if (report != NULL) {
         fill_report(l, model, report);
+        report->untrained = untrained;
     }
     load_free(l);
     return s;
 }
 
 lvn_status lvni_run_model_load_shown(lvni_nn_model *model, const lvni_ckpt_st_file *file,
-                                     const char *path, bool average)
+                                     const char *part, const char *path, bool average)
 {
     load l = {.file = file, .path = path, .average = average};
-    return load_from(model, &l, false, NULL, NULL);
+    return load_from(model, &l, &(lvni_run_weights_source){.part = part}, NULL, NULL);
 }
 
 lvn_status lvni_run_model_load(lvni_nn_model *model, const lvni_run_weights_source *from,
@@ -395,9 +498,9 @@ lvn_status lvni_run_model_load(lvni_nn_model *model, const lvni_run_weights_sour
     if (report != NULL) {
         *report = (lvni_run_weights_report){.naming = ""};
     }
-    LVN_TRY(lvni_run_weights_open(from, model->root->cls->name, &name, &inner, &file));
+    LVN_TRY(lvni_run_weights_open(from, network_of(model, from->part), &name, &inner, &file));
     load l = {.file = file, .path = name};
-    const lvn_status s = load_from(model, &l, from->reset_head, inner, report);
+    const lvn_status s = load_from(model, &l, from, inner, report);
     lvni_ckpt_st_close(file);
     if (report != NULL) {
         report->file = name;
@@ -411,14 +514,20 @@ lvn_status lvni_run_model_load(lvni_nn_model *model, const lvni_run_weights_sour
 static lvn_status count_classes(load *l, const char *inner, int *n)
 {
     char weight[300];
-    head_of(l->model, l->head);
+    head_of(l, l->head);
     snprintf(weight, sizeof weight, "%sweight", l->head);
     LVN_TRY(choose_names(l, inner));
     const lvni_ckpt_st_tensor *e = find(l, weight);
     if (e == NULL || e->ndim != 2 || e->shape[0] < 1 || e->shape[0] > 1000000) {
         LVN_FAIL(LVN_ERR_MISMATCH,
                  "%s has no %s (classes, features): it holds another network than model=%s",
-                 l->path, weight, l->model->root->cls->name);
+                 l->path, weight, l->network);
+    }
+    if (is_untrained(l, l->head)) {
+        LVN_FAIL(LVN_ERR_MISMATCH,
+                 "%s is a pretrained network whose last layer, %.*s, has the values of its start: "
+                 "levin train classify weights=%s model=%s trains one",
+                 l->path, (int)strlen(l->head) - 1, l->head, l->path, l->network);
     }
     *n = (int)e->shape[0];
     return LVN_OK;
@@ -432,6 +541,8 @@ lvn_status lvni_run_weights_classes(const lvni_nn_model *model, const lvni_run_w
     lvni_ckpt_st_file *file;
     LVN_TRY(lvni_run_weights_open(from, model->root->cls->name, &name, &inner, &file));
     load l = {.model = model,
+              .part = "",
+              .network = model->root->cls->name,
               .file = file,
               .path = name,
               .checkpoint = lvni_ckpt_st_meta_get(file, LVNI_CKPT_FORMAT) != NULL};
@@ -460,8 +571,9 @@ void lvni_run_weights_report_log(const lvni_run_weights_report *report, const ch
                              lvni_core_str_text(&report->prefix));
     }
     if (report->head.len > 0) {
-        lvni_core_str_printf(&text, "; the last layer, %s, is drawn again (reset_head=true)",
-                             lvni_core_str_text(&report->head));
+        lvni_core_str_printf(
+            &text, "; the last layer, %s, is drawn again (%s)", lvni_core_str_text(&report->head),
+            report->untrained ? "in the file it is not trained" : "reset_head=true");
     }
     lvni_log_line(LVNI_LOG_INFO, "%s", lvni_core_str_text(&text));
     if (report->unused.len > 0) {

@@ -13,8 +13,9 @@ typedef struct lvni_run_weights_report {
     lvni_core_str prefix; /* of the names in the file; empty: none */
     const char *naming;   /* "timm": whose names these are; "" for those of the model; static */
     int taken, all;       /* tensors of the model: from the file, and in all */
-    /* name of the layer that keeps its fresh values; empty without reset_head */
+    /* name of the layer that keeps its fresh values; empty: none does */
     lvni_core_str head;
+    bool untrained; /* since the metadata of the file list it as untrained; else by reset_head */
     /* tensors of the file that the model has no place for: "a (3, 4), b (2), and 7 more"; empty:
      * none */
     lvni_core_str unused;
@@ -22,6 +23,10 @@ typedef struct lvni_run_weights_report {
 
 typedef struct lvni_run_weights_source {
     const char *path;
+    /* The module that is loaded, with names relative to it, as a backbone that a model has behind
+     * this path; the rest stays as it is. NULL: the whole model. Of its parts that are not trained
+     * the file may have others, or none. */
+    const char *part;
     const char *key; /* where in it: a key of nested dicts or the front of names; NULL: not given */
     bool reset_head; /* the model's last layer is left as it is, whatever the file has for it */
 } lvni_run_weights_source;
@@ -37,9 +42,9 @@ lvn_status lvni_run_model_load(lvni_nn_model *model, const lvni_run_weights_sour
 /* The same from an open file; path is for messages. average: of a checkpoint its averaged weights;
  * other files have one set. */
 lvn_status lvni_run_model_load_shown(lvni_nn_model *model, const lvni_ckpt_st_file *file,
-                                     const char *path, bool average);
+                                     const char *part, const char *path, bool average);
 /* How many outputs the model's last layer has in the file: rows of its weight. LVN_ERR_MISMATCH:
- * the file has no such layer. */
+ * the file has no such layer, or one that nothing trained. */
 lvn_status lvni_run_weights_classes(const lvni_nn_model *model, const lvni_run_weights_source *from,
                                     int *n);
 /* One line that confirms it, and a warning about what was not used. path: as it was given. */
@@ -110,11 +115,17 @@ typedef struct lvni_run_weight_names {
 lvn_status lvni_run_weight_names_make(const lvni_ckpt_st_file *file, const char *path,
                                       const char *under, lvni_run_weight_names *out);
 void lvni_run_weight_names_free(lvni_run_weight_names *names);
-/* The naming and the prefix under which most of the model's parameters are. LVN_ERR_MISMATCH: two
- * prefixes are equally good, and what is there differs. */
+/* What is looked for: a network's parameters. */
+typedef struct lvni_run_weights_wanted {
+    const char *network;     /* "resnet18"; for messages */
+    const char *const *name; /* of its parameters */
+    int n;
+} lvni_run_weights_wanted;
+/* The naming and the prefix under which most of them are. LVN_ERR_MISMATCH: two prefixes are
+ * equally good, and what is there differs. */
 lvn_status lvni_run_weight_names_choose(const lvni_run_weight_names *names,
-                                        const lvni_nn_model *model, const char *path, int *naming,
-                                        char prefix[LVNI_WEIGHT_NAME]);
+                                        const lvni_run_weights_wanted *wanted, const char *path,
+                                        int *naming, char prefix[LVNI_WEIGHT_NAME]);
 /* One of the model's tensors in the file, or one that was not read; NULL: there is none. */
 const lvni_ckpt_st_tensor *lvni_run_weight_names_find(const lvni_run_weight_names *names,
                                                       int naming, const char *prefix,

@@ -186,12 +186,13 @@ static void count_one(candidates *c, const char *name, size_t n, int naming)
 }
 
 /* Every prefix with which a parameter of the model is in the file. */
-static void count_all(const lvni_run_weight_names *names, const lvni_nn_model *model, candidates *c)
+static void count_all(const lvni_run_weight_names *names, const lvni_run_weights_wanted *wanted,
+                      candidates *c)
 {
     for (int naming = 0; naming < LVNI_NAMINGS; naming++) {
-        for (int k = 0; k < model->n_parameters; k++) {
+        for (int k = 0; k < wanted->n; k++) {
             char theirs[LVNI_WEIGHT_NAME];
-            lvni_run_naming_translate(naming, model->parameters[k].name, theirs);
+            lvni_run_naming_translate(naming, wanted->name[k], theirs);
             const size_t n = strlen(theirs);
             for (int64_t i = 0; i < names->n; i++) {
                 const char *name = names->entries[i].plain;
@@ -235,11 +236,11 @@ static bool is_better(const candidate *a, const candidate *b)
     return n != m ? n < m : a->naming < b->naming;
 }
 
-static bool is_same(const lvni_run_weight_names *names, const lvni_nn_model *model,
+static bool is_same(const lvni_run_weight_names *names, const lvni_run_weights_wanted *wanted,
                     const candidate *a, const candidate *b)
 {
-    for (int k = 0; k < model->n_parameters; k++) {
-        const char *name = model->parameters[k].name;
+    for (int k = 0; k < wanted->n; k++) {
+        const char *name = wanted->name[k];
         const lvni_ckpt_st_tensor *x =
                                       lvni_run_weight_names_find(names, a->naming, a->prefix, name),
                                   *y =
@@ -254,8 +255,9 @@ static bool is_same(const lvni_run_weight_names *names, const lvni_nn_model *mod
 }
 
 /* Two sets that are equally good and differ: the file does not show which one is wanted. */
-static lvn_status check_unique(const lvni_run_weight_names *names, const lvni_nn_model *model,
-                               const char *path, const candidates *c, const candidate *best)
+static lvn_status check_unique(const lvni_run_weight_names *names,
+                               const lvni_run_weights_wanted *wanted, const char *path,
+                               const candidates *c, const candidate *best)
 {
     const char *under = names->under != NULL ? names->under : "",
                *dot = under[0] != '\0' ? "." : "";
@@ -263,11 +265,11 @@ static lvn_status check_unique(const lvni_run_weight_names *names, const lvni_nn
         const candidate *other = &c->list[i];
         if (other->found == best->found && strcmp(other->prefix, best->prefix) != 0 &&
             rank_of(other->prefix) == rank_of(best->prefix) &&
-            !is_same(names, model, best, other)) {
+            !is_same(names, wanted, best, other)) {
             LVN_FAIL(LVN_ERR_MISMATCH,
                      "%s has weights of this model, %s, under %s and under %s; choose: "
                      "weights.key=%s%s%.*s or weights.key=%s%s%.*s",
-                     path, model->root->cls->name, best->prefix, other->prefix, under, dot,
+                     path, wanted->network, best->prefix, other->prefix, under, dot,
                      (int)strlen(best->prefix) - 1, best->prefix, under, dot,
                      (int)strlen(other->prefix) - 1, other->prefix);
         }
@@ -276,8 +278,8 @@ static lvn_status check_unique(const lvni_run_weight_names *names, const lvni_nn
 }
 
 lvn_status lvni_run_weight_names_choose(const lvni_run_weight_names *names,
-                                        const lvni_nn_model *model, const char *path, int *naming,
-                                        char prefix[LVNI_WEIGHT_NAME])
+                                        const lvni_run_weights_wanted *wanted, const char *path,
+                                        int *naming, char prefix[LVNI_WEIGHT_NAME])
 {
     candidates c = {.list = lvni_core_calloc(LVNI_TAG_CKPT, MOST_CANDIDATES, sizeof *c.list)};
     *naming = LVNI_NAMING_OWN;
@@ -285,18 +287,18 @@ lvn_status lvni_run_weight_names_choose(const lvni_run_weight_names *names,
     if (c.list == NULL) {
         return LVN_ERR_MEMORY;
     }
-    count_all(names, model, &c);
+    count_all(names, wanted, &c);
     const candidate *best = NULL;
     for (int i = 0; i < c.n; i++) { /* a few names that end alike do not make a prefix */
         const candidate *one = &c.list[i];
-        const bool enough = rank_of(one->prefix) < 2 || 2 * one->found >= model->n_parameters;
+        const bool enough = rank_of(one->prefix) < 2 || 2 * one->found >= wanted->n;
         best = enough && (best == NULL || is_better(one, best)) ? one : best;
     }
     lvn_status s = LVN_OK;
     if (best != NULL) {
         *naming = best->naming;
         memcpy(prefix, best->prefix, sizeof best->prefix);
-        s = best->prefix[0] == '\0' ? LVN_OK : check_unique(names, model, path, &c, best);
+        s = best->prefix[0] == '\0' ? LVN_OK : check_unique(names, wanted, path, &c, best);
     }
     lvni_core_free(c.list);
     return s;
