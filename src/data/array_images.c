@@ -315,25 +315,12 @@ static int64_t view_label(const lvn_dataset *dataset, int64_t sample)
     return v->images->label == NULL ? -1 : v->images->label[sample];
 }
 
-/* RGB of sample i: as it lies there, or grey made three into the thread's buffer. */
-static lvn_status pixels_of(lvni_data_scratch *scratch, const lvni_data_array_images *m, int64_t i,
-                            const uint8_t **rgb)
+/* Where the pixels of image i begin. */
+static const uint8_t *pixels_of(const lvni_data_array_images *m, int64_t i)
 {
     const int64_t first = m->part[0].shape[0];
-    const size_t n = (size_t)m->width * (size_t)m->height;
-    const uint8_t *p = i < first ? m->part[0].data + (size_t)i * n * (size_t)m->channels
-                                 : m->part[1].data + (size_t)(i - first) * n * (size_t)m->channels;
-    *rgb = p;
-    if (m->channels == 3) {
-        return LVN_OK;
-    }
-    LVN_TRY(lvni_data_buffer_reserve(&scratch->pixels, 3 * n));
-    uint8_t *out = scratch->pixels.data;
-    for (size_t k = 0; k < n; k++) {
-        out[3 * k] = out[3 * k + 1] = out[3 * k + 2] = p[k];
-    }
-    *rgb = out;
-    return LVN_OK;
+    const size_t n = (size_t)m->width * (size_t)m->height * (size_t)m->channels;
+    return i < first ? m->part[0].data + (size_t)i * n : m->part[1].data + (size_t)(i - first) * n;
 }
 
 static lvn_status view_get(const lvn_dataset *dataset, const lvn_sample_key *key,
@@ -348,9 +335,13 @@ static lvn_status view_get(const lvn_dataset *dataset, const lvn_sample_key *key
         return LVN_ERR_MEMORY;
     }
     lvni_data_views_drawn drawn;
-    lvni_data_image image = {.width = m->width, .height = m->height, .scale = 1.0};
+    lvni_data_image image = {.rgb = pixels_of(m, key->sample),
+                             .channels = m->channels,
+                             .width = m->width,
+                             .height = m->height,
+                             .scale = 1.0};
     const lvni_data_image_info info = {LVNI_IMAGE_PNG, m->width, m->height, 1};
-    LVN_TRY(pixels_of(scratch, m, key->sample, &image.rgb));
+    LVN_TRY(lvni_data_image_convert(scratch, lvni_data_views_channels(&v->views), &image));
     LVN_TRY(lvni_data_views_draw(&v->views, key, &info, &drawn));
     LVN_TRY(
         lvni_data_views_render(scratch, &v->views, &drawn, &image, &info, m->label != NULL, field));

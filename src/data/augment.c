@@ -70,19 +70,20 @@ static lvn_status check_blur(const lvni_data_transform *t)
 
 static lvn_status check_channels(const lvni_data_transform *t)
 {
-    const int drop = 3 - lvni_data_transform_channels(t);
+    const int channels = lvni_data_transform_channels(t);
+    LVN_TRY(check_range("num_channels", t->channels, 0, 4));
+    LVN_TRY(check_range("channel_drop.num_channels_keep", t->keep, 0, channels));
+    const int drop = channels - lvni_data_transform_depth(t);
     int candidates = 0;
-    LVN_TRY(check_range("channel_drop.num_channels_keep", t->channels, 0, 3));
-    for (int c = 0; c < 3; c++) {
+    for (int c = 0; c < 4; c++) {
         LVN_TRY(check_range("channel_drop.weight_drop", t->drop_weight[c], 0.0, 1e6));
-        candidates += t->drop_weight[c] > 0.0;
+        candidates += c < channels && t->drop_weight[c] > 0.0;
     }
     if (candidates < drop) {
-        LVN_FAIL(
-            LVN_ERR_USAGE,
-            "channel_drop.weight_drop=[%g,%g,%g]: num_channels_keep=%d drops %d of 3 channels, "
-            "so that %d weights must be above 0",
-            t->drop_weight[0], t->drop_weight[1], t->drop_weight[2], 3 - drop, drop, drop);
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "channel_drop.weight_drop is above 0 for %d of %d channels, and "
+                 "num_channels_keep=%d drops %d: give as many weights above 0",
+                 candidates, channels, t->keep, drop);
     }
     return LVN_OK;
 }
@@ -208,7 +209,8 @@ static lvn_status draw_crop(const lvni_data_transform *t, const lvn_sample_key *
         out->box = crop_random(t, key, width, height);
         return LVN_OK;
     }
-    if (t->whole || lvni_data_transform_width(t) != t->size) {
+    if (t->whole || lvni_data_transform_width(t) != t->size ||
+        lvni_data_transform_channels(t) != 3) {
         out->box = (lvni_data_box){0.0, 0.0, width, height};
         return LVN_OK;
     }
@@ -231,12 +233,12 @@ static void draw_blur(const lvni_data_transform *t, const lvn_sample_key *key,
 }
 
 /* The channel to drop of those that are left, by their weights. */
-static int draw_dropped(const double weight[3], double u)
+static int draw_dropped(const double weight[4], double u)
 {
-    const double end = u * (weight[0] + weight[1] + weight[2]);
+    const double end = u * (weight[0] + weight[1] + weight[2] + weight[3]);
     double sum = 0.0;
     int last = 0;
-    for (int c = 0; c < 3; c++) {
+    for (int c = 0; c < 4; c++) {
         sum += weight[c];
         last = weight[c] > 0.0 ? c : last;
         if (sum > end) {
@@ -250,18 +252,26 @@ static void draw_channels(const lvni_data_transform *t, const lvn_sample_key *ke
                           lvni_data_augment *out)
 {
     const lvni_core_rng rng = stream(key, LVNI_AUGMENT_CHANNELS);
-    double weight[3] = {t->drop_weight[0], t->drop_weight[1], t->drop_weight[2]};
-    bool dropped[3] = {false, false, false};
-    for (int d = 0; d < 3 - lvni_data_transform_channels(t); d++) {
+    const int channels = lvni_data_transform_channels(t);
+    double weight[4] = {0.0, 0.0, 0.0, 0.0};
+    bool dropped[4] = {false, false, false, false};
+    memcpy(weight, t->drop_weight, (size_t)channels * sizeof *weight);
+    for (int d = 0; d < channels - lvni_data_transform_depth(t); d++) {
         const int c = draw_dropped(weight, draw(&rng, (uint64_t)d));
         dropped[c] = true;
         weight[c] = 0.0;
     }
-    for (int c = 0, n = 0; c < 3; c++) {
+    for (int c = 0, n = 0; c < channels; c++) {
         if (!dropped[c]) {
             out->channel[n++] = c;
         }
     }
+}
+
+/* RGB, of which nothing is dropped. */
+static bool is_colour(const lvni_data_transform *t)
+{
+    return lvni_data_transform_channels(t) == 3 && lvni_data_transform_depth(t) == 3;
 }
 
 static void draw_colours(const lvni_data_transform *t, const lvn_sample_key *key,
@@ -281,7 +291,7 @@ lvn_status lvni_data_augment_draw(const lvni_data_transform *t, const lvn_sample
 {
     *out = (lvni_data_augment){.order = {LVNI_AUGMENT_BRIGHTNESS, LVNI_AUGMENT_CONTRAST,
                                          LVNI_AUGMENT_SATURATION, LVNI_AUGMENT_HUE},
-                               .channel = {0, 1, 2},
+                               .channel = {0, 1, 2, 3},
                                .brightness = 1.0f,
                                .contrast = 1.0f,
                                .saturation = 1.0f};
@@ -295,7 +305,7 @@ lvn_status lvni_data_augment_draw(const lvni_data_transform *t, const lvn_sample
         const lvni_core_rng rng = stream(key, LVNI_AUGMENT_ROTATE);
         out->turns = (2.0 * draw(&rng, 1) - 1.0) * t->rotate_degrees / 360.0;
     }
-    if (lvni_data_transform_channels(t) == 3) {
+    if (is_colour(t)) {
         draw_colours(t, key, out);
     } else {
         draw_channels(t, key, out);
@@ -346,9 +356,9 @@ static void target_steps(lvni_data_resample_target *target, float *out,
 {
     const int width = lvni_data_transform_width(t);
     const bool mirror_x = turned->mirror_x != a->hflip, mirror_y = turned->mirror_y != a->vflip;
-    const ptrdiff_t along = mirror_x ? -3 : 3, down = (mirror_y ? -3 : 3) * (ptrdiff_t)width;
-    target->data = out + (mirror_x ? 3 * (ptrdiff_t)(width - 1) : 0) +
-                   (mirror_y ? 3 * (ptrdiff_t)width * (t->size - 1) : 0);
+    const ptrdiff_t pixel = lvni_data_transform_channels(t), row = pixel * width;
+    const ptrdiff_t along = mirror_x ? -pixel : pixel, down = mirror_y ? -row : row;
+    target->data = out + (mirror_x ? row - pixel : 0) + (mirror_y ? row * (t->size - 1) : 0);
     target->step_x = turned->swap ? down : along;
     target->step_y = turned->swap ? along : down;
 }
@@ -373,10 +383,10 @@ static void jitter_apply(const lvni_data_transform *t, const lvni_data_augment *
 static lvn_status colour_apply(lvni_data_scratch *scratch, const lvni_data_transform *t,
                                const lvni_data_augment *a, float *rgb)
 {
-    const int width = lvni_data_transform_width(t);
+    const int width = lvni_data_transform_width(t), channels = lvni_data_transform_channels(t);
     const int64_t n = (int64_t)t->size * width;
     if (a->turns != 0.0) {
-        LVN_TRY(lvni_data_rotate(scratch, rgb, width, t->size, a->turns));
+        LVN_TRY(lvni_data_rotate(scratch, rgb, width, t->size, channels, a->turns));
     }
     if (a->colour) {
         jitter_apply(t, a, rgb, n);
@@ -385,7 +395,8 @@ static lvn_status colour_apply(lvni_data_scratch *scratch, const lvni_data_trans
         lvni_data_colour_saturation(rgb, n, 0.0f);
     }
     if (a->blur_sigma > 0.0) {
-        LVN_TRY(lvni_data_blur(scratch, rgb, width, t->size, a->blur_sigma, a->blur_kernel));
+        LVN_TRY(
+            lvni_data_blur(scratch, rgb, width, t->size, channels, a->blur_sigma, a->blur_kernel));
     }
     if (a->solarize) {
         lvni_data_colour_solarize(rgb, n, (float)(t->solarize_from * 255.0));
@@ -394,17 +405,17 @@ static lvn_status colour_apply(lvni_data_scratch *scratch, const lvni_data_trans
 }
 
 /* (x / 255 - mean) / std as x * scale + bias. */
-static void normal_factors(const lvni_data_transform *t, float scale[3], float bias[3])
+static void normal_factors(const lvni_data_transform *t, float scale[4], float bias[4])
 {
-    for (int c = 0; c < 3; c++) {
-        scale[c] = 1.0f / (255.0f * t->std[c]);
-        bias[c] = -t->mean[c] / t->std[c];
+    for (int c = 0; c < 4; c++) {
+        scale[c] = 1.0f / (255.0f * t->std[c % 3]);
+        bias[c] = -t->mean[c % 3] / t->std[c % 3];
     }
 }
 
 static void normalise(const lvni_data_transform *t, float *rgb, int64_t n)
 {
-    float scale[3], bias[3];
+    float scale[4], bias[4];
     normal_factors(t, scale, bias);
     for (int64_t i = 0; i < n; i++, rgb += 3) {
         rgb[0] = rgb[0] * scale[0] + bias[0];
@@ -413,16 +424,16 @@ static void normalise(const lvni_data_transform *t, float *rgb, int64_t n)
     }
 }
 
-/* The same, of those channels of n pixels that are kept. */
+/* The same of any channels of n pixels, those that are kept. */
 static void keep_channels(const lvni_data_transform *t, const lvni_data_augment *a,
-                          const float *rgb, int64_t n, float *out)
+                          const float *values, int64_t n, float *out)
 {
-    const int channels = lvni_data_transform_channels(t);
-    float scale[3], bias[3];
+    const int channels = lvni_data_transform_channels(t), keep = lvni_data_transform_depth(t);
+    float scale[4], bias[4];
     normal_factors(t, scale, bias);
-    for (int64_t i = 0; i < n; i++, rgb += 3) {
-        for (int c = 0; c < 3 && c < channels; c++) {
-            *out++ = rgb[a->channel[c]] * scale[c] + bias[c];
+    for (int64_t i = 0; i < n; i++, values += channels) {
+        for (int c = 0; c < 4 && c < keep; c++) {
+            *out++ = values[a->channel[c]] * scale[c] + bias[c];
         }
     }
 }
@@ -516,16 +527,17 @@ lvn_status lvni_data_augment_render(lvni_data_scratch *scratch, const lvni_data_
                                     const lvni_data_augment *a, const lvni_data_image *image,
                                     const lvni_data_image_info *info, float *out)
 {
-    lvni_data_resample_target target = {.scale = {1.0f, 1.0f, 1.0f}};
+    lvni_data_resample_target target = {.scale = {1.0f, 1.0f, 1.0f, 1.0f}};
     const int64_t n = (int64_t)t->size * lvni_data_transform_width(t);
-    const bool all = lvni_data_transform_channels(t) == 3;
+    const bool all = is_colour(t);
     const bool plain = !a->colour && !a->grey && !a->solarize && a->blur_sigma == 0.0;
     if (all && plain && a->turns == 0.0) {
         normal_factors(t, target.scale, target.bias);
         return crop_render(scratch, t, a, image, info, &target, out);
     }
     if (!all) {
-        LVN_TRY(lvni_data_buffer_reserve(&scratch->view, 3 * (size_t)n * sizeof *out));
+        const size_t values = (size_t)n * (size_t)lvni_data_transform_channels(t);
+        LVN_TRY(lvni_data_buffer_reserve(&scratch->view, values * sizeof *out));
     }
     float *rgb = all ? out : scratch->view.data;
     LVN_TRY(crop_render(scratch, t, a, image, info, &target, rgb));

@@ -13,13 +13,14 @@
  *     1 + x
  *   hue         element 0: shift in turns = (2u - 1) x
  *   jitter grey solarize   element 0: done when u < p
- *   blur        element 0: done when u < p; element 1: sigma = from + u (to - from); element 2,
- * with blur_limit: width = floor(u (limit + 1)), made odd upwards; 0: as sigma has it rotate
- * element 0: done when u < p; element 1: degrees = (2u - 1) x channels    element d = 0, 1: which
- * channel is dropped next: the first, of those that are left, up to which the sum of their weights
- * exceeds u times the sum of all of them Views have seeds of their own (views.h). In this order:
- * crop, flips, rotation, jitter (the four colour operations), grey, blur, solarize, normalisation,
- * channels. Called by views.c; the recipes fill the transform. */
+ *   blur        element 0: done when u < p; element 1: sigma = from + u (to - from); element 2
+ *     (blur_limit): width = floor(u (limit + 1)), made odd upwards; 0: as sigma has it
+ *   rotate      element 0: done when u < p; element 1: degrees = (2u - 1) x
+ *   channels    element d = 0, 1, ...: which one is dropped next: the first of those left up to
+ *     which their weights add up to more than u times the sum of all
+ * Views have seeds of their own (views.h).
+ * In this order: crop, flips, rotation, jitter (the four colour operations), grey, blur, solarize,
+ * normalisation, channels. Called by views.c; the recipes fill the transform. */
 #ifndef LEVIN_DATA_AUGMENT_H
 #define LEVIN_DATA_AUGMENT_H
 
@@ -71,25 +72,32 @@ typedef struct lvni_data_transform {
     int eval_resize; /* shorter side of the resized image, from which evaluation takes the central
                         size x size; an oblong output gets the whole image */
     lvni_data_filter eval_filter; /* of this resizing */
-    /* of channels in 0..1; of fewer than 3 channels by their place in the output */
+    /* Of channels in 0..1, by their place in the output; the fourth has those of the first. */
     float mean[3], std[3];
-    /* Channels of the output; 0: 3. Training drops the others at random, by weight (0: never
-     * dropped), evaluation the last. Colours are then left alone: jitter, grey, solarize. */
-    int channels;
-    double drop_weight[3];
+    /* Channels that images are decoded to: 1 grey, 2 grey and alpha, 3 or 0 RGB, 4 RGB and alpha.
+     * keep: how many of them the output has, 0: all; training drops the others at random, by
+     * weight (0: never), evaluation the last. Jitter, grey and solarize are for RGB with all its
+     * channels; evaluation stretches images of other channels, as to an oblong output. */
+    int channels, keep;
+    double drop_weight[4];
 } lvni_data_transform;
 
 /* Photos: random crop with scale 0.08..1 and ratio 3/4..4/3, hflip 0.5, no colour jitter,
  * eval_resize lvni_data_transform_resize(size), bilinear, mean and deviation of ImageNet. */
 void lvni_data_transform_init(lvni_data_transform *t, int size);
-/* Of the output. */
+/* Of the decoded image. */
+static inline int lvni_data_transform_channels(const lvni_data_transform *t)
+{
+    return t->channels > 0 ? t->channels : 3;
+}
+/* Width and channels of the output. */
 static inline int lvni_data_transform_width(const lvni_data_transform *t)
 {
     return t->width > 0 ? t->width : t->size;
 }
-static inline int lvni_data_transform_channels(const lvni_data_transform *t)
+static inline int lvni_data_transform_depth(const lvni_data_transform *t)
 {
-    return t->channels > 0 ? t->channels : 3;
+    return t->keep > 0 ? t->keep : lvni_data_transform_channels(t);
 }
 /* round(size / 0.875): torchvision's 256 for 224. */
 int lvni_data_transform_resize(int size);
@@ -111,7 +119,7 @@ typedef struct lvni_data_augment {
     double blur_sigma; /* 0: no blur */
     int blur_kernel;
     double turns;   /* of the rotation; 0: none */
-    int channel[3]; /* those of the output, ascending */
+    int channel[4]; /* those of the output, ascending */
 } lvni_data_augment;
 
 /* LVN_ERR_USAGE for an image that is too long to be resized. */

@@ -103,7 +103,7 @@ void lvni_data_colour_solarize(float *rgb, int64_t n, float from)
     }
 }
 
-/* ---- blur: both passes are weighted sums of shifted rows of 3 * width floats ---- */
+/* ---- blur: both passes are weighted sums of shifted rows of channels * width floats ---- */
 
 /* Where coordinate i of a mirrored axis lies: ... 2 1 | 0 1 2 ... n-1 | n-2 ... */
 static int mirror(int i, int n)
@@ -136,10 +136,10 @@ static void add_row(float *restrict out, const float *restrict in, float weight,
     }
 }
 
-static void blur_columns(const float *in, float *out, int width, int height, const float *weights,
+/* n: floats of a row */
+static void blur_columns(const float *in, float *out, size_t n, int height, const float *weights,
                          int radius)
 {
-    const size_t n = 3 * (size_t)width;
     for (int y = 0; y < height; y++) {
         float *row = out + (size_t)y * n;
         memset(row, 0, n * sizeof *row);
@@ -150,26 +150,26 @@ static void blur_columns(const float *in, float *out, int width, int height, con
 }
 
 /* `wide`: room for a row with its mirrored ends. */
-static void blur_rows(const float *in, float *out, int width, int height, const float *weights,
-                      int radius, float *wide)
+static void blur_rows(const float *in, float *out, int width, int height, size_t channels,
+                      const float *weights, int radius, float *wide)
 {
-    const size_t n = 3 * (size_t)width;
+    const size_t n = channels * (size_t)width;
     for (int y = 0; y < height; y++) {
         const float *from = in + (size_t)y * n;
         float *row = out + (size_t)y * n;
         for (int x = -radius; x < width + radius; x++) {
-            memcpy(wide + (size_t)(x + radius) * 3, from + (size_t)mirror(x, width) * 3,
-                   3 * sizeof *wide);
+            memcpy(wide + (size_t)(x + radius) * channels,
+                   from + (size_t)mirror(x, width) * channels, channels * sizeof *wide);
         }
         memset(row, 0, n * sizeof *row);
         for (int k = 0; k <= 2 * radius; k++) {
-            add_row(row, wide + (size_t)k * 3, weights[k], n);
+            add_row(row, wide + (size_t)k * channels, weights[k], n);
         }
     }
 }
 
-lvn_status lvni_data_blur(lvni_data_scratch *scratch, float *rgb, int width, int height,
-                          double sigma, int kernel)
+lvn_status lvni_data_blur(lvni_data_scratch *scratch, float *values, int width, int height,
+                          int channels, double sigma, int kernel)
 {
     float weights[LVNI_BLUR_MAX_KERNEL] = {0};
     int radius = kernel > 0 ? kernel / 2 : (int)(3.5 * sigma);
@@ -178,46 +178,48 @@ lvn_status lvni_data_blur(lvni_data_scratch *scratch, float *rgb, int width, int
         return LVN_OK;
     }
     weigh(sigma, radius, weights);
-    const size_t n = 3 * (size_t)width * (size_t)height,
-                 wide = 3 * ((size_t)width + 2 * (size_t)radius);
+    const size_t depth = (size_t)channels, row = depth * (size_t)width, n = row * (size_t)height,
+                 wide = row + 2 * depth * (size_t)radius;
     LVN_TRY(lvni_data_buffer_reserve(&scratch->blur, (n + wide) * sizeof(float)));
     float *between = scratch->blur.data;
-    blur_columns(rgb, between, width, height, weights, radius);
-    blur_rows(between, rgb, width, height, weights, radius, between + n);
+    blur_columns(values, between, row, height, weights, radius);
+    blur_rows(between, values, width, height, depth, weights, radius, between + n);
     return LVN_OK;
 }
 
 /* ---- rotation ---- */
 
 /* The image at (x, y), a point between four pixels. */
-static void sample_between(const float *rgb, int width, int height, double x, double y, float *out)
+static void sample_between(const float *values, int width, int height, int channels, double x,
+                           double y, float *out)
 {
     const double left = floor(x), top = floor(y);
     const float fx = (float)(x - left), fy = (float)(y - top);
-    const int x0 = mirror((int)left, width), x1 = mirror((int)left + 1, width),
-              y0 = mirror((int)top, height), y1 = mirror((int)top + 1, height);
-    const float *above = rgb + 3 * (size_t)y0 * (size_t)width,
-                *below = rgb + 3 * (size_t)y1 * (size_t)width;
-    for (int c = 0; c < 3; c++) {
-        const float a = above[3 * x0 + c] + fx * (above[3 * x1 + c] - above[3 * x0 + c]);
-        const float b = below[3 * x0 + c] + fx * (below[3 * x1 + c] - below[3 * x0 + c]);
+    const int x0 = channels * mirror((int)left, width),
+              x1 = channels * mirror((int)left + 1, width), y0 = mirror((int)top, height),
+              y1 = mirror((int)top + 1, height);
+    const size_t row = (size_t)channels * (size_t)width;
+    const float *above = values + (size_t)y0 * row, *below = values + (size_t)y1 * row;
+    for (int c = 0; c < channels; c++) {
+        const float a = above[x0 + c] + fx * (above[x1 + c] - above[x0 + c]);
+        const float b = below[x0 + c] + fx * (below[x1 + c] - below[x0 + c]);
         out[c] = a + fy * (b - a);
     }
 }
 
-lvn_status lvni_data_rotate(lvni_data_scratch *scratch, float *rgb, int width, int height,
-                            double turns)
+lvn_status lvni_data_rotate(lvni_data_scratch *scratch, float *values, int width, int height,
+                            int channels, double turns)
 {
-    const size_t n = 3 * (size_t)width * (size_t)height;
+    const size_t bytes = sizeof *values * (size_t)channels * (size_t)width * (size_t)height;
     const double cosine = lvni_core_cos2pi(turns), sine = lvni_core_cos2pi(turns - 0.25);
     const double cx = 0.5 * (width - 1), cy = 0.5 * (height - 1);
-    LVN_TRY(lvni_data_buffer_reserve(&scratch->blur, n * sizeof *rgb));
-    memcpy(scratch->blur.data, rgb, n * sizeof *rgb);
+    LVN_TRY(lvni_data_buffer_reserve(&scratch->blur, bytes));
+    memcpy(scratch->blur.data, values, bytes);
     for (int y = 0; y < height; y++) {
-        for (int x = 0; x < width; x++, rgb += 3) {
+        for (int x = 0; x < width; x++, values += channels) {
             const double dx = x - cx, dy = y - cy;
-            sample_between(scratch->blur.data, width, height, cosine * dx - sine * dy + cx,
-                           sine * dx + cosine * dy + cy, rgb);
+            sample_between(scratch->blur.data, width, height, channels,
+                           cosine * dx - sine * dy + cx, sine * dx + cosine * dy + cy, values);
         }
     }
     return LVN_OK;

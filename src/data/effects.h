@@ -21,17 +21,17 @@ void lvni_data_colour_solarize(float *rgb, int64_t n, float from);
 
 enum { LVNI_BLUR_MAX_SIGMA = 20, LVNI_BLUR_MAX_KERNEL = 141 /* 2 * 3.5 * 20 + 1 */ };
 
-/* rgb (height, width, 3) in place, down the columns and then along the rows, with weights exp(-x^2
- * / (2 sigma^2)) that add up to 1. kernel: odd, or 0: 2 floor(3.5 sigma) + 1. Beyond an edge the
- * image is mirrored without repeating the edge (as often as needed). The sums run over the kernel
- * from left to right, so every instruction set gives the same bits. Fails only for want of
+/* (height, width, channels) in place, down the columns and then along the rows, with weights
+ * exp(-x^2 / (2 sigma^2)) that add up to 1. kernel: odd, or 0: 2 floor(3.5 sigma) + 1. Beyond an
+ * edge the image is mirrored without repeating the edge (as often as needed). The sums run over the
+ * kernel from left to right, so every instruction set gives the same bits. Fails only for want of
  * memory. */
-lvn_status lvni_data_blur(lvni_data_scratch *scratch, float *rgb, int width, int height,
-                          double sigma, int kernel);
+lvn_status lvni_data_blur(lvni_data_scratch *scratch, float *values, int width, int height,
+                          int channels, double sigma, int kernel);
 
-/* rgb (height, width, 3) in place, about its centre by `turns` of a circle, bilinear; what comes
+/* (height, width, channels) in place, about its centre by `turns` of a circle, bilinear; what comes
  * from beyond an edge is mirrored as for the blur. Fails only for want of memory. */
-lvn_status lvni_data_rotate(lvni_data_scratch *scratch, float *rgb, int width, int height,
-                            double turns);
+lvn_status lvni_data_rotate(lvni_data_scratch *scratch, float *values, int width, int height,
+                            int channels, double turns);
 
 #endif

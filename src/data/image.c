@@ -184,12 +184,63 @@ lvn_status lvni_data_image_probe(lvni_data_scratch *scratch, const uint8_t *byte
              path, n, bytes[0]);
 }
 
+/* As Pillow's mode L: 16 bits of each weight. */
+static uint8_t luma_of(const uint8_t *p)
+{
+    return (uint8_t)((19595U * p[0] + 38470U * p[1] + 7471U * p[2] + 0x8000U) >> 16);
+}
+
+/* One pixel: through RGB and alpha. */
+static void convert_pixel(const uint8_t *from, int from_channels, uint8_t *to, int channels)
+{
+    const bool grey = from_channels <= 2, alpha = from_channels % 2 == 0;
+    const uint8_t all[4] = {from[0], grey ? from[0] : from[1], grey ? from[0] : from[2],
+                            alpha ? from[from_channels - 1] : 255};
+    if (channels >= 3) {
+        memcpy(to, all, (size_t)channels);
+    } else {
+        to[0] = grey ? from[0] : luma_of(all);
+        to[channels - 1] = channels == 2 ? all[3] : to[0];
+    }
+}
+
+lvn_status lvni_data_image_convert(lvni_data_scratch *scratch, int channels, lvni_data_image *p)
+{
+    const int from_channels = p->channels == 0 ? 3 : p->channels;
+    p->channels = channels;
+    if (from_channels == channels) {
+        return LVN_OK;
+    }
+    const bool whole = p->columns == 0;
+    const size_t n =
+        (size_t)(whole ? p->width : p->columns) * (size_t)(whole ? p->height : p->rows);
+    LVN_TRY(lvni_data_buffer_reserve(&scratch->turned, n * (size_t)channels));
+    const uint8_t *from = p->rgb;
+    uint8_t *to = scratch->turned.data;
+    p->rgb = to;
+    for (size_t i = 0; i < n; i++, from += from_channels, to += channels) {
+        convert_pixel(from, from_channels, to, channels);
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_data_image_decode_channels(lvni_data_scratch *scratch, const uint8_t *bytes,
+                                           size_t n, const char *path,
+                                           const lvni_data_image_info *info, int channels,
+                                           double need, const lvni_data_box *wanted,
+                                           lvni_data_image *out)
+{
+    if (info->format == LVNI_IMAGE_JPEG) {
+        LVN_TRY(lvni_data_jpeg_decode(scratch, bytes, n, path, need, wanted, out));
+    } else {
+        LVN_TRY(lvni_data_png_decode(scratch, bytes, n, path, info, channels % 2 == 0, out));
+    }
+    return lvni_data_image_convert(scratch, channels, out);
+}
+
 lvn_status lvni_data_image_decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
                                   const char *path, const lvni_data_image_info *info, double need,
                                   const lvni_data_box *wanted, lvni_data_image *out)
 {
-    if (info->format == LVNI_IMAGE_JPEG) {
-        return lvni_data_jpeg_decode(scratch, bytes, n, path, need, wanted, out);
-    }
-    return lvni_data_png_decode(scratch, bytes, n, path, info, out);
+    return lvni_data_image_decode_channels(scratch, bytes, n, path, info, 3, need, wanted, out);
 }

@@ -19,11 +19,11 @@ typedef struct lvni_data_scratch {
     void *jpeg;              /* jpeg.c's reader, made by the first JPEG */
     lvni_data_buffer file;   /* the image's file */
     lvni_data_buffer pixels; /* decoded RGB */
-    lvni_data_buffer turned; /* the same, turned upright */
+    lvni_data_buffer turned; /* the same, turned upright or with other channels */
     lvni_data_buffer tables; /* taps and weights of both axes */
     lvni_data_buffer row;    /* what lies between the two passes: a row, or all rows (resize.c) */
     lvni_data_buffer blur;   /* what lies between the two passes of a blur; before a rotation */
-    lvni_data_buffer view;   /* a view with channels that it will not keep */
+    lvni_data_buffer view;   /* a view of other channels than RGB, before it is normalised */
 } lvni_data_scratch;
 
 /* The calling thread's scratch, freed when the thread ends. NULL with the thread's error when out
@@ -53,9 +53,10 @@ typedef struct lvni_data_box {
     double x, y, width, height;
 } lvni_data_box;
 
-/* RGB pixels of 8 bits each, row by row without gaps. */
+/* Pixels of 8 bits per channel, row by row without gaps. */
 typedef struct lvni_data_image {
-    const uint8_t *rgb; /* (rows, columns, 3) */
+    const uint8_t *rgb; /* (rows, columns, channels) */
+    int channels;       /* 1 grey, 2 grey and alpha, 3 or 0 RGB, 4 RGB and alpha */
     int width, height;  /* of the whole image in these pixels */
     double scale;       /* these pixels per stored pixel: 1, or less where the decoder shrank */
     int left, top, columns, rows; /* the part of it that is there; columns 0: all */
@@ -78,6 +79,17 @@ lvn_status lvni_data_image_probe(lvni_data_scratch *scratch, const uint8_t *byte
 lvn_status lvni_data_image_decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
                                   const char *path, const lvni_data_image_info *info, double need,
                                   const lvni_data_box *wanted, lvni_data_image *out);
+/* The same with 1 to 4 channels (lvni_data_image): grey is that of Pillow, alpha without one in the
+ * file 255. Pixels of other channels than RGB may lie in scratch->turned. */
+lvn_status lvni_data_image_decode_channels(lvni_data_scratch *scratch, const uint8_t *bytes,
+                                           size_t n, const char *path,
+                                           const lvni_data_image_info *info, int channels,
+                                           double need, const lvni_data_box *wanted,
+                                           lvni_data_image *out);
+/* Pixels that are there, with other channels: into scratch->turned, where they are not the same.
+ * Fails only for want of memory. */
+lvn_status lvni_data_image_convert(lvni_data_scratch *scratch, int channels,
+                                   lvni_data_image *image);
 
 /* ---- JPEG ----
  *
@@ -132,14 +144,15 @@ bool lvni_data_jpeg_segment_next(const uint8_t *bytes, size_t n, size_t *at,
  *
  * PNG to RGB through libspng: grey, palette, RGB, with or without transparency, interlaced or not,
  * 1 to 16 bits per channel. As Pillow converts to RGB: transparency (alpha channel, tRNS) is
- * dropped, not blended; 16 bits become 8 by their high byte (16-bit grey too, which Pillow clips).
+ * dropped, unless it is asked for, not blended; 16 bits become 8 by their high byte (16-bit grey
+ * too, which Pillow clips).
  */
 bool lvni_data_png_is(const uint8_t *bytes, size_t n);
 lvn_status lvni_data_png_probe(const uint8_t *bytes, size_t n, const char *path,
                                lvni_data_image_info *info);
-/* Decode in full size to scratch->pixels. */
+/* Decode in full size to scratch->pixels, to RGB or, alpha, RGB and alpha. */
 lvn_status lvni_data_png_decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
-                                const char *path, const lvni_data_image_info *info,
+                                const char *path, const lvni_data_image_info *info, bool alpha,
                                 lvni_data_image *out);
 /* Of rgb (height, width, 3); *png is freed by the caller (lvni_core_free). */
 lvn_status lvni_data_png_encode(const uint8_t *rgb, int width, int height, void **png, size_t *n);

@@ -413,8 +413,9 @@ static lvn_status render(lvni_data_scratch *scratch, const image_view *v, const 
     LVN_TRY(lvni_data_read_file(scratch, path, &bytes));
     LVN_TRY(lvni_data_image_probe(scratch, scratch->file.data, bytes, path, &info));
     LVN_TRY(lvni_data_views_draw(&v->views, key, &info, &drawn));
-    LVN_TRY(lvni_data_image_decode(scratch, scratch->file.data, bytes, path, &info, drawn.need,
-                                   &drawn.wanted, &image));
+    LVN_TRY(lvni_data_image_decode_channels(scratch, scratch->file.data, bytes, path, &info,
+                                            lvni_data_views_channels(&v->views), drawn.need,
+                                            &drawn.wanted, &image));
     return lvni_data_views_render(scratch, &v->views, &drawn, &image, &info, v->scan->n_classes > 0,
                                   field);
 }

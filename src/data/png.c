@@ -73,10 +73,11 @@ lvn_status lvni_data_png_probe(const uint8_t *bytes, size_t n, const char *path,
 }
 
 lvn_status lvni_data_png_decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
-                                const char *path, const lvni_data_image_info *info,
+                                const char *path, const lvni_data_image_info *info, bool alpha,
                                 lvni_data_image *out)
 {
-    const size_t need = (size_t)info->width * (size_t)info->height * 3;
+    const int channels = alpha ? 4 : 3;
+    const size_t need = (size_t)info->width * (size_t)info->height * (size_t)channels;
     LVN_TRY(lvni_data_buffer_reserve(&scratch->pixels, need));
     spng_ctx *ctx = context(0, path);
     if (ctx == NULL) {
@@ -91,7 +92,9 @@ lvn_status lvni_data_png_decode(lvni_data_scratch *scratch, const uint8_t *bytes
         error = spng_set_chunk_limits(ctx, CHUNK_BYTES, CHUNKS_BYTES);
     }
     if (error == 0) {
-        error = spng_decode_image(ctx, scratch->pixels.data, need, SPNG_FMT_RGB8, 0);
+        error =
+            spng_decode_image(ctx, scratch->pixels.data, need,
+                              alpha ? SPNG_FMT_RGBA8 : SPNG_FMT_RGB8, alpha ? SPNG_DECODE_TRNS : 0);
     }
     if (error == 0) {
         /* up to the end chunk: the last checksum, and that nothing is cut off */
@@ -104,8 +107,11 @@ lvn_status lvni_data_png_decode(lvni_data_scratch *scratch, const uint8_t *bytes
     if (error != 0) {
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged PNG: %s", path, spng_strerror(error));
     }
-    *out = (lvni_data_image){
-        .rgb = scratch->pixels.data, .width = info->width, .height = info->height, .scale = 1.0};
+    *out = (lvni_data_image){.rgb = scratch->pixels.data,
+                             .channels = channels,
+                             .width = info->width,
+                             .height = info->height,
+                             .scale = 1.0};
     return LVN_OK;
 }
 

@@ -205,16 +205,44 @@ void lvni_data_resample_column(const uint8_t *const *rows, const int16_t *weight
 }
 #endif
 
-/* One output pixel from the row: sums of three channels with WEIGHT_BITS + ROW_BITS bits after the
+/* The columns that the outputs read, with the zero-weight taps and the rounding up to a chunk that
+ * may lie outside the image. */
+typedef struct span {
+    int first; /* pixel of the whole image */
+    int channels;
+    int64_t inside; /* bytes that exist in every row: a multiple of CHUNK */
+    int64_t tail;   /* bytes behind them that exist as well, fewer than CHUNK */
+    size_t room;    /* int16 elements of the row buffer */
+} span;
+
+/* One output pixel from the row: sums of its channels with WEIGHT_BITS + ROW_BITS bits after the
  * point, at most 255 * 2^21 < 2^31, times scale, plus bias. */
 typedef struct factors {
-    float scale[4], bias[4]; /* the fourth is not used */
+    float scale[4], bias[4];
 } factors;
+
+static void row_pixel_plain(const int16_t *row, const int16_t *weights, int taps, const factors *f,
+                            int channels, float *out)
+{
+    int32_t sum[4] = {0, 0, 0, 0};
+    for (int k = 0; k < taps; k++, row += channels) {
+        for (int c = 0; c < channels; c++) {
+            sum[c] += weights[k] * row[c];
+        }
+    }
+    for (int c = 0; c < channels; c++) {
+        out[c] = (float)sum[c] * f->scale[c] + f->bias[c];
+    }
+}
 
 #if defined(__SSE2__)
 static inline void row_pixel(const int16_t *row, const int16_t *weights, int taps, const factors *f,
-                             float *out)
+                             int channels, float *out)
 {
+    if (channels != 3) {
+        row_pixel_plain(row, weights, taps, f, channels, out);
+        return;
+    }
     __m128i sum = _mm_setzero_si128();
     for (int k = 0; k < taps; k += 2, row += 6) {
         int32_t pair;
@@ -230,31 +258,24 @@ static inline void row_pixel(const int16_t *row, const int16_t *weights, int tap
 }
 #else
 static inline void row_pixel(const int16_t *row, const int16_t *weights, int taps, const factors *f,
-                             float *out)
+                             int channels, float *out)
 {
-    int32_t sum[3] = {0, 0, 0};
-    for (int k = 0; k < taps; k++, row += 3) {
-        for (int c = 0; c < 3; c++) {
-            sum[c] += weights[k] * row[c];
-        }
-    }
-    for (int c = 0; c < 3; c++) {
-        out[c] = (float)sum[c] * f->scale[c] + f->bias[c];
-    }
+    row_pixel_plain(row, weights, taps, f, channels, out);
 }
 #endif
 
-static void row_pass(const int16_t *row, int row_start, const axis *across, int width,
+static void row_pass(const int16_t *row, const span *s, const axis *across,
                      const lvni_data_resample_target *t, float *out)
 {
-    factors f = {.bias = {t->bias[0], t->bias[1], t->bias[2]}};
-    for (int c = 0; c < 3; c++) {
+    factors f = {.bias = {t->bias[0], t->bias[1], t->bias[2], t->bias[3]}};
+    for (int c = 0; c < 4; c++) {
         /* a power of two: exact */
         f.scale[c] = t->scale[c] * (1.0f / (float)(1 << (WEIGHT_BITS + ROW_BITS)));
     }
-    for (int x = 0; x < width; x++, out += t->step_x) {
-        row_pixel(row + (ptrdiff_t)(across->first[x] - row_start) * 3,
-                  across->weights + (ptrdiff_t)x * across->taps, across->taps, &f, out);
+    for (int x = 0; x < across->n; x++, out += t->step_x) {
+        row_pixel(row + (ptrdiff_t)(across->first[x] - s->first) * s->channels,
+                  across->weights + (ptrdiff_t)x * across->taps, across->taps, &f, s->channels,
+                  out);
     }
 }
 
@@ -277,25 +298,16 @@ static lvn_status tables_reserve(lvni_data_scratch *scratch, axis *across, axis 
     return LVN_OK;
 }
 
-/* The columns that the outputs read, with the zero-weight taps and the rounding up to a chunk that
- * may lie outside the image. */
-typedef struct span {
-    int first;      /* pixel of the whole image */
-    int64_t inside; /* bytes that exist in every row: a multiple of CHUNK */
-    int64_t tail;   /* bytes behind them that exist as well, fewer than CHUNK */
-    size_t room;    /* int16 elements of the row buffer */
-} span;
-
-static span span_find(const axis *across, int width, int image_end)
+static span span_find(const axis *across, int channels, int image_end)
 {
     int last = 0;
-    for (int x = 0; x < width; x++) {
+    for (int x = 0; x < across->n; x++) {
         last = max_int(last, across->first[x] + across->taps);
     }
     const int first = across->first[0];
-    const int64_t bytes = (int64_t)(min_int(last, image_end) - first) * 3;
-    return (span){first, bytes / CHUNK * CHUNK, bytes % CHUNK,
-                  (size_t)(last - first) * 3 + 2 * CHUNK};
+    const int64_t bytes = (int64_t)(min_int(last, image_end) - first) * channels;
+    return (span){first, channels, bytes / CHUNK * CHUNK, bytes % CHUNK,
+                  (size_t)(last - first) * (size_t)channels + 2 * CHUNK};
 }
 
 /* The last bytes of a row may end the buffer: plain code reads exactly those. */
@@ -320,13 +332,14 @@ static lvn_status resample(lvni_data_scratch *scratch, const lvni_data_image *im
     axis_fill(&down);
     const bool whole = image->columns == 0;
     const int columns = whole ? image->width : image->columns,
-              bottom = whole ? image->height : image->top + image->rows;
-    const span s = span_find(&across, across.n, image->left + columns);
+              bottom = whole ? image->height : image->top + image->rows,
+              channels = image->channels == 0 ? 3 : image->channels;
+    const span s = span_find(&across, channels, image->left + columns);
     LVN_TRY(lvni_data_buffer_reserve(&scratch->row, s.room * sizeof(int16_t)));
     int16_t *row = scratch->row.data;
     memset(row, 0, s.room * sizeof(int16_t)); /* behind the image: read with weight 0, but read */
-    const size_t stride = (size_t)columns * 3;
-    const uint8_t *const corner = image->rgb + (size_t)(s.first - image->left) * 3;
+    const size_t stride = (size_t)columns * (size_t)channels;
+    const uint8_t *const corner = image->rgb + (size_t)(s.first - image->left) * (size_t)channels;
     for (int y = 0; y < down.n; y++) {
         for (int k = 0; k < down.taps; k++) {
             /* a tap below the image has weight 0: any row will do */
@@ -334,7 +347,7 @@ static lvn_status resample(lvni_data_scratch *scratch, const lvni_data_image *im
                 corner + (size_t)(min_int(down.first[y] + k, bottom - 1) - image->top) * stride;
         }
         column_pass(rows, down.weights + (ptrdiff_t)y * down.taps, down.taps, &s, row);
-        row_pass(row, s.first, &across, across.n, target, target->data + y * target->step_y);
+        row_pass(row, &s, &across, target, target->data + y * target->step_y);
     }
     return LVN_OK;
 }

@@ -12,12 +12,13 @@
  * Bilinear with antialiasing: each output pixel is a triangle-weighted mean over the pixels it
  * covers, at least two. */
 
-/* Where output pixel (x, y) goes: three floats at data + x * step_x + y * step_y. Turns and mirrors
- * are steps. Channel k becomes value * scale[k] + bias[k], value in 0..255. */
+/* Where output pixel (x, y) goes: a float for each channel of the image at data + x * step_x + y *
+ * step_y. Turns and mirrors are steps. Channel k becomes value * scale[k] + bias[k], value in
+ * 0..255. */
 typedef struct lvni_data_resample_target {
     float *data;
     ptrdiff_t step_x, step_y; /* floats */
-    float scale[3], bias[3];
+    float scale[4], bias[4];
 } lvni_data_resample_target;
 
 /* `box` in pixels of the image and inside it; the part of the image that is there must reach
@@ -75,7 +76,7 @@ lvn_status lvni_data_resize_centre(int shorter, int crop, lvni_data_filter filte
 /* The pixels of an image of width x height that the plan reads. */
 lvni_data_box lvni_data_resize_wanted(const lvni_data_resize_plan *plan, int width, int height);
 
-/* image: in full scale; what lvni_data_resize_wanted names must be there. Writes crop x crop
+/* image: RGB in full scale; what lvni_data_resize_wanted names must be there. Writes crop x crop
  * pixels: integers of 0..255, times scale, plus bias. Fails only for want of memory. */
 lvn_status lvni_data_resize(lvni_data_scratch *scratch, const lvni_data_image *image,
                             const lvni_data_resize_plan *plan,

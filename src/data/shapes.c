@@ -392,11 +392,12 @@ static lvn_status shapes_get(const lvn_dataset *dataset, const lvn_sample_key *k
     LVN_TRY(lvni_data_buffer_reserve(&scratch->pixels, (size_t)size * (size_t)size * 3));
     lvni_data_shapes_draw(s->options.seed, key->sample, s->options.classes, size,
                           scratch->pixels.data);
-    const lvni_data_image image = {
+    lvni_data_image image = {
         .rgb = scratch->pixels.data, .width = size, .height = size, .scale = 1.0};
     const lvni_data_image_info info = {LVNI_IMAGE_PNG, size, size, 1};
     const bool labelled = dataset->n_classes > 0;
     lvni_data_views_drawn drawn;
+    LVN_TRY(lvni_data_image_convert(scratch, lvni_data_views_channels(&s->views), &image));
     LVN_TRY(lvni_data_views_draw(&s->views, key, &info, &drawn));
     LVN_TRY(lvni_data_views_render(scratch, &s->views, &drawn, &image, &info, labelled, field));
     if (labelled) {

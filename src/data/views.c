@@ -19,7 +19,7 @@ lvni_data_views lvni_data_views_make(const lvni_data_transform *t, int n)
 static bool is_same_shape(const lvni_data_transform *a, const lvni_data_transform *b)
 {
     return a->size == b->size && lvni_data_transform_width(a) == lvni_data_transform_width(b) &&
-           lvni_data_transform_channels(a) == lvni_data_transform_channels(b);
+           lvni_data_transform_depth(a) == lvni_data_transform_depth(b);
 }
 
 /* Of the field that holds view v - 1. */
@@ -52,6 +52,9 @@ lvn_status lvni_data_views_check(const lvni_data_views *views, bool label)
             lvn_error_frame("view %d of %d", v + 1, views->n);
         }
         LVN_TRY(s);
+        LVN_ARG(lvni_data_views_channels(views) == lvni_data_transform_channels(&views->view[v]),
+                "view %d has %d channels and the first %d: all come from one decoded image", v + 1,
+                lvni_data_transform_channels(&views->view[v]), lvni_data_views_channels(views));
     }
     const int fields = lvni_data_views_place(views, views->n - 1, label).field + 1;
     if (fields > LVN_MAX_FIELDS) {
@@ -89,7 +92,7 @@ int lvni_data_views_fields(const lvni_data_views *views, bool label, lvn_field o
         }
         f->shape[f->ndim++] = t->size;
         f->shape[f->ndim++] = lvni_data_transform_width(t);
-        f->shape[f->ndim++] = lvni_data_transform_channels(t);
+        f->shape[f->ndim++] = lvni_data_transform_depth(t);
         fields = p.field + 1;
     }
     if (label) {
@@ -152,7 +155,7 @@ lvn_status lvni_data_views_render(lvni_data_scratch *scratch, const lvni_data_vi
         const lvni_data_transform *t = &views->view[v];
         const lvni_data_view_place p = lvni_data_views_place(views, v, label);
         const size_t values = (size_t)t->size * (size_t)lvni_data_transform_width(t) *
-                              (size_t)lvni_data_transform_channels(t);
+                              (size_t)lvni_data_transform_depth(t);
         float *out = (float *)field[p.field] + (size_t)p.index * values;
         LVN_TRY(lvni_data_augment_render(scratch, t, &drawn->view[v], image, info, out));
     }

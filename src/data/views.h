@@ -27,8 +27,8 @@ enum { LVNI_MAX_VIEWS = 10 };
 
 typedef struct lvni_data_views {
     int n; /* 1 to LVNI_MAX_VIEWS */
-    /* false: a field (size, width, channels) for each view; true: neighbours of equal shape, also
-     * one alone, share a field (views, size, width, channels) */
+    /* false: a field (size, width, depth) for each view; true: neighbours of equal shape, also one
+     * alone, share a field (views, size, width, depth) */
     bool stacked;
     lvni_data_transform view[LVNI_MAX_VIEWS];
 } lvni_data_views;
@@ -38,6 +38,11 @@ lvni_data_views lvni_data_views_make(const lvni_data_transform *t, int n);
 /* LVN_ERR_USAGE: the number of views, a transform (with its view), or more fields, with the label
  * where there is one, than LVN_MAX_FIELDS. */
 lvn_status lvni_data_views_check(const lvni_data_views *views, bool label);
+/* Those that images are decoded to, the same for all views. */
+static inline int lvni_data_views_channels(const lvni_data_views *views)
+{
+    return lvni_data_transform_channels(&views->view[0]);
+}
 /* The side of a square that has every pixel of the largest view. */
 int lvni_data_views_side(const lvni_data_views *views);
 /* The fields `image`, `label` (where there is one), `image2`, `image3`, ...; returns how many. */
@@ -60,7 +65,7 @@ typedef struct lvni_data_views_drawn {
 } lvni_data_views_drawn;
 lvn_status lvni_data_views_draw(const lvni_data_views *views, const lvn_sample_key *key,
                                 const lvni_data_image_info *info, lvni_data_views_drawn *out);
-/* All of them into their fields, from the image decoded once. */
+/* All of them into their fields, from the image decoded once, to lvni_data_views_channels. */
 lvn_status lvni_data_views_render(lvni_data_scratch *scratch, const lvni_data_views *views,
                                   const lvni_data_views_drawn *drawn, const lvni_data_image *image,
                                   const lvni_data_image_info *info, bool label,

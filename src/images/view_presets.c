@@ -106,6 +106,7 @@ static void set_common(const lvni_images_view_args *a, lvni_data_transform *t)
     memcpy(t->mean, a->mean, sizeof t->mean);
     memcpy(t->std, a->std, sizeof t->std);
     t->channels = a->channels;
+    t->keep = a->keep;
     memcpy(t->drop_weight, a->drop_weight, sizeof t->drop_weight);
 }
 

@@ -43,8 +43,8 @@ typedef struct lvni_images_view_args {
     lvni_images_view_blur blur;
     lvni_images_view_solarize solarize;
     float mean[3], std[3];
-    int channels; /* 0: 3; fewer: the others are dropped */
-    double drop_weight[3];
+    int channels, keep; /* as lvni_data_transform has them */
+    double drop_weight[4];
     struct {
         bool own; /* the second global view has these instead */
         lvni_images_view_blur blur;

@@ -1,5 +1,5 @@
-"""Makes golden_area.h: what OpenCV's INTER_AREA makes of boxes of the image of golden_augment.h, and
-SciPy of rotations of it.
+"""Makes golden_area.h: what OpenCV's INTER_AREA makes of boxes of the image of golden_augment.h,
+and SciPy of rotations of it.
 
 usage: golden_area.py > golden_area.h     needs numpy, opencv-python-headless, scipy
 """

@@ -1,6 +1,7 @@
 """Makes golden_images.h: small PNG files of every kind and JPEG files in print colours, with the
-RGB that Pillow's convert("RGB") gives. One difference is ours: Pillow clips 16-bit grey at 255,
-levin takes its high byte, as both do for 16-bit RGB.
+RGB, grey and alpha that Pillow's convert gives ("RGB", of that "L", "RGBA"). Two differences are
+ours: Pillow clips 16-bit grey at 255, levin takes its high byte, as both do for 16-bit RGB; and
+Pillow looks for the transparent colour in samples of 8 bits, levin in those of the file.
 
 usage: golden_images.py > golden_images.h     needs Pillow and numpy
 """
@@ -54,13 +55,26 @@ def png(kind, depth, interlaced, transparent):
     parts = [samples[y::dy, x::dx] for x, y, dx, dy in PASSES] if interlaced else [samples]
     data = b"".join(pack_rows(p, depth) for p in parts if p.size > 0)
     out += chunk(b"IDAT", zlib.compress(data, 9)) + chunk(b"IEND", b"")
+    if kind in (0, 2):
+        clear = transparent & (samples == np.arange(1, CHANNELS[kind] + 1)).all(axis=2)
+        opaque = np.where(clear, 0, 255).astype(np.uint8)
+    else:
+        opaque = alpha(out)
     if depth == 16 and kind == 0:
-        return out, np.repeat(samples >> 8, 3, axis=2).astype(np.uint8)
-    return out, pillow(out)
+        return out, np.repeat(samples >> 8, 3, axis=2).astype(np.uint8), opaque
+    return out, pillow(out), opaque
 
 
 def pillow(data):
     return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+
+
+def grey(rgb):
+    return np.asarray(Image.fromarray(rgb).convert("L"))
+
+
+def alpha(data):
+    return np.asarray(Image.open(io.BytesIO(data)).convert("RGBA"))[..., 3]
 
 
 def cmyk():
@@ -68,7 +82,7 @@ def cmyk():
     values = np.stack([x * 30, y * 50, (x + y) * 20, x * y * 8], axis=2).astype(np.uint8)
     out = io.BytesIO()
     Image.fromarray(values, "CMYK").save(out, "JPEG", quality=100, subsampling=0)
-    return out.getvalue(), pillow(out.getvalue())
+    return out.getvalue(), pillow(out.getvalue()), np.full((H, W), 255, np.uint8)
 
 
 def literal(data):
@@ -93,12 +107,14 @@ def main():
     print(f"enum {{ GOLDEN_W = {W}, GOLDEN_H = {H} }};")
     print(
         "static const struct golden_image {\n    const char *name;\n    size_t n;\n    "
-        "const char *file, *rgb;\n} golden_images[] = {"
+        "const char *file, *rgb, *grey, *alpha;\n} golden_images[] = {"
     )
-    for name, file, rgb in rows:
-        print(
-            f'    {{"{name}", {len(file)},\n     {literal(file)},\n     {literal(rgb.tobytes())}}},'
+    for name, file, rgb, opaque in rows:
+        parts = ",\n     ".join(
+            literal(part)
+            for part in (file, rgb.tobytes(), grey(rgb).tobytes(), opaque.tobytes())
         )
+        print(f'    {{"{name}", {len(file)},\n     {parts}}},')
     print("};")
 
 

@@ -65,7 +65,7 @@ TEST(resampling_equals_the_double_reference)
         random_image(rgb, w * h * 3, i + 1);
         float out[30 * 30 * 3];
         const lvni_data_image image = {.rgb = rgb, .width = w, .height = h, .scale = 1.0};
-        const lvni_data_resample_target target = {out, 3, 3 * ow, {1, 1, 1}, {0, 0, 0}};
+        const lvni_data_resample_target target = {out, 3, 3 * ow, {1, 1, 1, 1}, {0}};
         assert_int_equal(
             lvni_data_resample(lvni_data_scratch_get(), &image, &cases[i].box, ow, oh, &target),
             LVN_OK);
@@ -103,7 +103,7 @@ TEST(resampling_by_area_equals_opencv)
             float out[22 * 18 * 3];
             const lvni_data_box box = {k * b[0], k * b[1], b[2], b[3]};
             const lvni_data_resample_target target = {
-                out, 3, 3 * (ptrdiff_t)width, {1, 1, 1}, {0, 0, 0}};
+                out, 3, 3 * (ptrdiff_t)width, {1, 1, 1, 1}, {0}};
             assert_int_equal(lvni_data_resample_area(lvni_data_scratch_get(), &images[k], &box,
                                                      width, height, &target),
                              LVN_OK);
@@ -319,7 +319,7 @@ TEST(rotations_equal_scipy)
         for (unsigned k = 0; k < sizeof rgb / sizeof *rgb; k++) {
             rgb[k] = (float)golden_image[k];
         }
-        assert_int_equal(lvni_data_rotate(lvni_data_scratch_get(), rgb, GOLDEN_W, GOLDEN_H,
+        assert_int_equal(lvni_data_rotate(lvni_data_scratch_get(), rgb, GOLDEN_W, GOLDEN_H, 3,
                                           (double)golden_degrees[i] / 360.0),
                          LVN_OK);
         for (unsigned k = 0; k < sizeof rgb / sizeof *rgb; k++) {

@@ -23,7 +23,7 @@ static void expect_blur(int kernel, double sigma, const float *want)
     float rgb[N];
     load(rgb);
     assert_int_equal(
-        lvni_data_blur(lvni_data_scratch_get(), rgb, GOLDEN_W, GOLDEN_H, sigma, kernel), LVN_OK);
+        lvni_data_blur(lvni_data_scratch_get(), rgb, GOLDEN_W, GOLDEN_H, 3, sigma, kernel), LVN_OK);
     for (int i = 0; i < N; i++) {
         assert_float_equal(rgb[i], want[i], 2e-3F);
     }
@@ -42,7 +42,7 @@ TEST(a_narrow_blur_does_nothing_and_a_wide_one_fits_any_image)
     float rgb[N], start[N];
     load(rgb);
     load(start);
-    assert_int_equal(lvni_data_blur(lvni_data_scratch_get(), rgb, GOLDEN_W, GOLDEN_H, 0.1, 0),
+    assert_int_equal(lvni_data_blur(lvni_data_scratch_get(), rgb, GOLDEN_W, GOLDEN_H, 3, 0.1, 0),
                      LVN_OK);
     assert_memory_equal(rgb, start, sizeof rgb);
     for (int width = 1; width <= 3; width++) {
@@ -50,9 +50,9 @@ TEST(a_narrow_blur_does_nothing_and_a_wide_one_fits_any_image)
         for (int i = 0; i < N; i++) {
             rgb[i] = 77.0F;
         }
-        assert_int_equal(
-            lvni_data_blur(lvni_data_scratch_get(), rgb, width, 4 - width, LVNI_BLUR_MAX_SIGMA, 0),
-            LVN_OK);
+        assert_int_equal(lvni_data_blur(lvni_data_scratch_get(), rgb, width, 4 - width, 3,
+                                        LVNI_BLUR_MAX_SIGMA, 0),
+                         LVN_OK);
         for (int i = 0; i < 3 * width * (4 - width); i++) {
             assert_float_equal(rgb[i], 77.0F, 1e-3F);
         }
@@ -152,7 +152,7 @@ TEST(effects_are_done_in_their_order)
     }
     lvni_data_colour_brightness(want, (int64_t)S * S, 0.7F);
     lvni_data_colour_saturation(want, (int64_t)S * S, 0.0F);
-    assert_int_equal(lvni_data_blur(lvni_data_scratch_get(), want, S, S, 0.9, 5), LVN_OK);
+    assert_int_equal(lvni_data_blur(lvni_data_scratch_get(), want, S, S, 3, 0.9, 5), LVN_OK);
     lvni_data_colour_solarize(want, (int64_t)S * S, 127.5F);
     for (int i = 0; i < S * S * 3; i++) {
         assert_float_equal(out[i], (want[i] / 255.0F - t.mean[i % 3]) / t.std[i % 3], 1e-4F);

@@ -37,6 +37,37 @@ TEST(all_kinds_have_the_colours_of_pillow)
     }
 }
 
+/* Grey and alpha of any kind; each number of channels has its own of the four. */
+TEST(all_kinds_have_the_grey_and_the_alpha_of_pillow)
+{
+    lvni_data_scratch *scratch = lvni_data_scratch_get();
+    for (size_t i = 0; i < sizeof golden_images / sizeof *golden_images; i++) {
+        const struct golden_image *g = &golden_images[i];
+        const uint8_t *bytes = (const uint8_t *)g->file;
+        const int allowed = g->name[0] == 'j' ? 2 : 0;
+        lvni_data_image_info info = {0};
+        assert_int_equal(lvni_data_image_probe(scratch, bytes, g->n, "a/b", &info), LVN_OK);
+        for (int channels = 1; channels <= 4; channels++) {
+            lvni_data_image p = {0};
+            assert_int_equal(lvni_data_image_decode_channels(scratch, bytes, g->n, "a/b", &info,
+                                                             channels, 1.0, NULL, &p),
+                             LVN_OK);
+            assert_int_equal(p.channels, channels);
+            assert_non_null(p.rgb);
+            for (int k = 0; p.rgb != NULL && k < GOLDEN_W * GOLDEN_H * channels; k++) {
+                const int pixel = k / channels, c = k % channels;
+                const char want = channels % 2 == 0 && c == channels - 1 ? g->alpha[pixel]
+                                  : channels <= 2                        ? g->grey[pixel]
+                                                                         : g->rgb[3 * pixel + c];
+                if (abs(p.rgb[k] - (uint8_t)want) > allowed) {
+                    fail_msg("%s, %d channels: value %d is %d, not %d", g->name, channels, k,
+                             p.rgb[k], (uint8_t)want);
+                }
+            }
+        }
+    }
+}
+
 TEST(damage_anywhere_is_an_error_and_never_worse)
 {
     for (size_t i = 0; i < sizeof golden_images / sizeof *golden_images; i++) {

@@ -178,6 +178,80 @@ TEST(a_view_is_the_same_alone)
     }
 }
 
+/* ---- channels ---- */
+
+enum { SIDE = 20, PIXELS = SIDE * SIDE };
+
+static void read_one(opener open, source *s, const lvni_data_transform *t, bool training,
+                     float out[PIXELS * 4])
+{
+    const lvni_data_views one = lvni_data_views_make(t, 1);
+    const lvn_sample_key key = {.seed = 7, .sample = 2, .training = training};
+    lvn_dataset *d = open(s, &one);
+    lvn_field f[LVN_MAX_FIELDS];
+    assert_int_equal(d->cls->fields(d, f), 1);
+    assert_int_equal(f[0].shape[2], lvni_data_transform_depth(t));
+    get(d, &key, (void *[]){out});
+    lvn_dataset_destroy(d);
+}
+
+/* Grey is a linear function of the colours except for its rounding. */
+static void check_channels(opener open, source *s)
+{
+    static float rgb[PIXELS * 4], out[PIXELS * 4];
+    lvni_data_transform t;
+    lvni_data_transform_init(&t, SIDE);
+    t.area = true;
+    t.blur = t.rotate = 1.0;
+    t.rotate_degrees = 20.0;
+    for (int c = 0; c < 3; c++) {
+        t.mean[c] = 0.5F;
+        t.std[c] = 0.25F;
+    }
+    const lvni_data_transform plain = t;
+    read_one(open, s, &plain, true, rgb);
+    t.channels = 4;
+    t.brightness = t.hue = 0.4; /* not for these */
+    t.grey = t.solarize = 1.0;
+    read_one(open, s, &t, true, out);
+    for (int i = 0; i < PIXELS; i++) {
+        assert_memory_equal(out + (ptrdiff_t)4 * i, rgb + (ptrdiff_t)3 * i, 3 * sizeof *out);
+        assert_float_equal(out[4 * i + 3], 2.0F, 1e-5F); /* opaque */
+    }
+    for (t.channels = 1; t.channels <= 2; t.channels++) {
+        read_one(open, s, &t, true, out);
+        for (int i = 0; i < PIXELS; i++) {
+            const float *p = rgb + (ptrdiff_t)3 * i, *q = out + (ptrdiff_t)t.channels * i;
+            const float grey = 0.299F * p[0] + 0.587F * p[1] + 0.114F * p[2];
+            assert_float_equal(q[0], grey, 0.51F / 255.0F / 0.25F);
+            assert_true(t.channels == 1 || fabsf(q[1] - 2.0F) < 1e-5F);
+        }
+    }
+    t.channels = 3;
+    t.keep = 2;
+    t.drop_weight[1] = 1.0;
+    read_one(open, s, &t, true, out);
+    for (int i = 0; i < PIXELS; i++) {
+        assert_true(out[2 * i] == rgb[3 * i] && out[2 * i + 1] == rgb[3 * i + 2]);
+    }
+    t.keep = 0;
+    t.whole = true; /* which evaluation does for other channels */
+    read_one(open, s, &t, false, rgb);
+    t.channels = 4;
+    t.whole = false;
+    read_one(open, s, &t, false, out);
+    for (int i = 0; i < PIXELS * 3; i++) {
+        assert_float_equal(out[i / 3 * 4 + i % 3], rgb[i], 1e-5F);
+    }
+}
+
+TEST(views_have_the_channels_asked_for)
+{
+    for (int i = 0; i < OPENERS; i++) {
+        with_source(openers[i], check_channels);
+    }
+}
+
 /* As small as every view allows, and no smaller. */
 TEST(an_image_is_decoded_as_large_as_the_view_that_needs_most)
 {
@@ -237,9 +311,14 @@ TEST(views_that_cannot_be_are_refused)
     views.view[5].rotate_degrees = 181.0;
     refused(&views, true, "random_rotation.degrees is 181; it must lie between 0 and 180");
     views = make_views();
-    views.view[3].channels = 1;
+    views.view[3].keep = 1;
     views.view[3].drop_weight[1] = 1.0;
-    refused(&views, true, "weight_drop=[0,1,0]: num_channels_keep=1 drops 2 of 3 channels");
+    refused(&views, true,
+            "weight_drop is above 0 for 1 of 3 channels, and num_channels_keep=1 drops 2");
+    views = make_views();
+    views.view[6].channels = 1;
+    assert_int_equal(lvni_data_views_check(&views, true), LVN_ERR_INVALID);
+    assert_non_null(strstr(lvn_last_error()->message, "view 7 has 1 channels and the first 3"));
     views = make_views();
     views.stacked = false;
     assert_int_equal(lvni_data_views_check(&views, false), LVN_OK);

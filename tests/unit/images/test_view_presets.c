@@ -210,7 +210,7 @@ TEST(widths_and_angles_are_drawn_up_to_their_limits)
 TEST(channels_are_dropped_by_their_weights)
 {
     lvni_images_view_args args = *lvni_images_view_preset("simclr");
-    args.channels = 2;
+    args.keep = 2;
     args.drop_weight[0] = 1.0;
     args.drop_weight[2] = 3.0;
     lvni_data_views views;
@@ -225,7 +225,7 @@ TEST(channels_are_dropped_by_their_weights)
     }
     check_share(third, 0.75);
     assert_int_equal(colours, 0);
-    args.channels = 1;
+    args.keep = 1;
     lvni_images_views_make(&args, &views);
     for (int i = 0; i < 100; i++) {
         assert_int_equal(drawn(&views.view[0], 0, i, 400, 300).channel[0], 1);

@@ -82,8 +82,8 @@ TEST(each_view_of_a_stack_has_a_tile)
     snprintf(path, sizeof path, "%s/augmentations.png", folder);
     assert_int_equal(lvni_data_read_file(scratch, path, &n), LVN_OK);
     assert_int_equal(lvni_data_png_probe(scratch->file.data, n, path, &info), LVN_OK);
-    assert_int_equal(lvni_data_png_decode(scratch, scratch->file.data, n, path, &info, &image),
-                     LVN_OK);
+    assert_int_equal(
+        lvni_data_png_decode(scratch, scratch->file.data, n, path, &info, false, &image), LVN_OK);
     assert_int_equal(image.width, VIEWS * (W + 2) - 2);
     assert_int_equal(image.height, SAMPLES * (H + 2) - 2);
     for (int y = 0; y < image.height; y++) {
