@@ -345,7 +345,7 @@ int lvni_launch(int n, const char *const *args, char *const *environment,
     const bool never = r.o.keep_logs == LVNI_KEEP_NEVER && r.begin_ns != 0;
     if (good || never || lvni_launch_not_begun(&r)) {
         lvni_launch_remove_files(&r);
-    } else if (code == LVNI_EXIT_OK) {
+    } else {
         lvni_launch_remove_no_errors(&r);
     }
     if (r.broken && r.run_dir == NULL) {

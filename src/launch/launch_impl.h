@@ -164,7 +164,8 @@ bool lvni_launch_logs_by_pid(const lvni_launch_run *r);
 lvn_status lvni_launch_open_logs(const lvni_launch_run *r, lvni_launch_proc *p);
 /* of all attempts; folders that are empty then, too */
 void lvni_launch_remove_files(const lvni_launch_run *r);
-/* Where nothing has failed, the folder for it, unless other nodes may still write there. */
+/* The folder for records of failures where there are none, as after a signal, unless other nodes
+ * may still write there. */
 void lvni_launch_remove_no_errors(const lvni_launch_run *r);
 
 /* launch_start.c: starts all ranks. On failure some may run; *error: errno of an exec that failed,

@@ -119,6 +119,7 @@ class Listed(Case):
             p.communicate(timeout=WAIT_S)
             self.assertEqual(p.returncode, SIGINT)
             self.assertLessEqual(self.rows_of(self.out), {*ALWAYS, "logs/"})
+            self.assertFalse(os.path.exists(f"{self.out}/errors"))
             self.assertLessEqual(set(ALWAYS[:3] + ALWAYS[4:5]), self.rows_of(self.out))
             data = f"{self.dir}/late{devices}"
             photos(data, n=12)
