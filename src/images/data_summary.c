@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "data/dataset.h"
 
+#include <math.h>
 #include <string.h>
 #include <strings.h>
 
@@ -208,6 +209,49 @@ size_t lvni_images_sizes_decode(const lvni_data_image_scan *scan, const lvni_dat
         const size_t rgb = crops ? 3 * (size_t)decoded(s, name, t->size) : full;
         file = area(s) > 0 && (size_t)s->bytes > file ? (size_t)s->bytes : file;
         pixels = rgb > pixels ? rgb : pixels;
+    }
+    return file + pixels;
+}
+
+/* Eighths of its sides with which an image must be decoded for its smallest crops in this view. */
+static double eighths_of_view(const lvni_data_walk_size *s, const lvni_data_transform *t)
+{
+    const int width = lvni_data_transform_width(t);
+    double part = fmax((double)t->size / s->height, (double)width / s->width);
+    if (t->random_crop && !t->whole) {
+        const double side = sqrt(t->scale[0] * (double)area(s));
+        part = fmax(part, fmax(t->size, width) / side);
+    }
+    return 8.0 * part;
+}
+
+/* Bytes of an image for these views: what is decoded, and with other channels than RGB a copy. */
+static size_t decoded_for_views(const lvni_data_walk_size *s, const char *name,
+                                const lvni_data_views *views)
+{
+    const int channels = lvni_data_views_channels(views),
+              decoded_to = is_png(name) && channels % 2 == 0 ? 4 : 3,
+              bytes = decoded_to + (channels == decoded_to ? 0 : channels);
+    double need = 1.0;
+    int64_t eighths = is_png(name) ? 8 : 1;
+    for (int v = 0; v < views->n && area(s) > 0; v++) {
+        need = fmax(need, eighths_of_view(s, &views->view[v]));
+    }
+    while (eighths < 8 && (double)eighths < need) {
+        eighths *= 2;
+    }
+    return (size_t)(area(s) * eighths * eighths / 64 * bytes);
+}
+
+size_t lvni_images_sizes_decode_views(const lvni_data_image_scan *scan,
+                                      const lvni_data_views *views)
+{
+    size_t file = 0, pixels = 0;
+    for (int64_t i = 0; scan->size != NULL && i < scan->n; i++) {
+        const lvni_data_walk_size *s = &scan->size[i];
+        const size_t here = decoded_for_views(s, lvni_data_image_scan_name(scan, i), views);
+        file = area(s) > 0 && (size_t)s->bytes > file ? (size_t)s->bytes : file;
+        pixels = here > pixels ? here : pixels;
     }
     return file + pixels;
 }

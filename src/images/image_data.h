@@ -198,5 +198,8 @@ void lvni_images_sizes_print(const lvni_data_image_scan *scan, lvni_core_str *ou
  * crops, or what evaluation takes; 0: not known. */
 size_t lvni_images_sizes_decode(const lvni_data_image_scan *scan,
                                 const lvni_data_transform *transform, bool crops);
+/* The same on the way through several views of an image decoded once. */
+size_t lvni_images_sizes_decode_views(const lvni_data_image_scan *scan,
+                                      const lvni_data_views *views);
 
 #endif

@@ -1,6 +1,7 @@
 /* Views of the methods of self-supervised training: what is drawn for each, over many samples, and
- * the fields that come of it. */
-#include "data/shapes.h"
+ * the fields that come of it, and the memory that decoding takes. */
+#include "../data/images_support.h"
+#include "images/image_data.h"
 #include "images/view_presets.h"
 #include "support/test.h"
 
@@ -303,4 +304,62 @@ TEST(an_image_of_the_mean_becomes_zero)
             assert_true(fabsf(out[k]) <= 1e-6F);
         }
     }
+}
+
+/* ---- memory ---- */
+
+/* What is estimated for a folder, against what a thread that has read its images keeps. */
+static void check_memory(const char *name, const lvni_data_views *views)
+{
+    enum { WIDTH = 400, HEIGHT = 300, TIMES = 40 };
+    static uint8_t rgb[WIDTH * HEIGHT * 3];
+    static float fields[2][8 * 128 * 128 * 4];
+    const char *folder = images_temp_folder(), *path = images_path(folder, name);
+    lvni_data_image_scan *scan;
+    lvn_dataset *d;
+    lvni_core_str damaged = {0};
+    images_paint(rgb, WIDTH, HEIGHT, 1);
+    if (strstr(name, ".png") != NULL) {
+        assert_int_equal(lvni_data_png_write(path, rgb, WIDTH, HEIGHT), LVN_OK);
+    } else {
+        images_make_jpeg(path, WIDTH, HEIGHT, 1);
+    }
+    assert_int_equal(lvni_data_image_scan_open(folder, LVNI_SCAN_FLAT, &scan), LVN_OK);
+    assert_int_equal(lvni_data_image_scan_read_headers(scan, &damaged), LVN_OK);
+    const size_t predicted =
+        lvni_images_sizes_decode_views(scan, views) - (size_t)scan->size[0].bytes;
+    assert_int_equal(lvni_data_image_view_create(scan, NULL, 0, views, &d), LVN_OK);
+    lvni_data_scratch_release();
+    for (uint32_t e = 0; e < TIMES; e++) {
+        const lvn_sample_key key = {.epoch = e, .training = true};
+        assert_int_equal(d->cls->get(d, &key, (void *[]){fields[0], fields[1]}), LVN_OK);
+    }
+    const lvni_data_scratch *kept = lvni_data_scratch_get();
+    const double bytes =
+        0.8 * (double)(kept->pixels.bytes + kept->turned.bytes); /* a fifth spare */
+    assert_true((double)predicted > 0.9 * bytes && (double)predicted < 1.6 * bytes);
+    lvn_dataset_destroy(d);
+    lvni_data_image_scan_release(scan);
+    images_remove_folder(folder);
+}
+
+TEST(memory_of_an_image_decoded_for_several_views_is_estimated)
+{
+    lvni_images_view_args args = *lvni_images_view_preset("dino");
+    lvni_data_views views;
+    args.size[0] = args.size[1] = 40;
+    args.local.size[0] = args.local.size[1] = 8;
+    lvni_images_views_make(&args, &views);
+    check_memory("a.jpg", &views);
+    args.local.size[0] = args.local.size[1] = 64; /* small crops in full */
+    lvni_images_views_make(&args, &views);
+    check_memory("a.jpg", &views);
+    check_memory("a.png", &views);
+    args.channels = 4;
+    lvni_images_views_make(&args, &views);
+    check_memory("a.png", &views);
+    check_memory("a.jpg", &views);
+    args.channels = 1;
+    lvni_images_views_make(&args, &views);
+    check_memory("a.png", &views);
 }
