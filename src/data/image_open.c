@@ -6,6 +6,10 @@
 #include "data/image_folder.h"
 #include "data/shapes.h"
 
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
 #define SHAPES "builtin:shapes"
 
 /* A folder's images, or those that levin draws. */
@@ -69,6 +73,22 @@ static lvn_status open_part(const source *s, const lvni_data_views *views, lvn_i
     return status;
 }
 
+/* What a training can begin with; all images, as prediction takes them, may be a single one. */
+static lvn_status check_path(const char *path, const lvn_image_folder_options *o)
+{
+    if (strncmp(path, "builtin:", 8) == 0) {
+        LVN_FAIL(LVN_ERR_USAGE, "data=%s: the only built-in set is " SHAPES, path);
+    }
+    struct stat info;
+    if (o->part != LVN_IMAGES_ALL && stat(path, &info) != 0 &&
+        (errno == ENOENT || errno == ENOTDIR)) {
+        LVN_FAIL(LVN_ERR_NOT_FOUND, "data=%s: %s; give a folder %s, or " SHAPES, path,
+                 strerror(errno),
+                 o->flat ? "of images" : "with one sub-folder of images per class");
+    }
+    return LVN_OK;
+}
+
 static lvn_status open_with(const char *path, const lvn_image_folder_options *o, lvn_dataset **out)
 {
     LVN_ARG(path != NULL, "the data folder has no name");
@@ -83,6 +103,7 @@ static lvn_status open_with(const char *path, const lvn_image_folder_options *o,
     const lvni_data_views views = lvni_data_views_make(&t, o->views == 0 ? 1 : o->views);
     LVN_TRY(lvni_data_views_check(&views, !o->flat));
     if (!shapes) {
+        LVN_TRY(check_path(path, o));
         LVN_TRY(
             lvni_data_image_scan_open(path, o->flat ? LVNI_SCAN_FLAT : LVNI_SCAN_CLASSES, &s.scan));
     }

@@ -247,6 +247,9 @@ TEST(what_cannot_be_is_refused)
     refused(LVN_IMAGE_FOLDER("builtin:shapes", .hue = 0.6), "augment.hue is 0.6");
     refused(LVN_IMAGE_FOLDER("builtin:shapes", .part = (lvn_image_part)3), "part is 3");
     refused(LVN_IMAGE_FOLDER("nowhere", .flat = true, .part = LVN_IMAGES_VAL),
+            "give a folder of images, or builtin:shapes");
+    refused(LVN_IMAGE_FOLDER("nowhere", .flat = true, .part = LVN_IMAGES_ALL),
             "give a folder of images, or one image");
+    refused(LVN_IMAGE_FOLDER("builtin:mass"), "the only built-in set is builtin:shapes");
     refused(lvn_image_folder_open_with(NULL, NULL), "the data folder has no name");
 }
