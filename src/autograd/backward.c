@@ -185,6 +185,20 @@ lvn_status lvni_autograd_grad_give(lvni_autograd_node *node, int i, lvn_tensor *
     return give_leaf(leaf, t);
 }
 
+lvn_status lvni_autograd_grad_give_all(lvni_autograd_node *node, lvn_tensor *const *out, int n,
+                                       unsigned made)
+{
+    lvn_status s = LVN_OK;
+    for (int i = 0; i < n; i++) {
+        if (s == LVN_OK && (made & 1u << i) != 0 && lvni_autograd_grad_wanted(node, i)) {
+            s = lvni_autograd_grad_give(node, i, out[i]);
+        } else {
+            lvn_release(out[i]);
+        }
+    }
+    return s;
+}
+
 lvn_status lvni_autograd_grad_give_op(lvni_autograd_node *node, int i, lvn_tensor *t)
 {
     if (t == NULL && lvn_scope_status() != LVN_OK) {

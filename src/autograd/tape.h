@@ -143,7 +143,12 @@ lvn_tensor *lvni_autograd_grad_written(lvni_autograd_node *node, int i);
 lvn_status lvni_autograd_grad_run(lvni_kernels_op op, lvn_kernel_args *args, unsigned want);
 /* Hand over (moves t, also on failure). A gradient of another float type than its input is cast. */
 lvn_status lvni_autograd_grad_give(lvni_autograd_node *node, int i, lvn_tensor *t);
-/* The same for rules written with ops: t belongs to the scope. NULL: the ops failed. */
+/* The same for what a kernel has made for inputs [0, n), a bit each: to those that want it, and the
+ * rest is released. Moves all of out. */
+lvn_status lvni_autograd_grad_give_all(lvni_autograd_node *node, lvn_tensor *const *out, int n,
+                                       unsigned made);
+/* lvni_autograd_grad_give for rules written with ops: t belongs to the scope. NULL: the ops
+ * failed. */
 lvn_status lvni_autograd_grad_give_op(lvni_autograd_node *node, int i, lvn_tensor *t);
 /* Run a kernel whose outputs are the gradients of inputs 1 (weight) and 2 (bias), where wanted, and
  * hand them over. */

@@ -42,8 +42,9 @@ lvni_core_exit_code lvni_core_exit_of_status(lvn_status status);
 int lvni_core_exit_of_signal(int signal_number); /* 128 + n */
 
 /* ---- the first failure of a function that has something to free ----
- * LVN_TRY there: s, a lvn_status, is what the call returned; a failure goes to the one label
- * `done:`, behind which all is freed and s returned. */
+ * LVN_TRY there: s, a lvn_status, is what the call returned; a failure goes to the function's one
+ * label `done:`, behind which it frees what it has and returns s. Success gets there, too, or has
+ * returned before it where what was made lives on. */
 #define LVNI_TRY_DONE(s, call)                                                                     \
     do {                                                                                           \
         (s) = (call);                                                                              \

@@ -1,5 +1,5 @@
-/* What ops of two operands with broadcasting share, and how the gradients that a kernel has made
- * are handed on (op_elementwise.c has them; other ops use them, too). */
+/* What ops of two operands with broadcasting share (op_elementwise.c has them; other ops use them,
+ * too). */
 #ifndef LEVIN_OPS_BINARY_H
 #define LEVIN_OPS_BINARY_H
 
@@ -19,10 +19,6 @@ lvn_tensor *lvni_ops_new(lvni_kernels_op op, const lvn_tensor *a, const lvn_tens
  * g. */
 lvn_status lvni_ops_give_summed(lvni_autograd_node *node, int i, lvn_tensor *g,
                                 const lvni_tensor_desc *in);
-/* Hand what a kernel has made for inputs [0, n), a bit each, to those that want it, and release the
- * rest. Moves all of out. */
-lvn_status lvni_ops_give_all(lvni_autograd_node *node, lvn_tensor *const *out, int n,
-                             unsigned made);
 /* g summed down to the shape of an input that was broadcast, recorded. */
 lvn_tensor *lvni_ops_summed(lvn_tensor *g, const lvni_tensor_desc *in);
 /* x times a number, without record; the caller owns it. */

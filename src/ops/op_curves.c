@@ -1,7 +1,6 @@
 /* Functions of one element: a table with the kernel, the kernel of the gradient, and the slope
  * written with ops for create_graph. */
 #include "autograd/tape.h"
-#include "ops/binary.h"
 
 /* dy/dx from what the forward kept (x or y); NULL: the function is made of straight pieces, its
  * slope is a constant of each piece. */
@@ -225,7 +224,7 @@ static lvn_status prelu_backward(lvni_autograd_node *n, lvn_tensor *dy)
         want |= lvni_autograd_grad_wanted(n, i) ? 1u << i : 0u;
     }
     LVN_TRY(lvni_autograd_grad_run(LVNI_OP_prelu_grad, &a, want));
-    return lvni_ops_give_all(n, a.out, N_IN, want);
+    return lvni_autograd_grad_give_all(n, a.out, N_IN, want);
 }
 
 static lvn_status prelu_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)

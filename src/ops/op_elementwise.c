@@ -29,19 +29,6 @@ lvn_status lvni_ops_give_summed(lvni_autograd_node *node, int i, lvn_tensor *g,
     return lvni_autograd_grad_give(node, i, a.out[0]);
 }
 
-lvn_status lvni_ops_give_all(lvni_autograd_node *node, lvn_tensor *const *out, int n, unsigned made)
-{
-    lvn_status s = LVN_OK;
-    for (int i = 0; i < n; i++) {
-        if (s == LVN_OK && (made & 1u << i) != 0 && lvni_autograd_grad_wanted(node, i)) {
-            s = lvni_autograd_grad_give(node, i, out[i]);
-        } else {
-            lvn_release(out[i]);
-        }
-    }
-    return s;
-}
-
 lvn_tensor *lvni_ops_new(lvni_kernels_op op, const lvn_tensor *a, const lvn_tensor *b)
 {
     lvn_kernel_args args = {.in = {a, b}};

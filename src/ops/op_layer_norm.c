@@ -1,6 +1,6 @@
 /* Layer norm, group norm and instance norm: mean and variance of parts of a sample, the same in
  * training and evaluation. First the gradients of all norms written with ops (norm_second.h). */
-#include "ops/binary.h"
+#include "autograd/tape.h"
 #include "ops/norm_second.h"
 
 static lvn_tensor *mean_of(lvn_tensor *x, const lvni_ops_norm_view *view)
@@ -55,7 +55,7 @@ static lvn_status norm_gradient(lvni_autograd_node *n, lvni_kernels_op op, const
         want |= lvni_autograd_grad_wanted(n, i) ? 1u << i : 0u;
     }
     LVN_TRY(lvni_autograd_grad_run(op, &a, want));
-    return lvni_ops_give_all(n, a.out, N_IN, want);
+    return lvni_autograd_grad_give_all(n, a.out, N_IN, want);
 }
 
 static lvn_tensor *norm(lvni_kernels_op op, lvni_autograd_backward_rule rule,

@@ -1,7 +1,8 @@
 /* Matrix products, the linear layer, scaled dot-product attention, and rows of a table by their
  * numbers (embedding). */
 #include "ops/attention.h"
-#include "ops/binary.h"
+
+#include "autograd/tape.h"
 #include "core/math.h"
 #include "core/options_struct.h"
 
@@ -214,7 +215,7 @@ static lvn_status attention_backward(lvni_autograd_node *n, lvn_tensor *dy)
         want |= lvni_autograd_grad_wanted(n, i) ? 1u << i : 0u;
     }
     LVN_TRY(lvni_kernels_run(LVNI_OP_attention_grad, &a, want));
-    return lvni_ops_give_all(n, a.out, 3, want);
+    return lvni_autograd_grad_give_all(n, a.out, 3, want);
 }
 
 lvn_tensor *lvn_attention_with(lvn_tensor *q, lvn_tensor *k, lvn_tensor *v,
@@ -295,7 +296,7 @@ static lvn_status embedding_backward(lvni_autograd_node *n, lvn_tensor *dy)
     a.out[1] = lvni_autograd_grad_wanted(n, 1) ? lvni_autograd_grad_dest(n, 1) : NULL;
     LVN_TRY(lvni_autograd_grad_run(LVNI_OP_embedding_grad, &a,
                                    lvni_autograd_grad_wanted(n, 1) ? 3u : 1u));
-    return lvni_ops_give_all(n, a.out, 2, 3);
+    return lvni_autograd_grad_give_all(n, a.out, 2, 3);
 }
 
 lvn_tensor *lvn_embedding_with(lvn_tensor *weight, lvn_tensor *ids,

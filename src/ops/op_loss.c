@@ -169,7 +169,7 @@ static lvn_status point_loss_backward(lvni_autograd_node *n, lvn_tensor *dloss)
 {
     lvn_kernel_args a;
     LVN_TRY(gradients(n, dloss, &a));
-    return lvni_ops_give_all(n, a.out, WEIGHT, 1u << X | 1u << TARGET);
+    return lvni_autograd_grad_give_all(n, a.out, WEIGHT, 1u << X | 1u << TARGET);
 }
 
 /* ---- the same written with ops, without the division by the divisor ---- */

@@ -1,6 +1,6 @@
 /* Batch normalisation. */
+#include "autograd/tape.h"
 #include "core/options_struct.h"
-#include "ops/binary.h"
 #include "ops/norm_second.h"
 #include "ops/group_parts.h"
 
@@ -23,7 +23,7 @@ static lvn_status norm_gradient(lvni_autograd_node *n, lvni_kernels_op op, lvn_t
         want |= wanted ? 1u << i : 0u;
     }
     LVN_TRY(lvni_autograd_grad_run(op, &a, want));
-    LVN_TRY(lvni_ops_give_all(n, a.out, N_IN, want));
+    LVN_TRY(lvni_autograd_grad_give_all(n, a.out, N_IN, want));
     return same && lvni_autograd_grad_wanted(n, RESIDUAL)
                ? lvni_autograd_grad_give(n, RESIDUAL, lvn_retain(dy))
                : LVN_OK;
