@@ -296,24 +296,27 @@ LVN_ON_DEVICE bool lvn_flat_sgd_resolve(lvn_flat_sgd *p)
     return p->step->updated != 0;
 }
 
-/* LARS: the trust ratio of a tensor (You, Gitman & Ginsburg 2017). */
+/* LARS: the trust ratio of a tensor (You, Gitman & Ginsburg 2017), as implementations for PyTorch
+ * have it: coefficient |w| / (|g| + weight_decay |w| + eps). */
 typedef struct lvn_flat_trust {
     double coefficient, weight_decay;
     double grad_scale;
     const lvn_step_phase
         *step; /* in memory of the device: its grad_scale and decay; NULL: the numbers above */
+    double eps;
 } lvn_flat_trust;
 
-/* What `trust` computes from the square roots of both sums. Where a norm is 0 nothing determines
- * the ratio; times a gradient near 0 it must stay a number. */
+/* What `trust` computes from the square roots of both sums. Without decay, and without a norm, the
+ * gradient stays as it is, and no decay joins it: 1, as decay of a tensor of zeros is 0, and for a
+ * gradient of zeros 0, which leaves out decay. Times a gradient near 0 it must stay a number. */
 LVN_ON_DEVICE double lvn_flat_trust_ratio(double of_w, double root_g, const lvn_flat_trust *p)
 {
     const double of_g = root_g * (p->step != NULL ? p->step->grad_scale : p->grad_scale);
-    if (!(of_w > 0.0 && of_g > 0.0)) {
-        return 1.0;
-    }
     const double decay = p->weight_decay * (p->step != NULL ? p->step->decay : 1.0);
-    const double trust = p->coefficient * of_w / (of_g + decay * of_w);
+    if (!(decay > 0.0 && of_w > 0.0 && of_g > 0.0)) {
+        return decay > 0.0 && of_g == 0.0 ? 0.0 : 1.0; /* NaN stays in the gradient */
+    }
+    const double trust = p->coefficient * of_w / (of_g + decay * of_w + p->eps);
     return trust < 1e30 ? trust : 1e30;
 }
 

@@ -31,9 +31,10 @@ typedef struct lvni_optim_formula {
     /* Numbers that the step of a tensor needs in o->sums; NULL: none. */
     int64_t (*scratch)(const lvni_optim_parameter *p);
     const char *name;
-    bool betas;     /* has beta1 and beta2 */
-    bool unclamped; /* takes gradients as they are: no clip_value */
-    bool corrected; /* has Adam's corrections of beta1 and beta2 */
+    bool ratio_of_decayed; /* a tensor without decay has none */
+    bool betas;            /* has beta1 and beta2 */
+    bool unclamped;        /* takes gradients as they are: no clip_value */
+    bool corrected;        /* has Adam's corrections of beta1 and beta2 */
 } lvni_optim_formula;
 
 const lvni_optim_formula *lvni_optim_formula_of(const lvni_optim_options *options);

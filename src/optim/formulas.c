@@ -95,7 +95,8 @@ static void lars_ratio(lvni_optim *o, const lvni_optim_call *c, double *of_w, do
     const lvn_flat_trust t = {.coefficient = options(o, c)->trust_coefficient,
                               .weight_decay = c->run->weight_decay,
                               .grad_scale = c->grad_scale,
-                              .step = c->step};
+                              .step = c->step,
+                              .eps = options(o, c)->eps};
     lvni_kernels_flat_trust(o->ratio + c->run->ratio, of_w, of_g, n, &t);
 }
 
@@ -349,6 +350,7 @@ const lvni_optim_formula *lvni_optim_formula_of(const lvni_optim_options *option
                               .corrected = true},
         [LVNI_OPTIM_LARS] = {.name = "lars",
                              .unclamped = true, /* so is the norm in its ratio */
+                             .ratio_of_decayed = true,
                              .slots = sgd_slots,
                              .prepare = lars_prepare,
                              .ratio = lars_ratio,

@@ -52,7 +52,10 @@ static const lvni_optim_formula *formula_for(const lvni_optim_options o[LVNI_PHA
 
 static bool is_trusted(const lvni_optim_options o[LVNI_PHASES], const lvni_optim_parameter *p)
 {
-    return formula_for(o, p)->ratio != NULL && p->ndim > 1 && !p->frozen;
+    const lvni_optim_formula *formula = formula_for(o, p);
+    const bool decays = o[p->phase].weight_decay * p->decay_scale > 0.0;
+    return formula->ratio != NULL && p->ndim > 1 && !p->frozen &&
+           (decays || !formula->ratio_of_decayed);
 }
 
 /* Of each tensor with a ratio: sums of its weights and of its gradient, and the ratio. Scratch

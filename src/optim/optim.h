@@ -23,18 +23,19 @@ typedef enum lvni_optim_kind {
 
 /* sgd, adam, adamw: the formulas of PyTorch (kernels/flat.h); adam's decay joins the gradient,
  * adamw's does not. lars: You, Gitman & Ginsburg 2017, "Large batch training of convolutional
- * networks". Each tensor of two or more axes has its own rate: trust = coefficient |w| / (|g| +
- * weight_decay |w|), 1 where one of the norms is 0; then sgd with the gradient trust * (g +
- * weight_decay w). Tensors of one axis (biases, norms) are sgd's. The learning rate stands outside
- * of the momentum buffer, as in sgd; with a rate that does not change this is the paper's algorithm
- * 1. rmsprop: PyTorch's; decay joins the gradient. lion: Chen et al. 2023, "Symbolic discovery of
- * optimization algorithms". lamb: You et al. 2020, "Large batch optimization for deep learning:
- * training BERT in 76 minutes"; the ratio is |w| / |u| of the step u, decay in it, and 1 for
- * tensors of one axis, and where a norm is 0. adafactor: PyTorch's, after Shazeer & Stern 2018,
- * "Adafactor: adaptive learning rates with sublinear memory cost". The average of squares of a
- * matrix is a product of one of its rows and one of its columns, that of a tensor of one axis is as
- * in adam. A tensor of more axes is as many matrices of the last two as PyTorch has them: of a
- * convolution (O, I, H, W) those of H x W, which keep H + W numbers each. */
+ * networks". Each tensor of two or more axes that has decay has its own rate: trust = coefficient
+ * |w| / (|g| + weight_decay |w| + eps); then sgd with the gradient trust * (g + weight_decay w).
+ * Where one of the norms is 0 it is sgd without decay. Tensors without decay and those of one axis
+ * (biases, norms) are sgd's. The learning rate stands outside of the momentum buffer, as in sgd;
+ * with a rate that does not change this is the paper's algorithm 1. rmsprop: PyTorch's; decay joins
+ * the gradient. lion: Chen et al. 2023, "Symbolic discovery of optimization algorithms". lamb: You
+ * et al. 2020, "Large batch optimization for deep learning: training BERT in 76 minutes"; the ratio
+ * is |w| / |u| of the step u, decay in it, and 1 for tensors of one axis, and where a norm is 0.
+ * adafactor: PyTorch's, after Shazeer & Stern 2018, "Adafactor: adaptive learning rates with
+ * sublinear memory cost". The average of squares of a matrix is a product of one of its rows and
+ * one of its columns, that of a tensor of one axis is as in adam. A tensor of more axes is as many
+ * matrices of the last two as PyTorch has them: of a convolution (O, I, H, W) those of H x W, which
+ * keep H + W numbers each. */
 typedef struct lvni_optim_options {
     lvni_optim_kind kind;
     double lr, weight_decay;
@@ -43,7 +44,7 @@ typedef struct lvni_optim_options {
     bool nesterov;               /* sgd, lars */
     double trust_coefficient;    /* lars */
     double beta1, beta2;         /* adam, adamw, lion, lamb */
-    double eps;                  /* adam, adamw, rmsprop, lamb; adafactor: the first of two */
+    double eps;                  /* all but sgd and lion; adafactor: the first of two */
     double alpha;                /* rmsprop */
     bool centered;               /* rmsprop */
     double beta2_decay, eps2, d; /* adafactor */

@@ -90,6 +90,13 @@ static double cycle_at(const lvni_optim_schedule *s, int64_t t, bool momentum)
     return s->cycle.linear ? from + (to - from) * part : half_cosine(from, to, part);
 }
 
+/* The end is that of the last step. */
+static double cosine_at(const lvni_optim_schedule *s, int64_t step)
+{
+    const int64_t t = step - s->warmup_steps, last = s->total_steps - s->warmup_steps - 1;
+    return t >= last ? s->end_factor : half_cosine(1.0, s->end_factor, (double)t / (double)last);
+}
+
 /* From the end of the warm-up on. */
 static double after_warmup(const lvni_optim_schedule *s, int64_t step)
 {
@@ -100,14 +107,14 @@ static double after_warmup(const lvni_optim_schedule *s, int64_t step)
     if (s->kind == LVNI_SCHEDULE_ONECYCLE) {
         return cycle_at(s, step - s->warmup_steps, false);
     }
+    if (s->kind == LVNI_SCHEDULE_COSINE) {
+        return cosine_at(s, step);
+    }
     if (at >= 1.0) {
         return end;
     }
-    switch (s->kind) {
-    case LVNI_SCHEDULE_LINEAR: return 1.0 + (end - 1.0) * at;
-    case LVNI_SCHEDULE_POLYNOMIAL: return end + (1.0 - end) * lvni_core_pow(1.0 - at, s->power);
-    default: return half_cosine(1.0, end, at);
-    }
+    return s->kind == LVNI_SCHEDULE_LINEAR ? 1.0 + (end - 1.0) * at
+                                           : end + (1.0 - end) * lvni_core_pow(1.0 - at, s->power);
 }
 
 double lvni_optim_schedule_factor(const lvni_optim_schedule *s, int64_t step)

@@ -46,15 +46,15 @@ typedef struct lvni_optim_schedule {
  * step on. With s = (t - warmup) / (total - warmup), 1 after the end, e = end_factor:
  *   step, exponential   gamma ^ floor(t / step_size)
  *   multistep           gamma ^ (milestones <= t)
- *   cosine      e + (1 - e) (1 + cos(pi s)) / 2   (Loshchilov & Hutter 2017, eq. 5, without
- *     restarts)
- *   restarts    the same with restarts: s is the part of the period that has passed
+ *   cosine      e + (1 - e) (1 + cos(pi t')) / 2   (Loshchilov & Hutter 2017, eq. 5, without
+ *     restarts), t' = (t - warmup) / (total - 1 - warmup): the last step has e
+ *   restarts    the same with restarts: t' is the part of the period that has passed
  *   linear      1 + (e - 1) s
  *   polynomial  e + (1 - e) (1 - s)^power
  *   onecycle    PyTorch's OneCycleLR over total - warmup steps
  * Step, exponential and multistep count from the run's beginning, warm-up included, and fall during
- * it, too; the others begin after it. The last step, total - 1, has s = 1 - 1 / (total - warmup): e
- * is reached by the one that would follow. */
+ * it, too; the others begin after it. The last step, total - 1, has s = 1 - 1 / (total - warmup):
+ * linear and polynomial reach e with the one that would follow. */
 double lvni_optim_schedule_factor(const lvni_optim_schedule *schedule, int64_t step);
 /* Momentum or beta1 of the step; -1: the schedule does not move it. */
 double lvni_optim_schedule_momentum(const lvni_optim_schedule *schedule, int64_t step);

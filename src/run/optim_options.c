@@ -27,8 +27,10 @@ static const lvni_core_option optim_rows[] = {
      .type = LVNI_OPT_CHOICE,
      .choices = "sgd|adam|adamw|lars|rmsprop|lion|lamb|adafactor",
      .fallback = "adamw",
-     .help = "Optimizer; lars and lamb give every tensor a rate of its own, for large batches; the "
-             "state of adafactor is a row and a column of each matrix."},
+     .help =
+         "Optimizer; lars (of those with weight decay) and lamb give every tensor a rate of its "
+         "own, for large batches; the state of adafactor is a row and a column of each "
+         "matrix."},
     LVNI_OPTION_ALIAS("optim", "optim.name"),
     LVNI_OPTION_ALIAS("lr", "optim.lr"),
     LVNI_OPTION_ALIAS("learning_rate", "optim.lr"),
@@ -58,8 +60,8 @@ static const lvni_core_option optim_rows[] = {
      .type = LVNI_OPT_FLOAT,
      .fallback = "0.001",
      .range = LVNI_ABOVE(0),
-     .needs = "optim.name=lars",
-     .help = "Step of a tensor as a part of its norm, before optim.lr (lars)."},
+     .needs = "optim.name=lars&optim.weight_decay",
+     .help = "Step of a tensor with weight decay as a part of its norm, before optim.lr (lars)."},
     {.name = "optim.weight_decay",
      .type = LVNI_OPT_FLOAT,
      .fallback = "0.01",
@@ -124,9 +126,9 @@ static const lvni_core_option optim_rows[] = {
      .type = LVNI_OPT_FLOAT,
      .fallback = "1e-8",
      .range = LVNI_ABOVE(0),
-     .needs = "optim.name=adam|adamw|rmsprop|lamb|adafactor",
-     .help = "Added to the denominator (adam, adamw, rmsprop; lamb: 1e-6 unless given); the least "
-             "denominator (adafactor: 2^-23 unless given)."},
+     .needs = "optim.name=adam|adamw|lars|rmsprop|lamb|adafactor",
+     .help = "Added to the denominator (adam, adamw, lars, rmsprop; lamb: 1e-6 unless given); the "
+             "least denominator (adafactor: 2^-23 unless given)."},
     {.name = "optim.eps2",
      .type = LVNI_OPT_FLOAT,
      .fallback = "0.001",

@@ -83,7 +83,7 @@ enum {
     MOMENTUM = SGDS | BIT(RMSPROP),
     ADAMS = BIT(ADAM) | BIT(ADAMW) | BIT(LAMB),
     BETAS = ADAMS | BIT(LION),
-    EPS = ADAMS | BIT(RMSPROP) | BIT(ADAFACTOR)
+    EPS = ADAMS | BIT(LARS) | BIT(RMSPROP) | BIT(ADAFACTOR)
 };
 #define FIELD(name) offsetof(lvni_optim_options, name)
 #define BELOW_1 0x1.fffffffffffffp-1

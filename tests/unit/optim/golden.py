@@ -46,7 +46,7 @@ def torch_run(cls, decay_1d, idle, **options):
     return np.concatenate([p.detach().numpy().ravel() for p in w])
 
 
-def lars_run(idle, lr, weight_decay, momentum, trust_coefficient, nesterov=False):
+def lars_run(idle, lr, weight_decay, momentum, trust_coefficient, eps, nesterov=False):
     out = []
     for shape, without in zip(SHAPES, IDLE):
         w = start(int(np.prod(shape)))
@@ -56,9 +56,9 @@ def lars_run(idle, lr, weight_decay, momentum, trust_coefficient, nesterov=False
                 continue
             g = gradient(w.size, t)
             trust = 1.0
-            if len(shape) > 1:
+            if len(shape) > 1 and weight_decay > 0.0:
                 w_norm, g_norm = np.linalg.norm(w), np.linalg.norm(g)
-                trust = trust_coefficient * w_norm / (g_norm + weight_decay * w_norm)
+                trust = trust_coefficient * w_norm / (g_norm + weight_decay * w_norm + eps)
             d = trust * (g + weight_decay * w)
             buffer = d if buffer is None else momentum * buffer + d
             w = w - lr * (d + momentum * buffer if nesterov else buffer)
@@ -128,13 +128,37 @@ def print_steps():
         (
             "lars",
             None,
-            {"lr": 2.0, "weight_decay": 0.01, "momentum": 0.9, "trust_coefficient": 0.02},
+            {
+                "lr": 2.0,
+                "weight_decay": 0.01,
+                "momentum": 0.9,
+                "trust_coefficient": 0.02,
+                "eps": 1e-8,
+            },
             True,
         ),
         (
             "lars without momentum",
             None,
-            {"lr": 2.0, "weight_decay": 0.0, "momentum": 0.0, "trust_coefficient": 0.02},
+            {
+                "lr": 2.0,
+                "weight_decay": 0.02,
+                "momentum": 0.0,
+                "trust_coefficient": 0.02,
+                "eps": 0.1,
+            },
+            True,
+        ),
+        (
+            "lars without decay",
+            None,
+            {
+                "lr": 0.1,
+                "weight_decay": 0.0,
+                "momentum": 0.9,
+                "trust_coefficient": 0.02,
+                "eps": 1e-8,
+            },
             True,
         ),
         (
@@ -145,6 +169,7 @@ def print_steps():
                 "weight_decay": 0.01,
                 "momentum": 0.5,
                 "trust_coefficient": 0.02,
+                "eps": 1e-8,
                 "nesterov": True,
             },
             True,
@@ -200,7 +225,7 @@ def print_schedules():
             "cosine",
             "COSINE",
             {"total_steps": 16, "end_factor": 0.05},
-            factors(lambda o: sched.CosineAnnealingLR(o, T_max=16, eta_min=0.05), n),
+            factors(lambda o: sched.CosineAnnealingLR(o, T_max=15, eta_min=0.05), n),
         ),
         (
             "linear",
@@ -226,7 +251,7 @@ def print_schedules():
             "COSINE",
             {"warmup_steps": 4, "total_steps": 16, "end_factor": 0.05},
             factors(lambda o: rise(o, 4), 4)
-            + factors(lambda o: sched.CosineAnnealingLR(o, T_max=12, eta_min=0.05), 12),
+            + factors(lambda o: sched.CosineAnnealingLR(o, T_max=11, eta_min=0.05), 12),
         ),
         (
             "warm-up, then linear",

@@ -224,7 +224,7 @@ TEST(schedules)
     for (int t = 0; t < 5; t++) {
         assert_true(lvni_optim_schedule_factor(&s, t) == rise[t]);
     }
-    s = (lvni_optim_schedule){.kind = LVNI_SCHEDULE_COSINE, .total_steps = 12};
+    s = (lvni_optim_schedule){.kind = LVNI_SCHEDULE_COSINE, .total_steps = 13};
     const struct {
         int64_t t;
         double factor;
@@ -234,7 +234,7 @@ TEST(schedules)
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
         assert_true(fabs(lvni_optim_schedule_factor(&s, plain[i].t) - plain[i].factor) <= 1e-15);
     }
-    s = (lvni_optim_schedule){.kind = LVNI_SCHEDULE_COSINE, .warmup_steps = 2, .total_steps = 10};
+    s = (lvni_optim_schedule){.kind = LVNI_SCHEDULE_COSINE, .warmup_steps = 2, .total_steps = 11};
     const double warm[] = {0.5,
                            1.0,
                            1.0,
@@ -257,6 +257,25 @@ TEST(schedules)
     s = (lvni_optim_schedule){.kind = LVNI_SCHEDULE_COSINE, .warmup_steps = 5, .total_steps = 5};
     assert_true(lvni_optim_schedule_factor(&s, 4) == 1.0 &&
                 lvni_optim_schedule_factor(&s, 5) == 0.0);
+}
+
+/* Warm-up, then a cosine that has its end in the last step, as pretraining has it. */
+TEST(a_cosine_ends_in_the_last_step)
+{
+    lvni_optim_schedule s = {
+        .kind = LVNI_SCHEDULE_COSINE, .warmup_steps = 10, .total_steps = 100, .end_factor = 0.001};
+    assert_true(lvni_optim_schedule_factor(&s, 0) == 0.1);
+    assert_true(lvni_optim_schedule_factor(&s, 9) == 1.0);
+    assert_true(lvni_optim_schedule_factor(&s, 10) == 1.0);
+    assert_true(lvni_optim_schedule_factor(&s, 99) == 0.001);
+    for (int t = 10; t < 99; t++) {
+        const double expected =
+            0.001 + (1 - 0.001) * (cos(3.14159265358979323846 * (t - 10) / 89) + 1) / 2;
+        assert_true(fabs(lvni_optim_schedule_factor(&s, t) - expected) <= 1e-15);
+    }
+    s.warmup_steps = 99; /* nothing is left but the end */
+    assert_true(lvni_optim_schedule_factor(&s, 98) == 1.0);
+    assert_true(lvni_optim_schedule_factor(&s, 99) == 0.001);
 }
 
 /* Clamped by the optimizer or before it, by hand: the same bits, scaled by a power of two. */
@@ -306,9 +325,10 @@ TEST(norms_of_whole_gradients_are_not_of_clamped_ones)
 
 TEST(memory_may_fail)
 {
-    static const lvni_optim_options kinds[] = {
-        {.kind = LVNI_OPTIM_ADAMW},                  /* two slots */
-        {.kind = LVNI_OPTIM_LARS, .momentum = 0.9}}; /* one, and trust ratios */
+    static const lvni_optim_options kinds[] = {{.kind = LVNI_OPTIM_ADAMW}, /* two slots */
+                                               {.kind = LVNI_OPTIM_LARS,
+                                                .weight_decay = 0.1,
+                                                .momentum = 0.9}}; /* one, and trust ratios */
     const uint64_t before = lvni_core_alloc_get_total().live_bytes;
     for (int i = 0; i < 2; i++) {
         for (int64_t k = 1; k <= 8; k++) {

@@ -292,7 +292,11 @@ TEST(numbers_of_a_group)
         ADAM_OPTIONS(LVNI_OPTIM_LAMB),
         ADAM_OPTIONS(LVNI_OPTIM_LION),
         {.kind = LVNI_OPTIM_SGD, .lr = 0.01, .momentum = 0.9},
-        {.kind = LVNI_OPTIM_LARS, .lr = 0.1, .momentum = 0.9, .trust_coefficient = 0.1},
+        {.kind = LVNI_OPTIM_LARS,
+         .lr = 0.1,
+         .weight_decay = 0.01,
+         .momentum = 0.9,
+         .trust_coefficient = 0.1},
         {.kind = LVNI_OPTIM_RMSPROP, .lr = 0.01, .momentum = 0.9, .alpha = 0.9, .eps = 1e-6}};
     static const lvni_optim_own own[] = {{.has_beta1 = true, .beta1 = 0.5},
                                          {.has_beta1 = true, .has_beta2 = true, .beta2 = 0.75},
@@ -484,11 +488,15 @@ TEST(lars_knows_no_blocks_before)
     lvni_optim_destroy(p);
 }
 
-/* A tensor of zeros, or without a gradient, moves as under sgd instead of never or by NaN. */
+/* A tensor of zeros, or without a gradient, moves as under sgd without decay, instead of never or
+ * by NaN. */
 TEST(lars_without_a_norm)
 {
-    const lvni_optim_options options = {
-        .kind = LVNI_OPTIM_LARS, .lr = 0.5, .trust_coefficient = 0.001};
+    const lvni_optim_options options = {.kind = LVNI_OPTIM_LARS,
+                                        .lr = 0.5,
+                                        .weight_decay = 0.1,
+                                        .trust_coefficient = 0.001,
+                                        .eps = 1e-8};
     const lvni_optim_parameter p = {
         .name = "x", .n = 2, .ndim = 2, .lr_scale = 1, .decay_scale = 1};
     float w[2] = {0}, g[2] = {1.0f, -2.0f};
@@ -503,6 +511,50 @@ TEST(lars_without_a_norm)
     lvni_optim_step(o, 0, w, g, 0.5, 1e-8);
     assert_true(isfinite(w[0]) && isfinite(w[1]));
     lvni_optim_destroy(o);
+}
+
+/* Two tensors, of which one has no decay: that is sgd's to the bit, momentum and all; the other
+ * one's first step is that of the formula. */
+TEST(lars_adapts_what_has_decay)
+{
+    enum { EACH = 4096 };
+    static float w[2 * EACH], g[2 * EACH], begin[2 * EACH], plain[2 * EACH];
+    const lvni_optim_options lars = {.kind = LVNI_OPTIM_LARS,
+                                     .lr = 0.5,
+                                     .weight_decay = 0.1,
+                                     .momentum = 0.9,
+                                     .trust_coefficient = 0.02,
+                                     .eps = 0.25},
+                             sgd = {.kind = LVNI_OPTIM_SGD, .lr = 0.5, .momentum = 0.9};
+    const lvni_optim_parameter p[2] = {
+        {.name = "a", .n = EACH, .ndim = 2, .lr_scale = 1},
+        {.name = "b", .begin = EACH, .n = EACH, .ndim = 2, .lr_scale = 1, .decay_scale = 1}};
+    lvni_optim *o, *other;
+    assert_int_equal(lvni_optim_create(&lars, 2 * EACH, NULL, p, 2, &o), LVN_OK);
+    assert_int_equal(lvni_optim_create(&sgd, 2 * EACH, NULL, p, 2, &other), LVN_OK);
+    const lvni_core_rng rng = {.key = lvni_core_rng_make_key(3, 4)};
+    for (int i = 0; i < 2 * EACH; i++) {
+        w[i] = plain[i] = begin[i] = (float)lvni_core_rng_normal(&rng, (uint64_t)i);
+    }
+    for (int t = 0; t < 3; t++) {
+        double of_w = 0.0, of_g = 0.0;
+        for (int i = 0; i < 2 * EACH; i++) {
+            g[i] = (float)lvni_core_rng_normal(&rng, (uint64_t)i + (uint64_t)(t + 1) * 2 * EACH);
+            of_w += i < EACH ? 0.0 : (double)w[i] * (double)w[i];
+            of_g += i < EACH ? 0.0 : (double)g[i] * (double)g[i];
+        }
+        lvni_optim_step(o, 0, w, g, 0.5, 1.0);
+        lvni_optim_step(other, 0, plain, g, 0.5, 1.0);
+        assert_memory_equal(w, plain, EACH * sizeof *w);
+        const double trust = 0.02 * sqrt(of_w) / (sqrt(of_g) + 0.1 * sqrt(of_w) + 0.25);
+        for (int i = EACH; t == 0 && i < 2 * EACH; i++) {
+            const double want =
+                (double)begin[i] - 0.5 * trust * ((double)g[i] + 0.1 * (double)begin[i]);
+            assert_true(fabs((double)w[i] - want) <= 1e-6);
+        }
+    }
+    lvni_optim_destroy(o);
+    lvni_optim_destroy(other);
 }
 
 /* All but the last layer; a module of this name, where there is one. */

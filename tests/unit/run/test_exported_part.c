@@ -124,10 +124,9 @@ static void train(const char *steps, bool again)
     char out[80], max[40];
     snprintf(out, sizeof out, "out=%s/run", dir);
     snprintf(max, sizeof max, "max_steps=%s", steps);
-    const char *const args[] = {out,           max,
-                                "batch_size=4", "accelerator=cpu",
-                                "devices=1",    "quiet=true",
-                                "optim.lr=0.1", again ? "resume=true" : "resume=false"};
+    const char *const args[] = {
+        out,         max,          "batch_size=4", "accelerator=cpu",
+        "devices=1", "quiet=true", "optim.lr=0.1", again ? "resume=true" : "resume=false"};
     if (lvni_run_train(&recipe, sizeof args / sizeof *args, args) != LVN_OK) {
         fail_msg("%s", lvn_last_error()->message);
     }

@@ -19,13 +19,17 @@ static const setting adamw = {
     .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8},
     .ema = {.decay = 0.9},
     .clip = 0.5};
-static const setting lars = {
-    .batch_size = 8,
-    .micro_batches = 4,
-    .lanes = 1,
-    .optim = {.kind = LVNI_OPTIM_LARS, .lr = 0.5, .momentum = 0.9, .trust_coefficient = 0.02},
-    .ema = {.decay = 0.9},
-    .clip = 0.5};
+static const setting lars = {.batch_size = 8,
+                             .micro_batches = 4,
+                             .lanes = 1,
+                             .optim = {.kind = LVNI_OPTIM_LARS,
+                                       .lr = 0.5,
+                                       .weight_decay = 0.01,
+                                       .momentum = 0.9,
+                                       .trust_coefficient = 0.02,
+                                       .eps = 1e-8},
+                             .ema = {.decay = 0.9},
+                             .clip = 0.5};
 
 /* Two steps under way at once, as the loop has them. */
 typedef struct pair {

@@ -58,7 +58,12 @@ static const setting settings[] = {
     {.batch_size = 10,
      .micro_batches = 3,
      .lanes = 3,
-     .optim = {.kind = LVNI_OPTIM_LARS, .lr = 0.5, .momentum = 0.9, .trust_coefficient = 0.01}},
+     .optim = {.kind = LVNI_OPTIM_LARS,
+               .lr = 0.5,
+               .weight_decay = 0.01,
+               .momentum = 0.9,
+               .trust_coefficient = 0.01,
+               .eps = 1e-8}},
     {.batch_size = 8,
      .micro_batches = 2,
      .lanes = 1,
@@ -271,7 +276,7 @@ static void check_estimate(int lanes, int index, lvni_optim_kind kind)
                        .batch_size = 10,
                        .micro_batches = 4,
                        .lanes = lanes,
-                       .optim = {.kind = kind, .lr = 0.1, .momentum = 0.9},
+                       .optim = {.kind = kind, .lr = 0.1, .weight_decay = 0.01, .momentum = 0.9},
                        .ema = {.decay = 0.9}};
     bench_open(&b, &data, &s);
     bench_steps(&b, 4); /* the last one of 3 samples */

@@ -368,7 +368,7 @@ TEST(learning_rate_follows_the_schedule)
         .micro_batches = 2,
         .lanes = 1,
         .optim = {.lr = 0.5},
-        .schedule = {.kind = LVNI_SCHEDULE_COSINE, .warmup_steps = 2, .total_steps = 6}};
+        .schedule = {.kind = LVNI_SCHEDULE_COSINE, .warmup_steps = 2, .total_steps = 7}};
     const double want[] = {
         0.25, 0.5, 0.5, 0.25 * (1 + 0.70710678118654757), 0.25, 0.25 * (1 - 0.70710678118654757),
         0.0};

@@ -262,8 +262,12 @@ TEST(numbers_and_tensors_have_the_same_bits_everywhere)
 {
     setting s = adamw;
     check_bits("adamw", s);
-    s.optim = (lvni_optim_options){
-        .kind = LVNI_OPTIM_LARS, .lr = 0.5, .momentum = 0.9, .trust_coefficient = 0.02};
+    s.optim = (lvni_optim_options){.kind = LVNI_OPTIM_LARS,
+                                   .lr = 0.5,
+                                   .weight_decay = 0.01,
+                                   .momentum = 0.9,
+                                   .trust_coefficient = 0.02,
+                                   .eps = 1e-8};
     check_bits("lars", s);
     s = adamw;
     s.precision = LVNI_PRECISION_16_MIXED;
