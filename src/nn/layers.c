@@ -430,3 +430,8 @@ lvn_module *lvn_nn_layer_norm_with(lvn_builder *b, const char *name, int64_t fea
     m->eps = own.eps > 0.0 ? own.eps : 1e-5;
     return lvni_nn_builder_build(b, &m->base);
 }
+
+bool lvni_nn_is_norm(const lvn_module_class *cls)
+{
+    return cls == &batch_norm_class || cls == &layer_norm_class;
+}

@@ -156,6 +156,8 @@ lvn_status lvni_nn_model_build_sync(const lvn_module_class *cls, const void *arg
 lvn_status lvni_nn_model_build_empty(const lvn_module_class *cls, const void *arguments,
                                      lvni_nn_model **out);
 void lvni_nn_model_destroy(lvni_nn_model *model);
+/* The classes of lvn_nn_batch_norm and lvn_nn_layer_norm. */
+bool lvni_nn_is_norm(const lvn_module_class *cls);
 /* Call after the weights were changed in place: reordered copies are out of date. */
 void lvni_nn_model_touch(lvni_nn_model *model);
 /* Let parameters and buffers stand for other n_values values (an average, for example) laid out as

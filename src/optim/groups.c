@@ -315,8 +315,8 @@ static lvn_status apply_layer_decay(const lvni_optim_rules *r, lvni_optim_parame
 }
 
 /* "backbone=5epochs" */
-static lvn_status split_thaw(const lvni_optim_rules *r, const char *text, char pattern[PATTERN],
-                             int64_t *thaw)
+static lvn_status split_until(const lvni_optim_rules *r, const char *key, const char *text,
+                              char pattern[PATTERN], int64_t *until)
 {
     const char *equals = strrchr(text, '=');
     const char *digits = equals == NULL ? "" : equals + 1;
@@ -325,31 +325,34 @@ static lvn_status split_thaw(const lvni_optim_rules *r, const char *text, char p
     if (n == 0 || n > 12 || equals == text || equals - text >= PATTERN ||
         (!epochs && digits[n] != '\0')) {
         LVN_FAIL(LVN_ERR_USAGE,
-                 "freeze_until: %s is not PATTERN=STEPS or PATTERN=NUMBERepochs, as in "
-                 "freeze_until=[backbone=5epochs]",
-                 text);
+                 "%s: %s is not PATTERN=STEPS or PATTERN=NUMBERepochs, as in "
+                 "%s=[backbone=5epochs]",
+                 key, text, key);
     }
-    *thaw = strtoll(digits, NULL, 10) * (epochs ? r->steps_per_epoch : 1);
+    *until = strtoll(digits, NULL, 10) * (epochs ? r->steps_per_epoch : 1);
     snprintf(pattern, PATTERN, "%.*s", (int)(equals - text), text);
     return LVN_OK;
 }
 
-static lvn_status apply_freeze_until(const lvni_optim_rules *r, lvni_optim_parameter *parameter,
-                                     int n)
+/* The list of `key`: steps that go into `thaw`, or into `hold`. */
+static lvn_status apply_until(const lvni_optim_rules *r, const char *key, bool holds,
+                              lvni_optim_parameter *parameter, int n)
 {
-    for (size_t k = 0; k < r->n_freeze_until; k++) {
+    const size_t rows = holds ? r->n_lr_zero_until : r->n_freeze_until;
+    for (size_t k = 0; k < rows; k++) {
         char pattern[PATTERN];
-        int64_t thaw = 0;
+        int64_t until = 0;
         int hits = 0;
-        LVN_TRY(split_thaw(r, r->freeze_until[k], pattern, &thaw));
+        LVN_TRY(
+            split_until(r, key, (holds ? r->lr_zero_until : r->freeze_until)[k], pattern, &until));
         for (int i = 0; i < n; i++) {
             if (is_named(pattern, parameter, n, i)) {
-                parameter[i].thaw = thaw;
+                *(holds ? &parameter[i].hold : &parameter[i].thaw) = until;
                 hits++;
             }
         }
         if (hits == 0) {
-            return fail_unmatched("freeze_until", pattern, parameter, n);
+            return fail_unmatched(key, pattern, parameter, n);
         }
     }
     return LVN_OK;
@@ -372,20 +375,56 @@ static lvn_status check_first_step(const lvni_optim_parameter *parameter, int n)
     return LVN_OK;
 }
 
+static bool ends_in(const char *name, const char *end)
+{
+    const size_t n = strlen(name), m = strlen(end);
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+/* Tokens, positions and scales have no decay, whatever their axes; by the names that
+ * vision transformers give them: class_token, cls_token, encoder.pos_embedding,
+ * relative_position_bias_table, ls1.gamma. */
+static bool is_special(const char *name)
+{
+    static const char *const parts[] = {
+        "token",   "pos_embed",  "position_embed",    "gamma",      "layer_scale", "logit_scale",
+        "queries", "embeddings", "relative_position", "query_embed"};
+    const char *dot = strrchr(name, '.'), *last = dot == NULL ? name : dot + 1;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (strstr(last, parts[i]) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool has_decay(lvni_optim_decay_of of, const lvni_optim_parameter *p)
+{
+    switch (of) {
+    case LVNI_DECAY_MATRICES: return p->ndim > 1;
+    case LVNI_DECAY_WEIGHTS:
+        return p->ndim > 1 && !p->norm && !ends_in(p->name, "bias") && !is_special(p->name);
+    case LVNI_DECAY_NOT_NORM_BIAS: return !p->norm && !ends_in(p->name, "bias");
+    case LVNI_DECAY_ALL: break;
+    }
+    return true;
+}
+
 lvn_status lvni_optim_rules_apply(const lvni_optim_rules *r, lvni_optim_parameter *parameter, int n)
 {
     for (int i = 0; i < n; i++) {
         parameter[i].lr_scale = 1.0;
-        parameter[i].decay_scale = r->no_decay_1d && parameter[i].ndim <= 1 ? 0.0 : 1.0;
+        parameter[i].decay_scale = has_decay(r->decay_of, &parameter[i]) ? 1.0 : 0.0;
         parameter[i].frozen = false;
-        parameter[i].thaw = 0;
+        parameter[i].thaw = parameter[i].hold = 0;
         parameter[i].own = (lvni_optim_own){0};
     }
     LVN_TRY(apply_freeze(r, parameter, n));
     LVN_TRY(apply_lr_scale(r, parameter, n));
     LVN_TRY(r->n_groups == 0 ? LVN_OK : multiply_groups(r, parameter, n));
     LVN_TRY(apply_layer_decay(r, parameter, n));
-    LVN_TRY(apply_freeze_until(r, parameter, n));
+    LVN_TRY(apply_until(r, "freeze_until", false, parameter, n));
+    LVN_TRY(apply_until(r, "lr_zero_until", true, parameter, n));
     return check_first_step(parameter, n);
 }
 

@@ -22,17 +22,28 @@ typedef struct lvni_optim_parameter {
     double decay_scale;
     bool frozen;  /* no gradient, no decay, no update */
     int64_t thaw; /* the same in steps before this one */
-    int block;    /* of the network, in the order of its parameters */
-    int phase;    /* of the step, in which it is updated */
+    /* In steps before this one rate and decay are 0, while momentum and moments follow the
+     * gradient. */
+    int64_t hold;
+    bool norm; /* weight or bias of a normalisation layer */
+    int block; /* of the network, in the order of its parameters */
+    int phase; /* of the step, in which it is updated */
     lvni_optim_own own;
 } lvni_optim_parameter;
+
+/* Which parameters have weight decay. */
+typedef enum lvni_optim_decay_of {
+    LVNI_DECAY_ALL,
+    LVNI_DECAY_MATRICES,     /* not tensors of one axis: biases, and weight and bias of norms */
+    LVNI_DECAY_WEIGHTS,      /* nor tokens, positions, layer scales, by their names */
+    LVNI_DECAY_NOT_NORM_BIAS /* all but those of norms, and names that end in "bias" */
+} lvni_optim_decay_of;
 
 /* A pattern names parameters, or modules and thereby all parameters below them: "head" is
  * "head.weight" and "head.bias". '*' stands for any characters (dots, too), '?' for one. "backbone"
  * is all but the last layer, or the model's module of this name. */
 typedef struct lvni_optim_rules {
-    /* no decay for tensors of one axis: biases, and weight and bias of norms */
-    bool no_decay_1d;
+    lvni_optim_decay_of decay_of;
     const char *const *freeze; /* patterns */
     size_t n_freeze;
     /* "pattern=factor"; of several that match a parameter the last one counts */
@@ -47,10 +58,13 @@ typedef struct lvni_optim_rules {
     double layer_decay; /* a factor on the rate for each block behind the parameter's; 0: 1 */
     const char *const *freeze_until; /* "pattern=1000" steps, or "pattern=5epochs" */
     size_t n_freeze_until;
+    const char *const *lr_zero_until; /* the same: rate and decay are 0 up to then */
+    size_t n_lr_zero_until;
     int64_t steps_per_epoch;
 } lvni_optim_rules;
 
-/* Sets lr_scale, decay_scale, frozen, thaw and own of n parameters, of which it reads `block`.
+/* Sets lr_scale, decay_scale, frozen, thaw, hold and own of n parameters, of which it reads `block`
+ * and `norm`.
  * LVN_ERR_USAGE: a pattern without a parameter (with the nearest name), a number that cannot be
  * one, or nothing is left to train. */
 lvn_status lvni_optim_rules_apply(const lvni_optim_rules *rules, lvni_optim_parameter *parameter,

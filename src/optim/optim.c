@@ -35,7 +35,7 @@ static bool goes_on(const lvni_optim_run *run, const lvni_optim_run *next, bool 
 {
     return neighbours && !run->trusted && !next->trusted && run->phase == next->phase &&
            run->lr_scale == next->lr_scale && run->weight_decay == next->weight_decay &&
-           is_same(&run->own, &next->own);
+           run->hold == next->hold && is_same(&run->own, &next->own);
 }
 
 /* Blocks of the flat buffers that a tensor touches. */
@@ -99,6 +99,7 @@ static lvn_status make_runs(lvni_optim *o, const lvni_optim_parameter *parameter
                                      .lr_scale = p->lr_scale,
                                      .weight_decay =
                                          o->options[p->phase].weight_decay * p->decay_scale,
+                                     .hold = p->hold,
                                      .own = own_of(&o->options[p->phase], &p->own),
                                      .trusted = is_trusted(o->options, p),
                                      .first_sum = o->n_sums,
@@ -455,13 +456,17 @@ void lvni_optim_step_range(lvni_optim *o, int phase, lvni_optim_range range, flo
     }
 }
 
-void lvni_optim_set_rates(lvni_optim *o, int phase, double decay, double momentum)
+void lvni_optim_set_rates(lvni_optim *o, int phase, int64_t step, double decay, double momentum)
 {
-    for (int i = 0; o->block == NULL && i < o->n_runs; i++) {
+    for (int i = 0; i < o->n_runs; i++) {
         lvni_optim_run *run = &o->run[i];
+        const lvni_optim_parameter *p = &o->parameter[run->first];
+        const double on_host = o->block == NULL ? decay : 1.0;
         if (run->phase == phase) {
+            const bool held = step < run->hold;
+            run->lr_scale = held ? 0.0 : p->lr_scale;
             run->weight_decay =
-                o->options[phase].weight_decay * o->parameter[run->first].decay_scale * decay;
+                held ? 0.0 : o->options[phase].weight_decay * p->decay_scale * on_host;
         }
     }
     if (momentum > 0.0) {

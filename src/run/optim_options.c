@@ -87,6 +87,14 @@ static const lvni_core_option optim_rows[] = {
      .fallback = "true",
      .needs = "optim.weight_decay",
      .help = "false: no weight decay for parameters of one axis, that is biases and norms."},
+    {.name = "optim.decay_of",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "all|matrices|weights|not_norm_bias",
+     .flags = LVNI_OPT_AUTO,
+     .needs = "optim.weight_decay",
+     .help = "Parameters with weight decay: all; matrices: of several axes; weights: of these not "
+             "biases, norms, tokens, position embeddings and layer scales either; not_norm_bias: "
+             "all but those of norms and names that end in bias. auto: by optim.decay_norm_bias."},
     {.name = "freeze",
      .type = LVNI_OPT_STRING_LIST,
      .help = "Parameters that are not trained, as patterns over names: [conv1,layer1.*.bias]; "
@@ -95,6 +103,11 @@ static const lvni_core_option optim_rows[] = {
      .type = LVNI_OPT_STRING_LIST,
      .help = "Parameters that are not trained at first, as PATTERN=STEPS or PATTERN=NUMBERepochs: "
              "[backbone=5epochs]."},
+    {.name = "lr_zero_until",
+     .type = LVNI_OPT_STRING_LIST,
+     .help = "Parameters whose learning rate and weight decay are 0 at first, while momentum and "
+             "moments follow their gradients, as PATTERN=STEPS or PATTERN=NUMBERepochs: "
+             "[head.last=1250]."},
     {.name = "optim.groups",
      .type = LVNI_OPT_STRING_LIST,
      .help = "Groups with numbers of their own, as PATTERN:KEY=NUMBER with the keys lr, "
@@ -488,7 +501,14 @@ lvn_status lvni_run_read_optim(const lvni_core_config *c, lvni_optim_options *o)
 
 void lvni_run_read_rules(const lvni_core_config *c, const lvni_plan *plan, lvni_optim_rules *r)
 {
-    *r = (lvni_optim_rules){.no_decay_1d = !lvni_core_config_bool(c, "optim.decay_norm_bias")};
+    static const lvni_optim_decay_of choices[] = {LVNI_DECAY_ALL, LVNI_DECAY_MATRICES,
+                                                  LVNI_DECAY_WEIGHTS, LVNI_DECAY_NOT_NORM_BIAS};
+    const bool given = lvni_core_config_is_set(c, "optim.decay_of"),
+               norm_bias = lvni_core_config_bool(c, "optim.decay_norm_bias");
+    *r =
+        (lvni_optim_rules){.decay_of = given ? choices[lvni_core_config_choice(c, "optim.decay_of")]
+                                       : norm_bias ? LVNI_DECAY_ALL
+                                                   : LVNI_DECAY_MATRICES};
     r->freeze = lvni_core_config_str_list(c, "freeze", &r->n_freeze);
     r->lr_scale = lvni_core_config_str_list(c, "lr_scale", &r->n_lr_scale);
     r->groups = lvni_core_config_str_list(c, "optim.groups", &r->n_groups);
@@ -496,6 +516,7 @@ void lvni_run_read_rules(const lvni_core_config *c, const lvni_plan *plan, lvni_
     r->weight_decay = lvni_core_config_float(c, "optim.weight_decay");
     r->layer_decay = lvni_core_config_float(c, "optim.layer_decay");
     r->freeze_until = lvni_core_config_str_list(c, "freeze_until", &r->n_freeze_until);
+    r->lr_zero_until = lvni_core_config_str_list(c, "lr_zero_until", &r->n_lr_zero_until);
     r->steps_per_epoch = plan->steps_per_epoch;
 }
 

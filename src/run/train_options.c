@@ -309,14 +309,17 @@ static lvn_status check_even_epochs(const lvni_core_config *c)
 {
     const char *accumulation = lvni_core_config_str(c, "accumulate_grad_batches");
     size_t n;
-    const char *const *thaw = lvni_core_config_str_list(c, "freeze_until", &n);
-    for (size_t i = 0; i < n; i++) {
-        const char *value = strrchr(thaw[i], '=');
-        if (value != NULL && strstr(value, "epoch") != NULL) {
-            LVN_FAIL(LVN_ERR_USAGE,
-                     "freeze_until=%s counts epochs, which have different numbers of steps with "
-                     "accumulate_grad_batches=%s: give steps",
-                     thaw[i], accumulation);
+    static const char *const keys[] = {"freeze_until", "lr_zero_until"};
+    for (int k = 0; k < 2; k++) {
+        const char *const *until = lvni_core_config_str_list(c, keys[k], &n);
+        for (size_t i = 0; i < n; i++) {
+            const char *value = strrchr(until[i], '=');
+            if (value != NULL && strstr(value, "epoch") != NULL) {
+                LVN_FAIL(LVN_ERR_USAGE,
+                         "%s=%s counts epochs, which have different numbers of steps with "
+                         "accumulate_grad_batches=%s: give steps",
+                         keys[k], until[i], accumulation);
+            }
         }
     }
     const char *interval = lvni_core_config_str(c, "val_check_interval");

@@ -11,6 +11,21 @@
 
 #include <string.h>
 
+/* Of the module that made it: the one with the longest path in front of its name. */
+static bool is_of_norm(const lvni_nn_model *m, const char *name)
+{
+    const lvn_module *owner = m->root;
+    size_t longest = 0;
+    for (int i = 0; i < m->n_modules; i++) {
+        const size_t n = strlen(m->modules[i]->path);
+        if (n > longest && strncmp(name, m->modules[i]->path, n) == 0 && name[n] == '.') {
+            owner = m->modules[i];
+            longest = n;
+        }
+    }
+    return lvni_nn_is_norm(owner->cls);
+}
+
 lvn_status lvni_trainer_parameters(const lvni_nn_model *m, const lvni_optim_rules *rules,
                                    lvni_optim_parameter **out)
 {
@@ -29,6 +44,7 @@ lvn_status lvni_trainer_parameters(const lvni_nn_model *m, const lvni_optim_rule
                                       .begin = m->offset[i],
                                       .n = m->parameters[i].numel,
                                       .ndim = t->ndim,
+                                      .norm = is_of_norm(m, m->parameters[i].name),
                                       .row_axis = t->ndim - (images ? 3 : 2)};
         memcpy(p[i].shape, t->shape, sizeof p[i].shape);
     }
@@ -161,14 +177,15 @@ void lvni_trainer_optim_of_phases(const lvni_optim_options *run,
     }
 }
 
-/* Of parameters that freeze_until= would train, and that stay as they are. */
+/* Of parameters that freeze_until= or lr_zero_until= would train, and that stay as they are. */
 static void report_frozen(const lvni_trainer_engine_options *o, const lvni_optim_parameter *p)
 {
     const int64_t end = o->schedule.total_steps;
-    const char *both = NULL, *deferred = NULL;
+    const char *both = NULL, *deferred = NULL, *held = NULL;
     for (int i = o->model->n_parameters - 1; i >= 0; i--) {
         both = p[i].thaw > 0 && p[i].frozen ? p[i].name : both;
         deferred = p[i].thaw > 0 && !p[i].frozen && p[i].thaw >= end ? p[i].name : deferred;
+        held = p[i].hold > 0 && !p[i].frozen && p[i].hold >= end ? p[i].name : held;
     }
     if (both != NULL) {
         lvni_log_line(LVNI_LOG_WARNING,
@@ -178,6 +195,11 @@ static void report_frozen(const lvni_trainer_engine_options *o, const lvni_optim
     if (deferred != NULL) {
         lvni_log_line(LVNI_LOG_WARNING,
                       "freeze_until=: %s stays frozen in all of the run's %lld step%s", deferred,
+                      (long long)end, lvni_core_plural(end, "", "s"));
+    }
+    if (held != NULL) {
+        lvni_log_line(LVNI_LOG_WARNING,
+                      "lr_zero_until=: %s has the rate 0 in all of the run's %lld step%s", held,
                       (long long)end, lvni_core_plural(end, "", "s"));
     }
 }

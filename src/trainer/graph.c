@@ -200,13 +200,16 @@ static bool counts_differ(const lvni_trainer_engine *e)
     return false;
 }
 
-/* The first step behind this one that trains parameters which this one does not. */
+/* The first step behind this one that trains parameters which this one does not, or at another
+ * rate: factors of groups are arguments of captured kernels. */
 static int64_t thaws_at(const lvni_trainer_engine *e)
 {
     int64_t next = INT64_MAX;
     for (int i = 0; i < e->o.model->n_parameters; i++) {
-        const int64_t thaw = e->o.model->parameters[i].thaw;
-        next = thaw > e->now.step && thaw < next ? thaw : next;
+        const int64_t until[] = {e->o.model->parameters[i].thaw, e->optim->parameter[i].hold};
+        for (int k = 0; k < 2; k++) {
+            next = until[k] > e->now.step && until[k] < next ? until[k] : next;
+        }
     }
     return next;
 }
@@ -343,7 +346,7 @@ static void repeat_host(lvni_trainer_engine *e, lvni_trainer_step_record *r)
         const lvni_trainer_rates rates = lvni_trainer_rates_at(e, i, e->scaler.skipped);
         *p = g->record.phase[i];
         r->lr = p->lr = rates.lr;
-        lvni_optim_set_rates(e->optim, i, rates.decay, rates.momentum);
+        lvni_optim_set_rates(e->optim, i, e->now.step, rates.decay, rates.momentum);
         memcpy(e->optim->idle, g->idle + (size_t)i * (size_t)e->optim->n_parameters,
                (size_t)e->optim->n_parameters * sizeof *g->idle);
         if (g->counted[i]) {

@@ -105,7 +105,7 @@ lvn_status lvni_trainer_update(lvni_trainer_engine *e, const lvni_nn_set *total,
     double scale = 0.0;
     const lvni_trainer_rates rates = lvni_trainer_rates_at(e, e->now.phase, e->scaler.skipped);
     r->lr = r->phase[e->now.phase].lr = rates.lr;
-    lvni_optim_set_rates(e->optim, e->now.phase, rates.decay, rates.momentum);
+    lvni_optim_set_rates(e->optim, e->now.phase, e->now.step, rates.decay, rates.momentum);
     if (total->weight == 0.0) {
         return LVN_OK; /* nothing to learn from */
     }

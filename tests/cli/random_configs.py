@@ -82,6 +82,7 @@ def draw_groups(r):
     keys = []
     for key, values in (
         ("freeze_until", ["[*.bias=2]", "[*.bias=1epochs]"]),
+        ("lr_zero_until", ["[*.weight=2]", "[*.bias=1epochs]"]),
         ("optim.groups", ["[*.bias:lr=0.01:weight_decay=0]"]),
         ("optim.layer_decay", [0.7]),
         ("lr_scale", ["[*.bias=3]"]),

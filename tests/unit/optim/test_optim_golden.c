@@ -43,7 +43,9 @@ static void run_case(const golden_steps *c, float *w)
             (lvni_optim_parameter){.name = "x", .begin = begin[i], .n = size[i], .ndim = axes[i]};
     }
     assert_int_equal(
-        lvni_optim_rules_apply(&(lvni_optim_rules){.no_decay_1d = c->no_decay_1d}, parameter, 3),
+        lvni_optim_rules_apply(
+            &(lvni_optim_rules){.decay_of = c->no_decay_1d ? LVNI_DECAY_MATRICES : LVNI_DECAY_ALL},
+            parameter, 3),
         LVN_OK);
     lvni_optim *o;
     assert_int_equal(lvni_optim_create(&c->options, FLAT, NULL, parameter, 3, &o), LVN_OK);

@@ -73,7 +73,7 @@ TEST(groups)
                                  "head:lr=0:beta2=0.75"},
                       *const scale[] = {"conv1=2"},
                       *const until[] = {"conv1=7", "norm1.weight=1epoch", "norm1=3epochs"};
-    const lvni_optim_rules r = {.no_decay_1d = true,
+    const lvni_optim_rules r = {.decay_of = LVNI_DECAY_MATRICES,
                                 .lr_scale = scale,
                                 .n_lr_scale = 1,
                                 .groups = group,
@@ -96,6 +96,44 @@ TEST(groups)
                     p[i].own.momentum == (i == 0 ? 0.25 : 0.0));
         assert_true(p[i].own.has_beta2 == (i == N - 1) &&
                     p[i].own.beta2 == (i == N - 1 ? 0.75 : 0.0));
+    }
+}
+
+/* Of the rules which parameters have decay, by names of residual networks and transformers. */
+TEST(what_has_decay)
+{
+    static const struct {
+        const char *name;
+        int ndim;
+        bool norm, decays[4]; /* all, matrices, weights, not_norm_bias */
+    } row[] = {{"conv1.weight", 4, false, {1, 1, 1, 1}},
+               {"bn1.weight", 1, true, {1, 0, 0, 0}},
+               {"bn1.bias", 1, true, {1, 0, 0, 0}},
+               {"fc.bias", 1, false, {1, 0, 0, 0}},
+               {"head.gain", 1, false, {1, 0, 0, 1}},
+               {"head.scale", 0, false, {1, 0, 0, 1}},
+               {"class_token", 3, false, {1, 1, 0, 1}},
+               {"student.mask_token", 2, false, {1, 1, 0, 1}},
+               {"encoder.pos_embedding", 3, false, {1, 1, 0, 1}},
+               {"blocks.0.ls1.gamma", 1, false, {1, 0, 0, 1}},
+               {"attn.relative_position_bias_table", 2, false, {1, 1, 0, 1}},
+               {"self_attention.in_proj_bias", 1, false, {1, 0, 0, 0}},
+               {"self_attention.in_proj_weight", 2, false, {1, 1, 1, 1}},
+               {"attn.query.weight", 2, false, {1, 1, 1, 1}},
+               {"tokens.proj.weight", 2, false, {1, 1, 1, 1}},
+               {"norm.table", 2, true, {1, 1, 0, 0}}};
+    static const lvni_optim_decay_of rules[] = {LVNI_DECAY_ALL, LVNI_DECAY_MATRICES,
+                                                LVNI_DECAY_WEIGHTS, LVNI_DECAY_NOT_NORM_BIAS};
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        for (int k = 0; k < 4; k++) {
+            lvni_optim_parameter p = {
+                .name = row[i].name, .n = 1, .ndim = row[i].ndim, .norm = row[i].norm};
+            const lvni_optim_rules r = {.decay_of = rules[k]};
+            assert_int_equal(lvni_optim_rules_apply(&r, &p, 1), LVN_OK);
+            if (p.decay_scale != (row[i].decays[k] ? 1.0 : 0.0)) {
+                fail_msg("%s by rule %d: %g", row[i].name, k, p.decay_scale);
+            }
+        }
     }
 }
 
@@ -148,6 +186,9 @@ TEST(refused_groups)
             strstr(lvn_last_error()->message, row[i].message) == NULL) {
             fail_msg("row %d: %s", (int)i, lvn_last_error()->message);
         }
+        const lvni_optim_rules held = {.lr_zero_until = &row[i].until, .n_lr_zero_until = 1};
+        const bool fits = row[i].until == NULL || strcmp(row[i].until, "*=5") == 0;
+        assert_true(fits || lvni_optim_rules_apply(&held, p, N) == LVN_ERR_USAGE);
     }
 }
 
@@ -157,8 +198,11 @@ TEST(settings)
     fill_parameters(p);
     const char *const freeze[] = {"conv1", "norm1.*"};
     const char *const scale[] = {"*=0.5", "head=10", "layer1.*=0"};
-    const lvni_optim_rules r = {
-        .no_decay_1d = true, .freeze = freeze, .n_freeze = 2, .lr_scale = scale, .n_lr_scale = 3};
+    const lvni_optim_rules r = {.decay_of = LVNI_DECAY_MATRICES,
+                                .freeze = freeze,
+                                .n_freeze = 2,
+                                .lr_scale = scale,
+                                .n_lr_scale = 3};
     assert_int_equal(lvni_optim_rules_apply(&r, p, N), LVN_OK);
     const bool frozen[N] = {true, true, true, false, false};
     const double rate[N] = {0.5, 0.5, 0.5, 0.0, 10.0}, decay[N] = {1, 0, 0, 1, 1};
@@ -334,6 +378,62 @@ TEST(numbers_of_a_group)
         run(&of[i / 2], p, N, with);
         assert_memory_equal(with, without, sizeof with);
     }
+}
+
+/* What a group's parameters become over the steps, against sums by hand: with a warm-up and a
+ * cosine of the rate, a cosine of the decay, a factor on the rate, and a group that is held: its
+ * momentum follows the gradient from the first step on, without decay, and its weights stay. */
+TEST(rates_and_decay_of_groups_over_the_steps)
+{
+    enum { GROUPS = 3, RUN = 12, HELD = 4 };
+    static const char *const group[GROUPS] = {"plain", "slow.bias", "last"};
+    static const char *const until[] = {"last=4"}, *const scale[] = {"slow=0.25"};
+    const double lr = 0.5, from = 0.04, to = 0.4, pi = 3.14159265358979323846;
+    const lvni_optim_schedule schedule = {
+        .kind = LVNI_SCHEDULE_COSINE, .warmup_steps = 3, .total_steps = RUN, .end_factor = 0.001};
+    const lvni_optim_curve curve = {LVNI_CURVE_COSINE, from, to, RUN};
+    const lvni_optim_options o = {
+        .kind = LVNI_OPTIM_SGD, .lr = lr, .weight_decay = to, .momentum = 0.9};
+    const lvni_optim_rules r = {.decay_of = LVNI_DECAY_NOT_NORM_BIAS,
+                                .lr_scale = scale,
+                                .n_lr_scale = 1,
+                                .lr_zero_until = until,
+                                .n_lr_zero_until = 1};
+    lvni_optim_parameter p[GROUPS];
+    float w[16 * GROUPS] = {0}, g[16 * GROUPS] = {0};
+    double by_hand[GROUPS], momentum[GROUPS] = {0};
+    for (int i = 0; i < GROUPS; i++) {
+        p[i] = (lvni_optim_parameter){.name = group[i], .begin = 16 * i, .n = 1, .ndim = 2};
+        w[16 * i] = 1.0f;
+        by_hand[i] = 1.0;
+    }
+    lvni_optim *optim;
+    assert_int_equal(lvni_optim_rules_apply(&r, p, GROUPS), LVN_OK);
+    assert_int_equal(lvni_optim_create(&o, 16 * GROUPS, NULL, p, GROUPS, &optim), LVN_OK);
+    for (int t = 0; t < RUN; t++) {
+        const double rate = lr * (t < 3 ? (t + 1) / 3.0
+                                        : 0.001 + 0.999 * (1 + cos(pi * (t - 3) / (RUN - 4))) / 2),
+                     decay = to - (to - from) * (1 + cos(pi * t / (RUN - 1))) / 2;
+        for (int i = 0; i < GROUPS; i++) {
+            const bool held = i == 2 && t < HELD;
+            const double gradient = (double)((7 * t + 3 * i) % 11 - 5) / 8;
+            const double own = i == 1 || held ? 0.0 : decay;
+            g[16 * i] = (float)gradient;
+            momentum[i] = (t == 0 ? 0.0 : 0.9 * momentum[i]) + gradient + own * by_hand[i];
+            by_hand[i] -= held ? 0.0 : rate * (i == 1 ? 0.25 : 1.0) * momentum[i];
+        }
+        lvni_optim_set_rates(optim, 0, t, lvni_optim_curve_at(&curve, t) / to, 0.0);
+        lvni_optim_step(optim, 0, w, g, lr * lvni_optim_schedule_factor(&schedule, t), 1.0);
+        for (int i = 0; i < GROUPS; i++) {
+            if (!(fabs((double)w[16 * i] - by_hand[i]) <= 1e-6) ||
+                !(fabs((double)optim->slot[0][16 * i] - momentum[i]) <= 1e-6)) {
+                fail_msg("step %d, %s: %.9g, by hand %.9g", t, group[i], (double)w[16 * i],
+                         by_hand[i]);
+            }
+        }
+        assert_true((w[16 * 2] == 1.0f) == (t < HELD));
+    }
+    lvni_optim_destroy(optim);
 }
 
 TEST(groups_fit_their_optimizer)

@@ -304,6 +304,20 @@ TEST(thawed_parameters_end_replays)
     assert_int_equal(on.replays, 3); /* steps 3, 4 and 5 */
 }
 
+/* The rate of a group is an argument of kernels: it is captured again when it is not 0 any more. */
+TEST(held_parameters_end_replays)
+{
+    static const char *const until[] = {"head.*=5"};
+    memory data;
+    memory_init(&data, 200, SIDE);
+    setting s = adamw();
+    s.rules = (lvni_optim_rules){.lr_zero_until = until, .n_lr_zero_until = 1};
+    const outcome off = run_on(LVN_SIM(0), &data, s, LVNI_GRAPH_OFF),
+                  on = run_on(LVN_SIM(0), &data, s, LVNI_GRAPH_AUTO);
+    assert_same(&off, &on);
+    assert_true(on.replays >= 2); /* steps 3 and 4 */
+}
+
 TEST(unreadable_samples_are_submitted)
 {
     memory data;

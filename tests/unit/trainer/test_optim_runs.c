@@ -31,7 +31,7 @@ static setting settings(int lanes)
                                .weight_decay = 0.01,
                                .trust_coefficient = 0.01,
                                .nesterov = true},
-                     .rules = {.no_decay_1d = true,
+                     .rules = {.decay_of = LVNI_DECAY_MATRICES,
                                .freeze = freeze,
                                .n_freeze = 2,
                                .lr_scale = scale,
@@ -149,10 +149,86 @@ TEST(frozen_at_first)
     bench_close(&b);
 }
 
+/* Decay on a cosine, a rate that is 0 at first, and factors on rates. */
+static setting scheduled(int lanes, lvni_optim_kind kind)
+{
+    static const char *const until[] = {"head=3"};
+    setting s = settings(lanes);
+    s.optim.kind = kind;
+    s.optim.beta1 = 0.9;
+    s.optim.beta2 = 0.999;
+    s.optim.eps = 1e-8;
+    s.optim.lr = 0.01;
+    s.optim.nesterov = false;
+    s.optim.weight_decay = 0.4;
+    s.weight_decay = (lvni_optim_curve){LVNI_CURVE_COSINE, 0.04, 0.4, 6};
+    s.rules = (lvni_optim_rules){.decay_of = LVNI_DECAY_WEIGHTS,
+                                 .lr_scale = scale,
+                                 .n_lr_scale = 2,
+                                 .lr_zero_until = until,
+                                 .n_lr_zero_until = 1};
+    return s;
+}
+
+/* Until then the head's weights stay, and its moments do not: its first step is not one of new
+ * moments. */
+TEST(held_at_first)
+{
+    memory data;
+    memory_init(&data, 40, 8);
+    const setting s = scheduled(2, LVNI_OPTIM_ADAMW);
+    bench b;
+    bench_open(&b, &data, &s);
+    const lvni_nn_model *m = b.model;
+    const int head = m->n_parameters - 2;
+    assert_string_equal(m->parameters[head].name, "head.weight");
+    const int64_t n = m->parameters[head].numel, at = m->offset[head];
+    const lvni_optim *o = b.trainer->engine->optim;
+    float before[8192];
+    assert_in_range(n, 1, 8192);
+    memcpy(before, m->weights + at, (size_t)n * sizeof *before);
+    for (int t = 0; t < 3; t++) {
+        const float moment = o->slot[0][at];
+        bench_steps(&b, 1);
+        assert_memory_equal(before, m->weights + at, (size_t)n * sizeof *before);
+        assert_true(o->slot[0][at] != moment);
+    }
+    assert_int_equal(o->missed[head], 0);
+    bench_steps(&b, 1);
+    assert_memory_not_equal(before, m->weights + at, (size_t)n * sizeof *before);
+    bench_close(&b);
+}
+
 static void load(lvni_ckpt **ckpt)
 {
     if (lvni_ckpt_load(last, ckpt) != LVN_OK) {
         fail_msg("%s", lvn_last_error()->message);
+    }
+}
+
+/* After two steps, while the head is held, and after four. */
+TEST(schedules_of_groups_resume)
+{
+    static const lvni_optim_kind kinds[] = {LVNI_OPTIM_SGD, LVNI_OPTIM_ADAMW, LVNI_OPTIM_LARS};
+    memory data;
+    memory_init(&data, 40, 8);
+    for (int i = 0; i < 6; i++) {
+        const setting one = scheduled(1, kinds[i / 2]), two = scheduled(3, kinds[i / 2]);
+        bench b, c;
+        bench_open(&b, &data, &one);
+        bench_steps(&b, i % 2 == 0 ? 2 : 4);
+        assert_int_equal(bench_save(b.trainer, false), LVN_OK);
+        lvni_ckpt *ckpt;
+        load(&ckpt);
+        bench_open(&c, &data, &two);
+        assert_int_equal(lvni_trainer_restore(c.trainer, ckpt), LVN_OK);
+        lvni_ckpt_free(ckpt);
+        bench_start_loader(&c);
+        bench_steps(&b, i % 2 == 0 ? 4 : 2);
+        bench_steps(&c, i % 2 == 0 ? 4 : 2);
+        assert_true(bench_hash(&c) == bench_hash(&b));
+        bench_close(&b);
+        bench_close(&c);
     }
 }
 
