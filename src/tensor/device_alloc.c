@@ -18,10 +18,14 @@ enum { ROUND = 2 << 20 };
 static const uint64_t SEGMENT = 32 << 20;
 /* Blocks below the first are small; pieces that they are cut from are at most the second. */
 static const size_t SMALL = 64 << 10, FOR_SMALL = 1 << 20;
-/* Large ones take this part of what the device gave, and more. Replayed on the allocations of 200
- * random trainings, of which 24 needed more than 1.15 times what they had in use at their peak when
- * all came from the low end: 2 do with this part, at most 6 with a 24th or a 40th. */
+/* Large ones take this part of the most that was in use so far, and more: not of what the device
+ * gave, or a training that fits into a device might not fit into a larger one. Of 201 random
+ * trainings 2 need more than 1.15 times what they have in use at their peak; of the same 24 did
+ * when all blocks came from the low end, and 9 and 8 do with a 64th and a 128th. */
 enum { LARGE_PART = 32 };
+/* What is left of the device is one segment when it is less than two of the next ones, or this many
+ * of the smallest: the hole at the end of each is lost to blocks that are larger. */
+enum { REST = 4 };
 
 struct lvni_tensor_class_count {
     int64_t now, most;
@@ -106,7 +110,8 @@ static lvn_status grow(lvni_tensor_device *d, size_t bytes)
     uint64_t want = d->taken / 8 > least ? d->taken / 8 : least;
     want = want > bytes ? want : bytes;
     want = (want + ROUND - 1) / ROUND * ROUND;
-    const uint64_t sizes[] = {left < 2 * want ? left : want, want, exact};
+    const bool all = left < 2 * want || left < REST * least;
+    const uint64_t sizes[] = {all ? left : want, want, exact};
     lvn_status s = LVN_ERR_DEVICE_MEMORY;
     uint64_t tried = left + 1;
     for (int i = 0; i < 3 && s == LVN_ERR_DEVICE_MEMORY; i++) {
@@ -204,7 +209,7 @@ static bool add_for_small(lvni_tensor_device *d, lvn_stream_kind kind)
 /* NULL: nothing that is free is large enough. */
 static lvni_tensor_piece *cut(lvni_tensor_device *d, lvn_stream_kind kind, size_t bytes)
 {
-    const bool small = is_small(d, bytes), high = !small && bytes < d->taken / LARGE_PART;
+    const bool small = is_small(d, bytes), high = !small && bytes < d->most / LARGE_PART;
     lvni_tensor_piece *piece = search(d, kind, small, high, bytes);
     if (piece == NULL && small && add_for_small(d, kind)) {
         piece = search(d, kind, small, high, bytes);

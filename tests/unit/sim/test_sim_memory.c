@@ -426,10 +426,10 @@ TEST(what_fits_exactly_is_taken)
     assert_int_equal(fake.last_take, 3 * MIB);
     assert_null(lvni_tensor_device_take(d, LVN_STREAM_COMPUTE, 3 * MIB + 1, &got));
     assert_int_equal(lvn_last_error()->code, LVN_ERR_DEVICE_MEMORY);
-    d = new_fake(9 * MIB + 4 * KIB, 4 * MIB, 0);
+    d = new_fake(17 * MIB + 4 * KIB, 4 * MIB, 0);
     take(d, LVN_STREAM_COMPUTE, 4 * MIB, &got);
-    take(d, LVN_STREAM_COMPUTE, 5 * MIB, &got); /* the rest, with the 4 KiB behind it */
-    assert_int_equal(fake.last_take, 5 * MIB + 4 * KIB);
+    take(d, LVN_STREAM_COMPUTE, 13 * MIB, &got); /* the rest, with the 4 KiB behind it */
+    assert_int_equal(fake.last_take, 13 * MIB + 4 * KIB);
     take(d, LVN_STREAM_COMPUTE, 4 * KIB, &got);
     assert_int_equal(fake.held, fake.memory);
     assert_null(lvni_tensor_device_take(d, LVN_STREAM_COMPUTE, 1, &got));
@@ -493,7 +493,8 @@ TEST(what_is_not_large_does_not_part_what_is_free)
     size_t got_large, got_other, got;
     for (int i = 0; i < 5; i++) {
         large[i] = take(d, LVN_STREAM_COMPUTE, 10 * MIB, &got_large);
-        other[i] = take(d, i % 2 == 0 ? LVN_STREAM_COMPUTE : LVN_STREAM_COPY, MIB, &got_other);
+        other[i] =
+            take(d, i % 2 == 0 ? LVN_STREAM_COMPUTE : LVN_STREAM_COPY, 256 * KIB, &got_other);
     }
     for (int i = 0; i < 5; i++) {
         lvni_tensor_device_give(d, LVN_STREAM_COMPUTE, false, large[i], got_large);
