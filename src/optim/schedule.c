@@ -117,7 +117,7 @@ static double after_warmup(const lvni_optim_schedule *s, int64_t step)
                                            : end + (1.0 - end) * lvni_core_pow(1.0 - at, s->power);
 }
 
-double lvni_optim_schedule_factor(const lvni_optim_schedule *s, int64_t step)
+static double factor_at(const lvni_optim_schedule *s, int64_t step)
 {
     const bool rising = step < s->warmup_steps;
     const double rise = rising ? (double)(step + 1) / (double)s->warmup_steps : 1.0;
@@ -134,6 +134,11 @@ double lvni_optim_schedule_factor(const lvni_optim_schedule *s, int64_t step)
     case LVNI_SCHEDULE_CONSTANT: break;
     }
     return rise;
+}
+
+double lvni_optim_schedule_factor(const lvni_optim_schedule *s, int64_t step)
+{
+    return factor_at(s, step) * lvni_optim_schedule_scale(s);
 }
 
 double lvni_optim_schedule_momentum(const lvni_optim_schedule *s, int64_t step)

@@ -41,6 +41,7 @@ typedef struct lvni_optim_schedule {
     int64_t milestone[LVNI_MILESTONES]; /* multistep: ascending */
     int n_milestones;
     lvni_optim_cycle cycle; /* onecycle */
+    double scale;           /* on every factor; 0: 1 */
 } lvni_optim_schedule;
 /* The factor on lr for step t >= 0, a function of t alone, so a resumed run has it from its first
  * step on. With s = (t - warmup) / (total - warmup), 1 after the end, e = end_factor:
@@ -56,6 +57,10 @@ typedef struct lvni_optim_schedule {
  * it, too; the others begin after it. The last step, total - 1, has s = 1 - 1 / (total - warmup):
  * linear and polynomial reach e with the one that would follow. */
 double lvni_optim_schedule_factor(const lvni_optim_schedule *schedule, int64_t step);
+static inline double lvni_optim_schedule_scale(const lvni_optim_schedule *s)
+{
+    return s->scale > 0.0 ? s->scale : 1.0;
+}
 /* Momentum or beta1 of the step; -1: the schedule does not move it. */
 double lvni_optim_schedule_momentum(const lvni_optim_schedule *schedule, int64_t step);
 /* The schedule needs a run of known length. */

@@ -3,6 +3,7 @@
 #include "run/options.h"
 
 #include "core/json_read.h"
+#include "core/math.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -36,10 +37,23 @@ static lvn_status check_length(const char *name, const lvni_optim_schedule *s)
     return LVN_OK;
 }
 
-static lvn_status read_warmup(const lvni_core_config *c, const lvni_plan *plan, int64_t *steps)
+/* scheduler.warmup_steps=auto: a tenth of the epochs, ten at most. */
+static int64_t usual_warmup(const lvni_core_config *c, int64_t total)
+{
+    const int64_t given = lvni_core_config_int(c, "max_epochs");
+    const double epochs = given > 1 ? (double)given : 1.0,
+                 rising = epochs / 10.0 < 10.0 ? epochs / 10.0 : 10.0;
+    return total == INT64_MAX ? 0 : (int64_t)((double)total / epochs * rising);
+}
+
+static lvn_status read_warmup(const lvni_core_config *c, const lvni_plan *plan, int64_t total,
+                              int64_t *steps)
 {
     const int64_t epochs = lvni_core_config_int(c, "scheduler.warmup_epochs");
-    *steps = lvni_core_config_int(c, "scheduler.warmup_steps");
+    const bool given = lvni_core_config_is_set(c, "scheduler.warmup_steps");
+    *steps = given         ? lvni_core_config_int(c, "scheduler.warmup_steps")
+             : epochs == 0 ? usual_warmup(c, total)
+                           : 0;
     if (*steps > 0 && epochs > 0) {
         LVN_FAIL(
             LVN_ERR_USAGE,
@@ -125,6 +139,28 @@ static lvn_status fill_schedule(const lvni_core_config *c, const lvni_plan *plan
     return LVN_OK;
 }
 
+/* Of the rate, by the samples of a step. */
+static lvn_status read_scale(const lvni_core_config *c, const lvni_plan *plan, double *scale)
+{
+    *scale = 1.0;
+    if (!lvni_core_config_is_set(c, "optim.reference_batch_size")) {
+        return LVN_OK;
+    }
+    if (plan->n_factors > 1) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "optim.reference_batch_size=%lld: the learning rate follows the samples of a "
+                 "step, whose number changes with the epoch (accumulate_grad_batches=%s): give "
+                 "one number of batches, or optim.reference_batch_size=null",
+                 (long long)lvni_core_config_int(c, "optim.reference_batch_size"),
+                 lvni_core_config_str(c, "accumulate_grad_batches"));
+    }
+    const double ratio = (double)plan->effective_batch /
+                         (double)lvni_core_config_int(c, "optim.reference_batch_size");
+    *scale =
+        lvni_core_config_choice(c, "optim.lr_scale_method") == 0 ? ratio : lvni_core_sqrt(ratio);
+    return LVN_OK;
+}
+
 static lvn_status read_schedule(const lvni_core_config *c, const lvni_plan *plan,
                                 lvni_optim_schedule_kind kind, const char *name,
                                 lvni_optim_schedule *s)
@@ -139,9 +175,10 @@ static lvn_status read_schedule(const lvni_core_config *c, const lvni_plan *plan
                                .power = lvni_core_config_float(c, "scheduler.power"),
                                .period_factor = lvni_core_config_int(c, "scheduler.period_factor"),
                                .step_size = lvni_core_config_int(c, "scheduler.step_size") * unit};
+    LVN_TRY(read_scale(c, plan, &s->scale));
     LVN_TRY(in_epochs ? check_unit(plan, name, s) : LVN_OK);
     LVN_TRY(fill_schedule(c, plan, in_epochs, s));
-    LVN_TRY(read_warmup(c, plan, &s->warmup_steps));
+    LVN_TRY(read_warmup(c, plan, s->total_steps, &s->warmup_steps));
     if (kind == LVNI_SCHEDULE_ONECYCLE && s->warmup_steps > 0) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "scheduler=onecycle warms up by itself (scheduler.pct_start): leave out "

@@ -165,17 +165,22 @@ static lvn_status read_metric(const lvni_trainer *t, const char *key, const char
     return LVN_OK;
 }
 
+static double base_rate(const lvni_trainer *t)
+{
+    return t->o.optim.lr * lvni_optim_schedule_scale(&t->o.schedule);
+}
+
 static lvn_status follow_plateau(lvni_trainer *t)
 {
     const lvni_optim_plateau_options *o = &t->o.plateau;
     double value;
     LVN_TRY(read_metric(t, "scheduler.monitor", o->monitor, &value));
-    if (lvni_optim_plateau_follow(&t->engine->plateau, o, t->o.optim.lr, value)) {
+    if (lvni_optim_plateau_follow(&t->engine->plateau, o, base_rate(t), value)) {
         lvni_log_line(LVNI_LOG_INFO,
                       "%s has not improved for %lld epoch%s: the learning rate is %g", o->monitor,
                       (long long)o->patience + 1,
                       lvni_core_plural((int64_t)o->patience + 1, "", "s"),
-                      t->o.optim.lr * t->engine->plateau.factor);
+                      base_rate(t) * t->engine->plateau.factor);
     }
     return LVN_OK;
 }
@@ -295,7 +300,7 @@ static bool is_same_plateau(const lvni_trainer *t, const char *by, lvni_optim_pl
         lvni_log_line(LVNI_LOG_INFO,
                       "scheduler.monitor or its mode is another one (%s, it was %.100s): its best "
                       "value counts from now on, and the learning rate stays at %g",
-                      is, by + 4, t->o.optim.lr * factor);
+                      is, by + 4, base_rate(t) * factor);
         lvni_optim_plateau_begin(p);
         p->factor = factor;
     }
