@@ -72,6 +72,12 @@ static bool starts_with(const char *text, const char *start)
     return strncmp(text, start, strlen(start)) == 0;
 }
 
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), e = strlen(end);
+    return n >= e && strcmp(text + n - e, end) == 0;
+}
+
 static const lvni_ckpt_st_tensor *find(const load *l, const char *name)
 {
     return lvni_run_weight_names_find(&l->names_in_file, l->naming, l->prefix, name);
@@ -103,11 +109,53 @@ static lvn_status choose_among(load *l)
     return s;
 }
 
+/* Is the last parameter there, too? "layer1.0.conv1.weight" ends as "conv1.weight" does. */
+static bool is_whole(const load *l, const char *prefix)
+{
+    char last[2 * LVNI_WEIGHT_NAME];
+    snprintf(last, sizeof last, "%s%s", prefix,
+             l->model->parameters[l->model->n_parameters - 1].name);
+    for (int64_t i = 0; i < l->names_in_file.n; i++) {
+        if (strcmp(l->names_in_file.entries[i].plain, last) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A network may be a part of the checkpoint's model, a backbone behind its heads: what stands
+ * before its parameters, where there is one such part. */
+static void choose_part_of_checkpoint(load *l, const char *folder)
+{
+    const char *first = l->model->parameters[0].name;
+    char prefix[LVNI_WEIGHT_NAME], found[LVNI_WEIGHT_NAME] = "";
+    for (int64_t i = 0; i < l->names_in_file.n; i++) {
+        const char *plain = l->names_in_file.entries[i].plain;
+        const size_t all = strlen(plain), own = strlen(first);
+        if (!starts_with(plain, folder) || !ends_with(plain, first)) {
+            continue;
+        }
+        snprintf(prefix, sizeof prefix, "%.*s", (int)(all - own), plain);
+        if (strcmp(prefix, folder) == 0 || (is_whole(l, prefix) && found[0] != '\0')) {
+            return; /* the model itself, or one of several */
+        }
+        if (ends_with(prefix, ".") && is_whole(l, prefix)) {
+            snprintf(found, sizeof found, "%s", prefix);
+        }
+    }
+    if (found[0] != '\0') {
+        snprintf(l->prefix, sizeof l->prefix, "%s", found);
+    }
+}
+
 /* A part may be in a checkpoint of the same model, or of the network alone. */
 static void choose_in_checkpoint(load *l)
 {
     const char *folder = l->average ? LVNI_CKPT_AVERAGE : LVNI_CKPT_MODEL;
     snprintf(l->prefix, sizeof l->prefix, "%s%s%s", folder, l->part, l->part[0] != '\0' ? "." : "");
+    if (l->part[0] == '\0' && l->model->n_parameters > 0) {
+        choose_part_of_checkpoint(l, folder);
+    }
     for (int64_t i = 0; i < l->names_in_file.n; i++) {
         if (starts_with(l->names_in_file.entries[i].plain, l->prefix)) {
             return;
@@ -205,12 +253,6 @@ static lvn_status take(load *l, const char *name, lvn_tensor *t, const lvni_nn_p
         return lvni_tensor_mem_copy(t->data, l->here, (size_t)lvn_numel(t) * sizeof(float));
     }
     return lvni_tensor_mem_copy(t->data, l->memory, (size_t)lvn_numel(t) * sizeof(float));
-}
-
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), e = strlen(end);
-    return n >= e && strcmp(text + n - e, end) == 0;
 }
 
 static void add_root(load *l, const char *name)
