@@ -1,12 +1,14 @@
 /* levin COMMAND [key=value ...]: looks the command up and runs it. Nothing else happens before,
  * except that a command that is one rank's work runs on rank 0 alone. */
 #include "cli/cli.h"
+#include "core/alloc.h"
 #include "core/error.h"
 #include "core/escape.h"
 #include "core/signals.h"
 #include "kernels/kernels.h"
 #include "launch/env_vars.h"
 #include "launch/rank_info.h"
+#include "recipes/registry.h"
 #include "tensor/ctx.h"
 
 #include <errno.h>
@@ -128,6 +130,33 @@ static int finish(int code)
     return LVNI_EXIT_FAILURE;
 }
 
+/* `levin pretrain ...` is `levin train pretrain ...`. NULL: memory is out. */
+static char **insert_train(int argc, char **argv)
+{
+    static char train[] = "train";
+    char **out = lvni_core_calloc(LVNI_TAG_CORE, (size_t)argc + 2, sizeof *out);
+    for (int i = 0; out != NULL && i < argc; i++) {
+        out[i + (i > 0)] = argv[i];
+    }
+    if (out != NULL) {
+        out[1] = train;
+    }
+    return out;
+}
+
+/* argv: of main, where its first word is a command. */
+static int run_command(int argc, char **argv)
+{
+    const lvni_cli_command *c = lvni_cli_command_find(argv[1]);
+    if (c != NULL) {
+        return run(c, argc, argv);
+    }
+    char **longer = lvni_recipes_find(argv[1]) == NULL ? NULL : insert_train(argc, argv);
+    const int code = longer == NULL ? unknown(argv[1]) : run_command(argc + 1, longer);
+    lvni_core_free((void *)longer);
+    return code;
+}
+
 int main(int argc, char **argv)
 {
     open_standard();
@@ -145,6 +174,5 @@ int main(int argc, char **argv)
     if (asks_for_help(argv[1])) {
         return finish(lvni_cli_cmd_help(0, NULL));
     }
-    const lvni_cli_command *c = lvni_cli_command_find(argv[1]);
-    return c == NULL ? unknown(argv[1]) : finish(run(c, argc, argv));
+    return finish(run_command(argc, argv));
 }

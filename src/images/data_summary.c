@@ -44,7 +44,8 @@ static void print_counts(const lvn_dataset *d, const int64_t *n, lvni_core_str *
     lvni_core_str_char(out, ')');
 }
 
-/* Takes the samples away whose headers are damaged: *left is how many are not. */
+/* Takes the samples away whose headers are damaged: *left is how many are not. n: of each class, or
+ * NULL. */
 static void take_unusable(const lvni_data_image_scan *scan, const lvn_dataset *d, int64_t *n,
                           int64_t *left)
 {
@@ -52,7 +53,9 @@ static void take_unusable(const lvni_data_image_scan *scan, const lvn_dataset *d
     for (int64_t i = 0, all = *left; scan != NULL && scan->size != NULL && i < all; i++) {
         const int64_t sample = lvni_data_dataset_index(d, i);
         if (scan->size[sample].width == 0) {
-            n[d->cls->label(d, sample)]--;
+            if (n != NULL) {
+                n[d->cls->label(d, sample)]--;
+            }
             --*left;
         }
     }
@@ -81,6 +84,19 @@ lvn_status lvni_images_counts_print(const lvni_data_image_scan *scan, const lvn_
     lvni_core_str_printf(out, "; %lld to train, %lld to validate", (long long)left[0],
                          (long long)left[1]);
     lvni_core_free(n);
+    return lvni_core_str_status(out);
+}
+
+lvn_status lvni_images_total_print(const lvni_data_image_scan *scan, const lvn_dataset *train,
+                                   lvni_core_str *out)
+{
+    int64_t left;
+    take_unusable(scan, train, NULL, &left);
+    lvni_core_str_printf(out, "%lld image%s", (long long)left, lvni_core_plural(left, "", "s"));
+    if (left < train->cls->length(train)) {
+        lvni_core_str_printf(out, " and %lld that cannot be used",
+                             (long long)(train->cls->length(train) - left));
+    }
     return lvni_core_str_status(out);
 }
 

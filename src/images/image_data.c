@@ -282,6 +282,46 @@ lvn_status lvni_images_data_open(const lvni_core_config *c, lvni_images_data *ou
     return status;
 }
 
+/* All images, whatever their folders are called. */
+static lvn_status open_views(lvni_core_config *c, const lvni_images_source *s,
+                             lvni_images_make_views *make, lvni_images_data *out)
+{
+    lvni_data_views views;
+    lvni_images_source_transform(s, &out->transform);
+    LVN_TRY(make(c, out->transform.size, &views));
+    out->transform = views.view[0];
+    LVN_TRY(lvni_images_source_identify(s, &out->transform, out->identity));
+    LVN_TRY(lvni_images_source_views(s, NULL, 0, &views, &out->train));
+    lvni_core_str_printf(&out->note, "data %s: ", lvni_core_config_str(c, "data"));
+    LVN_TRY(lvni_images_total_print(s->scan, out->train, &out->note));
+    print_ignored(s, &out->ignored);
+    out->files = s->arrays != NULL ? s->arrays->content
+                 : s->scan != NULL ? lvni_data_image_scan_files(s->scan)
+                                   : 0;
+    if (s->scan != NULL) {
+        out->headers_read = s->scan->size != NULL;
+        lvni_images_sizes_print(s->scan, &out->note);
+        out->decode_bytes = lvni_images_sizes_decode_views(s->scan, &views);
+    }
+    return lvni_core_str_status(&out->note);
+}
+
+lvn_status lvni_images_data_open_views(lvni_core_config *c, lvni_images_make_views *make,
+                                       lvni_images_data *out)
+{
+    *out = (lvni_images_data){0};
+    lvni_images_source s;
+    LVN_TRY(lvni_images_source_open(c, LVNI_SCAN_FLAT, run_of(c), true, &s));
+    const lvn_status status = open_views(c, &s, make, out);
+    out->index = s.index;
+    s.index = (lvni_core_str){0};
+    lvni_images_source_close(&s);
+    if (status != LVN_OK) {
+        lvni_images_data_free(out);
+    }
+    return status;
+}
+
 /* The transform that the model was validated with, except for keys that are given. Only data.index=
  * is written here: the run is another's. */
 static lvn_status open_for(const lvni_core_config *c, const lvni_images_trained *card,

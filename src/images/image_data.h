@@ -164,6 +164,11 @@ typedef struct lvni_images_data {
 
 /* For training. Free with lvni_images_data_free. */
 lvn_status lvni_images_data_open(const lvni_core_config *config, lvni_images_data *out);
+/* For training without classes: all images, each in several views. side: of the images where no key
+ * gives their size. */
+typedef lvn_status lvni_images_make_views(lvni_core_config *config, int side, lvni_data_views *out);
+lvn_status lvni_images_data_open_views(lvni_core_config *config, lvni_images_make_views *make,
+                                       lvni_images_data *out);
 /* To data.index=, else as LVNI_RUN_INDEX into a run directory that is there. Nothing without one to
  * write. */
 lvn_status lvni_images_data_write_index(const lvni_core_config *config,
@@ -183,6 +188,9 @@ void lvni_images_data_free(lvni_images_data *data);
  * "(smallest: apron 12, largest: shirt 98)". val may be NULL. */
 lvn_status lvni_images_counts_print(const lvni_data_image_scan *scan, const lvn_dataset *train,
                                     const lvn_dataset *val, lvni_core_str *out);
+/* The same where classes do not matter: "76 images and 4 that cannot be used". */
+lvn_status lvni_images_total_print(const lvni_data_image_scan *scan, const lvn_dataset *train,
+                                   lvni_core_str *out);
 /* Classes with images to train on and none to validate, appended: "hat, coat, and 3 more". Nothing
  * where there are none. */
 lvn_status lvni_images_class_counts_unvalidated(const lvn_dataset *train, const lvn_dataset *val,

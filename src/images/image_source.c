@@ -79,11 +79,12 @@ const lvni_core_option_table lvni_images_options = LVNI_OPTION_TABLE("data", ima
 
 /* ---- opening ---- */
 
-/* Prediction needs no classes. */
+/* Prediction and pretraining need no classes. */
 static const char *kind_of_data(const lvni_core_config *c)
 {
-    return lvni_core_config_has(c, "top_k") ? "an image, or a folder of images"
-                                            : "a folder with one sub-folder of images per class";
+    return lvni_core_config_has(c, "top_k")    ? "an image, or a folder of images"
+           : lvni_core_config_has(c, "method") ? "a folder with images anywhere below it"
+                                               : "a folder with one sub-folder of images per class";
 }
 
 static lvn_status need_data(const lvni_core_config *c)

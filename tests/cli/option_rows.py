@@ -82,7 +82,7 @@ train_rows = {
         "true", "code stdout", "max_epochs=3", instead="train classify out=run", before=TRAIN
     ),
     "resume_epoch": Elsewhere("test_gan.py", "resume_epoch="),
-    "recipe": refusal("pretrain"),
+    "recipe": refusal("gan"),
     "weights": row("model", instead=PHOTOS),
     "weights.key": row("two", rest="weights=both.safetensors", first="one", instead=PHOTOS),
     "reset_head": row("true", rest="weights=model", instead=PHOTOS),
@@ -165,6 +165,8 @@ train_rows = {
     "drop_last": row("true", rest="batch_size=10"),
     "optim.name": row("adam"),
     "optim.lr": row("0.01"),
+    "optim.reference_batch_size": row("16"),
+    "optim.lr_scale_method": row("sqrt", rest="optim.reference_batch_size=16"),
     "optim.momentum": row("0.5", rest=SGD),
     "optim.dampening": row("0.5", rest=SGD),
     "optim.nesterov": row("true", rest=SGD),
@@ -407,6 +409,73 @@ gan_eval_rows = {
     "prune": row("true", "files", instead=CHOOSE, before=GAN_BEFORE),
 }
 
+PRETRAIN = (
+    "train pretrain data=photos image_size=8 model=cnn method_args.hidden_dim=8"
+    " method_args.output_dim=4 batch_size=8 max_epochs=1 num_workers=0 out=run"
+)
+ROTATED = "transform_args.random_rotation.prob=1 transform_args.random_rotation.degrees=20"
+BLURRED = "transform_args.gaussian_blur.prob=1"
+SOLARIZED = "transform_args.solarize.prob=1"
+
+
+def transforms(rows):
+    return {f"transform_args.{key}": of for key, of in rows.items()}
+
+
+pretrain_rows = {
+    "method": refusal("dino"),
+    "model.name": row("resnet18", instead=PRETRAIN.replace("model=cnn", ""), first="cnn"),
+    "embed_dim": row("16"),
+    "method_args.hidden_dim": row("16", first="8"),
+    "method_args.output_dim": row("8", first="4"),
+    "method_args.num_layers": row("3"),
+    "method_args.batch_norm": row("false"),
+    "method_args.temperature": row("0.5"),
+    **transforms(
+        {
+            "image_size": row("12", instead=PRETRAIN.replace("image_size=8", ""), first="8"),
+            "random_resize": row("null"),
+            "random_resize.min_scale": row("0.9"),
+            "random_resize.max_scale": row("0.1"),
+            "random_resize.min_ratio": row("1.2"),
+            "random_resize.max_ratio": row("0.8"),
+            "random_flip": row("null"),
+            "random_flip.horizontal_prob": row("1"),
+            "random_flip.vertical_prob": row("1"),
+            "random_rotation": row("null", rest=ROTATED),
+            "random_rotation.prob": row("1", rest="transform_args.random_rotation.degrees=20"),
+            "random_rotation.degrees": row("20", rest="transform_args.random_rotation.prob=1"),
+            "color_jitter": row("null"),
+            "color_jitter.prob": row("0"),
+            "color_jitter.strength": row("0.1"),
+            "color_jitter.brightness": row("0.1"),
+            "color_jitter.contrast": row("0.1"),
+            "color_jitter.saturation": row("0.1"),
+            "color_jitter.hue": row("0"),
+            "random_gray_scale": row("1"),
+            "gaussian_blur": row("null", rest=BLURRED),
+            "gaussian_blur.prob": row("0", first="1"),
+            "gaussian_blur.sigmas": row("[3,4]", rest=BLURRED),
+            "gaussian_blur.blur_limit": row("5", rest=BLURRED),
+            "solarize": row("null", rest=SOLARIZED),
+            "solarize.prob": row("1"),
+            "solarize.threshold": row("0.1", rest=SOLARIZED),
+            "normalize.mean": row("[0,0,0]"),
+            "normalize.std": row("[1,1,1]"),
+        }
+    ),
+}
+embed_rows = {
+    "image_size": row("12", "stdout"),
+    "output": row("table.csv", "files", first="-"),
+}
+knn_rows = {
+    "image_size": row("6", "stdout", "val_split=0.5 k=3", first="40"),
+    "k": row("1", "stdout"),
+    "temperature": row("100", "stdout", "val_split=0.5", first="0.001"),
+    "val_split": row("0.5", "stdout"),
+}
+
 report_rows = {
     "format": row("svg", "stdout"),
     "output": row("page.html", "stdout"),
@@ -508,6 +577,11 @@ COMMANDS = [
     Command("train.gan", GAN, gan_rows, "", train_rows),
     Command("predict.gan", "predict model=gan output=page", gan_predict_rows, "", use_rows),
     Command("eval.gan", "eval model=gan output=page num_figs=1", gan_eval_rows, "", use_rows),
+    Command("train.pretrain", PRETRAIN, pretrain_rows, "", train_rows),
+    Command(
+        "predict.pretrain", "predict model=backbone data=photos output=-", embed_rows, "", use_rows
+    ),
+    Command("eval.pretrain", "eval model=backbone data=photos", knn_rows, "", use_rows),
     Command("export", "export model=model output=w.safetensors", export_rows, ""),
     Command("report", "report model", report_rows, ""),
     Command("launch", "launch -n 2 dry_run=true run_id=run run_dir=run", launch_rows, "-- true"),

@@ -320,7 +320,7 @@ class Autoencoder(unittest.TestCase):
         self.assertIn("a multiple of 8", levin("train", MINE, "image_size=20", *out, status=64))
         self.assertIn("1 to 4096 numbers", levin("train", MINE, "code=0", *out, status=64))
         missing = levin("train", MINE, "data=nowhere", "out=wrong", status=1)
-        self.assertIn("data=nowhere: No such file or directory; give a folder of images, or built", missing)
+        self.assertIn("data=nowhere: No such file or directory; give a folder of images", missing)
         other = levin("train", MINE, "data=builtin:mass", "out=wrong", status=64)
         self.assertIn("data=builtin:mass: the only built-in set is builtin:shapes", other)
         self.assertFalse(Path(FOLDER, "wrong").exists())

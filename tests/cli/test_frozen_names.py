@@ -332,19 +332,23 @@ class FrozenNames(unittest.TestCase):
         choices = ((name, c.rstrip(",").split("|")) for name, c in rows if "|" in c)
         self.compare("configuration values", {f"{n}={v}" for n, values in choices for v in values})
 
-    def test_configuration_of_gan(self):
-        """Its own keys: those of every training are above."""
+    def test_configuration_of_recipes(self):
+        """Their own keys: those of every training are above."""
+        for recipe in ("gan", "pretrain"):
+            self.configuration_of(recipe)
+
+    def configuration_of(self, recipe):
         known = {s for line in self.list["configuration keys"] for s in line.split()}
         shared = set(self.list["configuration values"])
         keys, values = set(), set()
-        for topic in ("train.gan", "predict.gan", "eval.gan"):
-            printed, _ = levin("help", topic)
+        for command in ("train", "predict", "eval"):
+            printed, _ = levin("help", f"{command}.{recipe}")
             rows = re.findall(r"^  ([a-z][\w.]*) +(\S+)", printed, re.M)
             aliases = re.findall(r"Also: ([\w., ]+)\.$", printed, re.M)
             keys |= {name for name, _ in rows} | set(", ".join(aliases).split(", "))
             values |= {f"{n}={v}" for n, c in rows if "|" in c for v in c.rstrip(",").split("|")}
-        self.compare("configuration keys of gan", keys - known)
-        self.compare("configuration values of gan", values - shared)
+        self.compare(f"configuration keys of {recipe}", keys - known)
+        self.compare(f"configuration values of {recipe}", values - shared)
 
     def test_environment(self):
         names = re.findall(rb"\bLEVIN_[A-Z0-9_]+", self.binary)

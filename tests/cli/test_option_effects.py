@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from case import LEVIN, png, write
-from option_rows import COMMANDS, GAN, Elsewhere
+from option_rows import COMMANDS, GAN, PRETRAIN, Elsewhere
 
 WAIT_S = 20
 COUNTS = {"threads", "processes"}
@@ -79,6 +79,7 @@ class Fixtures:
         self.run(f"train classify data=x.npy {train} out=of_array")
         self.maps()
         self.run(GAN.replace("out=run", "out=gan"))
+        self.run(PRETRAIN.replace("out=run", "out=backbone"))
         write(f"{folder}/seed.yaml", b"seed: 3\n")
         write(f"{folder}/table.yaml", b"top_k: 2\n")
         write(f"{folder}/split.yaml", b"split: train\n")

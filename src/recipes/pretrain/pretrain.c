@@ -1,0 +1,193 @@
+/* The recipe pretrain (pretrain.h) as a row of the registry: data and network of a training, and
+ * the images that a trained backbone is used on. */
+#include "recipes/pretrain/pretrain.h"
+
+#include "core/alloc.h"
+#include "core/error.h"
+#include "core/str.h"
+#include "images/image_data.h"
+#include "log/run_log.h"
+#include "run/card.h"
+#include "run/inference.h"
+#include "run/options.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct opened {
+    const lvni_core_config *config;
+    lvni_images_data data; /* of a training */
+    lvni_pretrain_settings settings;
+    lvni_pretrain_images_used used;
+} opened;
+
+lvni_pretrain_images_used lvni_pretrain_used(const lvni_run_job *job)
+{
+    return ((const opened *)job->state)->used;
+}
+
+/* ---- training ---- */
+
+static lvn_status write_files(void *user, const char *dir)
+{
+    const opened *o = user;
+    return lvni_images_data_write_index(o->config, &o->data, dir);
+}
+
+/* Fewer images than a batch are one batch. */
+static lvn_status limit_batch(lvni_core_config *c, const lvni_run_job *job, int64_t images)
+{
+    const int64_t batch =
+        lvni_core_config_is_set(c, "batch_size") ? lvni_core_config_int(c, "batch_size") : 0;
+    char text[32];
+    if (batch <= images) {
+        return LVN_OK;
+    }
+    if (job->ranks == NULL || job->ranks->rank->rank == 0) {
+        lvni_log_line(LVNI_LOG_WARNING,
+                      "data=%s has %lld image%s, fewer than batch_size=%lld: a batch has %lld",
+                      lvni_core_config_str(c, "data"), (long long)images,
+                      lvni_core_plural(images, "", "s"), (long long)batch, (long long)images);
+    }
+    snprintf(text, sizeof text, "%lld", (long long)images);
+    return lvni_core_config_set(c, "batch_size", text, "resolved at start");
+}
+
+static lvn_status open_training(lvni_run_job *job, opened *o)
+{
+    lvni_core_config *c = job->config;
+    o->config = c;
+    LVN_TRY(lvni_images_data_open_views(c, lvni_pretrain_read_views, &o->data));
+    LVN_TRY(limit_batch(c, job, o->data.train->cls->length(o->data.train)));
+    o->settings.backbone.image_size = o->data.transform.size;
+    job->train = o->data.train;
+    job->note = lvni_core_str_text(&o->data.note);
+    job->ignored = lvni_core_str_text(&o->data.ignored);
+    job->data = o->data.identity;
+    job->headers_read = o->data.headers_read;
+    job->data_files = o->data.files;
+    job->decode_bytes = o->data.decode_bytes;
+    job->write_files = write_files;
+    job->kept_file = lvni_core_config_str(c, "data.index");
+    job->user = o;
+    return LVN_OK;
+}
+
+/* ---- a trained model ---- */
+
+/* References, and behind them the queries: train/ and val/, or where there are none the part that
+ * val_split keeps. */
+static lvn_status open_parts(const lvni_run_job *job, const lvni_images_source *s,
+                             const lvni_data_transform *view, lvni_pretrain_images_used *out)
+{
+    const lvni_core_config *c = job->config;
+    int64_t *part[2] = {NULL, NULL}, n[2] = {0, 0}, *all = NULL;
+    lvn_status status;
+    if (lvni_images_source_has_parts(s)) {
+        LVN_TRY(lvni_core_config_no_effect(c, "val_split",
+                                           "on data with a validation part of its own"));
+    }
+    LVNI_TRY_DONE(status, lvni_images_source_cut(s, view, lvni_core_config_float(c, "val_split"),
+                                                 (uint64_t)lvni_core_config_int(job->keys, "seed"),
+                                                 part, n));
+    if (n[0] == 0 || n[1] == 0) {
+        status =
+            lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
+                          "data=%s: %lld images to compare with and %lld to classify; both are "
+                          "needed: train/ and val/, or a val_split between 0 and 1",
+                          lvni_core_config_str(c, "data"), (long long)n[0], (long long)n[1]);
+        goto done;
+    }
+    all = lvni_core_calloc(LVNI_TAG_DATA, (size_t)(n[0] + n[1]), sizeof *all);
+    if (all == NULL) {
+        status = LVN_ERR_MEMORY;
+        goto done;
+    }
+    memcpy(all, part[0], (size_t)n[0] * sizeof *all);
+    memcpy(all + n[0], part[1], (size_t)n[1] * sizeof *all);
+    out->references = n[0];
+    status = lvni_images_source_view(s, all, n[0] + n[1], view, &out->data);
+done:
+    lvni_core_free(part[0]);
+    lvni_core_free(part[1]);
+    lvni_core_free(all);
+    return status;
+}
+
+static lvn_status open_used(lvni_run_job *job, opened *o)
+{
+    const lvni_core_config *c = job->config;
+    const bool measures = job->purpose == LVNI_RUN_EVAL;
+    lvni_images_source s;
+    lvni_data_transform view;
+    LVN_TRY(lvni_images_source_open(c, measures ? LVNI_SCAN_CLASSES : LVNI_SCAN_FLAT,
+                                    lvni_core_config_str(c, "model"), false, &s));
+    lvni_pretrain_eval_view(
+        job->keys, s.scan != NULL,
+        lvni_core_config_is_set(c, "image_size") ? (int)lvni_core_config_int(c, "image_size") : 0,
+        &view);
+    const lvn_status status = measures ? open_parts(job, &s, &view, &o->used)
+                                       : lvni_images_source_view(&s, NULL, 0, &view, &o->used.data);
+    job->used = o->used.data;
+    job->headers_read = s.scan != NULL;
+    lvni_images_source_close(&s);
+    return status;
+}
+
+/* ---- the row ---- */
+
+static lvn_status open_job(lvni_run_job *job)
+{
+    opened *o = job->state = LVNI_NEW(LVNI_TAG_DATA, opened);
+    if (o == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    lvni_pretrain_read_settings(job->keys, &o->settings);
+    job->cls = lvni_pretrain_method_find(lvni_core_config_str(job->keys, "method"))->cls;
+    job->arguments = &o->settings;
+    job->model = o->settings.model;
+    job->exported_part = "backbone";
+    return job->purpose == LVNI_RUN_TRAIN    ? open_training(job, o)
+           : job->purpose == LVNI_RUN_EXPORT ? LVN_OK
+                                             : open_used(job, o);
+}
+
+static void close_job(lvni_run_job *job)
+{
+    opened *o = job->state;
+    if (o != NULL) {
+        lvni_images_data_free(&o->data);
+        lvn_dataset_destroy(o->used.data);
+        lvni_core_free(o);
+        job->state = NULL;
+    }
+}
+
+static const lvni_core_option_table *const predict_keys[] = {
+    &lvni_images_options, &lvni_run_inference_options, &lvni_pretrain_embed_options,
+    &lvni_run_predict_options, NULL};
+static const lvni_core_option_table *const eval_keys[] = {
+    &lvni_images_options, &lvni_run_inference_options, &lvni_pretrain_embed_options,
+    &lvni_pretrain_knn_options, NULL};
+
+const lvni_run_recipe lvni_pretrain_recipe = {
+    .name = "pretrain",
+    .use = "data=DIR model=torchvision/resnet18 [key=value ...]",
+    .help = "pretrain a backbone on images without classes (SimCLR)",
+    .defaults = {.job = "max_epochs=100 batch_size=128 drop_last=true sync_batchnorm=true "
+                        "scheduler=cosine scheduler.end_factor=0.001 scheduler.warmup_steps=auto "
+                        "optim.decay_norm_bias=false",
+                 .prepare = lvni_pretrain_prepare},
+    .model_keys = "model, embed_dim and method_args.*",
+    .size_key = "transform_args.image_size",
+    .keys = lvni_pretrain_train_keys,
+    .check = lvni_images_source_check_run,
+    .open = open_job,
+    .close = close_job,
+    .card = &lvni_run_general_card,
+    .noun = "backbone",
+    .predict_keys = predict_keys,
+    .predict = &lvni_pretrain_embeddings,
+    .eval_keys = eval_keys,
+    .eval = &lvni_pretrain_knn,
+    .export_keys = lvni_run_export_keys};

@@ -1,0 +1,109 @@
+/* The recipe `pretrain`: self-supervised pretraining of an image backbone. pretrain.c is the row of
+ * the registry; keys are pretrain_keys.c's, views pretrain_views.c's. A method is
+ * a row with a root class of its own (lvni_pretrain_method_find), whose build() gets
+ * lvni_pretrain_settings. */
+#ifndef LEVIN_RECIPES_PRETRAIN_PRETRAIN_H
+#define LEVIN_RECIPES_PRETRAIN_PRETRAIN_H
+
+#include "core/config.h"
+#include "data/views.h"
+#include "nn/model.h"
+#include "run/recipe.h"
+
+/* What a root is built of; lives as long as the job. */
+typedef struct lvni_pretrain_settings {
+    const char *model; /* of the backbone, as the zoo has it */
+    lvni_nn_zoo_arguments backbone;
+    int embed_dim; /* 0: what the backbone gives */
+    /* the projection head: widths, number of linear layers, whether each has a batch norm */
+    int64_t hidden_dim, output_dim, num_layers;
+    bool batch_norm;
+    double temperature;
+} lvni_pretrain_settings;
+
+typedef struct lvni_pretrain_method {
+    const char *name; /* of method=, and of the preset of its views (images/view_presets.h) */
+    const lvn_module_class *cls;
+    const char *defaults; /* of keys of every training, where optim= is not given */
+} lvni_pretrain_method;
+
+/* NULL: there is no such method. */
+const lvni_pretrain_method *lvni_pretrain_method_find(const char *name);
+
+/* ---- pretrain_keys.c ---- */
+
+extern const lvni_core_option_table *const lvni_pretrain_train_keys[];
+/* Defaults of the method, and what is missing: lvni_run_defaults.prepare. */
+lvn_status lvni_pretrain_prepare(lvni_core_config *config);
+/* backbone: with the side of an image, of a run that has resolved it. */
+void lvni_pretrain_read_settings(const lvni_core_config *config, lvni_pretrain_settings *out);
+
+/* ---- pretrain_views.c ---- */
+
+extern const lvni_core_option_table lvni_pretrain_transform_options; /* transform_args.* */
+
+/* The only view of an image in use, as `keys` of a training have it; photos are resized and cropped
+ * in their middle. side: 0, or another size than that of the training. */
+void lvni_pretrain_eval_view(const lvni_core_config *keys, bool photos, int side,
+                             lvni_data_transform *out);
+/* The views of method=, changed by transform_args.*, of which all are resolved; side: of the images
+ * where no image_size is given. LVN_ERR_USAGE. */
+lvn_status lvni_pretrain_read_views(lvni_core_config *config, int side, lvni_data_views *out);
+
+/* ---- pretrain_embedding.c ---- */
+
+/* A backbone and the layer that embed_dim= adds behind it. */
+typedef struct lvni_pretrain_embedding {
+    const lvn_module *backbone, *layer; /* layer NULL: none */
+    int64_t features;                   /* of the result */
+} lvni_pretrain_embedding;
+
+/* What the roots of all methods begin with. */
+typedef struct lvni_pretrain_root {
+    lvn_module base;
+    lvni_pretrain_embedding embedding;
+} lvni_pretrain_root;
+
+/* In build(): children `backbone` and `embedding`. */
+void lvni_pretrain_embedding_build(lvn_builder *b, const lvni_pretrain_settings *s,
+                                   lvni_pretrain_embedding *out);
+/* Images (N, H, W, 3) -> (N, features). */
+lvn_tensor *lvni_pretrain_embed(const lvni_pretrain_embedding *e, lvn_tensor *images);
+/* Views (N, V, H, W, 3) as images (N V, H, W, 3): row i V + v is view v of sample i. */
+lvn_tensor *lvni_pretrain_images(lvn_tensor *views);
+/* Rows x / |x|, with 1e-12 for smaller lengths. */
+lvn_tensor *lvni_pretrain_unit_rows(lvn_tensor *x);
+/* Logs feature_std, the mean over features of the deviation of unit rows within the micro-batch,
+ * times the square root of their number: near 1 where rows point everywhere, 0 where they have
+ * collapsed into one point. */
+void lvni_pretrain_log_spread(lvn_step *step, lvn_tensor *features);
+
+/* ---- a trained model: pretrain_knn.c, and features as rows of `predict` ---- */
+
+/* Images of a trained model: the view, and where the queries of `eval` begin among the samples. */
+typedef struct lvni_pretrain_images_used {
+    lvn_dataset *data;
+    int64_t references; /* eval: the samples before it */
+} lvni_pretrain_images_used;
+lvni_pretrain_images_used lvni_pretrain_used(const lvni_run_job *job);
+
+extern const lvni_core_option_table lvni_pretrain_embed_options, lvni_pretrain_knn_options;
+/* Features (N, K) of a batch. */
+lvn_tensor *lvni_pretrain_features(const lvn_module *root, const lvn_batch *batch, void *user);
+extern const struct lvni_run_results lvni_pretrain_embeddings, lvni_pretrain_knn;
+
+/* ---- the methods ---- */
+
+extern const lvn_module_class lvni_pretrain_simclr; /* pretrain_simclr.c */
+
+/* NT-Xent (Chen et al. 2020, "A simple framework for contrastive learning of visual
+ * representations", eq. 1) of the rows of two views (N, P), each of unit length, against those of
+ * all micro-batches of the group: the mean over the 2N rows of the cross entropy between the row's
+ * cosines, divided by the temperature, and its partner among the 2G - 1 others. *accuracy: how
+ * often the partner is the nearest. */
+lvn_tensor *lvni_pretrain_nt_xent(lvn_tensor *first, lvn_tensor *second, double temperature,
+                                  lvn_tensor **accuracy);
+
+extern const lvni_run_recipe lvni_pretrain_recipe;
+
+#endif

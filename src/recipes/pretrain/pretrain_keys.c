@@ -1,0 +1,144 @@
+/* Keys of the recipe pretrain (pretrain.h), under the names of LightlyTrain's, and the defaults of
+ * its methods. */
+#include "recipes/pretrain/pretrain.h"
+
+#include "core/error.h"
+#include "images/image_data.h"
+#include "run/options.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { CLASSES = 1000 }; /* of the classifier that files of backbones have, not trained */
+
+/* Other optimizers than a method's have the keys' own defaults. */
+static const lvni_pretrain_method methods[] = {
+    {.name = "simclr",
+     .cls = &lvni_pretrain_simclr,
+     .defaults = "optim=sgd optim.lr=0.3 optim.momentum=0.9 optim.weight_decay=1e-4 "
+                 "optim.reference_batch_size=256"},
+};
+
+const lvni_pretrain_method *lvni_pretrain_method_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
+        if (strcmp(methods[i].name, name) == 0) {
+            return &methods[i];
+        }
+    }
+    return NULL;
+}
+
+static const lvni_core_option pretrain_rows[] = {
+    {.name = "method",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "simclr",
+     .fallback = "simclr",
+     .later = "dino|dinov2|distillation|distillationv1|distillationv2|distillationv3",
+     .later_note = "comes with a later version; this one has simclr",
+     .help = "What is learned from images alone; simclr: to find the other view of an image among "
+             "all views of the batch."},
+    {.name = "model.name",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "cnn|resnet18|resnet34|resnet50|resnet101|resnet152|vit_s_16|vit_b_16",
+     .respell = lvni_nn_zoo_respell,
+     .help = "Backbone, also as torchvision/resnet50; needed."},
+    LVNI_OPTION_ALIAS("model", "model.name"),
+    {.name = "embed_dim",
+     .type = LVNI_OPT_INT,
+     .range = LVNI_BETWEEN(1, 65536),
+     .flags = LVNI_OPT_AUTO,
+     .help = "Numbers that a layer behind the backbone's pooling gives, which is not exported; "
+             "null: no such layer."},
+    {.name = "method_args.hidden_dim",
+     .type = LVNI_OPT_INT,
+     .fallback = "2048",
+     .range = LVNI_BETWEEN(1, 65536),
+     .help = "Width of the head's hidden layers."},
+    {.name = "method_args.output_dim",
+     .type = LVNI_OPT_INT,
+     .fallback = "128",
+     .range = LVNI_BETWEEN(1, 65536),
+     .help = "Numbers in which two views are compared."},
+    {.name = "method_args.num_layers",
+     .type = LVNI_OPT_INT,
+     .fallback = "2",
+     .range = LVNI_BETWEEN(1, 8),
+     .help = "Linear layers of the head."},
+    {.name = "method_args.batch_norm",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "true",
+     .help = "The head's layers have batch norm, and no bias."},
+    {.name = "method_args.temperature",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0.1",
+     .range = LVNI_ABOVE(0),
+     .help = "What cosines are divided by in the loss."},
+    LVNI_OPTION_ALIAS("method_args.reference_batch_size", "optim.reference_batch_size"),
+    LVNI_OPTION_ALIAS("method_args.lr_scale_method", "optim.lr_scale_method"),
+    LVNI_OPTION_ALIAS("optim_args.lr", "optim.lr"),
+    LVNI_OPTION_ALIAS("optim_args.momentum", "optim.momentum"),
+    LVNI_OPTION_ALIAS("optim_args.dampening", "optim.dampening"),
+    LVNI_OPTION_ALIAS("optim_args.nesterov", "optim.nesterov"),
+    LVNI_OPTION_ALIAS("optim_args.weight_decay", "optim.weight_decay"),
+    LVNI_OPTION_ALIAS("optim_args.betas", "optim.betas"),
+    LVNI_OPTION_ALIAS("optim_args.eps", "optim.eps"),
+    LVNI_OPTION_ALIAS("optim_args.trust_coefficient", "optim.trust_coefficient"),
+    LVNI_OPTION_ALIAS("resume_interrupted", "resume"),
+    LVNI_OPTION_ALIAS("loader_args.batch_size", "batch_size_per_device"),
+    LVNI_OPTION_ALIAS("loader_args.on_error", "on_error"),
+    LVNI_OPTION_ALIAS("trainer_args.max_steps", "max_steps"),
+    LVNI_OPTION_ALIAS("trainer_args.max_epochs", "max_epochs"),
+    LVNI_OPTION_ALIAS("trainer_args.max_time", "max_time"),
+    LVNI_OPTION_ALIAS("trainer_args.log_every_n_steps", "log_every_n_steps"),
+    LVNI_OPTION_ALIAS("trainer_args.limit_train_batches", "limit_train_batches"),
+    LVNI_OPTION_ALIAS("trainer_args.gradient_clip_val", "gradient_clip_val"),
+    LVNI_OPTION_ALIAS("trainer_args.accumulate_grad_batches", "accumulate_grad_batches"),
+    LVNI_OPTION_ALIAS("callbacks.model_checkpoint.monitor", "checkpoint.monitor"),
+    LVNI_OPTION_ALIAS("callbacks.model_checkpoint.mode", "checkpoint.mode"),
+    LVNI_OPTION_ALIAS("callbacks.model_checkpoint.save_top_k", "checkpoint.save_top_k"),
+};
+static const lvni_core_option_table pretrain_options = LVNI_OPTION_TABLE("pretrain", pretrain_rows);
+
+const lvni_core_option_table *const lvni_pretrain_train_keys[] = {
+    &pretrain_options,      &lvni_images_options,         &lvni_pretrain_transform_options,
+    &lvni_run_options,      &lvni_run_batch_options,      &lvni_run_optim_table,
+    &lvni_run_loop_options, &lvni_run_checkpoint_options, NULL};
+
+/* What a saved run has need not be given again. */
+static void need(lvni_core_config *c, const char *key, const char *name, const char *what)
+{
+    if (!lvni_core_config_is_set(c, key) && !lvni_core_config_is_mistaken(c, key) &&
+        !lvni_core_config_is_on(c, "resume")) {
+        lvni_core_config_add_mistake(c, "`%s` is missing: %s", name, what);
+    }
+}
+
+lvn_status lvni_pretrain_prepare(lvni_core_config *c)
+{
+    const char *name = lvni_core_config_str(c, "method");
+    const lvni_pretrain_method *m = name == NULL ? NULL : lvni_pretrain_method_find(name);
+    const bool own = lvni_core_config_layer(c, "optim.name") <= LVNI_LAYER_JOB;
+    if (m != NULL && own) {
+        LVN_TRY(lvni_core_config_load_job(c, m->defaults));
+    }
+    need(c, "data", "data", "a folder with images anywhere below it, or builtin:shapes");
+    need(c, "model.name", "model", "the backbone, as in model=torchvision/resnet18");
+    return LVN_OK;
+}
+
+void lvni_pretrain_read_settings(const lvni_core_config *c, lvni_pretrain_settings *s)
+{
+    size_t n;
+    const int64_t *size = lvni_core_config_int_list(c, "transform_args.image_size", &n);
+    *s = (lvni_pretrain_settings){
+        .model = lvni_core_config_str(c, "model.name"),
+        .backbone = {.image_size = n > 0 ? (int)size[0] : 0, .n_classes = CLASSES},
+        .embed_dim =
+            lvni_core_config_is_set(c, "embed_dim") ? (int)lvni_core_config_int(c, "embed_dim") : 0,
+        .hidden_dim = lvni_core_config_int(c, "method_args.hidden_dim"),
+        .output_dim = lvni_core_config_int(c, "method_args.output_dim"),
+        .num_layers = lvni_core_config_int(c, "method_args.num_layers"),
+        .batch_norm = lvni_core_config_bool(c, "method_args.batch_norm"),
+        .temperature = lvni_core_config_float(c, "method_args.temperature")};
+}

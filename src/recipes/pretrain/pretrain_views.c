@@ -1,0 +1,254 @@
+/* The views of pretraining: a method's preset (images/view_presets.h), changed by
+ * transform_args.*. */
+#include "recipes/pretrain/pretrain.h"
+
+#include "core/error.h"
+#include "core/str.h"
+#include "images/view_presets.h"
+
+#include <stddef.h>
+#include <string.h>
+
+/* Unset: the method's. */
+#define PROBABILITY(key, text)                                                                     \
+    {                                                                                              \
+        .name = "transform_args." key, .type = LVNI_OPT_FLOAT, .range = LVNI_BETWEEN(0, 1),        \
+        .flags = LVNI_OPT_AUTO, .help = (text)                                                     \
+    }
+#define AMOUNT(key, lo, hi, text)                                                                  \
+    {                                                                                              \
+        .name = "transform_args." key, .type = LVNI_OPT_FLOAT, .range = LVNI_BETWEEN(lo, hi),      \
+        .flags = LVNI_OPT_AUTO, .help = (text)                                                     \
+    }
+#define SWITCH(key, text)                                                                          \
+    {                                                                                              \
+        .name = "transform_args." key, .type = LVNI_OPT_BOOL, .fallback = "true",                  \
+        .flags = LVNI_OPT_AUTO, .help = (text)                                                     \
+    }
+
+static const lvni_core_option transform_rows[] = {
+    {.name = "transform_args.image_size",
+     .type = LVNI_OPT_INT_LIST,
+     .unit = "pixels",
+     .range = LVNI_BETWEEN(1, 4096),
+     .flags = LVNI_OPT_AUTO,
+     .help = "Side of a view, or [height,width]; auto: 224, of builtin:shapes and arrays of small "
+             "images their own."},
+    LVNI_OPTION_ALIAS("image_size", "transform_args.image_size"),
+    SWITCH("random_resize", "null or false: the whole image is resized, without a crop."),
+    AMOUNT("random_resize.min_scale", 0, 1, "Smallest part of the area that a crop keeps."),
+    AMOUNT("random_resize.max_scale", 0, 1, "Largest part of the area that a crop keeps."),
+    AMOUNT("random_resize.min_ratio", 0.01, 100, "Smallest width over height of a crop."),
+    AMOUNT("random_resize.max_ratio", 0.01, 100, "Largest width over height of a crop."),
+    SWITCH("random_flip", "null or false: nothing is flipped."),
+    PROBABILITY("random_flip.horizontal_prob", "Probability that left and right change places."),
+    PROBABILITY("random_flip.vertical_prob", "Probability that top and bottom change places."),
+    SWITCH("random_rotation", "null or false: nothing is rotated."),
+    PROBABILITY("random_rotation.prob", "Probability of a rotation; unset: none."),
+    AMOUNT("random_rotation.degrees", 0, 360, "A rotation's angle is between -x and x."),
+    SWITCH("color_jitter", "null or false: colours are left alone."),
+    PROBABILITY("color_jitter.prob", "Probability that colours change."),
+    AMOUNT("color_jitter.strength", 0, 10, "Factor on the four amounts below."),
+    AMOUNT("color_jitter.brightness", 0, 10, "Factor in 1 - x to 1 + x."),
+    AMOUNT("color_jitter.contrast", 0, 10, "Factor in 1 - x to 1 + x."),
+    AMOUNT("color_jitter.saturation", 0, 10, "Factor in 1 - x to 1 + x."),
+    AMOUNT("color_jitter.hue", 0, 0.5, "Turns of the colour circle, -x to x."),
+    PROBABILITY("random_gray_scale", "Probability of a view without colours."),
+    SWITCH("gaussian_blur", "null or false: nothing is blurred."),
+    PROBABILITY("gaussian_blur.prob", "Probability of a blur."),
+    {.name = "transform_args.gaussian_blur.sigmas",
+     .type = LVNI_OPT_FLOAT_LIST,
+     .unit = "pixels",
+     .range = LVNI_AT_LEAST(0),
+     .count = 2,
+     .flags = LVNI_OPT_AUTO,
+     .help = "Smallest and largest deviation of a blur."},
+    {.name = "transform_args.gaussian_blur.blur_limit",
+     .type = LVNI_OPT_INT,
+     .unit = "pixels",
+     .range = LVNI_BETWEEN(0, 4096),
+     .flags = LVNI_OPT_AUTO,
+     .help = "Largest width of a blur, which is drawn; 0: it follows from the deviation."},
+    SWITCH("solarize", "null or false: nothing is solarized."),
+    PROBABILITY("solarize.prob", "Probability that bright values are inverted."),
+    PROBABILITY("solarize.threshold", "Values that are inverted begin here; black is 0, white 1."),
+    {.name = "transform_args.normalize.mean",
+     .type = LVNI_OPT_FLOAT_LIST,
+     .count = 3,
+     .flags = LVNI_OPT_AUTO,
+     .help = "Mean of each channel in 0 to 1; auto: that of ImageNet."},
+    {.name = "transform_args.normalize.std",
+     .type = LVNI_OPT_FLOAT_LIST,
+     .count = 3,
+     .range = LVNI_ABOVE(0),
+     .flags = LVNI_OPT_AUTO,
+     .help = "Deviation of each channel; auto: that of ImageNet."},
+};
+const lvni_core_option_table lvni_pretrain_transform_options =
+    LVNI_OPTION_TABLE("transform", transform_rows);
+
+/* ---- the keys over a preset ---- */
+
+#define NUMBER(key, member)                                                                        \
+    {                                                                                              \
+        "transform_args." key, offsetof(lvni_images_view_args, member)                             \
+    }
+/* Of type double; for each key where its number lies. */
+static const struct number {
+    const char *key;
+    size_t at;
+} numbers[] = {
+    NUMBER("random_resize.min_scale", resize.scale[0]),
+    NUMBER("random_resize.max_scale", resize.scale[1]),
+    NUMBER("random_resize.min_ratio", resize.ratio[0]),
+    NUMBER("random_resize.max_ratio", resize.ratio[1]),
+    NUMBER("random_flip.horizontal_prob", horizontal_flip),
+    NUMBER("random_flip.vertical_prob", vertical_flip),
+    NUMBER("random_rotation.prob", rotate),
+    NUMBER("random_rotation.degrees", degrees),
+    NUMBER("color_jitter.prob", jitter.prob),
+    NUMBER("color_jitter.strength", jitter.strength),
+    NUMBER("color_jitter.brightness", jitter.brightness),
+    NUMBER("color_jitter.contrast", jitter.contrast),
+    NUMBER("color_jitter.saturation", jitter.saturation),
+    NUMBER("color_jitter.hue", jitter.hue),
+    NUMBER("random_gray_scale", grey),
+    NUMBER("gaussian_blur.prob", blur.prob),
+    NUMBER("solarize.prob", solarize.prob),
+    NUMBER("solarize.threshold", solarize.threshold),
+};
+enum { NUMBERS = sizeof numbers / sizeof *numbers };
+
+static double *number_in(lvni_images_view_args *a, int i)
+{
+    return (double *)(void *)((char *)a + numbers[i].at);
+}
+
+/* Numbers as they read back; with brackets where there are several. */
+static lvn_status resolve(lvni_core_config *c, const char *key, const double *value, int n)
+{
+    lvni_core_str text = {0};
+    lvn_status s = LVN_OK;
+    if (lvni_core_config_is_set(c, key)) {
+        return LVN_OK;
+    }
+    lvni_core_str_append(&text, n > 1 ? "[" : "");
+    for (int i = 0; i < n; i++) {
+        lvni_core_str_append(&text, i > 0 ? "," : "");
+        lvni_core_str_double(&text, value[i]);
+    }
+    lvni_core_str_append(&text, n > 1 ? "]" : "");
+    LVNI_TRY_DONE(s, lvni_core_str_status(&text));
+    s = lvni_core_config_set(c, key, lvni_core_str_text(&text), "method's default");
+done:
+    lvni_core_str_free(&text);
+    return s;
+}
+
+/* What is not given is written down as the method has it. */
+static lvn_status take_numbers(lvni_core_config *c, lvni_images_view_args *a)
+{
+    for (int i = 0; i < NUMBERS; i++) {
+        double *value = number_in(a, i);
+        *value = lvni_core_config_is_set(c, numbers[i].key)
+                     ? lvni_core_config_float(c, numbers[i].key)
+                     : *value;
+        LVN_TRY(resolve(c, numbers[i].key, value, 1));
+    }
+    return LVN_OK;
+}
+
+static void take_three(const lvni_core_config *c, const char *key, float value[3])
+{
+    size_t n;
+    const double *given = lvni_core_config_float_list(c, key, &n);
+    for (size_t i = 0; i < n && i < 3; i++) {
+        value[i] = (float)given[i];
+    }
+}
+
+static lvn_status resolve_three(lvni_core_config *c, const char *key, float value[3])
+{
+    take_three(c, key, value);
+    const double taken[] = {(double)value[0], (double)value[1], (double)value[2]};
+    return resolve(c, key, taken, 3);
+}
+
+static lvn_status take_size(lvni_core_config *c, int side, int size[2])
+{
+    static const char key[] = "transform_args.image_size";
+    size_t n;
+    const int64_t *given = lvni_core_config_int_list(c, key, &n);
+    if (n > 2) {
+        LVN_FAIL(LVN_ERR_USAGE, "%s has %zu numbers: give a side, or [height,width]  (%s)", key, n,
+                 lvni_core_config_origin(c, key));
+    }
+    size[0] = n > 0 ? (int)given[0] : side;
+    size[1] = n > 1 ? (int)given[1] : size[0];
+    return resolve(c, key, (const double[]){size[0], size[1]}, 2);
+}
+
+static lvn_status take_blur(lvni_core_config *c, lvni_images_view_blur *b)
+{
+    static const char sigmas[] = "transform_args.gaussian_blur.sigmas",
+                      limit[] = "transform_args.gaussian_blur.blur_limit";
+    size_t n;
+    const double *given = lvni_core_config_float_list(c, sigmas, &n);
+    if (n == 2) {
+        memcpy(b->sigmas, given, sizeof b->sigmas);
+    }
+    LVN_TRY(resolve(c, sigmas, b->sigmas, 2));
+    b->limit = lvni_core_config_is_set(c, limit) ? (int)lvni_core_config_int(c, limit) : b->limit;
+    return resolve(c, limit, (const double[]){b->limit}, 1);
+}
+
+static bool is_off(const lvni_core_config *c, const char *key)
+{
+    return !lvni_core_config_is_set(c, key) || !lvni_core_config_bool(c, key);
+}
+
+/* Groups that are null. */
+static void switch_off(const lvni_core_config *c, lvni_images_view_args *a)
+{
+    a->resize.off = is_off(c, "transform_args.random_resize");
+    if (is_off(c, "transform_args.random_flip")) {
+        a->horizontal_flip = a->vertical_flip = 0.0;
+    }
+    const struct {
+        const char *key;
+        double *prob;
+    } groups[] = {{"transform_args.random_rotation", &a->rotate},
+                  {"transform_args.color_jitter", &a->jitter.prob},
+                  {"transform_args.gaussian_blur", &a->blur.prob},
+                  {"transform_args.solarize", &a->solarize.prob}};
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+        *groups[i].prob = is_off(c, groups[i].key) ? 0.0 : *groups[i].prob;
+    }
+}
+
+lvn_status lvni_pretrain_read_views(lvni_core_config *c, int side, lvni_data_views *out)
+{
+    lvni_images_view_args a = *lvni_images_view_preset(lvni_core_config_str(c, "method"));
+    LVN_TRY(take_size(c, side, a.size));
+    LVN_TRY(take_numbers(c, &a));
+    LVN_TRY(take_blur(c, &a.blur));
+    LVN_TRY(resolve_three(c, "transform_args.normalize.mean", a.mean));
+    LVN_TRY(resolve_three(c, "transform_args.normalize.std", a.std));
+    switch_off(c, &a);
+    lvni_images_views_make(&a, out);
+    return lvni_data_views_check(out, false);
+}
+
+/* Shorter side 256 of a crop of 224, as ImageNet is evaluated. */
+void lvni_pretrain_eval_view(const lvni_core_config *keys, bool photos, int side,
+                             lvni_data_transform *out)
+{
+    size_t n;
+    const int64_t *size = lvni_core_config_int_list(keys, "transform_args.image_size", &n);
+    const int trained = n > 1 && size[1] < size[0] ? (int)size[1] : n > 0 ? (int)size[0] : 224;
+    side = side > 0 ? side : trained;
+    lvni_data_transform_init(out, side);
+    out->eval_resize = photos ? lvni_data_transform_resize(side) : side;
+    take_three(keys, "transform_args.normalize.mean", out->mean);
+    take_three(keys, "transform_args.normalize.std", out->std);
+}

@@ -1,0 +1,190 @@
+"""levin pretrain: a backbone from images without classes (method=simclr).
+
+The run has one hash on every layout and when it is killed in mid-epoch and resumed; its backbone
+is a file that classify and torch.load take; mistakes come in one message.
+
+usage: test_pretrain.py LEVIN     registered in tests/cli/CMakeLists.txt
+"""
+
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from patterns import draw_patterns
+from rank_processes import drop_identity
+
+LEVIN = os.path.abspath(sys.argv.pop(1))
+drop_identity()
+SMALL = (
+    "data=builtin:shapes data.count=48 image_size=12 model=cnn method_args.hidden_dim=32"
+    " method_args.output_dim=16 batch_size=16 max_epochs=2 micro_batches=4 group=4"
+    " wgrad_threads=1 num_workers=1 quiet=true"
+).split()
+
+
+class Pretrain(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.mkdtemp(prefix="levin-pretrain-")
+        self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
+
+    def levin(self, *arguments, code=0, env=None):
+        done = subprocess.run(
+            [LEVIN, *arguments], cwd=self.dir, capture_output=True, text=True, timeout=200,
+            env=dict(os.environ, **(env or {})),
+        )  # fmt: skip
+        self.assertEqual(done.returncode, code, f"{arguments}\n{done.stdout}{done.stderr}")
+        return done.stdout + done.stderr
+
+    def hashes(self, out, *arguments, env=None):
+        self.levin("pretrain", *SMALL, f"out={out}", *arguments, env=env)
+        return self.levin("ckpt", "hash", out)
+
+    def test_every_layout_has_the_same_bits(self):
+        one = self.hashes("one")
+        self.assertEqual(self.hashes("two", "devices=2"), one)
+        self.assertEqual(self.hashes("threads", "devices=4", "strategy=dp", "num_workers=0"), one)
+        sim = {"LEVIN_SIM_DEVICES": "2"}
+        self.assertEqual(self.hashes("sim", "accelerator=sim", "devices=2", env=sim), one)
+        self.assertNotEqual(self.hashes("seed", "seed=1"), one)
+
+    def test_stopped_in_an_epoch_and_resumed(self):
+        """On other devices; the views of the rest of the epoch are the same, too."""
+        whole = self.hashes("whole", "checkpoint.every_n_train_steps=1")
+        cut = ["checkpoint.every_n_train_steps=1", "checkpoint.save_top_k=-1"]
+        self.hashes("cut", *cut)
+        run = os.path.join(self.dir, "cut", "checkpoints")
+        later = [name for name in os.listdir(run) if re.search(r"step=0*[56]\b|last|best", name)]
+        kept = [name for name in os.listdir(run) if name not in later]
+        self.assertTrue(kept and later, os.listdir(run))
+        step = max(kept)  # of the second epoch, which has three
+        self.assertIn("4", step)
+        for name in later:
+            os.remove(os.path.join(run, name))
+        os.rename(os.path.join(run, step), os.path.join(run, "last.safetensors"))
+        self.levin("pretrain", "out=cut", "resume=true", "devices=2", "quiet=true")
+        self.assertEqual(self.levin("ckpt", "hash", "cut"), whole)
+
+    def test_uneven_micro_batches(self):
+        """9 samples on 2 devices are 5 and 4."""
+        text = self.levin(
+            "plan", "train", "pretrain", *SMALL[:-6], "batch_size=9", "devices=2", "out=x"
+        )
+        self.assertIn("effective batch 9 = 2 micro-batches x 5 or 4", text)
+
+    def test_the_backbone_is_a_file_of_its_own(self):
+        draw_patterns(os.path.join(self.dir, "patterns"), 6)
+        arguments = ["data=patterns", "model=torchvision/resnet18", "image_size=32"]
+        arguments += ["batch_size=6", "max_epochs=1", "method_args.hidden_dim=16", "quiet=true"]
+        self.levin("pretrain", *arguments, "out=run")
+        exported = json.loads(
+            self.levin("ckpt", "show", "run/exported_models/exported_last.safetensors", "json=true")
+        )
+        names = {t["name"] for t in exported["tensors"]}
+        self.assertEqual(len(names), 122)
+        self.assertIn("layer4.1.bn2.num_batches_tracked", names)
+        self.levin("ckpt", "convert", "run/exported_models/exported_last.pt", "back.safetensors")
+        last = "run/exported_models/exported_last.safetensors"
+        text = self.levin("ckpt", "diff", "back.safetensors", last, code=1)
+        self.assertEqual(text.strip(), f"levin.step: only in {last}")
+        # by classify, from the exported file, and from the checkpoint, which has a head beside it
+        tune = ["classify", "data=patterns", "model=resnet18", "image_size=32", "max_epochs=1"]
+        for i, weights in enumerate([f"weights={last}", "weights=run"]):
+            more = [*weights.split(), "reset_head=true"]
+            text = self.levin("train", *tune, *more, f"out=tuned{i}")
+            self.assertRegex(text, r"weights=.*[:,] 100 of the model's 102 tensors")
+
+    def test_neighbours_vote(self):
+        """eval against votes of the features that predict writes, on every layout the same."""
+        for part, n in (("train", 9), ("val", 4)):
+            draw_patterns(os.path.join(self.dir, "parts", part), n)
+        arguments = ["data=parts", "model=cnn", "image_size=16", "batch_size=8", "max_epochs=1"]
+        self.levin("pretrain", *arguments, "out=run", "quiet=true", "num_workers=0")
+        use = ["model=run", "data=parts", "accelerator=cpu"]
+        one = self.levin("predict", "embed", *use, "output=one.csv")
+        self.levin("predict", *use, "output=two.csv", "devices=2")
+        with open(f"{self.dir}/one.csv", encoding="utf-8") as a:
+            with open(f"{self.dir}/two.csv", encoding="utf-8") as b:
+                text = a.read()
+                self.assertEqual(text, b.read(), one)
+        rows = [line.split(",") for line in text.splitlines()]
+        self.assertEqual(rows[0][:2] + rows[0][-1:], ["sample", "embedding_0", "embedding_127"])
+        unit = {}
+        for name, *values in rows[1:]:
+            x = [float(v) for v in values]
+            unit[name] = [v / math.sqrt(sum(w * w for w in x)) for v in x]
+        for k, temperature in ((1, 0.1), (7, 0.1), (20, 0.5), (500, 1)):
+            right = []
+            for name in (n for n in unit if n.startswith("val/")):
+                cosines = sorted(
+                    (
+                        (sum(a * b for a, b in zip(unit[name], unit[r])), r.split("/")[1])
+                        for r in unit
+                        if r.startswith("train/")
+                    ),
+                    reverse=True,
+                )
+                votes = {}
+                for cosine, label in cosines[:k]:
+                    votes[label] = votes.get(label, 0) + math.exp(cosine / temperature)
+                right.append(max(votes, key=votes.get) == name.split("/")[1])
+            keys = [f"k={k}", f"temperature={temperature}", "json=true"]
+            found = [
+                re.search("{.*}", self.levin("eval", "knn", *use, *keys, f"devices={n}"))[0]
+                for n in (1, 2)
+            ]
+            self.assertEqual(found[0], found[1])
+            found = json.loads(found[0])
+            self.assertAlmostEqual(found["top1"], sum(right) / len(right), 6)
+            self.assertEqual(
+                (found["n"], found["references"]), (len(right), len(unit) - len(right))
+            )
+        text = self.levin("eval", "knn", *use, "val_split=0.5", code=64)
+        self.assertIn("val_split", text)
+
+    def test_what_becomes_of_the_rate(self):
+        """0.3 is for 256 images; it follows the effective batch, and not the devices."""
+
+        def rates(out, *arguments):
+            self.levin("pretrain", *SMALL, f"out={out}", "log_every_n_steps=1", *arguments)
+            with open(f"{self.dir}/{out}/metrics.jsonl", encoding="utf-8") as f:
+                return [row["lr"] for row in map(json.loads, f) if "lr" in row]
+
+        steady = ["scheduler=constant", "scheduler.warmup_steps=0"]
+        self.assertAlmostEqual(rates("a", *steady)[0], 0.3 * 16 / 256, 12)
+        self.assertAlmostEqual(rates("b", *steady, "devices=2")[0], 0.3 * 16 / 256, 12)
+        more = ["accumulate_grad_batches=2", "micro_batches=2", "group=1"]
+        root = "method_args.lr_scale_method=sqrt"
+        self.assertAlmostEqual(rates("c", *steady, root)[0], 0.3 * 0.25, 12)
+        self.assertAlmostEqual(
+            rates("d", *steady, "optim_args.lr=0.1", *more)[0], 0.1 * 32 / 256, 12
+        )
+        self.assertAlmostEqual(
+            rates("e", *steady, "optim=adamw")[0], 0.001, 12
+        )  # without a reference
+
+    def test_fewer_images_than_a_batch(self):
+        text = self.levin("pretrain", *SMALL[:-1], "batch_size=64", "out=run")
+        self.assertEqual(text.count("fewer than batch_size=64: a batch has 48"), 1, text)
+
+    def test_mistakes_come_together(self):
+        text = self.levin(
+            "pretrain", "epochs=1.5", "method_args.temprature=1", "transform_args.solarize.prob=2",
+            "embed_dim=x", code=64,
+        )  # fmt: skip
+        for part in (
+            "max_epochs", "1.5", "`data` is missing", "`model` is missing",
+            "method_args.temperature", "transform_args.solarize.prob", "embed_dim",
+        ):  # fmt: skip
+            self.assertIn(part, text)
+        text = self.levin("pretrain", *SMALL, "method=dino", code=64)
+        self.assertIn("simclr", text)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv, verbosity=0)
