@@ -4,8 +4,10 @@
 #include "ckpt/checkpoint.h"
 #include "core/alloc.h"
 #include "core/str.h"
+#include "core/vfs.h"
 #include "log/run_log.h"
 #include "run/exported.h"
+#include "run/run_dir.h"
 #include "tensor/device.h"
 
 #include <stdarg.h>
@@ -342,6 +344,43 @@ static void list_unused(load *l)
     end_names(&l->foreign);
 }
 
+/* This network is in the file, as a part of a larger one. */
+static bool has_inside(const load *l)
+{
+    char end[LVNI_WEIGHT_NAME];
+    const lvni_nn_model *m = l->model;
+    snprintf(end, sizeof end, ".%s", m->n_parameters > 0 ? m->parameters[0].name : "");
+    for (int64_t i = 0; i < l->names_in_file.n; i++) {
+        if (ends_with(l->names_in_file.entries[i].plain, end)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A checkpoint of another model, whose run has exported a network alone, as recipes that pretrain
+ * do: which file that is. */
+static void append_export(const load *l, lvni_core_str *text)
+{
+    static const char folder[] = "checkpoints/";
+    const char *at = NULL;
+    for (const char *next = strstr(l->path, folder); next != NULL;
+         next = strstr(next + 1, folder)) {
+        at = next;
+    }
+    if (!l->checkpoint || l->taken > 0 || at == NULL || !has_inside(l)) {
+        return;
+    }
+    lvni_core_str file = {0};
+    lvni_core_str_printf(&file, "%.*s" LVNI_RUN_EXPORTS "%s", (int)(at - l->path), l->path,
+                         at + sizeof folder - 1);
+    if (lvni_core_path_exists(lvni_core_str_text(&file))) {
+        lvni_core_str_printf(text, " the model that its run has exported is weights=%s;",
+                             lvni_core_str_text(&file));
+    }
+    lvni_core_str_free(&file);
+}
+
 static lvn_status check_loaded(load *l)
 {
     lvni_core_str text = {0};
@@ -380,6 +419,7 @@ static lvn_status check_loaded(load *l)
         lvni_core_str_printf(&text, " %d in the file that it has no place for: %s;", l->unused.n,
                              lvni_core_str_text(&l->unused.text));
     }
+    append_export(l, &text);
     if (l->head_differs) {
         lvni_core_str_append(&text, " reset_head=true draws the last layer again");
     }

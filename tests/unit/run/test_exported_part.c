@@ -250,6 +250,14 @@ TEST(a_classifier_begins_with_it)
         lvni_nn_model_destroy(m);
         lvni_nn_model_destroy(fresh);
     }
+    /* the run itself is of another model */
+    lvni_nn_model *classifier = build(lvni_nn_zoo_find("cnn"), 3);
+    const lvni_run_weights_source whole = {.path = path_of("")};
+    assert_int_equal(lvni_run_model_load(classifier, &whole, NULL), LVN_ERR_MISMATCH);
+    assert_non_null(strstr(lvn_last_error()->message, "exported is weights=/tmp/levin-part-"));
+    assert_non_null(
+        strstr(lvn_last_error()->message, "/exported_models/exported_last.safetensors"));
+    lvni_nn_model_destroy(classifier);
     /* without training there is no classifier in it */
     lvni_nn_model *m = build(lvni_nn_zoo_find("cnn"), 1);
     int n;
