@@ -86,26 +86,39 @@ static int count_keys(const lvni_run_recipe *r, int n, const char *const *args)
     return known;
 }
 
-/* The one that takes the file, or else has most of the keys. */
-static const lvni_run_recipe *recipe_meant(int n, const char *const *args)
+/* The ones that have most of the keys, or the one that takes the file; returns how many. */
+enum { MOST_MEANT = 4 };
+static int recipes_meant(int n, const char *const *args, const lvni_run_recipe *out[MOST_MEANT])
 {
-    const lvni_run_recipe *taker = recipe_of_file(value_of(n, args, "config")), *best = NULL;
-    int most = -1;
-    for (int i = 0; taker == NULL && lvni_recipes_at(i) != NULL; i++) {
-        const int known = count_keys(lvni_recipes_at(i), n, args);
-        best = known > most ? lvni_recipes_at(i) : best;
-        most = known > most ? known : most;
+    int most = -1, meant = 0;
+    out[0] = recipe_of_file(value_of(n, args, "config"));
+    if (out[0] != NULL) {
+        return 1;
     }
-    return taker != NULL ? taker : best;
+    for (int i = 0; lvni_recipes_at(i) != NULL; i++) {
+        const int known = count_keys(lvni_recipes_at(i), n, args);
+        meant = known > most ? 0 : meant;
+        most = known > most ? known : most;
+        if (known == most && meant < MOST_MEANT) {
+            out[meant++] = lvni_recipes_at(i);
+        }
+    }
+    return meant;
 }
 
 /* args begins with a key. */
 static void report_missing(int n, const char *const *args, const char *command)
 {
     const bool two = strchr(args[0], '=') == NULL && n > 1 && args[1][0] != '-';
-    lvni_core_print(stderr, "error: the recipe is missing: levin %s %s %s%s%s\n",
-                    strcmp(command, "plan") == 0 ? "plan train" : command,
-                    recipe_meant(n, args)->name, args[0], two ? " " : "", two ? args[1] : "");
+    const lvni_run_recipe *recipe[MOST_MEANT];
+    const int meant = recipes_meant(n, args, recipe);
+    lvni_core_print(stderr, "error: the recipe is missing:");
+    for (int i = 0; i < meant; i++) {
+        lvni_core_print(stderr, "%s levin %s %s %s%s%s", i > 0 ? ", or" : "",
+                        strcmp(command, "plan") == 0 ? "plan train" : command, recipe[i]->name,
+                        args[0], two ? " " : "", two ? args[1] : "");
+    }
+    fputs("\n", stderr);
 }
 
 /* Recipes of a later version are named, so that the error is not taken for a typing mistake. */

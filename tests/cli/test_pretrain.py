@@ -182,6 +182,10 @@ class Pretrain(unittest.TestCase):
             "method_args.temperature", "transform_args.solarize.prob", "embed_dim",
         ):  # fmt: skip
             self.assertIn(part, text)
+        text = self.levin("train", "data=x", "method=simclr", "model=resnet18", code=64)
+        self.assertEqual(text, "error: the recipe is missing: levin train pretrain data=x\n")
+        text = self.levin("train", "data=x", "model=torchvision/resnet18", code=64)
+        self.assertIn("levin train classify data=x, or levin train pretrain data=x", text)
         text = self.levin("pretrain", *SMALL, "method=dino", code=64)
         self.assertIn("simclr", text)
 
