@@ -138,7 +138,7 @@ class SimCLR(unittest.TestCase):
         trains = ("min_scale=0.5", "strength=1", "projection=16", "temperature=0.5", "bank=128")
         runs = [trained(), *map(trained, trains)]
         self.assertEqual(len({run[0] for run in runs}), len(runs), runs)
-        for key in ("neighbours=1", "knn_temperature=10"):  # of the validation alone
+        for key in ("neighbours=1", "knn_temperature=0.01"):  # of the validation alone
             weights, right, _ = trained(key)
             self.assertEqual(weights, runs[0][0])
             self.assertNotEqual(right, runs[0][1], key)
