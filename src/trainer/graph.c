@@ -33,7 +33,7 @@ static const char *refusal(const lvni_trainer_engine_options *o)
     if (plan->devices > 1) {
         return "several ranks exchange gradients in the middle of it";
     }
-    if (plan->coupled) {
+    if (plan->coupled && plan->group > 1) {
         return "micro-batches wait for each other on the host (sync_batchnorm)";
     }
     for (int i = 0; i < lvni_trainer_phases_count(o->model); i++) {

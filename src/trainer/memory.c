@@ -556,7 +556,7 @@ static bool may_capture(const lvni_trainer_options *o, const lvni_tensor_device 
     const bool few =
         (o->max_steps >= 0 && o->max_steps <= LVNI_GRAPH_WATCHED) ||
         (o->max_epochs >= 0 && (int64_t)o->max_epochs * p->steps_per_epoch <= LVNI_GRAPH_WATCHED);
-    return o->graph != LVNI_GRAPH_OFF && !few && p->devices == 1 && !p->coupled &&
+    return o->graph != LVNI_GRAPH_OFF && !few && p->devices == 1 && !(p->coupled && p->group > 1) &&
            lvni_tensor_device_backend(device)->capture_begin != NULL &&
            p->micro_batch_end - p->micro_batch_begin <= lvni_data_loader_copied(p);
 }

@@ -53,6 +53,15 @@ class Pretrain(unittest.TestCase):
         self.assertEqual(self.hashes("sim", "accelerator=sim", "devices=2", env=sim), one)
         self.assertNotEqual(self.hashes("seed", "seed=1"), one)
 
+    def test_a_step_of_one_micro_batch_is_captured(self):
+        """Nothing in it waits for the host, or copies to the device."""
+        sim = {"LEVIN_SIM_DEVICES": "1"}
+        alone = [*SMALL[:-1], "micro_batches=1", "group=1", "accelerator=sim", "devices=1"]
+        text = self.levin("pretrain", *alone, "out=on", "verbose=true", env=sim)
+        self.assertIn("is captured, and replayed from here on", text)
+        self.levin("pretrain", *alone, "out=off", "cuda_graph=off", env=sim)
+        self.assertEqual(self.levin("ckpt", "hash", "on"), self.levin("ckpt", "hash", "off"))
+
     def test_stopped_in_an_epoch_and_resumed(self):
         """On other devices; the views of the rest of the epoch are the same, too."""
         whole = self.hashes("whole", "checkpoint.every_n_train_steps=1")
