@@ -303,8 +303,10 @@ RESNET(152);
 
 /* ---- vision transformers ----
  * Dosovitskiy et al. 2021, "An image is worth 16x16 words", table 1, with the names, shapes and
- * initial values of torchvision; the small one (Touvron et al. 2021, table 1) likewise. Tokens are
- * kept as rows (N T, width). */
+ * initial values of torchvision; the small one (Touvron et al. 2021, table 1) likewise. Images of
+ * another size than the one that it is built for, such as small crops beside large ones, have its
+ * position embeddings interpolated (Caron et al. 2021, "Emerging properties in self-supervised
+ * vision transformers"). */
 
 enum { PATCH = 16, MLP_RATIO = 4, LAYERS = 12 };
 static const double EPS = 1e-6;
@@ -313,7 +315,6 @@ static const double EPS = 1e-6;
 typedef struct encoder_block {
     lvn_module base;
     int width, heads;
-    int64_t tokens;
     lvn_module *ln_1, *ln_2, *out_proj, *mlp_in, *mlp_out;
     /* (3 width, width), (3 width): q, k, v one after the other */
     lvn_tensor *in_proj_weight, *in_proj_bias;
@@ -351,12 +352,16 @@ static lvn_status encoder_build(lvn_module *module, lvn_builder *b)
     return lvn_builder_status(b);
 }
 
-static lvn_tensor *encoder_forward(const lvn_module *module, lvn_tensor *x) /* (N T, width) */
+static lvn_tensor *encoder_forward(const lvn_module *module, lvn_tensor *x) /* (N, T, width) */
 {
     const encoder_block *m = (const encoder_block *)module;
+    if (x == NULL) {
+        return NULL;
+    }
+    const int64_t n = lvn_size(x, 0), t = lvn_size(x, 1), w = m->width;
     lvn_tensor *qkv = lvn_linear(lvn_forward(m->ln_1, x), m->in_proj_weight, m->in_proj_bias);
-    qkv = lvn_reshape(qkv, 5, (const int64_t[]){-1, m->tokens, 3, m->heads, m->width / m->heads});
-    lvn_tensor *y = lvn_reshape(lvn_attention_qkv(qkv), 2, (const int64_t[]){-1, m->width});
+    qkv = lvn_reshape(qkv, 5, (const int64_t[]){n, t, 3, m->heads, w / m->heads});
+    lvn_tensor *y = lvn_reshape(lvn_attention_qkv(qkv), 3, (const int64_t[]){n, t, w});
     x = lvn_add(x, lvn_forward(m->out_proj, y));
     y = lvn_gelu(lvn_forward(m->mlp_in, lvn_forward(m->ln_2, x)));
     return lvn_add(x, lvn_forward(m->mlp_out, y));
@@ -374,18 +379,39 @@ typedef struct vit {
     lvn_tensor *class_token, *pos_embedding; /* (1, 1, width), (1, T, width) */
 } vit;
 
+/* (1, 1 + grid^2, width) */
+static lvn_tensor *positions(const vit *m, int64_t grid)
+{
+    if (grid == m->grid) {
+        return m->pos_embedding;
+    }
+    lvn_tensor *patches = lvn_reshape(lvn_slice(m->pos_embedding, 1, 1, m->tokens), 4,
+                                      (const int64_t[]){1, m->grid, m->grid, m->width});
+    patches = lvn_resize2d(patches, grid, grid, .mode = LVN_RESIZE_BICUBIC);
+    lvn_tensor *all[] = {lvn_slice(m->pos_embedding, 1, 0, 1),
+                         lvn_reshape(patches, 3, (const int64_t[]){1, grid * grid, m->width})};
+    return lvn_concat(all, 2, 1);
+}
+
+/* (N, 1 + grid^2, width) of square images */
 static lvn_tensor *vit_forward(const lvn_module *module, lvn_tensor *x) /* x: (N, S, S, 3) */
 {
     const vit *m = (const vit *)module;
-    const int64_t n = lvn_size(x, 0), w = m->width;
-    x = lvn_reshape(lvn_forward(m->conv_proj, x), 3, (const int64_t[]){n, m->tokens - 1, w});
+    const int64_t n = lvn_size(x, 0), side = lvn_size(x, 1), grid = side / PATCH, w = m->width;
+    if (side % PATCH != 0 || lvn_size(x, 2) != side) {
+        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__,
+                      "model=%s cuts square images into patches of %d pixels: %lld x %lld is not a "
+                      "multiple of it",
+                      module->cls->name, PATCH, (long long)side, (long long)lvn_size(x, 2));
+        return NULL;
+    }
+    x = lvn_reshape(lvn_forward(m->conv_proj, x), 3, (const int64_t[]){n, grid * grid, w});
     lvn_tensor *all[] = {lvn_expand(m->class_token, 3, (const int64_t[]){n, 1, w}), x};
-    x = lvn_add(lvn_concat(all, 2, 1), m->pos_embedding); /* (N, T, width) */
-    x = lvn_reshape(x, 2, (const int64_t[]){n * m->tokens, w});
+    x = lvn_add(lvn_concat(all, 2, 1), positions(m, grid));
     for (int i = 0; i < LAYERS; i++) {
         x = lvn_forward(m->layer[i], x);
     }
-    return lvn_reshape(x, 3, (const int64_t[]){n, m->tokens, w});
+    return x;
 }
 
 /* Tokens first .. end - 1, normalised, as (N (end - first), width). */
@@ -404,8 +430,13 @@ static lvn_tensor *class_token(const lvn_module *module, lvn_tensor *y)
 static lvn_tensor *patch_tokens(const lvn_module *module, lvn_tensor *y)
 {
     const vit *m = (const vit *)module;
-    return lvn_reshape(normalised_tokens(m, y, 1, m->tokens), 4,
-                       (const int64_t[]){-1, m->grid, m->grid, m->width});
+    const int64_t tokens = lvn_size(y, 1);
+    int64_t grid = 1;
+    while (grid * grid < tokens - 1) {
+        grid++;
+    }
+    return lvn_reshape(normalised_tokens(m, y, 1, tokens), 4,
+                       (const int64_t[]){-1, grid, grid, m->width});
 }
 
 static const body vit_body = {.forward = vit_forward, .pooled = class_token, .map = patch_tokens};
@@ -442,7 +473,6 @@ static lvn_status vit_build(vit *m, lvn_builder *b, int width, int heads)
         }
         k->width = width;
         k->heads = heads;
-        k->tokens = m->tokens;
         m->layer[i] = lvni_nn_builder_build(b, &k->base);
     }
     lvn_builder_block(b, "head");

@@ -141,6 +141,80 @@ TEST(patch_tokens_are_normalised)
     lvni_nn_model_destroy(m);
 }
 
+/* ---- a transformer on images of another size ---- */
+
+/* Weights of pixel `at` of the four around position x (Keys 1981, a = -3/4). */
+static double keys(double distance)
+{
+    const double d = fabs(distance), a = -0.75;
+    return d <= 1  ? ((a + 2) * d - (a + 3)) * d * d + 1
+           : d < 2 ? a * (((d - 5) * d + 8) * d - 4)
+                   : 0;
+}
+
+/* Channel k of a grid of `from` pixels a side, at pixel (i, j) of one of `to`. */
+static double bicubic(const float *grid, int from, int to, int i, int j, int k, int width)
+{
+    const double y = (i + 0.5) * from / to - 0.5, x = (j + 0.5) * from / to - 0.5;
+    double sum = 0.0;
+    for (int r = (int)floor(y) - 1; r <= (int)floor(y) + 2; r++) {
+        for (int c = (int)floor(x) - 1; c <= (int)floor(x) + 2; c++) {
+            const int row = r < 0       ? 0
+                            : r >= from ? from - 1
+                                        : r,
+                      column = c < 0       ? 0
+                               : c >= from ? from - 1
+                                           : c;
+            sum += keys(y - r) * keys(x - c) * (double)grid[(row * from + column) * width + k];
+        }
+    }
+    return sum;
+}
+
+/* As the network that is built for this size, with position embeddings that are interpolated by
+ * hand. */
+TEST(other_sizes_interpolate_the_positions)
+{
+    enum { LARGE = 4, SMALL = 2, WIDTH = 384 };
+    lvni_nn_model *large, *small;
+    const lvni_nn_zoo_arguments a = {.image_size = 16 * LARGE, .n_classes = CLASSES},
+                                b = {.image_size = 16 * SMALL, .n_classes = CLASSES};
+    const lvn_module_class *cls = lvni_nn_zoo_find("vit_s_16");
+    assert_int_equal(lvni_nn_model_build(cls, &a, 3, &large), LVN_OK);
+    assert_int_equal(lvni_nn_model_build(cls, &b, 4, &small), LVN_OK);
+    for (int i = 0; i < small->n_parameters; i++) {
+        const lvn_tensor *from = large->parameters[i].tensor;
+        lvn_tensor *to = small->parameters[i].tensor;
+        if (lvn_numel(to) == lvn_numel(from)) {
+            memcpy(to->data, from->data, (size_t)lvn_numel(to) * sizeof(float));
+        }
+    }
+    const float *from = LVNI_CF32(find(large, "encoder.pos_embedding"));
+    float *to = LVNI_F32(find(small, "encoder.pos_embedding"));
+    memcpy(to, from, WIDTH * sizeof(float)); /* of the class token */
+    for (int i = 0; i < SMALL * SMALL * WIDTH; i++) {
+        const int at = i / WIDTH;
+        to[WIDTH + i] =
+            (float)bicubic(from + WIDTH, LARGE, SMALL, at / SMALL, at % SMALL, i % WIDTH, WIDTH);
+    }
+    lvni_nn_model_touch(small);
+    lvn_tensor *x = draw_images(SAMPLES, 16 * SMALL), *odd = draw_images(1, 40);
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    const lvni_nn_features have = lvni_nn_zoo_features(large->root, x),
+                           want = lvni_nn_zoo_features(small->root, x);
+    assert_shape(have.map, 4, (const int64_t[]){SAMPLES, SMALL, SMALL, WIDTH});
+    assert_near(have.map, want.map, 1e-5);
+    assert_near(have.pooled, want.pooled, 1e-5);
+    assert_null(lvni_nn_zoo_pooled(large->root, odd));
+    assert_non_null(strstr(lvn_last_error()->message, "40 x 40 is not a multiple"));
+    (void)lvn_scope_close();
+    lvn_clear_error();
+    lvn_release(x);
+    lvn_release(odd);
+    lvni_nn_model_destroy(large);
+    lvni_nn_model_destroy(small);
+}
+
 /* ---- inside another model ---- */
 
 typedef struct pretrained {
