@@ -130,13 +130,14 @@ static int finish(int code)
     return LVNI_EXIT_FAILURE;
 }
 
-/* `levin pretrain ...` is `levin train pretrain ...`. NULL: memory is out. */
+/* `levin pretrain ...` is `levin train pretrain ...`, and `levin pretrain help` its help. NULL:
+ * memory is out. */
 static char **insert_train(int argc, char **argv)
 {
-    static char train[] = "train";
+    static char train[] = "train", help[] = "--help";
     char **out = lvni_core_calloc(LVNI_TAG_CORE, (size_t)argc + 2, sizeof *out);
     for (int i = 0; out != NULL && i < argc; i++) {
-        out[i + (i > 0)] = argv[i];
+        out[i + (i > 0)] = i > 1 && strcmp(argv[i], "help") == 0 ? help : argv[i];
     }
     if (out != NULL) {
         out[1] = train;

@@ -24,10 +24,12 @@
 
 /* ---- weights= ---- */
 
-lvn_status lvni_run_load_start(const lvni_core_config *c, lvni_nn_model *model)
+lvn_status lvni_run_load_start(const lvni_core_config *c, const char *part, lvni_nn_model *model)
 {
     const lvni_run_weights_source from = {
         .path = lvni_core_config_str(c, "weights"),
+        .part = part,
+        .or_whole = true,
         .key = lvni_core_config_str(c, lvni_run_key_name(c, "weights.key")),
         .reset_head = lvni_core_config_bool(c, "reset_head")};
     if (from.path == NULL) {
@@ -42,7 +44,7 @@ lvn_status lvni_run_load_start(const lvni_core_config *c, lvni_nn_model *model)
     if (s == LVN_ERR_NOT_FOUND) {
         /* a usage error: another start would not find it either */
         lvni_core_str where = {0};
-        lvni_run_source_print(from.path, model->root->cls->name, &where);
+        lvni_run_source_print(from.path, lvni_run_weights_network(model, part), &where);
         s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "weights: %s%s",
                           lvn_last_error()->message, lvni_core_str_text(&where));
         lvni_core_str_free(&where);

@@ -530,8 +530,7 @@ static void load_free(load *l)
     lvni_core_str_free(&l->foreign.text);
 }
 
-/* The class of what is loaded. */
-static const char *network_of(const lvni_nn_model *m, const char *part)
+const char *lvni_run_weights_network(const lvni_nn_model *m, const char *part)
 {
     for (int i = 0; part != NULL && i < m->n_modules; i++) {
         if (strcmp(m->modules[i]->path, part) == 0) {
@@ -541,15 +540,29 @@ static const char *network_of(const lvni_nn_model *m, const char *part)
     return m->root->cls->name;
 }
 
+/* A checkpoint of a model with this part. */
+static bool holds_within(const load *l, const char *part)
+{
+    char front[LVNI_WEIGHT_NAME];
+    snprintf(front, sizeof front, "%s%s.", LVNI_CKPT_MODEL, part);
+    for (int64_t i = 0; l->checkpoint && i < lvni_ckpt_st_count(l->file); i++) {
+        if (starts_with(lvni_ckpt_st_at(l->file, i)->name, front)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* l: has file, path and average. */
 static lvn_status load_from(lvni_nn_model *model, load *l, const lvni_run_weights_source *from,
                             const char *inner, lvni_run_weights_report *report)
 {
     char head[256];
     l->model = model;
-    l->part = from->part != NULL ? from->part : "";
-    l->network = network_of(model, from->part);
     l->checkpoint = lvni_ckpt_st_meta_get(l->file, LVNI_CKPT_FORMAT) != NULL;
+    l->part =
+        from->part == NULL || (from->or_whole && holds_within(l, from->part)) ? "" : from->part;
+    l->network = lvni_run_weights_network(model, l->part[0] != '\0' ? l->part : NULL);
     head_of(l, head);
     const bool untrained = is_untrained(l, head);
     if (from->reset_head || untrained) {
@@ -580,7 +593,8 @@ lvn_status lvni_run_model_load(lvni_nn_model *model, const lvni_run_weights_sour
     if (report != NULL) {
         *report = (lvni_run_weights_report){.naming = ""};
     }
-    LVN_TRY(lvni_run_weights_open(from, network_of(model, from->part), &name, &inner, &file));
+    LVN_TRY(lvni_run_weights_open(from, lvni_run_weights_network(model, from->part), &name, &inner,
+                                  &file));
     load l = {.file = file, .path = name};
     const lvn_status s = load_from(model, &l, from, inner, report);
     lvni_ckpt_st_close(file);

@@ -27,10 +27,13 @@ typedef struct lvni_run_weights_source {
      * this path; the rest stays as it is. NULL: the whole model. Of its parts that are not trained
      * the file may have others, or none. */
     const char *part;
+    bool or_whole;   /* of a checkpoint that has the part within such a model all is loaded */
     const char *key; /* where in it: a key of nested dicts or the front of names; NULL: not given */
     bool reset_head; /* the model's last layer is left as it is, whatever the file has for it */
 } lvni_run_weights_source;
 
+/* The network of a model, or of its module `part` where that is not NULL: "resnet18". */
+const char *lvni_run_weights_network(const lvni_nn_model *model, const char *part);
 /* Set a model's parameters and buffers by name from a file (of a run directory: its last
  * checkpoint; of a folder: model.safetensors and what lvni_run_weights_find knows). Numbers of
  * f64, f16 and bf16 are converted. The names may stand behind a prefix, of wrappers or of a larger

@@ -85,6 +85,10 @@ class Pretrain(unittest.TestCase):
             "plan", "train", "pretrain", *SMALL[:-6], "batch_size=9", "devices=2", "out=x"
         )
         self.assertIn("effective batch 9 = 2 micro-batches x 5 or 4", text)
+        text = self.levin(
+            "plan", "train", "pretrain", *SMALL[:5], "loader_args.batch_size=3", "devices=2"
+        )
+        self.assertIn("effective batch 6 = 2 micro-batches x 3", text)
 
     def test_the_backbone_is_a_file_of_its_own(self):
         draw_patterns(os.path.join(self.dir, "patterns"), 6)
@@ -107,6 +111,25 @@ class Pretrain(unittest.TestCase):
             more = [*weights.split(), "reset_head=true"]
             text = self.levin("train", *tune, *more, f"out=tuned{i}")
             self.assertRegex(text, r"weights=.*[:,] 100 of the model's 102 tensors")
+
+    def test_weights_to_begin_with(self):
+        """All of a checkpoint, with its head; of an export the backbone alone."""
+        self.levin("pretrain", *SMALL, "out=before")
+        still = [*SMALL[:-1], "max_steps=1", "optim.lr=0", "optim.weight_decay=0"]
+
+        def changed(out, *arguments):
+            text = self.levin("pretrain", *still, f"out={out}", *arguments)
+            self.assertRegex(text, r"(\d+) of the model's \1 tensors")
+            text = self.levin("ckpt", "diff", "before", out, code=1)
+            return {name for name in re.findall(r"^[\w./]+", text, re.M) if "running" not in name}
+
+        head = "model/projection_head.layers.0.weight"
+        self.assertNotIn(head, changed("whole", "checkpoint=before"))
+        for ending in ("safetensors", "pt"):
+            export = f"weights=before/exported_models/exported_last.{ending}"
+            names = changed(ending, export)
+            self.assertIn(head, names)
+            self.assertEqual([n for n in names if "backbone" in n and "optim" not in n], [])
 
     def test_neighbours_vote(self):
         """eval against votes of the features that predict writes, on every layout the same."""
@@ -191,6 +214,7 @@ class Pretrain(unittest.TestCase):
             "method_args.temperature", "transform_args.solarize.prob", "embed_dim",
         ):  # fmt: skip
             self.assertIn(part, text)
+        self.assertIn("method_args.temperature", self.levin("pretrain", "help"))
         text = self.levin("train", "data=x", "method=simclr", "model=resnet18", code=64)
         self.assertEqual(text, "error: the recipe is missing: levin train pretrain data=x\n")
         text = self.levin("train", "data=x", "model=torchvision/resnet18", code=64)

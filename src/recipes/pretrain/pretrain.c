@@ -40,7 +40,7 @@ static lvn_status limit_batch(lvni_core_config *c, const lvni_run_job *job, int6
     const int64_t batch =
         lvni_core_config_is_set(c, "batch_size") ? lvni_core_config_int(c, "batch_size") : 0;
     char text[32];
-    if (batch <= images) {
+    if (batch <= images || lvni_core_config_is_set(c, "batch_size_per_device")) {
         return LVN_OK;
     }
     if (job->ranks == NULL || job->ranks->rank->rank == 0) {

@@ -85,6 +85,7 @@ static const lvni_core_option pretrain_rows[] = {
     LVNI_OPTION_ALIAS("optim_args.eps", "optim.eps"),
     LVNI_OPTION_ALIAS("optim_args.trust_coefficient", "optim.trust_coefficient"),
     LVNI_OPTION_ALIAS("resume_interrupted", "resume"),
+    LVNI_OPTION_ALIAS("checkpoint", "weights"),
     LVNI_OPTION_ALIAS("loader_args.batch_size", "batch_size_per_device"),
     LVNI_OPTION_ALIAS("loader_args.on_error", "on_error"),
     LVNI_OPTION_ALIAS("trainer_args.max_steps", "max_steps"),
@@ -121,6 +122,9 @@ lvn_status lvni_pretrain_prepare(lvni_core_config *c)
     const bool own = lvni_core_config_layer(c, "optim.name") <= LVNI_LAYER_JOB;
     if (m != NULL && own) {
         LVN_TRY(lvni_core_config_load_job(c, m->defaults));
+    }
+    if (lvni_core_config_is_set(c, "batch_size_per_device")) {
+        LVN_TRY(lvni_core_config_load_job(c, "batch_size=null"));
     }
     need(c, "data", "data", "a folder with images anywhere below it, or builtin:shapes");
     need(c, "model.name", "model", "the backbone, as in model=torchvision/resnet18");
