@@ -95,6 +95,7 @@ lvn_status lvni_run_fit_options(lvni_run_fit_run *r, lvni_trainer_options *out)
         .model = r->model,
         .train = r->request->train,
         .val = r->request->val,
+        .evaluation = r->request->evaluation,
         .plan = r->plan,
         .schedule = r->schedule,
         .precision = lvni_trainer_precision_of(lvni_core_config_str(c, "precision")),

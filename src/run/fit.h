@@ -34,6 +34,8 @@ typedef struct lvni_run_job {
     const lvn_module_class *cls;
     const void *arguments;          /* of the root's build() */
     const lvn_dataset *train, *val; /* borrowed; val may be NULL */
+    /* What a training makes of `val`; all zero: the means of what the validation step logs. */
+    lvni_trainer_evaluation evaluation;
     /* That a trained model is measured on, or predicts of; NULL: train or val, by split=. */
     const lvn_dataset *used;
     /* What a step takes beside samples of `train`; borrowed. */

@@ -198,7 +198,7 @@ static lvn_status look_at_stop(const evaluation *e)
     if (e->trainer != NULL) {
         lvni_trainer_clock_look_within(e->trainer);
     }
-    return check_stop();
+    return e->rows == NULL ? check_stop() : LVN_OK; /* else the ranks agree after the wave */
 }
 
 static lvn_status take_chunk(const evaluation *e, const lvni_nn_step *step, lvni_nn_step *sum)
@@ -301,9 +301,9 @@ static lvn_status run_wave(evaluation *e, lvni_trainer_lanes *lanes, int64_t k, 
     if (e->now->n == 0) {
         return LVN_OK;
     }
-    LVN_TRY(k > 0 && e->rows == NULL ? look_at_stop(e) : LVN_OK);
+    LVN_TRY(k > 0 ? look_at_stop(e) : LVN_OK);
     LVN_TRY(compute(e, lanes));
-    for (int i = 0; i < e->now->n && e->output != NULL; i++) {
+    for (int i = 0; row != NULL && i < e->now->n; i++) {
         LVN_TRY(give_rows(e, i, row, user));
     }
     return LVN_OK;
@@ -494,12 +494,6 @@ lvn_status lvni_trainer_evaluate(const lvni_nn_model *model, lvni_data_loader *l
     return evaluate(model, loader, lanes, comm, NULL, result);
 }
 
-lvn_status lvni_trainer_evaluate_within(lvni_trainer *t, lvni_data_loader *loader,
-                                        lvni_nn_step *result)
-{
-    return evaluate(t->o.model, loader, t->engine->lanes, t->o.comm, t, result);
-}
-
 /* Ranks may have different cores; the waves of all are as long as the shortest. */
 static lvn_status share_rows(lvni_dist_comm *comm, lvni_trainer_rows *rows, evaluation *e)
 {
@@ -511,21 +505,87 @@ static lvn_status share_rows(lvni_dist_comm *comm, lvni_trainer_rows *rows, eval
     return LVN_OK;
 }
 
-lvn_status lvni_trainer_predict(const lvni_nn_model *model, lvni_data_loader *loader,
-                                lvni_trainer_lanes *lanes, lvni_dist_comm *comm,
-                                lvni_trainer_predict_output output, lvni_trainer_predict_row row,
-                                void *user)
+/* user: of output; to: of row. */
+static lvn_status predict(const lvni_nn_model *model, lvni_data_loader *loader,
+                          lvni_trainer_lanes *lanes, lvni_dist_comm *comm, lvni_trainer *trainer,
+                          lvni_trainer_predict_output output, void *user,
+                          lvni_trainer_predict_row row, void *to)
 {
     lvni_trainer_rows rows = {0};
     evaluation *e;
     lvn_status s;
     LVNI_TRY_DONE(s, create(model, loader, lanes, output, &e));
     e->user = user;
+    e->trainer = trainer;
     LVNI_TRY_DONE(s, comm != NULL ? share_rows(comm, &rows, e) : LVN_OK);
-    s = run(e, lanes, NULL, row, user);
+    s = run(e, lanes, NULL, row, to);
     drain(e, lanes, s);
 done:
     lvni_trainer_rows_free(&rows);
     destroy(e);
     return s;
+}
+
+lvn_status lvni_trainer_predict(const lvni_nn_model *model, lvni_data_loader *loader,
+                                lvni_trainer_lanes *lanes, lvni_dist_comm *comm,
+                                lvni_trainer_predict_output output, lvni_trainer_predict_row row,
+                                void *user)
+{
+    return predict(model, loader, lanes, comm, NULL, output, user, row, user);
+}
+
+/* ---- of a training ---- */
+
+/* Rank 0's numbers on all ranks. */
+static lvn_status share_numbers(lvni_dist_comm *comm, lvni_nn_step *numbers)
+{
+    struct {
+        int64_t n;
+        lvni_nn_step_metric metric[LVNI_METRICS];
+    } sent = {.n = numbers->n_metrics};
+    memcpy(sent.metric, numbers->metric, (size_t)numbers->n_metrics * sizeof *sent.metric);
+    LVN_TRY(lvni_dist_comm_broadcast(comm, &sent, sizeof sent, 0));
+    numbers->n_metrics = (int)sent.n;
+    memcpy(numbers->metric, sent.metric, (size_t)sent.n * sizeof *sent.metric);
+    return LVN_OK;
+}
+
+static lvn_status finish_numbers(const lvni_trainer_evaluation *of, void *state,
+                                 lvni_nn_step *result)
+{
+    const uint64_t before = lvn_last_error()->serial;
+    LVN_TRY(of->finish(state, &result->now));
+    return lvn_last_error()->serial == before ? LVN_OK : lvn_last_error()->code;
+}
+
+static lvn_status evaluate_rows(lvni_trainer *t, lvni_data_loader *loader, lvni_nn_step *result)
+{
+    const lvni_trainer_evaluation *of = &t->o.evaluation;
+    const bool leads = t->o.plan.rank == 0;
+    lvni_data_unreadable *u = lvni_data_loader_unreadable(loader);
+    void *state = NULL;
+    lvn_status s = LVN_OK;
+    lvni_nn_step_begin(result, 0.0);
+    if (u != NULL) {
+        lvni_data_unreadable_forget(u);
+    }
+    if (leads) {
+        LVNI_TRY_DONE(s, of->begin(of->user, &state));
+    }
+    LVNI_TRY_DONE(s, predict(t->o.model, loader, t->engine->lanes, t->o.comm, t, of->output,
+                             of->user, of->row, state));
+    LVNI_TRY_DONE(s, u != NULL ? lvni_trainer_unreadable_settle(u, t->o.comm, 0) : LVN_OK);
+    LVNI_TRY_DONE(s, leads ? finish_numbers(of, state, result) : LVN_OK);
+    s = t->o.comm != NULL ? share_numbers(t->o.comm, result) : LVN_OK;
+done:
+    of->end(state);
+    return s;
+}
+
+lvn_status lvni_trainer_evaluate_within(lvni_trainer *t, lvni_data_loader *loader,
+                                        lvni_nn_step *result)
+{
+    return t->o.evaluation.output != NULL
+               ? evaluate_rows(t, loader, result)
+               : evaluate(t->o.model, loader, t->engine->lanes, t->o.comm, t, result);
 }

@@ -111,9 +111,15 @@ static lvn_status validate_dry(dry_lane *lane, const lvni_data_loader_batch *bat
     lane->ctx->at = (lvni_tensor_position){0};
     const bool before = lvn_set_grad_enabled(false);
     lvn_status s;
+    const lvni_trainer_evaluation *rows = &lane->o->evaluation;
     LVNI_TRY_DONE(s, lvn_scope_open());
-    (root->cls->validation_step != NULL ? root->cls->validation_step : root->cls->training_step)(
-        root, &on_device->batch, &step.now);
+    if (rows->output != NULL) {
+        rows->output(root, &on_device->batch, rows->user);
+    } else {
+        (root->cls->validation_step != NULL
+             ? root->cls->validation_step
+             : root->cls->training_step)(root, &on_device->batch, &step.now);
+    }
     LVNI_TRY_DONE(s, lvn_scope_close());
     if (lane->previews) {
         LVNI_TRY_DONE(s, preview_dry(lane, &on_device->batch));

@@ -46,6 +46,26 @@ typedef struct lvni_trainer_preview {
     void *user;
 } lvni_trainer_preview;
 
+/* Rows of a batch, (N, K), and what becomes of each: evaluate.c. */
+typedef lvn_tensor *(*lvni_trainer_predict_output)(const lvn_module *root, const lvn_batch *batch,
+                                                   void *user);
+typedef lvn_status (*lvni_trainer_predict_row)(void *user, int64_t sample, const float *value,
+                                               int64_t n_values);
+
+/* A validation whose numbers follow from the rows of all samples together, in place of the means
+ * of what the validation step logs. Ranks divide the samples; rank 0 alone has the state, gets the
+ * rows of all in the order of the data, and all ranks get its numbers. It sees the whole set,
+ * whatever val_chunks is; one of sanity_chunks sees the first. */
+typedef struct lvni_trainer_evaluation {
+    lvni_trainer_predict_output output; /* on the threads of lanes; NULL: means are taken */
+    lvn_status (*begin)(void *user, void **state);
+    lvni_trainer_predict_row row; /* user: the state */
+    /* Gives its numbers with lvn_log_number, under the same names whatever it has seen. */
+    lvn_status (*finish)(void *state, lvn_step *step);
+    void (*end)(void *state); /* also of a state that begin left unfinished; NULL is fine */
+    void *user;               /* of output and begin */
+} lvni_trainer_evaluation;
+
 /* Which checkpoints are written and kept (choose.c). */
 typedef struct lvni_trainer_keep_options {
     const char *monitor;    /* what is best by "val/NAME" or "train/NAME"; NULL: by val/acc, else
@@ -63,6 +83,7 @@ typedef struct lvni_trainer_options {
     lvni_nn_model *model; /* borrowed, as all pointers here */
     const lvn_dataset *train;
     const lvn_dataset *val; /* NULL: no validation */
+    lvni_trainer_evaluation evaluation;
     lvni_plan plan;
     lvni_optim_options optim;
     lvni_optim_rules rules; /* all zero: every parameter alike */
@@ -309,8 +330,8 @@ enum { LVNI_EVALUATION_SLOTS = 2 * LVNI_METRIC_SLOTS };
 lvn_status lvni_trainer_evaluate(const lvni_nn_model *model, lvni_data_loader *loader,
                                  lvni_trainer_lanes *lanes, lvni_dist_comm *comm,
                                  lvni_nn_step *result);
-/* The same with the trainer's model, lanes and ranks; max_time and the job's limit end it as a
- * signal does. */
+/* The same with the trainer's model, lanes, ranks and evaluation; max_time and the job's limit end
+ * it as a signal does. The loader has chunks in turn where there is an evaluation. */
 lvn_status lvni_trainer_evaluate_within(lvni_trainer *trainer, lvni_data_loader *loader,
                                         lvni_nn_step *result);
 /* Let the model stand for its average, if there is one and use_ema is on, and for its own weights
@@ -319,10 +340,6 @@ void lvni_trainer_show_average(const lvni_trainer *trainer, bool average);
 /* The rows of output(root, batch, user), which is (N, K): row(user, sample index, K values) in
  * order. Over the ranks of `comm` (NULL: one), each of which has a loader of its chunks in turn,
  * rank 0 gets the rows of all, a wave of chunks at a time. LVN_ERR_CANCELLED as above. */
-typedef lvn_tensor *(*lvni_trainer_predict_output)(const lvn_module *root, const lvn_batch *batch,
-                                                   void *user);
-typedef lvn_status (*lvni_trainer_predict_row)(void *user, int64_t sample, const float *value,
-                                               int64_t n_values);
 lvn_status lvni_trainer_predict(const lvni_nn_model *model, lvni_data_loader *loader,
                                 lvni_trainer_lanes *lanes, lvni_dist_comm *comm,
                                 lvni_trainer_predict_output output, lvni_trainer_predict_row row,

@@ -37,7 +37,7 @@ static bool validates(const lvni_trainer_options *o)
 int64_t lvni_trainer_validation_length(const lvni_trainer_options *o)
 {
     const int64_t n = validates(o) ? o->val->cls->length(o->val) : 0,
-                  most = o->val_chunks * o->plan.eval_batch_size;
+                  most = o->evaluation.output != NULL ? 0 : o->val_chunks * o->plan.eval_batch_size;
     return most > 0 && most < n ? most : n;
 }
 
@@ -46,6 +46,7 @@ static lvn_status make_loader(const lvni_trainer *t, int64_t chunks, lvni_data_l
     const lvni_data_loader_options o = {.dataset = t->o.val,
                                         .plan = &t->o.plan,
                                         .seed = t->o.seed,
+                                        .in_turn = t->o.evaluation.output != NULL,
                                         .workers = t->o.workers,
                                         .max_chunks = chunks,
                                         .unreadable = t->val_unreadable};
@@ -55,8 +56,9 @@ static lvn_status make_loader(const lvni_trainer *t, int64_t chunks, lvni_data_l
 /* Made, and turned back, only now: its threads would decode at the expense of training. */
 static lvn_status start_validation(lvni_trainer *t)
 {
+    const int64_t chunks = t->o.evaluation.output != NULL ? 0 : t->o.val_chunks;
     return t->val_loader != NULL ? lvni_data_loader_rewind(t->val_loader)
-                                 : make_loader(t, t->o.val_chunks, &t->val_loader);
+                                 : make_loader(t, chunks, &t->val_loader);
 }
 
 static void begin_preview(lvni_trainer *t)

@@ -413,6 +413,7 @@ PRETRAIN = (
     "train pretrain data=photos image_size=8 model=cnn method_args.hidden_dim=8"
     " method_args.output_dim=4 batch_size=8 max_epochs=1 num_workers=0 out=run"
 )
+HELD = "knn.data=builtin:shapes knn.count=80 knn.val_split=0.5"
 ROTATED = "transform_args.random_rotation.prob=1 transform_args.random_rotation.degrees=20"
 BLURRED = "transform_args.gaussian_blur.prob=1"
 SOLARIZED = "transform_args.solarize.prob=1"
@@ -431,6 +432,12 @@ pretrain_rows = {
     "method_args.num_layers": row("3"),
     "method_args.batch_norm": row("false"),
     "method_args.temperature": row("0.5"),
+    "knn.data": row("builtin:shapes", "metrics", "knn.count=40", instead=PRETRAIN),
+    "knn.k": row("1", "metrics", HELD),
+    "knn.temperature": row("100", "metrics", HELD, first="0.001"),
+    "knn.val_split": row("0.3", "metrics", HELD),
+    "knn.count": row("90", "metrics", HELD),
+    "knn.seed": row("5", "metrics", HELD),
     **transforms(
         {
             "image_size": row("12", instead=PRETRAIN.replace("image_size=8", ""), first="8"),

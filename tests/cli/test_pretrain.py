@@ -179,6 +179,55 @@ class Pretrain(unittest.TestCase):
         text = self.levin("eval", "knn", *use, "val_split=0.5", code=64)
         self.assertIn("val_split", text)
 
+    HELD = "knn.data=builtin:shapes knn.count=120 knn.val_split=0.5 knn.k=3 max_epochs=3".split()
+
+    def knn(self, out):
+        with open(f"{self.dir}/{out}/metrics.jsonl", encoding="utf-8") as f:
+            return [row["val/knn"] for row in map(json.loads, f) if "val/knn" in row]
+
+    def test_neighbours_of_held_images(self):
+        """val/knn is what eval finds, on every layout, and best is chosen by it."""
+        keep = ["checkpoint.save_top_k=-1", "eval_batch_size=7"]
+        one = self.hashes("one", *self.HELD, *keep)
+        values = self.knn("one")
+        self.assertEqual(len(values), 3)
+        self.assertGreater(len(set(values)), 1)
+        self.assertEqual(self.hashes("without", "max_epochs=3"), one)
+        self.assertEqual(self.knn("without"), [])
+        sim = {"LEVIN_SIM_DEVICES": "2"}
+        for name, arguments, env in (
+            ("two", ["devices=2"], None),
+            ("threads", ["devices=4", "strategy=dp", "num_workers=0"], None),
+            ("sim", ["accelerator=sim", "devices=2"], sim),
+        ):
+            self.assertEqual(self.hashes(name, *self.HELD, *keep, *arguments, env=env), one)
+            self.assertEqual(self.knn(name), values, name)
+        data = ["data=builtin:shapes", "data.count=120", "val_split=0.5", "k=3", "json=true"]
+        for at, value in (("last", values[-1]), ("best", max(values))):
+            text = self.levin("eval", "knn", "model=one", f"checkpoint={at}", *data, "data.seed=1")
+            self.assertEqual(json.loads(re.search("{.*}", text)[0])["top1"], round(value, 9))
+        self.assertNotEqual(self.hashes("seed", *self.HELD, "seed=1"), one)
+
+    def test_held_images_of_a_folder(self):
+        for part, n in (("train", 9), ("val", 4)):
+            draw_patterns(os.path.join(self.dir, "parts", part), n)
+        more = ["knn.data=parts", "knn.every_n_epochs=2", "max_epochs=4", "save_top_k=1"]
+        text = self.levin("pretrain", *SMALL[:-1], *more, "out=run")
+        self.assertRegex(text, r"val/knn: \d+ images of parts by their neighbours among \d+")
+        self.assertEqual(len(self.knn("run")), 2)
+        os.remove(f"{self.dir}/run/metrics.jsonl")
+        text = self.levin("pretrain", "out=run", "resume=true", "max_epochs=6")
+        self.assertEqual(len(self.knn("run")), 1)
+        text = self.levin("pretrain", *SMALL, *more, "limit_val_batches=1", "out=x", code=64)
+        self.assertIn("of which all images are needed", text)
+        text = self.levin("pretrain", *SMALL, "knn.k=3", "out=x", code=64)
+        self.assertIn("knn.data", text)
+        text = self.levin("pretrain", *SMALL, *more, "out=x", "knn.data=nowhere", code=64)
+        self.assertIn("nowhere", text)
+        more.append("checkpoint.monitor=val/knnn")
+        text = self.levin("pretrain", *SMALL, *more, "out=x", code=64)
+        self.assertIn("did you mean `val/knn`", text)
+
     def test_what_becomes_of_the_rate(self):
         """0.3 is for 256 images; it follows the effective batch, and not the devices."""
 

@@ -3,7 +3,6 @@
 #include "recipes/pretrain/pretrain.h"
 
 #include "core/alloc.h"
-#include "core/error.h"
 #include "core/str.h"
 #include "images/image_data.h"
 #include "log/run_log.h"
@@ -19,6 +18,7 @@ typedef struct opened {
     lvni_images_data data; /* of a training */
     lvni_pretrain_settings settings;
     lvni_pretrain_images_used used;
+    lvni_pretrain_held held;
 } opened;
 
 lvni_pretrain_images_used lvni_pretrain_used(const lvni_run_job *job)
@@ -53,6 +53,16 @@ static lvn_status limit_batch(lvni_core_config *c, const lvni_run_job *job, int6
     return lvni_core_config_set(c, "batch_size", text, "resolved at start");
 }
 
+static void note_held(opened *o)
+{
+    const lvni_pretrain_images_used *used = &o->held.images;
+    const int64_t n = used->data->cls->length(used->data);
+    lvni_core_str_printf(&o->data.note,
+                         "; val/knn: %lld images of %s by their neighbours among %lld",
+                         (long long)(n - used->references),
+                         lvni_core_config_str(o->held.keys, "data"), (long long)used->references);
+}
+
 static lvn_status open_training(lvni_run_job *job, opened *o)
 {
     lvni_core_config *c = job->config;
@@ -61,6 +71,13 @@ static lvn_status open_training(lvni_run_job *job, opened *o)
     LVN_TRY(limit_batch(c, job, o->data.train->cls->length(o->data.train)));
     o->settings.backbone.image_size = o->data.transform.size;
     job->train = o->data.train;
+    LVN_TRY(lvni_pretrain_held_open(c, &o->held));
+    if (o->held.keys != NULL) {
+        job->val = o->held.images.data;
+        job->evaluation = lvni_pretrain_evaluation(&o->held);
+        job->val_decode_bytes = o->held.decode_bytes;
+        note_held(o);
+    }
     job->note = lvni_core_str_text(&o->data.note);
     job->ignored = lvni_core_str_text(&o->data.ignored);
     job->data = o->data.identity;
@@ -75,45 +92,6 @@ static lvn_status open_training(lvni_run_job *job, opened *o)
 
 /* ---- a trained model ---- */
 
-/* References, and behind them the queries: train/ and val/, or where there are none the part that
- * val_split keeps. */
-static lvn_status open_parts(const lvni_run_job *job, const lvni_images_source *s,
-                             const lvni_data_transform *view, lvni_pretrain_images_used *out)
-{
-    const lvni_core_config *c = job->config;
-    int64_t *part[2] = {NULL, NULL}, n[2] = {0, 0}, *all = NULL;
-    lvn_status status;
-    if (lvni_images_source_has_parts(s)) {
-        LVN_TRY(lvni_core_config_no_effect(c, "val_split",
-                                           "on data with a validation part of its own"));
-    }
-    LVNI_TRY_DONE(status, lvni_images_source_cut(s, view, lvni_core_config_float(c, "val_split"),
-                                                 (uint64_t)lvni_core_config_int(job->keys, "seed"),
-                                                 part, n));
-    if (n[0] == 0 || n[1] == 0) {
-        status =
-            lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
-                          "data=%s: %lld images to compare with and %lld to classify; both are "
-                          "needed: train/ and val/, or a val_split between 0 and 1",
-                          lvni_core_config_str(c, "data"), (long long)n[0], (long long)n[1]);
-        goto done;
-    }
-    all = lvni_core_calloc(LVNI_TAG_DATA, (size_t)(n[0] + n[1]), sizeof *all);
-    if (all == NULL) {
-        status = LVN_ERR_MEMORY;
-        goto done;
-    }
-    memcpy(all, part[0], (size_t)n[0] * sizeof *all);
-    memcpy(all + n[0], part[1], (size_t)n[1] * sizeof *all);
-    out->references = n[0];
-    status = lvni_images_source_view(s, all, n[0] + n[1], view, &out->data);
-done:
-    lvni_core_free(part[0]);
-    lvni_core_free(part[1]);
-    lvni_core_free(all);
-    return status;
-}
-
 static lvn_status open_used(lvni_run_job *job, opened *o)
 {
     const lvni_core_config *c = job->config;
@@ -126,8 +104,10 @@ static lvn_status open_used(lvni_run_job *job, opened *o)
         job->keys, s.scan != NULL,
         lvni_core_config_is_set(c, "image_size") ? (int)lvni_core_config_int(c, "image_size") : 0,
         &view);
-    const lvn_status status = measures ? open_parts(job, &s, &view, &o->used)
-                                       : lvni_images_source_view(&s, NULL, 0, &view, &o->used.data);
+    const lvn_status status =
+        measures ? lvni_pretrain_open_parts(c, (uint64_t)lvni_core_config_int(job->keys, "seed"),
+                                            &s, &view, &o->used)
+                 : lvni_images_source_view(&s, NULL, 0, &view, &o->used.data);
     job->used = o->used.data;
     job->headers_read = s.scan != NULL;
     lvni_images_source_close(&s);
@@ -158,6 +138,7 @@ static void close_job(lvni_run_job *job)
     if (o != NULL) {
         lvni_images_data_free(&o->data);
         lvn_dataset_destroy(o->used.data);
+        lvni_pretrain_held_close(&o->held);
         lvni_core_free(o);
         job->state = NULL;
     }
@@ -166,7 +147,7 @@ static void close_job(lvni_run_job *job)
 static const lvni_core_option_table *const predict_keys[] = {
     &lvni_images_options, &lvni_run_inference_options, &lvni_pretrain_embed_options,
     &lvni_run_predict_options, NULL};
-static const lvni_core_option_table *const eval_keys[] = {
+const lvni_core_option_table *const lvni_pretrain_eval_keys[] = {
     &lvni_images_options, &lvni_run_inference_options, &lvni_pretrain_embed_options,
     &lvni_pretrain_knn_options, NULL};
 
@@ -188,6 +169,6 @@ const lvni_run_recipe lvni_pretrain_recipe = {
     .noun = "backbone",
     .predict_keys = predict_keys,
     .predict = &lvni_pretrain_embeddings,
-    .eval_keys = eval_keys,
+    .eval_keys = lvni_pretrain_eval_keys,
     .eval = &lvni_pretrain_knn,
     .export_keys = lvni_run_export_keys};

@@ -10,6 +10,8 @@
 #include "nn/model.h"
 #include "run/recipe.h"
 
+struct lvni_images_source; /* images/image_data.h */
+
 /* What a root is built of; lives as long as the job. */
 typedef struct lvni_pretrain_settings {
     const char *model; /* of the backbone, as the zoo has it */
@@ -78,13 +80,57 @@ lvn_tensor *lvni_pretrain_unit_rows(lvn_tensor *x);
  * collapsed into one point. */
 void lvni_pretrain_log_spread(lvn_step *step, lvn_tensor *features);
 
-/* ---- a trained model: pretrain_knn.c, and features as rows of `predict` ---- */
+/* ---- pretrain_votes.c ---- */
 
-/* Images of a trained model: the view, and where the queries of `eval` begin among the samples. */
+/* Images whose features are computed: references, and behind them the queries. */
 typedef struct lvni_pretrain_images_used {
     lvn_dataset *data;
-    int64_t references; /* eval: the samples before it */
+    int64_t references; /* the samples before the first query */
 } lvni_pretrain_images_used;
+
+typedef struct lvni_pretrain_votes lvni_pretrain_votes;
+typedef struct lvni_pretrain_votes_count {
+    int64_t references, queries, k; /* that were seen; k: at most the references */
+    int64_t first, five;            /* queries that are right with one guess, with five */
+} lvni_pretrain_votes_count;
+
+/* keys: k, temperature. *out is destroyed in any case. */
+lvn_status lvni_pretrain_votes_create(const lvni_core_config *keys,
+                                      const lvni_pretrain_images_used *of,
+                                      lvni_pretrain_votes **out);
+void lvni_pretrain_votes_destroy(lvni_pretrain_votes *votes); /* NULL is fine */
+/* Features of the next sample in the order of the data, in which samples may be missing.
+ * LVN_ERR_NON_FINITE. */
+lvn_status lvni_pretrain_votes_add(lvni_pretrain_votes *votes, int64_t sample, const float *value,
+                                   int64_t dim);
+lvni_pretrain_votes_count lvni_pretrain_votes_result(const lvni_pretrain_votes *votes);
+
+/* ---- pretrain_held.c: knn.data=, images with classes that a training is measured on ---- */
+
+typedef struct lvni_pretrain_held {
+    lvni_core_config *keys; /* as those of `eval`; NULL: there is no knn.data= */
+    lvni_pretrain_images_used images;
+    size_t decode_bytes; /* that each loading thread keeps */
+    bool photos;
+} lvni_pretrain_held;
+
+extern const lvni_core_option_table lvni_pretrain_held_options; /* knn.* */
+/* With a configuration whose views are resolved. Freed with lvni_pretrain_held_close in any
+ * case. */
+lvn_status lvni_pretrain_held_open(const lvni_core_config *config, lvni_pretrain_held *out);
+void lvni_pretrain_held_close(lvni_pretrain_held *held);
+/* References and queries: train/ and val/, or where there are none the part that val_split keeps.
+ * keys: of `eval`; seed: of the cut. */
+lvn_status lvni_pretrain_open_parts(const lvni_core_config *keys, uint64_t seed,
+                                    const struct lvni_images_source *source,
+                                    const lvni_data_transform *view,
+                                    lvni_pretrain_images_used *out);
+
+/* ---- a trained model: pretrain_knn.c, and features as rows of `predict` ---- */
+
+extern const lvni_core_option_table *const lvni_pretrain_eval_keys[];
+/* Logs val/knn. */
+lvni_trainer_evaluation lvni_pretrain_evaluation(lvni_pretrain_held *held);
 lvni_pretrain_images_used lvni_pretrain_used(const lvni_run_job *job);
 
 extern const lvni_core_option_table lvni_pretrain_embed_options, lvni_pretrain_knn_options;

@@ -101,10 +101,16 @@ static const lvni_core_option pretrain_rows[] = {
 };
 static const lvni_core_option_table pretrain_options = LVNI_OPTION_TABLE("pretrain", pretrain_rows);
 
-const lvni_core_option_table *const lvni_pretrain_train_keys[] = {
-    &pretrain_options,      &lvni_images_options,         &lvni_pretrain_transform_options,
-    &lvni_run_options,      &lvni_run_batch_options,      &lvni_run_optim_table,
-    &lvni_run_loop_options, &lvni_run_checkpoint_options, NULL};
+const lvni_core_option_table *const lvni_pretrain_train_keys[] = {&pretrain_options,
+                                                                  &lvni_images_options,
+                                                                  &lvni_pretrain_transform_options,
+                                                                  &lvni_pretrain_held_options,
+                                                                  &lvni_run_options,
+                                                                  &lvni_run_batch_options,
+                                                                  &lvni_run_optim_table,
+                                                                  &lvni_run_loop_options,
+                                                                  &lvni_run_checkpoint_options,
+                                                                  NULL};
 
 /* What a saved run has need not be given again. */
 static void need(lvni_core_config *c, const char *key, const char *name, const char *what)
@@ -125,6 +131,10 @@ lvn_status lvni_pretrain_prepare(lvni_core_config *c)
     }
     if (lvni_core_config_is_set(c, "batch_size_per_device")) {
         LVN_TRY(lvni_core_config_load_job(c, "batch_size=null"));
+    }
+    if (lvni_core_config_is_set(c, "knn.data") &&
+        lvni_core_config_layer(c, "checkpoint.monitor") <= LVNI_LAYER_JOB) {
+        LVN_TRY(lvni_core_config_load_job(c, "checkpoint.monitor=val/knn checkpoint.mode=max"));
     }
     need(c, "data", "data", "a folder with images anywhere below it, or builtin:shapes");
     need(c, "model.name", "model", "the backbone, as in model=torchvision/resnet18");

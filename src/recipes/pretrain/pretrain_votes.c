@@ -1,0 +1,212 @@
+/* Nearest neighbours vote (pretrain.h): each query has the class that its nearest neighbours among
+ * the references vote for (Wu et al. 2018, "Unsupervised feature learning via non-parametric
+ * instance discrimination", section 3.4: weights exp(cosine / temperature)). */
+#include "recipes/pretrain/pretrain.h"
+
+#include "core/alloc.h"
+#include "core/error.h"
+#include "core/math.h"
+#include "data/dataset.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct neighbour {
+    float cosine;
+    int64_t at; /* among the references */
+} neighbour;
+
+typedef struct lvni_pretrain_votes {
+    const lvn_dataset *data;
+    lvni_pretrain_votes_count count;
+    int64_t references; /* of the data the first */
+    int64_t at, dim;    /* position in the data, size of a row */
+    float *column;      /* (dim, references): unit rows of the references */
+    float *unit;        /* (dim): of a query */
+    int *label;         /* of the references */
+    float *cosine;      /* of a query with each */
+    neighbour *nearest; /* a heap of k, the farthest first */
+    double *vote;       /* by class */
+    int64_t k, classes;
+    double temperature;
+} votes;
+
+lvn_status lvni_pretrain_votes_create(const lvni_core_config *keys,
+                                      const lvni_pretrain_images_used *of, votes **out)
+{
+    votes *w = *out = LVNI_NEW(LVNI_TAG_DATA, votes);
+    if (w == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    const size_t room = (size_t)of->references;
+    w->data = of->data;
+    w->references = of->references;
+    w->k = lvni_core_config_int(keys, "k");
+    w->temperature = lvni_core_config_float(keys, "temperature");
+    w->classes = of->data->n_classes;
+    w->label = lvni_core_calloc(LVNI_TAG_DATA, room, sizeof *w->label);
+    w->cosine = lvni_core_calloc(LVNI_TAG_DATA, room, sizeof *w->cosine);
+    w->nearest = lvni_core_calloc(LVNI_TAG_DATA, (size_t)w->k, sizeof *w->nearest);
+    w->vote = lvni_core_calloc(LVNI_TAG_DATA, (size_t)w->classes, sizeof *w->vote);
+    return w->label == NULL || w->cosine == NULL || w->nearest == NULL || w->vote == NULL
+               ? LVN_ERR_MEMORY
+               : LVN_OK;
+}
+
+void lvni_pretrain_votes_destroy(votes *w)
+{
+    if (w != NULL) {
+        lvni_core_free(w->column);
+        lvni_core_free(w->unit);
+        lvni_core_free(w->label);
+        lvni_core_free(w->cosine);
+        lvni_core_free(w->nearest);
+        lvni_core_free(w->vote);
+        lvni_core_free(w);
+    }
+}
+
+lvni_pretrain_votes_count lvni_pretrain_votes_result(const votes *w)
+{
+    lvni_pretrain_votes_count count = w->count;
+    count.k = w->k < count.references ? w->k : count.references;
+    return count;
+}
+
+/* a is farther: by its cosine, of equal ones by its place. */
+static bool is_farther(const neighbour *a, const neighbour *b)
+{
+    return a->cosine < b->cosine || (a->cosine == b->cosine && a->at > b->at);
+}
+
+static void sink(neighbour *heap, int64_t n)
+{
+    for (int64_t i = 0, child; (child = 2 * i + 1) < n; i = child) {
+        child += child + 1 < n && is_farther(&heap[child + 1], &heap[child]) ? 1 : 0;
+        if (!is_farther(&heap[child], &heap[i])) {
+            return;
+        }
+        const neighbour kept = heap[i];
+        heap[i] = heap[child];
+        heap[child] = kept;
+    }
+}
+
+static void rise(neighbour *heap, int64_t i)
+{
+    while (i > 0 && is_farther(&heap[i], &heap[(i - 1) / 2])) {
+        const neighbour kept = heap[i];
+        heap[i] = heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+        heap[i] = kept;
+    }
+}
+
+/* Into w->nearest; how many there are. */
+static int64_t find_nearest(votes *w)
+{
+    int64_t n = 0;
+    memset(w->cosine, 0, (size_t)w->count.references * sizeof *w->cosine);
+    for (int64_t d = 0; d < w->dim; d++) {
+        const float *column_of = w->column + d * w->references;
+        for (int64_t r = 0; r < w->count.references; r++) {
+            w->cosine[r] += w->unit[d] * column_of[r];
+        }
+    }
+    for (int64_t r = 0; r < w->count.references; r++) {
+        const neighbour one = {w->cosine[r], r};
+        if (n < w->k) {
+            w->nearest[n] = one;
+            rise(w->nearest, n++);
+        } else if (is_farther(&w->nearest[0], &one)) {
+            w->nearest[0] = one;
+            sink(w->nearest, n);
+        }
+    }
+    return n;
+}
+
+/* Classes with more votes than that of the label; of equal ones the first is taken. */
+static int64_t count_before(const votes *w, int label)
+{
+    int64_t before = 0;
+    for (int64_t c = 0; c < w->classes; c++) {
+        before += w->vote[c] > w->vote[label] || (w->vote[c] == w->vote[label] && c < label);
+    }
+    return before;
+}
+
+static void classify(votes *w, int label)
+{
+    const int64_t n = find_nearest(w);
+    memset(w->vote, 0, (size_t)w->classes * sizeof *w->vote);
+    for (int64_t i = 0; i < n; i++) {
+        w->vote[w->label[w->nearest[i].at]] +=
+            lvni_core_exp(((double)w->nearest[i].cosine - 1.0) / w->temperature);
+    }
+    const int64_t before = count_before(w, label);
+    w->count.queries++;
+    w->count.first += before < 1;
+    w->count.five += before < 5;
+}
+
+/* The first row shows how long all are. */
+static lvn_status make_room(votes *w, int64_t dim)
+{
+    if (w->column != NULL) {
+        return LVN_OK;
+    }
+    w->dim = dim;
+    w->column = lvni_core_calloc(LVNI_TAG_DATA, (size_t)(dim * w->references), sizeof *w->column);
+    w->unit = lvni_core_calloc(LVNI_TAG_DATA, (size_t)dim, sizeof *w->unit);
+    return w->column == NULL || w->unit == NULL ? LVN_ERR_MEMORY : LVN_OK;
+}
+
+static lvn_status measure(const votes *w, int64_t sample, const float *value, double *length)
+{
+    double squares = 0.0;
+    for (int64_t d = 0; d < w->dim; d++) {
+        if (!isfinite(value[d])) {
+            char number[24];
+            snprintf(number, sizeof number, "%lld", (long long)sample);
+            const char *name = w->data->cls->sample_name == NULL
+                                   ? NULL
+                                   : w->data->cls->sample_name(w->data, sample);
+            LVN_FAIL(LVN_ERR_NON_FINITE, "the network gives %g as a feature of image %s",
+                     lvni_core_unsigned_nan((double)value[d]), name == NULL ? number : name);
+        }
+        squares += (double)value[d] * (double)value[d];
+    }
+    *length = squares > 1e-24 ? lvni_core_sqrt(squares) : 1e-12;
+    return LVN_OK;
+}
+
+/* Images that cannot be read have no row. */
+static void step_to(votes *w, int64_t sample)
+{
+    while (lvni_data_dataset_index(w->data, w->at) != sample) {
+        w->at++;
+    }
+}
+
+lvn_status lvni_pretrain_votes_add(votes *w, int64_t sample, const float *value, int64_t dim)
+{
+    double length = 1.0;
+    LVN_TRY(make_room(w, dim));
+    LVN_TRY(measure(w, sample, value, &length));
+    const int label = (int)w->data->cls->label(w->data, sample);
+    step_to(w, sample);
+    const bool is_reference = w->at++ < w->references;
+    float *to = is_reference ? w->column + w->count.references : w->unit;
+    const int64_t stride = is_reference ? w->references : 1;
+    for (int64_t d = 0; d < dim; d++) {
+        to[d * stride] = (float)((double)value[d] / length);
+    }
+    if (is_reference) {
+        w->label[w->count.references++] = label;
+    } else {
+        classify(w, label);
+    }
+    return LVN_OK;
+}
