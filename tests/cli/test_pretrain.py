@@ -228,6 +228,27 @@ class Pretrain(unittest.TestCase):
         text = self.levin("pretrain", *SMALL, *more, "out=x", code=64)
         self.assertIn("did you mean `val/knn`", text)
 
+    def test_features_that_are_alike(self):
+        """Copies of one image, and a network that has collapsed, are one warning."""
+        draw_patterns(os.path.join(self.dir, "one"), 1)
+        folder = os.path.join(self.dir, "one")
+        [first, *_] = sorted(os.path.join(d, f) for d, _, names in os.walk(folder) for f in names)
+        os.makedirs(f"{self.dir}/copies")
+        for i in range(48):
+            shutil.copy(first, f"{self.dir}/copies/{i}{os.path.splitext(first)[1]}")
+        plain = "transform_args.color_jitter=null transform_args.random_resize=null"
+        plain += " transform_args.random_flip=null transform_args.gaussian_blur=null"
+        plain += " transform_args.random_gray_scale=0 log_every_n_steps=1 quiet=false"
+        more = [*SMALL[2:], *plain.split(), "devices=2"]
+        text = self.levin("pretrain", "data=copies", *more, "out=alike")
+        self.assertEqual(text.count("the features of all images have become alike"), 1, text)
+        self.assertRegex(text, "alike: feature_std is .* at step 2, below 0.05")
+        text = self.levin("pretrain", *SMALL[:2], *more, "out=spread")
+        self.assertNotIn("alike", text)
+        # one image and its views show nothing
+        text = self.levin("pretrain", "data=copies", *more, "micro_batches=16", "out=single")
+        self.assertNotIn("alike", text)
+
     def test_what_becomes_of_the_rate(self):
         """0.3 is for 256 images; it follows the effective batch, and not the devices."""
 

@@ -19,6 +19,7 @@ typedef struct opened {
     lvni_pretrain_settings settings;
     lvni_pretrain_images_used used;
     lvni_pretrain_held held;
+    lvni_pretrain_watch watch;
 } opened;
 
 lvni_pretrain_images_used lvni_pretrain_used(const lvni_run_job *job)
@@ -85,6 +86,10 @@ static lvn_status open_training(lvni_run_job *job, opened *o)
     job->data_files = o->data.files;
     job->decode_bytes = o->data.decode_bytes;
     job->write_files = write_files;
+    if (job->ranks != NULL && job->ranks->rank->rank == 0) {
+        o->watch.every = lvni_core_config_int(c, "log_every_n_steps");
+        job->hooks = lvni_pretrain_watch_hooks(&o->watch);
+    }
     job->kept_file = lvni_core_config_str(c, "data.index");
     job->user = o;
     return LVN_OK;

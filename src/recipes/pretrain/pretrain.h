@@ -77,8 +77,19 @@ lvn_tensor *lvni_pretrain_images(lvn_tensor *views);
 lvn_tensor *lvni_pretrain_unit_rows(lvn_tensor *x);
 /* Logs feature_std, the mean over features of the deviation of unit rows within the micro-batch,
  * times the square root of their number: near 1 where rows point everywhere, 0 where they have
- * collapsed into one point. */
-void lvni_pretrain_log_spread(lvn_step *step, lvn_tensor *features);
+ * collapsed into one point. images: that the rows are views of; views of one are alike by rights,
+ * and do not count. */
+void lvni_pretrain_log_spread(lvn_step *step, lvn_tensor *features, int64_t images);
+/* A warning, once, when feature_std is below LVNI_PRETRAIN_COLLAPSED in two log records in a row;
+ * the trainer's hooks, of rank 0. */
+#define LVNI_PRETRAIN_COLLAPSED 0.05
+typedef struct lvni_pretrain_watch {
+    int64_t every; /* log_every_n_steps */
+    int64_t step;  /* the newest, with its feature_std */
+    double spread;
+    int below; /* records */
+} lvni_pretrain_watch;
+lvni_trainer_hooks lvni_pretrain_watch_hooks(lvni_pretrain_watch *watch);
 
 /* ---- pretrain_votes.c ---- */
 

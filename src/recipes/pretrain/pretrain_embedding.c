@@ -1,5 +1,8 @@
-/* What every method of pretraining has: a backbone with features, and their spread. */
+/* What every method of pretraining has: a backbone with features, their spread, and a warning when
+ * it is gone. */
 #include "recipes/pretrain/pretrain.h"
+
+#include "log/run_log.h"
 
 #include <math.h>
 
@@ -36,11 +39,57 @@ lvn_tensor *lvni_pretrain_unit_rows(lvn_tensor *x)
     return lvn_div(x, lvn_sqrt(lvn_clamp(squares, 1e-24, (double)INFINITY)));
 }
 
-void lvni_pretrain_log_spread(lvn_step *step, lvn_tensor *features)
+void lvni_pretrain_log_spread(lvn_step *step, lvn_tensor *features, int64_t images)
 {
     static const int rows = 0;
     lvn_tensor *unit = lvni_pretrain_unit_rows(lvn_detach(features)),
                *deviation = lvn_sqrt(lvn_var_axes(unit, &rows, 1, false, 0));
-    lvn_log(step, "feature_std",
-            lvn_mul_scalar(lvn_mean(deviation), sqrt((double)lvn_size(features, 1))));
+    lvn_log_weighted(step, "feature_std",
+                     lvn_mul_scalar(lvn_mean(deviation), sqrt((double)lvn_size(features, 1))),
+                     images > 1 ? (double)images : 0.0);
+}
+
+/* ---- collapse ---- */
+
+static void look(lvni_pretrain_watch *w)
+{
+    enum { RECORDS = 2 };
+    w->below = w->spread < LVNI_PRETRAIN_COLLAPSED ? w->below + 1
+               : w->below < RECORDS                ? 0
+                                                   : w->below;
+    if (w->below == RECORDS) {
+        lvni_log_line(
+            LVNI_LOG_WARNING,
+            "the features of all images have become alike: feature_std is %.3g at step "
+            "%lld, below %g, where spread features are near 1; the network has collapsed, "
+            "or the images are copies of a few. Try a smaller optim.lr, a "
+            "method_args.temperature near 0.1, or a larger batch_size, and look at the "
+            "images",
+            w->spread, (long long)w->step, LVNI_PRETRAIN_COLLAPSED);
+        w->below = RECORDS + 1;
+    }
+}
+
+static void see_step(void *user, const lvni_trainer_step_result *r)
+{
+    lvni_pretrain_watch *w = user;
+    w->step = r->after.step;
+    w->spread = lvni_trainer_metric_mean(&r->metrics, "feature_std");
+    if (w->step % w->every == 0) {
+        look(w);
+    }
+}
+
+/* Its last step has a record, too. */
+static void see_epoch(void *user)
+{
+    lvni_pretrain_watch *w = user;
+    if (w->step % w->every != 0) {
+        look(w);
+    }
+}
+
+lvni_trainer_hooks lvni_pretrain_watch_hooks(lvni_pretrain_watch *w)
+{
+    return (lvni_trainer_hooks){.step = see_step, .epoch = see_epoch, .user = w};
 }

@@ -116,7 +116,7 @@ static lvn_tensor *simclr_step(const lvn_module *module, const lvn_batch *batch,
     lvn_tensor *loss = lvni_pretrain_nt_xent(first, second, m->temperature, &accuracy);
     lvn_log(step, "loss", loss);
     lvn_log(step, "acc", accuracy);
-    lvni_pretrain_log_spread(step, features);
+    lvni_pretrain_log_spread(step, features, n);
     return loss;
 }
 
