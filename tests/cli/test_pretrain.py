@@ -266,9 +266,9 @@ class Pretrain(unittest.TestCase):
         self.assertAlmostEqual(
             rates("d", *steady, "optim_args.lr=0.1", *more)[0], 0.1 * 32 / 256, 12
         )
-        self.assertAlmostEqual(
-            rates("e", *steady, "optim=adamw")[0], 0.001, 12
-        )  # without a reference
+        self.assertAlmostEqual(rates("e", *steady, "optim=adamw")[0], 0.001 * 16 / 256, 12)
+        self.assertAlmostEqual(rates("f", *steady, "optim=sgd")[0], 0.3 * 16 / 256, 12)
+        self.assertAlmostEqual(rates("g", *steady, "optim=lars")[0], 0.3 * 16 / 256, 12)
 
     def test_fewer_images_than_a_batch(self):
         text = self.levin("pretrain", *SMALL[:-1], "batch_size=64", "out=run")

@@ -23,10 +23,16 @@ typedef struct lvni_pretrain_settings {
     double temperature;
 } lvni_pretrain_settings;
 
+/* Of keys that an optimizer, by its name, begins from. */
+typedef struct lvni_pretrain_optim {
+    const char *name, *defaults;
+} lvni_pretrain_optim;
+
 typedef struct lvni_pretrain_method {
     const char *name; /* of method=, and of the preset of its views (images/view_presets.h) */
     const lvn_module_class *cls;
-    const char *defaults; /* of keys of every training, where optim= is not given */
+    const char *optimizer, *defaults;
+    lvni_pretrain_optim optim[4]; /* where the method has numbers of its own; names NULL: no more */
 } lvni_pretrain_method;
 
 /* NULL: there is no such method. */

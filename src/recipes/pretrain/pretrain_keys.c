@@ -11,12 +11,18 @@
 
 enum { CLASSES = 1000 }; /* of the classifier that files of backbones have, not trained */
 
-/* Other optimizers than a method's have the keys' own defaults. */
 static const lvni_pretrain_method methods[] = {
     {.name = "simclr",
      .cls = &lvni_pretrain_simclr,
-     .defaults = "optim=sgd optim.lr=0.3 optim.momentum=0.9 optim.weight_decay=1e-4 "
-                 "optim.reference_batch_size=256"},
+     .optimizer = "sgd",
+     .defaults = "optim.reference_batch_size=256",
+     .optim = {{"sgd", "optim.lr=0.3"}}},
+};
+
+/* What LightlyTrain's optimizers begin from, where it is not what the keys have. */
+static const lvni_pretrain_optim usual[] = {
+    {"sgd", "optim.weight_decay=1e-4"},
+    {"lars", "optim.lr=0.3 optim.momentum=0 optim.weight_decay=0"},
 };
 
 const lvni_pretrain_method *lvni_pretrain_method_find(const char *name)
@@ -121,13 +127,27 @@ static void need(lvni_core_config *c, const char *key, const char *name, const c
     }
 }
 
+static lvn_status load_optim(lvni_core_config *c, const lvni_pretrain_optim *row, size_t n)
+{
+    const char *name = lvni_core_config_str(c, "optim.name");
+    for (size_t i = 0; i < n && row[i].name != NULL; i++) {
+        LVN_TRY(strcmp(row[i].name, name) == 0 ? lvni_core_config_load_job(c, row[i].defaults)
+                                               : LVN_OK);
+    }
+    return LVN_OK;
+}
+
 lvn_status lvni_pretrain_prepare(lvni_core_config *c)
 {
     const char *name = lvni_core_config_str(c, "method");
     const lvni_pretrain_method *m = name == NULL ? NULL : lvni_pretrain_method_find(name);
-    const bool own = lvni_core_config_layer(c, "optim.name") <= LVNI_LAYER_JOB;
-    if (m != NULL && own) {
+    if (m != NULL) {
+        char optimizer[32];
+        snprintf(optimizer, sizeof optimizer, "optim=%s", m->optimizer);
+        LVN_TRY(lvni_core_config_load_job(c, optimizer));
         LVN_TRY(lvni_core_config_load_job(c, m->defaults));
+        LVN_TRY(load_optim(c, usual, sizeof usual / sizeof *usual));
+        LVN_TRY(load_optim(c, m->optim, sizeof m->optim / sizeof *m->optim));
     }
     if (lvni_core_config_is_set(c, "batch_size_per_device")) {
         LVN_TRY(lvni_core_config_load_job(c, "batch_size=null"));
