@@ -32,8 +32,11 @@ static inline int64_t golden_place(int j, int64_t n)
  * becomes the largest difference so far. */
 void golden_compare(const double *want, int64_t n, const float *have, double tolerance,
                     const char *what, double *worst);
-/* n numbers in the order of files, within GOLDEN_GRADIENTS. `least` bounds what counts as large
- * from below: some gradients are zero except for rounding. */
+/* n numbers in the order of files. `least` bounds what counts as large from below: some gradients
+ * are zero except for rounding. */
+void golden_compare_row_within(const double *want, const float *have, int64_t n, double tolerance,
+                               const char *what, double least, double *worst);
+/* The same, within GOLDEN_GRADIENTS. */
 void golden_compare_row(const double *want, const float *have, int64_t n, const char *what,
                         double least, double *worst);
 /* All whose numbers the file has under this prefix, `least` being a part of the largest gradient of

@@ -66,7 +66,7 @@ static lvn_status run_one(micro_batches *s, int micro_batch)
     lvn_tensor *y = s->f(s, micro_batch, s->in[micro_batch]);
     lvn_tensor *r = y == NULL ? NULL : lvn_tensor_create(y->dtype, y->ndim, y->shape);
     for (int64_t e = 0; r != NULL && e < lvn_numel(r); e++) {
-        set(r, e, normal(micro_batch, 77, e));
+        set(r, e, s->plain ? 1.0 : normal(micro_batch, 77, e));
     }
     lvn_tensor *loss = lvn_sum(lvn_mul(r, y));
     s->loss[micro_batch] = loss == NULL ? (double)NAN : lvn_item(loss);

@@ -20,6 +20,7 @@ struct micro_batches {
     bool empty[MOST_MICRO_BATCHES];
     lvn_tensor *in[MOST_MICRO_BATCHES][INPUTS]; /* NULL: no such input */
     micro_batch_formula f;
+    bool plain; /* r is 1 */
     /* of the last run */
     bool backward;
     bool keep; /* leave y behind, for the test to release */
