@@ -304,17 +304,21 @@ typedef struct lvn_flat_trust {
     const lvn_step_phase
         *step; /* in memory of the device: its grad_scale and decay; NULL: the numbers above */
     double eps;
+    /* lars: a tensor without decay in this step has no ratio, and one without a gradient no decay;
+     * else, as of lamb, whose step has decay in it, the ratio is 1 only where a norm is 0 */
+    bool of_decayed;
 } lvn_flat_trust;
 
-/* What `trust` computes from the square roots of both sums. Without decay, and without a norm, the
- * gradient stays as it is, and no decay joins it: 1, as decay of a tensor of zeros is 0, and for a
- * gradient of zeros 0, which leaves out decay. Times a gradient near 0 it must stay a number. */
+/* What `trust` computes from the square roots of both sums. Of lars a tensor without decay or
+ * without a norm keeps its gradient, and no decay joins it: 1, as decay of a tensor of zeros is 0,
+ * and for a gradient of zeros 0, which leaves out decay. Times a gradient near 0 it must stay a
+ * number. */
 LVN_ON_DEVICE double lvn_flat_trust_ratio(double of_w, double root_g, const lvn_flat_trust *p)
 {
     const double of_g = root_g * (p->step != NULL ? p->step->grad_scale : p->grad_scale);
     const double decay = p->weight_decay * (p->step != NULL ? p->step->decay : 1.0);
-    if (!(decay > 0.0 && of_w > 0.0 && of_g > 0.0)) {
-        return decay > 0.0 && of_g == 0.0 ? 0.0 : 1.0; /* NaN stays in the gradient */
+    if (!(of_w > 0.0 && of_g > 0.0) || (p->of_decayed && !(decay > 0.0))) {
+        return p->of_decayed && decay > 0.0 && of_g == 0.0 ? 0.0 : 1.0; /* NaN stays in g */
     }
     const double trust = p->coefficient * of_w / (of_g + decay * of_w + p->eps);
     return trust < 1e30 ? trust : 1e30;

@@ -96,7 +96,8 @@ static void lars_ratio(lvni_optim *o, const lvni_optim_call *c, double *of_w, do
                               .weight_decay = c->run->weight_decay,
                               .grad_scale = c->grad_scale,
                               .step = c->step,
-                              .eps = options(o, c)->eps};
+                              .eps = options(o, c)->eps,
+                              .of_decayed = true};
     lvni_kernels_flat_trust(o->ratio + c->run->ratio, of_w, of_g, n, &t);
 }
 

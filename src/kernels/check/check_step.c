@@ -198,11 +198,12 @@ lvn_status lvni_check_finish(lvni_check_job *j)
     return finish_with(j, &scaler_on, true);
 }
 
-/* ---- LARS ---- */
+/* ---- LARS and LAMB ---- */
 
 /* Of a tensor of n blocks; factors on the sums of its weights and gradient, 0: without a norm. */
 typedef struct trust_case {
     double of_w, of_g, decay, eps;
+    bool lamb;
 } trust_case;
 
 static lvn_status trust_with(lvni_check_job *j, const trust_case *c, lvni_check_step_kind kind)
@@ -211,8 +212,11 @@ static lvn_status trust_with(lvni_check_job *j, const trust_case *c, lvni_check_
     double w[BLOCKS], g[BLOCKS], have;
     const int64_t n = j->n < BLOCKS ? j->n : BLOCKS;
     const lvn_step_block *step;
-    lvn_flat_trust p = {
-        .coefficient = 0.02, .weight_decay = c->decay, .grad_scale = 0.125, .eps = c->eps};
+    lvn_flat_trust p = {.coefficient = 0.02,
+                        .weight_decay = c->decay,
+                        .grad_scale = 0.125,
+                        .eps = c->eps,
+                        .of_decayed = !c->lamb};
     for (int64_t i = 0; i < n; i++) {
         w[i] = c->of_w * (double)(1 + i * i % 7) / 3.0;
         g[i] = c->of_g * (double)(1 + i * i % 5) / 3.0;
@@ -237,9 +241,11 @@ static lvn_status trust_with(lvni_check_job *j, const trust_case *c, lvni_check_
 
 lvn_status lvni_check_trust(lvni_check_job *j)
 {
-    static const trust_case cases[] = {{1.0, 0.5, 0.1, 1e-8}, {1.0, 1e-200, 1e-200, 0.0},
-                                       {0.0, 1.0, 0.1, 1e-8}, {1.0, 0.0, 0.1, 1e-8},
-                                       {1.0, 0.5, 0.0, 1e-8}, {1.0, 0.5, 0.1, 0.5}};
+    static const trust_case cases[] = {
+        {1.0, 0.5, 0.1, 1e-8, false}, {1.0, 1e-200, 1e-200, 0.0, false},
+        {0.0, 1.0, 0.1, 1e-8, false}, {1.0, 0.0, 0.1, 1e-8, false},
+        {1.0, 0.5, 0.0, 1e-8, false}, {1.0, 0.5, 0.1, 0.5, false},
+        {1.0, 0.5, 0.0, 0.0, true},   {0.0, 1.0, 0.0, 0.0, true}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         for (int kind = 0; kind <= LVNI_CHECK_UPDATES; kind++) {
             LVN_TRY(trust_with(j, &cases[i], (lvni_check_step_kind)kind));

@@ -72,7 +72,7 @@ TEST(optimizers_are_options_of_a_job)
         {"optim=sgd optim.phases=[second:optimizer=lamb:beta1=0.5]", NULL},
         {"optim.phases=[second:optimizer=sgd:eps=1e-6]",
          "second:optimizer=sgd:eps=1e-6 gives a phase its own eps, and its optimizer, sgd, "
-         "has none: it is a setting of adam, adamw, rmsprop, lamb, adafactor"},
+         "has none: it is a setting of adam, adamw, lars, rmsprop, lamb, adafactor"},
         {"optim.phases=[second:optimizer=no:optimizer=sgd]", "gives a phase the optimizer no:"},
         {"optim.phases=[second:optimizer=]", "gives a phase the optimizer "},
         {"optim.phases=[second:optimizer]", "is not PHASE:KEY=VALUE"}};
