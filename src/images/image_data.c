@@ -219,6 +219,14 @@ done:
     return status;
 }
 
+/* What the files of the source hold, as one number; 0: they are none. */
+static uint64_t identify_files(const lvni_images_source *s)
+{
+    return s->arrays != NULL ? s->arrays->content
+           : s->scan != NULL ? lvni_data_image_scan_files(s->scan)
+                             : 0;
+}
+
 static lvn_status open_parts(const lvni_core_config *c, const lvni_images_source *s,
                              int64_t *part[2], int64_t n[2], lvni_images_data *out)
 {
@@ -241,9 +249,7 @@ static lvn_status open_parts(const lvni_core_config *c, const lvni_images_source
     print_ignored(s, &out->ignored);
     LVN_TRY(warn_unvalidated(c, s, out));
     LVN_TRY(s->arrays == NULL ? LVN_OK : warn_gaps(c, s->arrays));
-    out->files = s->arrays != NULL ? s->arrays->content
-                 : s->scan != NULL ? lvni_data_image_scan_files(s->scan)
-                                   : 0;
+    out->files = identify_files(s);
     if (s->scan != NULL) {
         if (s->scan->layout.name[LVNI_PART_TEST] != NULL) {
             lvni_core_str_printf(&out->note, "; %s/ is left to eval",
@@ -256,6 +262,18 @@ static lvn_status open_parts(const lvni_core_config *c, const lvni_images_source
         out->val_decode_bytes = lvni_images_sizes_decode(s->scan, &out->eval, false);
     }
     return lvni_core_str_status(&out->note);
+}
+
+/* When a training has its datasets, or failed: the list to be written goes to `out`. */
+static lvn_status close_source(lvni_images_source *s, lvn_status status, lvni_images_data *out)
+{
+    out->index = s->index;
+    s->index = (lvni_core_str){0};
+    lvni_images_source_close(s);
+    if (status != LVN_OK) {
+        lvni_images_data_free(out);
+    }
+    return status;
 }
 
 /* Of the run that is resumed: a new one has no index yet. */
@@ -273,13 +291,7 @@ lvn_status lvni_images_data_open(const lvni_core_config *c, lvni_images_data *ou
     const lvn_status status = open_parts(c, &s, part, n, out);
     lvni_core_free(part[0]);
     lvni_core_free(part[1]);
-    out->index = s.index;
-    s.index = (lvni_core_str){0};
-    lvni_images_source_close(&s);
-    if (status != LVN_OK) {
-        lvni_images_data_free(out);
-    }
-    return status;
+    return close_source(&s, status, out);
 }
 
 /* All images, whatever their folders are called. */
@@ -295,9 +307,7 @@ static lvn_status open_views(lvni_core_config *c, const lvni_images_source *s,
     lvni_core_str_printf(&out->note, "data %s: ", lvni_core_config_str(c, "data"));
     LVN_TRY(lvni_images_total_print(s->scan, out->train, &out->note));
     print_ignored(s, &out->ignored);
-    out->files = s->arrays != NULL ? s->arrays->content
-                 : s->scan != NULL ? lvni_data_image_scan_files(s->scan)
-                                   : 0;
+    out->files = identify_files(s);
     if (s->scan != NULL) {
         out->headers_read = s->scan->size != NULL;
         lvni_images_sizes_print(s->scan, &out->note);
@@ -313,13 +323,7 @@ lvn_status lvni_images_data_open_views(lvni_core_config *c, lvni_images_make_vie
     lvni_images_source s;
     LVN_TRY(lvni_images_source_open(c, LVNI_SCAN_FLAT, run_of(c), true, &s));
     const lvn_status status = open_views(c, &s, make, out);
-    out->index = s.index;
-    s.index = (lvni_core_str){0};
-    lvni_images_source_close(&s);
-    if (status != LVN_OK) {
-        lvni_images_data_free(out);
-    }
-    return status;
+    return close_source(&s, status, out);
 }
 
 /* The transform that the model was validated with, except for keys that are given. Only data.index=
