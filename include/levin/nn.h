@@ -278,6 +278,9 @@ LVN_API lvn_status lvn_builder_momentum(lvn_builder *b, lvn_buffer *buffer,
  * It is a number of the host: used as an argument of an op (lvn_mul_scalar) it is part of the call,
  * and a step that a device has captured repeats it as it was. */
 LVN_API double lvn_number_value(const lvn_number *number, const lvn_step *step);
+/* The same as an f32 tensor (1) without gradient, which the device reads where it computes: a step
+ * that was captured has the number of its own. NULL: the scope has failed. */
+LVN_API lvn_tensor *lvn_number_tensor(const lvn_number *number, const lvn_step *step);
 
 /* Training mode (dropout, batch statistics) or evaluation. */
 LVN_API bool lvn_is_training(void);

@@ -100,6 +100,22 @@ bool lvni_nn_number_moves(const lvn_number *number)
     return moves;
 }
 
+lvn_tensor *lvn_number_tensor(const lvn_number *number, const lvn_step *step)
+{
+    const double *there =
+        step == NULL ? NULL : ((const lvni_nn_step *)(const void *)step)->numbers_on_device;
+    if (there == NULL || !lvni_nn_number_moves(number)) {
+        return lvn_add_scalar(lvn_zeros(LVN_F32, LVN_SHAPE(1)), lvn_number_value(number, step));
+    }
+    /* all of the block, which begins where kernels can read; it is written by uploads alone, before
+     * anything reads it */
+    lvn_tensor *wide =
+        lvn_tensor_wrap((double *)(uintptr_t)there, LVN_F64, LVN_SHAPE(LVN_STEP_NUMBERS));
+    lvn_tensor *narrow = lvn_cast(wide, LVN_F32);
+    lvn_release(wide);
+    return lvn_slice(narrow, 0, number->index, number->index + 1);
+}
+
 double lvn_number_value(const lvn_number *number, const lvn_step *step)
 {
     const double *now = step == NULL ? NULL : ((const lvni_nn_step *)(const void *)step)->numbers;

@@ -20,6 +20,7 @@ void lvni_nn_step_begin(lvni_nn_step *step, double samples)
     step->samples = samples;
     step->weight = samples;
     step->numbers = NULL;
+    step->numbers_on_device = NULL;
     step->host = NULL;
     step->terms = NULL;
     step->n_metrics = 0;

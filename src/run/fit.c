@@ -178,7 +178,7 @@ static lvn_status make_trainer(lvni_run_fit_run *r)
 
 static lvn_status load_weights(const lvni_run_fit_run *r)
 {
-    return lvni_run_load_start(r->request->config, r->request->exported_part, r->model);
+    return lvni_run_load_start(r->request, r->model);
 }
 
 /* Before there is a trainer: without a checkpoint it is made of the first weights, as at a fresh

@@ -61,6 +61,9 @@ typedef struct lvni_run_job {
      * heads; beside each is the same for torch.load (.pt). A trained model's file holds this module
      * alone, its checkpoints all. NULL: the whole model, and no .pt. */
     const char *exported_part;
+    /* The module that files of such a network are loaded into beside it (weights=), as a student
+     * that it follows. NULL: none. */
+    const char *trained_part;
     /* Files that belong into the run directory beside those of every run; called once, before the
      * first step. NULL: none. */
     lvn_status (*write_files)(void *user, const char *dir);

@@ -24,9 +24,11 @@
 
 /* ---- weights= ---- */
 
-lvn_status lvni_run_load_start(const lvni_core_config *c, const char *part, lvni_nn_model *model)
+lvn_status lvni_run_load_start(const lvni_run_job *job, lvni_nn_model *model)
 {
-    const lvni_run_weights_source from = {
+    const lvni_core_config *c = job->config;
+    const char *part = job->trained_part != NULL ? job->trained_part : job->exported_part;
+    lvni_run_weights_source from = {
         .path = lvni_core_config_str(c, "weights"),
         .part = part,
         .or_whole = true,
@@ -51,6 +53,8 @@ lvn_status lvni_run_load_start(const lvni_core_config *c, const char *part, lvni
     }
     if (s == LVN_OK) {
         lvni_run_weights_report_log(&report, from.path);
+        from.part = job->exported_part; /* with running statistics of its own */
+        s = job->trained_part == NULL ? LVN_OK : lvni_run_model_load(model, &from, NULL);
     }
     lvni_run_weights_report_free(&report);
     return s;

@@ -70,6 +70,10 @@ typedef struct lvni_run_plan_data {
 } lvni_run_plan_data;
 lvn_status lvni_run_make_plan(lvni_core_config *config, const lvni_run_plan_data *data,
                               const lvni_run_rank *rank, bool coupled, lvni_plan *out);
+/* The steps of a run over so many samples; INT64_MAX: it has no end. rank NULL: of a run that is
+ * not started (lvni_run_ranks_estimate). The number does not depend on the model. */
+lvn_status lvni_run_count_steps(lvni_core_config *config, int64_t samples,
+                                const lvni_run_rank *rank, int64_t *steps);
 /* The pinned choices that are given or resolved by now; 0: not yet. */
 lvni_core_pins lvni_run_read_pins(const lvni_core_config *config);
 /* Before the data is read: LVN_ERR_USAGE with the same message where no number of samples and no
@@ -127,6 +131,8 @@ bool lvni_run_default_optim(const char *name, size_t n, lvni_optim_options *out)
 void lvni_run_read_rules(const lvni_core_config *config, const lvni_plan *plan,
                          lvni_optim_rules *out);
 void lvni_run_read_ema(const lvni_core_config *config, lvni_optim_ema_options *out);
+/* Steps of the whole run; INT64_MAX: it has no end. */
+int64_t lvni_run_horizon(const lvni_core_config *config, const lvni_plan *plan);
 /* LVN_ERR_USAGE when the run's length does not fit the schedule. */
 lvn_status lvni_run_read_schedule(const lvni_core_config *config, const lvni_plan *plan,
                                   lvni_optim_schedule *out);

@@ -9,11 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Steps of the whole run; INT64_MAX: no end. */
 static int64_t horizon(int64_t epochs, int64_t steps, const lvni_plan *plan)
 {
     const int64_t total = epochs >= 0 ? lvni_plan_steps_before(plan, epochs) : INT64_MAX;
     return steps >= 0 && steps < total ? steps : total;
+}
+
+int64_t lvni_run_horizon(const lvni_core_config *c, const lvni_plan *plan)
+{
+    return horizon(lvni_core_config_int(c, "max_epochs"), lvni_core_config_int(c, "max_steps"),
+                   plan);
 }
 
 static lvn_status check_length(const char *name, const lvni_optim_schedule *s)
@@ -168,8 +173,7 @@ static lvn_status read_schedule(const lvni_core_config *c, const lvni_plan *plan
     const bool in_epochs = strcmp(lvni_core_config_str(c, "scheduler.interval"), "epoch") == 0;
     const int64_t unit = in_epochs ? plan->steps_per_epoch : 1;
     *s = (lvni_optim_schedule){.kind = kind,
-                               .total_steps = horizon(lvni_core_config_int(c, "max_epochs"),
-                                                      lvni_core_config_int(c, "max_steps"), plan),
+                               .total_steps = lvni_run_horizon(c, plan),
                                .end_factor = lvni_core_config_float(c, "scheduler.end_factor"),
                                .gamma = lvni_core_config_float(c, "scheduler.gamma"),
                                .power = lvni_core_config_float(c, "scheduler.power"),

@@ -304,6 +304,23 @@ lvn_status lvni_run_check_plan(const lvni_core_config *c, const lvni_run_rank *r
     return lvni_plan_make(&o, &plan);
 }
 
+lvn_status lvni_run_count_steps(lvni_core_config *c, int64_t samples, const lvni_run_rank *rank,
+                                int64_t *steps)
+{
+    lvni_plan plan;
+    lvni_run_rank estimate;
+    lvni_plan_factor factor[LVNI_PLAN_FACTORS];
+    const lvni_run_plan_data data = {.n_samples = samples};
+    if (rank == NULL) {
+        LVN_TRY(lvni_run_ranks_estimate(c, &estimate));
+    }
+    const lvni_plan_options o =
+        plan_options(c, &data, rank == NULL ? &estimate : rank, false, factor);
+    LVN_TRY(lvni_plan_make(&o, &plan));
+    *steps = lvni_run_horizon(c, &plan);
+    return LVN_OK;
+}
+
 /* Keys that count with the steps of every epoch. */
 static lvn_status check_even_epochs(const lvni_core_config *c)
 {

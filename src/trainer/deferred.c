@@ -102,6 +102,7 @@ lvn_status lvni_trainer_deferred_make_steps(lvni_trainer_deferred *l, lvni_train
     }
     e->optim->block = l->block;
     e->now.step_on_device = &l->block->given.step;
+    e->now.numbers_on_device = l->block->given.number;
     e->now.factor_on_device = e->scaler.on ? &l->block->scaler.loss_factor : NULL;
     for (int i = 0; i < LVNI_DEFERRED_STEPS; i++) {
         LVN_TRY(make_step(l, i));

@@ -191,6 +191,7 @@ lvn_status lvni_trainer_run_micro_batch(const lvni_trainer_pass *pass,
     lvni_nn_step_begin(&job->step, samples);
     job->step.now = (lvn_step){.step = pass->step, .phase = pass->phase};
     job->step.numbers = pass->number;
+    job->step.numbers_on_device = pass->numbers_on_device;
     job->step.host = &job->batch->batch;
     job->step.terms = job->terms;
     LVN_TRY(lvn_scope_open());

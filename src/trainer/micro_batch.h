@@ -35,6 +35,7 @@ typedef struct lvni_trainer_pass {
     double loss_factor;             /* lvni_trainer_loss_factor */
     const double *factor_on_device; /* the same in memory of the device, and newer; NULL: nowhere */
     double number[LVNI_NUMBERS];    /* values of the model's numbers */
+    const double *numbers_on_device; /* the same in memory of the device; NULL: nowhere */
     bool scaled; /* 16-mixed: a loss that is not finite is an overflow, the step is skipped */
     bool detect_anomaly; /* the op that makes the first number that is not finite ends the run */
     lvni_trainer_bad_batch on_bad_batch;

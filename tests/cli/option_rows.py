@@ -413,6 +413,13 @@ PRETRAIN = (
     "train pretrain data=photos image_size=8 model=cnn method_args.hidden_dim=8"
     " method_args.output_dim=4 batch_size=8 max_epochs=1 num_workers=0 out=run"
 )
+DINO = (
+    PRETRAIN + " method=dino method_args.bottleneck_dim=4 max_epochs=2"
+    " transform_args.local_view.view_size=8 transform_args.local_view.num_views=2"
+)
+TEMPERED = DINO + " method_args.warmup_teacher_temp=0.5 method_args.teacher_temp=0.1"
+DINO_BLURRED = DINO + " transform_args.global_view_1.gaussian_blur.prob=1"
+DINO_SOLARIZED = DINO + " transform_args.global_view_1.solarize.prob=1"
 HELD = "knn.data=builtin:shapes knn.count=80 knn.val_split=0.5"
 ROTATED = "transform_args.random_rotation.prob=1 transform_args.random_rotation.degrees=20"
 BLURRED = "transform_args.gaussian_blur.prob=1"
@@ -424,7 +431,7 @@ def transforms(rows):
 
 
 pretrain_rows = {
-    "method": refusal("dino"),
+    "method": row("dino", instead=PRETRAIN.replace("size=8", "size=20", 1)),
     "model.name": row("resnet18", instead=PRETRAIN.replace("model=cnn", ""), first="cnn"),
     "embed_dim": row("16"),
     "method_args.hidden_dim": row("16", first="8"),
@@ -432,6 +439,27 @@ pretrain_rows = {
     "method_args.num_layers": row("3"),
     "method_args.batch_norm": row("false"),
     "method_args.temperature": row("0.5"),
+    **{
+        key: of._replace(instead=of.instead or DINO)
+        for key, of in {
+            "method_args.bottleneck_dim": row("8"),
+            "method_args.norm_last_layer": row("false"),
+            "method_args.student_temp": row("0.5"),
+            "method_args.teacher_temp": row("0.5"),
+            "method_args.warmup_teacher_temp": row("0.5", rest="method_args.teacher_temp=0.6"),
+            "method_args.warmup_teacher_temp_steps": row("4", instead=TEMPERED, first="1"),
+            "method_args.warmup_teacher_temp_max_steps_fraction": row("0.9", instead=TEMPERED),
+            "method_args.center_momentum": row("0.1"),
+            "method_args.momentum_start": row("0.5"),
+            "method_args.momentum_end": row("0.9"),
+            "method_args.student_freeze_last_layer_steps": row("3", first="0"),
+            "method_args.warmup_steps": row(
+                "1", rest="method_args.warmup_max_steps_fraction=1", first="4"
+            ),
+            "method_args.warmup_max_steps_fraction": row("0.9"),
+            "exact": row("true", instead=TEMPERED),
+        }.items()
+    },
     "knn.data": row("builtin:shapes", "metrics", "knn.count=40", instead=PRETRAIN),
     "knn.k": row("1", "metrics", HELD),
     "knn.temperature": row("100", "metrics", HELD, first="0.001"),
@@ -467,6 +495,25 @@ pretrain_rows = {
             "solarize": row("null", rest=SOLARIZED),
             "solarize.prob": row("1"),
             "solarize.threshold": row("0.1", rest=SOLARIZED),
+            "global_view_1.gaussian_blur": row("null", instead=DINO_BLURRED),
+            "global_view_1.gaussian_blur.prob": row("1", instead=DINO),
+            "global_view_1.gaussian_blur.sigmas": row("[3,4]", instead=DINO_BLURRED),
+            "global_view_1.gaussian_blur.blur_limit": row("5", instead=DINO_BLURRED),
+            "global_view_1.solarize": row("null", instead=DINO_SOLARIZED),
+            "global_view_1.solarize.prob": row("1", instead=DINO),
+            "global_view_1.solarize.threshold": row("0.1", instead=DINO_SOLARIZED),
+            "local_view": row("null", instead=DINO),
+            "local_view.num_views": row("1", instead=DINO),
+            "local_view.view_size": row("[8,10]", instead=DINO),
+            "local_view.random_resize": row("null", instead=DINO),
+            "local_view.random_resize.min_scale": row("0.13", instead=DINO),
+            "local_view.random_resize.max_scale": row("0.9", instead=DINO),
+            "local_view.random_resize.min_ratio": row("1.2", instead=DINO),
+            "local_view.random_resize.max_ratio": row("0.8", instead=DINO),
+            "local_view.gaussian_blur": row("null", instead=DINO),
+            "local_view.gaussian_blur.prob": row("1", instead=DINO),
+            "local_view.gaussian_blur.sigmas": row("[3,4]", instead=DINO),
+            "local_view.gaussian_blur.blur_limit": row("5", instead=DINO),
             "normalize.mean": row("[0,0,0]"),
             "normalize.std": row("[1,1,1]"),
         }

@@ -289,8 +289,8 @@ class Pretrain(unittest.TestCase):
         self.assertEqual(text, "error: the recipe is missing: levin train pretrain data=x\n")
         text = self.levin("train", "data=x", "model=torchvision/resnet18", code=64)
         self.assertIn("levin train classify data=x, or levin train pretrain data=x", text)
-        text = self.levin("pretrain", *SMALL, "method=dino", code=64)
-        self.assertIn("simclr", text)
+        text = self.levin("pretrain", *SMALL, "method=dinov2", code=64)
+        self.assertIn("simclr and dino", text)
 
 
 if __name__ == "__main__":

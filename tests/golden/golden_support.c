@@ -50,22 +50,30 @@ static void fill(const rule *r, const char *name, int ndim, const int64_t *shape
     }
 }
 
+static void fill_parameter(const rule *r, const lvni_nn_parameter *p, float *values)
+{
+    float *file = lvni_core_alloc(LVNI_TAG_MODEL, (size_t)p->numel * sizeof *file);
+    int64_t shape[LVN_MAX_NDIM];
+    assert_non_null(file);
+    const int ndim = lvni_nn_parameter_file_shape(p, shape);
+    fill(r, p->name, ndim, shape, p->numel, file);
+    lvni_nn_parameter_from_file(p, file, values);
+    lvni_core_free(file);
+}
+
 void golden_fill(lvni_nn_model *m, uint64_t seed, const char *last)
 {
     const rule r = {.seed = seed, .last = last};
     for (int i = 0; i < m->n_parameters; i++) {
-        const lvni_nn_parameter *p = &m->parameters[i];
-        float *file = lvni_core_alloc(LVNI_TAG_MODEL, (size_t)p->numel * sizeof *file);
-        int64_t shape[LVN_MAX_NDIM];
-        assert_non_null(file);
-        const int ndim = lvni_nn_parameter_file_shape(p, shape);
-        fill(&r, p->name, ndim, shape, p->numel, file);
-        lvni_nn_parameter_from_file(p, file, LVNI_F32(p->tensor));
-        lvni_core_free(file);
+        fill_parameter(&r, &m->parameters[i], LVNI_F32(m->parameters[i].tensor));
     }
     for (int i = 0; i < m->n_buffers; i++) {
         const lvn_buffer *b = m->buffers[i];
-        fill(&r, b->name, b->tensor->ndim, b->tensor->shape, b->numel, LVNI_F32(b->tensor));
+        if (b->file.tensor != NULL) { /* it was a parameter */
+            fill_parameter(&r, &b->file, LVNI_F32(b->tensor));
+        } else {
+            fill(&r, b->name, b->tensor->ndim, b->tensor->shape, b->numel, LVNI_F32(b->tensor));
+        }
     }
     lvni_nn_model_touch(m);
 }

@@ -22,6 +22,11 @@ static void load_f32(const cast_job *j, int64_t begin, int64_t n, float *out)
     switch (j->from) {
     case LVN_BF16: isa->from_bf16((const uint16_t *)j->x + begin, out, n); return;
     case LVN_F16: isa->from_f16((const uint16_t *)j->x + begin, out, n); return;
+    case LVN_F64:
+        for (int64_t i = 0; i < n; i++) {
+            out[i] = (float)((const double *)j->x)[begin + i];
+        }
+        return;
     default: memcpy(out, (const float *)j->x + begin, (size_t)n * sizeof *out); return;
     }
 }

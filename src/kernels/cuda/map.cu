@@ -246,6 +246,20 @@ template <typename X> static __global__ void to_f64(const X *x, double *y, int64
     }
 }
 
+template <typename Y> static __global__ void from_f64(const double *x, Y *y, int64_t n)
+{
+    FOR_GRID (i, n) {
+        y[i] = from_float<Y>((float)x[i]);
+    }
+}
+
+template <typename Y> static lvn_status cast_f64(const lvn_kernel_args *args)
+{
+    const int64_t n = lvn_numel(args->out[0]);
+    return launch(args->stream, "cast", from_f64<Y>, blocks_for(n, 256), 256, 0,
+                  in<double>(args, 0), out<Y>(args, 0), n);
+}
+
 template <typename X> static lvn_status cast_from(const lvn_kernel_args *args)
 {
     if (lvn_tensor_dtype(args->out[0]) == LVN_F64) {
@@ -258,6 +272,9 @@ template <typename X> static lvn_status cast_from(const lvn_kernel_args *args)
 
 static lvn_status run_cast(const lvn_kernel_args *args)
 {
+    if (lvn_tensor_dtype(args->in[0]) == LVN_F64) {
+        WITH_FLOAT(lvn_tensor_dtype(args->out[0]), Y, return cast_f64<Y>(args));
+    }
     WITH_FLOAT(lvn_tensor_dtype(args->in[0]), X, return cast_from<X>(args));
 }
 

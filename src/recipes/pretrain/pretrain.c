@@ -16,6 +16,7 @@
 typedef struct opened {
     const lvni_core_config *config;
     lvni_images_data data; /* of a training */
+    const lvni_pretrain_method *method;
     lvni_pretrain_settings settings;
     lvni_pretrain_images_used used;
     lvni_pretrain_held held;
@@ -64,12 +65,24 @@ static void note_held(opened *o)
                          lvni_core_config_str(o->held.keys, "data"), (long long)used->references);
 }
 
+/* The method's automatic values, now that the number of images is known. */
+static lvn_status resolve_method(lvni_core_config *c, const lvni_run_job *job, opened *o)
+{
+    lvni_pretrain_scale scale = {.images = o->data.train->cls->length(o->data.train)};
+    LVN_TRY(lvni_run_count_steps(c, scale.images, job->ranks == NULL ? NULL : job->ranks->rank,
+                                 &scale.steps));
+    LVN_TRY(o->method->resolve(c, &scale));
+    lvni_pretrain_read_settings(c, &o->settings);
+    return LVN_OK;
+}
+
 static lvn_status open_training(lvni_run_job *job, opened *o)
 {
     lvni_core_config *c = job->config;
     o->config = c;
     LVN_TRY(lvni_images_data_open_views(c, lvni_pretrain_read_views, &o->data));
     LVN_TRY(limit_batch(c, job, o->data.train->cls->length(o->data.train)));
+    LVN_TRY(resolve_method(c, job, o));
     o->settings.backbone.image_size = o->data.transform.size;
     job->train = o->data.train;
     LVN_TRY(lvni_pretrain_held_open(c, &o->held));
@@ -128,10 +141,12 @@ static lvn_status open_job(lvni_run_job *job)
         return LVN_ERR_MEMORY;
     }
     lvni_pretrain_read_settings(job->keys, &o->settings);
-    job->cls = lvni_pretrain_method_find(lvni_core_config_str(job->keys, "method"))->cls;
+    o->method = lvni_pretrain_method_find(lvni_core_config_str(job->keys, "method"));
+    job->cls = o->method->cls;
     job->arguments = &o->settings;
     job->model = o->settings.model;
-    job->exported_part = "backbone";
+    job->exported_part = o->method->exported_part;
+    job->trained_part = o->method->trained_part;
     return job->purpose == LVNI_RUN_TRAIN    ? open_training(job, o)
            : job->purpose == LVNI_RUN_EXPORT ? LVN_OK
                                              : open_used(job, o);
@@ -159,7 +174,7 @@ const lvni_core_option_table *const lvni_pretrain_eval_keys[] = {
 const lvni_run_recipe lvni_pretrain_recipe = {
     .name = "pretrain",
     .use = "data=DIR model=torchvision/resnet18 [key=value ...]",
-    .help = "pretrain a backbone on images without classes (SimCLR)",
+    .help = "pretrain a backbone on images without classes (SimCLR, DINO)",
     .defaults = {.job = "max_epochs=100 batch_size=128 drop_last=true sync_batchnorm=true "
                         "scheduler=cosine scheduler.end_factor=0.001 scheduler.warmup_steps=auto "
                         "optim.decay_norm_bias=false",

@@ -12,6 +12,15 @@
 
 struct lvni_images_source; /* images/image_data.h */
 
+/* Numbers of method=dino, named as its keys. */
+typedef struct lvni_pretrain_dino_settings {
+    int64_t bottleneck_dim;
+    bool norm_last_layer;
+    double student_temp, teacher_temp, warmup_teacher_temp, center_momentum;
+    double momentum_start, momentum_end;
+    int64_t warmup_teacher_temp_steps;
+} lvni_pretrain_dino_settings;
+
 /* What a root is built of; lives as long as the job. */
 typedef struct lvni_pretrain_settings {
     const char *model; /* of the backbone, as the zoo has it */
@@ -21,6 +30,7 @@ typedef struct lvni_pretrain_settings {
     int64_t hidden_dim, output_dim, num_layers;
     bool batch_norm;
     double temperature;
+    lvni_pretrain_dino_settings dino; /* of that method */
 } lvni_pretrain_settings;
 
 /* Of keys that an optimizer, by its name, begins from. */
@@ -28,15 +38,32 @@ typedef struct lvni_pretrain_optim {
     const char *name, *defaults;
 } lvni_pretrain_optim;
 
+/* What automatic values follow from. */
+typedef struct lvni_pretrain_scale {
+    int64_t images, steps; /* steps INT64_MAX: the run has no end */
+} lvni_pretrain_scale;
+
 typedef struct lvni_pretrain_method {
     const char *name; /* of method=, and of the preset of its views (images/view_presets.h) */
     const lvn_module_class *cls;
+    const char *args; /* the method_args.* that it has, each with a blank behind it */
     const char *optimizer, *defaults;
     lvni_pretrain_optim optim[4]; /* where the method has numbers of its own; names NULL: no more */
+    bool of_these;                /* it trains with those alone */
+    /* Modules of the root: the backbone that is exported, and where it is not the one that is
+     * trained, that one (lvni_run_job). */
+    const char *exported_part, *trained_part;
+    /* Sets the automatic values that are not given. NULL: it has none. */
+    lvn_status (*resolve)(lvni_core_config *config, const lvni_pretrain_scale *scale);
 } lvni_pretrain_method;
 
+/* ---- pretrain_methods.c ---- */
+
+extern const lvni_core_option_table lvni_pretrain_method_options; /* method_args.* */
 /* NULL: there is no such method. */
 const lvni_pretrain_method *lvni_pretrain_method_find(const char *name);
+/* Adds mistakes: numbers of other methods, an optimizer that it does not train with. */
+void lvni_pretrain_method_check(lvni_core_config *config, const lvni_pretrain_method *method);
 
 /* ---- pretrain_keys.c ---- */
 
@@ -72,9 +99,10 @@ typedef struct lvni_pretrain_root {
     lvni_pretrain_embedding embedding;
 } lvni_pretrain_root;
 
-/* In build(): children `backbone` and `embedding`. */
-void lvni_pretrain_embedding_build(lvn_builder *b, const lvni_pretrain_settings *s,
-                                   lvni_pretrain_embedding *out);
+/* In build(): children `backbone` and `embedding`, of a child named `of` ("student") where that is
+ * not NULL; blocks: each begins a block. */
+void lvni_pretrain_embedding_build(lvn_builder *b, const char *of, bool blocks,
+                                   const lvni_pretrain_settings *s, lvni_pretrain_embedding *out);
 /* Images (N, H, W, 3) -> (N, features). */
 lvn_tensor *lvni_pretrain_embed(const lvni_pretrain_embedding *e, lvn_tensor *images);
 /* Views (N, V, H, W, 3) as images (N V, H, W, 3): row i V + v is view v of sample i. */
@@ -158,6 +186,13 @@ extern const struct lvni_run_results lvni_pretrain_embeddings, lvni_pretrain_knn
 /* ---- the methods ---- */
 
 extern const lvn_module_class lvni_pretrain_simclr; /* pretrain_simclr.c */
+extern const lvn_module_class lvni_pretrain_dino;   /* pretrain_dino.c */
+
+/* Caron et al. 2021, eq. 3: the mean over samples, and over pairs of a view that the teacher sees
+ * and another one that the student sees, of the cross entropy. teacher: probabilities (N, 2, K) of
+ * the two large views; global, local: logarithms of the student's, (N, 2, K) and (N, L, K), NULL:
+ * there are none. */
+lvn_tensor *lvni_pretrain_dino_loss(lvn_tensor *teacher, lvn_tensor *global, lvn_tensor *local);
 
 /* NT-Xent (Chen et al. 2020, "A simple framework for contrastive learning of visual
  * representations", eq. 1) of the rows of two views (N, P), each of unit length, against those of

@@ -5,17 +5,26 @@
 #include "log/run_log.h"
 
 #include <math.h>
+#include <stdio.h>
 
-void lvni_pretrain_embedding_build(lvn_builder *b, const lvni_pretrain_settings *s,
-                                   lvni_pretrain_embedding *out)
+void lvni_pretrain_embedding_build(lvn_builder *b, const char *of, bool blocks,
+                                   const lvni_pretrain_settings *s, lvni_pretrain_embedding *out)
 {
     const int features = lvni_nn_zoo_feature_dim(s->model);
+    const char *front = of == NULL ? "" : of, *dot = of == NULL ? "" : ".";
+    char name[64];
     *out = (lvni_pretrain_embedding){.features = s->embed_dim > 0 ? s->embed_dim : features};
-    lvn_builder_block(b, "backbone");
-    out->backbone = lvni_nn_zoo_backbone(b, "backbone", s->model, &s->backbone);
+    snprintf(name, sizeof name, "%s%sbackbone", front, dot);
+    if (blocks) {
+        lvn_builder_block(b, name);
+    }
+    out->backbone = lvni_nn_zoo_backbone(b, name, s->model, &s->backbone);
     if (s->embed_dim > 0) { /* a convolution of one position is a linear layer */
-        lvn_builder_block(b, "embedding");
-        out->layer = lvn_nn_linear(b, "embedding", features, s->embed_dim);
+        snprintf(name, sizeof name, "%s%sembedding", front, dot);
+        if (blocks) {
+            lvn_builder_block(b, name);
+        }
+        out->layer = lvn_nn_linear(b, name, features, s->embed_dim);
     }
 }
 

@@ -11,39 +11,22 @@
 
 enum { CLASSES = 1000 }; /* of the classifier that files of backbones have, not trained */
 
-static const lvni_pretrain_method methods[] = {
-    {.name = "simclr",
-     .cls = &lvni_pretrain_simclr,
-     .optimizer = "sgd",
-     .defaults = "optim.reference_batch_size=256",
-     .optim = {{"sgd", "optim.lr=0.3"}}},
-};
-
 /* What LightlyTrain's optimizers begin from, where it is not what the keys have. */
 static const lvni_pretrain_optim usual[] = {
     {"sgd", "optim.weight_decay=1e-4"},
     {"lars", "optim.lr=0.3 optim.momentum=0 optim.weight_decay=0"},
 };
 
-const lvni_pretrain_method *lvni_pretrain_method_find(const char *name)
-{
-    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
-        if (strcmp(methods[i].name, name) == 0) {
-            return &methods[i];
-        }
-    }
-    return NULL;
-}
-
 static const lvni_core_option pretrain_rows[] = {
     {.name = "method",
      .type = LVNI_OPT_CHOICE,
-     .choices = "simclr",
+     .choices = "simclr|dino",
      .fallback = "simclr",
-     .later = "dino|dinov2|distillation|distillationv1|distillationv2|distillationv3",
-     .later_note = "comes with a later version; this one has simclr",
+     .later = "dinov2|distillation|distillationv1|distillationv2|distillationv3",
+     .later_note = "comes with a later version; this one has simclr and dino",
      .help = "What is learned from images alone; simclr: to find the other view of an image among "
-             "all views of the batch."},
+             "all views of the batch; dino: to predict from a view the output that a slower copy "
+             "of the network has for another."},
     {.name = "model.name",
      .type = LVNI_OPT_CHOICE,
      .choices = "cnn|resnet18|resnet34|resnet50|resnet101|resnet152|vit_s_16|vit_b_16",
@@ -56,32 +39,6 @@ static const lvni_core_option pretrain_rows[] = {
      .flags = LVNI_OPT_AUTO,
      .help = "Numbers that a layer behind the backbone's pooling gives, which is not exported; "
              "null: no such layer."},
-    {.name = "method_args.hidden_dim",
-     .type = LVNI_OPT_INT,
-     .fallback = "2048",
-     .range = LVNI_BETWEEN(1, 65536),
-     .help = "Width of the head's hidden layers."},
-    {.name = "method_args.output_dim",
-     .type = LVNI_OPT_INT,
-     .fallback = "128",
-     .range = LVNI_BETWEEN(1, 65536),
-     .help = "Numbers in which two views are compared."},
-    {.name = "method_args.num_layers",
-     .type = LVNI_OPT_INT,
-     .fallback = "2",
-     .range = LVNI_BETWEEN(1, 8),
-     .help = "Linear layers of the head."},
-    {.name = "method_args.batch_norm",
-     .type = LVNI_OPT_BOOL,
-     .fallback = "true",
-     .help = "The head's layers have batch norm, and no bias."},
-    {.name = "method_args.temperature",
-     .type = LVNI_OPT_FLOAT,
-     .fallback = "0.1",
-     .range = LVNI_ABOVE(0),
-     .help = "What cosines are divided by in the loss."},
-    LVNI_OPTION_ALIAS("method_args.reference_batch_size", "optim.reference_batch_size"),
-    LVNI_OPTION_ALIAS("method_args.lr_scale_method", "optim.lr_scale_method"),
     LVNI_OPTION_ALIAS("optim_args.lr", "optim.lr"),
     LVNI_OPTION_ALIAS("optim_args.momentum", "optim.momentum"),
     LVNI_OPTION_ALIAS("optim_args.dampening", "optim.dampening"),
@@ -108,6 +65,7 @@ static const lvni_core_option pretrain_rows[] = {
 static const lvni_core_option_table pretrain_options = LVNI_OPTION_TABLE("pretrain", pretrain_rows);
 
 const lvni_core_option_table *const lvni_pretrain_train_keys[] = {&pretrain_options,
+                                                                  &lvni_pretrain_method_options,
                                                                   &lvni_images_options,
                                                                   &lvni_pretrain_transform_options,
                                                                   &lvni_pretrain_held_options,
@@ -148,6 +106,7 @@ lvn_status lvni_pretrain_prepare(lvni_core_config *c)
         LVN_TRY(lvni_core_config_load_job(c, m->defaults));
         LVN_TRY(load_optim(c, usual, sizeof usual / sizeof *usual));
         LVN_TRY(load_optim(c, m->optim, sizeof m->optim / sizeof *m->optim));
+        lvni_pretrain_method_check(c, m);
     }
     if (lvni_core_config_is_set(c, "batch_size_per_device")) {
         LVN_TRY(lvni_core_config_load_job(c, "batch_size=null"));
@@ -161,6 +120,32 @@ lvn_status lvni_pretrain_prepare(lvni_core_config *c)
     return LVN_OK;
 }
 
+/* 0: a trained model of a method that has no such number, or one that is resolved later. */
+static double number_or_zero(const lvni_core_config *c, const char *key)
+{
+    return lvni_core_config_is_set(c, key) ? lvni_core_config_float(c, key) : 0.0;
+}
+
+static lvni_pretrain_dino_settings read_dino(const lvni_core_config *c)
+{
+    static const char steps[] = "method_args.warmup_teacher_temp_steps";
+    lvni_pretrain_dino_settings d = {
+        .bottleneck_dim = lvni_core_config_int(c, "method_args.bottleneck_dim"),
+        .norm_last_layer = lvni_core_config_bool(c, "method_args.norm_last_layer"),
+        .student_temp = lvni_core_config_float(c, "method_args.student_temp"),
+        .teacher_temp = number_or_zero(c, "method_args.teacher_temp"),
+        .warmup_teacher_temp = number_or_zero(c, "method_args.warmup_teacher_temp"),
+        .center_momentum = lvni_core_config_float(c, "method_args.center_momentum"),
+        .momentum_start = number_or_zero(c, "method_args.momentum_start"),
+        .momentum_end = lvni_core_config_float(c, "method_args.momentum_end"),
+        .warmup_teacher_temp_steps =
+            lvni_core_config_is_set(c, steps) ? lvni_core_config_int(c, steps) : 0};
+    if (d.warmup_teacher_temp_steps == 0) {
+        d.warmup_teacher_temp = d.teacher_temp;
+    }
+    return d;
+}
+
 void lvni_pretrain_read_settings(const lvni_core_config *c, lvni_pretrain_settings *s)
 {
     size_t n;
@@ -171,8 +156,9 @@ void lvni_pretrain_read_settings(const lvni_core_config *c, lvni_pretrain_settin
         .embed_dim =
             lvni_core_config_is_set(c, "embed_dim") ? (int)lvni_core_config_int(c, "embed_dim") : 0,
         .hidden_dim = lvni_core_config_int(c, "method_args.hidden_dim"),
-        .output_dim = lvni_core_config_int(c, "method_args.output_dim"),
+        .output_dim = (int64_t)number_or_zero(c, "method_args.output_dim"),
         .num_layers = lvni_core_config_int(c, "method_args.num_layers"),
         .batch_norm = lvni_core_config_bool(c, "method_args.batch_norm"),
-        .temperature = lvni_core_config_float(c, "method_args.temperature")};
+        .temperature = lvni_core_config_float(c, "method_args.temperature"),
+        .dino = read_dino(c)};
 }

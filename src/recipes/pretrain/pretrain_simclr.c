@@ -22,7 +22,7 @@ static lvn_status simclr_build(lvn_module *module, lvn_builder *b)
     const lvni_pretrain_settings *s = lvn_builder_arguments(b);
     m->layers = (int)s->num_layers;
     m->temperature = s->temperature;
-    lvni_pretrain_embedding_build(b, s, &m->root.embedding);
+    lvni_pretrain_embedding_build(b, NULL, true, s, &m->root.embedding);
     lvn_builder_block(b, "projection_head");
     int64_t in = m->root.embedding.features;
     for (int i = 0, at = 0; i < m->layers; i++, at++) {

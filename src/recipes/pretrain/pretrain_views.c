@@ -7,6 +7,7 @@
 #include "images/view_presets.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Unset: the method's. */
@@ -24,6 +25,18 @@
     {                                                                                              \
         .name = "transform_args." key, .type = LVNI_OPT_BOOL, .fallback = "true",                  \
         .flags = LVNI_OPT_AUTO, .help = (text)                                                     \
+    }
+#define SIGMAS(key)                                                                                \
+    {                                                                                              \
+        .name = "transform_args." key, .type = LVNI_OPT_FLOAT_LIST, .unit = "pixels",              \
+        .range = LVNI_AT_LEAST(0), .count = 2, .flags = LVNI_OPT_AUTO,                             \
+        .help = "Smallest and largest deviation of a blur."                                        \
+    }
+#define LIMIT(key)                                                                                 \
+    {                                                                                              \
+        .name = "transform_args." key, .type = LVNI_OPT_INT, .unit = "pixels",                     \
+        .range = LVNI_BETWEEN(0, 4096), .flags = LVNI_OPT_AUTO,                                    \
+        .help = "Largest width of a blur, which is drawn; 0: it follows from the deviation."       \
     }
 
 static const lvni_core_option transform_rows[] = {
@@ -56,22 +69,40 @@ static const lvni_core_option transform_rows[] = {
     PROBABILITY("random_gray_scale", "Probability of a view without colours."),
     SWITCH("gaussian_blur", "null or false: nothing is blurred."),
     PROBABILITY("gaussian_blur.prob", "Probability of a blur."),
-    {.name = "transform_args.gaussian_blur.sigmas",
-     .type = LVNI_OPT_FLOAT_LIST,
-     .unit = "pixels",
-     .range = LVNI_AT_LEAST(0),
-     .count = 2,
-     .flags = LVNI_OPT_AUTO,
-     .help = "Smallest and largest deviation of a blur."},
-    {.name = "transform_args.gaussian_blur.blur_limit",
-     .type = LVNI_OPT_INT,
-     .unit = "pixels",
-     .range = LVNI_BETWEEN(0, 4096),
-     .flags = LVNI_OPT_AUTO,
-     .help = "Largest width of a blur, which is drawn; 0: it follows from the deviation."},
+    SIGMAS("gaussian_blur.sigmas"),
+    LIMIT("gaussian_blur.blur_limit"),
     SWITCH("solarize", "null or false: nothing is solarized."),
     PROBABILITY("solarize.prob", "Probability that bright values are inverted."),
     PROBABILITY("solarize.threshold", "Values that are inverted begin here; black is 0, white 1."),
+    SWITCH("global_view_1.gaussian_blur", "The second large view (dino); null: it has no blur."),
+    PROBABILITY("global_view_1.gaussian_blur.prob", "Probability of a blur of that view."),
+    SIGMAS("global_view_1.gaussian_blur.sigmas"),
+    LIMIT("global_view_1.gaussian_blur.blur_limit"),
+    SWITCH("global_view_1.solarize", "The second large view (dino); null: it is not solarized."),
+    PROBABILITY("global_view_1.solarize.prob", "Probability that its bright values are inverted."),
+    PROBABILITY("global_view_1.solarize.threshold", "Values of it that are inverted begin here."),
+    SWITCH("local_view", "null or false: there are no small views (dino)."),
+    {.name = "transform_args.local_view.num_views",
+     .type = LVNI_OPT_INT,
+     .range = LVNI_BETWEEN(0, LVNI_MAX_VIEWS - 2),
+     .flags = LVNI_OPT_AUTO,
+     .help = "Small views of an image (dino: 6)."},
+    {.name = "transform_args.local_view.view_size",
+     .type = LVNI_OPT_INT_LIST,
+     .unit = "pixels",
+     .range = LVNI_BETWEEN(1, 4096),
+     .flags = LVNI_OPT_AUTO,
+     .help = "Side of a small view, or [height,width]; auto: 96, and of images below 224 pixels as "
+             "much smaller."},
+    SWITCH("local_view.random_resize", "null or false: they are the whole image, resized."),
+    AMOUNT("local_view.random_resize.min_scale", 0, 1, "Smallest part of the area they keep."),
+    AMOUNT("local_view.random_resize.max_scale", 0, 1, "Largest part of the area they keep."),
+    AMOUNT("local_view.random_resize.min_ratio", 0.01, 100, "Smallest width over height."),
+    AMOUNT("local_view.random_resize.max_ratio", 0.01, 100, "Largest width over height."),
+    SWITCH("local_view.gaussian_blur", "null or false: small views are not blurred."),
+    PROBABILITY("local_view.gaussian_blur.prob", "Probability of a blur of a small view."),
+    SIGMAS("local_view.gaussian_blur.sigmas"),
+    LIMIT("local_view.gaussian_blur.blur_limit"),
     {.name = "transform_args.normalize.mean",
      .type = LVNI_OPT_FLOAT_LIST,
      .count = 3,
@@ -116,6 +147,14 @@ static const struct number {
     NUMBER("gaussian_blur.prob", blur.prob),
     NUMBER("solarize.prob", solarize.prob),
     NUMBER("solarize.threshold", solarize.threshold),
+    NUMBER("global_view_1.gaussian_blur.prob", second.blur.prob),
+    NUMBER("global_view_1.solarize.prob", second.solarize.prob),
+    NUMBER("global_view_1.solarize.threshold", second.solarize.threshold),
+    NUMBER("local_view.random_resize.min_scale", local.resize.scale[0]),
+    NUMBER("local_view.random_resize.max_scale", local.resize.scale[1]),
+    NUMBER("local_view.random_resize.min_ratio", local.resize.ratio[0]),
+    NUMBER("local_view.random_resize.max_ratio", local.resize.ratio[1]),
+    NUMBER("local_view.gaussian_blur.prob", local.blur.prob),
 };
 enum { NUMBERS = sizeof numbers / sizeof *numbers };
 
@@ -145,10 +184,45 @@ done:
     return s;
 }
 
+static const char SECOND[] = "transform_args.global_view_1.", LOCAL[] = "transform_args.local_view";
+
+static bool starts_with(const char *text, const char *front)
+{
+    return strncmp(text, front, strlen(front)) == 0;
+}
+
+/* Is the key of views that the method has not? */
+static bool is_foreign(const lvni_images_view_args *a, const char *key)
+{
+    return (!a->second.own && starts_with(key, SECOND)) ||
+           (a->local.n == 0 && starts_with(key, LOCAL));
+}
+
+static bool is_given(const lvni_core_config *c, const char *key)
+{
+    const lvni_core_layer layer = lvni_core_config_layer(c, key);
+    return layer == LVNI_LAYER_FILE || layer == LVNI_LAYER_ARGUMENTS;
+}
+
+static lvn_status refuse_foreign(const lvni_core_config *c, const lvni_images_view_args *a)
+{
+    for (size_t i = 0; i < sizeof transform_rows / sizeof *transform_rows; i++) {
+        const char *key = transform_rows[i].name;
+        if (is_foreign(a, key) && is_given(c, key)) {
+            LVN_FAIL(LVN_ERR_USAGE, "%s: the views of method=%s are all of one kind  (%s)", key,
+                     a->method, lvni_core_config_origin(c, key));
+        }
+    }
+    return LVN_OK;
+}
+
 /* What is not given is written down as the method has it. */
 static lvn_status take_numbers(lvni_core_config *c, lvni_images_view_args *a)
 {
     for (int i = 0; i < NUMBERS; i++) {
+        if (is_foreign(a, numbers[i].key)) {
+            continue;
+        }
         double *value = number_in(a, i);
         *value = lvni_core_config_is_set(c, numbers[i].key)
                      ? lvni_core_config_float(c, numbers[i].key)
@@ -174,9 +248,8 @@ static lvn_status resolve_three(lvni_core_config *c, const char *key, float valu
     return resolve(c, key, taken, 3);
 }
 
-static lvn_status take_size(lvni_core_config *c, int side, int size[2])
+static lvn_status take_size(lvni_core_config *c, const char *key, int side, int size[2])
 {
-    static const char key[] = "transform_args.image_size";
     size_t n;
     const int64_t *given = lvni_core_config_int_list(c, key, &n);
     if (n > 2) {
@@ -188,11 +261,13 @@ static lvn_status take_size(lvni_core_config *c, int side, int size[2])
     return resolve(c, key, (const double[]){size[0], size[1]}, 2);
 }
 
-static lvn_status take_blur(lvni_core_config *c, lvni_images_view_blur *b)
+/* view: "", or a view's keys. */
+static lvn_status take_blur(lvni_core_config *c, const char *view, lvni_images_view_blur *b)
 {
-    static const char sigmas[] = "transform_args.gaussian_blur.sigmas",
-                      limit[] = "transform_args.gaussian_blur.blur_limit";
+    char sigmas[64], limit[64];
     size_t n;
+    snprintf(sigmas, sizeof sigmas, "transform_args.%sgaussian_blur.sigmas", view);
+    snprintf(limit, sizeof limit, "transform_args.%sgaussian_blur.blur_limit", view);
     const double *given = lvni_core_config_float_list(c, sigmas, &n);
     if (n == 2) {
         memcpy(b->sigmas, given, sizeof b->sigmas);
@@ -207,10 +282,25 @@ static bool is_off(const lvni_core_config *c, const char *key)
     return !lvni_core_config_is_set(c, key) || !lvni_core_config_bool(c, key);
 }
 
+/* Small views, of a side that has the same part of the large ones' as 96 of 224. */
+static lvn_status take_local(lvni_core_config *c, lvni_images_view_args *a)
+{
+    static const char count[] = "transform_args.local_view.num_views";
+    const int large = a->size[0] < a->size[1] ? a->size[0] : a->size[1],
+              side = large >= 224 ? a->local.size[0] : (large * a->local.size[0] + 112) / 224;
+    LVN_TRY(resolve(c, count, (const double[]){a->local.n}, 1));
+    LVN_TRY(
+        take_size(c, "transform_args.local_view.view_size", side > 0 ? side : 1, a->local.size));
+    LVN_TRY(take_blur(c, "local_view.", &a->local.blur));
+    a->local.n = is_off(c, LOCAL) ? 0 : (int)lvni_core_config_int(c, count);
+    return LVN_OK;
+}
+
 /* Groups that are null. */
 static void switch_off(const lvni_core_config *c, lvni_images_view_args *a)
 {
     a->resize.off = is_off(c, "transform_args.random_resize");
+    a->local.resize.off = is_off(c, "transform_args.local_view.random_resize");
     if (is_off(c, "transform_args.random_flip")) {
         a->horizontal_flip = a->vertical_flip = 0.0;
     }
@@ -220,7 +310,10 @@ static void switch_off(const lvni_core_config *c, lvni_images_view_args *a)
     } groups[] = {{"transform_args.random_rotation", &a->rotate},
                   {"transform_args.color_jitter", &a->jitter.prob},
                   {"transform_args.gaussian_blur", &a->blur.prob},
-                  {"transform_args.solarize", &a->solarize.prob}};
+                  {"transform_args.solarize", &a->solarize.prob},
+                  {"transform_args.global_view_1.gaussian_blur", &a->second.blur.prob},
+                  {"transform_args.global_view_1.solarize", &a->second.solarize.prob},
+                  {"transform_args.local_view.gaussian_blur", &a->local.blur.prob}};
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
         *groups[i].prob = is_off(c, groups[i].key) ? 0.0 : *groups[i].prob;
     }
@@ -229,9 +322,12 @@ static void switch_off(const lvni_core_config *c, lvni_images_view_args *a)
 lvn_status lvni_pretrain_read_views(lvni_core_config *c, int side, lvni_data_views *out)
 {
     lvni_images_view_args a = *lvni_images_view_preset(lvni_core_config_str(c, "method"));
-    LVN_TRY(take_size(c, side, a.size));
+    LVN_TRY(refuse_foreign(c, &a));
+    LVN_TRY(take_size(c, "transform_args.image_size", side, a.size));
     LVN_TRY(take_numbers(c, &a));
-    LVN_TRY(take_blur(c, &a.blur));
+    LVN_TRY(take_blur(c, "", &a.blur));
+    LVN_TRY(a.second.own ? take_blur(c, "global_view_1.", &a.second.blur) : LVN_OK);
+    LVN_TRY(a.local.n > 0 ? take_local(c, &a) : LVN_OK);
     LVN_TRY(resolve_three(c, "transform_args.normalize.mean", a.mean));
     LVN_TRY(resolve_three(c, "transform_args.normalize.std", a.std));
     switch_off(c, &a);

@@ -1,0 +1,354 @@
+/* The methods of pretraining as rows, their keys method_args.*, and what of these follows from the
+ * data and the run's length (pretrain.h). */
+#include "recipes/pretrain/pretrain.h"
+
+#include "core/str.h"
+#include "log/run_log.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char FRONT[] = "method_args.";
+
+/* Where the value that is not given depends on the method. */
+#define OF_METHOD .flags = LVNI_OPT_AUTO
+
+static const lvni_core_option rows[] = {
+    {.name = "method_args.hidden_dim",
+     .type = LVNI_OPT_INT,
+     .fallback = "2048",
+     .range = LVNI_BETWEEN(1, 65536),
+     .help = "Width of the head's hidden layers."},
+    {.name = "method_args.output_dim",
+     .type = LVNI_OPT_INT,
+     .range = LVNI_BETWEEN(1, 1048576),
+     OF_METHOD,
+     .help = "Numbers in which two views are compared; auto: 128, and of dino 1024 to 65536 by the "
+             "number of images."},
+    {.name = "method_args.num_layers",
+     .type = LVNI_OPT_INT,
+     .fallback = "2",
+     .range = LVNI_BETWEEN(1, 8),
+     .help = "Linear layers of the head (simclr)."},
+    {.name = "method_args.batch_norm",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "true",
+     .help = "The head's layers have batch norm, and no bias; of dino false, where not given."},
+    {.name = "method_args.temperature",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0.1",
+     .range = LVNI_ABOVE(0),
+     .help = "What cosines are divided by in the loss (simclr)."},
+    {.name = "method_args.bottleneck_dim",
+     .type = LVNI_OPT_INT,
+     .fallback = "256",
+     .range = LVNI_BETWEEN(1, 65536),
+     .help = "Width in front of the head's last layer (dino)."},
+    {.name = "method_args.norm_last_layer",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "true",
+     .help = "The rows of the head's last layer have length 1; false: they learn a length (dino)."},
+    {.name = "method_args.student_temp",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0.1",
+     .range = LVNI_ABOVE(0),
+     .help = "What the student's outputs are divided by (dino)."},
+    {.name = "method_args.teacher_temp",
+     .type = LVNI_OPT_FLOAT,
+     .range = LVNI_ABOVE(0),
+     OF_METHOD,
+     .help = "What the teacher's centred outputs are divided by; auto: 0.02 to 0.07 by the number "
+             "of images (dino)."},
+    {.name = "method_args.warmup_teacher_temp",
+     .type = LVNI_OPT_FLOAT,
+     .range = LVNI_ABOVE(0),
+     OF_METHOD,
+     .help = "The same in the first step; auto: 0.02 to 0.04 by teacher_temp (dino)."},
+    {.name = "method_args.warmup_teacher_temp_steps",
+     .type = LVNI_OPT_INT,
+     .unit = "steps",
+     .range = LVNI_AT_LEAST(0),
+     OF_METHOD,
+     .help = "On the way from the first to teacher_temp; auto: 37500, at most the part below of "
+             "the run (dino)."},
+    {.name = "method_args.warmup_teacher_temp_max_steps_fraction",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0.3",
+     .range = LVNI_BETWEEN(0, 1),
+     .help = "Part of the run that an automatic warmup_teacher_temp_steps has at most (dino)."},
+    {.name = "method_args.center_momentum",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0.9",
+     .range = LVNI_BETWEEN(0, 1),
+     .help = "What the centre of the teacher's outputs keeps of itself in a step (dino)."},
+    {.name = "method_args.momentum_start",
+     .type = LVNI_OPT_FLOAT,
+     .range = LVNI_BETWEEN(1e-6, 1),
+     OF_METHOD,
+     .help = "What the teacher keeps of itself in the first step; auto: 0.99 to 0.996 by the "
+             "number of images (dino)."},
+    {.name = "method_args.momentum_end",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "1",
+     .range = LVNI_BETWEEN(1e-6, 1),
+     .help = "The same in the last step (dino)."},
+    {.name = "method_args.student_freeze_last_layer_steps",
+     .type = LVNI_OPT_INT,
+     .unit = "steps",
+     .range = LVNI_AT_LEAST(0),
+     OF_METHOD,
+     .help = "Steps in which the head's last layer has the learning rate 0; auto: 1250, at most 30 "
+             "% of the run (dino)."},
+    {.name = "method_args.warmup_steps",
+     .type = LVNI_OPT_INT,
+     .unit = "steps",
+     .fallback = "12500",
+     .range = LVNI_AT_LEAST(0),
+     .help = "Steps in which the learning rate rises, where scheduler.warmup_steps is not given "
+             "(dino)."},
+    {.name = "method_args.warmup_max_steps_fraction",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0.1",
+     .range = LVNI_BETWEEN(0, 1),
+     .help = "Part of the run that they have at most (dino)."},
+    {.name = "exact",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "false",
+     .help = "Automatic numbers of steps as LightlyTrain has them: not limited to a part of a "
+             "short run (dino)."},
+    LVNI_OPTION_ALIAS("method_args.reference_batch_size", "optim.reference_batch_size"),
+    LVNI_OPTION_ALIAS("method_args.lr_scale_method", "optim.lr_scale_method"),
+    LVNI_OPTION_ALIAS("method_args.weight_decay_start", "optim.weight_decay"),
+    LVNI_OPTION_ALIAS("method_args.weight_decay_end", "optim.weight_decay_end"),
+};
+const lvni_core_option_table lvni_pretrain_method_options = LVNI_OPTION_TABLE("method", rows);
+
+/* ---- automatic values ---- */
+
+static lvn_status set_number(lvni_core_config *c, const char *key, double value)
+{
+    lvni_core_str text = {0};
+    lvni_core_str_double(&text, value);
+    lvn_status s = lvni_core_str_status(&text);
+    if (s == LVN_OK) {
+        s = lvni_core_config_set(c, key, lvni_core_str_text(&text), "method's default");
+    }
+    lvni_core_str_free(&text);
+    return s;
+}
+
+/* Where it is not given. */
+static lvn_status resolve(lvni_core_config *c, const char *key, double value)
+{
+    return lvni_core_config_is_set(c, key) ? LVN_OK : set_number(c, key, value);
+}
+
+static lvn_status resolve_simclr(lvni_core_config *c, const lvni_pretrain_scale *scale)
+{
+    (void)scale;
+    return resolve(c, "method_args.output_dim", 128.0);
+}
+
+/* Along a line from (0, from) to (1, to), not beyond its ends, with so many digits. */
+static double between(double part, double from, double to, double digits)
+{
+    const double t = part < 0.0 ? 0.0 : part > 1.0 ? 1.0 : part;
+    return rint((from + (to - from) * t) * digits) / digits;
+}
+
+static int64_t dino_outputs(int64_t images)
+{
+    static const struct {
+        int64_t images, outputs;
+    } below[] = {{20000, 1024}, {50000, 2048}, {100000, 4096}, {200000, 16384}, {500000, 32768}};
+    for (size_t i = 0; i < sizeof below / sizeof *below; i++) {
+        if (images < below[i].images) {
+            return below[i].outputs;
+        }
+    }
+    return 65536;
+}
+
+/* `usual` steps, and at most a part of the run. */
+static int64_t limited(const lvni_core_config *c, int64_t usual, int64_t steps, double part)
+{
+    const bool whole = lvni_core_config_bool(c, "exact") || steps == INT64_MAX;
+    const double most = part * (double)steps;
+    return whole || (double)usual <= most ? usual : (int64_t)most;
+}
+
+/* Between the sizes of a small set and of ImageNet, as LightlyTrain has them. */
+static lvn_status resolve_by_images(lvni_core_config *c, int64_t images)
+{
+    const double part = ((double)images - 20000.0) / 980000.0;
+    LVN_TRY(resolve(c, "method_args.output_dim", (double)dino_outputs(images)));
+    LVN_TRY(resolve(c, "method_args.teacher_temp", between(part, 0.02, 0.07, 100.0)));
+    const double temp = lvni_core_config_float(c, "method_args.teacher_temp"),
+                 first = between((temp - 0.02) / 0.05, 0.02, 0.04, 100.0);
+    LVN_TRY(resolve(c, "method_args.warmup_teacher_temp", first < temp ? first : temp));
+    return resolve(c, "method_args.momentum_start", between(part, 0.99, 0.996, 1000.0));
+}
+
+static void report_limited(const lvni_core_config *c, const char *key, int64_t usual, double part)
+{
+    const int64_t is = lvni_core_config_int(c, key);
+    if (is < usual) {
+        lvni_log_line(LVNI_LOG_INFO,
+                      "%s=%lld: %g %% of the run, which is too short for the usual %lld "
+                      "(exact=true: those)",
+                      key, (long long)is, 100.0 * part, (long long)usual);
+    }
+}
+
+static lvn_status resolve_limited(lvni_core_config *c, const char *key, int64_t usual,
+                                  const lvni_pretrain_scale *scale, double part)
+{
+    if (lvni_core_config_is_set(c, key)) {
+        return LVN_OK;
+    }
+    LVN_TRY(set_number(c, key, (double)limited(c, usual, scale->steps, part)));
+    report_limited(c, key, usual, part);
+    return LVN_OK;
+}
+
+/* The last layer's rate is 0 at first, beside what is given. A saved run has it. */
+static lvn_status hold_last_layer(lvni_core_config *c)
+{
+    static const char layer[] = "student.projection_head.last_layer.*=";
+    const int64_t steps = lvni_core_config_int(c, "method_args.student_freeze_last_layer_steps");
+    lvni_core_str text = {0};
+    lvn_status s = LVN_OK;
+    size_t n;
+    const char *const *given = lvni_core_config_str_list(c, "lr_zero_until", &n);
+    lvni_core_str_append(&text, "[");
+    for (size_t i = 0; i < n; i++) {
+        if (strncmp(given[i], layer, sizeof layer - 1) == 0) {
+            goto done;
+        }
+        lvni_core_str_printf(&text, "%s,", given[i]);
+    }
+    lvni_core_str_printf(&text, "%s%lld]", layer, (long long)steps);
+    s = lvni_core_str_status(&text);
+    if (s == LVN_OK && steps > 0) {
+        s = lvni_core_config_set(c, "lr_zero_until", lvni_core_str_text(&text),
+                                 "method_args.student_freeze_last_layer_steps");
+    }
+done:
+    lvni_core_str_free(&text);
+    return s;
+}
+
+static lvn_status resolve_dino(lvni_core_config *c, const lvni_pretrain_scale *scale)
+{
+    static const char rise[] = "scheduler.warmup_steps";
+    LVN_TRY(resolve_by_images(c, scale->images));
+    LVN_TRY(resolve_limited(
+        c, "method_args.warmup_teacher_temp_steps", 37500, scale,
+        lvni_core_config_float(c, "method_args.warmup_teacher_temp_max_steps_fraction")));
+    LVN_TRY(resolve_limited(c, "method_args.student_freeze_last_layer_steps", 1250, scale, 0.3));
+    LVN_TRY(hold_last_layer(c));
+    if (!lvni_core_config_is_set(c, rise) &&
+        lvni_core_config_int(c, "scheduler.warmup_epochs") == 0) {
+        const double part = lvni_core_config_float(c, "method_args.warmup_max_steps_fraction"),
+                     most = part * (double)scale->steps;
+        const int64_t usual = lvni_core_config_int(c, "method_args.warmup_steps");
+        LVN_TRY(set_number(c, rise,
+                           scale->steps == INT64_MAX || (double)usual <= most ? (double)usual
+                                                                              : floor(most)));
+    }
+    return LVN_OK;
+}
+
+/* ---- the rows ---- */
+
+#define RATES "reference_batch_size lr_scale_method "
+
+static const lvni_pretrain_method methods[] = {
+    {.name = "simclr",
+     .cls = &lvni_pretrain_simclr,
+     .args = "hidden_dim output_dim num_layers batch_norm temperature " RATES,
+     .optimizer = "sgd",
+     .defaults = "optim.reference_batch_size=256",
+     .optim = {{"sgd", "optim.lr=0.3"}},
+     .exported_part = "backbone",
+     .resolve = resolve_simclr},
+    {.name = "dino",
+     .cls = &lvni_pretrain_dino,
+     .args = "hidden_dim output_dim batch_norm bottleneck_dim norm_last_layer student_temp "
+             "teacher_temp warmup_teacher_temp warmup_teacher_temp_steps "
+             "warmup_teacher_temp_max_steps_fraction center_momentum momentum_start momentum_end "
+             "student_freeze_last_layer_steps warmup_steps warmup_max_steps_fraction "
+             "weight_decay_start weight_decay_end " RATES,
+     .optimizer = "sgd",
+     .defaults = "optim.reference_batch_size=256 optim.decay_of=not_norm_bias gradient_clip_val=3 "
+                 "method_args.batch_norm=false",
+     .optim = {{"sgd", "optim.lr=0.03"}, {"adamw", "optim.lr=0.0005 optim.weight_decay=0.04"}},
+     .of_these = true,
+     .exported_part = "teacher.backbone",
+     .trained_part = "student.backbone",
+     .resolve = resolve_dino},
+};
+
+const lvni_pretrain_method *lvni_pretrain_method_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
+        if (strcmp(methods[i].name, name) == 0) {
+            return &methods[i];
+        }
+    }
+    return NULL;
+}
+
+/* ---- mistakes ---- */
+
+/* An alias: under that name. */
+static bool is_given(const lvni_core_config *c, const lvni_core_option *row)
+{
+    const char *key = row->alias_of != NULL ? row->alias_of : row->name;
+    const lvni_core_layer layer = lvni_core_config_layer(c, key);
+    return (layer == LVNI_LAYER_FILE || layer == LVNI_LAYER_ARGUMENTS) &&
+           strcmp(lvni_core_config_spelled(c, key), row->name) == 0;
+}
+
+static bool has(const char *words, const char *word)
+{
+    const size_t n = strlen(word);
+    for (const char *at = strstr(words, word); at != NULL; at = strstr(at + 1, word)) {
+        if ((at == words || at[-1] == ' ') && at[n] == ' ') {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool trains_with(const lvni_pretrain_method *m, const char *optimizer)
+{
+    bool found = !m->of_these;
+    for (size_t i = 0; i < sizeof m->optim / sizeof *m->optim && m->optim[i].name != NULL; i++) {
+        found = found || strcmp(m->optim[i].name, optimizer) == 0;
+    }
+    return found;
+}
+
+void lvni_pretrain_method_check(lvni_core_config *c, const lvni_pretrain_method *m)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *key = rows[i].name;
+        if (strncmp(key, FRONT, sizeof FRONT - 1) != 0 || has(m->args, key + sizeof FRONT - 1)) {
+            continue;
+        }
+        if (is_given(c, &rows[i])) {
+            lvni_core_config_add_mistake(
+                c, "%s: method=%s has no such number; it has %.*s  (%s)", key, m->name,
+                (int)strlen(m->args) - 1, m->args,
+                lvni_core_config_origin(c, rows[i].alias_of != NULL ? rows[i].alias_of : key));
+        }
+    }
+    const char *optimizer = lvni_core_config_str(c, "optim.name");
+    if (optimizer != NULL && !trains_with(m, optimizer)) {
+        lvni_core_config_add_mistake(c, "optim=%s: method=%s trains with optim=%s or %s  (%s)",
+                                     optimizer, m->name, m->optim[0].name, m->optim[1].name,
+                                     lvni_core_config_origin(c, "optim.name"));
+    }
+}
