@@ -39,4 +39,14 @@ bool lvni_ckpt_is_index(const char *path);
 lvn_status lvni_ckpt_torch_save(const char *path, const lvni_ckpt_st_tensor *tensors,
                                 int64_t n_tensors);
 
+/* A list of texts, in UTF-8. */
+typedef struct lvni_ckpt_torch_texts {
+    const char *name;
+    const char *const *text;
+    int64_t n;
+} lvni_ckpt_torch_texts;
+/* The same as a plain dict that begins with this list. texts NULL: an OrderedDict of tensors. */
+lvn_status lvni_ckpt_torch_save_texts(const char *path, const lvni_ckpt_torch_texts *texts,
+                                      const lvni_ckpt_st_tensor *tensors, int64_t n_tensors);
+
 #endif

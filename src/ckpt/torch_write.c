@@ -7,30 +7,23 @@
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/str.h"
-#include "core/vfs.h"
+#include "core/zip.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <zlib.h>
 
 /* FIRST: entries that are not a tensor's storage. */
-enum { FIRST = 3, ALIGN = 64, NAME = 64, LOCAL_BYTES = 30 };
-
-typedef struct entry {
-    char name[NAME];
-    const char *data;
-    size_t bytes;
-    uint32_t crc, header; /* header: its offset */
-} entry;
+enum { FIRST = 3, NAME = 64 };
 
 typedef struct writer {
     const char *path;
     lvni_ckpt_st_tensor *tensors; /* by name */
     int64_t n_tensors;
+    const lvni_ckpt_torch_texts *texts; /* NULL: none */
     lvni_core_str pickle;
-    entry *entries;
+    lvni_core_zip_content *entries;
+    char (*names)[NAME]; /* of entries */
     int64_t n_entries;
-    uint64_t at; /* bytes so far */
 } writer;
 
 /* ---- the pickle ---- */
@@ -95,11 +88,24 @@ static void put_tensor(lvni_core_str *s, const lvni_ckpt_st_tensor *t, int64_t k
                             "ccollections\nOrderedDict\n)RtR");
 }
 
+static void put_texts(lvni_core_str *s, const lvni_ckpt_torch_texts *texts)
+{
+    put_text(s, texts->name);
+    lvni_core_str_append(s, "](");
+    for (int64_t i = 0; i < texts->n; i++) {
+        put_text(s, texts->text[i]);
+    }
+    lvni_core_str_char(s, 'e');
+}
+
 static lvn_status make_pickle(writer *w)
 {
     lvni_core_str *s = &w->pickle;
-    lvni_core_str_append(s, "\x80\x02"
-                            "ccollections\nOrderedDict\n)R(");
+    lvni_core_str_append(s, "\x80\x02");
+    lvni_core_str_append(s, w->texts != NULL ? "}(" : "ccollections\nOrderedDict\n)R(");
+    if (w->texts != NULL) {
+        put_texts(s, w->texts);
+    }
     for (int64_t i = 0; i < w->n_tensors; i++) {
         put_text(s, w->tensors[i].name);
         put_tensor(s, &w->tensors[i], i);
@@ -114,7 +120,8 @@ static lvn_status take_tensors(writer *w, const lvni_ckpt_st_tensor *tensors)
 {
     w->tensors = lvni_core_calloc(LVNI_TAG_CKPT, (size_t)w->n_tensors, sizeof *w->tensors);
     w->entries = lvni_core_calloc(LVNI_TAG_CKPT, (size_t)w->n_tensors + FIRST, sizeof *w->entries);
-    if (w->tensors == NULL || w->entries == NULL) {
+    w->names = lvni_core_calloc(LVNI_TAG_CKPT, (size_t)w->n_tensors + FIRST, sizeof *w->names);
+    if (w->tensors == NULL || w->entries == NULL || w->names == NULL) {
         return LVN_ERR_MEMORY;
     }
     for (int64_t i = 0; i < w->n_tensors; i++) {
@@ -131,15 +138,10 @@ static lvn_status take_tensors(writer *w, const lvni_ckpt_st_tensor *tensors)
 
 static void add_entry(writer *w, const char *name, const void *data, size_t bytes)
 {
-    entry *e = &w->entries[w->n_entries++];
-    snprintf(e->name, sizeof e->name, "archive/%.32s", name);
-    e->data = data;
-    e->bytes = bytes;
-    for (size_t at = 0; at < bytes;) {
-        const size_t n = bytes - at < (size_t)1 << 30 ? bytes - at : (size_t)1 << 30;
-        e->crc = (uint32_t)crc32(e->crc, (const Bytef *)data + at, (uInt)n);
-        at += n;
-    }
+    char *whole = w->names[w->n_entries];
+    snprintf(whole, NAME, "archive/%.32s", name);
+    w->entries[w->n_entries++] =
+        (lvni_core_zip_content){.name = whole, .data = data, .bytes = bytes};
 }
 
 static void list_entries(writer *w)
@@ -154,129 +156,32 @@ static void list_entries(writer *w)
     add_entry(w, "version", "3\n", 2);
 }
 
-/* Offsets and sizes of more than 32 bits would need records of another kind. */
-static lvn_status check_size(const writer *w)
-{
-    static const uint64_t of_each = 2048; /* headers, padding, its part of the pickle: and more */
-    uint64_t all = FIRST * of_each;
-    for (int64_t i = 0; i < w->n_tensors; i++) {
-        all += w->tensors[i].bytes + strlen(w->tensors[i].name) + of_each;
-    }
-    if (all > UINT32_MAX || w->n_tensors >= UINT16_MAX - FIRST) {
-        LVN_FAIL(LVN_ERR_UNSUPPORTED,
-                 "cannot write %s: %lld tensors with about %llu bytes; up to 4 GiB and 65,000 "
-                 "tensors can be written in this format: write a .safetensors file",
-                 w->path, (long long)w->n_tensors, (unsigned long long)all);
-    }
-    return LVN_OK;
-}
-
-static lvn_status write_bytes(writer *w, lvni_core_atomic_file *file, const void *data, size_t n)
-{
-    w->at += n;
-    return n == 0 ? LVN_OK : lvni_core_atomic_write(file, data, n);
-}
-
-/* Flags, method, time and date (1980-01-01), CRC, sizes, length of the name: as both headers have
- * them. */
-static void put_common(lvni_core_str *s, const entry *e)
-{
-    put_number(s, 0x800, 2); /* names are UTF-8 */
-    put_number(s, 0, 4);
-    put_number(s, 33, 2);
-    put_number(s, e->crc, 4);
-    put_number(s, e->bytes, 4);
-    put_number(s, e->bytes, 4);
-    put_number(s, strlen(e->name), 2);
-}
-
-/* The content begins at a multiple of 64 bytes, by an extra field that readers pass over. */
-static lvn_status write_entry(writer *w, entry *e, lvni_core_str *s, lvni_core_atomic_file *file)
-{
-    const size_t before = (size_t)w->at + LOCAL_BYTES + strlen(e->name) + 4;
-    const size_t padding = (ALIGN - before % ALIGN) % ALIGN;
-    e->header = (uint32_t)w->at;
-    lvni_core_str_clear(s);
-    lvni_core_str_append(s, "PK\3\4");
-    put_number(s, 20, 2);
-    put_common(s, e);
-    put_number(s, 4 + padding, 2);
-    lvni_core_str_append(s, e->name);
-    lvni_core_str_append(s, "FB");
-    put_number(s, padding, 2);
-    for (size_t i = 0; i < padding; i++) {
-        lvni_core_str_char(s, 'Z');
-    }
-    LVN_TRY(lvni_core_str_status(s));
-    LVN_TRY(write_bytes(w, file, s->data, s->len));
-    return write_bytes(w, file, e->data, e->bytes);
-}
-
-static lvn_status write_directory(writer *w, lvni_core_str *s, lvni_core_atomic_file *file)
-{
-    const uint64_t begin = w->at;
-    lvni_core_str_clear(s);
-    for (int64_t i = 0; i < w->n_entries; i++) {
-        const entry *e = &w->entries[i];
-        lvni_core_str_append(s, "PK\1\2");
-        put_number(s, 20, 2);
-        put_number(s, 20, 2);
-        put_common(s, e);
-        put_number(s, 0, 12); /* neither extra field nor comment nor attributes */
-        put_number(s, e->header, 4);
-        lvni_core_str_append(s, e->name);
-    }
-    const uint64_t bytes = s->len;
-    lvni_core_str_append(s, "PK\5\6");
-    put_number(s, 0, 4);
-    put_number(s, (uint64_t)w->n_entries, 2);
-    put_number(s, (uint64_t)w->n_entries, 2);
-    put_number(s, bytes, 4);
-    put_number(s, begin, 4);
-    put_number(s, 0, 2);
-    LVN_TRY(lvni_core_str_status(s));
-    return write_bytes(w, file, s->data, s->len);
-}
-
-static lvn_status write_archive(writer *w)
-{
-    lvni_core_atomic_file *file = NULL;
-    lvni_core_str text = {0};
-    LVN_TRY(lvni_core_atomic_open(w->path, &file));
-    lvn_status s;
-    for (int64_t i = 0; i < w->n_entries; i++) {
-        LVNI_TRY_DONE(s, write_entry(w, &w->entries[i], &text, file));
-    }
-    s = write_directory(w, &text, file);
-done:
-    lvni_core_str_free(&text);
-    if (s != LVN_OK) {
-        lvni_core_atomic_abort(file);
-        return s;
-    }
-    return lvni_core_atomic_commit(file);
-}
-
 static lvn_status prepare(writer *w, const lvni_ckpt_st_tensor *tensors)
 {
     LVN_TRY(take_tensors(w, tensors));
-    LVN_TRY(check_size(w));
     LVN_TRY(make_pickle(w));
     list_entries(w);
     return LVN_OK;
 }
 
-lvn_status lvni_ckpt_torch_save(const char *path, const lvni_ckpt_st_tensor *tensors,
-                                int64_t n_tensors)
+lvn_status lvni_ckpt_torch_save_texts(const char *path, const lvni_ckpt_torch_texts *texts,
+                                      const lvni_ckpt_st_tensor *tensors, int64_t n_tensors)
 {
     LVN_ARG(path != NULL && n_tensors >= 0, "saving tensors needs a path and a list");
-    writer w = {.path = path, .n_tensors = n_tensors};
+    writer w = {.path = path, .n_tensors = n_tensors, .texts = texts};
     lvn_status s = prepare(&w, tensors);
     if (s == LVN_OK) {
-        s = write_archive(&w);
+        s = lvni_core_zip_write(path, w.entries, w.n_entries, "write a .safetensors file");
     }
     lvni_core_str_free(&w.pickle);
+    lvni_core_free(w.names);
     lvni_core_free(w.entries);
     lvni_core_free(w.tensors);
     return s;
+}
+
+lvn_status lvni_ckpt_torch_save(const char *path, const lvni_ckpt_st_tensor *tensors,
+                                int64_t n_tensors)
+{
+    return lvni_ckpt_torch_save_texts(path, NULL, tensors, n_tensors);
 }

@@ -1,5 +1,5 @@
-/* Zip archives, entry by entry: stored, or compressed by deflate. Called by the readers of files of
- * torch.save and of .npz. */
+/* Zip archives, entry by entry: read (stored, or compressed by deflate), and written (stored).
+ * Called for files of torch.save and for .npz. */
 #ifndef LEVIN_CORE_ZIP_H
 #define LEVIN_CORE_ZIP_H
 
@@ -40,5 +40,17 @@ lvn_status lvni_core_zip_read_begin(const lvni_core_zip *zip, const lvni_core_zi
 /* The content of an entry. verify: compare its CRC-32. */
 lvn_status lvni_core_zip_read(const lvni_core_zip *zip, const lvni_core_zip_entry *entry,
                               bool verify, char *to);
+
+/* ---- writing: zip_write.c ---- */
+
+typedef struct lvni_core_zip_content {
+    const char *name;
+    const void *head, *data; /* one behind the other; head: less than 4 GiB */
+    size_t head_bytes, bytes;
+} lvni_core_zip_content;
+/* A new archive of these, through lvni_core_atomic_*; each content begins at a multiple of 64
+ * bytes. instead: what to do where they are too large. LVN_ERR_UNSUPPORTED: over 4 GiB. */
+lvn_status lvni_core_zip_write(const char *path, const lvni_core_zip_content *contents, int64_t n,
+                               const char *instead);
 
 #endif
