@@ -97,6 +97,18 @@ lvn_status lvni_data_npy_write(const char *path, lvni_data_array_type type, int 
 /* The same of float32. */
 lvn_status lvni_data_npy_write_f32(const char *path, int ndim, const int64_t *shape,
                                    const float *data);
+/* .npz: several of them, by name, as numpy.savez writes them. The list ends with a name NULL, after
+ * four at most; instead: what to do where they take more than 4 GiB (LVN_ERR_UNSUPPORTED). */
+typedef struct lvni_data_npz_array {
+    const char *name;  /* "filenames.npy" */
+    const char *descr; /* "<f4", "<U12": of an element, in the file's order of bytes */
+    int ndim;
+    int64_t shape[LVNI_ARRAY_MAX_NDIM];
+    const void *data;
+    size_t bytes;
+} lvni_data_npz_array;
+lvn_status lvni_data_npz_write(const char *path, const lvni_data_npz_array *arrays,
+                               const char *instead);
 
 /* ---- IDX: two zero bytes, element type, number of axes, the lengths (32 bits each), the elements,
  * most significant byte first ---- */

@@ -5,6 +5,7 @@
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/vfs.h"
+#include "core/zip.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -405,4 +406,25 @@ lvn_status lvni_data_npy_write(const char *path, lvni_data_array_type type, int 
         return s;
     }
     return lvni_core_atomic_commit(f);
+}
+
+lvn_status lvni_data_npz_write(const char *path, const lvni_data_npz_array *arrays,
+                               const char *instead)
+{
+    enum { MOST = 4 };
+    char header[MOST][512];
+    lvni_core_zip_content content[MOST] = {{0}};
+    int64_t n = 0;
+    for (; arrays[n].name != NULL; n++) {
+        const lvni_data_npz_array *a = &arrays[n];
+        LVN_ARG(n < MOST && a->ndim >= 0 && a->ndim <= LVNI_ARRAY_MAX_NDIM,
+                "%s: at most %d arrays of %d axes", path, MOST, LVNI_ARRAY_MAX_NDIM);
+        content[n] = (lvni_core_zip_content){
+            .name = a->name,
+            .head = header[n],
+            .head_bytes = make_header(header[n], a->descr, a->ndim, a->shape),
+            .data = a->data,
+            .bytes = a->bytes};
+    }
+    return lvni_core_zip_write(path, content, n, instead);
 }

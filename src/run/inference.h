@@ -97,6 +97,8 @@ lvni_run_exported_place lvni_run_inference_place(const lvni_core_config *config)
 bool lvni_run_inference_leads(const lvni_run_inference *use);
 /* Name of a sample by its dataset, or else its number, in `number`. */
 const char *lvni_run_sample_name(const lvni_run_inference *use, int64_t sample, char number[24]);
+/* There was a row; LVN_ERR_CORRUPT: no sample could be read. */
+lvn_status lvni_run_check_rows(const lvni_run_inference *use);
 /* use->text into output=, and how many predictions that are. */
 lvn_status lvni_run_write_rows(lvni_run_inference *use);
 

@@ -117,13 +117,19 @@ lvn_status lvni_run_take_row(lvni_run_inference *u, int64_t sample, const float 
     return lvni_core_str_status(&u->text);
 }
 
-lvn_status lvni_run_write_rows(lvni_run_inference *u)
+lvn_status lvni_run_check_rows(const lvni_run_inference *u)
 {
     if (u->n == 0) {
         int64_t n = u->data->cls->length(u->data);
         LVN_FAIL(LVN_ERR_CORRUPT, "none of the %lld sample%s could be read: see the warning",
                  (long long)n, lvni_core_plural(n, "", "s"));
     }
+    return LVN_OK;
+}
+
+lvn_status lvni_run_write_rows(lvni_run_inference *u)
+{
+    LVN_TRY(lvni_run_check_rows(u));
     const char *path = lvni_run_output_path(u->config);
     LVN_TRY(lvni_core_file_write(path, lvni_core_str_text(&u->text), u->text.len));
     if (!lvni_run_output_is_stdout(u->config)) {

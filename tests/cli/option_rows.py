@@ -519,9 +519,12 @@ pretrain_rows = {
         }
     ),
 }
+EMBED_NPY = "predict model=backbone data=photos output=x.npy"
 embed_rows = {
     "image_size": row("12", "stdout"),
     "output": row("table.csv", "files", first="-"),
+    "format": row("lightly_csv", "stdout"),
+    "features": row("patches", "stdout", instead=EMBED_NPY),
 }
 knn_rows = {
     "image_size": row("6", "stdout", "val_split=0.5 k=3", first="40"),

@@ -145,7 +145,7 @@ class Pretrain(unittest.TestCase):
                 text = a.read()
                 self.assertEqual(text, b.read(), one)
         rows = [line.split(",") for line in text.splitlines()]
-        self.assertEqual(rows[0][:2] + rows[0][-1:], ["sample", "embedding_0", "embedding_127"])
+        self.assertEqual(rows[0][:2] + rows[0][-1:], ["filename", "embedding_0", "embedding_127"])
         unit = {}
         for name, *values in rows[1:]:
             x = [float(v) for v in values]

@@ -166,7 +166,7 @@ static void close_job(lvni_run_job *job)
 
 static const lvni_core_option_table *const predict_keys[] = {
     &lvni_images_options, &lvni_run_inference_options, &lvni_pretrain_embed_options,
-    &lvni_run_predict_options, NULL};
+    &lvni_pretrain_output_options, NULL};
 const lvni_core_option_table *const lvni_pretrain_eval_keys[] = {
     &lvni_images_options, &lvni_run_inference_options, &lvni_pretrain_embed_options,
     &lvni_pretrain_knn_options, NULL};

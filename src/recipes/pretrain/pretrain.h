@@ -171,14 +171,15 @@ lvn_status lvni_pretrain_open_parts(const lvni_core_config *keys, uint64_t seed,
                                     const lvni_data_transform *view,
                                     lvni_pretrain_images_used *out);
 
-/* ---- a trained model: pretrain_knn.c, and features as rows of `predict` ---- */
+/* ---- a trained model: pretrain_knn.c, and features of `predict`: pretrain_embed.c ---- */
 
 extern const lvni_core_option_table *const lvni_pretrain_eval_keys[];
 /* Logs val/knn. */
 lvni_trainer_evaluation lvni_pretrain_evaluation(lvni_pretrain_held *held);
 lvni_pretrain_images_used lvni_pretrain_used(const lvni_run_job *job);
 
-extern const lvni_core_option_table lvni_pretrain_embed_options, lvni_pretrain_knn_options;
+extern const lvni_core_option_table lvni_pretrain_embed_options, lvni_pretrain_output_options,
+    lvni_pretrain_knn_options;
 /* Features (N, K) of a batch. */
 lvn_tensor *lvni_pretrain_features(const lvn_module *root, const lvn_batch *batch, void *user);
 extern const struct lvni_run_results lvni_pretrain_embeddings, lvni_pretrain_knn;

@@ -1,6 +1,5 @@
 /* How well features part classes, by the votes of nearest neighbours (pretrain_votes.c): `eval` of
- * a pretrained backbone, and knn.data= of a training; `predict` writes the features, a row for each
- * image. */
+ * a pretrained backbone, and knn.data= of a training. */
 #include "recipes/pretrain/pretrain.h"
 
 #include "core/str.h"
@@ -45,26 +44,6 @@ lvn_tensor *lvni_pretrain_features(const lvn_module *root, const lvn_batch *batc
     (void)user;
     return lvni_pretrain_embed(&((const lvni_pretrain_root *)root)->embedding, batch->image);
 }
-
-/* ---- predict ---- */
-
-static const char *column(const lvni_run_inference *use, int i)
-{
-    static _Thread_local char name[32];
-    (void)use;
-    snprintf(name, sizeof name, "embedding_%d", i);
-    return name;
-}
-
-static lvn_status check_predict(const lvni_core_config *c)
-{
-    LVN_TRY(lvni_run_inference_check(c));
-    LVN_TRY(lvni_images_source_check(c));
-    return lvni_run_inference_check_output(c, "features of images");
-}
-
-const lvni_run_results lvni_pretrain_embeddings = {
-    .check = check_predict, .output = lvni_pretrain_features, .column = column};
 
 /* ---- eval ---- */
 

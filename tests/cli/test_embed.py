@@ -1,0 +1,215 @@
+"""levin predict embed: features of images as tables, arrays and files of PyTorch.
+
+Every format holds the same numbers in the order of the images, and is equal to the byte on any
+number of ranks. NumPy reads the arrays where it is there, else the test does.
+
+usage: test_embed.py LEVIN     registered in tests/cli/CMakeLists.txt
+"""
+
+import ast
+import csv
+import io
+import json
+import math
+import os
+import pickle
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+import zipfile
+
+from patterns import draw_patterns
+from rank_processes import drop_identity
+
+LEVIN = os.path.abspath(sys.argv.pop(1))
+drop_identity()
+FEATURES = 128  # of model=cnn
+
+
+def read_npy(data):
+    """(shape, values) of float32 or text."""
+    try:
+        import numpy
+    except ImportError:
+        assert data[:8] == b"\x93NUMPY\x01\x00", data[:8]
+        [n] = struct.unpack("<H", data[8:10])
+        head, rest = ast.literal_eval(data[10 : 10 + n].decode()), data[10 + n :]
+        assert (10 + n) % 64 == 0 and not head["fortran_order"], head
+        count = math.prod(head["shape"])
+        if head["descr"] == "<f4":
+            assert len(rest) == 4 * count, (len(rest), head)
+            return head["shape"], list(struct.unpack(f"<{count}f", rest))
+        width = 4 * int(head["descr"].removeprefix("<U"))
+        assert len(rest) == width * count, (len(rest), head)
+        text = [rest[i * width : (i + 1) * width].decode("utf-32-le") for i in range(count)]
+        return head["shape"], [t.rstrip("\0") for t in text]
+    array = numpy.load(io.BytesIO(data), allow_pickle=False)
+    return array.shape, array.ravel().tolist()
+
+
+def read_torch(path):
+    """The dict of torch.save, tensors as (shape, values)."""
+    archive = zipfile.ZipFile(path)
+    assert archive.testzip() is None
+
+    class Reader(pickle.Unpickler):
+        def find_class(self, module, name):
+            known = {
+                "_rebuild_tensor_v2": lambda storage, at, shape, strides, *_: (shape, storage),
+                "FloatStorage": "<f",
+                "OrderedDict": dict,
+            }
+            return known[name]
+
+        def persistent_load(self, pid):
+            kind, dtype, key, place, count = pid
+            assert (kind, dtype, place) == ("storage", "<f", "cpu"), pid
+            return list(struct.unpack(f"<{count}f", archive.read(f"archive/data/{key}")))
+
+    return Reader(io.BytesIO(archive.read("archive/data.pkl"))).load()
+
+
+class Embed(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.dir = tempfile.mkdtemp(prefix="levin-embed-")
+        cls.addClassCleanup(shutil.rmtree, cls.dir, ignore_errors=True)
+        draw_patterns(f"{cls.dir}/photos", 5)
+        os.rename(f"{cls.dir}/photos/rings/0.png", f"{cls.dir}/photos/rings/größe, 0.png")
+        cls.levin(
+            *"pretrain data=photos model=cnn image_size=32 batch_size=8 max_epochs=1".split(),
+            *"num_workers=0 out=run".split(),
+        )
+
+    @classmethod
+    def levin(cls, *arguments, code=0):
+        done = subprocess.run([LEVIN, *arguments], cwd=cls.dir, capture_output=True, timeout=100)
+        text = (done.stdout + done.stderr).decode()
+        assert done.returncode == code, f"{arguments}\n{text}"
+        return text
+
+    def embed(self, *arguments, **how):
+        return self.levin("predict", "embed", "model=run", "data=photos", *arguments, **how)
+
+    def read(self, name):
+        with open(f"{self.dir}/{name}", "rb") as f:
+            return f.read()
+
+    def table(self, name):
+        """(columns, names, values) of float32"""
+        columns, *rows = csv.reader(io.StringIO(self.read(name).decode()))
+        width = FEATURES + 1
+        texts = [float(x) for r in rows for x in r[1:width]]
+        values = struct.unpack(f"<{len(texts)}f", struct.pack(f"<{len(texts)}f", *texts))
+        return columns, [r[0] for r in rows], list(values)
+
+    def test_every_format_has_the_same_numbers(self):
+        self.embed("output=a.csv")
+        columns, names, values = self.table("a.csv")
+        embeddings = [f"embedding_{i}" for i in range(FEATURES)]
+        self.assertEqual(columns, ["filename", *embeddings])
+        self.assertEqual(names, sorted(names, key=os.fsencode))
+        self.assertIn("rings/größe, 0.png", names)
+        self.assertEqual(len(names), 20)
+        self.assertGreater(len(set(values)), 1000)
+
+        self.embed("output=lightly.csv", "format=lightly_csv")
+        columns, *others = self.table("lightly.csv")
+        self.assertEqual(columns, ["filenames", *embeddings, "labels"])
+        self.assertEqual(others, [names, values])
+        rows = list(csv.reader(io.StringIO(self.read("lightly.csv").decode())))
+        self.assertEqual({row[-1] for row in rows[1:]}, {"0"})
+
+        text = self.embed("output=a.npy")
+        self.assertIn("features (20, 128) in a.npy", text)
+        self.assertEqual(read_npy(self.read("a.npy")), ((20, FEATURES), values))
+        self.embed("output=a.npz")
+        archive = zipfile.ZipFile(f"{self.dir}/a.npz")
+        self.assertIsNone(archive.testzip())
+        self.assertEqual(archive.namelist(), ["embeddings.npy", "filenames.npy"])
+        self.assertEqual(read_npy(archive.read("embeddings.npy")), ((20, FEATURES), values))
+        self.assertEqual(read_npy(archive.read("filenames.npy")), ((20,), names))
+        for name, more in (("a.pt", []), ("other.bin", ["format=torch"])):
+            self.embed(f"output={name}", *more)
+            found = read_torch(f"{self.dir}/{name}")
+            self.assertEqual(found["filenames"], names)
+            self.assertEqual(found["embeddings"], ((20, FEATURES), values))
+        self.levin("ckpt", "convert", "a.pt", "a.safetensors")
+        text = self.levin("ckpt", "show", "a.safetensors", "json=true")
+        self.assertEqual(json.loads(text)["tensors"][0]["shape"], [20, FEATURES])
+        self.embed("output=a.jsonl")
+        rows = [json.loads(line) for line in self.read("a.jsonl").decode().splitlines()]
+        self.assertEqual([row["sample"] for row in rows], names)
+
+    def test_every_layout_has_the_same_bytes(self):
+        for name, *more in (
+            ("x.csv",),
+            ("x.npy",),
+            ("x.npz", "features=patches"),
+            ("x.pt", "eval_batch_size=3"),
+        ):
+            self.embed(f"output={name}", *more)
+            one = self.read(name)
+            for n in (2, 4):
+                self.embed(f"output={n}{name}", *more, f"devices={n}")
+                self.assertTrue(self.read(f"{n}{name}") == one, (name, n))
+
+    def test_patches_are_the_map_behind_the_pooling(self):
+        self.embed("output=rows.npy")
+        _, rows = read_npy(self.read("rows.npy"))
+        text = self.embed("output=map.npy", "features=patches")
+        self.assertIn("(20, 128, 8, 8) in map.npy", text)
+        shape, values = read_npy(self.read("map.npy"))
+        self.assertEqual(shape, (20, FEATURES, 8, 8))
+        for i, x in enumerate(rows):
+            self.assertAlmostEqual(sum(values[64 * i : 64 * i + 64]) / 64, x, 5)
+        for output in ("output=map.csv", "output=-", "json=true"):
+            text = self.embed(output, "features=patches", code=64)
+            self.assertIn("use output=NAME.npy, .npz or .pt", text)
+
+    def test_an_unreadable_image_has_no_row(self):
+        shutil.copytree(f"{self.dir}/photos", f"{self.dir}/bad")
+        with open(f"{self.dir}/bad/checks/1.png", "r+b") as f:
+            f.truncate(60)
+        for n in (1, 2):
+            text = self.levin(
+                "predict", "embed", "model=run", "data=bad", "output=bad.npz", "on_error=skip",
+                f"devices={n}",
+            )  # fmt: skip
+            self.assertIn("checks/1.png", text)
+            archive = zipfile.ZipFile(f"{self.dir}/bad.npz")
+            shape, names = read_npy(archive.read("filenames.npy"))
+            self.assertEqual(shape, (19,))
+            self.assertNotIn("checks/1.png", names)
+            self.assertEqual(read_npy(archive.read("embeddings.npy"))[0], (19, FEATURES))
+
+    def test_names_and_formats_that_do_not_fit(self):
+        for arguments, part in (
+            (["format=npy"], "output=embeddings.csv ends as a table does; use output=NAME.npy"),
+            (["format=npz", "json=true"], "JSON lines are format=jsonl"),
+            (["output=x.h5"], "or format="),
+            (["output=run"], "run"),
+        ):
+            self.assertIn(part, self.embed(*arguments, code=64))
+        self.assertFalse(os.path.exists(f"{self.dir}/embeddings.csv"))
+
+    def test_a_full_disk_leaves_the_file_that_is_there(self):
+        if not os.path.exists("/dev/full"):
+            self.skipTest("no /dev/full")
+        self.embed("output=kept.npz")
+        before = self.read("kept.npz")
+        limit = f"ulimit -f 4; exec {LEVIN} predict embed model=run data=photos output=kept.npz"
+        done = subprocess.run(
+            ["sh", "-c", f"trap '' XFSZ; {limit} features=patches"], cwd=self.dir,
+            capture_output=True, timeout=100,
+        )  # fmt: skip
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(b"kept.npz", done.stderr)
+        self.assertTrue(self.read("kept.npz") == before)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv, verbosity=0)
