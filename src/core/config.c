@@ -273,6 +273,21 @@ static bool is_left_out(const lvni_core_config *config, const lvni_core_assignme
                : !lvni_core_option_knows_null(row, a->text);
 }
 
+/* auto of a row whose default that is; what another layer or an earlier value has decided it cannot
+ * undo. */
+static lvn_status take_auto(const lvni_core_slot *slot, const lvni_core_assignment *a,
+                            bool *is_auto)
+{
+    *is_auto = (slot->row->flags & LVNI_OPT_AUTO_DEFAULT) != 0 && !a->back && !a->quoted &&
+               a->layer != LVNI_LAYER_RESOLVED && strcasecmp(a->text, "auto") == 0;
+    if (*is_auto && (slot->layer == LVNI_LAYER_FILE || slot->layer == LVNI_LAYER_ARGUMENTS)) {
+        LVN_FAIL(LVN_ERR_USAGE, "`%.80s` auto beside `%.80s` %.80s (%s): give one of the two  (%s)",
+                 a->key, slot->spelled, slot->value.set ? slot->value.text : "unset", slot->origin,
+                 a->origin);
+    }
+    return LVN_OK;
+}
+
 /* batch_size=auto of a user would silently be the default. */
 static lvn_status check_tuned(const lvni_core_option *row, const lvni_core_assignment *a)
 {
@@ -316,7 +331,11 @@ static lvn_status assign(lvni_core_config *config, const lvni_core_assignment *a
     if (is_left_out(config, a, row)) {
         return LVN_OK;
     }
-    bool empty = false;
+    bool empty = false, is_auto;
+    LVN_TRY(take_auto(slot, a, &is_auto));
+    if (is_auto) {
+        return LVN_OK;
+    }
     LVN_TRY(check_path(row, a, &empty));
     const bool beside = stands_beside(slot, a), replaces = beside && yields(config, slot->spelled),
                gives_way = beside && !replaces && yields(config, a->key);

@@ -52,6 +52,8 @@ enum {
     /* came after the first recipes in shared objects: a recipe's own key of that name has it, and
      * this row is levin.NAME then */
     LVNI_OPT_YIELDS = 16384,
+    /* `auto` is as if the key were not given: the default, which a recipe may have set */
+    LVNI_OPT_AUTO_DEFAULT = 32768,
 };
 
 /* Allowed numbers, for every element of a list. All zero: any. */

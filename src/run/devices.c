@@ -170,7 +170,18 @@ static lvn_status resolve_gpu(lvni_core_config *c)
     return lvni_core_config_set(c, "accelerator", GPU_BACKEND, BY_START);
 }
 
-lvn_status lvni_run_accelerator_resolve(lvni_core_config *c)
+/* All GPUs that there are kernels for have products of bf16. */
+static lvn_status resolve_precision(lvni_core_config *c)
+{
+    static const char key[] = "precision";
+    if (!lvni_core_config_has(c, key) || strcmp(lvni_core_config_str(c, key), "auto") != 0) {
+        return LVN_OK;
+    }
+    return lvni_core_config_set(c, key, is_accelerator(c, GPU_BACKEND) ? "bf16-mixed" : "32-true",
+                                BY_START);
+}
+
+static lvn_status resolve_accelerator(lvni_core_config *c)
 {
     if (is_accelerator(c, "gpu")) {
         return resolve_gpu(c);
@@ -182,6 +193,12 @@ lvn_status lvni_run_accelerator_resolve(lvni_core_config *c)
         return resolve_auto(c);
     }
     return is_accelerator(c, "cpu") ? LVN_OK : check_loaded(c);
+}
+
+lvn_status lvni_run_accelerator_resolve(lvni_core_config *c)
+{
+    LVN_TRY(resolve_accelerator(c));
+    return resolve_precision(c);
 }
 
 bool lvni_run_accelerator_is_device(const lvni_core_config *c)

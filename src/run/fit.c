@@ -522,7 +522,7 @@ static lvn_status run_rank(lvni_run_fit_run *r)
     LVN_TRY(r->rank.world > 1 ? lvni_run_fit_compare_runs(r) : LVN_OK);
     LVN_TRY(r->saved != NULL ? resume(r) : LVN_OK);
     lvni_run_fit_check_choices(r);
-    if (r->dir != NULL && !lvni_trainer_finished(r->trainer)) {
+    if (r->dir != NULL && (r->saved == NULL || !lvni_trainer_finished(r->trainer))) {
         /* only now: keys that do not fit, or train nothing, must not spoil the run that is there */
         LVN_TRY(lvni_run_dir_write_config(r->dir, c));
         LVN_TRY(r->request->write_files == NULL

@@ -52,6 +52,7 @@ typedef struct lvni_run_job {
     bool balanced;       /* training samples are drawn with replacement, classes alike */
     const char *note;    /* one line about the data for the banner, or NULL */
     const char *ignored; /* the line behind it, on what of the data is not used; NULL, "": none */
+    const char *chosen;  /* a line on what the recipe chose itself, and why; NULL, "": nothing */
     /* For the model card (exported.h), of recipes that have one: name of the network, identity of
      * the data (NULL: none), and the recipe's part (NULL: the job itself); of a trained model the
      * part that was read. */

@@ -478,6 +478,9 @@ void lvni_run_fit_banner(const lvni_run_fit_run *r)
     if (r->request->ignored != NULL && r->request->ignored[0] != '\0') {
         lvni_log_line(LVNI_LOG_INFO, "%s", r->request->ignored);
     }
+    if (r->request->chosen != NULL && r->request->chosen[0] != '\0') {
+        lvni_log_line(LVNI_LOG_INFO, "%s", r->request->chosen);
+    }
     print_model(r, &model);
     lvni_log_line(LVNI_LOG_INFO, "%s, seed %lld, precision %s", lvni_core_str_text(&model),
                   (long long)lvni_core_config_int(c, "seed"), lvni_core_config_str(c, "precision"));

@@ -27,10 +27,11 @@ static const lvni_core_option optim_rows[] = {
      .type = LVNI_OPT_CHOICE,
      .choices = "sgd|adam|adamw|lars|rmsprop|lion|lamb|adafactor",
      .fallback = "adamw",
-     .help =
-         "Optimizer; lars (of those with weight decay) and lamb give every tensor a rate of its "
-         "own, for large batches; the state of adafactor is a row and a column of each "
-         "matrix."},
+     .flags = LVNI_OPT_AUTO_DEFAULT,
+     .help = "Optimizer; auto: the default; lars (of those with weight decay) and lamb give every "
+             "tensor a rate of its "
+             "own, for large batches; the state of adafactor is a row and a column of each "
+             "matrix."},
     LVNI_OPTION_ALIAS("optim", "optim.name"),
     LVNI_OPTION_ALIAS("lr", "optim.lr"),
     LVNI_OPTION_ALIAS("learning_rate", "optim.lr"),

@@ -136,9 +136,10 @@ static const lvni_core_option run_rows[] = {
      .unit = "epochs",
      .fallback = "20",
      .range = LVNI_BETWEEN(-1, 2147483647),
-     .check = check_limit,
+     .flags = LVNI_OPT_AUTO_DEFAULT,
      .help = "Passes over the training set; -1: no limit, which is the default with max_steps or "
-             "max_time."},
+             "max_time; 0: none, and the model is saved and exported as it begins; auto: the "
+             "default."},
     {.name = "max_steps",
      .type = LVNI_OPT_INT,
      .unit = "steps",
@@ -164,12 +165,12 @@ static const lvni_core_option run_rows[] = {
          "header was right is omitted in either case, unless many are unreadable."},
     {.name = "precision",
      .type = LVNI_OPT_CHOICE,
-     .choices = "32-true|bf16-mixed|16-mixed|bf16-true",
+     .choices = "32-true|bf16-mixed|16-mixed|bf16-true|auto",
      .fallback = "32-true",
      .spellings = "32=32-true|bf16=bf16-mixed|16=16-mixed",
      .help = "Number format of products and activations; weights and sums stay f32, except "
              "under bf16-true, where weights are bf16 numbers, too. 16-mixed "
-             "scales the loss."},
+             "scales the loss. auto: bf16-mixed on a GPU, else 32-true."},
     {.name = "tf32",
      .type = LVNI_OPT_BOOL,
      .fallback = "false",

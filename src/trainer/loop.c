@@ -508,8 +508,18 @@ static lvn_status finish_saving(lvni_trainer *t, lvn_status s)
     return s == LVN_OK ? saved : lvni_core_error_collect(s, &error, "the training");
 }
 
+/* max_epochs=0: the model as it begins is what the run leaves. */
+static lvn_status save_untrained(lvni_trainer *t)
+{
+    t->at.finished = true;
+    return finish_saving(t, save(t, isnan(t->at.best_score)));
+}
+
 static lvn_status fit(lvni_trainer *t, excerpt *part)
 {
+    if (t->o.max_epochs == 0 && t->at.step == 0 && t->checkpointing.saved_step < 0) {
+        return save_untrained(t);
+    }
     if (lvni_trainer_finished(t)) {
         lvni_trainer_loop_report_finished(t);
         return LVN_OK;

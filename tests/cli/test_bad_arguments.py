@@ -148,11 +148,10 @@ class Words(Case):
         self.refused(["devices=banana"], ["devices banana"])
 
     def test_a_run_without_steps(self):
-        for key in ("max_steps", "max_epochs"):
-            self.refused(
-                [f"{key}=0"],
-                [f"{key} 0", "expected at least 1, or -1 for no limit", "command line"],
-            )
+        self.refused(
+            ["max_steps=0"],
+            ["max_steps 0", "expected at least 1, or -1 for no limit", "command line"],
+        )
 
     def test_schedule_and_length(self):
         self.refused(

@@ -21,6 +21,7 @@ typedef struct opened {
     lvni_pretrain_images_used used;
     lvni_pretrain_held held;
     lvni_pretrain_watch watch;
+    lvni_core_str chosen;
 } opened;
 
 lvni_pretrain_images_used lvni_pretrain_used(const lvni_run_job *job)
@@ -92,6 +93,8 @@ static lvn_status open_training(lvni_run_job *job, opened *o)
         job->val_decode_bytes = o->held.decode_bytes;
         note_held(o);
     }
+    lvni_pretrain_print_choices(job, o->data.headers_read, &o->chosen);
+    job->chosen = lvni_core_str_text(&o->chosen);
     job->note = lvni_core_str_text(&o->data.note);
     job->ignored = lvni_core_str_text(&o->data.ignored);
     job->data = o->data.identity;
@@ -159,6 +162,7 @@ static void close_job(lvni_run_job *job)
         lvni_images_data_free(&o->data);
         lvn_dataset_destroy(o->used.data);
         lvni_pretrain_held_close(&o->held);
+        lvni_core_str_free(&o->chosen);
         lvni_core_free(o);
         job->state = NULL;
     }
@@ -175,10 +179,11 @@ const lvni_run_recipe lvni_pretrain_recipe = {
     .name = "pretrain",
     .use = "data=DIR model=torchvision/resnet18 [key=value ...]",
     .help = "pretrain a backbone on images without classes (SimCLR, DINO)",
-    .defaults = {.job = "max_epochs=100 batch_size=128 drop_last=true sync_batchnorm=true "
-                        "scheduler=cosine scheduler.end_factor=0.001 scheduler.warmup_steps=auto "
-                        "optim.decay_norm_bias=false",
-                 .prepare = lvni_pretrain_prepare},
+    .defaults =
+        {.job = "max_epochs=100 batch_size=128 precision=auto drop_last=true sync_batchnorm=true "
+                "scheduler=cosine scheduler.end_factor=0.001 scheduler.warmup_steps=auto "
+                "optim.decay_norm_bias=false",
+         .prepare = lvni_pretrain_prepare},
     .model_keys = "model, embed_dim and method_args.*",
     .size_key = "transform_args.image_size",
     .keys = lvni_pretrain_train_keys,

@@ -73,6 +73,12 @@ lvn_status lvni_pretrain_prepare(lvni_core_config *config);
 /* backbone: with the side of an image, of a run that has resolved it. */
 void lvni_pretrain_read_settings(const lvni_core_config *config, lvni_pretrain_settings *out);
 
+/* ---- pretrain_auto.c ---- */
+
+/* "auto: max_epochs 100 (method=simclr), ...": what is not given, in the order in which it is
+ * decided, with the reason of each. photos: the images have no size in common. */
+void lvni_pretrain_print_choices(const lvni_run_job *job, bool photos, lvni_core_str *out);
+
 /* ---- pretrain_views.c ---- */
 
 extern const lvni_core_option_table lvni_pretrain_transform_options; /* transform_args.* */

@@ -283,19 +283,18 @@ static lvn_status write_npz(const rows *w, const char *path, int ndim, const int
         return LVN_ERR_MEMORY;
     }
     snprintf(type, sizeof type, "<U%zu", longest);
-    lvni_data_npz_array arrays[] = {
-        {.name = "embeddings.npy",
-         .descr = "<f4",
-         .ndim = ndim,
-         .data = w->value,
-         .bytes = (size_t)(shape[0] * w->dim) * sizeof *w->value},
-        {.name = "filenames.npy",
-         .descr = type,
-         .ndim = 1,
-         .shape = {shape[0]},
-         .data = text,
-         .bytes = (size_t)shape[0] * longest * sizeof *text},
-        {.name = NULL}};
+    lvni_data_npz_array arrays[] = {{.name = "embeddings.npy",
+                                     .descr = "<f4",
+                                     .ndim = ndim,
+                                     .data = w->value,
+                                     .bytes = (size_t)(shape[0] * w->dim) * sizeof *w->value},
+                                    {.name = "filenames.npy",
+                                     .descr = type,
+                                     .ndim = 1,
+                                     .shape = {shape[0]},
+                                     .data = text,
+                                     .bytes = (size_t)shape[0] * longest * sizeof *text},
+                                    {.name = NULL}};
     memcpy(arrays[0].shape, shape, (size_t)ndim * sizeof *shape);
     const lvn_status s = lvni_data_npz_write(path, arrays, "write a .npy file");
     lvni_core_free(text);

@@ -1,0 +1,106 @@
+/* What a pretraining chose itself, and why (pretrain.h): the line "auto: ..." at its start. */
+#include "recipes/pretrain/pretrain.h"
+
+#include "core/str.h"
+#include "launch/env_vars.h"
+#include "run/ranks.h"
+
+#include <string.h>
+
+/* Neither given nor of a run that is resumed. */
+static bool is_chosen(const lvni_core_config *c, const char *key)
+{
+    const lvni_core_layer layer = lvni_core_config_layer(c, key);
+    return layer == LVNI_LAYER_DEFAULT || layer == LVNI_LAYER_JOB || layer == LVNI_LAYER_RESOLVED;
+}
+
+static void begin_choice(lvni_core_str *out)
+{
+    lvni_core_str_append(out, out->len == 0 ? "auto: " : ", ");
+}
+
+static void print_value(const lvni_core_config *c, const char *key, const char *why,
+                        lvni_core_str *out)
+{
+    if (is_chosen(c, key)) {
+        begin_choice(out);
+        lvni_core_str_printf(out, "%s ", key);
+        if (lvni_core_config_row(c, key)->type == LVNI_OPT_INT) {
+            lvni_core_str_printf(out, "%lld", (long long)lvni_core_config_int(c, key));
+        } else {
+            lvni_core_str_append(out, lvni_core_config_str(c, key));
+        }
+        lvni_core_str_printf(out, " (%s)", why);
+    }
+}
+
+static void print_size(const lvni_core_config *c, bool photos, const char *method,
+                       lvni_core_str *out)
+{
+    static const char key[] = "transform_args.image_size";
+    size_t n;
+    const int64_t *size = lvni_core_config_int_list(c, key, &n);
+    if (is_chosen(c, key) && n > 0) {
+        begin_choice(out);
+        lvni_core_str_printf(out, "%s %lld (%s)", key, (long long)size[0],
+                             photos ? method : "that of the images");
+    }
+}
+
+static void print_devices(const lvni_core_config *c, const lvni_run_ranks *ranks,
+                          lvni_core_str *out)
+{
+    const bool slurm = lvni_launch_env_get(lvni_run_environment(), "SLURM_PROCID") != NULL;
+    if (is_chosen(c, "devices")) {
+        begin_choice(out);
+        lvni_core_str_printf(out, "devices %d (%s)", ranks->world,
+                             slurm && ranks->world > 1 ? "the tasks of Slurm"
+                             : strcmp(lvni_core_config_str(c, "accelerator"), "cpu") == 0
+                                 ? "the CPU"
+                                 : "all that are visible");
+    }
+}
+
+static void print_workers(const lvni_core_config *c, const lvni_run_rank *rank, lvni_core_str *out)
+{
+    const char *given = lvni_launch_env_get(lvni_run_environment(), "SLURM_CPUS_PER_TASK");
+    if (lvni_core_config_is_set(c, "num_workers")) {
+        return;
+    }
+    begin_choice(out);
+    lvni_core_str_printf(out, "num_workers %d (", rank->workers);
+    if (given != NULL) {
+        lvni_core_str_printf(out, "SLURM_CPUS_PER_TASK=%s, of which %d can be used, less one)",
+                             given, rank->workers + 1);
+    } else {
+        lvni_core_str_printf(out, "%d core%s%s)", rank->cores,
+                             lvni_core_plural(rank->cores, "", "s"),
+                             rank->cores > rank->workers + 1 ? ", 8 at most" : " less one");
+    }
+}
+
+void lvni_pretrain_print_choices(const lvni_run_job *job, bool photos, lvni_core_str *out)
+{
+    const lvni_core_config *c = job->config;
+    lvni_core_str method = {0}, device = {0};
+    lvni_core_str_printf(&method, "method=%s", lvni_core_config_str(c, "method"));
+    lvni_core_str_printf(&device, "accelerator=%s", lvni_core_config_str(c, "accelerator"));
+    const char *of_method = lvni_core_str_text(&method);
+    print_size(c, photos, of_method, out);
+    print_value(c, "max_epochs", of_method, out);
+    print_value(c, "precision", lvni_core_str_text(&device), out);
+    if (job->ranks != NULL) {
+        print_devices(c, job->ranks, out);
+    }
+    if (lvni_core_config_is_set(c, "batch_size")) {
+        print_value(c, "batch_size", "the default", out);
+    }
+    if (job->ranks != NULL) {
+        print_workers(c, job->ranks->rank, out);
+    }
+    print_value(c, "optim.name", of_method, out);
+    print_value(c, "method", "the default", out);
+    out->failed |= method.failed || device.failed;
+    lvni_core_str_free(&method);
+    lvni_core_str_free(&device);
+}

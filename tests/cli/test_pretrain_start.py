@@ -1,0 +1,147 @@
+"""How levin pretrain starts: what it chooses itself, and runs without an epoch.
+
+usage: test_pretrain_start.py LEVIN     registered in tests/cli/CMakeLists.txt
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from patterns import draw_patterns
+from rank_processes import drop_identity
+
+LEVIN = os.path.abspath(sys.argv.pop(1))
+drop_identity()
+SMALL = "data=builtin:shapes data.count=48 model=cnn method_args.hidden_dim=16 num_workers=0".split()
+TASK = {
+    "SLURM_JOB_ID": "1",
+    "SLURM_STEP_ID": "0",
+    "SLURM_PROCID": "0",
+    "SLURM_LOCALID": "0",
+    "SLURM_NODEID": "0",
+    "SLURM_NTASKS": "1",
+    "SLURM_STEP_NUM_TASKS": "1",
+    "SLURM_STEP_NUM_NODES": "1",
+    "SLURM_STEP_TASKS_PER_NODE": "1",
+}
+
+
+class Start(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.mkdtemp(prefix="levin-start-")
+        self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
+
+    def levin(self, *arguments, code=0, env=None):
+        done = subprocess.run(
+            [LEVIN, *arguments], cwd=self.dir, capture_output=True, text=True, timeout=100,
+            env=dict(os.environ, **(env or {})),
+        )  # fmt: skip
+        self.assertEqual(done.returncode, code, f"{arguments}\n{done.stdout}{done.stderr}")
+        return done.stdout + done.stderr
+
+    def chosen(self, *arguments, env=None):
+        """{key: (value, reason)} in the order of the line."""
+        text = self.levin("pretrain", *arguments, "accelerator=cpu", env=env)
+        lines = [line[6:] for line in text.splitlines() if line.startswith("auto: ")]
+        self.assertLessEqual(len(lines), 1)
+        items = re.findall(r"([\w.]+) (\S+) \(([^)]*)\)", lines[0] if lines else "")
+        return {key: (value, why) for key, value, why in items}
+
+    def test_each_choice_is_printed_with_its_reason(self):
+        usual = ["data=builtin:shapes", "data.count=48", "model=cnn", "max_steps=1"]
+        usual.append("overwrite=true")
+        found = self.chosen(*usual, "batch_size=16", "out=a")
+        workers = found.pop("num_workers")
+        self.assertRegex(workers[1], r"^\d+ cores?( less one|, 8 at most)$")
+        by_method = "method=simclr"
+        self.assertEqual(
+            list(found.items()),
+            [
+                ("transform_args.image_size", ("32", "that of the images")),
+                ("max_epochs", ("100", by_method)),
+                ("precision", ("32-true", "accelerator=cpu")),
+                ("devices", ("1", "the CPU")),
+                ("optim.name", ("sgd", by_method)),
+                ("method", ("simclr", "the default")),
+            ],
+        )
+        given = ["image_size=16", "epochs=2", "precision=32", "devices=1", "optim=adamw"]
+        given += ["method=simclr", "num_workers=0", "batch_size=16"]
+        self.assertEqual(self.chosen(*usual, *given, "out=a"), {})
+        self.assertEqual(
+            list(self.chosen(*usual, *given[:-3], "out=a")), ["batch_size", "num_workers", "method"]
+        )
+        draw_patterns(f"{self.dir}/photos", 2)
+        found = self.chosen(*usual[2:], "data=photos", "batch_size=2", "out=a")
+        self.assertEqual(found["transform_args.image_size"], ("224", by_method))
+        # what a saved run has is not chosen again
+        found = self.chosen("out=a", "resume=true", "max_steps=2")
+        self.assertEqual(sorted(found), ["devices", "num_workers"])
+
+    def test_workers_under_slurm(self):
+        cpus = len(os.sched_getaffinity(0))
+        env = dict(TASK, SLURM_CPUS_PER_TASK=str(cpus))
+        found = self.chosen(*SMALL[:-1], "batch_size=16", "max_steps=1", "out=a", env=env)
+        self.assertEqual(found["num_workers"][0], str(cpus - 1))
+        self.assertIn(f"SLURM_CPUS_PER_TASK={cpus}", found["num_workers"][1])
+
+    def test_auto_is_as_if_not_given(self):
+        usual = [*SMALL, "batch_size=16", "max_steps=2", "quiet=true"]
+        self.levin("pretrain", *usual, "out=plain")
+        auto = "precision=auto optim=auto epochs=auto num_workers=auto devices=auto".split()
+        self.levin("pretrain", *usual[:-1], *auto, "out=auto")
+        one = self.levin("ckpt", "hash", "plain")
+        self.assertEqual(self.levin("ckpt", "hash", "auto"), one)
+        self.levin("pretrain", *usual, "out=adamw", "optim=adamw")
+        self.assertNotEqual(self.levin("ckpt", "hash", "adamw"), one)
+        text = self.levin("pretrain", *usual, "epochs=3", "trainer_args.max_epochs=auto", code=64)
+        self.assertIn("`trainer_args.max_epochs` auto beside `epochs` 3", text)
+
+    def test_a_run_without_an_epoch(self):
+        """Its files are those of the model as it begins, from where a resumed run goes on."""
+        more = [*SMALL, "batch_size=16", "scheduler=constant", "scheduler.warmup_steps=0"]
+        more += ["micro_batches=2", "wgrad_threads=1"]
+        for name, layout in (("one", []), ("two", ["devices=2"])):
+            text = self.levin("pretrain", *more, *layout, "epochs=0", f"out={name}")
+            self.assertIn("done after 0 steps (max_epochs=0)", text)
+            files = {
+                os.path.relpath(f"{at}/{file}", f"{self.dir}/{name}")
+                for at, _, files in os.walk(f"{self.dir}/{name}")
+                for file in files
+                if "/logs" not in at
+            }
+            kinds = [f"exported_models/exported_{k}" for k in ("last", "best")]
+            self.assertEqual(
+                files,
+                {"config.yaml", "run_id", "train.log"}
+                | {f"checkpoints/{k}.safetensors" for k in ("last", "best")}
+                | {f"{kind}.{ending}" for kind in kinds for ending in ("pt", "safetensors")},
+            )
+        self.assertEqual(
+            self.levin("ckpt", "hash", "one"), self.levin("ckpt", "hash", "two")
+        )  # fmt: skip
+        export = "one/exported_models/exported_last"
+        self.levin("ckpt", "convert", f"{export}.pt", "back.safetensors")
+        text = self.levin("ckpt", "diff", "back.safetensors", f"{export}.safetensors", code=1)
+        self.assertEqual(text.strip(), f"levin.step: only in {export}.safetensors")
+        # a step with a rate of 0 leaves these weights
+        self.levin(
+            "pretrain", *more, "max_steps=1", "optim.lr=0", "optim.weight_decay=0", "out=still"
+        )
+        still = "still/exported_models/exported_last.safetensors"
+        text = self.levin("ckpt", "diff", f"{export}.safetensors", still, code=1)
+        names = set(re.findall(r"^[\w.]+", text, re.M))
+        self.assertEqual({n for n in names if re.search("weight|bias", n)}, set(), text)
+        self.levin("pretrain", "out=one", "resume=true", "epochs=2")
+        self.levin("pretrain", *more, "epochs=2", "out=whole")
+        self.assertEqual(self.levin("ckpt", "hash", "one"), self.levin("ckpt", "hash", "whole"))
+        text = self.levin("pretrain", "out=two", "resume=true")
+        self.assertIn("nothing to do", text)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv, verbosity=0)
