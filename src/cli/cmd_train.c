@@ -265,6 +265,10 @@ int lvni_cli_cmd_train(int n, const char *const *args)
 {
     int code;
     const lvni_run_recipe *recipe = lvni_cli_find_recipe(n, args, "train", &code);
+    if (recipe != NULL && recipe->needs_keys && n == 1) {
+        lvni_cli_command_print_help_of(lvni_cli_command_find("train"), args[0]);
+        return 0;
+    }
     return recipe == NULL
                ? code
                : lvni_cli_report(lvni_run_train(recipe, n - 1, args + 1), recipe, "train", n, args);

@@ -23,6 +23,7 @@ typedef struct lvni_run_recipe {
     /* predict, eval and export are of it where they name neither a recipe nor a model of another;
      * their help has its keys */
     bool is_default;
+    bool needs_keys;            /* it has no training without any; then its help is printed */
     lvni_run_defaults defaults; /* of keys of every training */
     /* For errors: the keys that the model's shape follows from ("model and model.*"), and the one
      * that makes samples smaller ("image_size"); NULL: none in particular. */

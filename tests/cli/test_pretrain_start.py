@@ -78,9 +78,19 @@ class Start(unittest.TestCase):
         draw_patterns(f"{self.dir}/photos", 2)
         found = self.chosen(*usual[2:], "data=photos", "batch_size=2", "out=a")
         self.assertEqual(found["transform_args.image_size"], ("224", by_method))
+        found = self.chosen(*usual[2:], "data=photos/rings/0.png", "batch_size=9", "out=a")
+        self.assertEqual(found["transform_args.image_size"], ("224", by_method))
+        self.assertEqual(found["batch_size"], ("1", "all images"))
         # what a saved run has is not chosen again
         found = self.chosen("out=a", "resume=true", "max_steps=2")
         self.assertEqual(sorted(found), ["devices", "num_workers"])
+
+    def test_help_without_any_key(self):
+        for arguments in (["pretrain"], ["train", "pretrain"]):
+            text = self.levin(*arguments)
+            self.assertEqual(text, self.levin(*arguments, "--help"))
+            self.assertIn("method_args.temperature", text)
+        self.assertIn("data= is missing", self.levin("train", "classify", code=64))
 
     def test_workers_under_slurm(self):
         cpus = len(os.sched_getaffinity(0))

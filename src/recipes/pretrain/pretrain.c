@@ -93,7 +93,7 @@ static lvn_status open_training(lvni_run_job *job, opened *o)
         job->val_decode_bytes = o->held.decode_bytes;
         note_held(o);
     }
-    lvni_pretrain_print_choices(job, o->data.headers_read, &o->chosen);
+    lvni_pretrain_print_choices(job, &o->chosen);
     job->chosen = lvni_core_str_text(&o->chosen);
     job->note = lvni_core_str_text(&o->data.note);
     job->ignored = lvni_core_str_text(&o->data.ignored);
@@ -184,6 +184,7 @@ const lvni_run_recipe lvni_pretrain_recipe = {
                 "scheduler=cosine scheduler.end_factor=0.001 scheduler.warmup_steps=auto "
                 "optim.decay_norm_bias=false",
          .prepare = lvni_pretrain_prepare},
+    .needs_keys = true,
     .model_keys = "model, embed_dim and method_args.*",
     .size_key = "transform_args.image_size",
     .keys = lvni_pretrain_train_keys,

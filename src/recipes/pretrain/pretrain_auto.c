@@ -2,6 +2,7 @@
 #include "recipes/pretrain/pretrain.h"
 
 #include "core/str.h"
+#include "images/view_presets.h"
 #include "launch/env_vars.h"
 #include "run/ranks.h"
 
@@ -34,16 +35,16 @@ static void print_value(const lvni_core_config *c, const char *key, const char *
     }
 }
 
-static void print_size(const lvni_core_config *c, bool photos, const char *method,
-                       lvni_core_str *out)
+static void print_size(const lvni_core_config *c, const char *method, lvni_core_str *out)
 {
     static const char key[] = "transform_args.image_size";
     size_t n;
     const int64_t *size = lvni_core_config_int_list(c, key, &n);
+    const int usual = lvni_images_view_preset(lvni_core_config_str(c, "method"))->size[0];
     if (is_chosen(c, key) && n > 0) {
         begin_choice(out);
         lvni_core_str_printf(out, "%s %lld (%s)", key, (long long)size[0],
-                             photos ? method : "that of the images");
+                             size[0] == usual ? method : "that of the images");
     }
 }
 
@@ -79,21 +80,22 @@ static void print_workers(const lvni_core_config *c, const lvni_run_rank *rank, 
     }
 }
 
-void lvni_pretrain_print_choices(const lvni_run_job *job, bool photos, lvni_core_str *out)
+void lvni_pretrain_print_choices(const lvni_run_job *job, lvni_core_str *out)
 {
     const lvni_core_config *c = job->config;
     lvni_core_str method = {0}, device = {0};
     lvni_core_str_printf(&method, "method=%s", lvni_core_config_str(c, "method"));
     lvni_core_str_printf(&device, "accelerator=%s", lvni_core_config_str(c, "accelerator"));
     const char *of_method = lvni_core_str_text(&method);
-    print_size(c, photos, of_method, out);
+    print_size(c, of_method, out);
     print_value(c, "max_epochs", of_method, out);
     print_value(c, "precision", lvni_core_str_text(&device), out);
     if (job->ranks != NULL) {
         print_devices(c, job->ranks, out);
     }
     if (lvni_core_config_is_set(c, "batch_size")) {
-        print_value(c, "batch_size", "the default", out);
+        const bool limited = lvni_core_config_layer(c, "batch_size") == LVNI_LAYER_RESOLVED;
+        print_value(c, "batch_size", limited ? "all images" : "the default", out);
     }
     if (job->ranks != NULL) {
         print_workers(c, job->ranks->rank, out);
