@@ -72,6 +72,26 @@ def read_torch(path):
     return Reader(io.BytesIO(archive.read("archive/data.pkl"))).load()
 
 
+def eigenvalues(a):
+    """Of a small symmetric matrix, by Jacobi's rotations."""
+    n = len(a)
+    for _ in range(12):
+        for p in range(n):
+            for q in range(p + 1, n):
+                if abs(a[p][q]) < 1e-15:
+                    continue
+                turn = (a[q][q] - a[p][p]) / (2 * a[p][q])
+                t = math.copysign(1, turn) / (abs(turn) + math.hypot(turn, 1))
+                c = 1 / math.hypot(t, 1)
+                s = t * c
+                for row in a:
+                    row[p], row[q] = c * row[p] - s * row[q], s * row[p] + c * row[q]
+                up, uq = a[p], a[q]
+                a[p] = [c * x - s * y for x, y in zip(up, uq)]
+                a[q] = [s * x + c * y for x, y in zip(up, uq)]
+    return [a[i][i] for i in range(n)]
+
+
 class Embed(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -185,6 +205,54 @@ class Embed(unittest.TestCase):
             self.assertEqual(shape, (19,))
             self.assertNotIn("checks/1.png", names)
             self.assertEqual(read_npy(archive.read("embeddings.npy"))[0], (19, FEATURES))
+
+    def test_effective_rank(self):
+        """exp of the entropy of the normalised singular values of the references' unit rows."""
+        draw_patterns(f"{self.dir}/parts/train", 5)
+        draw_patterns(f"{self.dir}/parts/val", 2)
+        # fmt: off
+        more = ["model=cnn", "image_size=32", "batch_size=8", "max_epochs=2", "micro_batches=2",
+                "wgrad_threads=1", "method_args.hidden_dim=16", "data=photos", "num_workers=0",
+                "knn.data=parts", "quiet=true", "overwrite=true", "out=ranked"]
+        # fmt: on
+        values = []
+        for layout in ([], ["devices=2"], ["devices=2", "accelerator=sim"]):
+            os.environ["LEVIN_SIM_DEVICES"] = "2"
+            self.levin("pretrain", *more, *layout)
+            records = map(json.loads, self.read("ranked/metrics.jsonl").decode().splitlines())
+            values.append([r["val/effective_rank"] for r in records if "val/knn" in r])
+        self.assertEqual(len(values[0]), 2)
+        self.assertEqual(values[1], values[0])
+        self.assertEqual(values[2], values[0])
+        use = ["model=ranked", "checkpoint=last", "data=parts"]
+        found = json.loads(self.levin("eval", "knn", *use, "json=true").splitlines()[0])
+        self.assertEqual(found["effective_rank"], float(f"{values[0][-1]:.9g}"))
+        self.levin("predict", "embed", *use, "output=parts.csv")
+        _, names, numbers = self.table("parts.csv")
+        rows = []
+        for i, name in enumerate(names):
+            row = numbers[FEATURES * i : FEATURES * (i + 1)]
+            length = math.sqrt(sum(x * x for x in row))
+            if name.startswith("train/"):
+                rows.append([x / length for x in row])
+        self.assertEqual(len(rows), found["references"])
+        gram = [[sum(x * y for x, y in zip(a, b)) for b in rows] for a in rows]
+        singular = [math.sqrt(max(x, 0)) for x in eigenvalues(gram)]
+        parts = [x / sum(singular) for x in singular if x > 0]
+        rank = math.exp(-sum(p * math.log(p) for p in parts))
+        self.assertGreater(rank, 1.5)
+        self.assertAlmostEqual(found["effective_rank"], rank, 3)
+
+    def test_an_effective_rank_of_one_is_a_warning(self):
+        for kind in ("a", "b"):
+            os.makedirs(f"{self.dir}/copies/{kind}")
+            for i in range(6):
+                shutil.copy(f"{self.dir}/photos/checks/0.png", f"{self.dir}/copies/{kind}/{i}.png")
+        more = ["data=photos", "model=cnn", "image_size=32", "batch_size=8", "max_epochs=3"]
+        text = self.levin(
+            "pretrain", *more, "num_workers=0", "knn.data=copies", "out=narrow", "knn.k=3"
+        )
+        self.assertEqual(text.count("the effective rank of those of knn.data= is 1, of at most"), 1)
 
     def test_names_and_formats_that_do_not_fit(self):
         for arguments, part in (

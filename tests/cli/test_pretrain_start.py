@@ -16,7 +16,9 @@ from rank_processes import drop_identity
 
 LEVIN = os.path.abspath(sys.argv.pop(1))
 drop_identity()
-SMALL = "data=builtin:shapes data.count=48 model=cnn method_args.hidden_dim=16 num_workers=0".split()
+SMALL = (
+    "data=builtin:shapes data.count=48 model=cnn method_args.hidden_dim=16 num_workers=0".split()
+)
 TASK = {
     "SLURM_JOB_ID": "1",
     "SLURM_STEP_ID": "0",

@@ -155,6 +155,11 @@ void lvni_pretrain_votes_destroy(lvni_pretrain_votes *votes); /* NULL is fine */
 lvn_status lvni_pretrain_votes_add(lvni_pretrain_votes *votes, int64_t sample, const float *value,
                                    int64_t dim);
 lvni_pretrain_votes_count lvni_pretrain_votes_result(const lvni_pretrain_votes *votes);
+/* The effective rank (Roy & Vetterli 2007, "The effective rank: a measure of effective
+ * dimensionality": exp of the entropy of the normalised singular values) of the unit rows of the
+ * first 256 references: 1 where all have one direction. LVN_ERR_NOT_FOUND: no LAPACK
+ * (levin/linalg.h). */
+lvn_status lvni_pretrain_votes_rank(const lvni_pretrain_votes *votes, double *out);
 
 /* ---- pretrain_held.c: knn.data=, images with classes that a training is measured on ---- */
 
@@ -163,6 +168,8 @@ typedef struct lvni_pretrain_held {
     lvni_pretrain_images_used images;
     size_t decode_bytes; /* that each loading thread keeps */
     bool photos;
+    int narrow;        /* evaluations in a row whose effective rank was too small */
+    bool rank_missing; /* that it cannot be computed */
 } lvni_pretrain_held;
 
 extern const lvni_core_option_table lvni_pretrain_held_options; /* knn.* */

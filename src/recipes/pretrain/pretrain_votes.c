@@ -8,6 +8,7 @@
 #include "core/math.h"
 #include "data/dataset.h"
 
+#include <levin/linalg.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -209,4 +210,47 @@ lvn_status lvni_pretrain_votes_add(votes *w, int64_t sample, const float *value,
         classify(w, label);
     }
     return LVN_OK;
+}
+
+/* ---- how many directions the features have ---- */
+
+/* exp of the entropy of the singular values, as parts of their sum. */
+static double rank_of(const double *value, int64_t n)
+{
+    double sum = 0.0, entropy = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        sum += value[i];
+    }
+    for (int64_t i = 0; i < n && sum > 0.0; i++) {
+        const double part = value[i] / sum;
+        entropy -= part > 0.0 ? part * lvni_core_log(part) : 0.0;
+    }
+    return sum > 0.0 ? lvni_core_exp(entropy) : 0.0;
+}
+
+lvn_status lvni_pretrain_votes_rank(const votes *w, double *out)
+{
+    enum { ROWS = 256 };
+    const int64_t rows = w->count.references < ROWS ? w->count.references : ROWS;
+    lvn_tensor *x = NULL, *values = NULL;
+    *out = 0.0;
+    if (rows == 0 || w->dim > LVN_LINALG_MAX) {
+        return LVN_OK;
+    }
+    x = lvn_tensor_create(LVN_F32, LVN_SHAPE(rows, w->dim));
+    if (x == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t d = 0; d < w->dim; d++) {
+            ((float *)lvn_data(x))[r * w->dim + d] = w->column[d * w->references + r];
+        }
+    }
+    const lvn_status s = lvn_svd(x, NULL, &values, NULL);
+    if (s == LVN_OK) {
+        *out = rank_of(lvn_const_data(values), lvn_numel(values));
+    }
+    lvn_release(x);
+    lvn_release(values);
+    return s;
 }
