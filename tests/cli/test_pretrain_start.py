@@ -1,6 +1,6 @@
 """How levin pretrain starts: what it chooses itself, and runs without an epoch.
 
-usage: test_pretrain_start.py LEVIN     registered in tests/cli/CMakeLists.txt
+usage: test_pretrain_start.py SOURCE_DIR LEVIN     registered in tests/cli/CMakeLists.txt
 """
 
 import os
@@ -14,6 +14,7 @@ import unittest
 from patterns import draw_patterns
 from rank_processes import drop_identity
 
+SOURCE = os.path.abspath(sys.argv.pop(1))
 LEVIN = os.path.abspath(sys.argv.pop(1))
 drop_identity()
 SMALL = (
@@ -29,6 +30,13 @@ TASK = {
     "SLURM_STEP_NUM_TASKS": "1",
     "SLURM_STEP_NUM_NODES": "1",
     "SLURM_STEP_TASKS_PER_NODE": "1",
+}
+TWO = {
+    "SLURM_NTASKS": "2",
+    "SLURM_STEP_NUM_TASKS": "2",
+    "SLURM_STEP_TASKS_PER_NODE": "2",
+    "SLURM_STEP_NODELIST": "localhost",
+    "SLURM_JOB_NODELIST": "localhost",
 }
 
 
@@ -100,6 +108,45 @@ class Start(unittest.TestCase):
         found = self.chosen(*SMALL[:-1], "batch_size=16", "max_steps=1", "out=a", env=env)
         self.assertEqual(found["num_workers"][0], str(cpus - 1))
         self.assertIn(f"SLURM_CPUS_PER_TASK={cpus}", found["num_workers"][1])
+
+    def test_the_python_script_of_the_manual(self):
+        """Two tasks of Slurm that start it are one run, with the bits of two devices."""
+        with open(f"{SOURCE}/docs/pretrain.md", encoding="utf-8") as f:
+            [script] = re.findall(r"^```python\n(.*?)^```", f.read(), re.M | re.S)
+        small = {"torchvision/resnet50": "cnn"}
+        more = {"image_size": "16", "batch_size": "4", "max_steps": "2", "accelerator": "cpu"}
+        for old, new in small.items():
+            self.assertIn(old, script)
+            script = script.replace(old, new)
+        end = '        model="cnn",\n'
+        self.assertIn(end, script)
+        script = script.replace(end, f"{end}        **{more},\n")
+        with open(f"{self.dir}/my_train_script.py", "w", encoding="utf-8") as f:
+            f.write(script)
+        draw_patterns(f"{self.dir}/photos", 2)
+        os.makedirs(f"{self.dir}/bin")
+        os.symlink(LEVIN, f"{self.dir}/bin/levin")
+        cpus = len(os.sched_getaffinity(0))
+        tasks = [
+            subprocess.Popen(
+                [sys.executable, "my_train_script.py"], cwd=self.dir, text=True,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                env=dict(os.environ, PATH=f"{self.dir}/bin:{os.environ['PATH']}", **TASK)
+                | TWO | {"SLURM_PROCID": str(i), "SLURM_LOCALID": str(i)}
+                | {"SLURM_CPUS_PER_TASK": str(cpus)},
+            )
+            for i in range(2)
+        ]  # fmt: skip
+        text = [task.communicate(timeout=60)[0] for task in tasks]
+        self.assertEqual([task.returncode for task in tasks], [0, 0], text)
+        self.assertIn("devices 2 (the tasks of Slurm)", text[0])
+        self.assertIn(f"num_workers {cpus - 1} (SLURM_CPUS_PER_TASK={cpus}", text[0])
+        self.assertIn("2 ranks: processes", text[0])
+        usual = ["data=photos", "model=cnn", *(f"{k}={v}" for k, v in more.items())]
+        self.levin("pretrain", *usual, "devices=2", "out=plain")
+        self.assertEqual(
+            self.levin("ckpt", "hash", "out/my_experiment"), self.levin("ckpt", "hash", "plain")
+        )
 
     def test_auto_is_as_if_not_given(self):
         usual = [*SMALL, "batch_size=16", "max_steps=2", "quiet=true"]
