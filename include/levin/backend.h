@@ -38,7 +38,7 @@
 extern "C" {
 #endif
 
-enum { LVN_BACKEND_VERSION = 17, LVN_TENSOR_ALIGNMENT = 16 };
+enum { LVN_BACKEND_VERSION = 18, LVN_TENSOR_ALIGNMENT = 16 };
 
 typedef struct lvn_device_info {
     char name[64]; /* of the model: "NVIDIA H200" */

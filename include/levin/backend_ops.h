@@ -114,6 +114,12 @@ typedef struct lvn_resample_attr {
     lvn_pool_attr pool;
     /* height, width of the result; not read for avg_pool, unless transposed */
     int64_t size[2];
+    /* bilinear, bicubic (a = -1/2): weights of pixels within the filter, as wide as a pixel of a
+     * smaller result, that add up to 1 */
+    bool antialias;
+    /* bilinear, bicubic: pixels of the result for each of the image, along the height and the
+     * width; 0: the quotient of the sizes */
+    double scale[2];
 } lvn_resample_attr;
 /* positions of a grid of height x width; transposed: the gradient, sums over the grid */
 typedef struct lvn_affine_attr {

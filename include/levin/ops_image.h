@@ -112,14 +112,21 @@ typedef enum lvn_resize_mode {
     LVN_RESIZE_BILINEAR, /* between the two nearest pixels of each axis */
     LVN_RESIZE_BICUBIC   /* between the four nearest (Keys 1981, a = -3/4) */
 } lvn_resize_mode;
-/* (N, H, W, C) -> (N, height, width, C), any sizes, without a filter against aliases. Pixel i of
- * the result lies at (i + 1/2) H / height - 1/2 of the image, with align_corners (an error for
- * nearest) at i (H - 1) / (height - 1); beyond the border the border repeats. The formulas of
- * torch.nn.functional.interpolate for given sizes, with positions that are exact fractions. */
+/* (N, H, W, C) -> (N, height, width, C), any sizes. Pixel i of the result lies at (i + 1/2) H /
+ * height - 1/2 of the image, with align_corners (an error for nearest) at i (H - 1) / (height - 1);
+ * beyond the border the border repeats. The formulas of torch.nn.functional.interpolate for given
+ * sizes, with positions that are exact fractions.
+ *
+ * antialias (bilinear, bicubic without align_corners): a smaller result is filtered; the filter is
+ * as much wider, its a is -1/2, and beyond the border is nothing.
+ * scale (the same): pixel i lies at (i + 1/2) / scale - 1/2, as of interpolate(scale_factor=...);
+ * the result must lie within the image. For height and width; 0: by the sizes. */
 typedef struct lvn_resize2d_options {
     size_t struct_size;
     lvn_resize_mode mode;
     bool align_corners;
+    bool antialias;
+    double scale[2];
 } lvn_resize2d_options;
 LVN_API lvn_tensor *lvn_resize2d_with(lvn_tensor *x, int64_t height, int64_t width,
                                       const lvn_resize2d_options *o);

@@ -12,6 +12,24 @@ static const char *resample_name(lvn_resample_kind kind)
                                                 : "resize2d";
 }
 
+/* The last pixel of the result must be within the image: filters see something there. */
+static lvn_status check_scale(const char *op, const lvn_resample_attr *attr, const int64_t from[2],
+                              const int64_t to[2])
+{
+    static const char *const axis[2] = {"height", "width"};
+    for (int i = 0; i < 2; i++) {
+        const double scale = attr->scale[i];
+        if (scale != 0.0 &&
+            !(scale > 0.0 && scale <= 1e9 && (double)to[i] - 0.5 <= (double)from[i] * scale)) {
+            LVN_FAIL(LVN_ERR_INVALID,
+                     "%s: scale %g of the %s is not possible: it must be positive, and %lld pixels "
+                     "of the result, each of 1 / scale, must lie within %lld of the image",
+                     op, scale, axis[i], (long long)to[i], (long long)from[i]);
+        }
+    }
+    return LVN_OK;
+}
+
 lvn_status lvni_kernels_shape_resample2d(const lvn_kernel_args *args,
                                          lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
 {
@@ -40,6 +58,7 @@ lvn_status lvni_kernels_shape_resample2d(const lvn_kernel_args *args,
                  LVNI_SHAPE_TEXT(x), (long long)size[0], (long long)size[1], (long long)pooled[0],
                  (long long)pooled[1]);
     }
+    LVN_TRY(check_scale(op, attr, attr->transposed ? size : in, attr->transposed ? in : size));
     out[0] = lvni_kernels_rule_make(x->dtype, 4,
                                     (const int64_t[]){x->shape[0], size[0], size[1], x->shape[3]});
     return LVN_OK;

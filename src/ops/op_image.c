@@ -75,6 +75,10 @@ static lvn_status read_resize(const lvn_resize2d_options *given, lvn_resize2d_op
     LVN_TRY(lvni_core_options_enum("resize2d", "mode", (int)o->mode, LVN_RESIZE_BICUBIC));
     LVN_ARG(!o->align_corners || o->mode != LVN_RESIZE_NEAREST,
             "resize2d: align_corners is for bilinear and bicubic; nearest has no corners to align");
+    const bool scaled = o->scale[0] != 0.0 || o->scale[1] != 0.0;
+    LVN_ARG(!(o->antialias || scaled) || (o->mode != LVN_RESIZE_NEAREST && !o->align_corners),
+            "resize2d: %s is for bilinear and bicubic without align_corners",
+            o->antialias ? "antialias" : "scale");
     return LVN_OK;
 }
 
@@ -91,7 +95,9 @@ lvn_tensor *lvn_resize2d_with(lvn_tensor *x, int64_t height, int64_t width,
     return resample("resize2d", x,
                     &(lvn_resample_attr){.kind = kind[o.mode],
                                          .size = {height, width},
-                                         .align_corners = o.align_corners});
+                                         .align_corners = o.align_corners,
+                                         .antialias = o.antialias,
+                                         .scale = {o.scale[0], o.scale[1]}});
 }
 
 /* ---- pixel shuffles ---- */

@@ -13,9 +13,23 @@ static int64_t clamp(int64_t i, int64_t n)
     return i < 0 ? 0 : i >= n ? n - 1 : i;
 }
 
+/* Pixels of the input for each of the output. */
+static double step_of(const lvni_cpu_taps_axis *a)
+{
+    const double scale = a->attr->scale[a->side];
+    return scale > 0.0 ? 1.0 / scale : (double)a->in / (double)a->out;
+}
+
 /* Where output o lies in the input: pixel `whole` and a fraction of the way to the next. */
 static void position(const lvni_cpu_taps_axis *a, int64_t o, int64_t *whole, double *fraction)
 {
+    if (a->attr->scale[a->side] > 0.0) {
+        double at = ((double)o + 0.5) * step_of(a) - 0.5;
+        at = at < 0.0 && a->attr->kind == LVN_RESAMPLE_BILINEAR ? 0.0 : at;
+        *whole = (int64_t)(at + 1.0) - 1; /* at >= -1/2 */
+        *fraction = at - (double)*whole;
+        return;
+    }
     int64_t above = (2 * o + 1) * a->in - a->out, below = 2 * a->out; /* (o + 1/2) in / out - 1/2 */
     if (a->attr->align_corners) {
         above = a->out > 1 ? o * (a->in - 1) : 0;
@@ -28,14 +42,19 @@ static void position(const lvni_cpu_taps_axis *a, int64_t o, int64_t *whole, dou
     *fraction = (double)(above - *whole * below) / (double)below;
 }
 
-/* Keys 1981 with a = -3/4: weights of the pixels at distance 1 + t, t, 1 - t, 2 - t. */
+/* Keys 1981, at a distance of at most 2. */
+static double cubic_at(double d, double a)
+{
+    return d <= 1.0 ? ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0
+                    : ((a * d - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a;
+}
+
+/* Weights of the pixels at distance 1 + t, t, 1 - t, 2 - t. */
 static void cubic(double t, double w[CUBIC_TAPS])
 {
-    const double a = -0.75, distance[CUBIC_TAPS] = {1.0 + t, t, 1.0 - t, 2.0 - t};
+    const double distance[CUBIC_TAPS] = {1.0 + t, t, 1.0 - t, 2.0 - t};
     for (int k = 0; k < CUBIC_TAPS; k++) {
-        const double d = distance[k];
-        w[k] = k == 1 || k == 2 ? ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0
-                                : ((a * d - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a;
+        w[k] = cubic_at(distance[k], -0.75);
     }
 }
 
@@ -73,11 +92,47 @@ static int64_t pool_window(const lvni_cpu_taps_axis *a, int64_t o, int64_t *firs
     return equal_weights(n, (double)(a->attr->exclude_padding ? n : end - start), weight);
 }
 
+/* Pixels that a filter without aliases reaches in one direction. */
+static double support_of(const lvni_cpu_taps_axis *a)
+{
+    const double step = step_of(a), pixels = a->attr->kind == LVN_RESAMPLE_BICUBIC ? 2.0 : 1.0;
+    return step > 1.0 ? pixels * step : pixels;
+}
+
+static double filter_at(const lvni_cpu_taps_axis *a, double d)
+{
+    d = d < 0.0 ? -d : d;
+    return a->attr->kind == LVN_RESAMPLE_BICUBIC ? (d < 2.0 ? cubic_at(d, -0.5) : 0.0)
+           : d < 1.0                             ? 1.0 - d
+                                                 : 0.0;
+}
+
+/* Pixels whose middle is within the filter share a weight of 1. */
+static int64_t filtered(const lvni_cpu_taps_axis *a, int64_t o, int64_t *first, float *weight)
+{
+    const double step = step_of(a), wide = step > 1.0 ? step : 1.0, support = support_of(a),
+                 centre = ((double)o + 0.5) * step, from = centre - support + 0.5,
+                 to = centre + support + 0.5;
+    double sum = 0.0;
+    *first = from > 0.0 ? (int64_t)from : 0;
+    const int64_t n = (to < (double)a->in ? (int64_t)to : a->in) - *first;
+    for (int64_t k = 0; k < n; k++) {
+        sum += filter_at(a, ((double)(*first + k) - centre + 0.5) / wide);
+    }
+    for (int64_t k = 0; k < n; k++) {
+        weight[k] = (float)(filter_at(a, ((double)(*first + k) - centre + 0.5) / wide) / sum);
+    }
+    return n;
+}
+
 /* The taps of output o; how many. */
 static int64_t taps_of(const lvni_cpu_taps_axis *a, int64_t o, int64_t *first, float *weight)
 {
     int64_t whole = 0;
     double t = 0.0, w[CUBIC_TAPS];
+    if (a->attr->antialias) {
+        return filtered(a, o, first, weight);
+    }
     switch (a->attr->kind) {
     case LVN_RESAMPLE_AVG_POOL: return pool_window(a, o, first, weight);
     case LVN_RESAMPLE_ADAPTIVE_POOL:
@@ -99,6 +154,9 @@ static int64_t taps_of(const lvni_cpu_taps_axis *a, int64_t o, int64_t *first, f
 
 static int64_t most_taps(const lvni_cpu_taps_axis *a)
 {
+    if (a->attr->antialias) {
+        return 2 * ((int64_t)support_of(a) + 1) + 1;
+    }
     switch (a->attr->kind) {
     case LVN_RESAMPLE_AVG_POOL: return a->attr->pool.kernel[a->side];
     case LVN_RESAMPLE_ADAPTIVE_POOL: return a->in / a->out + 2;

@@ -11,6 +11,8 @@ struct map_axis {
     int kind; /* lvn_resample_kind */
     bool align_corners, exclude_padding;
     int kernel, stride, padding; /* of average pooling */
+    bool antialias, scaled;
+    double step; /* pixels of the input for each of the output */
     int64_t in, out;
 };
 
@@ -33,6 +35,13 @@ __device__ static int64_t clamped(int64_t i, int64_t n)
  * of integers, so no rounding moves a tap. */
 __device__ static void find_position(const map_axis &a, int64_t o, int64_t *whole, double *fraction)
 {
+    if (a.scaled) {
+        double at = ((double)o + 0.5) * a.step - 0.5;
+        at = at < 0.0 && a.kind == LVN_RESAMPLE_BILINEAR ? 0.0 : at;
+        *whole = (int64_t)(at + 1.0) - 1; /* at >= -1/2 */
+        *fraction = at - (double)*whole;
+        return;
+    }
     int64_t above = (2 * o + 1) * a.in - a.out, below = 2 * a.out; /* (o + 1/2) in / out - 1/2 */
     if (a.align_corners) {
         above = a.out > 1 ? o * (a.in - 1) : 0;
@@ -45,10 +54,9 @@ __device__ static void find_position(const map_axis &a, int64_t o, int64_t *whol
     *fraction = (double)(above - *whole * below) / (double)below;
 }
 
-/* Keys, Cubic convolution interpolation (1981), with a = -3/4. */
-__device__ static double cubic(double d)
+/* Keys, Cubic convolution interpolation (1981), at a distance of at most 2. */
+__device__ static double cubic(double d, double a = -0.75)
 {
-    const double a = -0.75;
     return d <= 1.0 ? ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0
                     : ((a * d - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a;
 }
@@ -84,6 +92,41 @@ __device__ static void interpolate(const map_axis &a, const map_taps &t, int64_t
     fold_taps(a, whole - 1, CUBIC_TAPS, w, t, o);
 }
 
+/* Pixels that a filter without aliases reaches in one direction. */
+__host__ __device__ static double support_of(const map_axis &a)
+{
+    const double pixels = a.kind == LVN_RESAMPLE_BICUBIC ? 2.0 : 1.0;
+    return a.step > 1.0 ? pixels * a.step : pixels;
+}
+
+__device__ static double filter_at(const map_axis &a, double d)
+{
+    d = d < 0.0 ? -d : d;
+    return a.kind == LVN_RESAMPLE_BICUBIC ? (d < 2.0 ? cubic(d, -0.5) : 0.0)
+           : d < 1.0                      ? 1.0 - d
+                                          : 0.0;
+}
+
+/* Pixels whose middle is within the filter share a weight of 1. */
+__device__ static void filter_taps(const map_axis &a, const map_taps &t, int64_t o)
+{
+    const double wide = a.step > 1.0 ? a.step : 1.0, support = support_of(a),
+                 centre = ((double)o + 0.5) * a.step, from = centre - support + 0.5,
+                 to = centre + support + 0.5;
+    const int64_t first = from > 0.0 ? (int64_t)from : 0,
+                  n = (to < (double)a.in ? (int64_t)to : a.in) - first;
+    double sum = 0.0;
+    for (int64_t k = 0; k < n; k++) {
+        sum += filter_at(a, ((double)(first + k) - centre + 0.5) / wide);
+    }
+    for (int64_t k = 0; k < n; k++) {
+        t.weight[o * t.most + k] =
+            (float)(filter_at(a, ((double)(first + k) - centre + 0.5) / wide) / sum);
+    }
+    t.first[o] = (int)first;
+    t.count[o] = (int)n;
+}
+
 /* n pixels of equal weights */
 __device__ static void average(const map_taps &t, int64_t o, int64_t first, int64_t n,
                                int64_t divisor)
@@ -113,6 +156,8 @@ static __global__ void make_taps(map_axis height, map_taps rows, map_axis width,
         average(t, o, first, n, n);
     } else if (a.kind == LVN_RESAMPLE_NEAREST) {
         average(t, o, o * a.in / a.out, 1, 1);
+    } else if (a.antialias) {
+        filter_taps(a, t, o);
     } else {
         interpolate(a, t, o);
     }
@@ -228,11 +273,17 @@ static map_axis axis_of(const lvn_kernel_args *args, int side)
     a.padding = r.pool.padding[side];
     a.in = r.transposed ? to : from;
     a.out = r.transposed ? from : to;
+    a.antialias = r.antialias;
+    a.scaled = r.scale[side] > 0.0;
+    a.step = a.scaled ? 1.0 / r.scale[side] : (double)a.in / (double)a.out;
     return a;
 }
 
 static int64_t most_taps(const map_axis &a)
 {
+    if (a.antialias) {
+        return 2 * ((int64_t)support_of(a) + 1) + 1;
+    }
     switch (a.kind) {
     case LVN_RESAMPLE_AVG_POOL: return a.kernel;
     case LVN_RESAMPLE_ADAPTIVE_POOL: return a.in / a.out + 2;

@@ -22,10 +22,9 @@ static double pool_weight(const lvn_resample_attr *a, int side, int64_t in, int6
     return overlap(i >= start && i < start + a->pool.kernel[side], (double)size);
 }
 
-/* Keys, Cubic convolution interpolation (1981), with a = -3/4. */
-static double cubic(double d)
+/* Keys, Cubic convolution interpolation (1981). */
+static double cubic(double d, double a)
 {
-    const double a = -0.75;
     d = fabs(d);
     return d <= 1.0  ? (a + 2.0) * d * d * d - (a + 3.0) * d * d + 1.0
            : d < 2.0 ? a * d * d * d - 5.0 * a * d * d + 8.0 * a * d - 4.0 * a
@@ -41,16 +40,33 @@ static double interpolated(bool bicubic, double at, int64_t in, int64_t i)
     for (int64_t k = near - 1; k <= near + 2; k++) {
         const int64_t shown = k < 0 ? 0 : k >= in ? in - 1 : k;
         const double d = fabs(at - (double)k);
-        sum += shown != i ? 0.0 : bicubic ? cubic(d) : d < 1.0 ? 1.0 - d : 0.0;
+        sum += shown != i ? 0.0 : bicubic ? cubic(d, -0.75) : d < 1.0 ? 1.0 - d : 0.0;
     }
     return sum;
+}
+
+/* A filter around `centre` (pixel i is from i to i + 1), `wide` times as wide as that between
+ * pixels; pixels whose middle is in it share a weight of 1. */
+static double filtered(bool bicubic, double centre, double wide, int64_t in, int64_t i)
+{
+    const double support = (bicubic ? 2.0 : 1.0) * wide;
+    double sum = 0.0, own = 0.0;
+    for (int64_t k = 0; k < in; k++) {
+        const bool inside =
+            (double)k >= floor(centre - support + 0.5) && (double)k < floor(centre + support + 0.5);
+        const double d = fabs((double)k - centre + 0.5) / wide,
+                     w = bicubic ? cubic(d, -0.5) : fmax(0.0, 1.0 - d);
+        sum += inside ? w : 0.0;
+        own = inside && k == i ? w : own;
+    }
+    return own / sum;
 }
 
 /* The weight of input pixel i in output pixel o along one axis. */
 static double weight(const lvn_resample_attr *a, int side, int64_t in, int64_t out, int64_t o,
                      int64_t i)
 {
-    const double scale = (double)in / (double)out;
+    const double scale = a->scale[side] > 0.0 ? 1.0 / a->scale[side] : (double)in / (double)out;
     switch (a->kind) {
     case LVN_RESAMPLE_AVG_POOL: return pool_weight(a, side, in, o, i);
     case LVN_RESAMPLE_ADAPTIVE_POOL: {
@@ -60,6 +76,10 @@ static double weight(const lvn_resample_attr *a, int side, int64_t in, int64_t o
     case LVN_RESAMPLE_NEAREST: return overlap(i == o * in / out, 1.0);
     case LVN_RESAMPLE_BILINEAR:
     case LVN_RESAMPLE_BICUBIC: break;
+    }
+    if (a->antialias) {
+        return filtered(a->kind == LVN_RESAMPLE_BICUBIC, ((double)o + 0.5) * scale,
+                        fmax(1.0, scale), in, i);
     }
     const double corners = out > 1 ? (double)o * (double)(in - 1) / (double)(out - 1) : 0.0;
     return interpolated(a->kind == LVN_RESAMPLE_BICUBIC,

@@ -36,6 +36,9 @@ FN(bilinear, lvn_resize2d(in[0], 6, 3, .mode = LVN_RESIZE_BILINEAR))
 FN(bilinear_corners, lvn_resize2d(in[0], 2, 7, .mode = LVN_RESIZE_BILINEAR, .align_corners = true))
 FN(bicubic, lvn_resize2d(in[0], 6, 3, .mode = LVN_RESIZE_BICUBIC))
 FN(bicubic_corners, lvn_resize2d(in[0], 2, 7, .mode = LVN_RESIZE_BICUBIC, .align_corners = true))
+FN(bilinear_smooth, lvn_resize2d(in[0], 2, 3, .mode = LVN_RESIZE_BILINEAR, .antialias = true))
+FN(bicubic_smooth, lvn_resize2d(in[0], 2, 3, .mode = LVN_RESIZE_BICUBIC, .antialias = true))
+FN(bicubic_scaled, lvn_resize2d(in[0], 5, 2, .mode = LVN_RESIZE_BICUBIC, .scale = {1.7, 0.525}))
 FN(shuffle, lvn_pixel_shuffle(in[0], 2))
 FN(unshuffle, lvn_pixel_unshuffle(in[0], 3))
 FN(fft, lvn_fft(in[0]))
@@ -177,6 +180,9 @@ static const row rows[] = {
     {"resize2d_with", fn_bilinear_corners, SMOOTH, 1, {S(1, 4, 3, 2)}, NORMAL, .second = true},
     {"resize2d_with", fn_bicubic, SMOOTH, 1, {S(2, 3, 4, 2)}, NORMAL, .second = true},
     {"resize2d_with", fn_bicubic_corners, SMOOTH, 1, {S(1, 4, 3, 2)}, NORMAL, .second = true},
+    {"resize2d_with", fn_bilinear_smooth, SMOOTH, 1, {S(1, 5, 4, 2)}, NORMAL, .second = true},
+    {"resize2d_with", fn_bicubic_smooth, SMOOTH, 1, {S(2, 5, 4, 2)}, NORMAL, .second = true},
+    {"resize2d_with", fn_bicubic_scaled, SMOOTH, 1, {S(2, 3, 4, 2)}, NORMAL, .second = true},
     {"pixel_shuffle", fn_shuffle, SMOOTH, 1, {S(2, 2, 3, 8)}, NORMAL, .second = true},
     {"pixel_unshuffle", fn_unshuffle, SMOOTH, 1, {S(2, 3, 6, 2)}, NORMAL, .second = true},
     {"fft_with", fn_fft, SMOOTH, 1, {S(2, 5, 2)}, NORMAL, .second = true},

@@ -215,6 +215,29 @@ TEST(average_pooling_by_hand)
            6.5, 8, 9.5);
 }
 
+/* Numbers of torch.nn.functional.interpolate in double precision. */
+TEST(resizing_with_a_filter_and_a_scale)
+{
+    lvn_tensor *x = F64(DIMS(1, 7, 1, 1), 1, 4, 9, 16, 25, 36, 49);
+    EXPECT(REF(resample2d, MAP(BICUBIC, .antialias = true, .size = {3, 1}), x).out[0], 1e-10,
+           DIMS(1, 3, 1, 1), 3.11290322581, 16.3638583639, 39.6290322581);
+    EXPECT(REF(resample2d, MAP(BILINEAR, .antialias = true, .size = {3, 1}), x).out[0], 1e-10,
+           DIMS(1, 3, 1, 1), 4.0, 16.9411764706, 38.2857142857);
+    EXPECT(REF(resample2d, MAP(BICUBIC, .antialias = true, .size = {9, 1}), x).out[0], 1e-10,
+           DIMS(1, 9, 1, 1), 0.85798816568, 2.67857142857, 5.97530864198, 10.3827160494, 16,
+           22.8271604938, 30.8641975309, 40.9642857143, 49.6153846154);
+    EXPECT(REF(resample2d, MAP(BICUBIC, .scale = {3.1 / 7}, .size = {3, 1}), x).out[0], 1e-10,
+           DIMS(1, 3, 1, 1), 2.38181728542, 14.7880525998, 38.4760214914);
+    EXPECT(REF(resample2d, MAP(BILINEAR, .scale = {3.1 / 7}, .size = {3, 1}), x).out[0], 1e-10,
+           DIMS(1, 3, 1, 1), 2.88709677419, 15.2096774194, 37.8870967742);
+    EXPECT(REF(resample2d, MAP(BICUBIC, .scale = {9.1 / 7}, .size = {9, 1}), x).out[0], 1e-10,
+           DIMS(1, 9, 1, 1), 0.796839440146, 2.45882168867, 5.84313837051, 10.4477127902,
+           15.5558147474, 21.8731793355, 30.125, 40.3910303823, 49.3467085799);
+    EXPECT(REF(resample2d, MAP(BICUBIC, .antialias = true, .scale = {3.1 / 7}, .size = {3, 1}), x)
+               .out[0],
+           1e-10, DIMS(1, 3, 1, 1), 2.99799386285, 15.188210948, 38.278769167);
+}
+
 TEST(resizing_by_hand)
 {
     lvn_tensor *x = F64(DIMS(1, 2, 2, 1), 1, 2, 3, 4),

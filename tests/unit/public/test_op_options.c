@@ -87,6 +87,10 @@ static lvn_tensor *slope(bool twice)
     X(resize2d, mode, lvn_resize2d(x, 9, 9), lvn_resize2d(x, 9, 9, .mode = LVN_RESIZE_BICUBIC))    \
     X(resize2d, align_corners, lvn_resize2d(x, 9, 9, .mode = LVN_RESIZE_BILINEAR),                 \
       lvn_resize2d(x, 9, 9, .mode = LVN_RESIZE_BILINEAR, .align_corners = true))                   \
+    X(resize2d, antialias, lvn_resize2d(x, 2, 2, .mode = LVN_RESIZE_BICUBIC),                      \
+      lvn_resize2d(x, 2, 2, .mode = LVN_RESIZE_BICUBIC, .antialias = true))                        \
+    X(resize2d, scale, lvn_resize2d(x, 2, 2, .mode = LVN_RESIZE_BICUBIC),                          \
+      lvn_resize2d(x, 2, 2, .mode = LVN_RESIZE_BICUBIC, .scale = {0.6, 0.6}))                      \
     X(affine_grid, align_corners, lvn_affine_grid(theta, 3, 3),                                    \
       lvn_affine_grid(theta, 3, 3, .align_corners = true))                                         \
     X(grid_sample, mode, lvn_grid_sample(x, grid),                                                 \

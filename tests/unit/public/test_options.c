@@ -299,6 +299,13 @@ TEST(unknown_values_of_enums_are_errors)
            "resize2d: mode is 3, which is none of its values (0 to 2)");
     expect(lvn_resize2d(x, 8, 8, .align_corners = true),
            "resize2d: align_corners is for bilinear and bicubic; nearest has no corners to align");
+    expect(lvn_resize2d(x, 8, 8, .antialias = true),
+           "resize2d: antialias is for bilinear and bicubic without align_corners");
+    expect(lvn_resize2d(x, 8, 8, .mode = LVN_RESIZE_BICUBIC, .align_corners = true, .scale = {2.0}),
+           "resize2d: scale is for bilinear and bicubic without align_corners");
+    expect(lvn_resize2d(x, 8, 8, .mode = LVN_RESIZE_BICUBIC, .scale = {0.0, 0.5}),
+           "resize2d: scale 0.5 of the width is not possible: it must be positive, and 8 pixels of "
+           "the result, each of 1 / scale, must lie within 4 of the image");
     expect(lvn_grid_sample(x, x, .mode = (lvn_sample_mode)2),
            "grid_sample: mode is 2, which is none of its values (0 to 1)");
     expect(lvn_grid_sample(x, x, .padding = (lvn_sample_padding)-1),
