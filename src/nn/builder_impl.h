@@ -30,6 +30,8 @@ void lvni_nn_model_find_leaders(lvni_nn_model *model);
  * initial values that they had: saved and exported by name, and in no optimizer, gradient set or
  * reduction. A gradient flows through the module, and not into it. */
 lvn_status lvni_nn_builder_fix(lvn_builder *b, const lvn_module *module);
+/* The same of the parameter `name` of the module that is built. */
+lvn_status lvni_nn_builder_fix_parameter(lvn_builder *b, const char *name);
 /* lvn_forward with another function than the class's. */
 lvn_tensor *lvni_nn_module_run(const lvn_module *module, lvn_tensor *x,
                                lvn_tensor *(*run)(const lvn_module *module, lvn_tensor *x));

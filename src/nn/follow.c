@@ -213,19 +213,37 @@ lvn_status lvn_builder_follow_with(lvn_builder *b, lvn_module *module, const lvn
     return b->status;
 }
 
+static void fix(lvn_builder *b, int i)
+{
+    const lvni_nn_parameter from = b->model->parameters[i];
+    lvn_buffer *buffer = turn_parameter(b, i, LVNI_RULE_FIXED);
+    if (buffer != NULL) {
+        buffer->init = from.init;
+        buffer->bound = from.bound;
+    }
+}
+
 lvn_status lvni_nn_builder_fix(lvn_builder *b, const lvn_module *module)
 {
     const lvni_nn_model *m = b->model;
     for (int i = 0; b->status == LVN_OK && i < m->n_parameters;) {
-        const lvni_nn_parameter from = m->parameters[i];
-        if (!is_below(from.name, module->path)) {
+        if (is_below(m->parameters[i].name, module->path)) {
+            fix(b, i);
+        } else {
             i++;
-            continue;
         }
-        lvn_buffer *buffer = turn_parameter(b, i, LVNI_RULE_FIXED);
-        if (buffer != NULL) {
-            buffer->init = from.init;
-            buffer->bound = from.bound;
+    }
+    return lvn_builder_status(b);
+}
+
+lvn_status lvni_nn_builder_fix_parameter(lvn_builder *b, const char *name)
+{
+    char full[NAME];
+    snprintf(full, NAME, "%s%s%s", b->path, b->path[0] != '\0' ? "." : "", name);
+    for (int i = 0; b->status == LVN_OK && i < b->model->n_parameters; i++) {
+        if (strcmp(b->model->parameters[i].name, full) == 0) {
+            fix(b, i);
+            break;
         }
     }
     return lvn_builder_status(b);

@@ -213,7 +213,16 @@ lvn_status lvni_nn_model_copy_leader(const lvn_buffer *buffer, float *values);
 typedef struct lvni_nn_zoo_arguments {
     int image_size, n_classes;
     double dropout;
+    /* of a vision transformer: probability that an image passes a layer by, or that of the last
+     * layer where it grows with the layers */
+    double drop_path;
 } lvni_nn_zoo_arguments;
+/* Choices of model=, those that can be backbones. */
+#define LVNI_ZOO_BACKBONES                                                                         \
+    "resnet18|resnet34|resnet50|resnet101|resnet152|vit_s_16|vit_b_16|vit_tiny_patch16_224|"       \
+    "vit_small_patch16_224|vit_base_patch16_224|vits14|vitb14|vits14-noreg|vitb14-noreg|"          \
+    "vits14-notpretrained|vitb14-notpretrained|vits14-noreg-notpretrained|"                        \
+    "vitb14-noreg-notpretrained"
 /* "torchvision/resnet18", "timm/resnet18.a1_in1k", "vit_base_patch16_224": the name here of what
  * others call so; NULL: none. */
 const char *lvni_nn_zoo_respell(const char *text);
@@ -221,16 +230,23 @@ const char *lvni_nn_zoo_respell(const char *text);
 const lvn_module_class *lvni_nn_zoo_find(const char *name);
 bool lvni_nn_zoo_any_size(const char *name);  /* its weights fit images of other sizes */
 double lvni_nn_zoo_dropout(const char *name); /* what model.dropout=auto means */
+double lvni_nn_zoo_drop_path(const char *name);
+bool lvni_nn_zoo_is_transformer(const char *name);
+/* The name is of published weights, which a file must have: "vits14", not "vits14-notpretrained" */
+bool lvni_nn_zoo_needs_weights(const char *name);
+/* Files of the network's authors have the layer that makes logits; else backbones have none. */
+bool lvni_nn_zoo_has_classifier(const char *name);
 
 /* A network of the zoo as the backbone of another model. */
 /* Elements of a feature; 0 for unknown names. */
 int lvni_nn_zoo_feature_dim(const char *name);
 /* In build(): the network `model` as the child `name`. Its classifier is there with the network's
- * own names, saved and exported, and not trained. NULL on failure. */
+ * own names, saved and exported, and not trained; DINOv2's has none. NULL on failure. */
 lvn_module *lvni_nn_zoo_backbone(lvn_builder *b, const char *name, const char *model,
                                  const lvni_nn_zoo_arguments *arguments);
 typedef struct lvni_nn_features {
-    /* (N, h, w, C): the last feature map, or the normalised patch tokens; NULL of mlp */
+    /* (N, h, w, C): the last feature map, or the normalised patch tokens, of images of any size
+     * that patches divide; NULL of mlp */
     lvn_tensor *map;
     lvn_tensor *pooled; /* (N, C): the map's mean over positions, or the normalised class token */
 } lvni_nn_features;

@@ -2,7 +2,8 @@
 """Makes the golden files beside it: what PyTorch computes, in double precision, for the networks of
 the zoo.
 
-usage: python3 make_goldens.py [NAME ...]   by hand, with torch, torchvision, timm; no names: all
+usage: python3 make_goldens.py [NAME ...]   by hand, with torch, torchvision, timm, and for vits14*
+lightly-train, which has DINOv2's definition; no names: all
 
 Weights are not stored: both sides fill them by one rule (golden_rule.py and golden_support.c), f32
 numbers of the tensor's name and the element's place in PyTorch's layout. A file holds, for train
@@ -14,6 +15,10 @@ far PyTorch's own f32 is from that: the room that a comparison in f32 needs.
 vit_s_16 is timm's vit_small_patch16_224, which torchvision does not have. Its file has the names
 that levin has (torchvision's); `names` in it lists what timm calls each tensor, so that the test
 can write a file of timm's and load it.
+
+vit_tiny_patch16_224 is timm's and vits14, vits14-noreg are DINOv2's, under their own names; their
+images are smaller than those that their positions are for, which are interpolated. A linear layer
+stands behind DINOv2's.
 
 The seed of each mode is one for which no input of a relu is near zero, or the fewest are
 (`train_kinks`, `eval_kinks` in the file; one in the training of resnet50). A kernel that rounds in
@@ -61,8 +66,8 @@ def hook_features(net, model, out):
         out["map"] = y.detach().permute(0, 2, 3, 1)
         out["pooled"] = y.detach().mean((2, 3))
 
-    def of_tokens(part, x, y):  # (N, 1 + h w, C)
-        out["map"], out["pooled"] = y.detach()[:, 1:], y.detach()[:, 0]
+    def of_tokens(part, x, y):  # (N, 1 + registers + h w, C)
+        out["map"], out["pooled"] = y.detach()[:, 1 + net.get("registers", 0) :], y.detach()[:, 0]
 
     if "features" in net:
         part, kind = net["features"]
@@ -97,7 +102,8 @@ def run(net, mode, dtype, seen=None):
     for name, t in features.items() if mode == "eval" else ():
         out[f"eval/features/{name}"] = rule.gradient_row(t)
     for name, p in model.named_parameters():
-        out[f"{mode}/grad/{ours(name)}"] = rule.gradient_row(p.grad)
+        given = torch.zeros_like(p) if p.grad is None else p.grad  # of the mask token
+        out[f"{mode}/grad/{ours(name)}"] = rule.gradient_row(given)
     if mode == "train":
         for name, t in model.named_buffers():
             if not name.endswith("num_batches_tracked"):
@@ -190,6 +196,14 @@ class Flatten(torch.nn.Module):
         return self.fc2(self.relu3(self.fc1(torch.flatten(x, 1))))
 
 
+def dinov2(name):
+    from lightly_train._models.dinov2_vit.dinov2_vit_package import DINOV2_VIT_PACKAGE
+
+    model = DINOV2_VIT_PACKAGE.get_model(name, load_weights=False)
+    model.head = torch.nn.Linear(model.embed_dim, 10)
+    return model
+
+
 PARTS = (
     "train/logits",
     "train/grad/",
@@ -245,6 +259,36 @@ NETS = {
         last="none",
         modes=("eval",),
         names=from_timm,
+        features=("norm", "tokens"),
+    ),
+    "vit_tiny_patch16_224": dict(
+        make=lambda: timm.create_model(
+            "vit_tiny_patch16_224", num_classes=10, dynamic_img_size=True
+        ),
+        batch=2,
+        size=64,
+        classes=10,
+        last="none",
+        modes=("eval",),
+        features=("norm", "tokens"),
+    ),
+    "vits14": dict(
+        make=lambda: dinov2("vits14"),
+        batch=2,
+        size=56,
+        classes=10,
+        last="none",
+        modes=("eval",),
+        features=("norm", "tokens"),
+        registers=4,
+    ),
+    "vits14-noreg": dict(
+        make=lambda: dinov2("vits14-noreg"),
+        batch=2,
+        size=70,
+        classes=10,
+        last="none",
+        modes=("eval",),
         features=("norm", "tokens"),
     ),
 }

@@ -65,7 +65,10 @@ static const struct {
             {"mlp", 8, 0, 256, "head"},
             {"resnet18", 64, 2, 512, "fc"},
             {"resnet50", 33, 2, 2048, "fc"},
-            {"vit_s_16", 48, 3, 384, "heads.head"}};
+            {"vit_s_16", 48, 3, 384, "heads.head"},
+            {"vit_tiny_patch16_224", 48, 3, 192, "head"},
+            {"vits14-notpretrained", 42, 3, 384, "head"},
+            {"vits14-noreg", 28, 2, 384, "head"}};
 enum { NETS = sizeof nets / sizeof *nets };
 
 /* Random values where the network has zeros: a head of zeros would hide what goes in. */
@@ -114,6 +117,8 @@ TEST(logits_are_the_head_of_the_pooled_features)
     assert_int_equal(lvni_nn_zoo_feature_dim("torchvision/resnet101"), 2048);
     assert_int_equal(lvni_nn_zoo_feature_dim("resnet152"), 2048);
     assert_int_equal(lvni_nn_zoo_feature_dim("vit_b_16"), 768);
+    assert_int_equal(lvni_nn_zoo_feature_dim("timm/vit_tiny_patch16_224.augreg_in21k"), 192);
+    assert_int_equal(lvni_nn_zoo_feature_dim("dinov2/vitb14"), 768);
     assert_int_equal(lvni_nn_zoo_feature_dim("resnet19"), 0);
 }
 
@@ -215,6 +220,189 @@ TEST(other_sizes_interpolate_the_positions)
     lvni_nn_model_destroy(small);
 }
 
+/* ---- timm's and DINOv2's ---- */
+
+/* Shapes of state_dict() of timm 1.0 and of DINOv2's program. */
+TEST(shapes_are_those_of_the_authors)
+{
+    static const struct {
+        const char *model, *name;
+        int ndim;
+        int64_t shape[4];
+        int n; /* tensors, with a classifier */
+    } row[] = {{"vit_tiny_patch16_224", "pos_embed", 3, {1, 197, 192}, 152},
+               {"vit_tiny_patch16_224", "patch_embed.proj.weight", 4, {192, 16, 16, 3}, 152},
+               {"vit_small_patch16_224", "blocks.11.attn.qkv.weight", 2, {1152, 384}, 152},
+               {"vit_base_patch16_224", "blocks.0.mlp.fc1.bias", 1, {3072}, 152},
+               {"vits14", "pos_embed", 3, {1, 1370, 384}, 178},
+               {"vits14", "register_tokens", 3, {1, 4, 384}, 178},
+               {"vits14-notpretrained", "pos_embed", 3, {1, 257, 384}, 178},
+               {"vits14-noreg", "mask_token", 2, {1, 384}, 177},
+               {"vitb14-noreg-notpretrained", "pos_embed", 3, {1, 257, 768}, 177},
+               {"vitb14", "blocks.11.ls2.gamma", 1, {768}, 178}};
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        const lvni_nn_zoo_arguments a = {.image_size = 112, .n_classes = CLASSES};
+        lvni_nn_model *m;
+        assert_int_equal(lvni_nn_model_build_empty(lvni_nn_zoo_find(row[i].model), &a, &m), LVN_OK);
+        assert_shape(find(m, row[i].name), row[i].ndim, row[i].shape);
+        assert_int_equal(m->n_parameters + m->n_buffers, row[i].n);
+        lvni_nn_model_destroy(m);
+    }
+    assert_true(lvni_nn_zoo_needs_weights("vits14-noreg"));
+    assert_false(lvni_nn_zoo_needs_weights("vits14-noreg-notpretrained"));
+    assert_ptr_equal(lvni_nn_zoo_find("dinov2_vits14"), lvni_nn_zoo_find("dinov2/vits14-noreg"));
+}
+
+/* A block's weights are zero, and its two terms 1 and 10 times the layer scale, which is 1. */
+static void set_terms(lvni_nn_model *m, const char *block)
+{
+    static const struct {
+        const char *name;
+        float value;
+    } set[] = {{"attn.proj.weight", 0}, {"attn.proj.bias", 1}, {"ls1.gamma", 1},
+               {"mlp.fc2.weight", 0},   {"mlp.fc2.bias", 10},  {"ls2.gamma", 1}};
+    for (size_t k = 0; k < sizeof set / sizeof *set; k++) {
+        char name[96];
+        snprintf(name, sizeof name, "%s.%s", block, set[k].name);
+        lvn_tensor *t = find(m, name);
+        for (int64_t i = 0; i < lvn_numel(t); i++) {
+            LVNI_F32(t)[i] = set[k].value;
+        }
+    }
+    lvni_nn_model_touch(m);
+}
+
+static const lvn_module *module_at(const lvni_nn_model *m, const char *path)
+{
+    for (int i = 0; i < m->n_modules; i++) {
+        if (strcmp(m->modules[i]->path, path) == 0) {
+            return m->modules[i];
+        }
+    }
+    fail_msg("the model has no module %s", path);
+    return NULL;
+}
+
+/* Is the term of this call there for image i? Draws of micro-batch 5 in step 7. */
+static bool is_kept(const char *path, uint32_t call, int64_t i, double drop)
+{
+    const lvni_core_rng rng = {
+        .key = lvni_core_rng_make_key(11, lvni_core_rng_purpose(path)), .a = 7, .b = 5, .c = call};
+    return lvni_core_rng_uniform(&rng, (uint64_t)i) >= (float)drop;
+}
+
+/* Every token of an image has both, one or none of the terms, by a draw that follows from seed,
+ * step, micro-batch, layer and row. */
+static void check_drops(const lvni_nn_model *m, const char *path, double drop)
+{
+    enum { IMAGES = 200, TOKENS = 3, WIDTH = 384 };
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
+    int dropped = 0;
+    ctx->at = (lvni_tensor_position){.seed = 11, .step = 7, .micro_batch = 5, .training = true};
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    lvn_tensor *x = lvn_zeros(LVN_F32, LVN_SHAPE(IMAGES, TOKENS, WIDTH)),
+               *y = lvn_forward(module_at(m, path), x);
+    assert_non_null(y);
+    for (int64_t i = 0; i < IMAGES; i++) {
+        const bool first = is_kept(path, 0, i, drop), second = is_kept(path, 1, i, drop);
+        const double want = ((first ? 1.0 : 0.0) + (second ? 10.0 : 0.0)) / (1.0 - drop);
+        for (int64_t k = 0; k < TOKENS * WIDTH; k++) {
+            const double have = (double)LVNI_CF32(y)[i * TOKENS * WIDTH + k];
+            if (fabs(have - want) > 1e-5) {
+                fail_msg("image %d, element %d: %g, not %g", (int)i, (int)k, have, want);
+            }
+        }
+        dropped += !first + !second;
+    }
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    ctx->at = (lvni_tensor_position){0};
+    const double mean = 2 * IMAGES * drop;
+    assert_true(fabs(dropped - mean) <= 4 * sqrt(mean * (1 - drop)));
+}
+
+TEST(an_image_passes_layers_by)
+{
+    const lvni_nn_zoo_arguments a = {.image_size = 28, .n_classes = CLASSES, .drop_path = 0.3};
+    lvni_nn_model *m;
+    assert_int_equal(lvni_nn_model_build(lvni_nn_zoo_find("vits14-notpretrained"), &a, 3, &m),
+                     LVN_OK);
+    set_terms(m, "blocks.0");
+    set_terms(m, "blocks.11");
+    check_drops(m, "blocks.0", 0.3);
+    check_drops(m, "blocks.11", 0.3);
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    lvn_tensor *y = lvn_forward(module_at(m, "blocks.0"), lvn_zeros(LVN_F32, LVN_SHAPE(2, 3, 384)));
+    for (int64_t i = 0; i < lvn_numel(y); i++) {
+        assert_true(LVNI_CF32(y)[i] == 11.0f); /* not in evaluation */
+    }
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    lvni_nn_model_destroy(m);
+}
+
+/* timm's: more in deeper layers, none in the first one; in training images that are equal differ in
+ * the end. */
+TEST(deeper_layers_drop_more)
+{
+    enum { IMAGES = 16, WIDTH = 192 };
+    for (int k = 0; k < 2; k++) {
+        const lvni_nn_zoo_arguments a = {.image_size = 32, .drop_path = k == 0 ? 0.0 : 0.5};
+        lvni_nn_model *m;
+        lvn_tensor *one = draw_images(1, 32);
+        assert_int_equal(lvni_nn_model_build(lvni_nn_zoo_find("vit_tiny_patch16_224"), &a, 3, &m),
+                         LVN_OK);
+        assert_int_equal(lvn_scope_open(), LVN_OK);
+        lvni_tensor_ctx_get()->at = (lvni_tensor_position){.seed = 1, .training = true};
+        lvn_tensor *x = lvn_expand(one, 4, (const int64_t[]){IMAGES, 32, 32, 3});
+        lvn_tensor *y = lvni_nn_zoo_pooled(m->root, x);
+        assert_shape(y, 2, (const int64_t[]){IMAGES, WIDTH});
+        int differ = 0;
+        for (int64_t i = 1; i < IMAGES; i++) {
+            differ += memcmp(LVNI_CF32(y), LVNI_CF32(y) + i * WIDTH, WIDTH * sizeof(float)) != 0;
+        }
+        assert_int_equal(differ, k == 0 ? 0 : IMAGES - 1);
+        x = draw_images(SAMPLES, 16);
+        lvn_tensor *tokens = lvn_reshape(x, 3, (const int64_t[]){SAMPLES, 4, WIDTH});
+        lvn_tensor *first = lvn_forward(module_at(m, "blocks.0"), tokens);
+        lvni_tensor_ctx_get()->at = (lvni_tensor_position){0};
+        assert_near(lvn_forward(module_at(m, "blocks.0"), tokens), first, 0.0);
+        assert_int_equal(lvn_scope_close(), LVN_OK);
+        lvn_release(x);
+        lvn_release(one);
+        lvni_nn_model_destroy(m);
+    }
+}
+
+/* Views of several sizes, oblong ones among them, pass one network in a step. */
+TEST(views_of_several_sizes_in_a_step)
+{
+    static const char *const models[] = {"vit_tiny_patch16_224", "vits14-notpretrained",
+                                         "vits14-noreg-notpretrained"};
+    for (size_t k = 0; k < 3; k++) {
+        const int patch = k == 0 ? 16 : 14;
+        const int64_t width = k == 0 ? 192 : 384;
+        const lvni_nn_zoo_arguments a = {.image_size = 4 * patch};
+        lvni_nn_model *m;
+        assert_int_equal(lvni_nn_model_build(lvni_nn_zoo_find(models[k]), &a, 3, &m), LVN_OK);
+        lvn_tensor *large = draw_images(SAMPLES, 4 * patch), *small = draw_images(4, 2 * patch);
+        assert_int_equal(lvn_scope_open(), LVN_OK);
+        assert_shape(lvni_nn_zoo_pooled(m->root, large), 2, (const int64_t[]){SAMPLES, width});
+        assert_shape(lvni_nn_zoo_features(m->root, small).map, 4,
+                     (const int64_t[]){4, 2, 2, width});
+        lvn_tensor *oblong = lvn_slice(large, 1, 0, 3 * patch);
+        const lvni_nn_features f = lvni_nn_zoo_features(m->root, oblong);
+        assert_shape(f.map, 4, (const int64_t[]){SAMPLES, 3, 4, width});
+        /* turned, an image has its positions turned, too: another result */
+        static const int turn[] = {0, 2, 1, 3};
+        const lvni_nn_features g = lvni_nn_zoo_features(m->root, lvn_permute(oblong, turn, 4));
+        assert_shape(g.map, 4, (const int64_t[]){SAMPLES, 4, 3, width});
+        assert_true(memcmp(LVNI_CF32(f.pooled), LVNI_CF32(g.pooled), sizeof(float)) != 0);
+        assert_int_equal(lvn_scope_close(), LVN_OK);
+        lvn_release(large);
+        lvn_release(small);
+        lvni_nn_model_destroy(m);
+    }
+}
+
 /* ---- inside another model ---- */
 
 typedef struct pretrained {
@@ -298,7 +486,7 @@ static void copy_backbone(const lvni_nn_model *from, const char *prefix, lvni_nn
 
 TEST(a_backbone_is_the_network_under_a_name)
 {
-    static const char *const models[] = {"cnn", "resnet18", "vit_s_16"};
+    static const char *const models[] = {"cnn", "resnet18", "vit_s_16", "vit_tiny_patch16_224"};
     for (size_t k = 0; k < sizeof models / sizeof *models; k++) {
         lvni_nn_model *m = build_pretrained(models[k]), *alone;
         const lvni_nn_zoo_arguments a = {.image_size = 32, .n_classes = 1000};

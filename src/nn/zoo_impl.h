@@ -1,0 +1,57 @@
+/* What the networks of the zoo share: zoo.c has them and their table, zoo_vit.c the vision
+ * transformers. */
+#ifndef LEVIN_NN_ZOO_IMPL_H
+#define LEVIN_NN_ZOO_IMPL_H
+
+#include "nn/builder_impl.h"
+
+/* A network in front of its classifier. */
+typedef struct lvni_nn_zoo_body {
+    lvn_tensor *(*forward)(const lvn_module *m, lvn_tensor *x);
+    /* of what forward returned: (N, C), and (N, h, w, C); map NULL: there is none */
+    lvn_tensor *(*pooled)(const lvn_module *m, lvn_tensor *y);
+    lvn_tensor *(*map)(const lvn_module *m, lvn_tensor *y, const lvn_tensor *image);
+} lvni_nn_zoo_body;
+
+/* What every network begins with. */
+typedef struct lvni_nn_zoo_network {
+    lvn_module base;
+    const lvni_nn_zoo_body *body;
+    lvn_module *dropout, *head; /* NULL without classes */
+} lvni_nn_zoo_network;
+
+/* In build(): dropout and the linear layer `name` behind what is pooled. */
+void lvni_nn_zoo_make_head(lvni_nn_zoo_network *m, lvn_builder *b, const char *name,
+                           int64_t features);
+/* The functions of every class: images (N, S, S, 3) -> logits; the mean cross entropy. */
+lvn_tensor *lvni_nn_zoo_forward(const lvn_module *module, lvn_tensor *x);
+lvn_tensor *lvni_nn_zoo_step(const lvn_module *m, const lvn_batch *batch, lvn_step *step);
+
+/* ---- zoo_vit.c ---- */
+
+/* Whose names, positions and initial values a vision transformer has. */
+typedef struct lvni_nn_vit_family {
+    const char *class_token, *positions, *patches, *layer;
+    const char *norm_1, *qkv_weight, *qkv_bias, *out, *norm_2, *mlp_in, *mlp_out;
+    const char *norm, *head;
+    int patch;   /* pixels of a side */
+    bool glorot; /* initial weights, and zeros in the head; else normal ones */
+    bool layer_scale, mask_token;
+    bool uniform_drop;  /* all layers drop paths alike; else more the deeper they are */
+    bool no_classifier; /* in the authors' files */
+} lvni_nn_vit_family;
+
+/* A class, as the first member of what its build() needs. */
+typedef struct lvni_nn_zoo_vit {
+    lvn_module_class base; /* name NULL: behind the last */
+    const lvni_nn_vit_family *family;
+    int width, heads, registers;
+    int grid; /* patches a side that positions are for; 0: those of image_size */
+    bool antialias;   /* positions of other sizes are filtered where they become fewer */
+    double offset;    /* of patches, in their scale; 0: the scale of the sizes */
+    double drop_path; /* what model.drop_path=auto means */
+    bool published;   /* the name is of weights, which are in a file */
+} lvni_nn_zoo_vit;
+extern const lvni_nn_zoo_vit lvni_nn_zoo_vits[];
+
+#endif
