@@ -79,7 +79,8 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
     HINT("model_kwargs|gp|fast_norm|bn_momentum|bn_eps|head_init_scale|head_init_bias|"
          "model_registry",
          "the networks are those of {model.name}, as torchvision has them; " NO_NEED),
-    OFF("drop_connect|drop_path|drop_path_rate|drop_block|stochastic_depth",
+    SAME("drop_path|drop_path_rate|stochastic_depth|stochastic_depth_prob", "model.drop_path"),
+    OFF("drop_connect|drop_block",
          "not for these networks: use {model.dropout}=0.1"),
     OFF("grad_checkpointing|gradient_checkpointing|activation_checkpointing",
          "use a smaller {batch_size} with {accumulate_grad_batches}=4"),

@@ -1,6 +1,7 @@
 /* Preprocessing of images in evaluation (image_data.h). */
 #include "images/image_data.h"
 
+#include "ckpt/checkpoint.h"
 #include "ckpt/torch_file.h"
 #include "core/alloc.h"
 #include "core/error.h"
@@ -231,17 +232,25 @@ done:
     return s;
 }
 
-static bool is_timm_vit(const lvni_ckpt_st_file *file)
+static bool has_tensor(const lvni_ckpt_st_file *file, const char *name)
 {
-    static const char name[] = "blocks.0.attn.qkv.weight";
+    const size_t end = strlen(name);
     for (int64_t i = 0; i < lvni_ckpt_st_count(file); i++) {
         const char *at = lvni_ckpt_st_at(file, i)->name;
         const size_t n = strlen(at);
-        if (n >= sizeof name - 1 && strcmp(at + n - (sizeof name - 1), name) == 0) {
+        if (n >= end && strcmp(at + n - end, name) == 0) {
             return true;
         }
     }
     return false;
+}
+
+/* Not DINOv2's, nor one of levin's own files, which a recipe has trained. */
+static bool is_timm_vit(const lvni_ckpt_st_file *file)
+{
+    return has_tensor(file, "blocks.0.attn.qkv.weight") && !has_tensor(file, "ls1.gamma") &&
+           lvni_ckpt_st_meta_get(file, LVNI_CARD_RECIPE) == NULL &&
+           lvni_ckpt_st_meta_get(file, LVNI_CKPT_FORMAT) == NULL;
 }
 
 static lvn_status read_file(const lvni_ckpt_st_file *file, const char *path,

@@ -46,7 +46,7 @@ typedef struct lvni_nn_zoo_vit {
     lvn_module_class base; /* name NULL: behind the last */
     const lvni_nn_vit_family *family;
     int width, heads, registers;
-    int grid; /* patches a side that positions are for; 0: those of image_size */
+    int grid;         /* patches a side that positions are for; 0: those of image_size */
     bool antialias;   /* positions of other sizes are filtered where they become fewer */
     double offset;    /* of patches, in their scale; 0: the scale of the sizes */
     double drop_path; /* what model.drop_path=auto means */

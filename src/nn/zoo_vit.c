@@ -42,12 +42,8 @@ static const family torchvision = {.class_token = "class_token",
     .qkv_bias = "attn.qkv.bias", .out = "attn.proj", .norm_2 = "norm2", .mlp_in = "mlp.fc1",       \
     .mlp_out = "mlp.fc2", .norm = "norm", .head = "head"
 static const family timm = {NAMES_OF_TIMM, .patch = 16};
-static const family dinov2 = {NAMES_OF_TIMM,
-                              .patch = 14,
-                              .layer_scale = true,
-                              .mask_token = true,
-                              .uniform_drop = true,
-                              .no_classifier = true};
+static const family dinov2 = {NAMES_OF_TIMM,      .patch = 14,          .layer_scale = true,
+                              .mask_token = true, .uniform_drop = true, .no_classifier = true};
 
 /* ---- a layer ---- */
 
@@ -94,9 +90,9 @@ static lvn_status encoder_build(lvn_module *module, lvn_builder *b)
     const family *f = m->of;
     const int w = m->width;
     m->norm_1 = lvn_nn_layer_norm(b, f->norm_1, w, .eps = EPS);
-    m->qkv_weight = lvn_builder_parameter(
-        b, f->qkv_weight, 2, (const int64_t[]){3 * (int64_t)w, w},
-        f->glorot ? LVN_INIT_UNIFORM : LVN_INIT_NORMAL, f->glorot ? glorot(w, 3 * w) : 0.02);
+    m->qkv_weight = lvn_builder_parameter(b, f->qkv_weight, 2, (const int64_t[]){3 * (int64_t)w, w},
+                                          f->glorot ? LVN_INIT_UNIFORM : LVN_INIT_NORMAL,
+                                          f->glorot ? glorot(w, 3 * w) : 0.02);
     m->qkv_bias = lvn_builder_parameter(b, f->qkv_bias, 1, (const int64_t[]){3 * (int64_t)w},
                                         LVN_INIT_ZEROS, 0.0);
     m->out = lvn_nn_linear(b, f->out, w, w);
@@ -118,8 +114,7 @@ static lvn_tensor *branch(const encoder_block *m, lvn_tensor *y, lvn_tensor *sca
 {
     if (y != NULL && m->drop > 0.0 && lvn_is_training() && !lvni_nn_module_follows(&m->base)) {
         const int64_t shape[] = {lvn_size(y, 0), 1, 1};
-        lvn_tensor *kept =
-            lvn_dropout(lvn_add_scalar(lvn_zeros(LVN_F32, 3, shape), 1.0), m->drop);
+        lvn_tensor *kept = lvn_dropout(lvn_add_scalar(lvn_zeros(LVN_F32, 3, shape), 1.0), m->drop);
         scale = scale == NULL ? kept : lvn_mul(kept, scale);
     }
     return scale == NULL ? y : lvn_mul(y, scale);
@@ -270,9 +265,8 @@ static void embeddings_build(vit *m, lvn_builder *b)
                              lvni_core_sqrt(1.0 / (3.0 * f->patch * f->patch)));
         lvn_builder_set_init(b, "conv_proj.bias", LVN_INIT_ZEROS, 0.0);
     }
-    m->positions =
-        lvn_builder_parameter(b, f->positions, 3, (const int64_t[]){1, m->tokens, k->width},
-                              LVN_INIT_NORMAL, 0.02);
+    m->positions = lvn_builder_parameter(
+        b, f->positions, 3, (const int64_t[]){1, m->tokens, k->width}, LVN_INIT_NORMAL, 0.02);
     if (k->registers > 0) {
         m->registers = lvn_builder_parameter(b, "register_tokens", 3,
                                              (const int64_t[]){1, k->registers, k->width},
@@ -356,12 +350,12 @@ static lvn_status vit_build(lvn_module *module, lvn_builder *b)
 #define REGISTERS(label, w, h, drop, ...)                                                          \
     {                                                                                              \
         CLASS(label), .family = &dinov2, .width = (w), .heads = (h), .drop_path = (drop),          \
-        .registers = 4, .antialias = true, __VA_ARGS__                                             \
+                      .registers = 4, .antialias = true, __VA_ARGS__                               \
     }
 #define NONE(label, w, h, drop, ...)                                                               \
     {                                                                                              \
         CLASS(label), .family = &dinov2, .width = (w), .heads = (h), .drop_path = (drop),          \
-        .offset = 0.1, __VA_ARGS__                                                                 \
+                      .offset = 0.1, __VA_ARGS__                                                   \
     }
 
 const lvni_nn_zoo_vit lvni_nn_zoo_vits[] = {

@@ -111,12 +111,15 @@ static lvn_status choose_among(load *l)
     return s;
 }
 
-/* Is the last parameter there, too? "layer1.0.conv1.weight" ends as "conv1.weight" does. */
+/* Is the last parameter there, too? "layer1.0.conv1.weight" ends as "conv1.weight" does. Of a
+ * network without a classifier the one in front of it. */
 static bool is_whole(const load *l, const char *prefix)
 {
+    enum { HEAD = 2 };
+    const int n = l->model->n_parameters,
+              at = n > HEAD && !lvni_nn_zoo_has_classifier(l->network) ? n - 1 - HEAD : n - 1;
     char last[2 * LVNI_WEIGHT_NAME];
-    snprintf(last, sizeof last, "%s%s", prefix,
-             l->model->parameters[l->model->n_parameters - 1].name);
+    snprintf(last, sizeof last, "%s%s", prefix, l->model->parameters[at].name);
     for (int64_t i = 0; i < l->names_in_file.n; i++) {
         if (strcmp(l->names_in_file.entries[i].plain, last) == 0) {
             return true;
@@ -197,6 +200,23 @@ static void head_of(const load *l, char head[256])
 static bool starts_with_name(const char *list, const char *name, size_t n)
 {
     return strncmp(list, name, n) == 0 && (list[n] == '\0' || list[n] == ',');
+}
+
+/* A file of a network whose authors have no classifier behind it. head: "head." */
+static bool lacks_classifier(const load *l, const char *head)
+{
+    char weight[300];
+    if (head[0] == '\0' || lvni_nn_zoo_has_classifier(l->network)) {
+        return false;
+    }
+    const int n = snprintf(weight, sizeof weight, ".%sweight", head);
+    for (int64_t i = 0; i < lvni_ckpt_st_count(l->file); i++) {
+        const char *name = lvni_ckpt_st_at(l->file, i)->name;
+        if (strcmp(name, weight + 1) == 0 || (n > 0 && ends_with(name, weight))) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* Nothing trained its layer `head`, "fc.", by the metadata of the file. */
@@ -564,7 +584,7 @@ static lvn_status load_from(lvni_nn_model *model, load *l, const lvni_run_weight
         from->part == NULL || (from->or_whole && holds_within(l, from->part)) ? "" : from->part;
     l->network = lvni_run_weights_network(model, l->part[0] != '\0' ? l->part : NULL);
     head_of(l, head);
-    const bool untrained = is_untrained(l, head);
+    const bool untrained = is_untrained(l, head) || lacks_classifier(l, head);
     if (from->reset_head || untrained) {
         memcpy(l->head, head, sizeof head);
     }

@@ -5,6 +5,7 @@
 #define LEVIN_RUN_WEIGHTS_H
 
 #include "ckpt/safetensors.h"
+#include "core/config.h"
 #include "core/str.h"
 #include "nn/model.h"
 
@@ -68,6 +69,9 @@ lvn_status lvni_run_source_refuse(const char *path, const char *model);
 /* "; pretrained weights of resnet18: curl -LO ..., then weights=...": of the file's name, else of
  * the model; nothing where neither is known. */
 void lvni_run_source_print(const char *path, const char *model, lvni_core_str *out);
+/* What is given with model=: its file where it names published weights (LVN_ERR_USAGE, with the
+ * commands to fetch it), no model.drop_path where there are no layers to pass by. */
+lvn_status lvni_run_source_check_model(const lvni_core_config *config);
 /* A file with the name of a published one has the digits of its SHA-256. LVN_ERR_CORRUPT: not. */
 lvn_status lvni_run_source_check(const char *path);
 
@@ -81,9 +85,10 @@ lvn_status lvni_run_weights_open(const lvni_run_weights_source *from, const char
                                  char **name, const char **inner, lvni_ckpt_st_file **file);
 
 enum {
-    LVNI_NAMING_OWN, /* torchvision's: those of the model */
-    LVNI_NAMING_TIMM,
-    LVNI_NAMING_OLD, /* torchvision's first files of vision transformers */
+    LVNI_NAMING_OWN,         /* those of the model */
+    LVNI_NAMING_TIMM,        /* of a model with torchvision's names */
+    LVNI_NAMING_OLD,         /* torchvision's first files of vision transformers */
+    LVNI_NAMING_TORCHVISION, /* of a model with timm's names */
     LVNI_NAMING_RCGAN,
     LVNI_NAMINGS,
     LVNI_WEIGHT_NAME = 320

@@ -27,7 +27,7 @@ typedef struct rule {
     const char *ours, *theirs;
 } rule;
 
-static const char layer[] = "encoder.layers.encoder_layer_";
+static const char layer[] = "encoder.layers.encoder_layer_", timm_layers[] = "blocks.";
 
 static const rule timm_top[] = {
     {"class_token", "cls_token"},
@@ -52,13 +52,15 @@ static const rule old_layer[] = {
     {"mlp.0.", "mlp.linear_1."}, {"mlp.3.", "mlp.linear_2."}, {NULL, NULL}};
 
 static const struct {
-    const char *label, *layer;
+    const char *label, *ours, *theirs; /* what layers are called in front of their numbers */
     const rule *top, *in_layer;
+    bool back; /* the rules are read from right to left */
 } namings[LVNI_NAMINGS] = {
-    [LVNI_NAMING_OWN] = {"", layer, none, none},
-    [LVNI_NAMING_TIMM] = {"timm", "blocks.", timm_top, timm_layer},
-    [LVNI_NAMING_OLD] = {"torchvision before 0.13", layer, none, old_layer},
-    [LVNI_NAMING_RCGAN] = {"rcGAN", layer, none, none},
+    [LVNI_NAMING_OWN] = {"", layer, layer, none, none},
+    [LVNI_NAMING_TIMM] = {"timm", layer, timm_layers, timm_top, timm_layer},
+    [LVNI_NAMING_OLD] = {"torchvision before 0.13", layer, layer, none, old_layer},
+    [LVNI_NAMING_TORCHVISION] = {"torchvision", timm_layers, layer, timm_top, timm_layer, true},
+    [LVNI_NAMING_RCGAN] = {"rcGAN", layer, layer, none, none},
 };
 
 const char *lvni_run_naming_label(int naming)
@@ -67,13 +69,14 @@ const char *lvni_run_naming_label(int naming)
 }
 
 /* The rule's name for what `name` begins with, and what is left of the name. */
-static const char *apply(const rule *rules, const char *name, const char **rest)
+static const char *apply(const rule *rules, bool back, const char *name, const char **rest)
 {
     for (; rules->ours != NULL; rules++) {
-        const size_t n = strlen(rules->ours);
-        if (strncmp(name, rules->ours, n) == 0) {
+        const char *from = back ? rules->theirs : rules->ours;
+        const size_t n = strlen(from);
+        if (strncmp(name, from, n) == 0) {
             *rest = name + n;
-            return rules->theirs;
+            return back ? rules->ours : rules->theirs;
         }
     }
     *rest = name;
@@ -83,13 +86,14 @@ static const char *apply(const rule *rules, const char *name, const char **rest)
 void lvni_run_naming_translate(int naming, const char *name, char out[LVNI_WEIGHT_NAME])
 {
     const char *rest, *begin;
-    const size_t n = sizeof layer - 1;
+    const size_t n = strlen(namings[naming].ours);
+    const bool back = namings[naming].back;
     if (naming == LVNI_NAMING_RCGAN) {
         lvni_run_rcgan_name(name, out);
         return;
     }
-    if (strncmp(name, layer, n) != 0) {
-        begin = apply(namings[naming].top, name, &rest);
+    if (strncmp(name, namings[naming].ours, n) != 0) {
+        begin = apply(namings[naming].top, back, name, &rest);
         snprintf(out, LVNI_WEIGHT_NAME, "%s%s", begin, rest);
         return;
     }
@@ -98,8 +102,8 @@ void lvni_run_naming_translate(int naming, const char *name, char out[LVNI_WEIGH
         digits++;
     }
     const char *dot = name[n + digits] == '.' ? "." : "";
-    begin = apply(namings[naming].in_layer, name + n + digits + strlen(dot), &rest);
-    snprintf(out, LVNI_WEIGHT_NAME, "%s%.*s%s%s%s", namings[naming].layer, (int)digits, name + n,
+    begin = apply(namings[naming].in_layer, back, name + n + digits + strlen(dot), &rest);
+    snprintf(out, LVNI_WEIGHT_NAME, "%s%.*s%s%s%s", namings[naming].theirs, (int)digits, name + n,
              dot, begin, rest);
 }
 

@@ -321,9 +321,14 @@ static const network networks[] = {
     {"resnet101", "layer4.2.conv2.weight", {512, 512, 3, 3}, 522},
     {"resnet152", "layer4.2.conv2.weight", {512, 512, 3, 3}, 777},
     {"vit_s_16", "conv_proj.weight", {384, 3, 16, 16}, 152},
-    {"vit_s_16", "patch_embed.proj.weight", {384, 3, 16, 16}, 152},
     {"vit_b_16", "conv_proj.weight", {768, 3, 16, 16}, 152},
-    {"vit_b_16", "patch_embed.proj.weight", {768, 3, 16, 16}, 152},
+    {"vit_tiny_patch16_224", "patch_embed.proj.weight", {192, 3, 16, 16}, 152},
+    {"vit_small_patch16_224", "patch_embed.proj.weight", {384, 3, 16, 16}, 152},
+    {"vit_base_patch16_224", "patch_embed.proj.weight", {768, 3, 16, 16}, 152},
+    {"vits14", "patch_embed.proj.weight", {384, 3, 14, 14}, 178}, /* with a head */
+    {"vits14-noreg", "patch_embed.proj.weight", {384, 3, 14, 14}, 177},
+    {"vitb14", "patch_embed.proj.weight", {768, 3, 14, 14}, 178},
+    {"vitb14-noreg", "patch_embed.proj.weight", {768, 3, 14, 14}, 177},
 };
 enum { HEAD = 2 }; /* its tensors */
 

@@ -1,7 +1,7 @@
 /* Where pretrained weights of the built-in networks come from, for messages, and whether a file of
  * such a name is what was published (weights.h). The addresses are those of torchvision's
- * WeightsEnum classes and of timm's default_cfgs; behind the last '-' a name holds the first digits
- * of the file's SHA-256. levin itself downloads nothing. */
+ * WeightsEnum classes, of timm's default_cfgs and of DINOv2's hubconf; behind the last '-' most
+ * names hold the first digits of the file's SHA-256. levin itself downloads nothing. */
 #include "run/weights.h"
 
 #include "core/alloc.h"
@@ -18,6 +18,8 @@ typedef struct source {
 
 static const char torchvision[] = "https://download.pytorch.org/models/";
 
+#define DINOV2 "https://dl.fbaipublicfiles.com/dinov2/"
+
 static const source sources[] = {
     {"resnet18", torchvision, "resnet18-f37072fd.pth", ""},
     {"resnet34", torchvision, "resnet34-b627a593.pth", ""},
@@ -30,6 +32,10 @@ static const source sources[] = {
     {"vit_b_16", torchvision, "vit_b_16-c867db91.pth", ""},
     {"vit_s_16", "https://dl.fbaipublicfiles.com/deit/", "deit_small_patch16_224-cd65a155.pth",
      " eval.preset=deit"},
+    {"vits14", DINOV2 "dinov2_vits14/", "dinov2_vits14_reg4_pretrain.pth", ""},
+    {"vitb14", DINOV2 "dinov2_vitb14/", "dinov2_vitb14_reg4_pretrain.pth", ""},
+    {"vits14-noreg", DINOV2 "dinov2_vits14/", "dinov2_vits14_pretrain.pth", ""},
+    {"vitb14-noreg", DINOV2 "dinov2_vitb14/", "dinov2_vitb14_pretrain.pth", ""},
 };
 enum { SOURCES = sizeof sources / sizeof *sources };
 
@@ -115,16 +121,49 @@ static lvn_status hash_file(int fd, const char *path, char hex[LVNI_SHA256_HEX])
     return s;
 }
 
+lvn_status lvni_run_source_check_model(const lvni_core_config *c)
+{
+    const char *model = lvni_core_config_str(c, "model.name");
+    if (model != NULL && !lvni_nn_zoo_is_transformer(model) &&
+        lvni_core_config_is_set(c, "model.drop_path") &&
+        lvni_core_config_float(c, "model.drop_path") > 0.0) {
+        LVN_FAIL(
+            LVN_ERR_USAGE,
+            "model.drop_path=%g (%s): model=%s is not a transformer, whose layers images pass by; "
+            "omit it",
+            lvni_core_config_float(c, "model.drop_path"),
+            lvni_core_config_origin(c, "model.drop_path"), model);
+    }
+    if (model == NULL || !lvni_nn_zoo_needs_weights(model) ||
+        lvni_core_config_is_set(c, "weights") || lvni_core_config_is_on(c, "resume")) {
+        return LVN_OK;
+    }
+    lvni_core_str advice = {0};
+    lvni_run_source_print(NULL, model, &advice);
+    lvn_status s = lvni_core_str_status(&advice);
+    if (s == LVN_OK) {
+        s = lvn_error_set(
+            LVN_ERR_USAGE, __FILE__, __LINE__,
+            "model=dinov2/%s is a pretrained network, weights= is not given, and levin "
+            "downloads nothing%s; model=dinov2/%s-notpretrained begins with random "
+            "weights",
+            model, lvni_core_str_text(&advice), model);
+    }
+    lvni_core_str_free(&advice);
+    return s;
+}
+
 lvn_status lvni_run_source_check(const char *path)
 {
     const source *s = find_source(path, NULL);
-    if (s == NULL) {
+    const char *dash = s == NULL ? NULL : strrchr(s->file, '-');
+    if (dash == NULL) {
         return LVN_OK;
     }
     int fd;
     uint64_t bytes;
     char hex[LVNI_SHA256_HEX];
-    const char *digits = strrchr(s->file, '-') + 1;
+    const char *digits = dash + 1;
     const int n = (int)strcspn(digits, ".");
     LVN_TRY(lvni_core_regular_open(path, &fd, &bytes));
     const lvn_status status = hash_file(fd, path, hex);

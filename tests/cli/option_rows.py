@@ -42,6 +42,8 @@ TRAIN = (
     " batch_size=8 model.name=mlp num_workers=0 out=run"
 )
 PHOTOS = TRAIN.replace("builtin:shapes data.count=30 data.classes=3", "photos")
+TINY = "model=vit_tiny_patch16_224"
+VIT = TRAIN.replace("image_size=8", "image_size=16 max_steps=1").replace("model.name=mlp", TINY)
 SGD = "optim=sgd optim.lr=0.05"
 ADAFACTOR = "optim=adafactor"
 JITTER = "augment.brightness=0.5 augment.contrast=0.5"
@@ -75,6 +77,7 @@ train_rows = {
     "data.seed": row("1"),
     "model.name": row("cnn", "stdout metrics", first="mlp"),
     "model.dropout": row("0.5"),
+    "model.drop_path": row("0.5", instead=VIT),
     "config": row("seed.yaml"),
     "out": row("other", "files", first="run"),
     "overwrite": row("true", "code", before=TRAIN),
@@ -433,6 +436,7 @@ def transforms(rows):
 pretrain_rows = {
     "method": row("dino", instead=PRETRAIN.replace("size=8", "size=20", 1)),
     "model.name": row("resnet18", instead=PRETRAIN.replace("model=cnn", ""), first="cnn"),
+    "model.drop_path": row("0.5", instead=PRETRAIN.replace("size=8 model=cnn", f"size=16 {TINY}")),
     "embed_dim": row("16"),
     "method_args.hidden_dim": row("16", first="8"),
     "method_args.output_dim": row("8", first="4"),

@@ -130,7 +130,7 @@ class Keys(Case):
         for theirs, ours in (
             ("torchvision/resnet18", "resnet18"),
             ("timm/resnet34.a1_in1k", "resnet34"),
-            ("timm/vit_small_patch16_224", "vit_s_16"),
+            ("timm/vit_tiny_patch16_224.augreg_in21k_ft_in1k", "vit_tiny_patch16_224"),
         ):
             same = (self.plan([f"model={name}", "image_size=32"])[0] for name in (theirs, ours))
             self.assertEqual(*same)

@@ -112,6 +112,48 @@ class Pretrain(unittest.TestCase):
             text = self.levin("train", *tune, *more, f"out=tuned{i}")
             self.assertRegex(text, r"weights=.*[:,] 100 of the model's 102 tensors")
 
+    def test_vision_transformers(self):
+        """Under timm's names; images pass layers by, with one hash on every layout. Tokens and
+        positions have no decay."""
+        vit = ["model=timm/vit_tiny_patch16_224", "image_size=16", "max_steps=2", "group=2"]
+        vit += ["micro_batches=2", "batch_size=8", "model.drop_path=0.4"]
+        one = self.hashes("one", *vit)
+        self.assertEqual(self.hashes("two", *vit, "devices=2"), one)
+        sim = {"LEVIN_SIM_DEVICES": "2"}
+        self.assertEqual(self.hashes("sim", *vit, "accelerator=sim", "devices=2", env=sim), one)
+        self.assertNotEqual(self.hashes("all", *vit, "model.drop_path=0"), one)
+        with open(os.path.join(self.dir, "one/config.yaml"), encoding="utf-8") as f:
+            self.assertIn("optim.decay_of: weights\n", f.read())
+        last = "weights=one/exported_models/exported_last.safetensors"
+        tune = ["classify", "data=builtin:shapes", "data.count=24", "max_steps=1", "batch_size=4"]
+        tune += ["model=vit_tiny_patch16_224", last, "out=tuned", "image_size=32"]
+        text = self.levin("train", *tune)
+        self.assertIn("150 of the model's 152 tensors are from it", text)
+        with open(os.path.join(self.dir, "tuned/config.yaml"), encoding="utf-8") as f:
+            self.assertIn("mean: auto", f.read())  # not of timm's vision transformers
+        text = self.levin("train", *tune, "weights=one", "out=again", "reset_head=true")
+        self.assertNotIn("0.5,0.5", text)
+        export = ["ckpt", "show", last[8:], "json=true"]
+        shapes = {t["name"]: t["shape"] for t in json.loads(self.levin(*export))["tensors"]}
+        self.assertEqual(len(shapes), 152)
+        self.assertEqual(shapes["pos_embed"], [1, 197, 192])
+
+    def test_weights_of_dinov2(self):
+        """Its models have none without a file, and no classifier."""
+        dino = [*SMALL[:2], "model=dinov2/vits14", "image_size=14", "max_steps=1", "batch_size=2"]
+        text = self.levin("pretrain", *dino, "out=no", code=64)
+        for part in ("dinov2_vits14/dinov2_vits14_reg4_pretrain.pth, then weights=", "vits14-notp"):
+            self.assertIn(part, text)
+        text = self.levin("pretrain", *dino, "weights=no.pth", "out=no", code=64)
+        self.assertIn("then weights=dinov2_vits14_reg4_pretrain.pth", text)
+        text = self.levin("pretrain", *SMALL, "model.drop_path=0.1", "out=no", code=64)
+        self.assertIn("model=cnn is not a transformer", text)
+        dino[2] += "-noreg-notpretrained"
+        self.levin("pretrain", *dino, "out=run", "method_args.hidden_dim=16")
+        for i, weights in enumerate(["run", "run/exported_models/exported_last.pt"]):
+            text = self.levin("train", "classify", *dino, f"weights={weights}", f"out=tuned{i}")
+            self.assertIn("175 of the model's 177 tensors are from it; the last layer, head", text)
+
     def test_weights_to_begin_with(self):
         """All of a checkpoint, with its head; of an export the backbone alone."""
         self.levin("pretrain", *SMALL, "out=before")

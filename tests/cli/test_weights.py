@@ -300,7 +300,9 @@ class Weights(Case):
             ("resnet101", "layer4.2.conv2.weight", [512, 512, 3, 3], 522),
             ("resnet152", "layer4.2.conv2.weight", [512, 512, 3, 3], 777),
             ("vit_s_16", "conv_proj.weight", [384, 3, 16, 16], 152),
-            ("vit_b_16", "patch_embed.proj.weight", [768, 3, 16, 16], 152),
+            ("vit_base_patch16_224", "patch_embed.proj.weight", [768, 3, 16, 16], 152),
+            ("vits14", "patch_embed.proj.weight", [384, 3, 14, 14], 178),
+            ("vits14-noreg", "patch_embed.proj.weight", [384, 3, 14, 14], 177),
             (None, "conv_proj.weight", [768, 3, 32, 32], 152),  # vit_b_32
             (None, "layer4.2.conv2.weight", [1024, 32, 3, 3], 267),  # resnext50_32x4d
         )
@@ -692,7 +694,11 @@ class Torch(Case):
         if subprocess.run([self.python, "-c", "import timm"], capture_output=True).returncode != 0:
             self.skipTest("no timm here")
         w = f"{self.dir}/w.safetensors"
-        for ours, theirs in (("resnet34", "resnet34"), ("vit_s_16", "deit_small_patch16_224")):
+        for ours, theirs in (
+            ("resnet34", "resnet34"),
+            ("vit_s_16", "deit_small_patch16_224"),
+            ("vit_tiny_patch16_224", "vit_tiny_patch16_224"),
+        ):
             want = self.torch("make", f"timm:{theirs}")
             self.close(
                 self.logits(f"model={ours}", f"weights={w}", x=f"{self.dir}/x.npy"), want, 1e-5

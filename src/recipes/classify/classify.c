@@ -10,6 +10,7 @@
 #include "recipes/classify/classify_mix.h"
 #include "run/options.h"
 #include "run/recipe.h"
+#include "run/weights.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,17 +18,25 @@
 static const lvni_core_option model_rows[] = {
     {.name = "model.name",
      .type = LVNI_OPT_CHOICE,
-     .choices = "cnn|mlp|resnet18|resnet34|resnet50|resnet101|resnet152|vit_s_16|vit_b_16",
+     .choices = "cnn|mlp|" LVNI_ZOO_BACKBONES,
      .fallback = "cnn",
      .respell = lvni_nn_zoo_respell,
      .help = "Network: cnn (three convolutions with batch norm), mlp (two hidden layers), or one "
-             "with the names and shapes of torchvision."},
+             "with the names and shapes of torchvision, of timm (timm/vit_tiny_patch16_224) or of "
+             "DINOv2 (dinov2/vits14, whose weights= is needed; dinov2/vits14-notpretrained)."},
     LVNI_OPTION_ALIAS("model", "model.name"),
     {.name = "model.dropout",
      .type = LVNI_OPT_FLOAT,
      .range = LVNI_FROM_TO_BELOW(0, 1),
      .flags = LVNI_OPT_AUTO,
      .help = "Dropout before the last layer; auto: 0.1 for cnn and mlp, else 0."},
+    {.name = "model.drop_path",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0",
+     .range = LVNI_FROM_TO_BELOW(0, 1),
+     .help = "Probability that an image passes a half of a transformer's layer by in training "
+             "(stochastic depth): of all layers for DINOv2's, else of the last one, less in front "
+             "of it."},
 };
 static const lvni_core_option_table model_table = LVNI_OPTION_TABLE("model", model_rows);
 
@@ -123,9 +132,11 @@ static lvn_status open_training(lvni_run_job *request, opened *o)
     LVN_TRY(open_data(c, o));
     const char *model = lvni_core_config_str(c, "model.name");
     LVN_TRY(resolve(c, "model.dropout", lvni_nn_zoo_dropout(model)));
-    o->arguments = (lvni_nn_zoo_arguments){.image_size = o->data.transform.size,
-                                           .n_classes = o->data.train->n_classes,
-                                           .dropout = lvni_core_config_float(c, "model.dropout")};
+    o->arguments =
+        (lvni_nn_zoo_arguments){.image_size = o->data.transform.size,
+                                .n_classes = o->data.train->n_classes,
+                                .dropout = lvni_core_config_float(c, "model.dropout"),
+                                .drop_path = lvni_core_config_float(c, "model.drop_path")};
     fill_card(o);
     request->cls = choose_class(o, model);
     request->arguments = &o->arguments;
@@ -186,6 +197,12 @@ static void close_job(lvni_run_job *request)
     }
 }
 
+static lvn_status check_run(const lvni_core_config *c)
+{
+    LVN_TRY(lvni_run_source_check_model(c));
+    return lvni_images_source_check_run(c);
+}
+
 const lvni_run_recipe lvni_classify_recipe = {
     .name = LVNI_CARD_CLASSIFIER_RECIPE,
     .is_default = true,
@@ -194,7 +211,7 @@ const lvni_run_recipe lvni_classify_recipe = {
     .model_keys = "model, model.* and the data's classes",
     .size_key = "image_size",
     .keys = train_keys,
-    .check = lvni_images_source_check_run,
+    .check = check_run,
     .open = open_job,
     .close = close_job,
     .card = &lvni_classify_card_format,

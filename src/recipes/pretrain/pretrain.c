@@ -9,6 +9,7 @@
 #include "run/card.h"
 #include "run/inference.h"
 #include "run/options.h"
+#include "run/weights.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -168,6 +169,12 @@ static void close_job(lvni_run_job *job)
     }
 }
 
+static lvn_status check_run(const lvni_core_config *c)
+{
+    LVN_TRY(lvni_run_source_check_model(c));
+    return lvni_images_source_check_run(c);
+}
+
 static const lvni_core_option_table *const predict_keys[] = {
     &lvni_images_options, &lvni_run_inference_options, &lvni_pretrain_embed_options,
     &lvni_pretrain_output_options, NULL};
@@ -188,7 +195,7 @@ const lvni_run_recipe lvni_pretrain_recipe = {
     .model_keys = "model, embed_dim and method_args.*",
     .size_key = "transform_args.image_size",
     .keys = lvni_pretrain_train_keys,
-    .check = lvni_images_source_check_run,
+    .check = check_run,
     .open = open_job,
     .close = close_job,
     .card = &lvni_run_general_card,

@@ -3,6 +3,7 @@
 #include "recipes/pretrain/pretrain.h"
 
 #include "core/error.h"
+#include "core/str.h"
 #include "images/image_data.h"
 #include "run/options.h"
 
@@ -29,10 +30,19 @@ static const lvni_core_option pretrain_rows[] = {
              "of the network has for another."},
     {.name = "model.name",
      .type = LVNI_OPT_CHOICE,
-     .choices = "cnn|resnet18|resnet34|resnet50|resnet101|resnet152|vit_s_16|vit_b_16",
+     .choices = "cnn|" LVNI_ZOO_BACKBONES,
      .respell = lvni_nn_zoo_respell,
-     .help = "Backbone, also as torchvision/resnet50; needed."},
+     .help = "Backbone, also as torchvision/resnet50, timm/vit_tiny_patch16_224, "
+             "dinov2/vits14-notpretrained, or dinov2/vits14 with its weights=; needed."},
     LVNI_OPTION_ALIAS("model", "model.name"),
+    {.name = "model.drop_path",
+     .type = LVNI_OPT_FLOAT,
+     .range = LVNI_FROM_TO_BELOW(0, 1),
+     .flags = LVNI_OPT_AUTO,
+     .help = "Probability that an image passes a half of a transformer's layer by in training "
+             "(stochastic depth): of all layers for DINOv2's, else of the last one, less in front "
+             "of it; auto: 0.1 for vits14, 0.3 for vitb14, else 0."},
+    LVNI_OPTION_ALIAS("model_args.drop_path_rate", "model.drop_path"),
     {.name = "embed_dim",
      .type = LVNI_OPT_INT,
      .range = LVNI_BETWEEN(1, 65536),
@@ -99,6 +109,13 @@ lvn_status lvni_pretrain_prepare(lvni_core_config *c)
 {
     const char *name = lvni_core_config_str(c, "method");
     const lvni_pretrain_method *m = name == NULL ? NULL : lvni_pretrain_method_find(name);
+    const char *model = lvni_core_config_str(c, "model.name");
+    if (model != NULL && lvni_nn_zoo_is_transformer(model)) { /* tokens and positions have axes */
+        char text[64];
+        lvni_core_format(text, sizeof text, "optim.decay_of=weights model.drop_path=%g",
+                         lvni_nn_zoo_drop_path(model));
+        LVN_TRY(lvni_core_config_load_job(c, text));
+    }
     if (m != NULL) {
         char optimizer[32];
         snprintf(optimizer, sizeof optimizer, "optim=%s", m->optimizer);
@@ -152,7 +169,11 @@ void lvni_pretrain_read_settings(const lvni_core_config *c, lvni_pretrain_settin
     const int64_t *size = lvni_core_config_int_list(c, "transform_args.image_size", &n);
     *s = (lvni_pretrain_settings){
         .model = lvni_core_config_str(c, "model.name"),
-        .backbone = {.image_size = n > 0 ? (int)size[0] : 0, .n_classes = CLASSES},
+        .backbone = {.image_size = n > 0 ? (int)size[0] : 0,
+                     .n_classes = CLASSES,
+                     .drop_path = lvni_core_config_is_set(c, "model.drop_path")
+                                      ? lvni_core_config_float(c, "model.drop_path")
+                                      : 0.0},
         .embed_dim =
             lvni_core_config_is_set(c, "embed_dim") ? (int)lvni_core_config_int(c, "embed_dim") : 0,
         .hidden_dim = lvni_core_config_int(c, "method_args.hidden_dim"),
