@@ -24,6 +24,67 @@
 
 /* ---- weights= ---- */
 
+/* Bytes of what a name begins with: "projection_head", or beside a part of "student"
+ * "student.projection_head". 0: it lies in the part. */
+static size_t front_of(const char *name, const char *part)
+{
+    const size_t all = strlen(part), one = strcspn(part, "."), own = strcspn(name, ".");
+    if (strncmp(name, part, all) == 0 && name[all] == '.') {
+        return 0;
+    }
+    const bool beside = one < all && own == one && strncmp(name, part, one) == 0;
+    return beside && name[own] == '.' ? own + 1 + strcspn(name + own + 1, ".") : own;
+}
+
+typedef struct fresh {
+    const char *part, *other; /* that are from the file */
+    lvni_core_str text;       /* ", center, student.projection_head" */
+    int n;                    /* tensors */
+} fresh;
+
+static bool is_listed(const fresh *f, const char *front)
+{
+    const size_t n = strlen(front);
+    for (const char *at = lvni_core_str_text(&f->text); (at = strstr(at, front)) != NULL; at += n) {
+        if (at[n] == '\0' || at[n] == ',') {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void see_name(fresh *f, const char *name)
+{
+    const size_t a = front_of(name, f->part), b = front_of(name, f->other), n = a > b ? a : b;
+    if (a == 0 || b == 0) {
+        return;
+    }
+    lvni_core_str front = {0};
+    lvni_core_str_printf(&front, ", %.*s", (int)n, name);
+    if (!is_listed(f, lvni_core_str_text(&front))) {
+        lvni_core_str_append(&f->text, lvni_core_str_text(&front));
+    }
+    lvni_core_str_free(&front);
+    f->n++;
+}
+
+/* What a file of the part alone has nothing for. */
+static void report_fresh(const lvni_nn_model *m, const char *part, const char *other)
+{
+    fresh f = {.part = part, .other = other};
+    for (int i = 0; i < m->n_parameters; i++) {
+        see_name(&f, m->parameters[i].name);
+    }
+    for (int i = 0; i < m->n_buffers; i++) {
+        see_name(&f, m->buffers[i]->name);
+    }
+    if (f.text.len > 2) {
+        lvni_log_line(LVNI_LOG_INFO, "new in this run: %s (%d tensor%s)",
+                      lvni_core_str_text(&f.text) + 2, f.n, lvni_core_plural(f.n, "", "s"));
+    }
+    lvni_core_str_free(&f.text);
+}
+
 lvn_status lvni_run_load_start(const lvni_run_job *job, lvni_nn_model *model)
 {
     const lvni_core_config *c = job->config;
@@ -53,6 +114,9 @@ lvn_status lvni_run_load_start(const lvni_run_job *job, lvni_nn_model *model)
     }
     if (s == LVN_OK) {
         lvni_run_weights_report_log(&report, from.path);
+        if (report.of_part) {
+            report_fresh(model, part, job->exported_part);
+        }
         from.part = job->exported_part; /* with running statistics of its own */
         s = job->trained_part == NULL ? LVN_OK : lvni_run_model_load(model, &from, NULL);
     }

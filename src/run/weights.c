@@ -369,7 +369,11 @@ static bool has_inside(const load *l)
 {
     char end[LVNI_WEIGHT_NAME];
     const lvni_nn_model *m = l->model;
-    snprintf(end, sizeof end, ".%s", m->n_parameters > 0 ? m->parameters[0].name : "");
+    const char *first = NULL;
+    for (int i = 0; first == NULL && i < m->n_parameters; i++) {
+        first = name_within(l, m->parameters[i].name);
+    }
+    snprintf(end, sizeof end, ".%s", first != NULL ? first : "");
     for (int64_t i = 0; i < l->names_in_file.n; i++) {
         if (ends_with(l->names_in_file.entries[i].plain, end)) {
             return true;
@@ -592,6 +596,7 @@ static lvn_status load_from(lvni_nn_model *model, load *l, const lvni_run_weight
     if (report != NULL) {
         fill_report(l, model, report);
         report->untrained = untrained;
+        report->of_part = l->part[0] != '\0';
     }
     load_free(l);
     return s;

@@ -16,6 +16,7 @@ typedef struct lvni_run_weights_report {
     int taken, all;       /* tensors of the model: from the file, and in all */
     /* name of the layer that keeps its fresh values; empty: none does */
     lvni_core_str head;
+    bool of_part;   /* the part of the source was loaded alone */
     bool untrained; /* since the metadata of the file list it as untrained; else by reset_head */
     /* tensors of the file that the model has no place for: "a (3, 4), b (2), and 7 more"; empty:
      * none */

@@ -148,6 +148,33 @@ class Start(unittest.TestCase):
             self.levin("ckpt", "hash", "out/my_experiment"), self.levin("ckpt", "hash", "plain")
         )
 
+    def test_what_a_file_of_weights_does_not_have_is_new(self):
+        """A checkpoint has all, an export the backbone; a line lists the rest."""
+        usual = [*SMALL, "batch_size=16", "max_steps=1", "image_size=16", "overwrite=true"]
+        self.levin("pretrain", *usual, "out=a")
+        dino = "method=dino transform_args.local_view.view_size=8 method_args.output_dim=16".split()
+        new = "new in this run: "
+        text = self.levin("pretrain", *usual, "out=b", "checkpoint=a")
+        self.assertRegex(text, r"(\d+) of the model's \1 tensors")
+        self.assertNotIn(new, text)
+        for ending in ("pt", "safetensors"):
+            export = f"checkpoint=a/exported_models/exported_last.{ending}"
+            text = self.levin("pretrain", *usual, "out=b", export)
+            self.assertIn(f"{new}projection_head (10 tensors)\n", text)
+            text = self.levin("pretrain", *usual, "out=b", "embed_dim=8", export)
+            self.assertIn(f"{new}embedding, projection_head (12 tensors)\n", text)
+            text = self.levin("pretrain", *usual, *dino, "out=b", export)
+            heads = "student.projection_head, teacher.projection_head, center"
+            self.assertRegex(text, rf"{new}{heads} \(\d+ tensors\)\n")
+        # of another method, whose heads are others
+        text = self.levin("pretrain", *usual, *dino, "out=b", "checkpoint=a", code=1)
+        better = "weights=a/exported_models/exported_last.safetensors"
+        self.assertIn(f"the model that its run has exported is {better}", text)
+        text = self.levin("pretrain", *usual, "out=b", "checkpoint=nothere.pt", code=64)
+        self.assertIn("nothere.pt: cannot open", text)
+        text = self.levin("pretrain", *usual[:-1], "out=a", "checkpoint=a", "resume=true", code=64)
+        self.assertIn("a resumed run keeps its weights", text)
+
     def test_auto_is_as_if_not_given(self):
         usual = [*SMALL, "batch_size=16", "max_steps=2", "quiet=true"]
         self.levin("pretrain", *usual, "out=plain")
