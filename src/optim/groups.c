@@ -291,14 +291,33 @@ done:
     return s;
 }
 
-/* As in BEiT and MAE: the last block has the whole rate. */
+/* "student.backbone.norm.bias": below a module of this name, wherever that is. */
+static bool has_part(const char *name, const char *part)
+{
+    const size_t n = strlen(part);
+    for (const char *at = strstr(name, part); at != NULL; at = strstr(at + 1, part)) {
+        if ((at == name || at[-1] == '.') && at[n] == '.') {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* As in BEiT and MAE: the last block has the whole rate. Of a backbone that is trained with heads
+ * behind it, as in DINOv2, that is its own last one, and the heads have the whole rate, too. */
 static lvn_status apply_layer_decay(const lvni_optim_rules *r, lvni_optim_parameter *parameter,
                                     int n)
 {
     int first = INT_MAX, last = 0;
+    bool below = false;
     for (int i = 0; i < n; i++) {
-        first = parameter[i].block < first ? parameter[i].block : first;
-        last = parameter[i].block > last ? parameter[i].block : last;
+        below = below || has_part(parameter[i].name, backbone);
+    }
+    for (int i = 0; i < n; i++) {
+        if (!below || has_part(parameter[i].name, backbone)) {
+            first = parameter[i].block < first ? parameter[i].block : first;
+            last = parameter[i].block > last ? parameter[i].block : last;
+        }
     }
     if (r->layer_decay > 0.0 && r->layer_decay != 1.0 && first >= last) {
         LVN_FAIL(LVN_ERR_USAGE,

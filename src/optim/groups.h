@@ -55,7 +55,9 @@ typedef struct lvni_optim_rules {
     const char *const *groups;
     size_t n_groups;
     double lr, weight_decay;
-    double layer_decay; /* a factor on the rate for each block behind the parameter's; 0: 1 */
+    /* a factor on the rate for each block behind the parameter's, within the module `backbone`
+     * where there is one; 0: 1 */
+    double layer_decay;
     const char *const *freeze_until; /* "pattern=1000" steps, or "pattern=5epochs" */
     size_t n_freeze_until;
     const char *const *lr_zero_until; /* the same: rate and decay are 0 up to then */

@@ -6,6 +6,7 @@ is a file that classify and torch.load take; mistakes come in one message.
 usage: test_pretrain.py LEVIN     registered in tests/cli/CMakeLists.txt
 """
 
+import array
 import json
 import math
 import os
@@ -118,6 +119,9 @@ class Pretrain(unittest.TestCase):
         vit = ["model=timm/vit_tiny_patch16_224", "image_size=16", "max_steps=2", "group=2"]
         vit += ["micro_batches=2", "batch_size=8", "model.drop_path=0.4"]
         one = self.hashes("one", *vit)
+        text = self.levin("pretrain", *SMALL, "out=loud", *vit, "max_steps=1", "quiet=false")
+        self.assertIn("optim.decay_of weights (tokens", text)
+        self.assertNotIn("model.drop_path", text.partition("auto: ")[2])
         self.assertEqual(self.hashes("two", *vit, "devices=2"), one)
         sim = {"LEVIN_SIM_DEVICES": "2"}
         self.assertEqual(self.hashes("sim", *vit, "accelerator=sim", "devices=2", env=sim), one)
@@ -137,6 +141,37 @@ class Pretrain(unittest.TestCase):
         shapes = {t["name"]: t["shape"] for t in json.loads(self.levin(*export))["tensors"]}
         self.assertEqual(len(shapes), 152)
         self.assertEqual(shapes["pos_embed"], [1, 197, 192])
+
+    def test_layer_decay(self):
+        """Of a step's changes, those of block i of 12 are 0.9^(12 - i) of those without it, of the
+        embeddings 0.9^13; the norm and the head have all of them."""
+        vit = [*SMALL[:2], "model=timm/vit_tiny_patch16_224", "image_size=16", "batch_size=8"]
+        vit += "method_args.hidden_dim=16 micro_batches=1 optim=sgd optim.lr=99".split()
+        vit += "optim.momentum=0 optim.weight_decay=0 scheduler=constant".split()
+        self.levin("pretrain", *vit, "max_epochs=0", "out=before")
+        self.levin("pretrain", *vit, "max_steps=1", "out=all")
+        self.levin("pretrain", *vit, "max_steps=1", "out=less", "optim.layer_decay=0.9")
+
+        def read(run):
+            with open(os.path.join(self.dir, run, "checkpoints/last.safetensors"), "rb") as f:
+                data = f.read()
+            begin = 8 + int.from_bytes(data[:8], "little")
+            header = json.loads(data[8:begin])
+            return {
+                name: array.array("f", data[begin + at["data_offsets"][0] :][:400])
+                for name, at in header.items()
+                if name.startswith("model/") and at["dtype"] == "F32"
+            }
+
+        before, whole, less = read("before"), read("all"), read("less")
+        factors = {f"backbone.blocks.{i}.attn.proj.bias": 0.9 ** (12 - i) for i in range(12)}
+        factors["backbone.patch_embed.proj.bias"] = 0.9**13
+        factors["backbone.norm.bias"] = factors["projection_head.layers.0.weight"] = 1
+        for name, factor in factors.items():
+            at = max(range(16), key=lambda i: abs(whole[f"model/{name}"][i]))
+            a, b, c = (t[f"model/{name}"][at] for t in (before, whole, less))
+            self.assertGreater(abs(b - a), 1e-4 * abs(a), name)  # biases begin with 0
+            self.assertAlmostEqual((c - a) / (b - a), factor, delta=1e-3, msg=name)
 
     def test_weights_of_dinov2(self):
         """Its models have none without a file, and no classifier."""

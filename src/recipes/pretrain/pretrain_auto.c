@@ -26,8 +26,11 @@ static void print_value(const lvni_core_config *c, const char *key, const char *
     if (is_chosen(c, key)) {
         begin_choice(out);
         lvni_core_str_printf(out, "%s ", key);
-        if (lvni_core_config_row(c, key)->type == LVNI_OPT_INT) {
+        const lvni_core_option_type type = lvni_core_config_row(c, key)->type;
+        if (type == LVNI_OPT_INT) {
             lvni_core_str_printf(out, "%lld", (long long)lvni_core_config_int(c, key));
+        } else if (type == LVNI_OPT_FLOAT) {
+            lvni_core_str_printf(out, "%g", lvni_core_config_float(c, key));
         } else {
             lvni_core_str_append(out, lvni_core_config_str(c, key));
         }
@@ -100,7 +103,13 @@ void lvni_pretrain_print_choices(const lvni_run_job *job, lvni_core_str *out)
     if (job->ranks != NULL) {
         print_workers(c, job->ranks->rank, out);
     }
+    if (lvni_nn_zoo_is_transformer(lvni_core_config_str(c, "model.name"))) {
+        print_value(c, "model.drop_path", "that of the network", out);
+    }
     print_value(c, "optim.name", of_method, out);
+    if (lvni_nn_zoo_is_transformer(lvni_core_config_str(c, "model.name"))) {
+        print_value(c, "optim.decay_of", "tokens, positions and scales have none", out);
+    }
     print_value(c, "method", "the default", out);
     out->failed |= method.failed || device.failed;
     lvni_core_str_free(&method);

@@ -414,7 +414,7 @@ static lvn_status pretrained_build(lvn_module *module, lvn_builder *b)
 {
     pretrained *m = (pretrained *)module;
     const char *model = lvn_builder_arguments(b);
-    const lvni_nn_zoo_arguments a = {.image_size = 32, .n_classes = 1000};
+    const lvni_nn_zoo_arguments a = {.image_size = 32, .n_classes = 1000, .drop_path = 0.5};
     m->student = lvni_nn_zoo_backbone(b, "student.backbone", model, &a);
     m->teacher = lvni_nn_zoo_backbone(b, "teacher.backbone", model, &a);
     lvn_builder_follow(b, m->teacher, m->student, .own_statistics = true);
@@ -504,6 +504,26 @@ TEST(a_backbone_is_the_network_under_a_name)
         lvni_nn_model_destroy(alone);
         lvni_nn_model_destroy(m);
     }
+}
+
+TEST(a_teacher_drops_no_paths)
+{
+    enum { IMAGES = 4, WIDTH = 192 };
+    lvni_nn_model *m = build_pretrained("vit_tiny_patch16_224");
+    const pretrained *p = (const pretrained *)m->root;
+    lvn_tensor *one = draw_images(1, 32);
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    lvni_tensor_ctx_get()->at = (lvni_tensor_position){.seed = 1, .training = true};
+    lvn_tensor *x = lvn_expand(one, 4, (const int64_t[]){IMAGES, 32, 32, 3});
+    lvn_tensor *student = lvni_nn_zoo_pooled(p->student, x),
+               *teacher = lvni_nn_zoo_pooled(p->teacher, x);
+    lvni_tensor_ctx_get()->at = (lvni_tensor_position){0};
+    assert_near(teacher, lvni_nn_zoo_pooled(p->teacher, x), 0.0);
+    assert_near(lvni_nn_zoo_pooled(p->student, x), teacher, 0.0); /* it begins as a copy */
+    assert_memory_not_equal(LVNI_CF32(student), LVNI_CF32(teacher), WIDTH * sizeof(float));
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    lvn_release(one);
+    lvni_nn_model_destroy(m);
 }
 
 TEST(a_step_gives_the_backbone_gradients)

@@ -137,6 +137,43 @@ TEST(what_has_decay)
     }
 }
 
+/* A backbone's last block has the whole rate, as have the heads behind it; numbers of DINOv2 (0.9,
+ * and a fifth of it for the patches) with two layers. */
+TEST(layer_decay_within_a_backbone)
+{
+    static const struct {
+        const char *name;
+        int block;
+        double rate;
+    } row[] = {{"student.backbone.cls_token", 0, 0.729},
+               {"student.backbone.patch_embed.proj.weight", 0, 0.1458},
+               {"student.backbone.patch_embed.proj.bias", 0, 0.1458},
+               {"student.backbone.blocks.0.mlp.fc1.weight", 1, 0.81},
+               {"student.backbone.blocks.1.ls1.gamma", 2, 0.9},
+               {"student.backbone.norm.weight", 3, 1.0},
+               {"student.projection_head.layers.0.weight", 4, 1.0},
+               {"student.projection_head.last_layer.weight", 5, 1.0}};
+    enum { ROWS = sizeof row / sizeof *row };
+    lvni_optim_parameter p[ROWS];
+    for (int whole = 0; whole < 2; whole++) { /* without the module `backbone` all blocks count */
+        for (int i = 0; i < ROWS; i++) {
+            const size_t from = whole && i < 6 ? strlen("student.backbone.") : 0;
+            p[i] = (lvni_optim_parameter){
+                .name = row[i].name + from, .n = 1, .ndim = 2, .block = row[i].block};
+        }
+        const char *const scale[] = {"*patch_embed=0.2"};
+        const lvni_optim_rules r = {
+            .layer_decay = 0.9, .lr = 0.01, .lr_scale = scale, .n_lr_scale = 1};
+        assert_int_equal(lvni_optim_rules_apply(&r, p, ROWS), LVN_OK);
+        for (int i = 0; i < ROWS; i++) {
+            const double want = i == 7 ? 1.0 : row[i].rate * (whole ? i == 6 ? 0.9 : 0.81 : 1.0);
+            if (fabs(p[i].lr_scale - want) > 1e-12) {
+                fail_msg("%s: %g, not %g", p[i].name, p[i].lr_scale, want);
+            }
+        }
+    }
+}
+
 TEST(layer_decay_needs_blocks)
 {
     lvni_optim_parameter p[N];
