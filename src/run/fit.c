@@ -514,6 +514,7 @@ static lvn_status run_rank(lvni_run_fit_run *r)
 {
     const lvni_core_config *c = r->request->config;
     r->measures = lvni_run_fit_measures(r);
+    LVN_TRY(lvni_run_fit_compare_out(r));
     LVN_TRY(lvni_run_fit_compare_hardware(r));
     LVN_TRY(begin_run(r));
     LVN_TRY(weigh(r));

@@ -57,6 +57,8 @@ lvn_status lvni_run_fit_options(lvni_run_fit_run *run, lvni_trainer_options *out
 
 /* ---- fit_ranks.c: what ranks compare and choose together; collectives ---- */
 
+/* LVN_ERR_USAGE where ranks, which a launcher has started, were given another out=. */
+lvn_status lvni_run_fit_compare_out(const lvni_run_fit_run *run);
 /* Before anything else: processors, devices and libraries of all ranks, into run->machine and
  * run->hardware. LVN_ERR_USAGE where same_hardware=require and they differ. */
 lvn_status lvni_run_fit_compare_hardware(lvni_run_fit_run *run);

@@ -3,6 +3,7 @@
 #include "run/fit_impl.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/machine.h"
 #include "kernels/kernels.h"
 #include "log/run_log.h"
@@ -51,6 +52,31 @@ static lvn_status gather_texts(const lvni_run_fit_run *r, const char *mine, rank
         }
     }
     return LVN_OK;
+}
+
+/* ---- the run directory ---- */
+
+lvn_status lvni_run_fit_compare_out(const lvni_run_fit_run *r)
+{
+    const char *out = lvni_core_config_str(r->request->config, "out");
+    rank_texts t = {0};
+    if (r->rank.world <= 1) {
+        return LVN_OK;
+    }
+    lvn_status s;
+    LVNI_TRY_DONE(s, gather_texts(r, out != NULL ? out : "", &t));
+    for (int i = 1; i < r->rank.world && s == LVN_OK; i++) {
+        if (strcmp(t.of[i], t.of[0]) != 0) {
+            s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
+                              "rank %d has out=%s where rank 0 has out=%s: the ranks of a run have "
+                              "one directory; give a name that does not hold a time or the number "
+                              "of the rank",
+                              i, t.of[i], t.of[0]);
+        }
+    }
+done:
+    texts_free(&t);
+    return s;
 }
 
 /* ---- hardware ---- */

@@ -120,14 +120,15 @@ lvn_tensor *lvni_pretrain_unit_rows(lvn_tensor *x);
  * collapsed into one point. images: that the rows are views of; views of one are alike by rights,
  * and do not count. */
 void lvni_pretrain_log_spread(lvn_step *step, lvn_tensor *features, int64_t images);
-/* A warning, once, when feature_std is below LVNI_PRETRAIN_COLLAPSED in two log records in a row;
- * the trainer's hooks, of rank 0. */
+/* A warning, once, when feature_std, or what a teacher's answers show of the image
+ * (teacher_information, of methods with a teacher), is below LVNI_PRETRAIN_COLLAPSED in two log
+ * records in a row; the trainer's hooks, of rank 0. */
 #define LVNI_PRETRAIN_COLLAPSED 0.05
 typedef struct lvni_pretrain_watch {
     int64_t every; /* log_every_n_steps */
-    int64_t step;  /* the newest, with its feature_std */
-    double spread;
-    int below; /* records */
+    int64_t step;  /* the newest, with its metrics; NaN: it has none */
+    double spread, information;
+    int below, uninformed; /* records */
 } lvni_pretrain_watch;
 lvni_trainer_hooks lvni_pretrain_watch_hooks(lvni_pretrain_watch *watch);
 

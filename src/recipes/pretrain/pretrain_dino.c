@@ -177,6 +177,17 @@ static lvn_tensor *local_views(const lvn_batch *batch)
     return batch->n_fields > 1 && lvn_ndim(last) == 5 ? last : NULL;
 }
 
+/* What the answers, rows of probabilities, show of the image, in nats: the entropy of their mean
+ * less the mean of their entropies. 0 where all images get the same one, sharp or even. */
+static lvn_tensor *information(lvn_tensor *logits)
+{
+    static const int rows = 0;
+    lvn_tensor *p = lvn_softmax(logits), *mean = lvn_mean_axes(p, &rows, 1, false);
+    lvn_tensor *own = lvn_mul(p, lvn_log_softmax(logits)),
+               *of_mean = lvn_mul(mean, lvn_log_e(lvn_clamp(mean, 1e-30, 1.0)));
+    return lvn_sub(lvn_mul_scalar(lvn_mean(own), (double)lvn_size(logits, 1)), lvn_sum(of_mean));
+}
+
 static lvn_tensor *dino_step(const lvn_module *module, const lvn_batch *batch, lvn_step *step)
 {
     static const int rows = 0;
@@ -199,6 +210,7 @@ static lvn_tensor *dino_step(const lvn_module *module, const lvn_batch *batch, l
     lvn_log(step, "teacher_temp", temperature);
     lvn_log(step, "teacher_momentum", lvn_number_tensor(m->momentum, step));
     lvni_pretrain_log_spread(step, features, n);
+    lvn_log_weighted(step, "teacher_information", information(sharp), n > 1 ? (double)n : 0.0);
     return loss;
 }
 

@@ -60,13 +60,21 @@ void lvni_pretrain_log_spread(lvn_step *step, lvn_tensor *features, int64_t imag
 
 /* ---- collapse ---- */
 
-static void look(lvni_pretrain_watch *w)
+/* Was that the second record in a row below the bound? Once. */
+static bool is_gone(double value, double bound, int *below)
 {
     enum { RECORDS = 2 };
-    w->below = w->spread < LVNI_PRETRAIN_COLLAPSED ? w->below + 1
-               : w->below < RECORDS                ? 0
-                                                   : w->below;
-    if (w->below == RECORDS) {
+    *below = value < bound ? *below + 1 : *below < RECORDS ? 0 : *below;
+    if (*below != RECORDS) {
+        return false;
+    }
+    *below = RECORDS + 1;
+    return true;
+}
+
+static void look(lvni_pretrain_watch *w)
+{
+    if (is_gone(w->spread, LVNI_PRETRAIN_COLLAPSED, &w->below)) {
         lvni_log_line(
             LVNI_LOG_WARNING,
             "the features of all images have become alike: feature_std is %.3g at step "
@@ -75,7 +83,15 @@ static void look(lvni_pretrain_watch *w)
             "method_args.temperature near 0.1, or a larger batch_size, and look at the "
             "images",
             w->spread, (long long)w->step, LVNI_PRETRAIN_COLLAPSED);
-        w->below = RECORDS + 1;
+    }
+    if (is_gone(w->information, LVNI_PRETRAIN_COLLAPSED, &w->uninformed)) {
+        lvni_log_line(
+            LVNI_LOG_WARNING,
+            "the teacher's answer has become the same for all images: teacher_information is %.3g "
+            "at step %lld, below %g, where it is above 1 for images that differ; the network has "
+            "collapsed. Try a smaller optim.lr, a method_args.teacher_temp near 0.04, or a "
+            "method_args.center_momentum near 0.9, and look at the images",
+            w->information, (long long)w->step, LVNI_PRETRAIN_COLLAPSED);
     }
 }
 
@@ -84,6 +100,7 @@ static void see_step(void *user, const lvni_trainer_step_result *r)
     lvni_pretrain_watch *w = user;
     w->step = r->after.step;
     w->spread = lvni_trainer_metric_mean(&r->metrics, "feature_std");
+    w->information = lvni_trainer_metric_mean(&r->metrics, "teacher_information");
     if (w->step % w->every == 0) {
         look(w);
     }
