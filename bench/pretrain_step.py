@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""levin pretrain against lightly-train, in turns, on the same photos: ResNet-18, SimCLR.
+"""levin pretrain against lightly-train, in turns, on the same photos: SimCLR.
 
-usage: bench/pretrain_step.py BUILD PHOTOS LIGHTLY [--side N] [--batch N] [--steps N] [--pairs N]
+usage: bench/pretrain_step.py BUILD PHOTOS LIGHTLY [--KEY VALUE ...]
   BUILD    build folder, with levin
   PHOTOS   folder with at least a batch of images
   LIGHTLY  the program lightly-train, of an environment that has it
-  --side 64 --batch 32 --steps 20 --pairs 3
+  --side 64 --batch 32 --steps 20 --pairs 3 --model torchvision/resnet18
 
 Both log every step; whenever a program's metrics.jsonl has grown, the processor time of its
 processes is read. Prints medians with the least and largest value: images per second of a core
@@ -101,10 +101,11 @@ def main():
     parser.add_argument("lightly")
     for name, usual in (("side", 64), ("batch", 32), ("steps", 20), ("pairs", 3)):
         parser.add_argument(f"--{name}", type=int, default=usual)
+    parser.add_argument("--model", default="torchvision/resnet18")
     a = parser.parse_args()
     found = [[], []]
     with tempfile.TemporaryDirectory(prefix="levin-pretrain-") as folder:
-        same = [f"data={a.photos}", "model=torchvision/resnet18", "method=simclr"]
+        same = [f"data={a.photos}", f"model={a.model}", "method=simclr"]
         same += [f"batch_size={a.batch}", "accelerator=cpu", "num_workers=2"]
         size = f"transform_args={{image_size: [{a.side},{a.side}]}}"
         levin = [f"{a.build}/levin", "pretrain", *same, f"image_size={a.side}", "quiet=true"]
@@ -117,7 +118,7 @@ def main():
                 out = f"{folder}/{pair}{i}"
                 found[i].append(measure([*sides[i][1], f"out={out}"], out, a.batch))
                 print(sides[i][0], *(f"{x:.4g}" for x in found[i][-1]), file=sys.stderr, flush=True)
-    print(f"ResNet-18, batch {a.batch} of {a.side} x {a.side}, {a.pairs} pairs")
+    print(f"{a.model}, batch {a.batch} of {a.side} x {a.side}, {a.pairs} pairs")
     what = ("images per core-second", "s to the first step", "core-s to it", "MiB at most")
     for k, name in enumerate(what):
         ours, other = ([row[k] for row in side] for side in found)

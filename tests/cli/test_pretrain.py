@@ -142,6 +142,17 @@ class Pretrain(unittest.TestCase):
         self.assertEqual(len(shapes), 152)
         self.assertEqual(shapes["pos_embed"], [1, 197, 192])
 
+    def test_large_and_small_views_of_a_vision_transformer(self):
+        """Positions are interpolated for each, in one step; the teacher drops nothing."""
+        vit = ["model=timm/vit_tiny_patch16_224", "image_size=32", "max_steps=2", "batch_size=8"]
+        vit += ["method=dino", "method_args.bottleneck_dim=8", "model.drop_path=0.3"]
+        vit += ["transform_args.local_view.view_size=[16,16]"]
+        vit += ["transform_args.local_view.num_views=2"]
+        one = self.hashes("one", *vit)
+        self.assertEqual(self.hashes("two", *vit, "devices=2"), one)
+        self.assertEqual(self.hashes("threads", *vit, "devices=4", "strategy=dp"), one)
+        self.assertNotEqual(self.hashes("all", *vit, "model.drop_path=0"), one)
+
     def test_layer_decay(self):
         """Of a step's changes, those of block i of 12 are 0.9^(12 - i) of those without it, of the
         embeddings 0.9^13; the norm and the head have all of them."""

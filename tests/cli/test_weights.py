@@ -324,6 +324,45 @@ class Weights(Case):
                 if k > 3:
                     break  # large
 
+    def test_the_other_names_of_a_vision_transformer(self):
+        """torchvision's for a network with timm's, and timm's for one with torchvision's."""
+        layer = {
+            "norm1": ("ln_1", [[384], [384]]),
+            "attn.qkv": ("self_attention.in_proj", [[1152, 384], [1152]]),
+            "attn.proj": ("self_attention.out_proj", [[384, 384], [384]]),
+            "norm2": ("ln_2", [[384], [384]]),
+            "mlp.fc1": ("mlp.0", [[1536, 384], [1536]]),
+            "mlp.fc2": ("mlp.3", [[384, 1536], [384]]),
+        }
+        names = {  # timm's, torchvision's
+            "cls_token": ("class_token", [1, 1, 384]),
+            "pos_embed": ("encoder.pos_embedding", [1, 197, 384]),
+            "patch_embed.proj.weight": ("conv_proj.weight", [384, 3, 16, 16]),
+            "patch_embed.proj.bias": ("conv_proj.bias", [384]),
+            "norm.weight": ("encoder.ln.weight", [384]),
+            "norm.bias": ("encoder.ln.bias", [384]),
+            "head.weight": ("heads.head.weight", [4, 384]),
+            "head.bias": ("heads.head.bias", [4]),
+        }
+        for i in range(12):
+            for timm, (torchvision, shapes) in layer.items():
+                for end, shape in zip(("weight", "bias"), shapes):
+                    joint = "_" if torchvision.endswith("in_proj") else "."
+                    theirs = f"encoder.layers.encoder_layer_{i}.{torchvision}{joint}{end}"
+                    names[f"blocks.{i}.{timm}.{end}"] = (theirs, shape)
+        path = f"{self.dir}/vit.safetensors"
+        plan = "plan train classify data=builtin:shapes data.count=24 data.classes=4 batch_size=2"
+        for model, naming in (("vit_small_patch16_224", "torchvision"), ("vit_s_16", "timm")):
+            kind = 0 if naming == "torchvision" else 1
+            tensors = {
+                (timm, other[0])[1 - kind]: ("F16", other[1], bytes(2 * math.prod(other[1])))
+                for timm, other in names.items()
+            }
+            write_safetensors(path, tensors)
+            arguments = [*plan.split(), "image_size=224", f"model={model}", f"weights={path}"]
+            text = f"152 of the model's 152 tensors are from it, with the names of {naming}"
+            self.levin(arguments, 0, [text])
+
     def test_a_folder_of_hugging_face(self):
         run, folder = f"{self.dir}/r18", f"{self.dir}/hf"
         arguments = [
