@@ -118,6 +118,9 @@ const double *lvni_core_config_float_list(const lvni_core_config *config, const 
                                           size_t *n);
 const char *const *lvni_core_config_str_list(const lvni_core_config *config, const char *name,
                                              size_t *n);
+/* Of a row with LVNI_OPT_PATHS; *n 0: the value is one path, or unset. */
+const char *const *lvni_core_config_paths(const lvni_core_config *config, const char *name,
+                                          size_t *n);
 
 /* is there such a row? (never aborts) */
 bool lvni_core_config_has(const lvni_core_config *config, const char *name);

@@ -110,6 +110,14 @@ const char *const *lvni_core_config_str_list(const lvni_core_config *config, con
     return (const char *const *)value->strings;
 }
 
+const char *const *lvni_core_config_paths(const lvni_core_config *config, const char *name,
+                                          size_t *n)
+{
+    const lvni_core_value *value = typed(config, name, LVNI_OPT_PATH);
+    *n = value->n;
+    return (const char *const *)value->strings;
+}
+
 bool lvni_core_config_has(const lvni_core_config *config, const char *name)
 {
     return lvni_core_config_find(config, name) != NULL;
@@ -238,6 +246,17 @@ static void write_path(lvni_core_str *out, const lvni_core_option *row, const ch
     lvni_core_str_free(&path);
 }
 
+static void write_paths(lvni_core_str *out, const lvni_core_option *row,
+                        const lvni_core_value *value, enum form form)
+{
+    lvni_core_str_char(out, '[');
+    for (size_t i = 0; i < value->n; i++) {
+        lvni_core_str_append(out, i > 0 ? ", " : "");
+        write_path(out, row, value->strings[i], form);
+    }
+    lvni_core_str_char(out, ']');
+}
+
 static void write_list(lvni_core_str *out, const lvni_core_option *row,
                        const lvni_core_value *value, enum form form)
 {
@@ -269,7 +288,13 @@ static void write_value(lvni_core_str *out, const lvni_core_option *row,
     case LVNI_OPT_FLOAT: write_float(out, value->f, form); break;
     case LVNI_OPT_STRING:
     case LVNI_OPT_CHOICE: write_text(out, row, value->text, form); break;
-    case LVNI_OPT_PATH: write_path(out, row, value->text, form); break;
+    case LVNI_OPT_PATH:
+        if (value->n > 0) {
+            write_paths(out, row, value, form);
+        } else {
+            write_path(out, row, value->text, form);
+        }
+        break;
     case LVNI_OPT_INT_LIST:
     case LVNI_OPT_FLOAT_LIST:
     case LVNI_OPT_STRING_LIST: write_list(out, row, value, form); break;

@@ -168,6 +168,7 @@ static lvn_status read_items(reader *r, lvni_core_str *out)
             status = refuse(r, event.start_mark, "the list has more than 4096 elements");
         } else if (!end) {
             lvni_core_str_append(out, n > 0 ? "," : "");
+            unescape_path(r, &event);
             append_item(out, scalar_text(&event), scalar_quoted(&event));
         }
         yaml_event_delete(&event);

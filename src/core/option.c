@@ -362,6 +362,29 @@ static lvn_status parse_one_string(const lvni_core_option *row, const char *orig
     return out->strings[0] != NULL ? LVN_OK : LVN_ERR_MEMORY;
 }
 
+/* "[a,b]" for a row that takes several paths. One in brackets is itself. */
+static lvn_status parse_paths(const lvni_core_option *row, const char *origin, lvni_core_str *item,
+                              lvni_core_value *out)
+{
+    LVN_TRY(parse_list(row, out->text, origin, item, out));
+    if (out->n == 0) {
+        return lvni_core_option_expected(row, out->text, false, origin);
+    }
+    if (out->n == 1) {
+        lvni_core_free(out->text);
+        out->text = out->strings[0];
+        lvni_core_free(out->strings);
+        out->strings = NULL;
+        out->n = 0;
+    }
+    return LVN_OK;
+}
+
+static bool is_path_list(const lvni_core_option *row, const char *text, size_t n)
+{
+    return (row->flags & LVNI_OPT_PATHS) != 0 && n > 1 && text[0] == '[' && text[n - 1] == ']';
+}
+
 /* ---- one value ---- */
 
 static bool is_name(const char *text)
@@ -482,6 +505,9 @@ static lvn_status parse_text(const lvni_core_option *row, const char *text, size
         out->later = true;
         out->choice = -1;
         return LVN_OK;
+    }
+    if (!quoted && is_path_list(row, out->text, n)) {
+        return parse_paths(row, origin, item, out);
     }
     if (row->type == LVNI_OPT_STRING_LIST && quoted) {
         return parse_one_string(row, origin, out);

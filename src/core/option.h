@@ -54,6 +54,8 @@ enum {
     LVNI_OPT_YIELDS = 16384,
     /* `auto` is as if the key were not given: the default, which a recipe may have set */
     LVNI_OPT_AUTO_DEFAULT = 32768,
+    /* a path, or several: [a,b] is a list of them, whose text is kept as well */
+    LVNI_OPT_PATHS = 65536,
 };
 
 /* Allowed numbers, for every element of a list. All zero: any. */
@@ -90,7 +92,7 @@ typedef struct lvni_core_value {
     double f;
     /* the value of string, path and choice; what was given for the others; NULL when unset */
     char *text;
-    size_t n; /* elements of a list */
+    size_t n; /* elements of a list; 0: a path that is none */
     int64_t *ints;
     double *floats;
     char **strings;

@@ -1,6 +1,7 @@
 /* What the files that list a folder share: the walk over names (folder_walk.c), the headers of the
- * images (folder_headers.c), the layout (folder_layout.c), the index file (folder_index.c) and the
- * classes (folder_classes.c). image_folder.c calls them in this order. */
+ * images (folder_headers.c), the layout (folder_layout.c), several folders and files
+ * (folder_list.c), the index file (folder_index.c) and the classes (folder_classes.c).
+ * image_folder.c calls them in this order. */
 #ifndef LEVIN_DATA_FOLDER_IMPL_H
 #define LEVIN_DATA_FOLDER_IMPL_H
 
@@ -32,10 +33,12 @@ typedef struct lvni_data_walk {
     lvni_data_ignored ignored;
     /* ignored or damaged images of other kinds, except converted ones; of listing alone */
     lvni_data_foreign_counts foreign;
+    bool any; /* the first image ends it */
 } lvni_data_walk;
 
 bool lvni_data_name_is_dropping(const char *name);
 bool lvni_data_name_is_image(const char *name); /* .jpg, .jpeg, .png, in any case */
+bool lvni_data_file_is_image(const char *path); /* by its name, or by its first bytes */
 /* Count files of the kind of `name`. */
 void lvni_data_ignored_add(lvni_data_ignored *ignored, const char *name, int64_t count);
 void lvni_data_ignored_merge(lvni_data_ignored *ignored, const lvni_data_ignored *more);
@@ -43,6 +46,8 @@ void lvni_data_ignored_merge(lvni_data_ignored *ignored, const lvni_data_ignored
 /* Add every image below root/under (under may be ""), through sub-folders and links. A link to a
  * folder that it lies in is LVN_ERR_USAGE. */
 lvn_status lvni_data_walk_add(lvni_data_walk *walk, const char *root, const char *under);
+/* Is there an image below the folder? Lists no further than to the first. */
+lvn_status lvni_data_walk_any(const char *folder, bool *any);
 /* The same for a folder that is not listed, only its time noted: root/under. */
 lvn_status lvni_data_walk_watch(lvni_data_walk *walk, const char *root, const char *under);
 lvn_status lvni_data_walk_add_name(lvni_data_walk *walk, const char *name);
@@ -92,18 +97,40 @@ bool lvni_data_header_stat(const char *root, const char *name, lvni_data_header 
 lvn_status lvni_data_damage_report(lvni_data_damage *damage, lvni_data_walk *walk,
                                    lvni_core_str *out);
 
+/* ---- several folders and files ---- */
+
+typedef struct lvni_data_list {
+    char *root;   /* the folder that all lie in, "" for / */
+    char **entry; /* (n) absolute, below root */
+    size_t n;
+} lvni_data_list;
+
+/* LVN_ERR_NOT_FOUND, LVN_ERR_IO. Free with lvni_data_list_free. */
+lvn_status lvni_data_list_find(const char *const *entries, size_t n, lvni_data_list *list);
+void lvni_data_list_free(lvni_data_list *list);
+/* All images of all entries into an empty walk, in byte order of their paths below root. */
+lvn_status lvni_data_list_walk(const lvni_data_list *list, lvni_data_walk *walk);
+
 /* ---- layout, index, classes ---- */
+
+/* What a walk is made of, and by whom. */
+typedef struct lvni_data_listing {
+    const char *root;
+    int kind;                   /* which list of the folder; 0: all below it */
+    const lvni_data_list *list; /* NULL: the root itself */
+    lvn_status (*walk)(void *user, lvni_data_walk *walk); /* and sorts */
+    void *user;
+} lvni_data_listing;
 
 /* LVN_ERR_USAGE when all folders right below the root hold the same sub-folders (two or more), and
  * no images of their own: names of a sorted walk without parts. */
 lvn_status lvni_data_folder_check_nested(const char *root, const lvni_data_walk *walk);
-/* Fill an empty walk: from the file, or by `list` (which walks root and sorts). kind: which list of
- * the folder (0: all below it); one of another kind is left as it is. LVN_ERR_USAGE when FILE would
- * lie in the folder or below: writing it there changes the folder, and the index would never be
- * taken. LVN_ERR_CORRUPT: FILE is damaged (a run's own file is made again); LVN_ERR_IO. */
-lvn_status lvni_data_folder_index_open(lvni_data_index *index, const char *root, int kind,
-                                       lvn_status (*list)(void *user, lvni_data_walk *walk),
-                                       void *user, lvni_data_walk *walk);
+/* Fill an empty walk: from the file, or by listing->walk. A file of another kind is left as it is.
+ * LVN_ERR_USAGE when FILE would lie in a folder that is listed, or below: writing it there changes
+ * the folder, and the index would never be taken. LVN_ERR_CORRUPT: FILE is damaged (a run's own
+ * file is made again); LVN_ERR_IO. */
+lvn_status lvni_data_folder_index_open(lvni_data_index *index, const lvni_data_listing *listing,
+                                       lvni_data_walk *walk);
 /* Classes and labels of an opened list; walk: as it was listed. */
 lvn_status lvni_data_image_scan_label(lvni_data_image_scan *scan, lvni_data_scan_mode mode,
                                       const lvni_data_walk *walk);

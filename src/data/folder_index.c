@@ -45,6 +45,17 @@ static const char *real_path(const char *root, char real[PATH_MAX])
     return realpath(root, real) == NULL ? root : real;
 }
 
+/* What the index is of: the folder, or the entries of a list, one a line. */
+static lvn_status name_listed(const lvni_data_listing *l, lvni_core_str *out)
+{
+    char real[PATH_MAX];
+    lvni_core_str_append(out, l->list == NULL ? real_path(l->root, real) : "");
+    for (size_t i = 0; l->list != NULL && i < l->list->n; i++) {
+        lvni_core_str_printf(out, "%s%s", i > 0 ? "\n" : "", l->list->entry[i]);
+    }
+    return lvni_core_str_status(out);
+}
+
 static void put_path(lvni_core_str *out, const char *path)
 {
     for (const char *p = path; *p != '\0';) {
@@ -79,12 +90,15 @@ done:
 }
 
 /* The file of a sorted walk. */
-static lvn_status make_text(lvni_core_str *out, const char *root, int kind, lvni_data_walk *walk,
+static lvn_status make_text(lvni_core_str *out, const lvni_data_listing *l, lvni_data_walk *walk,
                             lvni_data_damage *d)
 {
-    char real[PATH_MAX];
-    lvni_core_str_printf(out, VERSION_LINE "data %lld %d ", (long long)walk->start_ns, kind);
-    put_path(out, real_path(root, real));
+    lvni_core_str listed = {0};
+    const lvn_status named = name_listed(l, &listed);
+    lvni_core_str_printf(out, VERSION_LINE "data %lld %d ", (long long)walk->start_ns, l->kind);
+    put_path(out, lvni_core_str_text(&listed));
+    lvni_core_str_free(&listed);
+    LVN_TRY(named);
     for (int64_t i = 0; i < walk->n_folders; i++) {
         const lvni_data_walk_folder *f = &walk->folders[i];
         lvni_core_str_printf(out, "folder %lld %lld ", (long long)f->mtime_ns, (long long)f->inode);
@@ -94,7 +108,7 @@ static lvn_status make_text(lvni_core_str *out, const char *root, int kind, lvni
         lvni_core_str_printf(out, "ignored %lld ", (long long)walk->ignored.count[i]);
         put_path(out, walk->ignored.ending[i]);
     }
-    LVN_TRY(put_images(out, root, walk, d));
+    LVN_TRY(put_images(out, l->root, walk, d));
     lvni_core_str_printf(out, "end %016llx\n",
                          (unsigned long long)XXH3_64bits(lvni_core_str_text(out), out->len));
     return lvni_core_str_status(out);
@@ -126,6 +140,14 @@ static lvn_status check_place(const char *file, const char *root)
                  file, root);
     }
     return LVN_OK;
+}
+
+static lvn_status check_places(const char *file, const lvni_data_listing *l)
+{
+    for (size_t i = 0; l->list != NULL && i < l->list->n; i++) {
+        LVN_TRY(check_place(file, l->list->entry[i]));
+    }
+    return l->list != NULL ? LVN_OK : check_place(file, l->root);
 }
 
 /* Before anything else is done: the text is written when the run begins. */
@@ -266,7 +288,7 @@ static lvn_status look_again(const char *root, const char *name, lvni_data_damag
 
 /* What the lines between version and end are checked against, and go into. */
 typedef struct taking {
-    const char *root;
+    const char *root, *listed;
     lvni_data_walk *walk;
     lvni_data_damage damage;
     lvni_core_str *changed;
@@ -300,10 +322,9 @@ typedef enum found { WANTED, TAKEN, OTHER } found;
 static lvn_status take_lines(taking *t, char *at, int kind, found *out)
 {
     int64_t head[2] = {0}, v[5];
-    char real[PATH_MAX];
     char *path = take_numbers(at, "data ", 2, head);
     at = path == NULL ? NULL : take_path(path);
-    t->same = at != NULL && strcmp(path, real_path(t->root, real)) == 0;
+    t->same = at != NULL && strcmp(path, t->listed) == 0;
     while (t->same && (path = take_numbers(at, "folder ", 2, v)) != NULL) {
         at = take_path(path);
         t->same = at != NULL && folder_is_same(t->root, path, v, head[0], t->changed);
@@ -328,11 +349,15 @@ static lvn_status take_lines(taking *t, char *at, int kind, found *out)
     return LVN_OK;
 }
 
-static lvn_status take_text(lvni_data_index *x, const char *root, int kind, char *text,
+static lvn_status take_text(lvni_data_index *x, const lvni_data_listing *l, char *text,
                             lvni_data_walk *walk, found *out)
 {
-    taking t = {.root = root, .walk = walk, .changed = &x->changed};
-    lvn_status s = take_lines(&t, text + strlen(VERSION_LINE), kind, out);
+    lvni_core_str listed = {0};
+    taking t = {.root = l->root, .walk = walk, .changed = &x->changed};
+    lvn_status s = name_listed(l, &listed);
+    t.listed = lvni_core_str_text(&listed);
+    s = s == LVN_OK ? take_lines(&t, text + strlen(VERSION_LINE), l->kind, out) : s;
+    lvni_core_str_free(&listed);
     const lvn_status reported = lvni_data_damage_report(&t.damage, walk, &x->damaged);
     if (s == LVN_OK) {
         s = reported != LVN_OK ? reported : lvni_core_str_status(&x->changed);
@@ -345,7 +370,7 @@ static lvn_status take_text(lvni_data_index *x, const char *root, int kind, char
 }
 
 /* The walk stays empty unless TAKEN. */
-static lvn_status take_file(lvni_data_index *x, const char *root, int kind, lvni_data_walk *walk,
+static lvn_status take_file(lvni_data_index *x, const lvni_data_listing *l, lvni_data_walk *walk,
                             found *out)
 {
     char *text;
@@ -365,46 +390,45 @@ static lvn_status take_file(lvni_data_index *x, const char *root, int kind, lvni
         lvn_clear_error();
         s = LVN_OK;
     } else if (s == LVN_OK) {
-        s = take_text(x, root, kind, text, walk, out);
+        s = take_text(x, l, text, walk, out);
     }
     lvni_core_free(text);
     return s;
 }
 
 /* The headers of all images, and the text of what may be kept. */
-static lvn_status make_index(lvni_data_index *x, const char *root, int kind, lvni_data_walk *walk)
+static lvn_status make_index(lvni_data_index *x, const lvni_data_listing *l, lvni_data_walk *walk)
 {
     lvni_data_damage damage = {0};
-    lvn_status s = make_text(&x->text, root, kind, walk, &damage);
+    lvn_status s = make_text(&x->text, l, walk, &damage);
     const lvn_status reported = lvni_data_damage_report(&damage, walk, &x->damaged);
     if (walk->n_blind > 0) {
         lvni_core_str_clear(&x->text);
         lvni_core_str_printf(
             &x->unkept,
             "%s/%s%s leads to no folder and no image, and it would not show when that changes",
-            root, walk->names + walk->blind_at, walk->n_blind > 1 ? " (and others)" : "");
+            l->root, walk->names + walk->blind_at, walk->n_blind > 1 ? " (and others)" : "");
     }
     LVN_TRY(s);
     LVN_TRY(reported);
     return lvni_core_str_status(&x->unkept);
 }
 
-lvn_status lvni_data_folder_index_open(lvni_data_index *x, const char *root, int kind,
-                                       lvn_status (*list)(void *user, lvni_data_walk *walk),
-                                       void *user, lvni_data_walk *walk)
+lvn_status lvni_data_folder_index_open(lvni_data_index *x, const lvni_data_listing *l,
+                                       lvni_data_walk *walk)
 {
     found what = WANTED;
-    LVN_TRY(x->mode == LVNI_INDEX_FILE ? check_place(x->file, root) : LVN_OK);
-    LVN_TRY(x->mode == LVNI_INDEX_NONE ? LVN_OK : take_file(x, root, kind, walk, &what));
+    LVN_TRY(x->mode == LVNI_INDEX_FILE ? check_places(x->file, l) : LVN_OK);
+    LVN_TRY(x->mode == LVNI_INDEX_NONE ? LVN_OK : take_file(x, l, walk, &what));
     if (what == TAKEN) {
         return LVN_OK;
     }
     LVN_TRY(x->mode == LVNI_INDEX_FILE && what == WANTED ? check_writable(x->file) : LVN_OK);
-    LVN_TRY(list(user, walk));
+    LVN_TRY(l->walk(l->user, walk));
     if (what == OTHER || x->mode == LVNI_INDEX_NONE || x->mode == LVNI_INDEX_LOOK) {
         return LVN_OK;
     }
-    return make_index(x, root, kind, walk);
+    return make_index(x, l, walk);
 }
 
 void lvni_data_index_free(lvni_data_index *x)

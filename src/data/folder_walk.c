@@ -23,6 +23,7 @@
 /* The folders from the root down to here: a link back to one of them would never end. */
 typedef struct ancestor {
     const struct ancestor *up;
+    size_t length; /* of its path */
     dev_t dev;
     ino_t ino;
 } ancestor;
@@ -73,6 +74,12 @@ static bool begins_as_image(const char *path, lvni_data_foreign *foreign)
     }
     *foreign = n > 0 ? lvni_data_foreign_of(bytes, (size_t)n) : LVNI_FOREIGN_NONE;
     return n > 0 && (lvni_data_jpeg_is(bytes, (size_t)n) || lvni_data_png_is(bytes, (size_t)n));
+}
+
+bool lvni_data_file_is_image(const char *path)
+{
+    lvni_data_foreign foreign;
+    return lvni_data_name_is_image(path) || begins_as_image(path, &foreign);
 }
 
 /* ---- what is ignored ---- */
@@ -241,6 +248,11 @@ static lvn_status walk_entry(walker *w, size_t length, const ancestor *up)
 {
     struct stat st;
     if (stat(w->path, &st) != 0) {
+        if (errno == ELOOP) {
+            LVN_FAIL(LVN_ERR_USAGE,
+                     "%s is a link that leads back to itself, alone or over others; remove it",
+                     w->path);
+        }
         LVN_TRY(record_blind(w));
         return lvni_data_name_is_image(w->path)
                    ? lvni_data_walk_add_name(w->walk, w->path + w->root_length + 1)
@@ -256,9 +268,9 @@ static lvn_status walk_entry(walker *w, size_t length, const ancestor *up)
     for (const ancestor *a = up; a != NULL; a = a->up) {
         if (a->dev == st.st_dev && a->ino == st.st_ino) {
             LVN_FAIL(LVN_ERR_USAGE,
-                     "%s is a link to a folder that it lies in: following it would never end; "
-                     "remove the link",
-                     w->path);
+                     "%s is a link to a folder that it lies in, %.*s: following it would never "
+                     "end; remove the link",
+                     w->path, (int)a->length, w->path);
         }
     }
     return walk_folder(w, length, &st, up);
@@ -266,7 +278,7 @@ static lvn_status walk_entry(walker *w, size_t length, const ancestor *up)
 
 static lvn_status walk_folder(walker *w, size_t length, const struct stat *self, const ancestor *up)
 {
-    const ancestor here = {up, self->st_dev, self->st_ino};
+    const ancestor here = {up, length, self->st_dev, self->st_ino};
     LVN_TRY(add_folder(w->walk, w->path + w->root_length + (w->path[w->root_length] == '/'), self));
     DIR *dir = opendir(w->path);
     if (dir == NULL) {
@@ -276,6 +288,9 @@ static lvn_status walk_folder(walker *w, size_t length, const struct stat *self,
     lvn_status status = LVN_OK;
     errno = 0;
     for (const struct dirent *e = readdir(dir); e != NULL; errno = 0, e = readdir(dir)) {
+        if (w->walk->any && w->walk->n > 0) {
+            goto done;
+        }
         if (lvni_data_name_is_dropping(e->d_name)) {
             continue;
         }
@@ -328,6 +343,15 @@ lvn_status lvni_data_walk_add(lvni_data_walk *walk, const char *root, const char
     }
     lvni_core_free(w);
     return status;
+}
+
+lvn_status lvni_data_walk_any(const char *folder, bool *any)
+{
+    lvni_data_walk walk = {.any = true};
+    const lvn_status s = lvni_data_walk_add(&walk, folder, "");
+    *any = walk.n > 0;
+    lvni_data_walk_free(&walk);
+    return s;
 }
 
 lvn_status lvni_data_walk_watch(lvni_data_walk *walk, const char *root, const char *under)

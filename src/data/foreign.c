@@ -84,13 +84,16 @@ bool lvni_data_foreign_is_converted(const char *path)
     return false;
 }
 
-void lvni_data_foreign_print(lvni_data_foreign kind, int64_t n, const char *folder,
-                             lvni_core_str *out)
+void lvni_data_foreign_print(lvni_data_foreign kind, int64_t n, const char *const *folders,
+                             size_t n_folders, lvni_core_str *out)
 {
-    lvni_core_str_printf(out, "%lld %s image%s not read, only JPEG and PNG; convert %s: find ",
+    lvni_core_str_printf(out, "%lld %s image%s not read, only JPEG and PNG; convert %s: find",
                          (long long)n, kinds[kind].name, lvni_core_plural(n, " is", "s are"),
                          lvni_core_plural(n, "it", "them"));
-    lvni_core_shell_quote(out, folder);
+    for (size_t i = 0; i < n_folders; i++) {
+        lvni_core_str_char(out, ' ');
+        lvni_core_shell_quote(out, folders[i]);
+    }
     /* The same endings as above; x.jpg that is a WebP is not beside itself. */
     lvni_core_str_printf(
         out,

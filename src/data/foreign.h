@@ -28,10 +28,10 @@ lvni_data_foreign lvni_data_foreign_of(const uint8_t *bytes, size_t n);
 const char *lvni_data_foreign_name(lvni_data_foreign kind); /* "WebP" */
 /* Is there a JPEG or PNG beside the file, made from it? x.png or x.jpg beside x.webp. */
 bool lvni_data_foreign_is_converted(const char *path);
-/* "6 WebP images are not read, only JPEG and PNG; convert them: COMMAND", appended. The command
- * knows the images by what is in them, puts x.webp.png beside x.webp and renames that to
- * x.webp.orig, except for converted ones. */
-void lvni_data_foreign_print(lvni_data_foreign kind, int64_t n, const char *folder,
-                             lvni_core_str *out);
+/* "6 WebP images are not read, only JPEG and PNG; convert them: COMMAND", appended, for n_folders
+ * folders. The command knows the images by what is in them, puts x.webp.png beside x.webp and
+ * renames that to x.webp.orig, except for converted ones. */
+void lvni_data_foreign_print(lvni_data_foreign kind, int64_t n, const char *const *folders,
+                             size_t n_folders, lvni_core_str *out);
 
 #endif

@@ -42,6 +42,10 @@ void lvni_data_image_scan_release(lvni_data_image_scan *scan)
     lvni_core_free(scan->label);
     lvni_core_free(scan->name_at);
     lvni_core_free(scan->names);
+    for (size_t i = 0; i < scan->n_entries; i++) {
+        lvni_core_free(scan->entry[i]);
+    }
+    lvni_core_free(scan->entry);
     lvni_core_free(scan->root);
     lvni_core_free(scan);
 }
@@ -93,7 +97,7 @@ static lvn_status no_images(const char *root, const char *part, const lvni_data_
     for (int k = LVNI_FOREIGN_NONE + 1; k < LVNI_FOREIGN_KINDS; k++) {
         if (walk->foreign.n[k] > 0) {
             lvni_core_str_append(&ignored, "; ");
-            lvni_data_foreign_print((lvni_data_foreign)k, walk->foreign.n[k], root, &ignored);
+            lvni_data_foreign_print((lvni_data_foreign)k, walk->foreign.n[k], &root, 1, &ignored);
         }
     }
     lvn_status s = lvni_core_str_status(&ignored);
@@ -160,7 +164,7 @@ static lvn_status find_layout(lvni_data_image_scan *scan, lvni_data_scan_mode mo
 }
 
 /* Lists of one folder that must not be taken for each other. */
-enum { LIST_ALL, LIST_TRAINING, LIST_PARTS };
+enum { LIST_ALL, LIST_TRAINING, LIST_PARTS, LIST_SEVERAL };
 
 static lvn_status use_walk(lvni_data_image_scan *scan, lvni_data_scan_mode mode, bool as_classes,
                            lvni_data_walk *walk)
@@ -189,13 +193,48 @@ static lvn_status scan_folder(lvni_data_image_scan *scan, lvni_data_scan_mode mo
                      : kind == LVNI_SCAN_EVAL && scan->layout.name[LVNI_PART_TEST] != NULL
                          ? LIST_PARTS
                          : LIST_TRAINING;
-    lvn_status status = lvni_data_folder_index_open(index, scan->root, list, walk_all, &l, &walk);
+    const lvni_data_listing what = {.root = scan->root, .kind = list, .walk = walk_all, .user = &l};
+    lvn_status status = lvni_data_folder_index_open(index, &what, &walk);
     if (status == LVN_OK) {
         status = use_walk(scan, kind, as_classes, &walk);
     }
     walk.names = scan->names == NULL ? walk.names : NULL; /* the scan's from now on */
     lvni_data_walk_free(&walk);
     return status;
+}
+
+static lvn_status walk_list(void *user, lvni_data_walk *walk)
+{
+    return lvni_data_list_walk(user, walk);
+}
+
+/* In a sorted list they are neighbours. */
+static void find_twice(lvni_data_image_scan *scan)
+{
+    for (int64_t i = 1; i < scan->n; i++) {
+        if (strcmp(lvni_data_image_scan_name(scan, i), lvni_data_image_scan_name(scan, i - 1)) ==
+            0) {
+            scan->twice = scan->n_twice++ == 0 ? i : scan->twice;
+        }
+    }
+}
+
+static lvn_status scan_list(lvni_data_image_scan *scan, lvni_data_list *list,
+                            lvni_data_index *index)
+{
+    lvni_data_walk walk = {0};
+    const lvni_data_listing what = {
+        .root = list->root, .kind = LIST_SEVERAL, .list = list, .walk = walk_list, .user = list};
+    lvn_status s = lvni_data_folder_index_open(index, &what, &walk);
+    s = s == LVN_OK ? use_walk(scan, LVNI_SCAN_FLAT, false, &walk) : s;
+    walk.names = scan->names == NULL ? walk.names : NULL;
+    lvni_data_walk_free(&walk);
+    scan->root = list->root;
+    scan->entry = list->entry;
+    scan->n_entries = list->n;
+    *list = (lvni_data_list){0};
+    find_twice(scan);
+    return s;
 }
 
 /* One image: root becomes its folder, the list its name. */
@@ -279,7 +318,39 @@ lvn_status lvni_data_image_scan_open_indexed(const char *folder, lvni_data_scan_
     return LVN_OK;
 }
 
+lvn_status lvni_data_image_scan_open_list(const char *const *entries, size_t n,
+                                          lvni_data_index *index, lvni_data_image_scan **out)
+{
+    lvni_data_list list;
+    *out = NULL;
+    LVN_ARG(n > 0, "the list of folders is empty");
+    LVN_TRY(lvni_data_list_find(entries, n, &list));
+    lvni_data_image_scan *scan = LVNI_NEW(LVNI_TAG_DATA, lvni_data_image_scan);
+    if (scan == NULL) {
+        lvni_data_list_free(&list);
+        return LVN_ERR_MEMORY;
+    }
+    atomic_init(&scan->references, 1);
+    const lvn_status s = scan_list(scan, &list, index);
+    if (s != LVN_OK) {
+        lvni_data_image_scan_release(scan);
+        return s;
+    }
+    *out = scan;
+    return LVN_OK;
+}
+
 /* ---- uses ---- */
+
+void lvni_data_image_scan_print_foreign(const lvni_data_image_scan *scan, lvni_data_foreign kind,
+                                        lvni_core_str *out)
+{
+    const char *const root = scan->root;
+    const bool several = scan->n_entries > 0;
+    lvni_data_foreign_print(kind, scan->foreign.n[kind],
+                            several ? (const char *const *)scan->entry : &root,
+                            several ? scan->n_entries : 1, out);
+}
 
 uint64_t lvni_data_image_scan_files(const lvni_data_image_scan *scan)
 {

@@ -104,7 +104,10 @@ typedef enum lvni_data_scan_mode {
 /* Read-only after opening, so any thread may read it. */
 typedef struct lvni_data_image_scan {
     atomic_int references;
-    char *root;                    /* the folder, without a slash at its end */
+    char *root;   /* the folder, without a slash at its end */
+    char **entry; /* (n_entries) of a list of folders and files, which lie below root */
+    size_t n_entries;
+    int64_t n_twice, twice;        /* of a list: names that are there again, and one of them */
     int64_t n;                     /* samples, in byte order of their paths, part by part */
     char *names;                   /* paths below root, zero-terminated, one behind the other */
     size_t *name_at;               /* (n) offsets into names */
@@ -132,9 +135,18 @@ lvn_status lvni_data_image_scan_open(const char *folder, lvni_data_scan_mode mod
  * under LVNI_INDEX_LOOK. */
 lvn_status lvni_data_image_scan_open_indexed(const char *folder, lvni_data_scan_mode mode,
                                              lvni_data_index *index, lvni_data_image_scan **out);
+/* What is wrong with folders and image files that are to be one list: "b: no images in ...; c.txt:
+ * neither a folder nor ...", all of it, appended; nothing where nothing is. */
+lvn_status lvni_data_list_check(const char *const *entries, size_t n, lvni_core_str *mistakes);
+/* A flat list of all of them. An image that two of them have is there twice. */
+lvn_status lvni_data_image_scan_open_list(const char *const *entries, size_t n,
+                                          lvni_data_index *index, lvni_data_image_scan **out);
 lvni_data_image_scan *lvni_data_image_scan_retain(lvni_data_image_scan *scan);
 void lvni_data_image_scan_release(lvni_data_image_scan *scan); /* NULL is fine */
 
+/* lvni_data_foreign_print for the folders of the list. */
+void lvni_data_image_scan_print_foreign(const lvni_data_image_scan *scan, lvni_data_foreign kind,
+                                        lvni_core_str *out);
 /* One number for the sizes and the begins of the files of training and validation, in their order;
  * never for their times. 0: the headers were not read. */
 uint64_t lvni_data_image_scan_files(const lvni_data_image_scan *scan);

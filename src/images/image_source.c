@@ -28,7 +28,9 @@ static const lvni_core_option image_rows[] = {
      .type = LVNI_OPT_PATH,
      .help = "Folder with one sub-folder of images per class (or train/, val/ and test/ with "
              "these), folder of IDX files (MNIST), .npz file, .npy file of images, or "
-             "builtin:shapes.",
+             "builtin:shapes. Where classes are not needed also [a,b,c.jpg], a list of folders "
+             "and images.",
+     .flags = LVNI_OPT_PATHS,
      .no_file = "builtin:"},
     {.name = "data.labels",
      .type = LVNI_OPT_PATH,
@@ -82,7 +84,7 @@ const lvni_core_option_table lvni_images_options = LVNI_OPTION_TABLE("data", ima
 /* Prediction and pretraining need no classes. */
 static const char *kind_of_data(const lvni_core_config *c)
 {
-    return lvni_core_config_has(c, "top_k")    ? "an image, or a folder of images"
+    return lvni_core_config_has(c, "top_k")    ? "an image, a folder of images, or a list of these"
            : lvni_core_config_has(c, "method") ? "a folder with images anywhere below it"
                                                : "a folder with one sub-folder of images per class";
 }
@@ -99,13 +101,33 @@ static lvn_status need_data(const lvni_core_config *c)
     return LVN_OK;
 }
 
+/* All entries, in one message. */
+static lvn_status need_entries(const char *const *entries, size_t n)
+{
+    lvni_core_str mistakes = {0};
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_data_list_check(entries, n, &mistakes));
+    if (mistakes.len > 0) {
+        s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "data= is a list of %zu: %s", n,
+                          lvni_core_str_text(&mistakes));
+    }
+done:
+    lvni_core_str_free(&mistakes);
+    return s;
+}
+
 /* A path that does not exist is a usage error: a launcher does not restart because of it. */
 static lvn_status need_path(const lvni_core_config *c)
 {
     struct stat info;
+    size_t n;
     const char *data = lvni_core_config_str(c, "data");
+    const char *const *entries = lvni_core_config_paths(c, "data", &n);
+    if (n > 0) {
+        return need_entries(entries, n);
+    }
     if (strcmp(data, SHAPES) != 0 && stat(data, &info) != 0 &&
-        (errno == ENOENT || errno == ENOTDIR)) {
+        (errno == ENOENT || errno == ENOTDIR || errno == ELOOP)) {
         LVN_FAIL(LVN_ERR_USAGE, "data=%s: %s; give %s", data, strerror(errno), kind_of_data(c));
     }
     return LVN_OK;
@@ -173,6 +195,18 @@ done:
     return s;
 }
 
+static void report_twice(const lvni_core_config *c, const lvni_data_image_scan *scan)
+{
+    if (scan->n_twice > 0) {
+        lvni_log_line(LVNI_LOG_WARNING,
+                      "data=%s: %lld image%s in it twice, as is %s/%s, and each time counts: omit "
+                      "entries that lie in others",
+                      lvni_core_config_str(c, "data"), (long long)scan->n_twice,
+                      lvni_core_plural(scan->n_twice, " is", "s are"), scan->root,
+                      lvni_data_image_scan_name(scan, scan->twice));
+    }
+}
+
 static lvn_status open_index(const lvni_core_config *c, lvni_data_scan_mode mode, bool training,
                              lvni_data_index *x, lvni_images_source *s)
 {
@@ -185,7 +219,12 @@ static lvn_status open_index(const lvni_core_config *c, lvni_data_scan_mode mode
     }
     const lvni_data_scan_mode how =
         as_classes ? (lvni_data_scan_mode)((unsigned)mode | LVNI_SCAN_NO_PARTS) : mode;
-    LVN_TRY(lvni_data_image_scan_open_indexed(lvni_core_config_str(c, "data"), how, x, &s->scan));
+    size_t n;
+    const char *const *entries = lvni_core_config_paths(c, "data", &n);
+    LVN_TRY(n > 0 ? lvni_data_image_scan_open_list(entries, n, x, &s->scan)
+                  : lvni_data_image_scan_open_indexed(lvni_core_config_str(c, "data"), how, x,
+                                                      &s->scan));
+    report_twice(c, s->scan);
     LVN_TRY(report_foreign(c, s->scan));
     LVN_TRY(report_index(c, training, x));
     LVN_TRY(training ? report_empty(c, s) : LVN_OK);
@@ -223,9 +262,17 @@ static lvn_status open_kind(const lvni_core_config *c, lvni_data_scan_mode mode,
     const char *data = lvni_core_config_str(c, "data"),
                *labels = lvni_core_config_str(c, "data.labels"),
                *index = lvni_core_config_str(c, "data.index");
+    size_t n;
+    (void)lvni_core_config_paths(c, "data", &n);
     const bool shapes = strcmp(data, SHAPES) == 0,
-               file = !shapes && lvni_data_array_set_is_file(data);
-    const bool arrays = file || (!shapes && lvni_data_array_set_is_folder(data));
+               file = !shapes && n == 0 && lvni_data_array_set_is_file(data);
+    const bool arrays = file || (!shapes && n == 0 && lvni_data_array_set_is_folder(data));
+    if (n > 0 && mode != LVNI_SCAN_FLAT) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "data=%s: a list of folders and images shows no classes; give one folder with a "
+                 "sub-folder per class",
+                 data);
+    }
     if (index != NULL && (shapes || arrays)) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "data.index=%s keeps the list of a folder of images, which data=%s is not: "
@@ -312,9 +359,9 @@ static bool leaves_alone(const char *data)
 }
 
 /* A new run among classes would be a class at the next start, which could then not resume. */
-static lvn_status check_out(const lvni_core_config *c)
+static lvn_status check_out_in(const lvni_core_config *c, const char *data)
 {
-    const char *out = lvni_core_config_str(c, "out"), *data = lvni_core_config_str(c, "data");
+    const char *out = lvni_core_config_str(c, "out");
     char folder[PATH_MAX], root[PATH_MAX];
     struct stat info;
     if (lvni_core_config_bool(c, "resume") || strcmp(data, SHAPES) == 0 || stat(data, &info) != 0 ||
@@ -331,6 +378,16 @@ static lvn_status check_out(const lvni_core_config *c)
                  out != NULL ? out : "out/, where runs without out= go,", data);
     }
     return LVN_OK;
+}
+
+static lvn_status check_out(const lvni_core_config *c)
+{
+    size_t n;
+    const char *const *entries = lvni_core_config_paths(c, "data", &n);
+    for (size_t i = 0; i < n; i++) {
+        LVN_TRY(check_out_in(c, entries[i]));
+    }
+    return n > 0 ? LVN_OK : check_out_in(c, lvni_core_config_str(c, "data"));
 }
 
 static void name_data(const lvni_core_config *c)

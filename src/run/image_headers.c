@@ -13,7 +13,7 @@ lvn_status lvni_run_report_foreign(const char *folder, const lvni_data_image_sca
     for (int k = LVNI_FOREIGN_NONE + 1; k < LVNI_FOREIGN_KINDS; k++) {
         if (scan->foreign.n[k] > 0) {
             lvni_core_str_clear(&text);
-            lvni_data_foreign_print((lvni_data_foreign)k, scan->foreign.n[k], scan->root, &text);
+            lvni_data_image_scan_print_foreign(scan, (lvni_data_foreign)k, &text);
             lvni_log_line(LVNI_LOG_WARNING, "%s: %s", folder, lvni_core_str_text(&text));
         }
     }

@@ -459,6 +459,42 @@ TEST(a_link_that_leads_nowhere_is_followed_when_it_leads_somewhere)
     }
 }
 
+/* Opens a list of two entries with its index, and writes that; what changed since. */
+static void open_list(const char *const entries[2], const char *file, char *changed, size_t room)
+{
+    lvni_data_image_scan *s;
+    lvni_data_index x = {.mode = LVNI_INDEX_FILE, .file = file};
+    assert_int_equal(lvni_data_image_scan_open_list(entries, 2, &x, &s), LVN_OK);
+    assert_int_equal(s->n, 3);
+    assert_non_null(s->size);
+    write_text(&x);
+    snprintf(changed, room, "%s%s", x.text.len > 0 ? "made" : "taken",
+             x.changed.len > 0 ? ", changed" : "");
+    lvni_data_index_free(&x);
+    lvni_data_image_scan_release(s);
+}
+
+TEST(the_index_of_a_list_is_of_its_entries)
+{
+    const char *folder = make_folder();
+    char first[512], second[512], file[512], what[32];
+    snprintf(first, sizeof first, "%s/data/a", folder);
+    snprintf(second, sizeof second, "%s/data/b b%%/3.jpg", folder);
+    snprintf(file, sizeof file, "%s/list.index", folder);
+    const char *const entries[] = {first, second}, *const turned[] = {second, first};
+    age(images_path(folder, "data"));
+    open_list(entries, file, what, sizeof what);
+    assert_string_equal(what, "made");
+    open_list(entries, file, what, sizeof what);
+    assert_string_equal(what, "taken");
+    images_make_jpeg(second, 16, 24, 2); /* a file that no folder of the list holds */
+    open_list(entries, file, what, sizeof what);
+    assert_string_equal(what, "made, changed");
+    open_list(turned, file, what, sizeof what); /* another list */
+    assert_string_equal(what, "made");
+    images_remove_folder(folder);
+}
+
 AFTER_ALL()
 {
     lvni_data_scratch_release();

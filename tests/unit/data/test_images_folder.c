@@ -128,8 +128,13 @@ TEST(links_are_followed_and_loops_found)
     expect_names(scan, (const char *[]){"a/1.jpg", "a/2.jpg", "b/1.jpg"}, 3);
     lvni_data_image_scan_release(scan);
     assert_int_equal(symlink("..", images_path(f, "set/a/up")), 0);
+    char text[600];
+    snprintf(text, sizeof text, "set/a/up is a link to a folder that it lies in, %s/set: ", f);
+    expect_scan_error(images_path(f, "set"), LVNI_SCAN_CLASSES, LVN_ERR_USAGE, text);
+    assert_int_equal(unlink(images_path(f, "set/a/up")), 0);
+    assert_int_equal(symlink("round", images_path(f, "set/a/round")), 0);
     expect_scan_error(images_path(f, "set"), LVNI_SCAN_CLASSES, LVN_ERR_USAGE,
-                      "set/a/up is a link to a folder that it lies in");
+                      "set/a/round is a link that leads back to itself");
     images_remove_folder(f);
 }
 
@@ -353,6 +358,69 @@ TEST(the_clothing_photos_all_decode)
     lvni_core_free(train), lvni_core_free(val);
     free(image);
     lvn_dataset_destroy(d);
+}
+
+TEST(a_list_of_folders_and_files_is_one_sorted_list)
+{
+    const char *f = images_temp_folder();
+    const char *const made[] = {"b/2.jpg", "b/1.jpg", "a c/x.jpg", "a c/sub/y.jpg", "z.jpg"};
+    char dotted[512], entry[4][512];
+    for (int i = 0; i < 5; i++) {
+        images_make_jpeg(images_path(f, made[i]), 8, 8, 1);
+    }
+    snprintf(entry[0], 512, "%s/z.jpg", f);
+    snprintf(entry[1], 512, "%s/b/", f);
+    snprintf(entry[2], 512, "%s/a c", f);
+    snprintf(dotted, sizeof dotted, "%s/b/../b/./2.jpg", f);
+    const char *const entries[] = {entry[0], entry[1], entry[2], dotted};
+    lvni_data_image_scan *scan;
+    lvni_data_index none = {.mode = LVNI_INDEX_NONE};
+    assert_int_equal(lvni_data_image_scan_open_list(entries, 3, &none, &scan), LVN_OK);
+    const char *const sorted[] = {"a c/sub/y.jpg", "a c/x.jpg", "b/1.jpg", "b/2.jpg", "z.jpg"};
+    expect_names(scan, sorted, 5);
+    assert_string_equal(scan->root, f);
+    assert_int_equal(scan->n_twice, 0);
+    lvni_data_image_scan_release(scan);
+    /* what is named twice is there twice, whatever it is called */
+    assert_int_equal(lvni_data_image_scan_open_list(entries, 4, &none, &scan), LVN_OK);
+    assert_int_equal(scan->n, 6);
+    assert_int_equal(scan->n_twice, 1);
+    assert_string_equal(lvni_data_image_scan_name(scan, scan->twice), "b/2.jpg");
+    lvni_data_image_scan_release(scan);
+    /* folders within each other lie in the parent of the outer one */
+    snprintf(entry[3], 512, "%s/a c/sub", f);
+    const char *const nested[] = {entry[2], entry[3]};
+    assert_int_equal(lvni_data_image_scan_open_list(nested, 2, &none, &scan), LVN_OK);
+    expect_names(scan, (const char *[]){"a c/sub/y.jpg", "a c/sub/y.jpg", "a c/x.jpg"}, 3);
+    lvni_data_image_scan_release(scan);
+    images_remove_folder(f);
+}
+
+TEST(all_mistakes_of_a_list_come_at_once)
+{
+    const char *f = images_temp_folder();
+    char entry[5][512];
+    const char *const names[] = {"good", "missing", "empty", "notes.txt", "odd.dat"};
+    images_make_jpeg(images_path(f, "good/1.jpg"), 8, 8, 1);
+    images_make_jpeg(images_path(f, "odd.jpg"), 8, 8, 1);
+    assert_int_equal(rename(images_path(f, "odd.jpg"), images_path(f, "odd.dat")), 0);
+    images_write_file(images_path(f, "empty/deep/readme.md"), "x", 1);
+    images_write_file(images_path(f, "notes.txt"), "x", 1);
+    const char *entries[5];
+    for (int i = 0; i < 5; i++) {
+        snprintf(entry[i], sizeof entry[i], "%s/%s", f, names[i]);
+        entries[i] = entry[i];
+    }
+    lvni_core_str mistakes = {0};
+    char expected[2048];
+    snprintf(expected, sizeof expected,
+             "%s: No such file or directory; %s: no images (JPEG or PNG) in this folder or below; "
+             "%s: neither a folder nor an image (JPEG or PNG: .jpg, .jpeg, .png)",
+             entry[1], entry[2], entry[3]);
+    assert_int_equal(lvni_data_list_check(entries, 5, &mistakes), LVN_OK);
+    assert_string_equal(lvni_core_str_text(&mistakes), expected);
+    lvni_core_str_free(&mistakes);
+    images_remove_folder(f);
 }
 
 AFTER_ALL()
