@@ -110,6 +110,8 @@ int64_t lvni_core_config_int(const lvni_core_config *config, const char *name);
 double lvni_core_config_float(const lvni_core_config *config, const char *name);
 const char *lvni_core_config_str(const lvni_core_config *config,
                                  const char *name); /* string, path, choice; NULL when unset */
+/* the same as it was spelled, where the row's respell() knows it by other names */
+const char *lvni_core_config_given(const lvni_core_config *config, const char *name);
 /* index into .choices; -1 when unset */
 int lvni_core_config_choice(const lvni_core_config *config, const char *name);
 const int64_t *lvni_core_config_int_list(const lvni_core_config *config, const char *name,

@@ -80,6 +80,12 @@ const char *lvni_core_config_str(const lvni_core_config *config, const char *nam
     return slot->value.text;
 }
 
+const char *lvni_core_config_given(const lvni_core_config *config, const char *name)
+{
+    const lvni_core_value *value = &own_slot(config, name)->value;
+    return value->given != NULL ? value->given : value->text;
+}
+
 int lvni_core_config_choice(const lvni_core_config *config, const char *name)
 {
     const lvni_core_value *value = typed(config, name, LVNI_OPT_CHOICE);

@@ -40,6 +40,7 @@ void lvni_core_value_free(lvni_core_value *value)
     lvni_core_free(value->ints);
     lvni_core_free(value->floats);
     lvni_core_free(value->text);
+    lvni_core_free(value->given);
     *value = (lvni_core_value){0};
 }
 
@@ -553,6 +554,10 @@ static lvn_status parse_clean(const lvni_core_option *row, const char *given, bo
     const lvn_status s = parse_text(row, text, n, quoted, origin, item, out);
     lvni_core_str_free(&map);
     LVN_TRY(s);
+    if (row->respell != NULL && text != given) {
+        out->given = lvni_core_strdup(LVNI_TAG_CONFIG, given);
+        LVN_TRY(out->given == NULL ? LVN_ERR_MEMORY : LVN_OK);
+    }
     return quoted ? LVN_OK : parse_truth(row, given, origin, item, out);
 }
 

@@ -92,7 +92,8 @@ typedef struct lvni_core_value {
     double f;
     /* the value of string, path and choice; what was given for the others; NULL when unset */
     char *text;
-    size_t n; /* elements of a list; 0: a path that is none */
+    char *given; /* what the row's respell() has made `text` of; NULL: it is as given */
+    size_t n;    /* elements of a list; 0: a path that is none */
     int64_t *ints;
     double *floats;
     char **strings;

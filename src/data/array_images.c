@@ -340,7 +340,8 @@ static lvn_status view_get(const lvn_dataset *dataset, const lvn_sample_key *key
                              .width = m->width,
                              .height = m->height,
                              .scale = 1.0};
-    const lvni_data_image_info info = {LVNI_IMAGE_PNG, m->width, m->height, 1};
+    const lvni_data_image_info info = {
+        .format = LVNI_IMAGE_PNG, .width = m->width, .height = m->height, .orientation = 1};
     LVN_TRY(lvni_data_image_convert(scratch, lvni_data_views_channels(&v->views), &image));
     LVN_TRY(lvni_data_views_draw(&v->views, key, &info, &drawn));
     LVN_TRY(

@@ -30,8 +30,8 @@ void lvni_data_transform_init(lvni_data_transform *t, int size)
         .solarize_from = 0.5,
         .eval_resize = lvni_data_transform_resize(size),
         .eval_filter = LVNI_FILTER_BILINEAR,
-        .mean = {0.485f, 0.456f, 0.406f},
-        .std = {0.229f, 0.224f, 0.225f},
+        .mean = {0.485f, 0.456f, 0.406f, 0.485f},
+        .std = {0.229f, 0.224f, 0.225f, 0.229f},
     };
 }
 
@@ -111,7 +111,7 @@ lvn_status lvni_data_transform_check(const lvni_data_transform *t)
     LVN_TRY(check_range("random_rotation.degrees", t->rotate_degrees, 0.0, 180.0));
     LVN_TRY(check_channels(t));
     LVN_TRY(check_range("eval.resize", t->eval_resize, 1, LVNI_RESAMPLE_MAX_SIDE));
-    for (int c = 0; c < 3; c++) {
+    for (int c = 0; c < lvni_data_transform_depth(t); c++) {
         LVN_TRY(check_range("normalize.mean", (double)t->mean[c], -1e3, 1e3));
         LVN_TRY(check_range("normalize.std", (double)t->std[c], 1e-6, 1e3));
     }
@@ -408,8 +408,8 @@ static lvn_status colour_apply(lvni_data_scratch *scratch, const lvni_data_trans
 static void normal_factors(const lvni_data_transform *t, float scale[4], float bias[4])
 {
     for (int c = 0; c < 4; c++) {
-        scale[c] = 1.0f / (255.0f * t->std[c % 3]);
-        bias[c] = -t->mean[c % 3] / t->std[c % 3];
+        scale[c] = 1.0f / (255.0f * t->std[c]);
+        bias[c] = -t->mean[c] / t->std[c];
     }
 }
 
@@ -505,6 +505,23 @@ static lvn_status centre_render(lvni_data_scratch *scratch, const lvni_data_augm
     return lvni_data_resize(scratch, &upright, &a->plan, target);
 }
 
+/* The square that the plan takes out of the resized image, in pixels of the upright image itself.
+ */
+static lvni_data_box centre_box(const lvni_data_resize_plan *p, int width, int height)
+{
+    const double x = (double)width / p->width, y = (double)height / p->height;
+    lvni_data_box box = {p->left * x, p->top * y, p->crop * x, p->crop * y};
+    if (p->left < 0 || p->crop > p->width) {
+        box.x = 0.0;
+        box.width = width;
+    }
+    if (p->top < 0 || p->crop > p->height) {
+        box.y = 0.0;
+        box.height = height;
+    }
+    return box;
+}
+
 /* The pixels of the output, before colours are changed: times target->scale, plus target->bias. */
 static lvn_status crop_render(lvni_data_scratch *scratch, const lvni_data_transform *t,
                               const lvni_data_augment *a, const lvni_data_image *image,
@@ -512,15 +529,21 @@ static lvn_status crop_render(lvni_data_scratch *scratch, const lvni_data_transf
                               float *out)
 {
     const turn turned = turn_of(info->orientation), upright = {false, false, false};
-    target_steps(target, out, t, a->centre ? &upright : &turned, a);
-    if (a->centre) {
+    const bool centre = a->centre && image->deep == NULL;
+    target_steps(target, out, t, centre ? &upright : &turned, a);
+    if (centre) {
         return centre_render(scratch, a, image, &turned, target);
     }
-    const lvni_data_box box = box_stored(&a->box, &turned, image->scale, info);
+    const lvni_data_box wanted =
+        a->centre ? centre_box(&a->plan, turned.swap ? info->height : info->width,
+                               turned.swap ? info->width : info->height)
+                  : a->box;
+    const lvni_data_box box = box_stored(&wanted, &turned, image->scale, info);
     const int width = turned.swap ? t->size : lvni_data_transform_width(t),
               height = turned.swap ? lvni_data_transform_width(t) : t->size;
-    return t->area ? lvni_data_resample_area(scratch, image, &box, width, height, target)
-                   : lvni_data_resample(scratch, image, &box, width, height, target);
+    return t->area && !a->centre
+               ? lvni_data_resample_area(scratch, image, &box, width, height, target)
+               : lvni_data_resample(scratch, image, &box, width, height, target);
 }
 
 lvn_status lvni_data_augment_render(lvni_data_scratch *scratch, const lvni_data_transform *t,

@@ -72,14 +72,17 @@ typedef struct lvni_data_transform {
     int eval_resize; /* shorter side of the resized image, from which evaluation takes the central
                         size x size; an oblong output gets the whole image */
     lvni_data_filter eval_filter; /* of this resizing */
-    /* Of channels in 0..1, by their place in the output; the fourth has those of the first. */
-    float mean[3], std[3];
+    /* Of channels in 0..1, by their place in the output. */
+    float mean[4], std[4];
     /* Channels that images are decoded to: 1 grey, 2 grey and alpha, 3 or 0 RGB, 4 RGB and alpha.
      * keep: how many of them the output has, 0: all; training drops the others at random, by
      * weight (0: never), evaluation the last. Jitter, grey and solarize are for RGB with all its
      * channels; evaluation stretches images of other channels, as to an oblong output. */
     int channels, keep;
     double drop_weight[4];
+    /* Files of 16 bits per channel have all of them; else the high 8. Evaluation resamples such an
+     * image as training does, not with eval_filter. */
+    bool deep;
 } lvni_data_transform;
 
 /* Photos: random crop with scale 0.08..1 and ratio 3/4..4/3, hflip 0.5, no colour jitter,

@@ -1,5 +1,5 @@
-/* Several folders and image files as one flat list (folder_impl.h): where they lie together, what is
- * wrong with them, and the walk over all of them. Called by image_folder.c and the recipes. */
+/* Several folders and image files as one flat list (folder_impl.h): where they lie together, what
+ * is wrong with them, and the walk over all of them. Called by image_folder.c and the recipes. */
 #include "data/folder_impl.h"
 
 #include "core/alloc.h"
@@ -82,7 +82,7 @@ static lvn_status locate(const char *entry, lvni_core_str *out)
     return lvni_core_str_status(out);
 }
 
-/* Bytes up to the last slash that both have in common; the slash is left away. */
+/* Bytes up to the last slash that both have in common; without that slash. */
 static size_t common_folder(const char *a, size_t n, const char *b)
 {
     size_t same = 0, slash = 0;

@@ -204,6 +204,18 @@ static void convert_pixel(const uint8_t *from, int from_channels, uint8_t *to, i
     }
 }
 
+/* The same of 16 bits, which come with all four channels. */
+static void convert_deep(const uint16_t *from, uint16_t *to, int channels)
+{
+    if (channels >= 3) {
+        memcpy(to, from, (size_t)channels * sizeof *to);
+    } else {
+        const uint32_t sum = 19595U * from[0] + 38470U * from[1] + 7471U * from[2];
+        to[0] = (uint16_t)((sum + 0x8000U) >> 16);
+        to[channels - 1] = channels == 2 ? from[3] : to[0];
+    }
+}
+
 lvn_status lvni_data_image_convert(lvni_data_scratch *scratch, int channels, lvni_data_image *p)
 {
     const int from_channels = p->channels == 0 ? 3 : p->channels;
@@ -214,7 +226,17 @@ lvn_status lvni_data_image_convert(lvni_data_scratch *scratch, int channels, lvn
     const bool whole = p->columns == 0;
     const size_t n =
         (size_t)(whole ? p->width : p->columns) * (size_t)(whole ? p->height : p->rows);
-    LVN_TRY(lvni_data_buffer_reserve(&scratch->turned, n * (size_t)channels));
+    const size_t wide = p->deep != NULL ? sizeof *p->deep : sizeof *p->rgb;
+    LVN_TRY(lvni_data_buffer_reserve(&scratch->turned, n * (size_t)channels * wide));
+    if (p->deep != NULL) {
+        const uint16_t *from = p->deep;
+        uint16_t *to = scratch->turned.data;
+        p->deep = to;
+        for (size_t i = 0; i < n; i++, from += from_channels, to += channels) {
+            convert_deep(from, to, channels);
+        }
+        return LVN_OK;
+    }
     const uint8_t *from = p->rgb;
     uint8_t *to = scratch->turned.data;
     p->rgb = to;
@@ -242,5 +264,8 @@ lvn_status lvni_data_image_decode(lvni_data_scratch *scratch, const uint8_t *byt
                                   const char *path, const lvni_data_image_info *info, double need,
                                   const lvni_data_box *wanted, lvni_data_image *out)
 {
-    return lvni_data_image_decode_channels(scratch, bytes, n, path, info, 3, need, wanted, out);
+    lvni_data_image_info of_8_bits = *info;
+    of_8_bits.deep = false;
+    return lvni_data_image_decode_channels(scratch, bytes, n, path, &of_8_bits, 3, need, wanted,
+                                           out);
 }

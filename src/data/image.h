@@ -46,6 +46,8 @@ typedef struct lvni_data_image_info {
     lvni_data_image_format format;
     int width, height; /* pixels, as stored */
     int orientation;   /* 1 to 8 (Exif): how to turn the stored image */
+    bool has_16_bits;  /* per channel (PNG) */
+    bool deep;         /* set by the caller: all 16 bits are decoded, else the high 8 of them */
 } lvni_data_image_info;
 
 /* In pixels of an image, fractions allowed. */
@@ -53,12 +55,13 @@ typedef struct lvni_data_box {
     double x, y, width, height;
 } lvni_data_box;
 
-/* Pixels of 8 bits per channel, row by row without gaps. */
+/* Pixels of 8 or 16 bits per channel, row by row without gaps. */
 typedef struct lvni_data_image {
-    const uint8_t *rgb; /* (rows, columns, channels) */
-    int channels;       /* 1 grey, 2 grey and alpha, 3 or 0 RGB, 4 RGB and alpha */
-    int width, height;  /* of the whole image in these pixels */
-    double scale;       /* these pixels per stored pixel: 1, or less where the decoder shrank */
+    const uint8_t *rgb;   /* (rows, columns, channels) */
+    const uint16_t *deep; /* the same, instead of rgb, of 16 bits; NULL: 8 */
+    int channels;         /* 1 grey, 2 grey and alpha, 3 or 0 RGB, 4 RGB and alpha */
+    int width, height;    /* of the whole image in these pixels */
+    double scale;         /* these pixels per stored pixel: 1, or less where the decoder shrank */
     int left, top, columns, rows; /* the part of it that is there; columns 0: all */
 } lvni_data_image;
 
@@ -79,8 +82,9 @@ lvn_status lvni_data_image_probe(lvni_data_scratch *scratch, const uint8_t *byte
 lvn_status lvni_data_image_decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
                                   const char *path, const lvni_data_image_info *info, double need,
                                   const lvni_data_box *wanted, lvni_data_image *out);
-/* The same with 1 to 4 channels (lvni_data_image): grey is that of Pillow, alpha without one in the
- * file 255. Pixels of other channels than RGB may lie in scratch->turned. */
+/* The same with 1 to 4 channels (lvni_data_image), and with info->deep those of a file of 16 bits
+ * whole: grey is that of Pillow, alpha without one in the file 255 (65535). Pixels of other
+ * channels than RGB may lie in scratch->turned. */
 lvn_status lvni_data_image_decode_channels(lvni_data_scratch *scratch, const uint8_t *bytes,
                                            size_t n, const char *path,
                                            const lvni_data_image_info *info, int channels,
@@ -150,7 +154,8 @@ bool lvni_data_jpeg_segment_next(const uint8_t *bytes, size_t n, size_t *at,
 bool lvni_data_png_is(const uint8_t *bytes, size_t n);
 lvn_status lvni_data_png_probe(const uint8_t *bytes, size_t n, const char *path,
                                lvni_data_image_info *info);
-/* Decode in full size to scratch->pixels, to RGB or, alpha, RGB and alpha. */
+/* Decode in full size to scratch->pixels, to RGB or, alpha, RGB and alpha; with info->deep and 16
+ * bits in the file RGB and alpha of 16 bits. */
 lvn_status lvni_data_png_decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
                                 const char *path, const lvni_data_image_info *info, bool alpha,
                                 lvni_data_image *out);

@@ -163,8 +163,10 @@ lvn_status lvni_data_jpeg_probe(lvni_data_scratch *scratch, const uint8_t *bytes
     const int64_t width = r->d.image_width, height = r->d.image_height;
     jpeg_abort_decompress(&r->d);
     LVN_TRY(lvni_data_image_check_size(path, width, height));
-    *info = (lvni_data_image_info){LVNI_IMAGE_JPEG, (int)width, (int)height,
-                                   lvni_data_jpeg_orientation(bytes, n)};
+    *info = (lvni_data_image_info){.format = LVNI_IMAGE_JPEG,
+                                   .width = (int)width,
+                                   .height = (int)height,
+                                   .orientation = lvni_data_jpeg_orientation(bytes, n)};
     return LVN_OK;
 }
 

@@ -67,8 +67,11 @@ lvn_status lvni_data_png_probe(const uint8_t *bytes, size_t n, const char *path,
     }
     const int64_t width = read_u32_big(bytes + 16), height = read_u32_big(bytes + 20);
     LVN_TRY(lvni_data_image_check_size(path, width, height));
-    *info = (lvni_data_image_info){LVNI_IMAGE_PNG, (int)width, (int)height,
-                                   lvni_data_png_orientation(bytes, n)};
+    *info = (lvni_data_image_info){.format = LVNI_IMAGE_PNG,
+                                   .width = (int)width,
+                                   .height = (int)height,
+                                   .orientation = lvni_data_png_orientation(bytes, n),
+                                   .has_16_bits = bytes[24] == 16};
     return LVN_OK;
 }
 
@@ -76,8 +79,10 @@ lvn_status lvni_data_png_decode(lvni_data_scratch *scratch, const uint8_t *bytes
                                 const char *path, const lvni_data_image_info *info, bool alpha,
                                 lvni_data_image *out)
 {
-    const int channels = alpha ? 4 : 3;
-    const size_t need = (size_t)info->width * (size_t)info->height * (size_t)channels;
+    const bool deep = info->deep && info->has_16_bits;
+    const int channels = alpha || deep ? 4 : 3;
+    const size_t need =
+        (size_t)info->width * (size_t)info->height * (size_t)channels * (deep ? 2 : 1);
     LVN_TRY(lvni_data_buffer_reserve(&scratch->pixels, need));
     spng_ctx *ctx = context(0, path);
     if (ctx == NULL) {
@@ -92,9 +97,11 @@ lvn_status lvni_data_png_decode(lvni_data_scratch *scratch, const uint8_t *bytes
         error = spng_set_chunk_limits(ctx, CHUNK_BYTES, CHUNKS_BYTES);
     }
     if (error == 0) {
-        error =
-            spng_decode_image(ctx, scratch->pixels.data, need,
-                              alpha ? SPNG_FMT_RGBA8 : SPNG_FMT_RGB8, alpha ? SPNG_DECODE_TRNS : 0);
+        error = spng_decode_image(ctx, scratch->pixels.data, need,
+                                  deep    ? SPNG_FMT_RGBA16
+                                  : alpha ? SPNG_FMT_RGBA8
+                                          : SPNG_FMT_RGB8,
+                                  alpha ? SPNG_DECODE_TRNS : 0);
     }
     if (error == 0) {
         /* up to the end chunk: the last checksum, and that nothing is cut off */
@@ -107,7 +114,8 @@ lvn_status lvni_data_png_decode(lvni_data_scratch *scratch, const uint8_t *bytes
     if (error != 0) {
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged PNG: %s", path, spng_strerror(error));
     }
-    *out = (lvni_data_image){.rgb = scratch->pixels.data,
+    *out = (lvni_data_image){.rgb = deep ? NULL : scratch->pixels.data,
+                             .deep = deep ? scratch->pixels.data : NULL,
                              .channels = channels,
                              .width = info->width,
                              .height = info->height,

@@ -394,7 +394,8 @@ static lvn_status shapes_get(const lvn_dataset *dataset, const lvn_sample_key *k
                           scratch->pixels.data);
     lvni_data_image image = {
         .rgb = scratch->pixels.data, .width = size, .height = size, .scale = 1.0};
-    const lvni_data_image_info info = {LVNI_IMAGE_PNG, size, size, 1};
+    const lvni_data_image_info info = {
+        .format = LVNI_IMAGE_PNG, .width = size, .height = size, .orientation = 1};
     const bool labelled = dataset->n_classes > 0;
     lvni_data_views_drawn drawn;
     LVN_TRY(lvni_data_image_convert(scratch, lvni_data_views_channels(&s->views), &image));

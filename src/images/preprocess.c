@@ -368,8 +368,8 @@ static void read_floats(const lvni_core_config *c, const char *key, float out[3]
 static void set_colours(const lvni_core_config *c, const lvni_images_preprocess *p,
                         lvni_data_transform *t)
 {
-    memcpy(t->mean, p->mean, sizeof t->mean);
-    memcpy(t->std, p->std, sizeof t->std);
+    memcpy(t->mean, p->mean, sizeof p->mean);
+    memcpy(t->std, p->std, sizeof p->std);
     read_floats(c, "normalize.mean", t->mean);
     read_floats(c, "normalize.std", t->std);
     t->eval_filter = lvni_core_config_is_set(c, "eval.filter")

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#define IMAGENET .mean = {0.485F, 0.456F, 0.406F}, .std = {0.229F, 0.224F, 0.225F}
+#define IMAGENET .mean = {0.485F, 0.456F, 0.406F, 0.485F}, .std = {0.229F, 0.224F, 0.225F, 0.229F}
 #define CROP(from, to)                                                                             \
     {                                                                                              \
         .scale = {from, to}, .ratio = { 3.0 / 4.0, 4.0 / 3.0 }                                     \
@@ -107,6 +107,7 @@ static void set_common(const lvni_images_view_args *a, lvni_data_transform *t)
     memcpy(t->std, a->std, sizeof t->std);
     t->channels = a->channels;
     t->keep = a->keep;
+    t->deep = a->deep;
     memcpy(t->drop_weight, a->drop_weight, sizeof t->drop_weight);
 }
 

@@ -42,9 +42,10 @@ typedef struct lvni_images_view_args {
     double grey;
     lvni_images_view_blur blur;
     lvni_images_view_solarize solarize;
-    float mean[3], std[3];
-    int channels, keep; /* as lvni_data_transform has them */
+    float mean[4], std[4]; /* by their place in the output */
+    int channels, keep;    /* as lvni_data_transform has them */
     double drop_weight[4];
+    bool deep; /* as lvni_data_transform has it */
     struct {
         bool own; /* the second global view has these instead */
         lvni_images_view_blur blur;

@@ -216,6 +216,7 @@ typedef struct lvni_nn_zoo_arguments {
     /* of a vision transformer: probability that an image passes a layer by, or that of the last
      * layer where it grows with the layers */
     double drop_path;
+    int channels; /* of an image; 0: 3 */
 } lvni_nn_zoo_arguments;
 /* Choices of model=, those that can be backbones. */
 #define LVNI_ZOO_BACKBONES                                                                         \
@@ -228,8 +229,9 @@ typedef struct lvni_nn_zoo_arguments {
 const char *lvni_nn_zoo_respell(const char *text);
 /* "cnn", "resnet18", ..., in their spelling, too; NULL when unknown */
 const lvn_module_class *lvni_nn_zoo_find(const char *name);
-bool lvni_nn_zoo_any_size(const char *name);  /* its weights fit images of other sizes */
-double lvni_nn_zoo_dropout(const char *name); /* what model.dropout=auto means */
+bool lvni_nn_zoo_any_size(const char *name);     /* its weights fit images of other sizes */
+bool lvni_nn_zoo_any_channels(const char *name); /* also others than 3 */
+double lvni_nn_zoo_dropout(const char *name);    /* what model.dropout=auto means */
 double lvni_nn_zoo_drop_path(const char *name);
 bool lvni_nn_zoo_is_transformer(const char *name);
 /* The name is of published weights, which a file must have: "vits14", not "vits14-notpretrained" */

@@ -57,11 +57,11 @@ static size_t bytes_of(const lvn_field *f)
     return bytes;
 }
 
-/* (H, W, C), or several stacked (V, H, W, C). */
+/* (H, W, C), or several stacked (V, H, W, C); grey or RGB, with alpha or without. */
 static bool is_image(const lvn_field *f)
 {
     const int64_t channels = f->ndim == 3 || f->ndim == 4 ? f->shape[f->ndim - 1] : 0;
-    return f->dtype == LVN_F32 && (channels == 1 || channels == 3);
+    return f->dtype == LVN_F32 && (channels >= 1 && channels <= 4);
 }
 
 static void add_views(page *p, int field)
@@ -130,7 +130,7 @@ static void draw(const page *p, int number, const float *value, const tile *t)
         for (int64_t x = 0; x * p->stride < t->width; x++) {
             const float *pixel = value + (y * t->width + x) * p->stride * t->channels;
             for (int c = 0; c < 3; c++) {
-                const float level = (pixel[t->channels == 3 ? c : 0] - low) * scale;
+                const float level = (pixel[t->channels >= 3 ? c : 0] - low) * scale;
                 *to++ = level > 0.0f && level < 256.0f ? (uint8_t)level : 0;
             }
         }

@@ -427,6 +427,8 @@ HELD = "knn.data=builtin:shapes knn.count=80 knn.val_split=0.5"
 ROTATED = "transform_args.random_rotation.prob=1 transform_args.random_rotation.degrees=20"
 BLURRED = "transform_args.gaussian_blur.prob=1"
 SOLARIZED = "transform_args.solarize.prob=1"
+DROP = "transform_args.channel_drop."
+DROPPED = f"{DROP}num_channels_keep=2 {DROP}weight_drop=[1,1,1]"
 
 
 def transforms(rows):
@@ -473,6 +475,10 @@ pretrain_rows = {
     **transforms(
         {
             "image_size": row("12", instead=PRETRAIN.replace("image_size=8", ""), first="8"),
+            "num_channels": row("1"),
+            "channel_drop": row("null", rest=DROPPED),
+            "channel_drop.num_channels_keep": row("1", rest=DROPPED.split()[1], first="2"),
+            "channel_drop.weight_drop": row("[0,1,1]", rest=DROPPED.split()[0], first="[1,1,1]"),
             "random_resize": row("null"),
             "random_resize.min_scale": row("0.9"),
             "random_resize.max_scale": row("0.1"),

@@ -1,8 +1,9 @@
-"""levin pretrain: the images it takes: lists of folders and files.
+"""levin pretrain: the images it takes: lists of folders and files, channels.
 
 usage: test_pretrain_data.py LEVIN     registered in tests/cli/CMakeLists.txt
 """
 
+import json
 import os
 import re
 import shutil
@@ -103,6 +104,65 @@ class Lists(Data):
         text = self.pretrain("data=[first,first/rings]", "max_epochs=1", "out=run")
         self.assertRegex(text, r"2 images are in it twice, as is .*/first/rings/0.png")
         self.assertIn(": 10 images", text)
+
+
+class Channels(Data):
+    """num_channels and channel_drop, and the networks that take them."""
+
+    def setUp(self):
+        super().setUp()
+        draw_patterns(self.path("images"), 2)
+
+    def shape(self, run, name):
+        exported = f"{run}/exported_models/exported_last.safetensors"
+        shown = json.loads(self.levin("ckpt", "show", exported, "json=true"))
+        return next(t["shape"] for t in shown["tensors"] if t["name"] == name)
+
+    def run_with(self, out, *arguments, **how):
+        return self.pretrain("data=images", "max_epochs=1", f"out={out}", *arguments, **how)
+
+    def test_a_network_has_the_channels_of_its_views(self):
+        for channels in 1, 2, 4:
+            run = f"run{channels}"
+            self.run_with(run, f"transform_args.num_channels={channels}", "logger=tensorboard")
+            self.assertEqual(self.shape(run, "conv1.weight"), [32, channels, 3, 3])
+            self.assertTrue(os.path.exists(self.path(run, "augmentations.png")))
+            self.levin("pretrain", "resume=true", f"out={run}", "max_epochs=2")
+            self.levin("predict", "embed", f"model={run}", "data=images", "output=x.csv")
+            self.assertEqual(len(self.read("x.csv").splitlines()), 9)
+            self.levin("eval", "knn", f"model={run}", "data=images", "val_split=0.5")
+        self.run_with("mean", "transform_args.normalize.mean=[0.5]")
+        self.assertEqual(self.shape("mean", "conv1.weight"), [32, 1, 3, 3])
+        self.assertIn("transform_args.num_channels: 1\n", self.read("mean", "config.yaml"))
+        self.run_with("resnet", "model=resnet18", "image_size=32", "transform_args.num_channels=1")
+        self.assertEqual(self.shape("resnet", "conv1.weight"), [64, 1, 7, 7])
+
+    def test_channels_are_dropped(self):
+        drop = [
+            "transform_args.channel_drop.num_channels_keep=2",
+            "transform_args.channel_drop.weight_drop=[1,1,1]",
+        ]
+        self.run_with("two", *drop)
+        self.assertEqual(self.shape("two", "conv1.weight"), [32, 2, 3, 3])
+        self.run_with("all", *drop, "transform_args.channel_drop=null")
+        self.assertEqual(self.shape("all", "conv1.weight"), [32, 3, 3, 3])
+        text = self.run_with("x", drop[0], code=64)
+        self.assertIn("num_channels_keep is given without", text)
+        text = self.run_with("x", *drop, "transform_args.num_channels=3", code=64)
+        self.assertIn("transform_args.num_channels=3 differs from", text)
+        drop[1] = "transform_args.channel_drop.weight_drop=[1,0,0,0]"
+        text = self.run_with("x", *drop, code=64)
+        self.assertIn("weight_drop is above 0 for 1 of 4 channels", text)
+
+    def test_networks_that_take_three(self):
+        grey = "transform_args.num_channels=1"
+        text = self.run_with("x", "model=torchvision/resnet18", grey, code=64)
+        self.assertIn("model=torchvision/resnet18 takes images of 3 channels", text)
+        self.assertIn("give model=resnet18", text)
+        text = self.run_with("x", "model=vit_s_16", "image_size=32", grey, code=64)
+        self.assertIn("model=vit_s_16 takes images of 3 channels", text)
+        text = self.run_with("x", "transform_args.normalize.std=[1,1,1,1,1]", code=64)
+        self.assertIn("normalize.std has 5 numbers", text)
 
 
 if __name__ == "__main__":

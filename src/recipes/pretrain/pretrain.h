@@ -87,6 +87,10 @@ extern const lvni_core_option_table lvni_pretrain_transform_options; /* transfor
  * in their middle. side: 0, or another size than that of the training. */
 void lvni_pretrain_eval_view(const lvni_core_config *keys, bool photos, int side,
                              lvni_data_transform *out);
+/* Channels of a view, which the backbone takes. */
+int lvni_pretrain_channels(const lvni_core_config *keys);
+/* LVN_ERR_USAGE for keys of channels that do not fit each other, or the backbone. */
+lvn_status lvni_pretrain_check_channels(const lvni_core_config *keys);
 /* The views of method=, changed by transform_args.*, of which all are resolved; side: of the images
  * where no image_size is given. LVN_ERR_USAGE. */
 lvn_status lvni_pretrain_read_views(lvni_core_config *config, int side, lvni_data_views *out);

@@ -173,7 +173,8 @@ void lvni_pretrain_read_settings(const lvni_core_config *c, lvni_pretrain_settin
                      .n_classes = CLASSES,
                      .drop_path = lvni_core_config_is_set(c, "model.drop_path")
                                       ? lvni_core_config_float(c, "model.drop_path")
-                                      : 0.0},
+                                      : 0.0,
+                     .channels = lvni_pretrain_channels(c)},
         .embed_dim =
             lvni_core_config_is_set(c, "embed_dim") ? (int)lvni_core_config_int(c, "embed_dim") : 0,
         .hidden_dim = lvni_core_config_int(c, "method_args.hidden_dim"),

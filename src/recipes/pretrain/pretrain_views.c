@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 /* Unset: the method's. */
 #define PROBABILITY(key, text)                                                                     \
@@ -48,6 +49,24 @@ static const lvni_core_option transform_rows[] = {
      .help = "Side of a view, or [height,width]; auto: 224, of builtin:shapes and arrays of small "
              "images their own."},
     LVNI_OPTION_ALIAS("image_size", "transform_args.image_size"),
+    {.name = "transform_args.num_channels",
+     .type = LVNI_OPT_INT,
+     .range = LVNI_BETWEEN(1, 4),
+     .flags = LVNI_OPT_AUTO,
+     .help = "Channels of a view: 1 grey, 2 grey and alpha, 3 RGB, 4 RGB and alpha; auto: those "
+             "that channel_drop keeps, else as many as normalize.mean has. With others than RGB "
+             "colours are left alone."},
+    SWITCH("channel_drop", "null or false: no channel is dropped."),
+    {.name = "transform_args.channel_drop.num_channels_keep",
+     .type = LVNI_OPT_INT,
+     .range = LVNI_BETWEEN(1, 4),
+     .flags = LVNI_OPT_AUTO,
+     .help = "Channels that are left of an image when the others are dropped at random."},
+    {.name = "transform_args.channel_drop.weight_drop",
+     .type = LVNI_OPT_FLOAT_LIST,
+     .range = LVNI_AT_LEAST(0),
+     .flags = LVNI_OPT_AUTO,
+     .help = "For each channel of an image, 1 to 4 of them, how readily it is dropped; 0: never."},
     SWITCH("random_resize", "null or false: the whole image is resized, without a crop."),
     AMOUNT("random_resize.min_scale", 0, 1, "Smallest part of the area that a crop keeps."),
     AMOUNT("random_resize.max_scale", 0, 1, "Largest part of the area that a crop keeps."),
@@ -105,15 +124,14 @@ static const lvni_core_option transform_rows[] = {
     LIMIT("local_view.gaussian_blur.blur_limit"),
     {.name = "transform_args.normalize.mean",
      .type = LVNI_OPT_FLOAT_LIST,
-     .count = 3,
      .flags = LVNI_OPT_AUTO,
-     .help = "Mean of each channel in 0 to 1; auto: that of ImageNet."},
+     .help = "Mean of each channel in 0 to 1, repeated where there are more channels; auto: that "
+             "of ImageNet."},
     {.name = "transform_args.normalize.std",
      .type = LVNI_OPT_FLOAT_LIST,
-     .count = 3,
      .range = LVNI_ABOVE(0),
      .flags = LVNI_OPT_AUTO,
-     .help = "Deviation of each channel; auto: that of ImageNet."},
+     .help = "Deviation of each channel, repeated as the mean; auto: that of ImageNet."},
 };
 const lvni_core_option_table lvni_pretrain_transform_options =
     LVNI_OPTION_TABLE("transform", transform_rows);
@@ -232,20 +250,129 @@ static lvn_status take_numbers(lvni_core_config *c, lvni_images_view_args *a)
     return LVN_OK;
 }
 
-static void take_three(const lvni_core_config *c, const char *key, float value[3])
+/* For each of four channels, again from the first where fewer are given. */
+static void take_repeated(const lvni_core_config *c, const char *key, float value[4])
 {
     size_t n;
     const double *given = lvni_core_config_float_list(c, key, &n);
-    for (size_t i = 0; i < n && i < 3; i++) {
-        value[i] = (float)given[i];
+    for (size_t i = 0; n > 0 && i < 4; i++) {
+        value[i] = (float)given[i % n];
     }
 }
 
-static lvn_status resolve_three(lvni_core_config *c, const char *key, float value[3])
+static lvn_status resolve_repeated(lvni_core_config *c, const char *key, float value[4])
 {
-    take_three(c, key, value);
+    take_repeated(c, key, value);
     const double taken[] = {(double)value[0], (double)value[1], (double)value[2]};
     return resolve(c, key, taken, 3);
+}
+
+/* ---- channels ---- */
+
+#define DROP "transform_args.channel_drop"
+static const char mean_key[] = "transform_args.normalize.mean",
+                  std_key[] = "transform_args.normalize.std",
+                  channels_key[] = "transform_args.num_channels",
+                  keep_key[] = DROP ".num_channels_keep", weight_key[] = DROP ".weight_drop";
+
+static bool is_off(const lvni_core_config *c, const char *key)
+{
+    return !lvni_core_config_is_set(c, key) || !lvni_core_config_bool(c, key);
+}
+
+static bool drops(const lvni_core_config *c)
+{
+    return !is_off(c, DROP) && lvni_core_config_is_set(c, keep_key);
+}
+
+int lvni_pretrain_channels(const lvni_core_config *c)
+{
+    size_t n;
+    (void)lvni_core_config_float_list(c, mean_key, &n);
+    return lvni_core_config_is_set(c, channels_key) ? (int)lvni_core_config_int(c, channels_key)
+           : drops(c)                               ? (int)lvni_core_config_int(c, keep_key)
+           : n > 0                                  ? (int)n
+                                                    : 3;
+}
+
+static lvn_status check_count(const lvni_core_config *c, const char *key)
+{
+    size_t n;
+    (void)lvni_core_config_float_list(c, key, &n);
+    if (n > 4) {
+        LVN_FAIL(LVN_ERR_USAGE, "%s has %zu numbers: images have 1 to 4 channels  (%s)", key, n,
+                 lvni_core_config_origin(c, key));
+    }
+    return LVN_OK;
+}
+
+/* torchvision's networks are known by their weights, whose first layer has 3 channels. */
+static lvn_status check_backbone(const lvni_core_config *c, int channels)
+{
+    static const char torchvision[] = "torchvision";
+    const char *model = lvni_core_config_str(c, "model.name"),
+               *given = lvni_core_config_given(c, "model.name");
+    const bool theirs = strncasecmp(given, torchvision, sizeof torchvision - 1) == 0;
+    if (channels == 3 || (!theirs && lvni_nn_zoo_any_channels(model))) {
+        return LVN_OK;
+    }
+    if (theirs && lvni_nn_zoo_any_channels(model)) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "model=%s takes images of 3 channels, and "
+                 "transform_args.num_channels is %d: "
+                 "give model=%s, the same network with another first layer, or num_channels=3",
+                 given, channels, model);
+    }
+    LVN_FAIL(LVN_ERR_USAGE,
+             "model=%s takes images of 3 channels, and transform_args.num_channels is %d: give "
+             "model=resnet18 or cnn, or num_channels=3",
+             given, channels);
+}
+
+/* With `drops`: an image has as many channels as there are weights. */
+static lvn_status check_drop(const lvni_core_config *c)
+{
+    size_t n;
+    (void)lvni_core_config_float_list(c, weight_key, &n);
+    const bool keep = lvni_core_config_is_set(c, keep_key);
+    if (is_off(c, DROP) || (!keep && n == 0)) {
+        return LVN_OK;
+    }
+    if (!keep || n == 0) {
+        LVN_FAIL(LVN_ERR_USAGE, "%s is given without %s: both are needed",
+                 keep ? keep_key : weight_key, keep ? weight_key : keep_key);
+    }
+    if (lvni_pretrain_channels(c) != lvni_core_config_int(c, keep_key)) {
+        LVN_FAIL(
+            LVN_ERR_USAGE,
+            "%s=%d differs from %s=%lld: a view has the channels that are kept; omit the first",
+            channels_key, lvni_pretrain_channels(c), keep_key,
+            (long long)lvni_core_config_int(c, keep_key));
+    }
+    return LVN_OK;
+}
+
+/* As the transform has them: those of an image, and how many of them are kept. */
+static void take_channels(const lvni_core_config *c, int *channels, int *keep, double weight[4])
+{
+    size_t n;
+    const double *given = lvni_core_config_float_list(c, weight_key, &n);
+    *channels = lvni_pretrain_channels(c);
+    *keep = 0;
+    if (drops(c) && n > 0) {
+        *keep = *channels;
+        *channels = (int)n;
+        memcpy(weight, given, n * sizeof *weight);
+    }
+}
+
+lvn_status lvni_pretrain_check_channels(const lvni_core_config *c)
+{
+    LVN_TRY(check_count(c, mean_key));
+    LVN_TRY(check_count(c, std_key));
+    LVN_TRY(check_count(c, weight_key));
+    LVN_TRY(check_drop(c));
+    return check_backbone(c, lvni_pretrain_channels(c));
 }
 
 static lvn_status take_size(lvni_core_config *c, const char *key, int side, int size[2])
@@ -275,11 +402,6 @@ static lvn_status take_blur(lvni_core_config *c, const char *view, lvni_images_v
     LVN_TRY(resolve(c, sigmas, b->sigmas, 2));
     b->limit = lvni_core_config_is_set(c, limit) ? (int)lvni_core_config_int(c, limit) : b->limit;
     return resolve(c, limit, (const double[]){b->limit}, 1);
-}
-
-static bool is_off(const lvni_core_config *c, const char *key)
-{
-    return !lvni_core_config_is_set(c, key) || !lvni_core_config_bool(c, key);
 }
 
 /* Small views, of a side that has the same part of the large ones' as 96 of 224. */
@@ -328,8 +450,13 @@ lvn_status lvni_pretrain_read_views(lvni_core_config *c, int side, lvni_data_vie
     LVN_TRY(take_blur(c, "", &a.blur));
     LVN_TRY(a.second.own ? take_blur(c, "global_view_1.", &a.second.blur) : LVN_OK);
     LVN_TRY(a.local.n > 0 ? take_local(c, &a) : LVN_OK);
-    LVN_TRY(resolve_three(c, "transform_args.normalize.mean", a.mean));
-    LVN_TRY(resolve_three(c, "transform_args.normalize.std", a.std));
+    LVN_TRY(lvni_pretrain_check_channels(c));
+    take_channels(c, &a.channels, &a.keep, a.drop_weight);
+    a.deep = true;
+    const int channels = lvni_pretrain_channels(c);
+    LVN_TRY(resolve_repeated(c, mean_key, a.mean));
+    LVN_TRY(resolve_repeated(c, std_key, a.std));
+    LVN_TRY(resolve(c, channels_key, (const double[]){channels}, 1));
     switch_off(c, &a);
     lvni_images_views_make(&a, out);
     return lvni_data_views_check(out, false);
@@ -345,6 +472,8 @@ void lvni_pretrain_eval_view(const lvni_core_config *keys, bool photos, int side
     side = side > 0 ? side : trained;
     lvni_data_transform_init(out, side);
     out->eval_resize = photos ? lvni_data_transform_resize(side) : side;
-    take_three(keys, "transform_args.normalize.mean", out->mean);
-    take_three(keys, "transform_args.normalize.std", out->std);
+    take_repeated(keys, mean_key, out->mean);
+    take_repeated(keys, std_key, out->std);
+    take_channels(keys, &out->channels, &out->keep, out->drop_weight);
+    out->deep = true;
 }

@@ -142,7 +142,8 @@ TEST(a_constant_image_stays_constant)
     lvni_data_transform t;
     lvni_data_transform_init(&t, 24);
     const lvni_data_image image = {.rgb = rgb, .width = 37, .height = 53, .scale = 1.0};
-    const lvni_data_image_info info = {LVNI_IMAGE_PNG, 37, 53, 1};
+    const lvni_data_image_info info = {
+        .format = LVNI_IMAGE_PNG, .width = 37, .height = 53, .orientation = 1};
     for (int k = 0; k < 20; k++) {
         lvni_data_augment a;
         float out[24 * 24 * 3];
@@ -244,7 +245,8 @@ TEST(flips_mirror_the_image)
     uint8_t rgb[10 * 10 * 3];
     random_image(rgb, 300, 4);
     const lvni_data_image image = {.rgb = rgb, .width = 10, .height = 10, .scale = 1.0};
-    const lvni_data_image_info info = {LVNI_IMAGE_PNG, 10, 10, 1};
+    const lvni_data_image_info info = {
+        .format = LVNI_IMAGE_PNG, .width = 10, .height = 10, .orientation = 1};
     lvni_data_transform t;
     lvni_data_transform_init(&t, 10);
     lvni_data_augment a = {.box = {0, 0, 10, 10}};

@@ -133,7 +133,8 @@ TEST(effects_are_done_in_their_order)
     t.brightness = 0.5;
     const lvni_data_image image = {
         .rgb = golden_image, .width = GOLDEN_W, .height = GOLDEN_H, .scale = 1.0};
-    const lvni_data_image_info info = {LVNI_IMAGE_PNG, GOLDEN_W, GOLDEN_H, 1};
+    const lvni_data_image_info info = {
+        .format = LVNI_IMAGE_PNG, .width = GOLDEN_W, .height = GOLDEN_H, .orientation = 1};
     const lvni_data_augment a = {.box = {1, 0, S, S},
                                  .colour = true,
                                  .brightness = 0.7F,

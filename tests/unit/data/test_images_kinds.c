@@ -68,6 +68,45 @@ TEST(all_kinds_have_the_grey_and_the_alpha_of_pillow)
     }
 }
 
+/* All bits of files of 16: their high bytes are what is there without. Others are as they were. */
+TEST(files_of_16_bits_have_all_of_them_when_asked)
+{
+    lvni_data_scratch *scratch = lvni_data_scratch_get();
+    int deep = 0, low = 0;
+    for (size_t i = 0; i < sizeof golden_images / sizeof *golden_images; i++) {
+        const struct golden_image *g = &golden_images[i];
+        lvni_data_image_info info = {0};
+        assert_int_equal(
+            lvni_data_image_probe(scratch, (const uint8_t *)g->file, g->n, "a/b", &info), LVN_OK);
+        assert_true(info.has_16_bits == (strstr(g->name, "16") != NULL));
+        info.deep = true;
+        for (int channels = 1; channels <= 4; channels++) {
+            lvni_data_image p = {0};
+            assert_int_equal(lvni_data_image_decode_channels(scratch, (const uint8_t *)g->file,
+                                                             g->n, "a/b", &info, channels, 1.0,
+                                                             NULL, &p),
+                             LVN_OK);
+            assert_true((p.deep != NULL) == info.has_16_bits &&
+                        (p.rgb == NULL) == info.has_16_bits);
+            for (int k = 0; p.deep != NULL && k < GOLDEN_W * GOLDEN_H * channels; k++) {
+                const int pixel = k / channels, c = k % channels;
+                const bool alpha = channels % 2 == 0 && c == channels - 1;
+                const char want = alpha           ? g->alpha[pixel]
+                                  : channels <= 2 ? g->grey[pixel]
+                                                  : g->rgb[3 * pixel + c];
+                const int allowed = !alpha && channels <= 2; /* grey of all bits is not cut */
+                deep++;
+                low += (p.deep[k] & 255) != p.deep[k] >> 8;
+                if (abs((p.deep[k] >> 8) - (uint8_t)want) > allowed) {
+                    fail_msg("%s, %d channels: value %d is %d, not %d", g->name, channels, k,
+                             p.deep[k], (uint8_t)want);
+                }
+            }
+        }
+    }
+    assert_true(deep > 1000 && low > deep / 2);
+}
+
 TEST(damage_anywhere_is_an_error_and_never_worse)
 {
     for (size_t i = 0; i < sizeof golden_images / sizeof *golden_images; i++) {

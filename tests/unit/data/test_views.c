@@ -10,7 +10,9 @@
 #include "tensor/tensor.h"
 
 #include <math.h>
+#include <spng.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { W = 48, H = 36, VIEWS = 8, MOST = 32 * 32 * 3, SAMPLES = 7 };
@@ -204,7 +206,7 @@ static void check_channels(opener open, source *s)
     t.area = true;
     t.blur = t.rotate = 1.0;
     t.rotate_degrees = 20.0;
-    for (int c = 0; c < 3; c++) {
+    for (int c = 0; c < 4; c++) {
         t.mean[c] = 0.5F;
         t.std[c] = 0.25F;
     }
@@ -252,11 +254,98 @@ TEST(views_have_the_channels_asked_for)
     }
 }
 
+/* ---- 16 bits ---- */
+
+enum { DEEP = 8 };
+
+/* Grey of 16 bits, whose values differ in their low bytes alone. */
+static void write_deep(const char *path)
+{
+    static uint16_t value[DEEP * DEEP];
+    size_t n;
+    int error;
+    for (int i = 0; i < DEEP * DEEP; i++) {
+        value[i] = (uint16_t)(100 * 256 + 3 * i);
+    }
+    struct spng_ihdr header = {
+        .width = DEEP, .height = DEEP, .bit_depth = 16, .color_type = SPNG_COLOR_TYPE_GRAYSCALE};
+    spng_ctx *ctx = spng_ctx_new(SPNG_CTX_ENCODER);
+    assert_int_equal(spng_set_option(ctx, SPNG_ENCODE_TO_BUFFER, 1), 0);
+    assert_int_equal(spng_set_ihdr(ctx, &header), 0);
+    assert_int_equal(
+        spng_encode_image(ctx, value, sizeof value, SPNG_FMT_PNG, SPNG_ENCODE_FINALIZE), 0);
+    void *png = spng_get_png_buffer(ctx, &n, &error);
+    images_write_file(path, png, n);
+    free(png);
+    spng_ctx_free(ctx);
+}
+
+/* Values in 0..1 of a view of the file, times 65535. */
+static void read_deep(lvni_data_image_scan *scan, const lvni_data_transform *t, bool training,
+                      float out[DEEP * DEEP * 4])
+{
+    const lvni_data_views one = lvni_data_views_make(t, 1);
+    const lvn_sample_key key = {.seed = 7, .training = training};
+    lvn_dataset *d;
+    assert_int_equal(lvni_data_image_view_create(scan, NULL, 0, &one, &d), LVN_OK);
+    get(d, &key, (void *[]){out});
+    for (int i = 0; i < t->size * t->size * lvni_data_transform_depth(t); i++) {
+        out[i] *= 65535.0F;
+    }
+    lvn_dataset_destroy(d);
+}
+
+TEST(a_view_of_16_bits_has_what_lies_between_those_of_8)
+{
+    const char *folder = images_temp_folder();
+    static float out[DEEP * DEEP * 4];
+    lvni_data_image_scan *scan;
+    lvni_data_transform t;
+    write_deep(images_path(folder, "deep.png"));
+    assert_int_equal(lvni_data_image_scan_open(folder, LVNI_SCAN_FLAT, &scan), LVN_OK);
+    for (int channels = 1; channels <= 4; channels++) {
+        lvni_data_transform_init(&t, DEEP);
+        lvni_data_transform_no_augment(&t);
+        t.whole = t.area = t.deep = true;
+        t.channels = channels;
+        for (int c = 0; c < 4; c++) {
+            t.mean[c] = 0.0F;
+            t.std[c] = 1.0F;
+        }
+        read_deep(scan, &t, true, out);
+        for (int i = 0; i < DEEP * DEEP * channels; i++) {
+            const bool alpha = channels % 2 == 0 && i % channels == channels - 1;
+            const int grey = 25600 + 3 * (i / channels);
+            const float want = alpha ? 65535.0F : (float)grey;
+            assert_float_equal(out[i], want, 0.02F);
+        }
+        t.deep = false;
+        read_deep(scan, &t, true, out);
+        assert_float_equal(out[0], 100.0F * 257.0F, 0.02F);
+        assert_float_equal(out[channels], 100.0F * 257.0F, 0.02F);
+    }
+    /* halved, by area and as evaluation does, which takes the middle: means of neighbours */
+    lvni_data_transform_no_augment(&t);
+    t.channels = 0;
+    t.deep = true;
+    t.size = DEEP / 2;
+    read_deep(scan, &t, true, out);
+    assert_float_equal(out[0], 25600.0F + 3.0F * 4.5F, 0.05F);
+    t.whole = t.area = false;
+    t.size = DEEP / 4;
+    t.eval_resize = DEEP / 2;
+    read_deep(scan, &t, false, out);
+    assert_float_equal(out[0], 25600.0F + 3.0F * (float)(2 * DEEP + 2 + 4.5), 0.5F);
+    lvni_data_image_scan_release(scan);
+    images_remove_folder(folder);
+}
+
 /* As small as every view allows, and no smaller. */
 TEST(an_image_is_decoded_as_large_as_the_view_that_needs_most)
 {
     const lvni_data_views views = make_views();
-    const lvni_data_image_info info = {LVNI_IMAGE_JPEG, 1024, 768, 1};
+    const lvni_data_image_info info = {
+        .format = LVNI_IMAGE_JPEG, .width = 1024, .height = 768, .orientation = 1};
     for (int i = 0; i < 100; i++) {
         const lvn_sample_key key = {.seed = 3, .sample = i, .training = true};
         lvni_data_views_drawn drawn;

@@ -292,7 +292,8 @@ TEST(an_image_of_the_mean_becomes_zero)
     args.rotate = 1.0;
     args.degrees = 90.0;
     const lvni_data_image image = {.rgb = rgb, .width = 40, .height = 30, .scale = 1.0};
-    const lvni_data_image_info info = {LVNI_IMAGE_PNG, 40, 30, 1};
+    const lvni_data_image_info info = {
+        .format = LVNI_IMAGE_PNG, .width = 40, .height = 30, .orientation = 1};
     lvni_data_views views;
     lvni_images_views_make(&args, &views);
     for (int i = 0; i < 60; i++) {
