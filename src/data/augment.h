@@ -83,6 +83,7 @@ typedef struct lvni_data_transform {
     /* Files of 16 bits per channel have all of them; else the high 8. Evaluation resamples such an
      * image as training does, not with eval_filter. */
     bool deep;
+    bool as_stored; /* images are not turned as Exif asks for */
 } lvni_data_transform;
 
 /* Photos: random crop with scale 0.08..1 and ratio 3/4..4/3, hflip 0.5, no colour jitter,

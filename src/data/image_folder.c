@@ -484,6 +484,7 @@ static lvn_status render(lvni_data_scratch *scratch, const image_view *v, const 
     LVN_TRY(lvni_data_read_file(scratch, path, &bytes));
     LVN_TRY(lvni_data_image_probe(scratch, scratch->file.data, bytes, path, &info));
     info.deep = v->views.view[0].deep;
+    info.orientation = v->views.view[0].as_stored ? 1 : info.orientation;
     LVN_TRY(lvni_data_views_draw(&v->views, key, &info, &drawn));
     LVN_TRY(lvni_data_image_decode_channels(scratch, scratch->file.data, bytes, path, &info,
                                             lvni_data_views_channels(&v->views), drawn.need,

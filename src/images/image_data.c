@@ -137,6 +137,7 @@ static lvn_status read_transform(const lvni_core_config *c, const lvni_images_so
                                  lvni_data_transform *t)
 {
     lvni_images_source_transform(s, t);
+    t->as_stored = lvni_images_source_as_stored(c, NULL);
     if (lvni_core_config_is_set(c, "image_size")) {
         t->size = (int)lvni_core_config_int(c, "image_size");
     }

@@ -41,6 +41,9 @@ lvn_status lvni_images_source_open(const lvni_core_config *config, lvni_data_sca
 void lvni_images_source_take_shapes(const lvni_core_config *config, const char *trained,
                                     lvni_images_source *source);
 void lvni_images_source_close(lvni_images_source *source);
+/* data.exif=: images keep the orientation in which they are stored (lvni_data_transform.as_stored).
+ * Where the key is not given that of `trained`, a model in use; NULL: there is none. */
+bool lvni_images_source_as_stored(const lvni_core_config *config, const bool *trained);
 
 /* Photos are cropped at random and come in 224; small images and shapes are used whole, in their
  * own size or 32. */
@@ -103,6 +106,7 @@ typedef struct lvni_images_eval {
     int resize, crop; /* shorter side of the resized image, side of the square in its middle */
     lvni_data_filter filter;
     float mean[3], std[3];
+    bool as_stored; /* without the turn that Exif asks for */
 } lvni_images_eval;
 
 /* Members of a card behind image_size: eval, mean, std, appended with a comma in front. */

@@ -48,6 +48,12 @@ static const lvni_core_option image_rows[] = {
      .flags = LVNI_OPT_LAYOUT,
      .help = "File that keeps the list of a folder's images with their sizes, for several runs; "
              "unset: data.index in the run directory."},
+    {.name = "data.exif",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "apply|ignore",
+     .fallback = "apply",
+     .help = "apply: images are turned by their Exif orientation; ignore: they are as stored. "
+             "Of a model in use (predict, eval) it is that of its training unless it is given."},
     {.name = "data.max_pixels",
      .type = LVNI_OPT_INT,
      .unit = "pixels",
@@ -303,6 +309,13 @@ static bool identity_number(const char *identity, const char *name, long long *o
 {
     const char *at = strstr(identity, name);
     return at != NULL && sscanf(at + strlen(name), "%lld", out) == 1;
+}
+
+bool lvni_images_source_as_stored(const lvni_core_config *c, const bool *trained)
+{
+    return trained != NULL && lvni_core_config_layer(c, "data.exif") == LVNI_LAYER_DEFAULT
+               ? *trained
+               : strcmp(lvni_core_config_str(c, "data.exif"), "ignore") == 0;
 }
 
 void lvni_images_source_take_shapes(const lvni_core_config *c, const char *trained,

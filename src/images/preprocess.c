@@ -101,8 +101,9 @@ static bool read_three(const json_t *array, float out[3])
 
 void lvni_images_eval_write(const lvni_images_eval *e, lvni_core_str *out)
 {
-    lvni_core_str_printf(out, ",\"eval\":{\"resize\":%d,\"crop\":%d,\"filter\":\"%s\"}", e->resize,
+    lvni_core_str_printf(out, ",\"eval\":{\"resize\":%d,\"crop\":%d,\"filter\":\"%s\"", e->resize,
                          e->crop, lvni_data_filter_name(e->filter));
+    lvni_core_str_printf(out, ",\"exif\":\"%s\"}", e->as_stored ? "ignore" : "apply");
     lvni_core_str_printf(out, ",\"mean\":[%.9g,%.9g,%.9g],\"std\":[%.9g,%.9g,%.9g]",
                          (double)e->mean[0], (double)e->mean[1], (double)e->mean[2],
                          (double)e->std[0], (double)e->std[1], (double)e->std[2]);
@@ -130,7 +131,9 @@ static lvn_status check_eval(const lvni_images_eval *e)
 lvn_status lvni_images_eval_read(const json_t *j, lvni_images_eval *e)
 {
     const json_t *eval = json_object_get(j, "eval"), *part = json_object_get(j, "eval_crop");
-    const char *filter = json_string_value(json_object_get(eval, "filter"));
+    const char *filter = json_string_value(json_object_get(eval, "filter")),
+               *exif = json_string_value(json_object_get(eval, "exif")); /* NULL: of 0.1 */
+    e->as_stored = exif != NULL && strcmp(exif, "ignore") == 0;
     e->image_size = lvni_run_card_int(json_object_get(j, "image_size"));
     if (!read_three(json_object_get(j, "mean"), e->mean) ||
         !read_three(json_object_get(j, "std"), e->std)) {
@@ -497,6 +500,7 @@ lvn_status lvni_images_preprocess_use(const lvni_core_config *c, const lvni_imag
     lvni_data_transform_init(t, given_crop(c, of->crop));
     lvni_data_transform_no_augment(t);
     set_colours(c, &p, t);
+    t->as_stored = lvni_images_source_as_stored(c, &of->as_stored);
     LVN_TRY(lvni_images_preprocess_check_size(c, card->general.model, of->image_size, t->size));
     int resize;
     LVN_TRY(given_resize(c, t->size, &resize));

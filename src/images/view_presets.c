@@ -108,6 +108,7 @@ static void set_common(const lvni_images_view_args *a, lvni_data_transform *t)
     t->channels = a->channels;
     t->keep = a->keep;
     t->deep = a->deep;
+    t->as_stored = a->as_stored;
     memcpy(t->drop_weight, a->drop_weight, sizeof t->drop_weight);
 }
 

@@ -45,7 +45,7 @@ typedef struct lvni_images_view_args {
     float mean[4], std[4]; /* by their place in the output */
     int channels, keep;    /* as lvni_data_transform has them */
     double drop_weight[4];
-    bool deep; /* as lvni_data_transform has it */
+    bool deep, as_stored; /* as lvni_data_transform has them */
     struct {
         bool own; /* the second global view has these instead */
         lvni_images_view_blur blur;

@@ -20,7 +20,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from case import LEVIN, png, write
+from case import JPEG, LEVIN, png, with_orientation, write
 from option_rows import COMMANDS, GAN, PRETRAIN, Elsewhere
 
 WAIT_S = 20
@@ -68,6 +68,8 @@ class Fixtures:
         photos(f"{folder}/parts/val", 2)
         photos(f"{folder}/parts/test", 3)
         shutil.copytree(f"{folder}/photos", f"{folder}/broken")
+        shutil.copytree(f"{folder}/photos", f"{folder}/turned")
+        write(f"{folder}/turned/cat/turned.jpg", with_orientation(JPEG, 3))
         write(f"{folder}/broken/cat/0.png", b"no image")
         self.array("x.npy", "|u1", (12, 8, 8, 3), bytes(i * 7 % 251 for i in range(12 * 192)))
         for name, labels in (("labels.npy", range(12)), ("other.npy", range(0, 60, 5))):

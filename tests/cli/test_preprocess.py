@@ -94,7 +94,7 @@ def last_loss(run):
 
 def sees(run, resize, crop, name):
     found = card(run)["eval"]
-    assert found == {"resize": resize, "crop": crop, "filter": name}, (run, found)
+    assert found == {"resize": resize, "crop": crop, "filter": name, "exif": "apply"}, (run, found)
 
 
 def predict(model, *arguments):

@@ -1,4 +1,5 @@
-"""levin pretrain: the images it takes: lists of folders and files, channels.
+"""levin pretrain: the images it takes: lists of folders and files, channels,
+orientation.
 
 usage: test_pretrain_data.py LEVIN     registered in tests/cli/CMakeLists.txt
 """
@@ -8,14 +9,13 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import unittest
 
+from case import JPEG, LEVIN, half, png, with_orientation, write
 from patterns import draw_patterns
 from rank_processes import drop_identity
 
-LEVIN = os.path.abspath(sys.argv.pop(1))
 drop_identity()
 SMALL = (
     "model=cnn image_size=12 method_args.hidden_dim=16 method_args.output_dim=8 batch_size=6"
@@ -163,6 +163,55 @@ class Channels(Data):
         self.assertIn("model=vit_s_16 takes images of 3 channels", text)
         text = self.run_with("x", "transform_args.normalize.std=[1,1,1,1,1]", code=64)
         self.assertIn("normalize.std has 5 numbers", text)
+
+
+class Exif(Data):
+    """Images as they are stored, unless data.exif=apply; classify turns them."""
+
+    def setUp(self):
+        super().setUp()
+        draw_patterns(self.path("images"), 2)
+        draw_patterns(self.path("upright"), 2)
+        # pixels of orientation 8 that are turned, once by the program and once here
+        for folder in ("images", "upright"):
+            for name in ("rings", "across"):
+                write(self.path(folder, name, "turned.jpg"), with_orientation(JPEG, 8))
+                png(self.path(folder, name, "seen.png"), 16, 24, lambda x, y: half(23 - y, x))
+                write(self.path(folder, name, "stored.jpg"), JPEG)
+
+    def rows(self, model, *arguments):
+        self.levin("predict", *model.split(), "data=images", "output=x.csv", *arguments)
+        lines = self.read("x.csv").splitlines()[1:]
+        return {line.split(",")[0]: line.split(",", 1)[1] for line in lines}
+
+    def test_pretraining_has_images_as_stored(self):
+        self.pretrain("data=images", "max_epochs=1", "out=run")
+        self.pretrain("data=images", "max_epochs=1", "out=turned", "data.exif=apply")
+        for run, exif in ("run", "ignore"), ("turned", "apply"):
+            self.assertIn(f"data.exif: {exif}\n", self.read(run, "config.yaml"))
+            exported = f"{run}/exported_models/exported_last.safetensors"
+            shown = self.levin("ckpt", "show", exported, "json=true")
+            self.assertIn(f'data.exif\\": \\"{exif}\\"'.replace(" ", ""), shown.replace(" ", ""))
+        self.assertNotEqual(self.levin("ckpt", "hash", "run"), self.levin("ckpt", "hash", "turned"))
+        other = {"run": "data.exif=apply", "turned": "data.exif=ignore"}
+        for run, same in ("run", "stored.jpg"), ("turned", "seen.png"):
+            rows = self.rows(f"embed model={run}")
+            self.assertEqual(rows["rings/turned.jpg"], rows[f"rings/{same}"])
+            self.assertNotEqual(rows["rings/stored.jpg"], rows["rings/seen.png"])
+            changed = self.rows(f"embed model={run}", other[run])
+            self.assertNotEqual(rows["rings/turned.jpg"], changed["rings/turned.jpg"])
+
+    def test_classify_turns_them(self):
+        train = ["train", "classify", "data=images", "model=cnn", "image_size=16", "max_epochs=1"]
+        for run, exif, same in ("a", "apply", "seen.png"), ("b", "ignore", "stored.jpg"):
+            given = [] if exif == "apply" else [f"data.exif={exif}"]
+            self.levin(*train, "num_workers=0", f"out={run}", *given)
+            shown = self.levin(
+                "ckpt", "show", f"{run}/exported_models/exported_last.safetensors", "json=true"
+            )
+            self.assertIn(f'exif\\":\\"{exif}\\"', shown.replace(" ", ""))
+            rows = self.rows(f"model={run}")
+            self.assertEqual(rows["rings/turned.jpg"], rows[f"rings/{same}"])
 
 
 if __name__ == "__main__":

@@ -104,7 +104,8 @@ static void fill_card(opened *o)
     *images = (lvni_images_trained){.eval = {.image_size = o->arguments.image_size,
                                              .resize = data->eval.eval_resize,
                                              .crop = data->eval.size,
-                                             .filter = data->eval.eval_filter},
+                                             .filter = data->eval.eval_filter,
+                                             .as_stored = data->eval.as_stored},
                                     .n_classes = o->arguments.n_classes,
                                     .class_names = data->train->class_names,
                                     .val_split = lvni_core_config_float(o->config, "val_split")};

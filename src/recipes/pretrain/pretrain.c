@@ -126,6 +126,8 @@ static lvn_status open_used(lvni_run_job *job, opened *o)
         job->keys, s.scan != NULL,
         lvni_core_config_is_set(c, "image_size") ? (int)lvni_core_config_int(c, "image_size") : 0,
         &view);
+    const bool trained = view.as_stored;
+    view.as_stored = lvni_images_source_as_stored(c, &trained);
     const lvn_status status =
         measures ? lvni_pretrain_open_parts(c, (uint64_t)lvni_core_config_int(job->keys, "seed"),
                                             &s, &view, &o->used)
@@ -186,11 +188,12 @@ const lvni_run_recipe lvni_pretrain_recipe = {
     .name = "pretrain",
     .use = "data=DIR model=torchvision/resnet18 [key=value ...]",
     .help = "pretrain a backbone on images without classes (SimCLR, DINO)",
-    .defaults =
-        {.job = "max_epochs=100 batch_size=128 precision=auto drop_last=true sync_batchnorm=true "
-                "scheduler=cosine scheduler.end_factor=0.001 scheduler.warmup_steps=auto "
-                "optim.decay_norm_bias=false",
-         .prepare = lvni_pretrain_prepare},
+    .defaults = {.job =
+                     "data.exif=ignore max_epochs=100 batch_size=128 precision=auto drop_last=true "
+                     "sync_batchnorm=true "
+                     "scheduler=cosine scheduler.end_factor=0.001 scheduler.warmup_steps=auto "
+                     "optim.decay_norm_bias=false",
+                 .prepare = lvni_pretrain_prepare},
     .needs_keys = true,
     .model_keys = "model, embed_dim and method_args.*",
     .size_key = "transform_args.image_size",

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/str.h"
+#include "images/image_data.h"
 #include "images/view_presets.h"
 
 #include <stddef.h>
@@ -453,6 +454,7 @@ lvn_status lvni_pretrain_read_views(lvni_core_config *c, int side, lvni_data_vie
     LVN_TRY(lvni_pretrain_check_channels(c));
     take_channels(c, &a.channels, &a.keep, a.drop_weight);
     a.deep = true;
+    a.as_stored = lvni_images_source_as_stored(c, NULL);
     const int channels = lvni_pretrain_channels(c);
     LVN_TRY(resolve_repeated(c, mean_key, a.mean));
     LVN_TRY(resolve_repeated(c, std_key, a.std));
@@ -476,4 +478,5 @@ void lvni_pretrain_eval_view(const lvni_core_config *keys, bool photos, int side
     take_repeated(keys, std_key, out->std);
     take_channels(keys, &out->channels, &out->keep, out->drop_weight);
     out->deep = true;
+    out->as_stored = lvni_images_source_as_stored(keys, NULL);
 }
