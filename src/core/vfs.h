@@ -55,6 +55,8 @@ void lvni_core_atomic_abort(lvni_core_atomic_file *f);        /* frees f; NULL i
  * refused at once: opening a pipe waits for its writer, and reading a device may never end. *fd -1:
  * not open. LVN_ERR_NOT_FOUND, LVN_ERR_IO. */
 lvn_status lvni_core_regular_open(const char *path, int *fd, uint64_t *bytes);
+struct stat;
+lvn_status lvni_core_regular_open_stat(const char *path, int *fd, struct stat *out);
 /* A whole one in memory, as lvni_core_file_read. */
 lvn_status lvni_core_regular_read(const char *path, size_t max_bytes, char **data, size_t *bytes);
 /* Whole small files, also from a pipe (configuration, variables of an environment). *data is

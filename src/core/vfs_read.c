@@ -75,6 +75,14 @@ static int open_regular(const char *path, struct stat *info)
 lvn_status lvni_core_regular_open(const char *path, int *fd, uint64_t *bytes)
 {
     struct stat info;
+    LVN_TRY(lvni_core_regular_open_stat(path, fd, &info));
+    *bytes = (uint64_t)info.st_size;
+    return LVN_OK;
+}
+
+lvn_status lvni_core_regular_open_stat(const char *path, int *fd, struct stat *out)
+{
+    struct stat info;
     *fd = open_regular(path, &info);
     if (*fd < 0) {
         const int error = errno;
@@ -86,7 +94,7 @@ lvn_status lvni_core_regular_open(const char *path, int *fd, uint64_t *bytes)
         *fd = -1;
         return not_regular(path, info.st_mode);
     }
-    *bytes = (uint64_t)info.st_size;
+    *out = info;
     return LVN_OK;
 }
 

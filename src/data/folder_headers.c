@@ -130,16 +130,9 @@ static lvn_status look_at(lvni_data_scratch *scratch, const char *path, lvni_dat
 {
     struct stat st;
     int fd;
-    uint64_t size;
-    LVN_TRY(lvni_core_regular_open(path, &fd, &size));
-    lvn_status s = LVN_OK;
-    if (fstat(fd, &st) != 0) {
-        s = lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__, "%s: cannot read: %s", path,
-                          strerror(errno));
-    } else {
-        take_stat(&st, out);
-        s = probe_open(scratch, fd, path, (size_t)size, out, info);
-    }
+    LVN_TRY(lvni_core_regular_open_stat(path, &fd, &st));
+    take_stat(&st, out);
+    const lvn_status s = probe_open(scratch, fd, path, (size_t)st.st_size, out, info);
     lvni_core_vfs_get()->close(fd);
     return s;
 }

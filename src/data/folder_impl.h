@@ -34,6 +34,9 @@ typedef struct lvni_data_walk {
     /* ignored or damaged images of other kinds, except converted ones; of listing alone */
     lvni_data_foreign_counts foreign;
     bool any; /* the first image ends it */
+    /* names, name_at, size and folders lie in it, and cannot be written; base NULL: they are its
+     * own */
+    lvni_data_map map;
 } lvni_data_walk;
 
 bool lvni_data_name_is_dropping(const char *name);
@@ -110,6 +113,15 @@ lvn_status lvni_data_list_find(const char *const *entries, size_t n, lvni_data_l
 void lvni_data_list_free(lvni_data_list *list);
 /* All images of all entries into an empty walk, in byte order of their paths below root. */
 lvn_status lvni_data_list_walk(const lvni_data_list *list, lvni_data_walk *walk);
+
+/* ---- one list for the processes of a node ---- */
+
+/* The arrays of the walk move into memory that other processes of this user can map, by `path`, as
+ * long as the map is there. False: there is none, and nothing has changed. */
+enum { LVNI_SHARED_PATH = 64 };
+bool lvni_data_walk_share(lvni_data_walk *walk, char path[LVNI_SHARED_PATH]);
+/* Into an empty walk. LVN_ERR_IO, LVN_ERR_CORRUPT. */
+lvn_status lvni_data_walk_open_shared(const char *path, lvni_data_walk *walk);
 
 /* ---- layout, index, classes ---- */
 

@@ -58,7 +58,11 @@ static lvn_status name_listed(const lvni_data_listing *l, lvni_core_str *out)
 
 static void put_path(lvni_core_str *out, const char *path)
 {
-    for (const char *p = path; *p != '\0';) {
+    static const char usual[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./";
+    const size_t front = strspn(path, usual);
+    lvni_core_str_append_n(out, path, front);
+    for (const char *p = path + front; *p != '\0';) {
         const size_t plain = *p == ' ' || *p == '%' ? 0 : lvni_core_escape_plain(p, strnlen(p, 4));
         if (plain == 0) {
             lvni_core_str_printf(out, "%%%02x", (unsigned)(unsigned char)*p);
@@ -414,8 +418,7 @@ static lvn_status make_index(lvni_data_index *x, const lvni_data_listing *l, lvn
     return lvni_core_str_status(&x->unkept);
 }
 
-lvn_status lvni_data_folder_index_open(lvni_data_index *x, const lvni_data_listing *l,
-                                       lvni_data_walk *walk)
+static lvn_status open_alone(lvni_data_index *x, const lvni_data_listing *l, lvni_data_walk *walk)
 {
     found what = WANTED;
     LVN_TRY(x->mode == LVNI_INDEX_FILE ? check_places(x->file, l) : LVN_OK);
@@ -429,6 +432,24 @@ lvn_status lvni_data_folder_index_open(lvni_data_index *x, const lvni_data_listi
         return LVN_OK;
     }
     return make_index(x, l, walk);
+}
+
+lvn_status lvni_data_folder_index_open(lvni_data_index *x, const lvni_data_listing *l,
+                                       lvni_data_walk *walk)
+{
+    char path[LVNI_SHARED_PATH] = "";
+    if (x->shared != NULL) {
+        const lvn_status s = lvni_data_walk_open_shared(x->shared, walk);
+        if (s != LVN_ERR_IO) {
+            return s;
+        }
+        lvn_clear_error(); /* processes that may not look at each other */
+    }
+    LVN_TRY(open_alone(x, l, walk));
+    if (x->publish == NULL) {
+        return LVN_OK;
+    }
+    return x->publish(x->user, lvni_data_walk_share(walk, path) ? path : "");
 }
 
 void lvni_data_index_free(lvni_data_index *x)

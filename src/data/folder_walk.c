@@ -243,10 +243,13 @@ static lvn_status pass_over(walker *w, lvni_data_foreign foreign)
 }
 
 /* w->path holds an entry of a folder whose chain is `up`. Only what is neither folder nor image
- * is ignored. */
-static lvn_status walk_entry(walker *w, size_t length, const ancestor *up)
+ * is ignored. type: as readdir() has it; a file that is called like an image needs no look. */
+static lvn_status walk_entry(walker *w, size_t length, unsigned char type, const ancestor *up)
 {
     struct stat st;
+    if (type == DT_REG && lvni_data_name_is_image(w->path)) {
+        return lvni_data_walk_add_name(w->walk, w->path + w->root_length + 1);
+    }
     if (stat(w->path, &st) != 0) {
         if (errno == ELOOP) {
             LVN_FAIL(LVN_ERR_USAGE,
@@ -302,7 +305,7 @@ static lvn_status walk_folder(walker *w, size_t length, const struct stat *self,
                               "%s: a path below it is longer than %d bytes", w->path, PATH_MAX);
             goto done;
         }
-        const lvn_status entry = walk_entry(w, length + (size_t)n, &here);
+        const lvn_status entry = walk_entry(w, length + (size_t)n, e->d_type, &here);
         w->path[length] = 0;
         LVNI_TRY_DONE(status, entry);
     }
@@ -395,9 +398,12 @@ void lvni_data_walk_sort(lvni_data_walk *walk, int64_t first)
 
 void lvni_data_walk_free(lvni_data_walk *walk)
 {
-    lvni_core_free(walk->names);
-    lvni_core_free(walk->name_at);
-    lvni_core_free(walk->folders);
-    lvni_core_free(walk->size);
+    if (walk->map.base == NULL) {
+        lvni_core_free(walk->names);
+        lvni_core_free(walk->name_at);
+        lvni_core_free(walk->folders);
+        lvni_core_free(walk->size);
+    }
+    lvni_data_map_free(&walk->map);
     *walk = (lvni_data_walk){0};
 }

@@ -38,10 +38,13 @@ void lvni_data_image_scan_release(lvni_data_image_scan *scan)
     lvni_core_free(scan->class_names);
     lvni_data_folder_layout_free(&scan->layout);
     lvni_core_str_free(&scan->empty);
-    lvni_core_free(scan->size);
     lvni_core_free(scan->label);
-    lvni_core_free(scan->name_at);
-    lvni_core_free(scan->names);
+    if (scan->map.base == NULL) {
+        lvni_core_free(scan->size);
+        lvni_core_free(scan->name_at);
+        lvni_core_free(scan->names);
+    }
+    lvni_data_map_free(&scan->map);
     for (size_t i = 0; i < scan->n_entries; i++) {
         lvni_core_free(scan->entry[i]);
     }
@@ -52,24 +55,27 @@ void lvni_data_image_scan_release(lvni_data_image_scan *scan)
 
 /* ---- opening ---- */
 
-static lvn_status take_walk(lvni_data_image_scan *scan, lvni_data_walk *walk)
+/* The walk keeps what labelling reads: names and folders, which it may not own any more. */
+static void take_walk(lvni_data_image_scan *scan, lvni_data_walk *walk)
 {
     scan->n = walk->n;
     scan->names = walk->names;
     scan->name_at = walk->name_at;
     scan->size = walk->size;
+    scan->map = walk->map;
     scan->ignored = walk->ignored;
     scan->foreign = walk->foreign;
     walk->name_at = NULL;
     walk->size = NULL;
-    scan->label = lvni_core_alloc(LVNI_TAG_DATA, (size_t)scan->n * sizeof *scan->label);
-    if (scan->label == NULL) {
-        return LVN_ERR_MEMORY;
-    }
-    for (int64_t i = 0; i < scan->n; i++) {
-        scan->label[i] = -1;
-    }
-    return LVN_OK;
+    walk->map = (lvni_data_map){0};
+}
+
+/* What the scan has not taken. */
+static void close_walk(const lvni_data_image_scan *scan, lvni_data_walk *walk)
+{
+    walk->names = scan->names == NULL ? walk->names : NULL;
+    walk->folders = scan->map.base == NULL ? walk->folders : NULL;
+    lvni_data_walk_free(walk);
 }
 
 /* Of a list that is in the order of the parts. */
@@ -173,11 +179,13 @@ static lvn_status use_walk(lvni_data_image_scan *scan, lvni_data_scan_mode mode,
     LVN_TRY(classes && !scan->layout.parts && !as_classes
                 ? lvni_data_folder_check_nested(scan->root, walk)
                 : LVN_OK);
-    LVN_TRY(take_walk(scan, walk));
+    take_walk(scan, walk);
     find_parts(scan);
     if (!classes) {
         return LVN_OK;
     }
+    scan->label = lvni_core_calloc(LVNI_TAG_DATA, (size_t)scan->n, sizeof *scan->label);
+    LVN_TRY(scan->label == NULL ? LVN_ERR_MEMORY : LVN_OK);
     return lvni_data_image_scan_label(scan, mode, walk);
 }
 
@@ -198,8 +206,7 @@ static lvn_status scan_folder(lvni_data_image_scan *scan, lvni_data_scan_mode mo
     if (status == LVN_OK) {
         status = use_walk(scan, kind, as_classes, &walk);
     }
-    walk.names = scan->names == NULL ? walk.names : NULL; /* the scan's from now on */
-    lvni_data_walk_free(&walk);
+    close_walk(scan, &walk);
     return status;
 }
 
@@ -227,8 +234,7 @@ static lvn_status scan_list(lvni_data_image_scan *scan, lvni_data_list *list,
         .root = list->root, .kind = LIST_SEVERAL, .list = list, .walk = walk_list, .user = list};
     lvn_status s = lvni_data_folder_index_open(index, &what, &walk);
     s = s == LVN_OK ? use_walk(scan, LVNI_SCAN_FLAT, false, &walk) : s;
-    walk.names = scan->names == NULL ? walk.names : NULL;
-    lvni_data_walk_free(&walk);
+    close_walk(scan, &walk);
     scan->root = list->root;
     scan->entry = list->entry;
     scan->n_entries = list->n;
@@ -259,7 +265,7 @@ static lvn_status scan_file(lvni_data_image_scan *scan)
     } else {
         *slash = 0; /* "/x.jpg" leaves an empty root, which joins to the right path */
     }
-    LVN_TRY(take_walk(scan, &walk));
+    take_walk(scan, &walk);
     find_parts(scan);
     return LVN_OK;
 }
@@ -470,7 +476,8 @@ static const char *view_sample_name(const lvn_dataset *dataset, int64_t sample)
 
 static int64_t view_label(const lvn_dataset *dataset, int64_t sample)
 {
-    return view_of(dataset)->scan->label[sample];
+    const lvni_data_image_scan *scan = view_of(dataset)->scan;
+    return scan->label == NULL ? -1 : scan->label[sample];
 }
 
 /* All views come from one decoded image, which is as large as the one that needs the most. */

@@ -69,6 +69,11 @@ typedef enum lvni_data_index_mode {
 typedef struct lvni_data_index {
     lvni_data_index_mode mode;
     const char *file; /* borrowed */
+    /* Of several processes of a node one lists, and shows the others where: publish(user, path)
+     * once the list is there, "" where it cannot be shared. NULL: it is alone. */
+    lvn_status (*publish)(void *user, const char *path);
+    void *user;
+    const char *shared; /* such a path, of another process: nothing is listed; borrowed, or NULL */
     /* what differs from the file, a sentence: the file is of this folder as it was */
     lvni_core_str changed;
     lvni_core_str damaged; /* a sentence about the damaged images */
@@ -91,6 +96,14 @@ typedef struct lvni_data_walk_size {
 
 enum { LVNI_BEGIN_BYTES = 4096 };
 
+/* Memory that several processes have once. */
+typedef struct lvni_data_map {
+    void *base; /* NULL: none */
+    size_t bytes;
+    int fd; /* 0: closed, or another process's */
+} lvni_data_map;
+void lvni_data_map_free(lvni_data_map *map);
+
 typedef enum lvni_data_scan_mode {
     /* two classes at least; of parts train/ and val/, and the classes are those of train/ */
     LVNI_SCAN_CLASSES = 0,
@@ -107,12 +120,13 @@ typedef struct lvni_data_image_scan {
     char *root;   /* the folder, without a slash at its end */
     char **entry; /* (n_entries) of a list of folders and files, which lie below root */
     size_t n_entries;
-    int64_t n_twice, twice;        /* of a list: names that are there again, and one of them */
-    int64_t n;                     /* samples, in byte order of their paths, part by part */
-    char *names;                   /* paths below root, zero-terminated, one behind the other */
-    size_t *name_at;               /* (n) offsets into names */
-    int64_t *label;                /* (n) indices into class_names; -1 when flat */
-    lvni_data_walk_size *size;     /* (n) from the headers; NULL: not read */
+    lvni_data_map map;         /* names, name_at and size lie in it; base NULL: they are its own */
+    int64_t n_twice, twice;    /* of a list: names that are there again, and one of them */
+    int64_t n;                 /* samples, in byte order of their paths, part by part */
+    char *names;               /* paths below root, zero-terminated, one behind the other */
+    size_t *name_at;           /* (n) offsets into names */
+    int64_t *label;            /* (n) indices into class_names; NULL when flat */
+    lvni_data_walk_size *size; /* (n) from the headers; NULL: not read */
     int64_t begin[LVNI_PARTS + 1]; /* of each part in the list; without parts all is TRAIN */
     lvni_data_folder_layout layout;
     lvni_data_ignored ignored; /* files that are not images */

@@ -134,6 +134,9 @@ lvn_status lvni_images_class_counts_unvalidated(const lvn_dataset *train, const 
 
 lvn_status lvni_images_class_counts_unreadable(const lvni_data_image_scan *scan, lvni_core_str *out)
 {
+    if (scan->n_classes == 0) { /* a flat list, whose images have none */
+        return LVN_OK;
+    }
     int64_t *all = new_counts(scan->n_classes), *readable = new_counts(scan->n_classes);
     lvn_status s;
     LVNI_TRY_DONE(s, all == NULL || readable == NULL ? LVN_ERR_MEMORY : LVN_OK);

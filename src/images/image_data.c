@@ -283,11 +283,22 @@ static const char *run_of(const lvni_core_config *c)
     return lvni_core_config_bool(c, "resume") ? lvni_core_config_str(c, "out") : NULL;
 }
 
-lvn_status lvni_images_data_open(const lvni_core_config *c, lvni_images_data *out)
+static lvni_images_opening opening_of(const lvni_core_config *c, lvni_data_scan_mode mode,
+                                      const lvni_run_ranks *ranks)
 {
+    return (lvni_images_opening){.mode = mode,
+                                 .run = run_of(c),
+                                 .training = true,
+                                 .rank = ranks == NULL ? NULL : ranks->rank};
+}
+
+lvn_status lvni_images_data_open(const lvni_core_config *c, const lvni_run_ranks *ranks,
+                                 lvni_images_data *out)
+{
+    const lvni_images_opening how = opening_of(c, LVNI_SCAN_CLASSES, ranks);
     *out = (lvni_images_data){0};
     lvni_images_source s;
-    LVN_TRY(lvni_images_source_open(c, LVNI_SCAN_CLASSES, run_of(c), true, &s));
+    LVN_TRY(lvni_images_source_open(c, &how, &s));
     int64_t *part[2] = {NULL, NULL}, n[2] = {0, 0};
     const lvn_status status = open_parts(c, &s, part, n, out);
     lvni_core_free(part[0]);
@@ -317,12 +328,13 @@ static lvn_status open_views(lvni_core_config *c, const lvni_images_source *s,
     return lvni_core_str_status(&out->note);
 }
 
-lvn_status lvni_images_data_open_views(lvni_core_config *c, lvni_images_make_views *make,
-                                       lvni_images_data *out)
+lvn_status lvni_images_data_open_views(lvni_core_config *c, const lvni_run_ranks *ranks,
+                                       lvni_images_make_views *make, lvni_images_data *out)
 {
+    const lvni_images_opening how = opening_of(c, LVNI_SCAN_FLAT, ranks);
     *out = (lvni_images_data){0};
     lvni_images_source s;
-    LVN_TRY(lvni_images_source_open(c, LVNI_SCAN_FLAT, run_of(c), true, &s));
+    LVN_TRY(lvni_images_source_open(c, &how, &s));
     const lvn_status status = open_views(c, &s, make, out);
     return close_source(&s, status, out);
 }
@@ -334,7 +346,8 @@ static lvn_status open_for(const lvni_core_config *c, const lvni_images_trained 
 {
     *out = (lvni_images_data){0};
     LVN_TRY(lvni_images_preprocess_use(c, card, &out->transform));
-    LVN_TRY(lvni_images_source_open(c, mode, lvni_core_config_str(c, "model"), false, s));
+    const lvni_images_opening how = {.mode = mode, .run = lvni_core_config_str(c, "model")};
+    LVN_TRY(lvni_images_source_open(c, &how, s));
     lvni_images_source_take_shapes(c, card->general.data, s);
     print_ignored(s, &out->ignored);
     if (out->ignored.len > 0) {

@@ -10,6 +10,7 @@
 #include "data/shapes.h"
 #include "data/views.h"
 #include "run/exported.h"
+#include "run/ranks.h"
 
 #include <levin/data.h>
 
@@ -30,12 +31,18 @@ extern const lvni_core_option_table lvni_images_options; /* data labels data.* *
 lvn_status lvni_images_source_check(const lvni_core_config *config);
 /* The same for a training, whose run may not lie among the classes of data=. */
 lvn_status lvni_images_source_check_run(const lvni_core_config *config);
-/* The same, and with on_error=stop and `training` LVN_ERR_CORRUPT when headers are damaged,
- * LVN_ERR_USAGE when a class folder has no image; else as the openers of the kinds. mode FLAT: no
- * classes are needed. run: the directory whose index of the folder may be taken, or NULL;
- * `training`: one is made where none fits. */
-lvn_status lvni_images_source_open(const lvni_core_config *config, lvni_data_scan_mode mode,
-                                   const char *run, bool training, lvni_images_source *out);
+typedef struct lvni_images_opening {
+    lvni_data_scan_mode mode; /* FLAT: no classes are needed */
+    const char *run;          /* the directory whose index of the folder may be taken, or NULL */
+    bool training;            /* an index is made where none fits */
+    /* of a training: the first rank of a node lists the folder, and the others have its list; NULL:
+     * alone */
+    const lvni_run_rank *rank;
+} lvni_images_opening;
+/* The same, and with on_error=stop and in a training LVN_ERR_CORRUPT when headers are damaged,
+ * LVN_ERR_USAGE when a class folder has no image; else as the openers of the kinds. */
+lvn_status lvni_images_source_open(const lvni_core_config *config, const lvni_images_opening *how,
+                                   lvni_images_source *out);
 /* Of an open source of builtin:shapes: the keys that are not given are those of `trained`, the data
  * of a model in use (its card's; NULL: not known). */
 void lvni_images_source_take_shapes(const lvni_core_config *config, const char *trained,
@@ -166,13 +173,14 @@ typedef struct lvni_images_data {
     int64_t n_trained;
 } lvni_images_data;
 
-/* For training. Free with lvni_images_data_free. */
-lvn_status lvni_images_data_open(const lvni_core_config *config, lvni_images_data *out);
+/* For training, on one of `ranks` (NULL: alone). Free with lvni_images_data_free. */
+lvn_status lvni_images_data_open(const lvni_core_config *config, const lvni_run_ranks *ranks,
+                                 lvni_images_data *out);
 /* For training without classes: all images, each in several views. side: of the images where no key
  * gives their size. */
 typedef lvn_status lvni_images_make_views(lvni_core_config *config, int side, lvni_data_views *out);
-lvn_status lvni_images_data_open_views(lvni_core_config *config, lvni_images_make_views *make,
-                                       lvni_images_data *out);
+lvn_status lvni_images_data_open_views(lvni_core_config *config, const lvni_run_ranks *ranks,
+                                       lvni_images_make_views *make, lvni_images_data *out);
 /* To data.index=, else as LVNI_RUN_INDEX into a run directory that is there. Nothing without one to
  * write. */
 lvn_status lvni_images_data_write_index(const lvni_core_config *config,

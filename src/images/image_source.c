@@ -2,6 +2,7 @@
  * with them; views and identities are the same for all. */
 #include "images/image_data.h"
 
+#include "control/control.h"
 #include "core/alloc.h"
 #include "core/error.h"
 #include "data/array_set.h"
@@ -239,9 +240,63 @@ static lvn_status open_index(const lvni_core_config *c, lvni_data_scan_mode mode
     return LVN_OK;
 }
 
-static lvn_status open_folder(const lvni_core_config *c, lvni_data_scan_mode mode, const char *run,
-                              bool training, lvni_images_source *s)
+/* ---- one list for the ranks of a node ---- */
+
+static const char list_key[] = "images/list/%d"; /* of the rank that has it */
+static const double list_wait_s = 7 * 86400.0;   /* the end of that rank ends it, too */
+
+/* The first rank of this one's node; its own where it shares with none. */
+static int first_of_node(const lvni_run_rank *r, bool *shares)
 {
+    const lvni_control_member *m =
+        r != NULL && r->control != NULL && r->nodes == 0 ? lvni_control_members(r->control) : NULL;
+    int first = -1;
+    *shares = false;
+    for (int i = 0; m != NULL && i < lvni_control_world(r->control); i++) {
+        if (m[i].host_index == m[r->rank].host_index) {
+            first = first < 0 ? i : first;
+            *shares = *shares || i != r->rank;
+        }
+    }
+    return first;
+}
+
+static lvn_status publish_list(void *user, const char *path)
+{
+    const lvni_run_rank *r = user;
+    char key[64];
+    snprintf(key, sizeof key, list_key, r->rank);
+    return lvni_control_set(r->control, key, path, strlen(path));
+}
+
+/* *path is freed by the caller; NULL or "": this rank lists by itself. */
+static lvn_status find_list(const lvni_run_rank *r, lvni_data_index *x, char **path)
+{
+    bool shares;
+    char key[64];
+    size_t n;
+    const int first = first_of_node(r, &shares);
+    *path = NULL;
+    if (!shares) {
+        return LVN_OK;
+    }
+    if (first == r->rank) {
+        x->publish = publish_list;
+        x->user = (void *)(uintptr_t)r;
+        return LVN_OK;
+    }
+    snprintf(key, sizeof key, list_key, first);
+    LVN_TRY(lvni_control_get(r->control, key, list_wait_s, path, &n));
+    x->shared = (*path)[0] != '\0' ? *path : NULL;
+    return LVN_OK;
+}
+
+static lvn_status open_folder(const lvni_core_config *c, const lvni_images_opening *how,
+                              lvni_images_source *s)
+{
+    const char *run = how->run;
+    const bool training = how->training;
+    char *shared = NULL;
     const char *given = lvni_core_config_str(c, "data.index");
     lvni_core_str kept = {0};
     if (run != NULL) {
@@ -254,17 +309,20 @@ static lvn_status open_folder(const lvni_core_config *c, lvni_data_scan_mode mod
                                  : run != NULL ? lvni_core_str_text(&kept)
                                                : NULL};
     lvn_status status = lvni_core_str_status(&kept);
+    status = status == LVN_OK ? find_list(how->rank, &x, &shared) : status;
     if (status == LVN_OK) {
-        status = open_index(c, mode, training, &x, s);
+        status = open_index(c, how->mode, training, &x, s);
     }
+    lvni_core_free(shared);
     lvni_data_index_free(&x);
     lvni_core_str_free(&kept);
     return status;
 }
 
-static lvn_status open_kind(const lvni_core_config *c, lvni_data_scan_mode mode, const char *run,
-                            bool training, lvni_images_source *s)
+static lvn_status open_kind(const lvni_core_config *c, const lvni_images_opening *how,
+                            lvni_images_source *s)
 {
+    const lvni_data_scan_mode mode = how->mode;
     const char *data = lvni_core_config_str(c, "data"),
                *labels = lvni_core_config_str(c, "data.labels"),
                *index = lvni_core_config_str(c, "data.index");
@@ -301,7 +359,7 @@ static lvn_status open_kind(const lvni_core_config *c, lvni_data_scan_mode mode,
     if (arrays) {
         return lvni_data_array_images_open(data, labels, mode != LVNI_SCAN_FLAT, &s->arrays);
     }
-    return open_folder(c, mode, run, training, s);
+    return open_folder(c, how, s);
 }
 
 /* The value of name=NUMBER in the identity below; false: there is none. */
@@ -409,15 +467,15 @@ static void name_data(const lvni_core_config *c)
                     lvni_core_config_origin(c, "data"));
 }
 
-lvn_status lvni_images_source_open(const lvni_core_config *c, lvni_data_scan_mode mode,
-                                   const char *run, bool training, lvni_images_source *s)
+lvn_status lvni_images_source_open(const lvni_core_config *c, const lvni_images_opening *how,
+                                   lvni_images_source *s)
 {
     *s = (lvni_images_source){0};
     LVN_TRY(need_data(c));
     lvn_status status;
     LVNI_TRY_DONE(status, need_path(c));
-    LVNI_TRY_DONE(status, training ? check_out(c) : LVN_OK);
-    status = open_kind(c, mode, run, training, s);
+    LVNI_TRY_DONE(status, how->training ? check_out(c) : LVN_OK);
+    status = open_kind(c, how, s);
 done:
     if (status != LVN_OK) {
         lvni_images_source_close(s);

@@ -1,5 +1,5 @@
 """levin pretrain: the images it takes: lists of folders and files, channels,
-orientation.
+orientation, one list for the ranks of a node.
 
 usage: test_pretrain_data.py LEVIN     registered in tests/cli/CMakeLists.txt
 """
@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 import unittest
 
 from case import JPEG, LEVIN, half, png, with_orientation, write
@@ -212,6 +213,70 @@ class Exif(Data):
             self.assertIn(f'exif\\":\\"{exif}\\"', shown.replace(" ", ""))
             rows = self.rows(f"model={run}")
             self.assertEqual(rows["rings/turned.jpg"], rows[f"rings/{same}"])
+
+
+class Shared(Data):
+    """The ranks of a node have one list of the images."""
+
+    def setUp(self):
+        super().setUp()
+        draw_patterns(self.path("images"), 1)
+        for i in range(20000):
+            os.link(self.path("images", "rings", "0.png"), self.path("images", f"{i:06d}.png"))
+        self.command = [LEVIN, "pretrain", *SMALL, "data=images", "micro_batches=2", "quiet=true"]
+
+    def lists_of(self):
+        """Of each rank the lines about the list: where it is mapped, and what is its own."""
+        found = {}
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                if os.readlink(f"/proc/{pid}/cwd") != os.path.realpath(self.dir):
+                    continue
+                with open(f"/proc/{pid}/environ", "rb") as file:
+                    rank = re.search(rb"LEVIN_RANK=(\d+)", file.read())
+                with open(f"/proc/{pid}/smaps") as file:
+                    part = re.search(r"memfd:levin list.*?VmFlags", file.read(), re.S)
+            except OSError:  # it has just ended
+                continue
+            if rank and part:
+                private = re.findall(r"Private_\w+: +(\d+) kB", part[0])
+                size = int(re.search(r"Size: +(\d+) kB", part[0])[1])
+                found[int(rank[1])] = (size, sum(map(int, private)))
+        return found
+
+    def test_two_ranks_map_it(self):
+        arguments = [*self.command, "max_steps=4000", "devices=2", "out=run"]
+        process = subprocess.Popen(arguments, cwd=self.dir, stderr=subprocess.DEVNULL)
+        try:
+            end = time.monotonic() + 60
+            lists = {}
+            while len(lists) < 2 and process.poll() is None and time.monotonic() < end:
+                lists = self.lists_of()
+            self.assertEqual(sorted(lists), [0, 1])
+            for size, private in lists.values():
+                self.assertGreater(size * 1024, 20004 * 40)  # bytes of a name, and of its numbers
+                self.assertEqual(private, 0)
+        finally:
+            process.terminate()
+            process.wait()
+
+    def test_the_bits_are_those_of_one(self):
+        hashes = []
+        for devices in 1, 2:
+            self.pretrain(
+                "data=images", "max_steps=3", "micro_batches=2", f"devices={devices}",
+                f"out=run{devices}", "group=2",
+            )  # fmt: skip
+            hashes.append(self.levin("ckpt", "hash", f"run{devices}"))
+            self.assertIn("data.index", os.listdir(self.path(f"run{devices}")))
+        self.assertEqual(*hashes)
+
+    def test_damage_is_reported_once(self):
+        with open(self.path("images", "bad.png"), "w") as file:
+            file.write("x")
+        text = self.pretrain("data=images", "max_steps=3", "devices=2", "out=run", code=1)
+        self.assertEqual(text.count("1 of 20005 images cannot be used: images/bad.png"), 1)
+        self.assertEqual(text.count("error:"), 1)
 
 
 if __name__ == "__main__":

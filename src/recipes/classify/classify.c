@@ -84,9 +84,9 @@ static lvn_status resolve(lvni_core_config *c, const char *name, double value)
                : lvni_core_config_set(c, name, text, "resolved at start");
 }
 
-static lvn_status open_data(lvni_core_config *c, opened *o)
+static lvn_status open_data(lvni_core_config *c, const lvni_run_ranks *ranks, opened *o)
 {
-    LVN_TRY(lvni_images_data_open(c, &o->data));
+    LVN_TRY(lvni_images_data_open(c, ranks, &o->data));
     lvni_core_str_append(&o->note, lvni_core_str_text(&o->data.note));
     LVN_TRY(lvni_classify_criterion_read(c, o->data.train, &o->criterion, &o->note));
     LVN_TRY(lvni_core_str_status(&o->note));
@@ -130,7 +130,7 @@ static lvn_status open_training(lvni_run_job *request, opened *o)
 {
     lvni_core_config *c = request->config;
     o->config = c;
-    LVN_TRY(open_data(c, o));
+    LVN_TRY(open_data(c, request->ranks, o));
     const char *model = lvni_core_config_str(c, "model.name");
     LVN_TRY(resolve(c, "model.dropout", lvni_nn_zoo_dropout(model)));
     o->arguments =

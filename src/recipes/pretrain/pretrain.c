@@ -82,7 +82,7 @@ static lvn_status open_training(lvni_run_job *job, opened *o)
 {
     lvni_core_config *c = job->config;
     o->config = c;
-    LVN_TRY(lvni_images_data_open_views(c, lvni_pretrain_read_views, &o->data));
+    LVN_TRY(lvni_images_data_open_views(c, job->ranks, lvni_pretrain_read_views, &o->data));
     LVN_TRY(limit_batch(c, job, o->data.train->cls->length(o->data.train)));
     LVN_TRY(resolve_method(c, job, o));
     o->settings.backbone.image_size = o->data.transform.size;
@@ -120,8 +120,9 @@ static lvn_status open_used(lvni_run_job *job, opened *o)
     const bool measures = job->purpose == LVNI_RUN_EVAL;
     lvni_images_source s;
     lvni_data_transform view;
-    LVN_TRY(lvni_images_source_open(c, measures ? LVNI_SCAN_CLASSES : LVNI_SCAN_FLAT,
-                                    lvni_core_config_str(c, "model"), false, &s));
+    const lvni_images_opening how = {.mode = measures ? LVNI_SCAN_CLASSES : LVNI_SCAN_FLAT,
+                                     .run = lvni_core_config_str(c, "model")};
+    LVN_TRY(lvni_images_source_open(c, &how, &s));
     lvni_pretrain_eval_view(
         job->keys, s.scan != NULL,
         lvni_core_config_is_set(c, "image_size") ? (int)lvni_core_config_int(c, "image_size") : 0,

@@ -132,7 +132,8 @@ static lvn_status open_images(const lvni_core_config *c, lvni_pretrain_held *out
 {
     lvni_images_source s;
     lvni_data_transform view;
-    LVN_TRY(lvni_images_source_open(out->keys, LVNI_SCAN_CLASSES, NULL, false, &s));
+    const lvni_images_opening how = {.mode = LVNI_SCAN_CLASSES};
+    LVN_TRY(lvni_images_source_open(out->keys, &how, &s));
     out->photos = s.scan != NULL;
     lvni_pretrain_eval_view(c, out->photos, 0, &view);
     out->decode_bytes = s.scan != NULL ? lvni_images_sizes_decode(s.scan, &view, false) : 0;

@@ -474,6 +474,60 @@ static void open_list(const char *const entries[2], const char *file, char *chan
     lvni_data_image_scan_release(s);
 }
 
+static lvn_status keep_path(void *user, const char *path)
+{
+    snprintf(user, 64, "%s", path);
+    return LVN_OK;
+}
+
+/* The list that one process of a node has made, in another: what it holds, and what it costs. */
+TEST(a_list_is_shared)
+{
+    enum { IMAGES = 2000 };
+    const char *folder = make_folder();
+    char first[512], data[400], shared[64] = "";
+    snprintf(data, sizeof data, "%s/data", folder);
+    snprintf(first, sizeof first, "%s/a/2.jpg", data);
+    for (int i = 0; i < IMAGES - 3; i++) {
+        char path[600];
+        snprintf(path, sizeof path, "%s/a/deep/image_%06d.jpg", data, i);
+        assert_int_equal(link(first, path), 0);
+    }
+    for (int mode = LVNI_SCAN_CLASSES; mode <= LVNI_SCAN_FLAT; mode++) {
+        lvni_data_image_scan *a, *b;
+        lvni_data_index made = {.mode = LVNI_INDEX_KEEP, .publish = keep_path, .user = shared};
+        lvni_data_index taken = {.mode = LVNI_INDEX_KEEP, .shared = shared};
+        assert_int_equal(
+            lvni_data_image_scan_open_indexed(data, (lvni_data_scan_mode)mode, &made, &a), LVN_OK);
+        assert_non_null(strstr(shared, "/fd/"));
+        const int64_t before = (int64_t)lvni_core_alloc_get_stats(LVNI_TAG_DATA).live_bytes;
+        lvni_core_vfs_fail_at("open", 1000000, EIO); /* only to count */
+        assert_int_equal(
+            lvni_data_image_scan_open_indexed(data, (lvni_data_scan_mode)mode, &taken, &b), LVN_OK);
+        assert_int_equal(lvni_core_vfs_calls("open"), 0); /* no image is looked at */
+        lvni_core_vfs_fail_at("open", 0, 0);
+        const int64_t cost = (int64_t)lvni_core_alloc_get_stats(LVNI_TAG_DATA).live_bytes - before;
+        assert_true(cost < 4096 + (mode == LVNI_SCAN_FLAT ? 0 : IMAGES * 8)); /* labels */
+        assert_int_equal(taken.text.len, 0);
+        assert_int_equal(b->n, IMAGES);
+        assert_true(lvni_data_image_scan_is_same(a, b));
+        assert_memory_equal(a->size, b->size, IMAGES * sizeof *a->size);
+        assert_int_equal(b->n_classes, mode == LVNI_SCAN_FLAT ? 0 : 2);
+        lvni_data_image_scan_release(a); /* the other's map stays */
+        assert_string_equal(lvni_data_image_scan_name(b, IMAGES - 1), "b b%/3.jpg");
+        lvni_data_image_scan_release(b);
+        /* where the process is gone, or does not show its files, the folder is listed */
+        assert_int_equal(
+            lvni_data_image_scan_open_indexed(data, (lvni_data_scan_mode)mode, &taken, &b), LVN_OK);
+        assert_int_equal(b->n, IMAGES);
+        assert_null(b->map.base);
+        lvni_data_image_scan_release(b);
+        lvni_data_index_free(&made);
+        lvni_data_index_free(&taken);
+    }
+    images_remove_folder(folder);
+}
+
 TEST(the_index_of_a_list_is_of_its_entries)
 {
     const char *folder = make_folder();
