@@ -99,7 +99,8 @@ class Failures(unittest.TestCase):
         text = self.levin(
             "pretrain", "out=run", "resume=true", "epochs=2", code=ENDED, preexec_fn=limit
         )
-        self.assertIn('cannot write "run/checkpoints/last.safetensors": File too large', self.only_error(text))
+        error = self.only_error(text)
+        self.assertIn('cannot write "run/checkpoints/last.safetensors": File too large', error)
         self.assertTrue(self.exports() == before)
         self.levin("pretrain", "out=run", "resume=true", "epochs=2")
         self.assertFalse(self.exports() == before)
