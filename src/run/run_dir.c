@@ -169,6 +169,11 @@ static lvn_status check_no_file(const char *out)
     return LVN_OK;
 }
 
+bool lvni_run_dir_is_unused(const char *out)
+{
+    return !lvni_core_path_exists(out) || is_empty_dir(out);
+}
+
 lvn_status lvni_run_dir_check_run(const char *out)
 {
     LVN_TRY(check_no_file(out));

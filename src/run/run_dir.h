@@ -19,6 +19,8 @@ void lvni_run_dir_unclaim(char *path, size_t made);
 /* This process's launcher has started its ranks before, or Slurm its job, and they began the run in
  * `out`: not one that was there already. */
 bool lvni_run_dir_is_of_attempt_before(const char *out);
+/* There is no such directory, or nothing in it but what a launcher writes. */
+bool lvni_run_dir_is_unused(const char *out);
 /* LVN_ERR_USAGE when there is no run in `out` that could be resumed. */
 lvn_status lvni_run_dir_check_run(const char *out);
 /* Two processes that write to one run would write over each other: until

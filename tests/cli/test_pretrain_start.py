@@ -175,6 +175,30 @@ class Start(unittest.TestCase):
         text = self.levin("pretrain", *usual[:-1], "out=a", "checkpoint=a", "resume=true", code=64)
         self.assertIn("a resumed run keeps its weights", text)
 
+    def test_resume_interrupted_begins_a_run(self):
+        """In an empty folder, with a warning; then it resumes. resume=true never begins one."""
+        more = [*SMALL, "batch_size=16", "micro_batches=2", "wgrad_threads=1", "accelerator=cpu"]
+        more += ["scheduler=constant", "scheduler.warmup_steps=0"]
+        self.levin("pretrain", *more, "max_steps=4", "out=whole")
+        more.append("resume_interrupted=true")
+        for out, layout in (("one", []), ("two", ["devices=2"])):
+            text = self.levin("pretrain", *more, *layout, "max_steps=2", f"out={out}")
+            warning = f"warning: resume_interrupted=true: out={out} has no run"
+            self.assertEqual(text.count(warning), 1)
+            text = self.levin("pretrain", *more, *layout, "max_steps=4", f"out={out}")
+            self.assertNotIn("warning", text)
+            self.assertIn("resuming from", text)
+            self.assertEqual(
+                self.levin("ckpt", "hash", out), self.levin("ckpt", "hash", "whole")
+            )  # fmt: skip
+        text = self.levin("pretrain", *more, "out=b", "checkpoint=one", code=64)
+        self.assertIn("`resume_interrupted` (true) and `checkpoint` (one)", text)
+        self.levin("pretrain", *more[:-1], "out=b", "resume=true", code=64)
+        text = self.levin("pretrain", "out=b", "resume_interrupted=true", code=64)
+        self.assertIn("`model` is missing", text)
+        os.makedirs(f"{self.dir}/other/folder")
+        self.levin("pretrain", *more, "out=other", code=64)
+
     def test_auto_is_as_if_not_given(self):
         usual = [*SMALL, "batch_size=16", "max_steps=2", "quiet=true"]
         self.levin("pretrain", *usual, "out=plain")

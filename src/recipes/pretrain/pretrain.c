@@ -104,6 +104,12 @@ static lvn_status open_training(lvni_run_job *job, opened *o)
     job->decode_bytes = o->data.decode_bytes;
     job->write_files = write_files;
     if (job->ranks != NULL && job->ranks->rank->rank == 0) {
+        if (strcmp(lvni_core_config_origin(c, "resume"), LVNI_PRETRAIN_BEGINS) == 0) {
+            lvni_log_line(LVNI_LOG_WARNING,
+                          "resume_interrupted=true: out=%s has no run yet, and this one starts "
+                          "from its beginning",
+                          lvni_core_config_str(c, "out"));
+        }
         o->watch.every = lvni_core_config_int(c, "log_every_n_steps");
         job->hooks = lvni_pretrain_watch_hooks(&o->watch);
     }

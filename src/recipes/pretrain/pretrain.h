@@ -68,6 +68,8 @@ void lvni_pretrain_method_check(lvni_core_config *config, const lvni_pretrain_me
 /* ---- pretrain_keys.c ---- */
 
 extern const lvni_core_option_table *const lvni_pretrain_train_keys[];
+/* Where the value of resume is from when resume_interrupted=true has found no run. */
+#define LVNI_PRETRAIN_BEGINS "there is no run yet"
 /* Defaults of the method, and what is missing: lvni_run_defaults.prepare. */
 lvn_status lvni_pretrain_prepare(lvni_core_config *config);
 /* backbone: with the side of an image, of a run that has resolved it. */

@@ -6,6 +6,7 @@
 #include "core/str.h"
 #include "images/image_data.h"
 #include "run/options.h"
+#include "run/run_dir.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -105,8 +106,28 @@ static lvn_status load_optim(lvni_core_config *c, const lvni_pretrain_optim *row
     return LVN_OK;
 }
 
+/* LightlyTrain's resume_interrupted=true stands in scripts that begin a run, too. */
+static lvn_status begin_or_resume(lvni_core_config *c)
+{
+    const char *out = lvni_core_config_str(c, "out"), *weights = lvni_core_config_str(c, "weights");
+    if (!lvni_core_config_is_on(c, "resume") ||
+        strcmp(lvni_core_config_spelled(c, "resume"), "resume_interrupted") != 0) {
+        return LVN_OK;
+    }
+    if (weights != NULL) {
+        lvni_core_config_add_mistake(c,
+                                     "`resume_interrupted` (true) and `checkpoint` (%s): the first "
+                                     "continues a run, the second begins one; give one of the two",
+                                     weights);
+    }
+    return out == NULL || !lvni_run_dir_is_unused(out)
+               ? LVN_OK
+               : lvni_core_config_set(c, "resume", "false", LVNI_PRETRAIN_BEGINS);
+}
+
 lvn_status lvni_pretrain_prepare(lvni_core_config *c)
 {
+    LVN_TRY(begin_or_resume(c));
     const char *name = lvni_core_config_str(c, "method");
     const lvni_pretrain_method *m = name == NULL ? NULL : lvni_pretrain_method_find(name);
     const char *model = lvni_core_config_str(c, "model.name");
