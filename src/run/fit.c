@@ -164,6 +164,7 @@ lvn_status lvni_run_fit_options(lvni_run_fit_run *r, lvni_trainer_options *out)
     lvni_run_read_ema(c, &out->ema);
     r->previews.job = r->request;
     lvni_run_previews_attach(&r->previews, out);
+    out->write_page = lvni_run_preview_write_page;
     return LVN_OK;
 }
 

@@ -31,6 +31,54 @@ const lvni_core_option_table lvni_run_preview_options = LVNI_OPTION_TABLE("image
 
 enum { MOST_COLUMNS = 8, GAP = 2, LEAST_SIDE = 64, MOST_PIXELS = 16384 /* of a side */ };
 
+/* Pixels and units of the canvas: a caption's line, the names of rows, and the least side of a
+ * tile. */
+enum { CAPTION = 14, NAMES = 90, LEAST_TILE = 96 };
+
+static void draw_page(lvni_report_canvas *c, const lvni_trainer_page *p, double scale)
+{
+    const lvni_report_label label = {.size = 7.0, .room = NAMES - 8.0};
+    lvni_report_canvas_image(c, p->rgb, p->width, p->height, NAMES, CAPTION, p->width * scale,
+                             p->height * scale);
+    for (int i = 0; i < p->columns; i++) {
+        lvni_report_label at = label;
+        at.x = NAMES + (i * (p->tile_width + p->gap) + p->tile_width / 2.0) * scale;
+        at.y = CAPTION - 4.0;
+        at.room = p->tile_width * scale;
+        at.align = LVNI_ALIGN_MIDDLE;
+        lvni_report_canvas_text(c, &at, p->column[i]);
+    }
+    for (int i = 0; i < p->rows; i++) {
+        lvni_report_label at = label;
+        at.x = NAMES - 4.0;
+        at.y = CAPTION + (i * (p->tile_height + p->gap) + p->tile_height / 2.0) * scale;
+        at.align = LVNI_ALIGN_RIGHT;
+        lvni_report_canvas_text(c, &at, p->row[i]);
+    }
+}
+
+lvn_status lvni_run_preview_write_page(const char *path, const lvni_trainer_page *p, int size[2])
+{
+    const int enlarged =
+        p->tile_width >= LEAST_TILE ? 1 : (LEAST_TILE + p->tile_width - 1) / p->tile_width;
+    const double scale = (double)enlarged / LVNI_CANVAS_PIXELS;
+    if (lvni_report_canvas_check("augmentations.png") != LVN_OK) {
+        lvn_clear_error();
+        size[0] = p->width;
+        size[1] = p->height;
+        return lvni_data_png_write(path, p->rgb, p->width, p->height);
+    }
+    const double width = ceil(NAMES + p->width * scale), height = ceil(CAPTION + p->height * scale);
+    lvni_report_canvas *c;
+    LVN_TRY(lvni_report_canvas_create(path, width, height, &c));
+    draw_page(c, p, scale);
+    const lvn_status s = lvni_report_canvas_write(c);
+    lvni_report_canvas_destroy(c);
+    size[0] = (int)width * LVNI_CANVAS_PIXELS;
+    size[1] = (int)height * LVNI_CANVAS_PIXELS;
+    return s;
+}
+
 lvn_status lvni_run_preview_check(const char *of, const lvn_tensor *y)
 {
     const bool five = y->ndim == LVNI_PREVIEW_DIMS && y->dtype == LVN_F32;

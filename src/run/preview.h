@@ -31,6 +31,10 @@ extern const lvni_core_option_table lvni_run_preview_options;
 
 /* R rows of up to 8 images, C 1 or 3, from 0 (black) to 1 (white); small ones are enlarged. */
 lvn_status lvni_run_preview_draw_rows(const char *path, const float *images, const int64_t *shape);
+/* lvni_trainer_options.write_page: with the names of rows and columns; without cairo as it is.
+ * Small tiles are enlarged. */
+lvn_status lvni_run_preview_write_page(const char *path, const lvni_trainer_page *page,
+                                       int size[2]);
 /* LVN_ERR_SHAPE: these are not images for that; `of` stands in front. */
 lvn_status lvni_run_preview_check(const char *of, const lvn_tensor *images);
 

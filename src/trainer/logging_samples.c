@@ -9,6 +9,7 @@
 #include "trainer/logging_impl.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -37,6 +38,8 @@ typedef struct page {
     int tile_width, tile_height, columns, rows, width, height;
     uint8_t *rgb;
     void *worker;
+    char *row[SAMPLES]; /* names of samples, of several views */
+    int named;
 } page;
 
 enum { MAX_BYTES = 1 << 28 };
@@ -164,20 +167,67 @@ static lvn_status make_memory(page *p)
     return p->rgb == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
+static void name_row(page *p, int64_t sample)
+{
+    char buffer[32];
+    if (p->n_views > 1 && p->named < SAMPLES) {
+        p->row[p->named++] = lvni_core_strdup(
+            LVNI_TAG_TRAINER, lvni_data_dataset_sample_name(p->data, sample, buffer));
+    }
+}
+
 /* Samples from all over the set, whose classes may stand one behind the other. */
-static void draw_all(const page *p, const lvni_trainer_options *o)
+static void draw_all(page *p, const lvni_trainer_options *o)
 {
     const int64_t length = p->data->cls->length(p->data);
     const int n = p->n_views > 1 ? p->rows : p->rows * p->columns;
     for (int i = 0; i < n; i++) {
         const int64_t position = length < 0 ? i : length * i / n;
-        draw_sample(p, i, o->seed,
-                    length < 0 ? position : lvni_data_dataset_index(p->data, position));
+        const int64_t sample = length < 0 ? position : lvni_data_dataset_index(p->data, position);
+        draw_sample(p, i, o->seed, sample);
+        name_row(p, sample);
     }
+}
+
+/* Each view with its number and its size. */
+static lvn_status write_captions(const page *p, const lvni_trainer_options *o, const char *path,
+                                 int size[2])
+{
+    char text[MAX_VIEWS][64];
+    const char *column[MAX_VIEWS] = {NULL};
+    for (int v = 0; v < p->n_views; v++) {
+        const tile *t = &p->view[v];
+        snprintf(text[v], sizeof text[v], "view %d, %lld x %lld", v + 1, (long long)t->height,
+                 (long long)t->width);
+        column[v] = text[v];
+    }
+    const lvni_trainer_page shown = {.rgb = p->rgb,
+                                     .width = p->width,
+                                     .height = p->height,
+                                     .tile_width = p->tile_width,
+                                     .tile_height = p->tile_height,
+                                     .gap = GAP,
+                                     .columns = p->columns,
+                                     .rows = p->rows,
+                                     .column = column,
+                                     .row = (const char *const *)p->row};
+    return o->write_page(path, &shown, size);
+}
+
+static lvn_status write_file(const page *p, const lvni_trainer_options *o, const char *path,
+                             int size[2])
+{
+    if (p->n_views > 1 && o->write_page != NULL) {
+        return write_captions(p, o, path, size);
+    }
+    size[0] = p->width;
+    size[1] = p->height;
+    return lvni_data_png_write(path, p->rgb, p->width, p->height);
 }
 
 static lvn_status write_page(page *p, const lvni_trainer_logging *r)
 {
+    int size[2];
     const lvn_dataset_class *cls = p->data->cls;
     LVN_TRY(make_memory(p));
     LVN_TRY(cls->worker_open == NULL ? LVN_OK : cls->worker_open(p->data, &p->worker));
@@ -189,12 +239,12 @@ static lvn_status write_page(page *p, const lvni_trainer_logging *r)
     lvni_core_str_printf(&path, "%s/augmentations.png", r->o->out);
     lvn_status s;
     LVNI_TRY_DONE(s, lvni_core_str_status(&path));
-    LVNI_TRY_DONE(s, lvni_data_png_write(lvni_core_str_text(&path), p->rgb, p->width, p->height));
+    LVNI_TRY_DONE(s, write_file(p, r->o, lvni_core_str_text(&path), size));
     lvni_log_loggers_image(r->loggers, 0,
                            &(lvni_log_image){.name = "augmentations",
                                              .path = lvni_core_str_text(&path),
-                                             .width = p->width,
-                                             .height = p->height,
+                                             .width = size[0],
+                                             .height = size[1],
                                              .channels = 3});
 done:
     lvni_core_str_free(&path);
@@ -215,6 +265,9 @@ lvn_status lvni_trainer_logging_samples(const lvni_trainer_logging *r)
     const lvn_status s = write_page(&p, r);
     for (int i = 0; i < p.n_fields; i++) {
         lvni_core_free(p.value[i]);
+    }
+    for (int i = 0; i < p.named; i++) {
+        lvni_core_free(p.row[i]);
     }
     lvni_core_free(p.rgb);
     return s;

@@ -46,6 +46,14 @@ typedef struct lvni_trainer_preview {
     void *user;
 } lvni_trainer_preview;
 
+/* Training samples of which each has several views: a row of tiles, `gap` pixels apart. */
+typedef struct lvni_trainer_page {
+    const uint8_t *rgb; /* (height, width, 3) */
+    int width, height;
+    int tile_width, tile_height, gap, columns, rows;
+    const char *const *column, *const *row; /* what they are, UTF-8 */
+} lvni_trainer_page;
+
 /* Rows of a batch, (N, K), and what becomes of each: evaluate.c. */
 typedef lvn_tensor *(*lvni_trainer_predict_output)(const lvn_module *root, const lvn_batch *batch,
                                                    void *user);
@@ -159,6 +167,9 @@ typedef struct lvni_trainer_options {
     void *user;
     lvni_trainer_hooks hooks;
     lvni_trainer_preview preview;
+    /* Write such a page as a PNG file, with captions; size: its pixels, width and height. NULL:
+     * without. */
+    lvn_status (*write_page)(const char *path, const lvni_trainer_page *page, int size[2]);
 } lvni_trainer_options;
 
 /* What a run logs while it runs (logging.c). */

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import struct
 import subprocess
 import tempfile
 import time
@@ -29,10 +30,10 @@ class Data(unittest.TestCase):
         self.dir = tempfile.mkdtemp(prefix="levin-pretrain-data-")
         self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
 
-    def levin(self, *arguments, code=0, cwd=""):
+    def levin(self, *arguments, code=0, cwd="", env=None):
         done = subprocess.run(
             [LEVIN, *arguments], cwd=os.path.join(self.dir, cwd), capture_output=True, text=True,
-            timeout=200,
+            timeout=200, env=dict(os.environ, **(env or {})),
         )  # fmt: skip
         self.assertEqual(done.returncode, code, f"{arguments}\n{done.stdout}{done.stderr}")
         return done.stdout + done.stderr
@@ -277,6 +278,22 @@ class Shared(Data):
         text = self.pretrain("data=images", "max_steps=3", "devices=2", "out=run", code=1)
         self.assertEqual(text.count("1 of 20005 images cannot be used: images/bad.png"), 1)
         self.assertEqual(text.count("error:"), 1)
+
+
+class Page(Data):
+    def page(self, out, **how):
+        self.pretrain("data=images", "max_epochs=1", "logger=tensorboard", f"out={out}", **how)
+        with open(self.path(out, "augmentations.png"), "rb") as file:
+            return struct.unpack(">II", file.read()[16:24])
+
+    def test_views_have_captions(self):
+        """Names of samples to the left, sizes of views above; without cairo there are none."""
+        draw_patterns(self.path("images"), 2)
+        width, height = 2 * 12 + 2, 8 * 12 + 7 * 2  # 8 samples of two views, 2 pixels apart
+        none = {"LEVIN_CAIRO_LIBRARY": "/none/libcairo.so"}
+        self.assertEqual(self.page("plain", env=none), (width, height))
+        # tiles of 12 pixels are 8 times as large
+        self.assertEqual(self.page("run"), (180 + 8 * width, 28 + 8 * height))
 
 
 if __name__ == "__main__":
