@@ -234,6 +234,7 @@ bool lvni_nn_zoo_any_channels(const char *name); /* also others than 3 */
 double lvni_nn_zoo_dropout(const char *name);    /* what model.dropout=auto means */
 double lvni_nn_zoo_drop_path(const char *name);
 bool lvni_nn_zoo_is_transformer(const char *name);
+int lvni_nn_zoo_patch(const char *name); /* pixels of a side, which divide those of images; or 1 */
 /* The name is of published weights, which a file must have: "vits14", not "vits14-notpretrained" */
 bool lvni_nn_zoo_needs_weights(const char *name);
 /* Files of the network's authors have the layer that makes logits; else backbones have none. */

@@ -424,6 +424,12 @@ bool lvni_nn_zoo_is_transformer(const char *name)
     return find_vit(name) != NULL;
 }
 
+int lvni_nn_zoo_patch(const char *name)
+{
+    const lvni_nn_zoo_vit *v = find_vit(name);
+    return v == NULL ? 1 : v->family->patch;
+}
+
 bool lvni_nn_zoo_needs_weights(const char *name)
 {
     const lvni_nn_zoo_vit *v = find_vit(name);

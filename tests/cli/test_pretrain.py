@@ -122,6 +122,9 @@ class Pretrain(unittest.TestCase):
         text = self.levin("pretrain", *SMALL, "out=loud", *vit, "max_steps=1", "quiet=false")
         self.assertIn("optim.decay_of weights (tokens", text)
         self.assertNotIn("model.drop_path", text.partition("auto: ")[2])
+        text = self.levin("pretrain", *SMALL, "out=loud", *vit, "max_epochs=0", "quiet=false",
+                          "method=dino", "overwrite=true")  # fmt: skip
+        self.assertNotIn("optim.decay_of", text)  # its own rule
         self.assertEqual(self.hashes("two", *vit, "devices=2"), one)
         sim = {"LEVIN_SIM_DEVICES": "2"}
         self.assertEqual(self.hashes("sim", *vit, "accelerator=sim", "devices=2", env=sim), one)
@@ -194,6 +197,14 @@ class Pretrain(unittest.TestCase):
         self.assertIn("then weights=dinov2_vits14_reg4_pretrain.pth", text)
         text = self.levin("pretrain", *SMALL, "model.drop_path=0.1", "out=no", code=64)
         self.assertIn("model=cnn is not a transformer", text)
+        for size, large, small in ([], 28, 14), (["image_size=224"], 224, 98), ([], 32, 16):
+            vit = "timm/vit_tiny_patch16_224" if large == 32 else "dinov2/vits14-notpretrained"
+            self.levin("pretrain", *dino[:2], f"model={vit}", *size, "method=dino", "max_epochs=0",
+                       "method_args.output_dim=8", "out=sizes", "overwrite=true")  # fmt: skip
+            with open(os.path.join(self.dir, "sizes/config.yaml"), encoding="utf-8") as f:
+                text = f.read()
+            self.assertRegex(text, rf"transform_args.image_size: \[{large}[],]")
+            self.assertIn(f"local_view.view_size: [{small}, {small}]", text)
         dino[2] += "-noreg-notpretrained"
         self.levin("pretrain", *dino, "out=run", "method_args.hidden_dim=16")
         for i, weights in enumerate(["run", "run/exported_models/exported_last.pt"]):

@@ -107,7 +107,8 @@ void lvni_pretrain_print_choices(const lvni_run_job *job, lvni_core_str *out)
         print_value(c, "model.drop_path", "that of the network", out);
     }
     print_value(c, "optim.name", of_method, out);
-    if (lvni_nn_zoo_is_transformer(lvni_core_config_str(c, "model.name"))) {
+    const char *decay = lvni_core_config_str(c, "optim.decay_of");
+    if (decay != NULL && strcmp(decay, "weights") == 0) { /* else the method's own rule */
         print_value(c, "optim.decay_of", "tokens, positions and scales have none", out);
     }
     print_value(c, "method", "the default", out);

@@ -376,6 +376,14 @@ lvn_status lvni_pretrain_check_channels(const lvni_core_config *c)
     return check_backbone(c, lvni_pretrain_channels(c));
 }
 
+/* The nearest side that a transformer's patches divide. */
+static int whole_patches(const lvni_core_config *c, int side)
+{
+    const char *model = lvni_core_config_str(c, "model.name");
+    const int patch = model == NULL ? 1 : lvni_nn_zoo_patch(model), n = (side + patch / 2) / patch;
+    return (n > 0 ? n : 1) * patch;
+}
+
 static lvn_status take_size(lvni_core_config *c, const char *key, int side, int size[2])
 {
     size_t n;
@@ -384,7 +392,7 @@ static lvn_status take_size(lvni_core_config *c, const char *key, int side, int 
         LVN_FAIL(LVN_ERR_USAGE, "%s has %zu numbers: give a side, or [height,width]  (%s)", key, n,
                  lvni_core_config_origin(c, key));
     }
-    size[0] = n > 0 ? (int)given[0] : side;
+    size[0] = n > 0 ? (int)given[0] : whole_patches(c, side);
     size[1] = n > 1 ? (int)given[1] : size[0];
     return resolve(c, key, (const double[]){size[0], size[1]}, 2);
 }
@@ -412,8 +420,7 @@ static lvn_status take_local(lvni_core_config *c, lvni_images_view_args *a)
     const int large = a->size[0] < a->size[1] ? a->size[0] : a->size[1],
               side = large >= 224 ? a->local.size[0] : (large * a->local.size[0] + 112) / 224;
     LVN_TRY(resolve(c, count, (const double[]){a->local.n}, 1));
-    LVN_TRY(
-        take_size(c, "transform_args.local_view.view_size", side > 0 ? side : 1, a->local.size));
+    LVN_TRY(take_size(c, "transform_args.local_view.view_size", side, a->local.size));
     LVN_TRY(take_blur(c, "local_view.", &a->local.blur));
     a->local.n = is_off(c, LOCAL) ? 0 : (int)lvni_core_config_int(c, count);
     return LVN_OK;
