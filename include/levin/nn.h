@@ -244,7 +244,10 @@ LVN_API lvn_status lvn_builder_function(lvn_builder *b, lvn_buffer *buffer,
 typedef enum lvn_curve {
     LVN_CURVE_LINEAR, /* from + (to - from) t / n in step t = 0, 1, ... of n; then `to` */
     LVN_CURVE_COSINE, /* along half a cosine: `to` in the last of the n steps, and then */
-    LVN_CURVE_STAIRS  /* `from`, and from epoch `stair[i].epoch` on `stair[i].value` */
+    LVN_CURVE_STAIRS, /* `from`, and from epoch `stair[i].epoch` on `stair[i].value` */
+    /* drawn in every step, uniform in [from, to), the same for all micro-batches: it follows from
+     * seed, module, name and step */
+    LVN_CURVE_RANDOM
 } lvn_curve;
 enum { LVN_MAX_STAIRS = 16 };
 typedef struct lvn_stair {

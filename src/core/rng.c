@@ -65,6 +65,20 @@ double lvni_core_rng_normal(const lvni_core_rng *rng, uint64_t element)
     return box_muller(lvni_core_rng_u32(rng, 2 * element), lvni_core_rng_u32(rng, 2 * element + 1));
 }
 
+void lvni_core_rng_permute(const lvni_core_rng *rng, int64_t n, int64_t *out)
+{
+    uint64_t element = 0;
+    for (int64_t i = 0; i < n; i++) {
+        out[i] = i;
+    }
+    for (int64_t i = n - 1; i > 0; i--) {
+        const int64_t j = lvni_core_rng_below(rng, (uint32_t)i + 1, &element);
+        const int64_t swapped = out[i];
+        out[i] = out[j];
+        out[j] = swapped;
+    }
+}
+
 uint32_t lvni_core_rng_below(const lvni_core_rng *rng, uint32_t n, uint64_t *element)
 {
     const uint32_t reject = (uint32_t)(0x100000000u % n);

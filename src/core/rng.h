@@ -41,6 +41,8 @@ void lvni_core_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t
 
 /* Element e of the stream. */
 uint32_t lvni_core_rng_u32(const lvni_core_rng *rng, uint64_t element);
+/* 0 to n - 1 in an order that is drawn from the stream. */
+void lvni_core_rng_permute(const lvni_core_rng *rng, int64_t n, int64_t *out);
 /* Uniform in [0, 1): the top 24 bits times 2^-24. */
 float lvni_core_rng_uniform(const lvni_core_rng *rng, uint64_t element);
 /* Standard normal by Box-Muller on elements 2e and 2e+1, with levin's own log, sqrt, sin and cos

@@ -129,6 +129,11 @@ lvn_tensor *lvn_queue_filled(const lvn_buffer *queue)
     return queue->rule == LVNI_RULE_QUEUE ? queue->queue.filled->tensor : NULL;
 }
 
+lvn_tensor *lvni_nn_queue_next(const lvn_buffer *queue)
+{
+    return queue->queue.next->tensor;
+}
+
 /* ---- in a step ---- */
 
 /* Of a queue's record, elements: the rows of all micro-batches. */

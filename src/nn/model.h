@@ -95,6 +95,8 @@ struct lvn_number {
 };
 /* It has another value in some steps than in others. */
 bool lvni_nn_number_moves(const lvn_number *number);
+/* It is on its way from one value to another. */
+bool lvni_nn_number_is_curve(const lvn_number *number);
 
 struct lvn_buffer {
     char *name;
@@ -115,6 +117,8 @@ struct lvn_buffer {
     lvni_nn_follower follow;      /* LVNI_RULE_FOLLOW */
     lvn_buffer_function function; /* of the new value; NULL: none */
     const lvn_module *module;     /* that made the function's buffer */
+    bool left_out;                /* of checkpoints: it comes from elsewhere at every start */
+    bool needed;                  /* LVNI_RULE_FIXED: a file of the network without it is not one */
     lvni_nn_parameter file; /* how it lies in files: as the parameter that it was; else all zero */
 };
 
@@ -197,6 +201,8 @@ void lvni_nn_set_begin(lvni_nn_set *set, double weight);
 void lvni_nn_set_finish(lvni_nn_set *set);
 /* Elements of a set. A failure is the device's, as one of its kernels would be. */
 void lvni_nn_set_zero(float *p, int64_t n);
+/* (1): the row of a queue that the next push takes, after the oldest ones. */
+lvn_tensor *lvni_nn_queue_next(const lvn_buffer *queue);
 /* New buffer values from the step's merged set; numbers: the model's in this step (NULL: it has
  * none); block: NULL, or of the device on which all this lies: nothing unless the phase updated. */
 void lvni_nn_model_apply_records(lvni_nn_model *model, const lvni_nn_set *total,
@@ -247,6 +253,10 @@ int lvni_nn_zoo_feature_dim(const char *name);
  * own names, saved and exported, and not trained; DINOv2's has none. NULL on failure. */
 lvn_module *lvni_nn_zoo_backbone(lvn_builder *b, const char *name, const char *model,
                                  const lvni_nn_zoo_arguments *arguments);
+/* The same of a network that stays as it is, with all that it has: no checkpoint has it, its
+ * weights are read from elsewhere at every start. Run it in evaluation mode (lvn_set_training). */
+lvn_module *lvni_nn_zoo_teacher(lvn_builder *b, const char *name, const char *model,
+                                const lvni_nn_zoo_arguments *arguments);
 typedef struct lvni_nn_features {
     /* (N, h, w, C): the last feature map, or the normalised patch tokens, of images of any size
      * that patches divide; NULL of mlp */

@@ -54,7 +54,7 @@ static lvn_status check(const lvn_builder *b, const char *name, const lvn_number
                  name, (long long)o->steps, (long long)o->epochs);
     }
     if (o->curve != LVN_CURVE_LINEAR && o->curve != LVN_CURVE_COSINE &&
-        o->curve != LVN_CURVE_STAIRS) {
+        o->curve != LVN_CURVE_STAIRS && o->curve != LVN_CURVE_RANDOM) {
         LVN_FAIL(LVN_ERR_INVALID, "the number %s has the curve %d: use one of lvn_curve", name,
                  (int)o->curve);
     }
@@ -98,6 +98,12 @@ bool lvni_nn_number_moves(const lvn_number *number)
         moves = moves || number->stair[i].value != number->from;
     }
     return moves;
+}
+
+bool lvni_nn_number_is_curve(const lvn_number *number)
+{
+    return (number->curve == LVN_CURVE_LINEAR || number->curve == LVN_CURVE_COSINE) &&
+           number->from != number->to;
 }
 
 lvn_tensor *lvn_number_tensor(const lvn_number *number, const lvn_step *step)

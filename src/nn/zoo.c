@@ -467,6 +467,25 @@ lvn_module *lvni_nn_zoo_backbone(lvn_builder *b, const char *name, const char *m
     return m;
 }
 
+lvn_module *lvni_nn_zoo_teacher(lvn_builder *b, const char *name, const char *model,
+                                const lvni_nn_zoo_arguments *arguments)
+{
+    lvn_module *m = lvni_nn_zoo_backbone(b, name, model, arguments);
+    const int before = b->model->n_buffers;
+    if (m == NULL || lvni_nn_builder_fix(b, m) != LVN_OK) {
+        return NULL;
+    }
+    for (int i = 0; i < b->model->n_buffers; i++) {
+        lvn_buffer *buffer = b->model->buffers[i];
+        const size_t n = strlen(m->path);
+        if (strncmp(buffer->name, m->path, n) == 0 && buffer->name[n] == '.') {
+            buffer->left_out = true;
+            buffer->needed = i >= before;
+        }
+    }
+    return m;
+}
+
 lvn_tensor *lvni_nn_zoo_pooled(const lvn_module *module, lvn_tensor *x)
 {
     const network *m = (const network *)module;

@@ -4,6 +4,17 @@
 #include "kernels/random.h"
 #include "tensor/device.h"
 
+/* Of the next draw with this name. */
+static lvni_core_rng stream(lvni_tensor_ctx *ctx, const char *name)
+{
+    const uint64_t purpose =
+        lvni_core_rng_purpose(ctx->module_path) + 0x9e3779b97f4a7c15u * lvni_core_rng_purpose(name);
+    return (lvni_core_rng){.key = lvni_core_rng_make_key(ctx->at.seed, purpose),
+                           .a = ctx->at.step,
+                           .b = ctx->at.micro_batch,
+                           .c = ctx->at.call++};
+}
+
 static lvn_tensor *draw(const char *op, const char *name, int ndim, const int64_t *shape,
                         void (*fill)(float *y, int64_t n, const lvni_core_rng *rng))
 {
@@ -17,12 +28,7 @@ static lvn_tensor *draw(const char *op, const char *name, int ndim, const int64_
     if (host == NULL) {
         return lvni_autograd_op_fail(op);
     }
-    const uint64_t purpose =
-        lvni_core_rng_purpose(ctx->module_path) + 0x9e3779b97f4a7c15u * lvni_core_rng_purpose(name);
-    lvni_core_rng rng = {.key = lvni_core_rng_make_key(ctx->at.seed, purpose),
-                         .a = ctx->at.step,
-                         .b = ctx->at.micro_batch,
-                         .c = ctx->at.call++};
+    lvni_core_rng rng = stream(ctx, name);
     const bool by_sample = ctx->at.sample != NULL && ndim > 0 && shape[0] == ctx->at.n_samples;
     const int64_t rows = by_sample ? shape[0] : 1, each = lvn_numel(host) / (rows > 0 ? rows : 1);
     for (int64_t i = 0; i < rows; i++) {
@@ -48,6 +54,21 @@ static void standard_normal(float *y, int64_t n, const lvni_core_rng *rng)
 lvn_tensor *lvn_random_normal_with(const char *name, int ndim, const int64_t *shape)
 {
     return draw("random_normal", name, ndim, shape, standard_normal);
+}
+
+lvn_tensor *lvn_random_permutation(const char *name, int64_t n)
+{
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
+    if (ctx == NULL || lvni_autograd_scope_failed()) {
+        return lvni_autograd_op_fail("random_permutation");
+    }
+    lvn_tensor *order = lvn_tensor_create(LVN_I64, LVN_SHAPE(n));
+    if (order == NULL) {
+        return lvni_autograd_op_fail("random_permutation");
+    }
+    const lvni_core_rng rng = stream(ctx, name);
+    lvni_core_rng_permute(&rng, n, lvn_data(order));
+    return lvni_autograd_adopt(order);
 }
 
 /* ---- dropout ---- */

@@ -342,6 +342,7 @@ static lvn_status prepare(lvni_run_fit_run *r)
     LVN_TRY(lvni_run_fit_check_sharded(r));
     LVN_TRY(leads(r) && r->rank.world > 1 ? try_last_rank(r) : LVN_OK);
     LVN_TRY(lvni_run_fit_predict_memory(r));
+    LVN_TRY(r->request->complete == NULL ? LVN_OK : r->request->complete(r->request, r->model));
     /* a checkpoint has its own; the file may be gone by then */
     return lvni_core_config_bool(c, "resume") ? LVN_OK : load_weights(r);
 }

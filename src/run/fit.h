@@ -65,6 +65,8 @@ typedef struct lvni_run_job {
     /* The module that files of such a network are loaded into beside it (weights=), as a student
      * that it follows. NULL: none. */
     const char *trained_part;
+    /* Of each rank's model, before it gets weights: what no checkpoint of it has. NULL: nothing. */
+    lvn_status (*complete)(const struct lvni_run_job *job, lvni_nn_model *model);
     /* Files that belong into the run directory beside those of every run; called once, before the
      * first step. NULL: none. */
     lvn_status (*write_files)(void *user, const char *dir);

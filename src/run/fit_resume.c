@@ -134,8 +134,8 @@ static bool moves_to_end(const lvni_nn_model *m)
         }
     }
     for (int i = 0; i < m->n_numbers; i++) {
-        if (m->number[i].curve != LVN_CURVE_STAIRS && m->number[i].from != m->number[i].to &&
-            m->number[i].steps == 0 && m->number[i].epochs == 0) {
+        if (lvni_nn_number_is_curve(&m->number[i]) && m->number[i].steps == 0 &&
+            m->number[i].epochs == 0) {
             return true;
         }
     }
@@ -456,6 +456,9 @@ static lvn_status take_all(const lvni_ckpt *ckpt, const lvni_nn_model *m, bool u
                      values + m->offset[i]));
     }
     for (int i = 0; i < m->n_buffers; i++) {
+        if (m->buffers[i]->left_out) {
+            continue;
+        }
         LVN_TRY(take(ckpt, prefix, m->buffers[i]->name, m->buffers[i]->tensor,
                      values + m->buffers[i]->value_offset));
     }

@@ -463,7 +463,7 @@ static lvn_status check_loaded(load *l)
 static bool is_left(load *l, const lvn_buffer *b, const char *name)
 {
     const lvni_ckpt_st_tensor *e = find(l, name);
-    if (b->rule != LVNI_RULE_FIXED || (e != NULL && l->part[0] == '\0')) {
+    if (b->rule != LVNI_RULE_FIXED || b->needed || (e != NULL && l->part[0] == '\0')) {
         return false;
     }
     int64_t shape[LVN_MAX_NDIM];
@@ -481,10 +481,11 @@ static bool is_left(load *l, const lvn_buffer *b, const char *name)
 static lvn_status take_buffer(load *l, const lvn_buffer *b)
 {
     const char *name = name_within(l, b->name);
-    if (name == NULL || lvni_run_naming_lacks(l->naming, b->name) || is_left(l, b, name)) {
+    if (name == NULL || (b->left_out && l->part[0] == '\0') ||
+        lvni_run_naming_lacks(l->naming, b->name) || is_left(l, b, name)) {
         return LVN_OK;
     }
-    if (b->rule == LVNI_RULE_MEAN || find(l, name) != NULL) {
+    if (b->rule == LVNI_RULE_MEAN || b->needed || find(l, name) != NULL) {
         return take(l, name, b->tensor, b->file.tensor != NULL ? &b->file : NULL);
     }
     return b->rule == LVNI_RULE_FOLLOW ? lvni_nn_model_copy_leader(b, l->model->weights) : LVN_OK;

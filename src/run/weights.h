@@ -6,6 +6,7 @@
 
 #include "ckpt/safetensors.h"
 #include "core/config.h"
+#include "core/sha256.h"
 #include "core/str.h"
 #include "nn/model.h"
 
@@ -73,6 +74,7 @@ void lvni_run_source_print(const char *path, const char *model, lvni_core_str *o
 /* What is given with model=: its file where it names published weights (LVN_ERR_USAGE, with the
  * commands to fetch it), no model.drop_path where there are no layers to pass by. */
 lvn_status lvni_run_source_check_model(const lvni_core_config *config);
+lvn_status lvni_run_file_sha256(const char *path, char hex[LVNI_SHA256_HEX]);
 /* A file with the name of a published one has the digits of its SHA-256. LVN_ERR_CORRUPT: not. */
 lvn_status lvni_run_source_check(const char *path);
 

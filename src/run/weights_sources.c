@@ -153,6 +153,16 @@ lvn_status lvni_run_source_check_model(const lvni_core_config *c)
     return s;
 }
 
+lvn_status lvni_run_file_sha256(const char *path, char hex[LVNI_SHA256_HEX])
+{
+    int fd;
+    uint64_t bytes;
+    LVN_TRY(lvni_core_regular_open(path, &fd, &bytes));
+    const lvn_status s = hash_file(fd, path, hex);
+    lvni_core_vfs_get()->close(fd);
+    return s;
+}
+
 lvn_status lvni_run_source_check(const char *path)
 {
     const source *s = find_source(path, NULL);
@@ -160,15 +170,10 @@ lvn_status lvni_run_source_check(const char *path)
     if (dash == NULL) {
         return LVN_OK;
     }
-    int fd;
-    uint64_t bytes;
     char hex[LVNI_SHA256_HEX];
     const char *digits = dash + 1;
     const int n = (int)strcspn(digits, ".");
-    LVN_TRY(lvni_core_regular_open(path, &fd, &bytes));
-    const lvn_status status = hash_file(fd, path, hex);
-    lvni_core_vfs_get()->close(fd);
-    LVN_TRY(status);
+    LVN_TRY(lvni_run_file_sha256(path, hex));
     if (strncmp(hex, digits, (size_t)n) != 0) {
         LVN_FAIL(LVN_ERR_CORRUPT,
                  "%s: its SHA-256 begins with %.*s, and %.*s is what the published file of this "

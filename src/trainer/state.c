@@ -77,6 +77,9 @@ static void add_all(const lvni_trainer *t, const lvni_trainer_state_arrays *a,
     }
     for (int i = 0; i < m->n_buffers; i++) {
         const lvn_buffer *b = m->buffers[i];
+        if (b->left_out) {
+            continue;
+        }
         add(e, LVNI_CKPT_MODEL, "", b->name, b->tensor, a->values + b->value_offset);
         if (a->average != NULL) {
             add(e, LVNI_CKPT_AVERAGE, "", b->name, b->tensor, a->average + b->value_offset);

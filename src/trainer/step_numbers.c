@@ -26,12 +26,29 @@ static double stair_at(const lvni_trainer_engine *e, const lvn_number *n)
     return value;
 }
 
+static double draw(const lvni_trainer_engine *e, const lvn_number *n)
+{
+    const uint64_t purpose = lvni_core_rng_purpose(n->module->path) +
+                             0x9e3779b97f4a7c15u * lvni_core_rng_purpose(n->name);
+    const lvni_core_rng rng = {.key = lvni_core_rng_make_key(e->o.seed, purpose),
+                               .a = (uint32_t)e->now.step};
+    return n->from + (n->to - n->from) * (double)lvni_core_rng_uniform(&rng, 0);
+}
+
+static double value_at(const lvni_trainer_engine *e, const lvn_number *n)
+{
+    const lvni_optim_curve curve = curve_of(e, n);
+    return n->curve == LVN_CURVE_STAIRS   ? stair_at(e, n)
+           : n->curve == LVN_CURVE_RANDOM ? draw(e, n)
+                                          : lvni_optim_curve_at(&curve, e->now.step);
+}
+
 lvn_status lvni_trainer_numbers_check(const lvni_trainer_engine *e)
 {
     const lvni_nn_model *m = e->o.model;
     for (int i = 0; i < m->n_numbers; i++) {
         const lvn_number *n = &m->number[i];
-        if (n->curve != LVN_CURVE_STAIRS && n->from != n->to && curve_of(e, n).steps == INT64_MAX) {
+        if (lvni_nn_number_is_curve(n) && curve_of(e, n).steps == INT64_MAX) {
             LVN_FAIL(LVN_ERR_USAGE,
                      "the number %s of the model goes from %g to %g until the run's end, and the "
                      "run has none: give max_epochs or max_steps",
@@ -54,9 +71,6 @@ void lvni_trainer_numbers_begin(lvni_trainer_engine *e)
 {
     const lvni_nn_model *m = e->o.model;
     for (int i = 0; i < m->n_numbers; i++) {
-        const lvn_number *n = &m->number[i];
-        const lvni_optim_curve curve = curve_of(e, n);
-        e->now.number[i] = n->curve == LVN_CURVE_STAIRS ? stair_at(e, n)
-                                                        : lvni_optim_curve_at(&curve, e->now.step);
+        e->now.number[i] = value_at(e, &m->number[i]);
     }
 }

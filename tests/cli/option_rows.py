@@ -425,6 +425,11 @@ DINO = (
 TEMPERED = DINO + " method_args.warmup_teacher_temp=0.5 method_args.teacher_temp=0.1"
 DINO_BLURRED = DINO + " transform_args.global_view_1.gaussian_blur.prob=1"
 DINO_SOLARIZED = DINO + " transform_args.global_view_1.solarize.prob=1"
+DISTILL = (
+    "train pretrain data=photos image_size=32 model=cnn batch_size=8 max_epochs=1 num_workers=0"
+    " out=run method=distillation method_args.teacher=cnn method_args.teacher_weights=backbone"
+)
+WIDE_HEAD = "method=distillationv2 method_args.n_projection_layers=2"
 HELD = "knn.data=builtin:shapes knn.count=80 knn.val_split=0.5"
 ROTATED = "transform_args.random_rotation.prob=1 transform_args.random_rotation.degrees=20"
 BLURRED = "transform_args.gaussian_blur.prob=1"
@@ -466,6 +471,20 @@ pretrain_rows = {
             ),
             "method_args.warmup_max_steps_fraction": row("0.9"),
             "exact": row("true", instead=TEMPERED),
+        }.items()
+    },
+    **{
+        f"method_args.{key}": of._replace(instead=of.instead or DISTILL)
+        for key, of in {
+            "teacher": refusal("resnet18"),
+            "teacher_weights": row("backbone2"),
+            "teacher_sha256": refusal("00"),
+            "queue_size": row("4"),
+            "temperature_global": row("0.5"),
+            "temperature_local": row("0.5"),
+            "loss_local_weight": row("0"),
+            "n_projection_layers": row("3", rest="method=distillationv2"),
+            "projection_hidden_dim": row("16", rest=WIDE_HEAD, first="8"),
         }.items()
     },
     "knn.data": row("builtin:shapes", "metrics", "knn.count=40", instead=PRETRAIN),

@@ -82,6 +82,7 @@ class Fixtures:
         self.maps()
         self.run(GAN.replace("out=run", "out=gan"))
         self.run(PRETRAIN.replace("out=run", "out=backbone"))
+        self.run(PRETRAIN.replace("out=run", "out=backbone2 seed=1"))
         write(f"{folder}/seed.yaml", b"seed: 3\n")
         write(f"{folder}/table.yaml", b"top_k: 2\n")
         write(f"{folder}/split.yaml", b"split: train\n")

@@ -22,8 +22,8 @@ static const double LOSSES = 1e-4; /* relative to the largest, as all here */
 static int views_fields(const lvn_dataset *dataset, lvn_field out[LVN_MAX_FIELDS])
 {
     const pretrain_views *v = (const pretrain_views *)(const void *)dataset;
-    out[0] =
-        (lvn_field){.name = "image", .dtype = LVN_F32, .ndim = 4, .shape = {VIEWS, SIDE, SIDE, 3}};
+    out[0] = (lvn_field){
+        .name = "image", .dtype = LVN_F32, .ndim = 4, .shape = {v->n, v->side, v->side, 3}};
     out[1] = (lvn_field){.name = "image2",
                          .dtype = LVN_F32,
                          .ndim = 4,
@@ -43,16 +43,17 @@ static void draw_views(const pretrain_views *v, int64_t sample, int n, int side,
 {
     for (int64_t e = 0; e < (int64_t)n * side * side * 3; e++) {
         const int64_t c = e % 3, x = e / 3 % side, y = e / 3 / side % side;
-        const int64_t at = (sample * (SIDE / SQUARE) + y / SQUARE) * (SIDE / SQUARE) + x / SQUARE;
+        const int64_t squares = v->side / SQUARE,
+                      at = (sample * squares + y / SQUARE) * squares + x / SQUARE;
         out[e] = LVNI_CF32(v->image)[at * 3 + c] + 0.25f * noise[e];
     }
 }
 
 static void draw(const pretrain_views *v, int64_t step, int64_t sample, float *large, float *small)
 {
-    const int64_t of = step * BATCH + sample, n = (int64_t)VIEWS * SIDE * SIDE * 3,
+    const int64_t of = step * BATCH + sample, n = (int64_t)v->n * v->side * v->side * 3,
                   n_small = (int64_t)v->n_local * LOCAL_SIDE * LOCAL_SIDE * 3;
-    draw_views(v, sample, VIEWS, SIDE, LVNI_CF32(v->noise) + of * n, large);
+    draw_views(v, sample, v->n, v->side, LVNI_CF32(v->noise) + of * n, large);
     if (n_small > 0) {
         draw_views(v, sample, v->n_local, LOCAL_SIDE, LVNI_CF32(v->local) + of * n_small, small);
     }
@@ -69,20 +70,15 @@ static lvn_status views_get(const lvn_dataset *dataset, const lvn_sample_key *ke
 static const lvn_dataset_class views_class = {
     .name = "views", .fields = views_fields, .length = views_length, .get = views_get};
 
-void pretrain_views_open(pretrain_views *v, uint64_t seed, int n_local)
+void pretrain_views_open(pretrain_views *v, uint64_t seed)
 {
-    memory_init(&v->base, BATCH, SIDE);
+    const int64_t squares = v->side / SQUARE, large[] = {STEPS, BATCH, v->n, v->side, v->side, 3},
+                  small[] = {STEPS, BATCH, v->n_local, LOCAL_SIDE, LOCAL_SIDE, 3};
+    memory_init(&v->base, BATCH, v->side);
     v->base.base = (lvn_dataset){.cls = &views_class};
-    v->n_local = n_local;
-    v->image =
-        golden_tensor(seed, "images", 4, (const int64_t[]){BATCH, SIDE / SQUARE, SIDE / SQUARE, 3});
-    v->noise =
-        golden_tensor(seed, "views", 6, (const int64_t[]){STEPS, BATCH, VIEWS, SIDE, SIDE, 3});
-    v->local =
-        n_local == 0
-            ? NULL
-            : golden_tensor(seed, "local views", 6,
-                            (const int64_t[]){STEPS, BATCH, n_local, LOCAL_SIDE, LOCAL_SIDE, 3});
+    v->image = golden_tensor(seed, "images", 4, (const int64_t[]){BATCH, squares, squares, 3});
+    v->noise = golden_tensor(seed, "views", 6, large);
+    v->local = v->n_local == 0 ? NULL : golden_tensor(seed, "local views", 6, small);
 }
 
 void pretrain_views_close(pretrain_views *v)
@@ -108,7 +104,7 @@ double pretrain_micro_batch(const lvni_nn_model *m, lvni_nn_set *set, uint64_t s
                                                 .image = large,
                                                 .field = {large, small}}};
     lvni_trainer_pass pass = {.model = m, .seed = 1, .loss_factor = 1.0};
-    pretrain_views v;
+    pretrain_views v = {.n = VIEWS, .side = SIDE, .n_local = n_local};
     if (job == NULL || large == NULL || small == NULL) {
         fail();
         return (double)NAN;
@@ -117,7 +113,7 @@ double pretrain_micro_batch(const lvni_nn_model *m, lvni_nn_set *set, uint64_t s
         pass.number[i] = number[i];
     }
     assert_int_equal(lvni_trainer_dry_group_create(1, &group), LVN_OK);
-    pretrain_views_open(&v, seed, n_local);
+    pretrain_views_open(&v, seed);
     for (int i = 0; i < BATCH; i++) {
         draw(&v, 0, i, LVNI_F32(large) + (ptrdiff_t)i * VIEWS * SIDE * SIDE * 3,
              LVNI_F32(small) + (ptrdiff_t)i * n_local * LOCAL_SIDE * LOCAL_SIDE * 3);
@@ -159,7 +155,8 @@ static lvni_core_config *read(const pretrain_steps *p, setting *s, lvni_pretrain
     const lvni_pretrain_method *m = lvni_pretrain_method_find(lvni_core_config_str(c, "method"));
     assert_int_equal(m->resolve(c, &scale), LVN_OK);
     lvni_pretrain_read_settings(c, network);
-    network->backbone.image_size = SIDE;
+    network->backbone.image_size = p->side > 0 ? p->side : SIDE;
+    network->distill.taught = network->distill.teacher != NULL;
     s->cls = m->cls;
     assert_int_equal(lvni_run_resolve_optim(c), LVN_OK);
     assert_int_equal(lvni_plan_make(&o, &plan), LVN_OK);
@@ -219,7 +216,8 @@ void pretrain_fill(lvni_nn_model *m, uint64_t seed)
 {
     golden_fill(m, seed, "bn2");
     for (int i = 0; i < m->n_buffers; i++) {
-        if (strcmp(m->buffers[i]->name, "center") == 0) {
+        const char *name = m->buffers[i]->name;
+        if (strcmp(name, "center") == 0 || strncmp(name, "teacher_queue", 13) == 0) {
             memset(m->buffers[i]->tensor->data, 0, (size_t)m->buffers[i]->numel * sizeof(float));
         }
     }
@@ -260,9 +258,10 @@ void pretrain_steps_compare(const pretrain_steps *s)
                    .micro_batches = s->parts,
                    .lanes = s->parts,
                    .sync = true};
-    pretrain_views v;
+    pretrain_views v = {
+        .n = s->n > 0 ? s->n : VIEWS, .side = s->side > 0 ? s->side : SIDE, .n_local = s->n_local};
     bench b;
-    pretrain_views_open(&v, seed, s->n_local);
+    pretrain_views_open(&v, seed);
     lvni_core_config *c = read(s, &how, &network);
     bench_open(&b, &v.base, &how);
     pretrain_fill(b.model, seed);

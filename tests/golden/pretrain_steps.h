@@ -15,16 +15,18 @@ enum {
     PRETRAIN_STEPS = 20
 };
 
-/* Of each step its own views, an epoch having one step; two large ones and `n_local` small ones. */
+/* Of each step its own views, an epoch having one step; `n` large ones of `side` pixels, a multiple
+ * of 8, and `n_local` small ones. */
 typedef struct pretrain_views {
     memory base; /* first */
-    int n_local;
+    int n, side, n_local;
     lvn_tensor *image, *noise, *local;
 } pretrain_views;
-void pretrain_views_open(pretrain_views *v, uint64_t seed, int n_local);
+void pretrain_views_open(pretrain_views *v, uint64_t seed);
 void pretrain_views_close(pretrain_views *v);
 
-/* Weights and buffers by the rule, those that follow others, too; a centre has zeros. */
+/* Weights and buffers by the rule, those that follow others, too; a centre and a queue have zeros.
+ */
 void pretrain_fill(lvni_nn_model *m, uint64_t seed);
 
 /* Forward and backward of the views of step 0, numbers of the model being `number` (NULL: it has
@@ -39,8 +41,8 @@ typedef struct pretrain_steps {
     const char *name; /* steps/NAME/ in the file */
     const char *const *arguments;
     int64_t images;
-    int n_local, parts;
-    double tolerance; /* of changes of weights */
+    int n, side, n_local, parts; /* n, side 0: 2, PRETRAIN_SIDE */
+    double tolerance;            /* of changes of weights */
 } pretrain_steps;
 void pretrain_steps_compare(const pretrain_steps *s);
 

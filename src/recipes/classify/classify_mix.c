@@ -99,16 +99,7 @@ void lvni_classify_mix_partners(uint64_t seed, uint32_t step, uint32_t micro_bat
                                 int64_t *partner)
 {
     const lvni_core_rng rng = stream(seed, step, micro_batch, DRAW_PARTNER);
-    uint64_t element = 0;
-    for (int64_t i = 0; i < n; i++) {
-        partner[i] = i;
-    }
-    for (int64_t i = n - 1; i > 0; i--) {
-        const int64_t j = lvni_core_rng_below(&rng, (uint32_t)i + 1, &element);
-        const int64_t swapped = partner[i];
-        partner[i] = partner[j];
-        partner[j] = swapped;
-    }
+    lvni_core_rng_permute(&rng, n, partner);
 }
 
 /* ---- the training step ---- */

@@ -68,13 +68,17 @@ static void note_held(opened *o)
 }
 
 /* The method's automatic values, now that the number of images is known. */
-static lvn_status resolve_method(lvni_core_config *c, const lvni_run_job *job, opened *o)
+static lvn_status resolve_method(lvni_core_config *c, lvni_run_job *job, opened *o)
 {
     lvni_pretrain_scale scale = {.images = o->data.train->cls->length(o->data.train)};
     LVN_TRY(lvni_run_count_steps(c, scale.images, job->ranks == NULL ? NULL : job->ranks->rank,
                                  &scale.steps));
     LVN_TRY(o->method->resolve(c, &scale));
     lvni_pretrain_read_settings(c, &o->settings);
+    if (o->settings.distill.teacher != NULL) {
+        o->settings.distill.taught = true;
+        job->complete = lvni_pretrain_load_teacher;
+    }
     return LVN_OK;
 }
 
@@ -194,7 +198,7 @@ const lvni_core_option_table *const lvni_pretrain_eval_keys[] = {
 const lvni_run_recipe lvni_pretrain_recipe = {
     .name = "pretrain",
     .use = "data=DIR model=torchvision/resnet18 [key=value ...]",
-    .help = "pretrain a backbone on images without classes (SimCLR, DINO)",
+    .help = "pretrain a backbone on images without classes (SimCLR, DINO, distillation)",
     .defaults = {.job =
                      "data.exif=ignore max_epochs=100 batch_size=128 precision=auto drop_last=true "
                      "sync_batchnorm=true "

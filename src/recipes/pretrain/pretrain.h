@@ -21,6 +21,17 @@ typedef struct lvni_pretrain_dino_settings {
     int64_t warmup_teacher_temp_steps;
 } lvni_pretrain_dino_settings;
 
+/* Numbers of method=distillation, named as its keys. */
+typedef struct lvni_pretrain_distill_settings {
+    /* 1: against the queue; 2: feature maps; 3: against the queue, and within the map */
+    int version;
+    const char *teacher; /* as the zoo has it */
+    bool taught;         /* false: a model in use, which has no teacher */
+    int64_t queue_size;
+    double temperature_global, temperature_local, loss_local_weight;
+    int64_t n_projection_layers, projection_hidden_dim;
+} lvni_pretrain_distill_settings;
+
 /* What a root is built of; lives as long as the job. */
 typedef struct lvni_pretrain_settings {
     const char *model; /* of the backbone, as the zoo has it */
@@ -31,6 +42,7 @@ typedef struct lvni_pretrain_settings {
     bool batch_norm;
     double temperature;
     lvni_pretrain_dino_settings dino; /* of that method */
+    lvni_pretrain_distill_settings distill;
 } lvni_pretrain_settings;
 
 /* Of keys that an optimizer, by its name, begins from. */
@@ -38,28 +50,36 @@ typedef struct lvni_pretrain_optim {
     const char *name, *defaults;
 } lvni_pretrain_optim;
 
+#define LVNI_PRETRAIN_TEACHER "teacher" /* the module of the root */
+
 /* What automatic values follow from. */
 typedef struct lvni_pretrain_scale {
     int64_t images, steps; /* steps INT64_MAX: the run has no end */
 } lvni_pretrain_scale;
 
 typedef struct lvni_pretrain_method {
-    const char *name; /* of method=, and of the preset of its views (images/view_presets.h) */
+    const char *name, *views; /* of method=, of the preset of its views (images/view_presets.h) */
     const lvn_module_class *cls;
     const char *args; /* the method_args.* that it has, each with a blank behind it */
     const char *optimizer, *defaults;
     lvni_pretrain_optim optim[4]; /* where the method has numbers of its own; names NULL: no more */
-    bool of_these;                /* it trains with those alone */
+    const char *transformer_adamw; /* adamw's of a transformer; NULL: the same */
+    bool of_these;                 /* it trains with those alone */
     /* Modules of the root: the backbone that is exported, and where it is not the one that is
      * trained, that one (lvni_run_job). */
     const char *exported_part, *trained_part;
-    /* Sets the automatic values that are not given. NULL: it has none. */
+    /* NULL: nothing but numbers is needed. Adds mistakes of a training's configuration. */
+    void (*check)(lvni_core_config *config);
+    /* Sets the automatic values that are not given. */
     lvn_status (*resolve)(lvni_core_config *config, const lvni_pretrain_scale *scale);
 } lvni_pretrain_method;
 
 /* ---- pretrain_methods.c ---- */
 
 extern const lvni_core_option_table lvni_pretrain_method_options; /* method_args.* */
+/* The teacher's weights into a rank's model, from the file of the same hash at every start:
+ * lvni_run_job.complete. */
+lvn_status lvni_pretrain_load_teacher(const lvni_run_job *job, lvni_nn_model *model);
 /* NULL: there is no such method. */
 const lvni_pretrain_method *lvni_pretrain_method_find(const char *name);
 /* Adds mistakes: numbers of other methods, an optimizer that it does not train with. */
@@ -115,10 +135,15 @@ typedef struct lvni_pretrain_root {
  * not NULL; blocks: each begins a block. */
 void lvni_pretrain_embedding_build(lvn_builder *b, const char *of, bool blocks,
                                    const lvni_pretrain_settings *s, lvni_pretrain_embedding *out);
+/* Images (N, H, W, 3) -> the map (N, h, w, features) and (N, features). */
+lvni_nn_features lvni_pretrain_embed_map(const lvni_pretrain_embedding *e, lvn_tensor *images);
 /* Images (N, H, W, 3) -> (N, features). */
 lvn_tensor *lvni_pretrain_embed(const lvni_pretrain_embedding *e, lvn_tensor *images);
 /* Views (N, V, H, W, 3) as images (N V, H, W, 3): row i V + v is view v of sample i. */
 lvn_tensor *lvni_pretrain_images(lvn_tensor *views);
+/* first, first + 1, ..., n numbers along an axis of two; made where the step is computed, so that a
+ * step copies nothing to the device. */
+lvn_tensor *lvni_pretrain_count_up(int64_t first, int64_t n, int axis);
 /* Rows x / |x|, with 1e-12 for smaller lengths. */
 lvn_tensor *lvni_pretrain_unit_rows(lvn_tensor *x);
 /* Logs feature_std, the mean over features of the deviation of unit rows within the micro-batch,
@@ -206,8 +231,23 @@ extern const struct lvni_run_results lvni_pretrain_embeddings, lvni_pretrain_knn
 
 /* ---- the methods ---- */
 
-extern const lvn_module_class lvni_pretrain_simclr; /* pretrain_simclr.c */
-extern const lvn_module_class lvni_pretrain_dino;   /* pretrain_dino.c */
+extern const lvn_module_class lvni_pretrain_simclr;  /* pretrain_simclr.c */
+extern const lvn_module_class lvni_pretrain_dino;    /* pretrain_dino.c */
+extern const lvn_module_class lvni_pretrain_distill; /* pretrain_distill.c */
+
+/* The parts of distillation's losses (LightlyTrain's methods distillationv1 and v3).
+ *
+ * The mean over rows of the divergence of the student's distribution from the teacher's, each being
+ * softmax over the teacher's features of other images: `teacher`, `student` (N, F), rows of length
+ * 1. The others are `current` (G, F), of all images of the step, and the newest of the rows of
+ * `queue` (Q, F), Q in all; next (1): the row of the queue that is the oldest. */
+lvn_tensor *lvni_pretrain_distill_global(lvn_tensor *teacher, lvn_tensor *student,
+                                         lvn_tensor *current, lvn_tensor *queue, lvn_tensor *next,
+                                         double temperature);
+/* The same over the positions of an image's own map, mean over positions: (N, P, F), rows of length
+ * 1. */
+lvn_tensor *lvni_pretrain_distill_local(lvn_tensor *teacher, lvn_tensor *student,
+                                        double temperature);
 
 /* Caron et al. 2021, eq. 3: the mean over samples, and over pairs of a view that the teacher sees
  * and another one that the student sees, of the cross entropy. teacher: probabilities (N, 2, K) of

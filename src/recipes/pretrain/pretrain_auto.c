@@ -43,7 +43,9 @@ static void print_size(const lvni_core_config *c, const char *method, lvni_core_
     static const char key[] = "transform_args.image_size";
     size_t n;
     const int64_t *size = lvni_core_config_int_list(c, key, &n);
-    const int usual = lvni_images_view_preset(lvni_core_config_str(c, "method"))->size[0];
+    const int usual =
+        lvni_images_view_preset(lvni_pretrain_method_find(lvni_core_config_str(c, "method"))->views)
+            ->size[0];
     if (is_chosen(c, key) && n > 0) {
         begin_choice(out);
         lvni_core_str_printf(out, "%s %lld (%s)", key, (long long)size[0],

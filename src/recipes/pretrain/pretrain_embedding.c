@@ -34,11 +34,28 @@ lvn_tensor *lvni_pretrain_embed(const lvni_pretrain_embedding *e, lvn_tensor *im
     return e->layer == NULL || pooled == NULL ? pooled : lvn_forward(e->layer, pooled);
 }
 
+lvni_nn_features lvni_pretrain_embed_map(const lvni_pretrain_embedding *e, lvn_tensor *images)
+{
+    lvni_nn_features f = lvni_nn_zoo_features(e->backbone, images);
+    if (e->layer != NULL) {
+        f.map = lvn_forward(e->layer, f.map);
+        f.pooled = lvn_forward(e->layer, f.pooled);
+    }
+    return f;
+}
+
 lvn_tensor *lvni_pretrain_images(lvn_tensor *views)
 {
     return lvn_reshape(
         views, 4,
         (const int64_t[]){-1, lvn_size(views, 2), lvn_size(views, 3), lvn_size(views, 4)});
+}
+
+lvn_tensor *lvni_pretrain_count_up(int64_t first, int64_t n, int axis)
+{
+    const int64_t shape[] = {axis == 0 ? n : 1, axis == 0 ? 1 : n};
+    lvn_tensor *ones = lvn_add_scalar(lvn_zeros(LVN_F32, 2, shape), 1.0);
+    return lvn_add_scalar(lvn_cumsum(ones, axis), (double)first - 1.0);
 }
 
 lvn_tensor *lvni_pretrain_unit_rows(lvn_tensor *x)

@@ -22,13 +22,14 @@ static const lvni_pretrain_optim usual[] = {
 static const lvni_core_option pretrain_rows[] = {
     {.name = "method",
      .type = LVNI_OPT_CHOICE,
-     .choices = "simclr|dino",
+     .choices = "simclr|dino|distillation|distillationv3|distillationv2|distillationv1",
      .fallback = "simclr",
-     .later = "dinov2|distillation|distillationv1|distillationv2|distillationv3",
-     .later_note = "comes with a later version; this one has simclr and dino",
+     .later = "dinov2",
+     .later_note = "comes with a later version; this one has simclr, dino and distillation",
      .help = "What is learned from images alone; simclr: to find the other view of an image among "
              "all views of the batch; dino: to predict from a view the output that a slower copy "
-             "of the network has for another."},
+             "of the network has for another; distillation: what a larger "
+             "network, method_args.teacher, sees."},
     {.name = "model.name",
      .type = LVNI_OPT_CHOICE,
      .choices = "cnn|" LVNI_ZOO_BACKBONES,
@@ -131,7 +132,8 @@ lvn_status lvni_pretrain_prepare(lvni_core_config *c)
     const char *name = lvni_core_config_str(c, "method");
     const lvni_pretrain_method *m = name == NULL ? NULL : lvni_pretrain_method_find(name);
     const char *model = lvni_core_config_str(c, "model.name");
-    if (model != NULL && lvni_nn_zoo_is_transformer(model)) { /* tokens and positions have axes */
+    const bool transformer = model != NULL && lvni_nn_zoo_is_transformer(model);
+    if (transformer) { /* tokens and positions have axes */
         char text[64];
         lvni_core_format(text, sizeof text, "optim.decay_of=weights model.drop_path=%g",
                          lvni_nn_zoo_drop_path(model));
@@ -144,6 +146,10 @@ lvn_status lvni_pretrain_prepare(lvni_core_config *c)
         LVN_TRY(lvni_core_config_load_job(c, m->defaults));
         LVN_TRY(load_optim(c, usual, sizeof usual / sizeof *usual));
         LVN_TRY(load_optim(c, m->optim, sizeof m->optim / sizeof *m->optim));
+        LVN_TRY(transformer && m->transformer_adamw != NULL &&
+                        strcmp(lvni_core_config_str(c, "optim.name"), "adamw") == 0
+                    ? lvni_core_config_load_job(c, m->transformer_adamw)
+                    : LVN_OK);
         lvni_pretrain_method_check(c, m);
     }
     if (lvni_core_config_is_set(c, "batch_size_per_device")) {
@@ -184,6 +190,23 @@ static lvni_pretrain_dino_settings read_dino(const lvni_core_config *c)
     return d;
 }
 
+/* The digit at the end of the method's name; none: 3. */
+static lvni_pretrain_distill_settings read_distill(const lvni_core_config *c)
+{
+    const char *method = lvni_core_config_str(c, "method"), *v = strstr(method, "ionv");
+    const bool first = v != NULL && v[4] == '1';
+    return (lvni_pretrain_distill_settings){
+        .version = v != NULL ? v[4] - '0' : 3,
+        .teacher = lvni_core_config_str(c, "method_args.teacher"),
+        .queue_size = (int64_t)number_or_zero(c, "method_args.queue_size"),
+        .temperature_global = lvni_core_config_float(c, first ? "method_args.temperature"
+                                                              : "method_args.temperature_global"),
+        .temperature_local = lvni_core_config_float(c, "method_args.temperature_local"),
+        .loss_local_weight = lvni_core_config_float(c, "method_args.loss_local_weight"),
+        .n_projection_layers = lvni_core_config_int(c, "method_args.n_projection_layers"),
+        .projection_hidden_dim = lvni_core_config_int(c, "method_args.projection_hidden_dim")};
+}
+
 void lvni_pretrain_read_settings(const lvni_core_config *c, lvni_pretrain_settings *s)
 {
     size_t n;
@@ -203,5 +226,6 @@ void lvni_pretrain_read_settings(const lvni_core_config *c, lvni_pretrain_settin
         .num_layers = lvni_core_config_int(c, "method_args.num_layers"),
         .batch_norm = lvni_core_config_bool(c, "method_args.batch_norm"),
         .temperature = lvni_core_config_float(c, "method_args.temperature"),
-        .dino = read_dino(c)};
+        .dino = read_dino(c),
+        .distill = read_distill(c)};
 }

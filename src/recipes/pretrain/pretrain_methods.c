@@ -2,8 +2,13 @@
  * data and the run's length (pretrain.h). */
 #include "recipes/pretrain/pretrain.h"
 
+#include "core/error.h"
+#include "core/sha256.h"
 #include "core/str.h"
+#include "core/vfs.h"
 #include "log/run_log.h"
+#include "run/run_dir.h"
+#include "run/weights.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -39,7 +44,7 @@ static const lvni_core_option rows[] = {
      .type = LVNI_OPT_FLOAT,
      .fallback = "0.1",
      .range = LVNI_ABOVE(0),
-     .help = "What cosines are divided by in the loss (simclr)."},
+     .help = "What cosines are divided by in the loss (simclr, distillationv1: 0.07)."},
     {.name = "method_args.bottleneck_dim",
      .type = LVNI_OPT_INT,
      .fallback = "256",
@@ -112,6 +117,52 @@ static const lvni_core_option rows[] = {
      .fallback = "0.1",
      .range = LVNI_BETWEEN(0, 1),
      .help = "Part of the run that they have at most (dino)."},
+    {.name = "method_args.teacher",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "cnn|" LVNI_ZOO_BACKBONES,
+     .respell = lvni_nn_zoo_respell,
+     .help = "The network that is learned from (distillation); needed."},
+    {.name = "method_args.teacher_weights",
+     .type = LVNI_OPT_PATH,
+     .help = "Its file, read at every start (distillation): what weights= takes; needed."},
+    {.name = "method_args.teacher_sha256",
+     .type = LVNI_OPT_STRING,
+     .flags = LVNI_OPT_AUTO,
+     .help =
+         "SHA-256 of that file, or its first digits; auto: that of the file at the first start, "
+         "which a resumed run compares (distillation)."},
+    {.name = "method_args.queue_size",
+     .type = LVNI_OPT_INT,
+     .unit = "images",
+     .range = LVNI_BETWEEN(1, 1048576),
+     OF_METHOD,
+     .help = "Images whose features each one is compared with; auto: 16 to 8192 by the number of "
+             "images (distillation, distillationv1)."},
+    {.name = "method_args.temperature_global",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0.07",
+     .range = LVNI_ABOVE(0),
+     .help = "What cosines with other images are divided by (distillation)."},
+    {.name = "method_args.temperature_local",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0.07",
+     .range = LVNI_ABOVE(0),
+     .help = "What cosines within an image are divided by (distillation)."},
+    {.name = "method_args.loss_local_weight",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "1",
+     .range = LVNI_AT_LEAST(0),
+     .help = "Factor of the loss within an image (distillation)."},
+    {.name = "method_args.n_projection_layers",
+     .type = LVNI_OPT_INT,
+     .fallback = "1",
+     .range = LVNI_BETWEEN(1, 8),
+     .help = "Linear layers of the head (distillationv2)."},
+    {.name = "method_args.projection_hidden_dim",
+     .type = LVNI_OPT_INT,
+     .fallback = "2048",
+     .range = LVNI_BETWEEN(1, 65536),
+     .help = "Width between them (distillationv2)."},
     {.name = "exact",
      .type = LVNI_OPT_BOOL,
      .fallback = "false",
@@ -260,12 +311,121 @@ static lvn_status resolve_dino(lvni_core_config *c, const lvni_pretrain_scale *s
     return LVN_OK;
 }
 
+/* ---- distillation ---- */
+
+static lvn_status resolve_distillation(lvni_core_config *c, const lvni_pretrain_scale *scale)
+{
+    static const struct {
+        int64_t images, queue;
+    } below[] = {{50, 16},    {100, 32},    {250, 64},     {500, 128},   {1000, 256},
+                 {2000, 512}, {4000, 1024}, {10000, 2048}, {20000, 4096}};
+    static const char key[] = "method_args.queue_size";
+    if (lvni_core_config_is_set(c, key) && lvni_core_config_int(c, key) >= scale->images) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%s=%lld: the queue must be smaller than the set of images, which has %lld  (%s)",
+                 key, (long long)lvni_core_config_int(c, key), (long long)scale->images,
+                 lvni_core_config_origin(c, key));
+    }
+    double queue = 8192.0;
+    for (size_t i = 0; i < sizeof below / sizeof *below; i++) {
+        if (scale->images < below[i].images) {
+            queue = (double)below[i].queue;
+            break;
+        }
+    }
+    return resolve(c, key, queue);
+}
+
+static void check_distillation(lvni_core_config *c)
+{
+    if (lvni_core_config_is_on(c, "resume")) {
+        return;
+    }
+    if (!lvni_core_config_is_set(c, "method_args.teacher") &&
+        !lvni_core_config_is_mistaken(c, "method_args.teacher")) {
+        lvni_core_config_add_mistake(
+            c, "`method_args.teacher` is missing: the network to learn from, as in "
+               "method_args.teacher=torchvision/resnet50");
+    }
+    if (!lvni_core_config_is_set(c, "method_args.teacher_weights")) {
+        lvni_core_config_add_mistake(
+            c, "`method_args.teacher_weights` is missing: a file with the teacher's weights, as "
+               "torchvision, timm, DINOv2 or levin write it; docs/weights.md has where pretrained "
+               "ones come from");
+    }
+}
+
+static lvn_status check_hash(lvni_core_config *c, const char *path)
+{
+    static const char key[] = "method_args.teacher_sha256";
+    char hex[LVNI_SHA256_HEX];
+    LVN_TRY(lvni_run_file_sha256(path, hex));
+    if (!lvni_core_config_is_set(c, key)) {
+        return lvni_core_config_set(c, key, hex, "file of method_args.teacher_weights");
+    }
+    const char *given = lvni_core_config_str(c, key);
+    if (strncmp(given, hex, strlen(given)) != 0) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "method_args.teacher_weights=%s: its SHA-256 begins with %.16s, and %.16s is "
+                 "expected  (method_args.teacher_sha256, %s): give the file that the run began "
+                 "with",
+                 path, hex, given, lvni_core_config_origin(c, key));
+    }
+    return LVN_OK;
+}
+
+/* A run has exported the backbone alone. */
+static lvn_status load_teacher(lvni_core_config *c, const char *path, lvni_nn_model *model)
+{
+    const lvni_run_weights_source from = {.path = path, .part = LVNI_PRETRAIN_TEACHER};
+    lvni_run_weights_report report;
+    lvn_status s = lvni_run_model_load(model, &from, &report);
+    if (s == LVN_ERR_NOT_FOUND) {
+        lvni_core_str where = {0};
+        lvni_run_source_print(from.path, lvni_run_weights_network(model, from.part), &where);
+        s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "method_args.teacher_weights: %s%s",
+                          lvn_last_error()->message, lvni_core_str_text(&where));
+        lvni_core_str_free(&where);
+    }
+    LVNI_TRY_DONE(s, s);
+    s = check_hash(c, report.file);
+done:
+    lvni_run_weights_report_free(&report);
+    return s;
+}
+
+lvn_status lvni_pretrain_load_teacher(const lvni_run_job *job, lvni_nn_model *model)
+{
+    const char *given = lvni_core_config_str(job->config, "method_args.teacher_weights");
+    lvni_core_str exported = {0};
+    lvni_core_str_printf(&exported, "%s/" LVNI_RUN_EXPORTS "last.safetensors", given);
+    const char *path = lvni_core_str_text(&exported);
+    const lvn_status s =
+        load_teacher(job->config, lvni_core_path_exists(path) ? path : given, model);
+    lvni_core_str_free(&exported);
+    return s;
+}
+
 /* ---- the rows ---- */
 
 #define RATES "reference_batch_size lr_scale_method "
 
+#define DISTILLATION                                                                               \
+    .views = "distillation", .cls = &lvni_pretrain_distill, .exported_part = "backbone",           \
+    .check = check_distillation, .resolve = resolve_distillation
+#define DISTILLATION_RATES                                                                         \
+    "optim.reference_batch_size=1536 optim.lr_scale_method=sqrt gradient_clip_val=1"
+#define DISTILLATION_V3                                                                            \
+    .args = "teacher teacher_weights teacher_sha256 queue_size temperature_global "                \
+            "temperature_local loss_local_weight " RATES,                                          \
+    .optimizer = "adamw", .defaults = DISTILLATION_RATES,                                          \
+    .optim = {{"adamw", "optim.lr=0.0005 optim.weight_decay=1e-6"},                                \
+              {"lars", "optim.lr=1.8 optim.momentum=0.9 optim.weight_decay=1e-6"}},                \
+    .transformer_adamw = "optim.weight_decay=0.04", DISTILLATION
+
 static const lvni_pretrain_method methods[] = {
     {.name = "simclr",
+     .views = "simclr",
      .cls = &lvni_pretrain_simclr,
      .args = "hidden_dim output_dim num_layers batch_norm temperature " RATES,
      .optimizer = "sgd",
@@ -274,6 +434,7 @@ static const lvni_pretrain_method methods[] = {
      .exported_part = "backbone",
      .resolve = resolve_simclr},
     {.name = "dino",
+     .views = "dino",
      .cls = &lvni_pretrain_dino,
      .args = "hidden_dim output_dim batch_norm bottleneck_dim norm_last_layer student_temp "
              "teacher_temp warmup_teacher_temp warmup_teacher_temp_steps "
@@ -288,6 +449,23 @@ static const lvni_pretrain_method methods[] = {
      .exported_part = "teacher.backbone",
      .trained_part = "student.backbone",
      .resolve = resolve_dino},
+    /* the first one is the third, as there */
+    {.name = "distillation", DISTILLATION_V3},
+    {.name = "distillationv3", DISTILLATION_V3},
+    {.name = "distillationv2",
+     .args =
+         "teacher teacher_weights teacher_sha256 n_projection_layers projection_hidden_dim " RATES,
+     .optimizer = "lars",
+     .defaults = DISTILLATION_RATES,
+     .optim = {{"lars", "optim.lr=9 optim.momentum=0.9 optim.weight_decay=1e-6"}},
+     DISTILLATION},
+    {.name = "distillationv1",
+     .args = "teacher teacher_weights teacher_sha256 queue_size temperature " RATES,
+     .optimizer = "lars",
+     .defaults = DISTILLATION_RATES " method_args.temperature=0.07",
+     .optim = {{"lars", "optim.lr=1.8 optim.momentum=0.9 optim.weight_decay=1e-6"},
+               {"adamw", "optim.lr=0.0005 optim.weight_decay=0"}},
+     DISTILLATION},
 };
 
 const lvni_pretrain_method *lvni_pretrain_method_find(const char *name)
@@ -344,6 +522,9 @@ void lvni_pretrain_method_check(lvni_core_config *c, const lvni_pretrain_method 
                 (int)strlen(m->args) - 1, m->args,
                 lvni_core_config_origin(c, rows[i].alias_of != NULL ? rows[i].alias_of : key));
         }
+    }
+    if (m->check != NULL) {
+        m->check(c);
     }
     const char *optimizer = lvni_core_config_str(c, "optim.name");
     if (optimizer != NULL && !trains_with(m, optimizer)) {

@@ -52,15 +52,6 @@ static lvn_tensor *project(const simclr *m, lvn_tensor *x)
 
 /* ---- the loss ---- */
 
-/* first, first + 1, ..., n numbers along an axis of two; made where the step is computed, so that a
- * step copies nothing to the device. */
-static lvn_tensor *count_up(int64_t first, int64_t n, int axis)
-{
-    const int64_t shape[] = {axis == 0 ? n : 1, axis == 0 ? 1 : n};
-    lvn_tensor *ones = lvn_add_scalar(lvn_zeros(LVN_F32, 2, shape), 1.0);
-    return lvn_add_scalar(lvn_cumsum(ones, axis), (double)first - 1.0);
-}
-
 /* Rows of one view against those of the group, (G, P) of both views; row i is `begin` + i of its
  * own, in which its own place does not count, and its partner has that place in the other. */
 static lvn_tensor *find_partners(lvn_tensor *rows, lvn_tensor *own, lvn_tensor *other,
@@ -70,13 +61,16 @@ static lvn_tensor *find_partners(lvn_tensor *rows, lvn_tensor *own, lvn_tensor *
     const int64_t n = lvn_size(rows, 0), group = lvn_size(own, 0);
     lvn_tensor *all = lvn_concat((lvn_tensor *[]){own, other}, 2, 0);
     lvn_tensor *alike = lvn_mul_scalar(lvn_matmul(rows, all, .trans_b = true), 1.0 / temperature);
-    lvn_tensor *itself = lvn_eq(count_up(begin, n, 0), count_up(0, 2 * group, 1));
+    lvn_tensor *itself =
+        lvn_eq(lvni_pretrain_count_up(begin, n, 0), lvni_pretrain_count_up(0, 2 * group, 1));
     alike = lvn_masked_fill(alike, itself, -INFINITY); /* (N, 2 G) */
     lvn_tensor *partners = lvn_slice(other, 0, begin, begin + n),
                *partner = lvn_mul_scalar(lvn_sum_axes(lvn_mul(rows, partners), &last, 1, true),
                                          1.0 / temperature);
-    lvn_tensor *others = lvn_masked_fill(
-        alike, lvn_eq(count_up(group + begin, n, 0), count_up(0, 2 * group, 1)), -INFINITY);
+    lvn_tensor *others = lvn_masked_fill(alike,
+                                         lvn_eq(lvni_pretrain_count_up(group + begin, n, 0),
+                                                lvni_pretrain_count_up(0, 2 * group, 1)),
+                                         -INFINITY);
     lvn_tensor *nearest = lvn_ge(lvn_detach(partner), lvn_max_axis(lvn_detach(others), 1, true));
     *accuracy = lvn_mean(lvn_masked_fill(lvn_zeros(LVN_F32, LVN_SHAPE(n, 1)), nearest, 1.0));
     return lvn_mean(lvn_sub(lvn_logsumexp(alike, 1), lvn_reshape(partner, 1, &n)));

@@ -451,7 +451,8 @@ static void switch_off(const lvni_core_config *c, lvni_images_view_args *a)
 
 lvn_status lvni_pretrain_read_views(lvni_core_config *c, int side, lvni_data_views *out)
 {
-    lvni_images_view_args a = *lvni_images_view_preset(lvni_core_config_str(c, "method"));
+    lvni_images_view_args a = *lvni_images_view_preset(
+        lvni_pretrain_method_find(lvni_core_config_str(c, "method"))->views);
     LVN_TRY(refuse_foreign(c, &a));
     LVN_TRY(take_size(c, "transform_args.image_size", side, a.size));
     LVN_TRY(take_numbers(c, &a));

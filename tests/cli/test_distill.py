@@ -1,0 +1,124 @@
+"""levin pretrain method=distillation: a network learns from another one, which stays as it is.
+
+One hash on every layout, and when it is stopped in mid-epoch and resumed; the teacher is in no
+checkpoint and read again at every start, from the same file; mistakes of the method's own keys.
+
+usage: test_distill.py LEVIN     registered in tests/cli/CMakeLists.txt
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from rank_processes import drop_identity
+
+LEVIN = os.path.abspath(sys.argv.pop(1))
+drop_identity()
+TEACHER = "exported_models/exported_last.safetensors"
+SMALL = (
+    "method=distillation data=builtin:shapes data.count=40 image_size=40 model=cnn batch_size=16"
+    " method_args.teacher=torchvision/resnet18 method_args.queue_size=24 max_epochs=3"
+    " micro_batches=4 group=4 wgrad_threads=1 num_workers=1 quiet=true"
+).split()
+
+
+class Distill(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.dir = tempfile.mkdtemp(prefix="levin-distill-")
+        cls.addClassCleanup(shutil.rmtree, cls.dir, ignore_errors=True)
+        for seed in (0, 1):
+            cls.run_levin(
+                "pretrain", "data=builtin:shapes", "data.count=16", "model=resnet18", "quiet=true",
+                "batch_size=16", "max_epochs=1", "method_args.hidden_dim=8", f"out=teacher{seed}",
+                f"seed={seed}",
+            )  # fmt: skip
+        shutil.copy(f"{cls.dir}/teacher0/{TEACHER}", f"{cls.dir}/t.safetensors")
+        SMALL.append("method_args.teacher_weights=t.safetensors")
+
+    @classmethod
+    def run_levin(cls, *arguments, env=None):
+        return subprocess.run(
+            [LEVIN, *arguments], cwd=cls.dir, capture_output=True, text=True, timeout=200,
+            env=dict(os.environ, **(env or {})),
+        )  # fmt: skip
+
+    def levin(self, *arguments, code=0, env=None):
+        done = self.run_levin(*arguments, env=env)
+        self.assertEqual(done.returncode, code, f"{arguments}\n{done.stdout}{done.stderr}")
+        return done.stdout + done.stderr
+
+    def hashes(self, out, *arguments, env=None):
+        self.levin("pretrain", *SMALL, f"out={out}", *arguments, env=env)
+        return self.levin("ckpt", "hash", out)
+
+    def test_every_layout_has_the_same_bits(self):
+        """The queue has the rows of all devices."""
+        one = self.hashes("one")
+        self.assertEqual(self.hashes("two", "devices=2"), one)
+        self.assertEqual(self.hashes("threads", "devices=4", "strategy=dp", "num_workers=0"), one)
+        sim = {"LEVIN_SIM_DEVICES": "2"}
+        self.assertEqual(self.hashes("sim", "accelerator=sim", "devices=2", env=sim), one)
+        first = self.hashes("first", "method=distillationv1", "method_args.queue_size=8")
+        again = ["method=distillationv1", "method_args.queue_size=8", "devices=2"]
+        self.assertEqual(self.hashes("first2", *again), first)
+        no_queue = [a for a in SMALL if "queue" not in a and "group" not in a]
+        self.levin("pretrain", *no_queue, "method=distillationv2", "out=second")
+
+    def test_stopped_in_an_epoch_and_resumed(self):
+        every = "checkpoint.every_n_train_steps=1"
+        whole = self.hashes("whole", every)
+        self.hashes("cut", every, "checkpoint.save_top_k=-1")
+        run = os.path.join(self.dir, "cut", "checkpoints")
+        kept = [n for n in os.listdir(run) if re.search(r"step=0*[123]\b", n)]
+        step = max(kept)
+        self.assertIn("3", step)  # of the second epoch, which has two
+        for name in set(os.listdir(run)) - set(kept):
+            os.remove(os.path.join(run, name))
+        os.rename(os.path.join(run, step), os.path.join(run, "last.safetensors"))
+        self.assertNotIn("model/teacher.", self.levin("ckpt", "show", "cut"))
+        # the teacher is read again, and must be the same one
+        shutil.copy(f"{self.dir}/teacher1/{TEACHER}", f"{self.dir}/t.safetensors")
+        text = self.levin("pretrain", "out=cut", "resume=true", code=64)
+        self.assertIn("its SHA-256 begins with", text)
+        os.remove(f"{self.dir}/t.safetensors")
+        text = self.levin("pretrain", "out=cut", "resume=true", code=64)
+        self.assertIn("method_args.teacher_weights: ", text)
+        shutil.copy(f"{self.dir}/teacher0/{TEACHER}", f"{self.dir}/t.safetensors")
+        self.levin("pretrain", "out=cut", "resume=true", "devices=2", "quiet=true")
+        self.assertEqual(self.levin("ckpt", "hash", "cut"), whole)
+
+    def test_the_student_is_used_without_its_teacher(self):
+        self.levin("pretrain", *SMALL, "max_epochs=1", "out=used")
+        os.rename(f"{self.dir}/t.safetensors", f"{self.dir}/away.safetensors")
+        text = self.levin("eval", "knn", "model=used", "data=builtin:shapes", "data.count=40")
+        self.assertRegex(text, r"knn top1 \d\.\d+")
+        text = self.levin("eval", "knn", "model=used/checkpoints/last.safetensors",
+                          "data=builtin:shapes", "data.count=40")  # fmt: skip
+        self.assertRegex(text, r"knn top1 \d\.\d+")
+        os.rename(f"{self.dir}/away.safetensors", f"{self.dir}/t.safetensors")
+
+    def test_mistakes(self):
+        data = ["method=distillation", "data=builtin:shapes", "model=cnn", "out=x", "data.count=40"]
+        text = self.levin("pretrain", *data, code=64)
+        self.assertIn("2 mistakes", text)
+        self.assertIn("`method_args.teacher` is missing", text)
+        self.assertIn("`method_args.teacher_weights` is missing: a file with the teacher's", text)
+        taught = ["method_args.teacher=resnet18", "method_args.teacher_weights=t.safetensors"]
+        text = self.levin("pretrain", *data, *taught, "method_args.queue_size=40", code=64)
+        self.assertIn("method_args.queue_size=40: the queue must be smaller than the set", text)
+        text = self.levin(
+            "pretrain", *data, taught[1], "method_args.teacher=resnet34", "batch_size=8", code=1
+        )
+        self.assertIn("t.safetensors does not fit this model, resnet34", text)
+        text = self.levin("pretrain", *data, *taught, "method_args.teacher_sha256=00", code=64)
+        self.assertIn("its SHA-256 begins with", text)
+        self.assertFalse(os.path.exists(f"{self.dir}/x"))
+
+
+if __name__ == "__main__":
+    unittest.main()
