@@ -389,7 +389,7 @@ class Pretrain(unittest.TestCase):
         text = self.levin("train", "data=x", "model=torchvision/resnet18", code=64)
         self.assertIn("levin train classify data=x, or levin train pretrain data=x", text)
         text = self.levin("pretrain", *SMALL, "method=dinov2", code=64)
-        self.assertIn("simclr and dino", text)
+        self.assertIn("simclr, dino and distillation", text)
 
 
 if __name__ == "__main__":

@@ -62,3 +62,21 @@ TEST(names_and_calls_differ_teams_do_not)
     assert_memory_not_equal(lvn_data(a), lvn_data(again), bytes);
     assert_memory_not_equal(lvn_data(a), lvn_data(b), bytes);
 }
+
+TEST(an_order_has_every_number_once)
+{
+    enum { MANY = 100 };
+    const int64_t *a = lvn_const_data(lvn_random_permutation("a", MANY)),
+                  *again = lvn_const_data(lvn_random_permutation("a", MANY));
+    const lvni_core_rng first = expected("a", 0);
+    int64_t want[MANY];
+    bool seen[MANY] = {false};
+    lvni_core_rng_permute(&first, MANY, want);
+    for (int i = 0; i < MANY; i++) {
+        assert_true(a[i] >= 0 && a[i] < MANY && !seen[a[i]]);
+        seen[a[i]] = true;
+    }
+    assert_memory_equal(a, want, sizeof want);
+    assert_memory_not_equal(a, again, sizeof want);
+    assert_non_null(lvn_random_permutation("a", 0));
+}

@@ -231,7 +231,7 @@ static lvn_status numbers_build(lvn_module *module, lvn_builder *b)
     case 3: lvn_builder_number(b, "n", .to = 1.0 / 0.0); break;
     case 4: lvn_builder_number(b, "n", .steps = 3, .epochs = 1); break;
     case 5: lvn_builder_number(b, "n", .steps = -3); break;
-    case 6: lvn_builder_number(b, "n", .curve = (lvn_curve)3); break;
+    case 6: lvn_builder_number(b, "n", .curve = (lvn_curve)4); break;
     case 7: number_of_stairs(b, NULL, 1); break;
     case 8: number_of_stairs(b, good_stairs, 0); break;
     case 9: number_of_stairs(b, good_stairs, LVN_MAX_STAIRS + 1); break;
@@ -254,7 +254,7 @@ TEST(numbers_are_checked)
                                        "the number n goes from 0 to inf",
                                        "n has steps=3 and epochs=1",
                                        "n has steps=-3 and epochs=0",
-                                       "n has the curve 3",
+                                       "n has the curve 4",
                                        "n has no stairs: .stair is NULL",
                                        "n has 0 stairs: it can have 1 to 16",
                                        "n has 17 stairs: it can have 1 to 16",
