@@ -29,7 +29,7 @@ lvn_tensor *lvni_nn_zoo_forward(const lvn_module *module, lvn_tensor *x)
     return lvn_forward(m->head, lvn_forward(m->dropout, x));
 }
 
-static int channels_of(lvn_builder *b)
+int lvni_nn_zoo_channels(const lvn_builder *b)
 {
     const lvni_nn_zoo_arguments *a = lvn_builder_arguments(b);
     return a->channels > 0 ? a->channels : 3;
@@ -92,7 +92,8 @@ static lvn_status cnn_build(lvn_module *module, lvn_builder *b)
     LVN_ARG(a->image_size >= 4, "model=cnn needs image_size of at least 4, not %d", a->image_size);
     m->base.body = &cnn_body;
     lvn_builder_block(b, "stage1");
-    m->conv[0] = lvn_nn_conv2d(b, "conv1", channels_of(b), 32, 3, .padding = 1, .no_bias = true);
+    m->conv[0] =
+        lvn_nn_conv2d(b, "conv1", lvni_nn_zoo_channels(b), 32, 3, .padding = 1, .no_bias = true);
     m->norm[0] = lvn_nn_batch_norm(b, "norm1", 32, 0.1, .relu = true);
     lvn_builder_block(b, "stage2");
     m->conv[1] = lvn_nn_conv2d(b, "conv2", 32, 64, 3, .padding = 1, .no_bias = true);
@@ -242,7 +243,7 @@ static lvn_status resnet_build(resnet *m, lvn_builder *b, const int n_blocks[STA
 {
     m->base.body = &resnet_body;
     lvn_builder_block(b, "stem");
-    conv_norm(b, "conv1", "bn1", channels_of(b), 64, 7, 2, true, m->stem);
+    conv_norm(b, "conv1", "bn1", lvni_nn_zoo_channels(b), 64, 7, 2, true, m->stem);
     int in = 64;
     for (int s = 0; s < STAGES; s++) {
         m->n_blocks[s] = n_blocks[s];
@@ -397,7 +398,9 @@ const lvn_module_class *lvni_nn_zoo_find(const char *name)
 
 bool lvni_nn_zoo_any_channels(const char *name)
 {
-    return strcmp(name, "cnn") == 0 || strncmp(name, "resnet", 6) == 0;
+    const lvni_nn_zoo_vit *v = find_vit(name); /* of those with torchvision's names: 3 */
+    return strcmp(name, "cnn") == 0 || strncmp(name, "resnet", 6) == 0 ||
+           (v != NULL && v->grid > 0);
 }
 
 bool lvni_nn_zoo_any_size(const char *name)

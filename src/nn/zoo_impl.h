@@ -23,6 +23,7 @@ typedef struct lvni_nn_zoo_network {
 /* In build(): dropout and the linear layer `name` behind what is pooled. */
 void lvni_nn_zoo_make_head(lvni_nn_zoo_network *m, lvn_builder *b, const char *name,
                            int64_t features);
+int lvni_nn_zoo_channels(const lvn_builder *b); /* of the images */
 /* The functions of every class: images (N, S, S, 3) -> logits; the mean cross entropy. */
 lvn_tensor *lvni_nn_zoo_forward(const lvn_module *module, lvn_tensor *x);
 lvn_tensor *lvni_nn_zoo_step(const lvn_module *m, const lvn_batch *batch, lvn_step *step);

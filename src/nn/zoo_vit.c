@@ -259,10 +259,12 @@ static void embeddings_build(vit *m, lvn_builder *b)
     m->class_token =
         lvn_builder_parameter(b, f->class_token, 3, token,
                               f->glorot ? LVN_INIT_ZEROS : LVN_INIT_NORMAL, f->glorot ? 0.0 : 1e-6);
-    m->patches = lvn_nn_conv2d(b, f->patches, 3, k->width, f->patch, .stride = f->patch);
+    m->patches = lvn_nn_conv2d(b, f->patches, lvni_nn_zoo_channels(b), k->width, f->patch,
+                               .stride = f->patch);
     if (f->glorot) {
-        lvn_builder_set_init(b, "conv_proj.weight", LVN_INIT_NORMAL,
-                             lvni_core_sqrt(1.0 / (3.0 * f->patch * f->patch)));
+        lvn_builder_set_init(
+            b, "conv_proj.weight", LVN_INIT_NORMAL,
+            lvni_core_sqrt(1.0 / ((double)lvni_nn_zoo_channels(b) * f->patch * f->patch)));
         lvn_builder_set_init(b, "conv_proj.bias", LVN_INIT_ZEROS, 0.0);
     }
     m->positions = lvn_builder_parameter(

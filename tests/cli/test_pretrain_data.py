@@ -138,6 +138,9 @@ class Channels(Data):
         self.assertIn("transform_args.num_channels: 1\n", self.read("mean", "config.yaml"))
         self.run_with("resnet", "model=resnet18", "image_size=32", "transform_args.num_channels=1")
         self.assertEqual(self.shape("resnet", "conv1.weight"), [64, 1, 7, 7])
+        vit = ["model=timm/vit_tiny_patch16_224", "image_size=16", "transform_args.num_channels=1"]
+        self.run_with("vit", *vit)
+        self.assertEqual(self.shape("vit", "patch_embed.proj.weight"), [192, 1, 16, 16])
 
     def test_channels_are_dropped(self):
         drop = [
