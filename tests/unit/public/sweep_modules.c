@@ -120,6 +120,7 @@ static lvn_status one_micro_batch(const lvni_nn_model *model, lvni_nn_set *set, 
     if (status == LVN_OK) {
         lvn_tensor *loss = lvn_sum(lvn_square(lvn_forward(model->root, x)));
         loss = lvn_mul_scalar(loss, lvn_number_value(((const net *)model->root)->number, NULL));
+        loss = lvn_mul(loss, lvn_number_tensor(((const net *)model->root)->number, NULL));
         lvn_tensor *rows = lvn_sum(lvn_step_host(&step.now)->image);
         lvn_log(&step.now, "loss", loss);
         lvn_log_weighted(&step.now, "loss", loss, 3.0);
@@ -232,7 +233,8 @@ static const scenario rows[] = {
          "builder_status builder_arguments builder_child builder_parameter builder_set_init "
          "builder_couple "
          "builder_block builder_buffer builder_queue_with builder_follow_with "
-         "builder_function builder_momentum builder_number_with number_value queue_filled "
+         "builder_function builder_momentum builder_number_with number_value number_tensor "
+         "queue_filled "
          "buffer_value "
          "buffer_push is_training set_training forward log "
          "nn_conv2d_with nn_conv_transpose2d_with nn_conv1d_with nn_unet_with nn_linear_with "

@@ -127,8 +127,9 @@ static lvn_status random_numbers(const void *argument)
 {
     (void)argument;
     LVN_TRY(lvn_scope_open());
-    lvn_tensor *y = lvn_sum(lvn_mul(
-        x, lvn_add(lvn_random_uniform(NULL, "a", 4, 3), lvn_random_normal(NULL, "b", 4, 3))));
+    lvn_tensor *y = lvn_sum(
+        lvn_mul(lvn_index_select(x, 0, lvn_random_permutation("order", 4)),
+                lvn_add(lvn_random_uniform(NULL, "a", 4, 3), lvn_random_normal(NULL, "b", 4, 3))));
     return done(y != NULL, y == NULL ? LVN_OK : lvn_backward(y));
 }
 
@@ -326,7 +327,7 @@ static const scenario rows[] = {
      .run = classification,
      .before = make_inputs,
      .after = drop_inputs},
-    {.calls = "random_uniform_with random_normal_with",
+    {.calls = "random_uniform_with random_normal_with random_permutation",
      .run = random_numbers,
      .before = make_inputs,
      .after = drop_inputs},
