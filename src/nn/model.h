@@ -266,6 +266,10 @@ typedef struct lvni_nn_features {
 /* Of images (N, S, S, 3), by a network that was made as a backbone or as a root. NULL, after a
  * failure of the scope. */
 lvni_nn_features lvni_nn_zoo_features(const lvn_module *network, lvn_tensor *x);
+/* (N, h, w, layers C): the maps of the last layers (normalised patch tokens), in their order. More
+ * than one: of transformers alone, of up to LVNI_ZOO_LAYERS. */
+enum { LVNI_ZOO_LAYERS = 12 };
+lvn_tensor *lvni_nn_zoo_deep_map(const lvn_module *network, lvn_tensor *x, int layers);
 lvn_tensor *lvni_nn_zoo_pooled(const lvn_module *network, lvn_tensor *x); /* without the map */
 
 /* ---- GPT-2 (Radford et al. 2019): a decoder of text ----

@@ -496,6 +496,13 @@ lvn_tensor *lvni_nn_zoo_pooled(const lvn_module *module, lvn_tensor *x)
     return y == NULL ? NULL : m->body->pooled(module, y);
 }
 
+lvn_tensor *lvni_nn_zoo_deep_map(const lvn_module *module, lvn_tensor *x, int layers)
+{
+    const network *m = (const network *)module;
+    return layers == 1 || m->body->deep_map == NULL ? lvni_nn_zoo_features(module, x).map
+                                                    : m->body->deep_map(module, x, layers);
+}
+
 lvni_nn_features lvni_nn_zoo_features(const lvn_module *module, lvn_tensor *x)
 {
     const network *m = (const network *)module;

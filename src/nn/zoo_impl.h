@@ -11,6 +11,8 @@ typedef struct lvni_nn_zoo_body {
     /* of what forward returned: (N, C), and (N, h, w, C); map NULL: there is none */
     lvn_tensor *(*pooled)(const lvn_module *m, lvn_tensor *y);
     lvn_tensor *(*map)(const lvn_module *m, lvn_tensor *y, const lvn_tensor *image);
+    /* (N, h, w, n C): the maps of the last n layers, the last one behind; NULL: n is 1 */
+    lvn_tensor *(*deep_map)(const lvn_module *m, lvn_tensor *image, int n);
 } lvni_nn_zoo_body;
 
 /* What every network begins with. */

@@ -194,7 +194,8 @@ static lvn_tensor *with_registers(const vit *m, lvn_tensor *x, int64_t h, int64_
 }
 
 /* (N, 1 + registers + h w, width) */
-static lvn_tensor *vit_forward(const lvn_module *module, lvn_tensor *x) /* x: (N, H, W, 3) */
+/* (N, T, width) in front of the first layer, of images (N, H, W, C). */
+static lvn_tensor *tokens(const lvn_module *module, lvn_tensor *x)
 {
     const vit *m = (const vit *)module;
     const int patch = kind_of(m)->family->patch;
@@ -217,7 +218,14 @@ static lvn_tensor *vit_forward(const lvn_module *module, lvn_tensor *x) /* x: (N
         lvn_tensor *all[] = {lvn_expand(m->class_token, 3, (const int64_t[]){n, 1, m->width}), x};
         x = lvn_add(lvn_concat(all, 2, 1), positions(m, h, w));
     }
-    for (int i = 0; i < LAYERS; i++) {
+    return x;
+}
+
+static lvn_tensor *vit_forward(const lvn_module *module, lvn_tensor *x)
+{
+    const vit *m = (const vit *)module;
+    x = tokens(module, x);
+    for (int i = 0; i < LAYERS && x != NULL; i++) {
         x = lvn_forward(m->layer[i], x);
     }
     return x;
@@ -246,8 +254,20 @@ static lvn_tensor *patch_tokens(const lvn_module *module, lvn_tensor *y, const l
                        (const int64_t[]){-1, h, w, m->width});
 }
 
+/* Of the last n layers, side by side. */
+static lvn_tensor *deep_map(const lvn_module *module, lvn_tensor *image, int n)
+{
+    const vit *m = (const vit *)module;
+    lvn_tensor *x = tokens(module, image), *map[LAYERS];
+    for (int i = 0; i < LAYERS; i++) {
+        x = x == NULL ? NULL : lvn_forward(m->layer[i], x);
+        map[i] = x == NULL || i < LAYERS - n ? NULL : patch_tokens(module, x, image);
+    }
+    return x == NULL ? NULL : lvn_concat(map + LAYERS - n, n, 3);
+}
+
 static const lvni_nn_zoo_body vit_body = {
-    .forward = vit_forward, .pooled = class_token, .map = patch_tokens};
+    .forward = vit_forward, .pooled = class_token, .map = patch_tokens, .deep_map = deep_map};
 
 /* Tokens and positions, in front of the first layer. */
 static void embeddings_build(vit *m, lvn_builder *b)

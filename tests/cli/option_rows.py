@@ -483,6 +483,7 @@ pretrain_rows = {
             "temperature_global": row("0.5"),
             "temperature_local": row("0.5"),
             "loss_local_weight": row("0"),
+            "n_teacher_blocks": refusal("2", "method=distillationv2"),
             "n_projection_layers": row("3", rest="method=distillationv2"),
             "projection_hidden_dim": row("16", rest=WIDE_HEAD, first="8"),
         }.items()

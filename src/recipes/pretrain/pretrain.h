@@ -29,7 +29,7 @@ typedef struct lvni_pretrain_distill_settings {
     bool taught;         /* false: a model in use, which has no teacher */
     int64_t queue_size;
     double temperature_global, temperature_local, loss_local_weight;
-    int64_t n_projection_layers, projection_hidden_dim;
+    int64_t n_teacher_blocks, n_projection_layers, projection_hidden_dim;
 } lvni_pretrain_distill_settings;
 
 /* What a root is built of; lives as long as the job. */

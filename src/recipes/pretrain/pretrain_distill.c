@@ -62,7 +62,7 @@ static lvn_status distill_build(lvn_module *module, lvn_builder *b)
     lvn_builder_block(b, "student_projection_head");
     if (d->version == 2) {
         build_head(b, "student_projection_head.mlp", (int)d->n_projection_layers, in,
-                   d->projection_hidden_dim, out, true, &m->local);
+                   d->projection_hidden_dim, d->n_teacher_blocks * out, true, &m->local);
     } else {
         const char *names[] = {"student_projection_head", "student_projection_head_global"};
         build_head(b, names[d->version == 3], 1, in, 0, out, false, &m->global);
@@ -159,9 +159,13 @@ static lvn_tensor *mix(const distill *m, lvn_tensor *images, lvn_step *step)
 static lvni_nn_features teach(const distill *m, lvn_tensor *images)
 {
     const bool was = lvn_set_training(false);
-    const lvni_nn_features f = lvni_nn_zoo_features(m->teacher, images);
+    const lvni_nn_features f =
+        m->s.version != 2 ? lvni_nn_zoo_features(m->teacher, images)
+                          : (lvni_nn_features){.map = lvni_nn_zoo_deep_map(
+                                                   m->teacher, images, (int)m->s.n_teacher_blocks)};
     (void)lvn_set_training(was);
-    return (lvni_nn_features){.map = lvn_detach(f.map), .pooled = lvn_detach(f.pooled)};
+    return (lvni_nn_features){.map = lvn_detach(f.map),
+                              .pooled = f.pooled == NULL ? NULL : lvn_detach(f.pooled)};
 }
 
 /* (N, h, w, F) -> (N, h w, F), rows of length 1. */
@@ -202,7 +206,7 @@ static lvn_tensor *distill_step(const lvn_module *module, const lvn_batch *batch
     lvn_tensor *images = mix(m, lvni_pretrain_images(batch->image), step);
     const lvni_nn_features seen = teach(m, images),
                            own = lvni_pretrain_embed_map(&m->root.embedding, images);
-    if (seen.pooled == NULL || own.pooled == NULL) {
+    if (seen.map == NULL || own.pooled == NULL) {
         return NULL;
     }
     lvn_tensor *loss;

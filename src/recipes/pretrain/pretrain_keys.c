@@ -203,6 +203,7 @@ static lvni_pretrain_distill_settings read_distill(const lvni_core_config *c)
                                                               : "method_args.temperature_global"),
         .temperature_local = lvni_core_config_float(c, "method_args.temperature_local"),
         .loss_local_weight = lvni_core_config_float(c, "method_args.loss_local_weight"),
+        .n_teacher_blocks = (int64_t)number_or_zero(c, "method_args.n_teacher_blocks"),
         .n_projection_layers = lvni_core_config_int(c, "method_args.n_projection_layers"),
         .projection_hidden_dim = lvni_core_config_int(c, "method_args.projection_hidden_dim")};
 }

@@ -153,6 +153,12 @@ static const lvni_core_option rows[] = {
      .fallback = "1",
      .range = LVNI_AT_LEAST(0),
      .help = "Factor of the loss within an image (distillation)."},
+    {.name = "method_args.n_teacher_blocks",
+     .type = LVNI_OPT_INT,
+     .range = LVNI_BETWEEN(1, LVNI_ZOO_LAYERS),
+     OF_METHOD,
+     .help = "Last layers of the teacher whose maps are learned; auto: 2 of a transformer, else 1 "
+             "(distillationv2)."},
     {.name = "method_args.n_projection_layers",
      .type = LVNI_OPT_INT,
      .fallback = "1",
@@ -319,7 +325,7 @@ static lvn_status resolve_distillation(lvni_core_config *c, const lvni_pretrain_
         int64_t images, queue;
     } below[] = {{50, 16},    {100, 32},    {250, 64},     {500, 128},   {1000, 256},
                  {2000, 512}, {4000, 1024}, {10000, 2048}, {20000, 4096}};
-    static const char key[] = "method_args.queue_size";
+    static const char key[] = "method_args.queue_size", blocks[] = "method_args.n_teacher_blocks";
     if (lvni_core_config_is_set(c, key) && lvni_core_config_int(c, key) >= scale->images) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "%s=%lld: the queue must be smaller than the set of images, which has %lld  (%s)",
@@ -333,7 +339,9 @@ static lvn_status resolve_distillation(lvni_core_config *c, const lvni_pretrain_
             break;
         }
     }
-    return resolve(c, key, queue);
+    LVN_TRY(resolve(c, key, queue));
+    const char *teacher = lvni_core_config_str(c, "method_args.teacher");
+    return resolve(c, blocks, teacher != NULL && lvni_nn_zoo_is_transformer(teacher) ? 2.0 : 1.0);
 }
 
 static void check_distillation(lvni_core_config *c)
@@ -346,6 +354,16 @@ static void check_distillation(lvni_core_config *c)
         lvni_core_config_add_mistake(
             c, "`method_args.teacher` is missing: the network to learn from, as in "
                "method_args.teacher=torchvision/resnet50");
+    }
+    const char *teacher = lvni_core_config_str(c, "method_args.teacher");
+    if (teacher != NULL && lvni_core_config_is_set(c, "method_args.n_teacher_blocks") &&
+        lvni_core_config_int(c, "method_args.n_teacher_blocks") > 1 &&
+        !lvni_nn_zoo_is_transformer(teacher)) {
+        lvni_core_config_add_mistake(
+            c,
+            "method_args.n_teacher_blocks=%lld: the layers of %s have maps of different sizes; "
+            "only transformers have more than one to give",
+            (long long)lvni_core_config_int(c, "method_args.n_teacher_blocks"), teacher);
     }
     if (!lvni_core_config_is_set(c, "method_args.teacher_weights")) {
         lvni_core_config_add_mistake(
@@ -453,8 +471,8 @@ static const lvni_pretrain_method methods[] = {
     {.name = "distillation", DISTILLATION_V3},
     {.name = "distillationv3", DISTILLATION_V3},
     {.name = "distillationv2",
-     .args =
-         "teacher teacher_weights teacher_sha256 n_projection_layers projection_hidden_dim " RATES,
+     .args = "teacher teacher_weights teacher_sha256 n_teacher_blocks n_projection_layers "
+             "projection_hidden_dim " RATES,
      .optimizer = "lars",
      .defaults = DISTILLATION_RATES,
      .optim = {{"lars", "optim.lr=9 optim.momentum=0.9 optim.weight_decay=1e-6"}},

@@ -564,3 +564,35 @@ BEFORE_ALL()
 {
     return lvni_cpu_start();
 }
+
+/* Half `of` the features of a map of two layers. */
+static lvn_tensor *half(lvn_tensor *map, int of)
+{
+    return lvn_slice(map, 3, of * 192, (of + 1) * 192);
+}
+
+TEST(maps_of_the_last_layers)
+{
+    static const char *const branches[] = {"blocks.11.attn.proj.weight", "blocks.11.attn.proj.bias",
+                                           "blocks.11.mlp.fc2.weight", "blocks.11.mlp.fc2.bias"};
+    const lvni_nn_zoo_arguments a = {.image_size = 32, .n_classes = 4};
+    lvni_nn_model *m;
+    assert_int_equal(lvni_nn_model_build(lvni_nn_zoo_find("vit_tiny_patch16_224"), &a, 1, &m),
+                     LVN_OK);
+    lvn_tensor *x = draw_images(2, 32);
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    lvn_tensor *map = lvni_nn_zoo_features(m->root, x).map;
+    lvn_tensor *two = lvni_nn_zoo_deep_map(m->root, x, 2);
+    assert_near(half(two, 1), map, 0.0);
+    assert_memory_not_equal(LVNI_CF32(half(two, 0)), LVNI_CF32(map), 192 * sizeof(float));
+    for (int i = 0; i < 4; i++) { /* the last layer adds nothing */
+        lvn_tensor *t = find(m, branches[i]);
+        memset(t->data, 0, (size_t)lvn_numel(t) * sizeof(float));
+    }
+    lvni_nn_model_touch(m);
+    two = lvni_nn_zoo_deep_map(m->root, x, 2);
+    assert_near(half(two, 0), half(two, 1), 0.0);
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    lvn_release(x);
+    lvni_nn_model_destroy(m);
+}
