@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""levin pretrain against lightly-train, in turns, on the same photos: SimCLR.
+"""levin pretrain against lightly-train, in turns, on the same photos.
 
 usage: bench/pretrain_step.py BUILD PHOTOS LIGHTLY [--KEY VALUE ...]
   BUILD    build folder, with levin
   PHOTOS   folder with at least a batch of images
   LIGHTLY  the program lightly-train, of an environment that has it
-  --side 64 --batch 32 --steps 20 --pairs 3 --model torchvision/resnet18
+  --side 64 --batch 32 --steps 20 --pairs 3 --model torchvision/resnet18 --method simclr
+  --local 32       side of the small views of dino
+  --teacher FILE   weights of the same network, for distillation
 
 Both log every step; whenever a program's metrics.jsonl has grown, the processor time of its
 processes is read. Prints medians with the least and largest value: images per second of a core
@@ -102,12 +104,19 @@ def main():
     for name, usual in (("side", 64), ("batch", 32), ("steps", 20), ("pairs", 3)):
         parser.add_argument(f"--{name}", type=int, default=usual)
     parser.add_argument("--model", default="torchvision/resnet18")
+    parser.add_argument("--method", default="simclr")
+    parser.add_argument("--local", type=int)
+    parser.add_argument("--teacher")
     a = parser.parse_args()
     found = [[], []]
     with tempfile.TemporaryDirectory(prefix="levin-pretrain-") as folder:
-        same = [f"data={a.photos}", f"model={a.model}", "method=simclr"]
+        same = [f"data={a.photos}", f"model={a.model}", f"method={a.method}"]
         same += [f"batch_size={a.batch}", "accelerator=cpu", "num_workers=2"]
-        size = f"transform_args={{image_size: [{a.side},{a.side}]}}"
+        if a.local:
+            same += [f"transform_args.local_view.view_size=[{a.local},{a.local}]"]
+        if a.teacher:
+            same += [f"method_args.teacher={a.model}", f"method_args.teacher_weights={a.teacher}"]
+        size = f"transform_args.image_size=[{a.side},{a.side}]"
         levin = [f"{a.build}/levin", "pretrain", *same, f"image_size={a.side}", "quiet=true"]
         levin += [f"max_steps={a.steps}", "log_every_n_steps=1", "wgrad_threads=1"]
         theirs = [a.lightly, "pretrain", *same, size, "epochs=1000", "precision=32-true"]
@@ -118,7 +127,7 @@ def main():
                 out = f"{folder}/{pair}{i}"
                 found[i].append(measure([*sides[i][1], f"out={out}"], out, a.batch))
                 print(sides[i][0], *(f"{x:.4g}" for x in found[i][-1]), file=sys.stderr, flush=True)
-    print(f"{a.model}, batch {a.batch} of {a.side} x {a.side}, {a.pairs} pairs")
+    print(f"{a.method}, {a.model}, batch {a.batch} of {a.side} x {a.side}, {a.pairs} pairs")
     what = ("images per core-second", "s to the first step", "core-s to it", "MiB at most")
     for k, name in enumerate(what):
         ours, other = ([row[k] for row in side] for side in found)
