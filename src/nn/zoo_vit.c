@@ -362,12 +362,12 @@ static lvn_status vit_build(lvn_module *module, lvn_builder *b)
     {                                                                                              \
         CLASS(label), .family = &timm, .width = (w), .heads = (h), .grid = 14, .antialias = true   \
     }
-/* With and without registers; published ones, which ended with images of 518 pixels, and those that
- * begin with 224. */
+/* With and without registers, and LightlyTrain's stochastic depth; published ones, which ended with
+ * images of 518 pixels, and those that begin with 224. */
 #define DINOV2(name, w, h, drop)                                                                   \
-    REGISTERS(name, w, h, drop, .grid = 37, .published = true),                                    \
+    REGISTERS(name, w, h, 0.3, .grid = 37, .published = true),                                     \
         REGISTERS(name "-notpretrained", w, h, drop, .grid = 16),                                  \
-        NONE(name "-noreg", w, h, drop, .grid = 37, .published = true),                            \
+        NONE(name "-noreg", w, h, 0.3, .grid = 37, .published = true),                             \
         NONE(name "-noreg-notpretrained", w, h, drop, .grid = 16)
 #define REGISTERS(label, w, h, drop, ...)                                                          \
     {                                                                                              \
@@ -387,6 +387,6 @@ const lvni_nn_zoo_vit lvni_nn_zoo_vits[] = {
     TIMM("vit_small_patch16_224", 384, 6),
     TIMM("vit_base_patch16_224", 768, 12),
     DINOV2("vits14", 384, 6, 0.1),
-    DINOV2("vitb14", 768, 12, 0.3),
+    DINOV2("vitb14", 768, 12, 0.2),
     {.family = NULL},
 };

@@ -418,6 +418,7 @@ static lvn_status read_file(lvni_run_exported *e, const lvni_ckpt_st_file *file,
 {
     LVN_TRY(read_metadata(e, file));
     e->opened = true;
+    e->job.part_alone = lvni_ckpt_st_meta_get(file, LVNI_CKPT_FORMAT) == NULL;
     LVN_TRY(e->recipe->network != NULL ? e->recipe->network(&e->job) : LVN_OK);
     const bool known = e->job.cls != NULL;
     LVN_TRY(known ? read_model(e, file, &e->model) : LVN_OK);

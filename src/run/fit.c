@@ -246,8 +246,8 @@ static lvn_status build_model(lvni_run_fit_run *r)
     LVN_TRY((sync ? lvni_nn_model_build_sync
                   : lvni_nn_model_build)(r->request->cls, r->request->arguments,
                                          (uint64_t)lvni_core_config_int(c, "seed"), &r->model));
-    if (sync && !r->model->coupled &&
-        lvni_core_config_layer(c, "sync_batchnorm") != LVNI_LAYER_JOB) {
+    if (sync && !r->model->coupled && /* a run's own config.yaml has what its recipe begins with */
+        lvni_core_config_layer(c, "sync_batchnorm") == LVNI_LAYER_ARGUMENTS) {
         LVN_FAIL(LVN_ERR_USAGE, "sync_batchnorm=true: %s has no batch norm; omit the key",
                  r->request->cls->name);
     }

@@ -62,11 +62,16 @@ typedef struct lvni_run_job {
      * heads; beside each is the same for torch.load (.pt). A trained model's file holds this module
      * alone, its checkpoints all. NULL: the whole model, and no .pt. */
     const char *exported_part;
+    /* Of a trained model: its file holds that module alone. */
+    bool part_alone;
     /* The module that files of such a network are loaded into beside it (weights=), as a student
      * that it follows. NULL: none. */
     const char *trained_part;
     /* Of each rank's model, before it gets weights: what no checkpoint of it has. NULL: nothing. */
     lvn_status (*complete)(const struct lvni_run_job *job, lvni_nn_model *model);
+    /* The key with a digest of what `complete` reads, which is the same for all ranks. NULL: none.
+     */
+    const char *other_file;
     /* Files that belong into the run directory beside those of every run; called once, before the
      * first step. NULL: none. */
     lvn_status (*write_files)(void *user, const char *dir);

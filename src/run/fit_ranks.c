@@ -332,6 +332,10 @@ lvn_status lvni_run_fit_compare_runs(const lvni_run_fit_run *r)
     if (r->request->data_files != 0) { /* a copy of its own on each node may have other files */
         lvni_core_str_printf(&run, " files=%016llx", (unsigned long long)r->request->data_files);
     }
+    if (r->request->other_file != NULL) {
+        lvni_core_str_printf(&run, " %s=%.16s", r->request->other_file,
+                             lvni_core_config_str(r->request->config, r->request->other_file));
+    }
     lvn_status s;
     LVNI_TRY_DONE(s, lvni_core_str_status(&run));
     LVNI_TRY_DONE(s, gather_texts(r, lvni_core_str_text(&run), &texts));

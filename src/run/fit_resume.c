@@ -76,7 +76,9 @@ static void report_fresh(const lvni_nn_model *m, const char *part, const char *o
         see_name(&f, m->parameters[i].name);
     }
     for (int i = 0; i < m->n_buffers; i++) {
-        see_name(&f, m->buffers[i]->name);
+        if (!m->buffers[i]->left_out) {
+            see_name(&f, m->buffers[i]->name);
+        }
     }
     if (f.text.len > 2) {
         lvni_log_line(LVNI_LOG_INFO, "new in this run: %s (%d tensor%s)",

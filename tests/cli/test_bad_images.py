@@ -54,7 +54,7 @@ class Images(Case):
         )
 
     def test_prediction_needs_no_classes(self):
-        wanted = "an image, or a folder of images"
+        wanted = "an image, a folder of images, or a list"
         for data in ([], [f"data={self.dir}/none"], [f"data={self.photos}/cat/*.png"]):
             self.levin(["predict", f"model={self.model}", *data], USAGE, [wanted])
             _, printed = self.levin(["eval", f"model={self.model}", *data], USAGE)

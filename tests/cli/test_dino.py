@@ -6,6 +6,7 @@ what is exported and measured; the last layer waits; mistakes of the method's ow
 usage: test_dino.py LEVIN     registered in tests/cli/CMakeLists.txt
 """
 
+import json
 import os
 import re
 import shutil
@@ -66,6 +67,32 @@ class Dino(unittest.TestCase):
         one = self.hashes("one", *norm)
         self.assertEqual(self.hashes("two", *norm, "devices=2"), one)
         self.assertNotEqual(self.hashes("apart", *norm, "sync_batchnorm=false"), one)
+
+    def test_small_views_as_large_as_the_others(self):
+        """They share a field, and are learned from."""
+        norm_free = ["model=timm/vit_tiny_patch16_224", "image_size=32", "max_steps=1"]
+        losses = []
+        for i, key in enumerate(("view_size=32", "view_size=16", "num_views=0")):
+            self.levin(
+                "pretrain", *SMALL, *norm_free, f"transform_args.local_view.{key}", f"out=run{i}",
+                "log_every_n_steps=1",
+            )  # fmt: skip
+            with open(f"{self.dir}/run{i}/metrics.jsonl") as f:
+                losses.append(json.loads(f.readline())["train/loss_step"])
+        self.assertEqual(len(set(losses)), 3, losses)
+
+    def test_a_transformer_goes_on(self):
+        """It has no batch norm, and its config.yaml the sync_batchnorm of the recipe; that file
+        begins the same run again."""
+        vit = ["model=timm/vit_tiny_patch16_224", "image_size=32", "max_epochs=1", "batch_size=32"]
+        vit += ["transform_args.local_view.view_size=16"]
+        self.levin("pretrain", *SMALL, *vit, "out=vit")
+        self.levin("pretrain", "config=vit/config.yaml", "out=again", "quiet=true")
+        self.assertEqual(self.levin("ckpt", "hash", "again"), self.levin("ckpt", "hash", "vit"))
+        self.levin("pretrain", "out=vit", "resume=true", "max_epochs=2", "quiet=true")
+        text = self.levin("pretrain", *SMALL, *vit, "transform_args.local_view.view_size=20",
+                          "out=x", code=64)  # fmt: skip
+        self.assertIn("transform_args.local_view.view_size must be a multiple", text)
 
     def test_a_step_is_captured(self):
         """Its temperature and momentum move on the device."""

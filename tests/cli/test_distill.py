@@ -88,6 +88,7 @@ class Distill(unittest.TestCase):
         os.remove(f"{self.dir}/t.safetensors")
         text = self.levin("pretrain", "out=cut", "resume=true", code=64)
         self.assertIn("method_args.teacher_weights: ", text)
+        self.assertIn("then method_args.teacher_weights=", text)
         shutil.copy(f"{self.dir}/teacher0/{TEACHER}", f"{self.dir}/t.safetensors")
         self.levin("pretrain", "out=cut", "resume=true", "devices=2", "quiet=true")
         self.assertEqual(self.levin("ckpt", "hash", "cut"), whole)
@@ -115,8 +116,14 @@ class Distill(unittest.TestCase):
             "pretrain", *data, taught[1], "method_args.teacher=resnet34", "batch_size=8", code=1
         )
         self.assertIn("t.safetensors does not fit this model, resnet34", text)
-        text = self.levin("pretrain", *data, *taught, "method_args.teacher_sha256=00", code=64)
+        other = "method_args.teacher_sha256=00000000"
+        text = self.levin("pretrain", *data, *taught, other, code=64)
         self.assertIn("its SHA-256 begins with", text)
+        text = self.levin("pretrain", *data, *taught, "method_args.teacher_sha256=00", code=64)
+        self.assertIn("at least the first 8 hexadecimal digits", text)
+        vit = ["method_args.teacher=dinov2/vits14", "image_size=32", taught[1]]
+        text = self.levin("pretrain", *data, *vit, code=64)
+        self.assertIn("method_args.teacher=vits14 cuts images into patches of 14 pixels", text)
         self.assertFalse(os.path.exists(f"{self.dir}/x"))
 
 

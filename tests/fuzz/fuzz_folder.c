@@ -80,7 +80,7 @@ static void check(const lvni_data_image_scan *scan, lvni_data_scan_mode mode)
                            i == scan->begin[LVNI_PART_TEST];
         CHECK(first || strcmp(lvni_data_image_scan_name(scan, i - 1),
                               lvni_data_image_scan_name(scan, i)) < 0);
-        CHECK(mode == LVNI_SCAN_FLAT ? scan->label[i] == -1
+        CHECK(mode == LVNI_SCAN_FLAT ? scan->label == NULL
                                      : scan->label[i] >= 0 && scan->label[i] < scan->n_classes);
     }
     char before[PATH_ROOM] = "", name[4 * PATH_ROOM];

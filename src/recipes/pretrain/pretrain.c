@@ -78,6 +78,7 @@ static lvn_status resolve_method(lvni_core_config *c, lvni_run_job *job, opened 
     if (o->settings.distill.teacher != NULL) {
         o->settings.distill.taught = true;
         job->complete = lvni_pretrain_load_teacher;
+        job->other_file = "method_args.teacher_sha256";
     }
     return LVN_OK;
 }
@@ -160,6 +161,13 @@ static lvn_status open_job(lvni_run_job *job)
     lvni_pretrain_read_settings(job->keys, &o->settings);
     o->method = lvni_pretrain_method_find(lvni_core_config_str(job->keys, "method"));
     job->cls = o->method->cls;
+    if (job->part_alone && o->settings.embed_dim > 0) {
+        lvni_log_line(LVNI_LOG_INFO,
+                      "note: features are those of the backbone: the layer of embed_dim=%d is in "
+                      "checkpoints, not in exported models",
+                      o->settings.embed_dim);
+        o->settings.embed_dim = 0;
+    }
     job->arguments = &o->settings;
     job->model = o->settings.model;
     job->exported_part = o->method->exported_part;

@@ -82,6 +82,8 @@ extern const lvni_core_option_table lvni_pretrain_method_options; /* method_args
 lvn_status lvni_pretrain_load_teacher(const lvni_run_job *job, lvni_nn_model *model);
 /* NULL: there is no such method. */
 const lvni_pretrain_method *lvni_pretrain_method_find(const char *name);
+/* By arguments, or by a file in another way than as it is without. An alias: under that name. */
+bool lvni_pretrain_is_given(const lvni_core_config *config, const lvni_core_option *row);
 /* Adds mistakes: numbers of other methods, an optimizer that it does not train with. */
 void lvni_pretrain_method_check(lvni_core_config *config, const lvni_pretrain_method *method);
 

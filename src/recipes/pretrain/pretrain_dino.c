@@ -170,11 +170,18 @@ static lvn_tensor *log_probabilities(const dino *m, lvn_tensor *rows, int64_t n)
     return by_sample(lvn_log_softmax(lvn_mul_scalar(rows, 1.0 / m->student_temp)), n);
 }
 
-/* NULL: there are none. A field in between may have classes, which are not looked at. */
-static lvn_tensor *local_views(const lvn_batch *batch)
+enum { GLOBAL = 2 };
+
+/* *local NULL: there are none. Views of one size share the first field; else local ones are the
+ * last, and a field in between may have classes, which are not looked at. */
+static lvn_tensor *split_views(const lvn_batch *batch, lvn_tensor **local)
 {
-    lvn_tensor *last = batch->field[batch->n_fields - 1];
-    return batch->n_fields > 1 && lvn_ndim(last) == 5 ? last : NULL;
+    lvn_tensor *first = batch->field[0], *last = batch->field[batch->n_fields - 1];
+    const int64_t n = lvn_size(first, 1);
+    *local = n > GLOBAL                                   ? lvn_slice(first, 1, GLOBAL, n)
+             : batch->n_fields > 1 && lvn_ndim(last) == 5 ? last
+                                                          : NULL;
+    return n > GLOBAL ? lvn_slice(first, 1, 0, GLOBAL) : first;
 }
 
 /* What the answers, rows of probabilities, show of the image, in nats: the entropy of their mean
@@ -193,7 +200,7 @@ static lvn_tensor *dino_step(const lvn_module *module, const lvn_batch *batch, l
     static const int rows = 0;
     const dino *m = (const dino *)module;
     const int64_t n = batch->size;
-    lvn_tensor *global = batch->field[0], *local = local_views(batch), *features, *unused;
+    lvn_tensor *features, *unused, *local, *global = split_views(batch, &local);
     lvn_tensor *aim = lvn_detach(see(&m->teacher, global, &features)),
                *temperature = lvn_number_tensor(m->temperature, step);
     lvn_tensor *sharp = lvn_div(lvn_sub(aim, lvn_buffer_value(m->center)), temperature);

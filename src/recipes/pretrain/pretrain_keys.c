@@ -43,7 +43,8 @@ static const lvni_core_option pretrain_rows[] = {
      .flags = LVNI_OPT_AUTO,
      .help = "Probability that an image passes a half of a transformer's layer by in training "
              "(stochastic depth): of all layers for DINOv2's, else of the last one, less in front "
-             "of it; auto: 0.1 for vits14, 0.3 for vitb14, else 0."},
+             "of it; auto: 0.3 for published weights of DINOv2, else 0.1 (vits14), 0.2 (vitb14), "
+             "or 0."},
     LVNI_OPTION_ALIAS("model_args.drop_path_rate", "model.drop_path"),
     {.name = "embed_dim",
      .type = LVNI_OPT_INT,

@@ -3,6 +3,7 @@
 #include "recipes/pretrain/pretrain.h"
 
 #include "core/error.h"
+#include "core/math.h"
 #include "core/sha256.h"
 #include "core/str.h"
 #include "core/vfs.h"
@@ -12,7 +13,9 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static const char FRONT[] = "method_args.";
 
@@ -382,7 +385,11 @@ static lvn_status check_hash(lvni_core_config *c, const char *path)
         return lvni_core_config_set(c, key, hex, "file of method_args.teacher_weights");
     }
     const char *given = lvni_core_config_str(c, key);
-    if (strncmp(given, hex, strlen(given)) != 0) {
+    if (strlen(given) < 8 || strspn(given, "0123456789abcdefABCDEF") != strlen(given)) {
+        LVN_FAIL(LVN_ERR_USAGE, "%s=%s: at least the first 8 hexadecimal digits are needed  (%s)",
+                 key, given, lvni_core_config_origin(c, key));
+    }
+    if (strncasecmp(given, hex, strlen(given)) != 0) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "method_args.teacher_weights=%s: its SHA-256 begins with %.16s, and %.16s is "
                  "expected  (method_args.teacher_sha256, %s): give the file that the run began "
@@ -401,8 +408,13 @@ static lvn_status load_teacher(lvni_core_config *c, const char *path, lvni_nn_mo
     if (s == LVN_ERR_NOT_FOUND) {
         lvni_core_str where = {0};
         lvni_run_source_print(from.path, lvni_run_weights_network(model, from.part), &where);
-        s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "method_args.teacher_weights: %s%s",
-                          lvn_last_error()->message, lvni_core_str_text(&where));
+        const char *then = strstr(lvni_core_str_text(&where), "then weights=");
+        const int front = then == NULL ? (int)where.len : (int)(then - lvni_core_str_text(&where));
+        s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
+                          "method_args.teacher_weights: %s%.*s%s%s", lvn_last_error()->message,
+                          front, lvni_core_str_text(&where),
+                          then == NULL ? "" : "then method_args.teacher_weights=",
+                          then == NULL ? "" : then + strlen("then weights="));
         lvni_core_str_free(&where);
     }
     LVNI_TRY_DONE(s, s);
@@ -498,13 +510,32 @@ const lvni_pretrain_method *lvni_pretrain_method_find(const char *name)
 
 /* ---- mistakes ---- */
 
-/* An alias: under that name. */
-static bool is_given(const lvni_core_config *c, const lvni_core_option *row)
+/* Does the text of a row's fallback mean what the key has? */
+static bool is_fallback(const lvni_core_config *c, const lvni_core_option *row)
+{
+    const char *text = row->fallback;
+    switch (row->type) {
+    case LVNI_OPT_INT: return text != NULL && lvni_core_config_int(c, row->name) == atoll(text);
+    case LVNI_OPT_FLOAT:
+        return text != NULL &&
+               !(lvni_core_config_float(c, row->name) != lvni_core_strtod(text, NULL));
+    case LVNI_OPT_BOOL:
+        return text != NULL && lvni_core_config_bool(c, row->name) == (strcmp(text, "true") == 0);
+    default: return false;
+    }
+}
+
+bool lvni_pretrain_is_given(const lvni_core_config *c, const lvni_core_option *row)
 {
     const char *key = row->alias_of != NULL ? row->alias_of : row->name;
     const lvni_core_layer layer = lvni_core_config_layer(c, key);
-    return (layer == LVNI_LAYER_FILE || layer == LVNI_LAYER_ARGUMENTS) &&
-           strcmp(lvni_core_config_spelled(c, key), row->name) == 0;
+    if (row->alias_of != NULL && strcmp(lvni_core_config_spelled(c, key), row->name) != 0) {
+        return false;
+    }
+    /* the config.yaml of a run has all keys */
+    return layer == LVNI_LAYER_ARGUMENTS ||
+           (layer == LVNI_LAYER_FILE && lvni_core_config_is_set(c, key) &&
+            (row->alias_of != NULL || !is_fallback(c, row)));
 }
 
 static bool has(const char *words, const char *word)
@@ -529,12 +560,20 @@ static bool trains_with(const lvni_pretrain_method *m, const char *optimizer)
 
 void lvni_pretrain_method_check(lvni_core_config *c, const lvni_pretrain_method *m)
 {
+    if (lvni_core_config_is_on(c, "resume")) { /* the saved run has it */
+        return;
+    }
+    if (lvni_core_config_bool(c, "exact") && strcmp(m->name, "dino") != 0) {
+        lvni_core_config_add_mistake(c,
+                                     "exact=true: method=%s has no limited number of steps  (%s)",
+                                     m->name, lvni_core_config_origin(c, "exact"));
+    }
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const char *key = rows[i].name;
         if (strncmp(key, FRONT, sizeof FRONT - 1) != 0 || has(m->args, key + sizeof FRONT - 1)) {
             continue;
         }
-        if (is_given(c, &rows[i])) {
+        if (lvni_pretrain_is_given(c, &rows[i])) {
             lvni_core_config_add_mistake(
                 c, "%s: method=%s has no such number; it has %.*s  (%s)", key, m->name,
                 (int)strlen(m->args) - 1, m->args,

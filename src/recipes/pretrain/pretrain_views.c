@@ -217,17 +217,11 @@ static bool is_foreign(const lvni_images_view_args *a, const char *key)
            (a->local.n == 0 && starts_with(key, LOCAL));
 }
 
-static bool is_given(const lvni_core_config *c, const char *key)
-{
-    const lvni_core_layer layer = lvni_core_config_layer(c, key);
-    return layer == LVNI_LAYER_FILE || layer == LVNI_LAYER_ARGUMENTS;
-}
-
 static lvn_status refuse_foreign(const lvni_core_config *c, const lvni_images_view_args *a)
 {
     for (size_t i = 0; i < sizeof transform_rows / sizeof *transform_rows; i++) {
         const char *key = transform_rows[i].name;
-        if (is_foreign(a, key) && is_given(c, key)) {
+        if (is_foreign(a, key) && lvni_pretrain_is_given(c, &transform_rows[i])) {
             LVN_FAIL(LVN_ERR_USAGE, "%s: the views of method=%s are all of one kind  (%s)", key,
                      a->method, lvni_core_config_origin(c, key));
         }
@@ -426,6 +420,25 @@ static lvn_status take_local(lvni_core_config *c, lvni_images_view_args *a)
     return LVN_OK;
 }
 
+/* Of the network that `key` names. */
+static lvn_status check_patches(const lvni_core_config *c, const char *key,
+                                const lvni_images_view_args *a)
+{
+    const char *model = lvni_core_config_str(c, key);
+    const int patch = model == NULL ? 1 : lvni_nn_zoo_patch(model);
+    const int *const size[] = {a->size, a->local.n > 0 ? a->local.size : a->size};
+    for (int i = 0; i < 4; i++) {
+        const int side = size[i / 2][i % 2];
+        if (side % patch != 0) {
+            LVN_FAIL(LVN_ERR_USAGE,
+                     "%s=%s cuts images into patches of %d pixels, and views have sides of %d: "
+                     "transform_args.%s must be a multiple of it",
+                     key, model, patch, side, i < 2 ? "image_size" : "local_view.view_size");
+        }
+    }
+    return LVN_OK;
+}
+
 /* Groups that are null. */
 static void switch_off(const lvni_core_config *c, lvni_images_view_args *a)
 {
@@ -468,6 +481,8 @@ lvn_status lvni_pretrain_read_views(lvni_core_config *c, int side, lvni_data_vie
     LVN_TRY(resolve_repeated(c, std_key, a.std));
     LVN_TRY(resolve(c, channels_key, (const double[]){channels}, 1));
     switch_off(c, &a);
+    LVN_TRY(check_patches(c, "model.name", &a));
+    LVN_TRY(check_patches(c, "method_args.teacher", &a));
     lvni_images_views_make(&a, out);
     return lvni_data_views_check(out, false);
 }

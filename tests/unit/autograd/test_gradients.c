@@ -228,7 +228,7 @@ static bool has_row(const char *op)
     static const char *const without_gradient[] = {
         "keep", "require_grad", "gradient", "argmax", "accuracy", "grad_with", "detach", "apply",
         "zeros", "cast", "sign", "round", "floor", "ceil", "argsort", "one_hot", "argmin",
-        "random_uniform_with", "random_normal_with",
+        "random_uniform_with", "random_normal_with", "random_permutation",
         /* test_second.c */
         "eq", "ne", "lt", "le", "gt", "ge", "eq_scalar", "ne_scalar", "lt_scalar", "le_scalar",
         "gt_scalar", "ge_scalar"};
