@@ -95,8 +95,9 @@ const lvni_core_foreign lvni_core_foreign_table[] = {
     HINT("freeze_backbone|freeze_layers|linear_probe|feature_extract",
          "use {freeze}=backbone, all but the last layer, or patterns over the names of "
          "parameters"),
-    OFF("kd_*|distill_loss_weight|task_loss_weight|teacher|teacher_model|distill*",
-         "there is no distillation; use {weights}=FILE to start from another model"),
+    HINT("kd_*|distill_loss_weight|task_loss_weight|teacher|teacher_model|distill*",
+         "levin pretrain method=distillation has method_args.teacher; {weights}=FILE starts from "
+         "another model"),
     HINT("naflex*", "images have one size, {image_size}"),
 
     /* ---- optimizer ---- */
