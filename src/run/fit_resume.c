@@ -109,7 +109,7 @@ lvn_status lvni_run_load_start(const lvni_run_job *job, lvni_nn_model *model)
     if (s == LVN_ERR_NOT_FOUND) {
         /* a usage error: another start would not find it either */
         lvni_core_str where = {0};
-        lvni_run_source_print(from.path, lvni_run_weights_network(model, part), &where);
+        lvni_run_source_print(from.path, lvni_run_weights_network(model, part), "weights", &where);
         s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "weights: %s%s",
                           lvn_last_error()->message, lvni_core_str_text(&where));
         lvni_core_str_free(&where);

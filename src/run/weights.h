@@ -68,9 +68,10 @@ lvn_status lvni_run_weights_find(const char *path, char **name);
 bool lvni_run_source_is_address(const char *path);
 /* LVN_ERR_USAGE, with the commands to fetch it, and where the model's pretrained weights are. */
 lvn_status lvni_run_source_refuse(const char *path, const char *model);
-/* "; pretrained weights of resnet18: curl -LO ..., then weights=...": of the file's name, else of
- * the model; nothing where neither is known. */
-void lvni_run_source_print(const char *path, const char *model, lvni_core_str *out);
+/* "; pretrained weights of resnet18: curl -LO ..., then KEY=...": of the file's name, else of the
+ * model; nothing where neither is known. */
+void lvni_run_source_print(const char *path, const char *model, const char *key,
+                           lvni_core_str *out);
 /* What is given with model=: its file where it names published weights (LVN_ERR_USAGE, with the
  * commands to fetch it), no model.drop_path where there are no layers to pass by. */
 lvn_status lvni_run_source_check_model(const lvni_core_config *config);

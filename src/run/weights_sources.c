@@ -61,12 +61,12 @@ static const source *find_source(const char *path, const char *model)
     return NULL;
 }
 
-void lvni_run_source_print(const char *path, const char *model, lvni_core_str *out)
+void lvni_run_source_print(const char *path, const char *model, const char *key, lvni_core_str *out)
 {
     const source *s = find_source(path, model);
     if (s != NULL) {
-        lvni_core_str_printf(out, "; pretrained weights of %s: curl -LO %s%s, then weights=%s%s",
-                             s->model, s->folder, s->file, s->file, s->more);
+        lvni_core_str_printf(out, "; pretrained weights of %s: curl -LO %s%s, then %s=%s%s",
+                             s->model, s->folder, s->file, key, s->file, s->more);
     }
 }
 
@@ -85,7 +85,7 @@ lvn_status lvni_run_source_refuse(const char *path, const char *model)
         const char *name = base_name(path);
         lvni_core_str_printf(&advice, "; curl -LO %s, then weights=%s", path, name);
     }
-    lvni_run_source_print(path, model, &advice);
+    lvni_run_source_print(path, model, "weights", &advice);
     lvn_status s = lvni_core_str_status(&advice);
     if (s == LVN_OK) {
         s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
@@ -139,7 +139,7 @@ lvn_status lvni_run_source_check_model(const lvni_core_config *c)
         return LVN_OK;
     }
     lvni_core_str advice = {0};
-    lvni_run_source_print(NULL, model, &advice);
+    lvni_run_source_print(NULL, model, "weights", &advice);
     lvn_status s = lvni_core_str_status(&advice);
     if (s == LVN_OK) {
         s = lvn_error_set(

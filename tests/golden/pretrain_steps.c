@@ -1,6 +1,7 @@
 #include "pretrain_steps.h"
 
 #include "core/alloc.h"
+#include "kernels/kernels.h"
 #include "run/options.h"
 
 #include <math.h>
@@ -275,4 +276,19 @@ void pretrain_steps_compare(const pretrain_steps *s)
     bench_close(&b);
     lvni_core_config_destroy(c);
     pretrain_views_close(&v);
+}
+
+int pretrain_golden_main(int argc, char **argv, lvni_ckpt_st_file **file)
+{
+    if (argc != 2) {
+        fprintf(stderr, "usage: %s FILE\n", argv[0]);
+        return 2;
+    }
+    if (lvni_cpu_start() != LVN_OK || lvni_ckpt_st_open(argv[1], LVNI_ST_VERIFY, file) != LVN_OK) {
+        fprintf(stderr, "%s\n", lvn_last_error()->message);
+        return 1;
+    }
+    const int failed = test_main(1, argv);
+    lvni_ckpt_st_close(*file);
+    return failed;
 }

@@ -25,6 +25,9 @@ typedef struct pretrain_views {
 void pretrain_views_open(pretrain_views *v, uint64_t seed);
 void pretrain_views_close(pretrain_views *v);
 
+/* Runs the tests with the file that argv names, in *file. Returns the exit status. */
+int pretrain_golden_main(int argc, char **argv, lvni_ckpt_st_file **file);
+
 /* Weights and buffers by the rule, those that follow others, too; a centre and a queue have zeros.
  */
 void pretrain_fill(lvni_nn_model *m, uint64_t seed);

@@ -4,8 +4,6 @@
 #include "group_sync_support.h"
 #include "pretrain_steps.h"
 
-#include "kernels/kernels.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -293,15 +291,5 @@ TEST(twenty_steps_of_adamw)
 
 int main(int argc, char **argv)
 {
-    if (argc != 2) {
-        fprintf(stderr, "usage: test_dino_golden FILE\n");
-        return 2;
-    }
-    if (lvni_cpu_start() != LVN_OK || lvni_ckpt_st_open(argv[1], LVNI_ST_VERIFY, &file) != LVN_OK) {
-        fprintf(stderr, "%s\n", lvn_last_error()->message);
-        return 1;
-    }
-    const int failed = test_main(1, argv);
-    lvni_ckpt_st_close(file);
-    return failed;
+    return pretrain_golden_main(argc, argv, &file);
 }

@@ -77,9 +77,6 @@ typedef struct lvni_pretrain_method {
 /* ---- pretrain_methods.c ---- */
 
 extern const lvni_core_option_table lvni_pretrain_method_options; /* method_args.* */
-/* The teacher's weights into a rank's model, from the file of the same hash at every start:
- * lvni_run_job.complete. */
-lvn_status lvni_pretrain_load_teacher(const lvni_run_job *job, lvni_nn_model *model);
 /* NULL: there is no such method. */
 const lvni_pretrain_method *lvni_pretrain_method_find(const char *name);
 /* By arguments, or by a file in another way than as it is without. An alias: under that name. */
@@ -102,6 +99,12 @@ void lvni_pretrain_read_settings(const lvni_core_config *config, lvni_pretrain_s
 /* "auto: max_epochs 100 (method=simclr), ...": what is not given, in the order in which it is
  * decided, with the reason of each; with the views resolved. */
 void lvni_pretrain_print_choices(const lvni_run_job *job, lvni_core_str *out);
+
+/* ---- pretrain_teacher.c ---- */
+
+/* The teacher's weights into a rank's model, from the file of the same hash at every start:
+ * lvni_run_job.complete. */
+lvn_status lvni_pretrain_load_teacher(const lvni_run_job *job, lvni_nn_model *model);
 
 /* ---- pretrain_views.c ---- */
 
