@@ -118,8 +118,8 @@ static const lvni_core_option run_rows[] = {
      .type = LVNI_OPT_PATH,
      .help = "Start from the weights of a safetensors file or one of torch.save (.pt, .pth, .ckpt) "
              "with the names of torchvision or timm, an exported model, a checkpoint, a run "
-             "directory (its last checkpoint), or a folder with model.safetensors or an index of "
-             "several files."},
+             "directory (its last checkpoint; for another model the one it exported), or a folder "
+             "with model.safetensors or an index of several files."},
     LVNI_RUN_WEIGHTS_KEY_ROW,
     {.name = "reset_head",
      .type = LVNI_OPT_BOOL,

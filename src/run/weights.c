@@ -610,18 +610,79 @@ lvn_status lvni_run_model_load_shown(lvni_nn_model *model, const lvni_ckpt_st_fi
     return load_from(model, &l, &(lvni_run_weights_source){.part = part}, NULL, NULL);
 }
 
+/* All parameters of the model are there, the last layer included. */
+static bool has_all(const load *l)
+{
+    for (int i = 0; i < l->model->n_parameters; i++) {
+        if (lvni_run_weight_names_find(&l->names_in_file, LVNI_NAMING_OWN, LVNI_CKPT_MODEL,
+                                       l->model->parameters[i].name) == NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The model that a run has exported, where its last checkpoint has that network within another
+ * model, as those of recipes that pretrain have; *path (lvni_core_free) NULL: the checkpoint is of
+ * this model, or of a third one. Those of other names are files that the user chose. */
+static lvn_status find_export_of_run(const load *of, const lvni_run_weights_source *from,
+                                     char **path)
+{
+    load l = *of;
+    *path = NULL;
+    if (lvni_ckpt_st_meta_get(l.file, LVNI_CKPT_FORMAT) == NULL ||
+        strcmp(l.path, from->path) == 0) {
+        return LVN_OK;
+    }
+    l.part = from->part == NULL ? "" : from->part;
+    const lvn_status s = lvni_run_weight_names_make(l.file, l.path, NULL, &l.names_in_file);
+    if (s == LVN_OK && !has_all(&l) && has_inside(&l)) {
+        *path = lvni_run_dir_file(from->path, LVNI_RUN_EXPORTS, "last");
+    }
+    load_free(&l);
+    if (*path != NULL && !lvni_core_path_exists(*path)) {
+        lvni_core_free(*path);
+        *path = NULL;
+    }
+    return s;
+}
+
+/* *l: its file and path, which the caller closes and frees. */
+static lvn_status open_source(const lvni_nn_model *model, const lvni_run_weights_source *from,
+                              load *l, lvni_ckpt_st_file **file, char **name, const char **inner)
+{
+    const char *network = lvni_run_weights_network(model, from->part);
+    lvni_run_weights_source other = *from;
+    char *exported = NULL;
+    LVN_TRY(lvni_run_weights_open(from, network, name, inner, file));
+    *l = (load){.model = model, .file = *file, .path = *name};
+    lvn_status s = find_export_of_run(l, from, &exported);
+    if (s == LVN_OK && exported == NULL) {
+        return LVN_OK;
+    }
+    lvni_ckpt_st_close(*file);
+    lvni_core_free(*name);
+    *name = NULL;
+    if (s == LVN_OK) {
+        other.path = exported;
+        s = lvni_run_weights_open(&other, network, name, inner, file);
+        *l = (load){.file = *file, .path = *name};
+    }
+    lvni_core_free(exported);
+    return s;
+}
+
 lvn_status lvni_run_model_load(lvni_nn_model *model, const lvni_run_weights_source *from,
                                lvni_run_weights_report *report)
 {
     char *name;
     const char *inner;
     lvni_ckpt_st_file *file;
+    load l;
     if (report != NULL) {
         *report = (lvni_run_weights_report){.naming = ""};
     }
-    LVN_TRY(lvni_run_weights_open(from, lvni_run_weights_network(model, from->part), &name, &inner,
-                                  &file));
-    load l = {.file = file, .path = name};
+    LVN_TRY(open_source(model, from, &l, &file, &name, &inner));
     const lvn_status s = load_from(model, &l, from, inner, report);
     lvni_ckpt_st_close(file);
     if (report != NULL) {

@@ -38,7 +38,8 @@ typedef struct lvni_run_weights_source {
 /* The network of a model, or of its module `part` where that is not NULL: "resnet18". */
 const char *lvni_run_weights_network(const lvni_nn_model *model, const char *part);
 /* Set a model's parameters and buffers by name from a file (of a run directory: its last
- * checkpoint; of a folder: model.safetensors and what lvni_run_weights_find knows). Numbers of
+ * checkpoint, or where the network is a part of that one the exported model; of a folder:
+ * model.safetensors and what lvni_run_weights_find knows). Numbers of
  * f64, f16 and bf16 are converted. The names may stand behind a prefix, of wrappers or of a larger
  * model. LVN_ERR_MISMATCH lists names and shapes that do not fit, what only another network has, or
  * prefixes that are equally good. report may be NULL; its texts are freed with

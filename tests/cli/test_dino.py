@@ -132,6 +132,16 @@ class Dino(unittest.TestCase):
         text = self.levin("pretrain", *still, "checkpoint=run", "out=all")
         names = self.changed("run", "all")
         self.assertFalse({n for n in names if "head" in n or "backbone" in n}, names)
+        # another model than the run's: the network that it has exported
+        one = ["data=builtin:shapes", "data.count=16", "image_size=16", "model=cnn", "max_steps=1"]
+        one += ["batch_size=8", "optim.lr=0", "optim.weight_decay=0", "weights=run"]
+        head = "method_args.hidden_dim=8"
+        for i, command in enumerate((["pretrain", head], ["train", "classify", "val_split=0"])):
+            text = self.levin(*command, *one, f"out=other{i}")
+            self.assertIn(f"weights=run: {export}, ", text)
+            text = self.levin("ckpt", "diff", export, f"other{i}/{export[4:]}", code=1)
+            names = set(re.findall(r"^[\w./]+weight", text, re.M))
+            self.assertLessEqual(names, {"head.weight"})
 
     def test_the_last_layer_waits(self):
         """Its rate is 0 for the first 30 % of the run's 10 steps; its momentum is there at once."""
