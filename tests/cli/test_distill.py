@@ -21,7 +21,7 @@ drop_identity()
 TEACHER = "exported_models/exported_last.safetensors"
 SMALL = (
     "method=distillation data=builtin:shapes data.count=40 image_size=40 model=cnn batch_size=16"
-    " method_args.teacher=torchvision/resnet18 method_args.queue_size=24 max_epochs=3"
+    " method_args.teacher=cnn method_args.queue_size=24 max_epochs=3"
     " micro_batches=4 group=4 wgrad_threads=1 num_workers=1 quiet=true"
 ).split()
 
@@ -33,7 +33,7 @@ class Distill(unittest.TestCase):
         cls.addClassCleanup(shutil.rmtree, cls.dir, ignore_errors=True)
         for seed in (0, 1):
             cls.run_levin(
-                "pretrain", "data=builtin:shapes", "data.count=16", "model=resnet18", "quiet=true",
+                "pretrain", "data=builtin:shapes", "data.count=16", "model=cnn", "quiet=true",
                 "batch_size=16", "max_epochs=1", "method_args.hidden_dim=8", f"out=teacher{seed}",
                 f"seed={seed}",
             )  # fmt: skip
@@ -88,7 +88,6 @@ class Distill(unittest.TestCase):
         os.remove(f"{self.dir}/t.safetensors")
         text = self.levin("pretrain", "out=cut", "resume=true", code=64)
         self.assertIn("method_args.teacher_weights: ", text)
-        self.assertIn("then method_args.teacher_weights=", text)
         shutil.copy(f"{self.dir}/teacher0/{TEACHER}", f"{self.dir}/t.safetensors")
         self.levin("pretrain", "out=cut", "resume=true", "devices=2", "quiet=true")
         self.assertEqual(self.levin("ckpt", "hash", "cut"), whole)
@@ -109,7 +108,10 @@ class Distill(unittest.TestCase):
         self.assertIn("2 mistakes", text)
         self.assertIn("`method_args.teacher` is missing", text)
         self.assertIn("`method_args.teacher_weights` is missing: a file with the teacher's", text)
-        taught = ["method_args.teacher=resnet18", "method_args.teacher_weights=t.safetensors"]
+        taught = ["method_args.teacher=cnn", "method_args.teacher_weights=t.safetensors"]
+        known = ["method_args.teacher=resnet18", "method_args.teacher_weights=no.safetensors"]
+        text = self.levin("pretrain", *data, *known, code=64)
+        self.assertIn("then method_args.teacher_weights=", text)
         text = self.levin("pretrain", *data, *taught, "method_args.queue_size=40", code=64)
         self.assertIn("method_args.queue_size=40: the queue must be smaller than the set", text)
         text = self.levin(

@@ -200,12 +200,14 @@ class Pretrain(unittest.TestCase):
         for size, large, small in ([], 28, 14), (["image_size=224"], 224, 98), ([], 32, 16):
             vit = "timm/vit_tiny_patch16_224" if large == 32 else "dinov2/vits14-notpretrained"
             self.levin("pretrain", *dino[:2], f"model={vit}", *size, "method=dino", "max_epochs=0",
-                       "method_args.output_dim=8", "out=sizes", "overwrite=true")  # fmt: skip
+                       "optim=sgd", "optim.momentum=0", "method_args.output_dim=8", "out=sizes",
+                       "overwrite=true")  # fmt: skip
             with open(os.path.join(self.dir, "sizes/config.yaml"), encoding="utf-8") as f:
                 text = f.read()
             self.assertRegex(text, rf"transform_args.image_size: \[{large}[],]")
             self.assertIn(f"local_view.view_size: [{small}, {small}]", text)
         dino[2] += "-noreg-notpretrained"
+        dino += ["optim=sgd", "optim.momentum=0"]  # two numbers less to write for each weight
         self.levin("pretrain", *dino, "out=run", "method_args.hidden_dim=16")
         for i, weights in enumerate(["run", "run/exported_models/exported_last.pt"]):
             text = self.levin("train", "classify", *dino, f"weights={weights}", f"out=tuned{i}")

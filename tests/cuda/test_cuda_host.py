@@ -16,6 +16,10 @@ import tempfile
 import unittest
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).parent.parent / "support"))
+
+from turns import of_today
+
 LEVIN, BACKENDS = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 ACCELERATOR = os.environ.get("LEVIN_TEST_ACCELERATOR", "cudahost")
 ON_HOST = ACCELERATOR == "cudahost"
@@ -69,7 +73,8 @@ OPS = find_ops()
 
 
 class Kernels(unittest.TestCase):
-    """One test for each op and each function of flat buffers: test_relu, test_flat_adamw."""
+    """One test for each op and each function of flat buffers: test_relu, test_flat_adamw. Half of
+    them each day, all with LEVIN_TEST_SLOW=1, one by its name."""
 
     def test_what_has_no_kernel(self):
         self.assertEqual({op for op, there in OPS.items() if not there}, WITHOUT_KERNEL)
@@ -80,7 +85,6 @@ class Kernels(unittest.TestCase):
             done.stdout, rf"(?m)^{re.escape(name)} +passed ", f"{done.stdout}{done.stderr}"
         )
         self.assertEqual(done.returncode, OK, done.stderr)
-
 
     def check_fft(self, **environment):
         """By the stand-in for cuFFT (cufft_on_host.cpp)."""
@@ -116,7 +120,10 @@ class Kernels(unittest.TestCase):
 
 
 def add_checks():
-    for name in [op for op, there in OPS.items() if there] + [f"flat.{name}" for name in FLAT]:
+    names = [op for op, there in OPS.items() if there] + [f"flat.{name}" for name in FLAT]
+    if not any(argument.startswith("Kernels.") for argument in sys.argv[3:]):
+        names = of_today(names, 2)
+    for name in names:
         test = f"test_{name.replace('.', '_')}"
         setattr(Kernels, test, lambda self, name=name: self.check(name))
 
@@ -312,9 +319,7 @@ class Failures(Case):
         )
         self.assertIn("in step 0, micro-batch 0", reported)
         self.assertEqual(os.listdir(self.cwd / "run/checkpoints"), [])
-        reported = self.train(
-            "run", "overwrite=true", status=RESOURCE, CUDA_ON_HOST_MEMORY=1 << 20
-        )
+        reported = self.train("run", "overwrite=true", status=RESOURCE, CUDA_ON_HOST_MEMORY=1 << 20)
         self.assertIn("error: cudahost:0 is out of memory: ", reported)
         self.assertIn("in building model cnn", reported)
 
