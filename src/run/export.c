@@ -326,6 +326,22 @@ static void report_weights(const lvni_run_exported *e)
     lvni_log_line(LVNI_LOG_INFO, "note: the weights of %s%s%s", e->file, step, average);
 }
 
+/* Of the module that is written; one that follows another has its numbers in buffers. */
+static int64_t count_parameters(const lvni_run_export_content *c)
+{
+    int64_t n = 0;
+    for (int i = 0; i < c->model->n_parameters; i++) {
+        const lvni_nn_parameter *p = &c->model->parameters[i];
+        n += name_within(c->part, p->name) != NULL ? p->numel : 0;
+    }
+    for (int i = 0; i < c->model->n_buffers; i++) {
+        const lvn_buffer *b = c->model->buffers[i];
+        const bool counts = b->rule == LVNI_RULE_FOLLOW && strstr(b->name, ".running_") == NULL;
+        n += counts && name_within(c->part, b->name) != NULL ? b->numel : 0;
+    }
+    return n;
+}
+
 static lvn_status write_file(const lvni_run_recipe *recipe, lvni_core_config *c)
 {
     static const lvni_run_output_kind kind = {
@@ -357,12 +373,19 @@ static lvn_status write_file(const lvni_run_recipe *recipe, lvni_core_config *c)
     if (!lvni_run_output_is_stdout(c)) {
         lvni_core_print(stdout, "%s: %s%s, %lld parameters, names and layouts of PyTorch\n", output,
                         e->card.model, lvni_core_str_text(&more),
-                        (long long)lvni_nn_model_count(e->model));
+                        (long long)count_parameters(&content));
     }
 done:
     lvni_core_str_free(&more);
     lvni_run_exported_close(e);
     return s;
+}
+
+/* Of the command, whatever a training's keys have by that name. */
+static bool is_checkpoint(const char *argument)
+{
+    static const char name[] = "checkpoint";
+    return strncmp(argument + strspn(argument, "-"), name, sizeof name - 1) == 0;
 }
 
 /* The other keys are those of a training then. */
@@ -375,7 +398,7 @@ static lvn_status find_weights(const lvni_run_recipe *recipe, int n, const char 
     *found = false;
     for (int i = 0; i < n && !*found;) {
         const int used = lvni_core_config_arguments_of(c, n - i, args + i, &name, &text);
-        *found = used > 0 && strcmp(name, "weights") == 0;
+        *found = used > 0 && strcmp(name, "weights") == 0 && !is_checkpoint(args[i]);
         i += used > 0 ? used : 1;
     }
     const bool named = lvni_core_config_row(c, "model") != NULL; /* a network, by its name */

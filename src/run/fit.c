@@ -283,6 +283,10 @@ static lvn_status measure_data(const lvni_run_job *r, lvni_run_plan_data *out)
                                          [LVN_ORDER_SEQUENCE] = "in sequence",
                                          [LVN_ORDER_REPLACEMENT] = "drawn with replacement"};
     LVN_TRY(r->val == NULL ? LVN_OK : lvni_data_dataset_check_length(r->val));
+    if (r->train == NULL) { /* as lvni_run_check_plan */
+        out->n_samples = UINT32_MAX;
+        return LVN_OK;
+    }
     LVN_TRY(lvni_data_dataset_check_length(r->train));
     const int64_t val = r->val == NULL ? 0 : r->val->cls->length(r->val);
     LVN_ARG(val >= 0, "the validation set %s has no length", r->val->cls->name);
@@ -628,6 +632,7 @@ lvn_status lvni_run_fit_end(lvn_status status)
 
 /* Up to where a run would begin, without its ranks. */
 static lvn_status prepare_alone(const lvni_run_job *request,
+                                lvn_status (*prepare_for)(lvni_run_fit_run *r),
                                 lvn_status (*use)(const lvni_run_fit_run *r))
 {
     const lvn_device before = lvn_device_in_use();
@@ -638,7 +643,7 @@ static lvn_status prepare_alone(const lvni_run_job *request,
     LVNI_TRY_DONE(s, lvni_run_ranks_estimate(request->config, &r.rank));
     LVNI_TRY_DONE(s, lvni_core_pin_entries_create(&pins));
     r.rank.pins = pins;
-    LVNI_TRY_DONE(s, prepare(&r));
+    LVNI_TRY_DONE(s, prepare_for(&r));
     s = use(&r);
 done:
     run_free(&r);
@@ -659,7 +664,19 @@ static lvn_status print_plan(const lvni_run_fit_run *r)
 
 lvn_status lvni_run_fit_plan(const lvni_run_job *request)
 {
-    return prepare_alone(request, print_plan);
+    return prepare_alone(request, prepare, print_plan);
+}
+
+/* The plan for what the card records of it. */
+static lvn_status prepare_export(lvni_run_fit_run *r)
+{
+    lvni_core_config *c = r->request->config;
+    LVN_TRY(lvni_cpu_start());
+    LVN_TRY(lvni_run_accelerator_use(c, r->rank.device));
+    LVN_TRY(measure_data(r->request, &r->data));
+    LVN_TRY(build_model(r));
+    LVN_TRY(lvni_run_make_plan(c, &r->data, &r->rank, r->model->coupled, &r->plan));
+    return load_weights(r);
 }
 
 static lvn_status export_start(const lvni_run_fit_run *r)
@@ -681,5 +698,5 @@ static lvn_status export_start(const lvni_run_fit_run *r)
 
 lvn_status lvni_run_fit_export_start(const lvni_run_job *request)
 {
-    return prepare_alone(request, export_start);
+    return prepare_alone(request, prepare_export, export_start);
 }

@@ -82,6 +82,9 @@ typedef struct lvni_run_job {
     lvn_status (*drive)(void *host, const lvni_run_ranks *ranks, const lvni_run_rank *rank,
                         lvni_trainer *trainer);
     void *host;
+    /* `levin export weights=`: the network alone is needed; data (`train` NULL) where the recipe
+     * knows the network by them. */
+    bool exports;
     /* A finder drives it (tune.h): nothing is written, even where `out` is given. */
     bool tunes;
     /* On each rank, with its estimate, before there is a trainer; a collective. NULL: none. */

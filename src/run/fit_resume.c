@@ -94,7 +94,7 @@ lvn_status lvni_run_load_start(const lvni_run_job *job, lvni_nn_model *model)
     lvni_run_weights_source from = {
         .path = lvni_core_config_str(c, "weights"),
         .part = part,
-        .or_whole = true,
+        .or_whole = !job->exports,
         .key = lvni_core_config_str(c, lvni_run_key_name(c, "weights.key")),
         .reset_head = lvni_core_config_bool(c, "reset_head")};
     if (from.path == NULL) {
@@ -116,7 +116,7 @@ lvn_status lvni_run_load_start(const lvni_run_job *job, lvni_nn_model *model)
     }
     if (s == LVN_OK) {
         lvni_run_weights_report_log(&report, from.path);
-        if (report.of_part) {
+        if (report.of_part && !job->exports) {
             report_fresh(model, part, job->exported_part);
         }
         from.part = job->exported_part; /* with running statistics of its own */

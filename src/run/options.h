@@ -40,6 +40,8 @@ typedef struct lvni_run_defaults {
     /* Once files and arguments are read, before a saved configuration: keys that stand for others.
      * Its own mistakes are added to the others. NULL: none. */
     lvn_status (*prepare)(lvni_core_config *config);
+    /* The same for `levin export weights=`. NULL: as prepare. */
+    lvn_status (*prepare_export)(lvni_core_config *config);
 } lvni_run_defaults;
 /* Reads arguments over defaults, config files and, when resuming, the run's saved configuration. */
 lvn_status lvni_run_read_config(lvni_core_option_list tables, const char *help,

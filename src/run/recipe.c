@@ -32,6 +32,7 @@ typedef struct work {
     lvni_core_config *config;
     const lvni_run_driver *driver; /* NULL: trains to the end */
     char *dir;                     /* of the run, where this process has rank 0; or NULL */
+    bool exports;                  /* nothing is trained */
 } work;
 
 static lvn_status open_and_fit(work *w, lvni_run_ranks *ranks, fit_function fit)
@@ -40,6 +41,7 @@ static lvn_status open_and_fit(work *w, lvni_run_ranks *ranks, fit_function fit)
                             .keys = w->config,
                             .ranks = ranks,
                             .recipe = w->recipe,
+                            .exports = w->exports,
                             .dir = &w->dir};
     lvn_status s;
     LVNI_TRY_DONE(s, w->recipe->open(&request));
@@ -102,10 +104,14 @@ static lvn_status check_name(const lvni_run_recipe *recipe, lvni_core_config *c)
                         : lvni_core_config_set(c, "recipe", recipe->name, "resolved at start");
 }
 
-static lvn_status read_config(const lvni_run_recipe *recipe, const char *help, int n,
+static lvn_status read_config(const lvni_run_recipe *recipe, const char *help, bool exports, int n,
                               const char *const *args, lvni_core_config **out)
 {
-    LVN_TRY(lvni_run_read_config(recipe->keys, help, &recipe->defaults, n, args, out));
+    lvni_run_defaults of = recipe->defaults;
+    if (exports && of.prepare_export != NULL) {
+        of.prepare = of.prepare_export;
+    }
+    LVN_TRY(lvni_run_read_config(recipe->keys, help, &of, n, args, out));
     const lvn_status s = check_name(recipe, *out);
     if (s != LVN_OK) {
         lvni_core_config_destroy(*out);
@@ -189,7 +195,7 @@ lvn_status lvni_run_train_with(const lvni_run_recipe *recipe, const char *const 
                                const char *help, int n, const char *const *args)
 {
     work w = {.recipe = recipe};
-    LVN_TRY(read_config(recipe, help, n, args, &w.config));
+    LVN_TRY(read_config(recipe, help, false, n, args, &w.config));
     lvni_log_set_quiet(lvni_core_config_bool(w.config, "quiet"));
     const lvni_run_ranks_command ranks = {.command = {command[0], command[1]},
                                           .n = n,
@@ -259,7 +265,9 @@ static lvn_status use_start(const lvni_run_recipe *recipe, int n, const char *co
 {
     work w = {.recipe = recipe};
     char help[LVNI_RUN_HELP];
-    LVN_TRY(read_config(recipe, lvni_run_help_of(recipe, "train", help), n, args, &w.config));
+    w.exports = use == lvni_run_fit_export_start;
+    LVN_TRY(read_config(recipe, lvni_run_help_of(recipe, "train", help), w.exports, n, args,
+                        &w.config));
     lvni_log_set_quiet(lvni_core_config_bool(w.config, "quiet"));
     const lvn_status s = open_and_fit(&w, NULL, use);
     lvni_core_config_destroy(w.config);

@@ -373,6 +373,9 @@ static bool has_inside(const load *l)
     for (int i = 0; first == NULL && i < m->n_parameters; i++) {
         first = name_within(l, m->parameters[i].name);
     }
+    for (int i = 0; first == NULL && i < m->n_buffers; i++) { /* of one that follows another */
+        first = name_within(l, m->buffers[i]->name);
+    }
     snprintf(end, sizeof end, ".%s", first != NULL ? first : "");
     for (int64_t i = 0; i < l->names_in_file.n; i++) {
         if (ends_with(l->names_in_file.entries[i].plain, end)) {

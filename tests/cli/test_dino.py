@@ -123,6 +123,7 @@ class Dino(unittest.TestCase):
         """Its backbone under the network's own names, and weights= begin both with it."""
         self.hashes("run")
         export = "run/exported_models/exported_last.safetensors"
+        self.export_again(export)
         still = [*SMALL[:-1], "max_steps=1", "optim.lr=0", "optim.weight_decay=0"]
         text = self.levin("pretrain", *still, f"weights={export}", "out=again")
         self.assertRegex(text, r"(\d+) of the model's \1 tensors")
@@ -142,6 +143,22 @@ class Dino(unittest.TestCase):
             text = self.levin("ckpt", "diff", export, f"other{i}/{export[4:]}", code=1)
             names = set(re.findall(r"^[\w./]+weight", text, re.M))
             self.assertLessEqual(names, {"head.weight"})
+
+    def export_again(self, export):
+        """By the command, which needs no images: of a checkpoint, and of weights of others."""
+        self.levin("ckpt", "convert", export, "t.pt")
+        keys = ["model=cnn", "image_size=16", "method=dino"]
+        last = "checkpoint=run/checkpoints/last.safetensors"
+        for i, arguments in enumerate(([last], ["pretrain", "weights=t.pt", *keys])):
+            text = self.levin("export", *arguments, f"output=again{i}.safetensors")
+            self.assertNotIn("new in this run", text)
+            self.assertRegex(text, "cnn, 93472 parameters|cnn with the weights of t.pt")
+            text = self.levin("ckpt", "diff", f"again{i}.safetensors", export, code=1)
+            self.assertEqual(text, f"levin.step: only in {export}\n")
+        use = ["model=again1.safetensors", "data=builtin:shapes", "data.count=8", "output=x.npy"]
+        self.levin("predict", "embed", *use)
+        text = self.levin("export", "pretrain", "weights=t.pt", "output=x.safetensors", code=64)
+        self.assertIn("`model` is missing", text)
 
     def test_the_last_layer_waits(self):
         """Its rate is 0 for the first 30 % of the run's 10 steps; its momentum is there at once."""

@@ -167,8 +167,11 @@ class Start(unittest.TestCase):
             heads = "student.projection_head, teacher.projection_head, center"
             self.assertRegex(text, rf"{new}{heads} \(\d+ tensors\)\n")
         # of another method, whose heads are others
-        text = self.levin("pretrain", *usual, *dino, "out=b", "checkpoint=a", code=1)
         better = "weights=a/exported_models/exported_last.safetensors"
+        text = self.levin("pretrain", *usual, *dino, "out=b", "checkpoint=a")
+        self.assertIn(f"weights=a: {better[8:]}, 17 of the model's 17 tensors", text)
+        last = "checkpoint=a/checkpoints/last.safetensors"
+        text = self.levin("pretrain", *usual, *dino, "out=b", last, code=1)
         self.assertIn(f"the model that its run has exported is {better}", text)
         text = self.levin("pretrain", *usual, "out=b", "checkpoint=nothere.pt", code=64)
         self.assertIn("nothere.pt: cannot open", text)

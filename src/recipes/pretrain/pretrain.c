@@ -5,6 +5,7 @@
 #include "core/alloc.h"
 #include "core/str.h"
 #include "images/image_data.h"
+#include "images/view_presets.h"
 #include "log/run_log.h"
 #include "run/card.h"
 #include "run/inference.h"
@@ -123,6 +124,25 @@ static lvn_status open_training(lvni_run_job *job, opened *o)
     return LVN_OK;
 }
 
+/* ---- weights of others as a model ---- */
+
+/* Without images. Heads are not exported: they are those of a small set. */
+static lvn_status open_export(lvni_run_job *job, opened *o)
+{
+    static const char queue[] = "method_args.queue_size";
+    lvni_core_config *c = job->config;
+    lvni_data_views views;
+    const lvni_pretrain_scale scale = {
+        .images = lvni_core_config_is_set(c, queue) ? lvni_core_config_int(c, queue) + 1 : 1,
+        .steps = INT64_MAX};
+    LVN_TRY(
+        lvni_pretrain_read_views(c, lvni_images_view_preset(o->method->views)->size[0], &views));
+    LVN_TRY(o->method->resolve(c, &scale));
+    lvni_pretrain_read_settings(c, &o->settings);
+    o->settings.backbone.image_size = views.view[0].size;
+    return LVN_OK;
+}
+
 /* ---- a trained model ---- */
 
 static lvn_status open_used(lvni_run_job *job, opened *o)
@@ -172,7 +192,8 @@ static lvn_status open_job(lvni_run_job *job)
     job->model = o->settings.model;
     job->exported_part = o->method->exported_part;
     job->trained_part = o->method->trained_part;
-    return job->purpose == LVNI_RUN_TRAIN    ? open_training(job, o)
+    return job->exports                      ? open_export(job, o)
+           : job->purpose == LVNI_RUN_TRAIN  ? open_training(job, o)
            : job->purpose == LVNI_RUN_EXPORT ? LVN_OK
                                              : open_used(job, o);
 }
@@ -212,7 +233,8 @@ const lvni_run_recipe lvni_pretrain_recipe = {
                      "sync_batchnorm=true "
                      "scheduler=cosine scheduler.end_factor=0.001 scheduler.warmup_steps=auto "
                      "optim.decay_norm_bias=false",
-                 .prepare = lvni_pretrain_prepare},
+                 .prepare = lvni_pretrain_prepare,
+                 .prepare_export = lvni_pretrain_prepare_export},
     .needs_keys = true,
     .model_keys = "model, embed_dim and method_args.*",
     .size_key = "transform_args.image_size",

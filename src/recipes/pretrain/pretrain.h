@@ -91,6 +91,8 @@ extern const lvni_core_option_table *const lvni_pretrain_train_keys[];
 #define LVNI_PRETRAIN_BEGINS "there is no run yet"
 /* Defaults of the method, and what is missing: lvni_run_defaults.prepare. */
 lvn_status lvni_pretrain_prepare(lvni_core_config *config);
+/* The same without images: lvni_run_defaults.prepare_export. */
+lvn_status lvni_pretrain_prepare_export(lvni_core_config *config);
 /* backbone: with the side of an image, of a run that has resolved it. */
 void lvni_pretrain_read_settings(const lvni_core_config *config, lvni_pretrain_settings *out);
 

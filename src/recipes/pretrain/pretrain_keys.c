@@ -127,7 +127,7 @@ static lvn_status begin_or_resume(lvni_core_config *c)
                : lvni_core_config_set(c, "resume", "false", LVNI_PRETRAIN_BEGINS);
 }
 
-lvn_status lvni_pretrain_prepare(lvni_core_config *c)
+lvn_status lvni_pretrain_prepare_export(lvni_core_config *c)
 {
     LVN_TRY(begin_or_resume(c));
     const char *name = lvni_core_config_str(c, "method");
@@ -160,9 +160,14 @@ lvn_status lvni_pretrain_prepare(lvni_core_config *c)
         lvni_core_config_layer(c, "checkpoint.monitor") <= LVNI_LAYER_JOB) {
         LVN_TRY(lvni_core_config_load_job(c, "checkpoint.monitor=val/knn checkpoint.mode=max"));
     }
-    need(c, "data", "data", "a folder with images anywhere below it, or builtin:shapes");
     need(c, "model.name", "model", "the backbone, as in model=torchvision/resnet18");
     return LVN_OK;
+}
+
+lvn_status lvni_pretrain_prepare(lvni_core_config *c)
+{
+    need(c, "data", "data", "a folder with images anywhere below it, or builtin:shapes");
+    return lvni_pretrain_prepare_export(c);
 }
 
 /* 0: a trained model of a method that has no such number, or one that is resolved later. */
