@@ -261,7 +261,8 @@ int lvni_cli_cmd_help(int n, const char *const *args)
     }
     /* levin help train.classify KEY, levin help train classify KEY, levin help train KEY; a file in
      * place of the recipe */
-    const bool named = n > 1 && (lvni_recipes_find(args[1]) != NULL || lvni_user_is_file(args[1]));
+    const bool named =
+        n > 1 && (lvni_recipes_of_word(c->name, args[1]) != NULL || lvni_user_is_file(args[1]));
     const char *dot = strchr(args[0], '.'), *recipe = named         ? args[1]
                                                       : dot != NULL ? dot + 1
                                                                     : args[0];

@@ -162,15 +162,6 @@ static const lvni_run_recipe *load(const char *path, int *code)
     return recipe;
 }
 
-/* `levin predict embed` and `levin eval knn` name what is made, and not the recipe that makes it.
- */
-static const lvni_run_recipe *recipe_of_word(const char *word, const char *command)
-{
-    const bool embeds = strcmp(command, "predict") == 0 && strcmp(word, "embed") == 0,
-               votes = strcmp(command, "eval") == 0 && strcmp(word, "knn") == 0;
-    return lvni_recipes_find(embeds || votes ? "pretrain" : word);
-}
-
 const lvni_run_recipe *lvni_cli_find_recipe(int n, const char *const *args, const char *command,
                                             int *code)
 {
@@ -178,7 +169,7 @@ const lvni_run_recipe *lvni_cli_find_recipe(int n, const char *const *args, cons
     if (n >= 1 && lvni_user_is_file(args[0])) {
         return load(args[0], code);
     }
-    const lvni_run_recipe *recipe = n >= 1 ? recipe_of_word(args[0], command) : NULL;
+    const lvni_run_recipe *recipe = n >= 1 ? lvni_recipes_of_word(command, args[0]) : NULL;
     if (n < 1) {
         fputs("error: which recipe?\n", stderr);
         lvni_cli_command_misused(command);
@@ -340,7 +331,8 @@ static lvn_status find_model(int n, const char *const *args, char **name)
 static const lvni_run_recipe *find_user(int n, const char *const *args, const char *command,
                                         int *skip, int *code)
 {
-    *skip = n >= 1 && (lvni_user_is_file(args[0]) || recipe_of_word(args[0], command) != NULL);
+    *skip =
+        n >= 1 && (lvni_user_is_file(args[0]) || lvni_recipes_of_word(command, args[0]) != NULL);
     if (*skip == 1) {
         return lvni_cli_find_recipe(n, args, command, code);
     }

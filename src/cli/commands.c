@@ -36,6 +36,8 @@ const lvni_cli_command lvni_cli_commands[] = {
      .computes = true,
      .use = {{"levin predict model=out/x data=DIR output=F.csv",
               "label images with a trained model"},
+             {"levin predict embed model=out/x data=DIR output=F.npy",
+              "features of images by a pretrained backbone"},
              {"levin predict model=resnet18 weights=W.safetensors data=X.npy output=logits.npy",
               "plain logits of an array of images"}},
      .more = OWN_RECIPE("predict"),
@@ -43,7 +45,10 @@ const lvni_cli_command lvni_cli_commands[] = {
     {.name = "eval",
      .run = lvni_cli_cmd_eval,
      .computes = true,
-     .use = {{"levin eval model=out/x data=DIR", "measure a trained model"}},
+     .use = {{"levin eval model=out/x data=DIR", "measure a trained model"},
+             {"levin eval knn model=out/x data=DIR",
+              "how often nearest neighbours of a pretrained backbone find the class"},
+             {"levin eval linear model=out/x data=DIR", "the same of a linear classifier"}},
      .more = OWN_RECIPE("eval"),
      .uses = true},
     {.name = "export",
@@ -282,8 +287,12 @@ static void print_keys(const lvni_cli_command *c)
     const lvni_cli_topic first = t;
     for (int i = 0; lvni_cli_topic_at(i, &t); i++) {
         if (t.command == first.command && (!own || strcmp(t.name, first.name) != 0)) {
-            printf("%s%s: levin help %s\n", own ? "Of the recipe " : "All keys",
-                   own ? t.recipe->name : "", t.name);
+            const bool word = own && t.recipe->argument != NULL;
+            printf("%s%s: levin help %s\n",
+                   word  ? "With the word "
+                   : own ? "Of the recipe "
+                         : "All keys",
+                   own ? lvni_run_typed(t.recipe) : "", t.name);
         }
     }
     if (own) {
@@ -313,7 +322,7 @@ void lvni_cli_command_print_help_of(const lvni_cli_command *c, const char *first
     lvni_cli_topic t;
     const bool file = lvni_user_is_file(first);
     const char *dot = file ? NULL : strchr(first, '.'), *name = dot != NULL ? dot + 1 : first;
-    if (!(c->by_recipe || c->uses) || (!file && lvni_recipes_find(name) == NULL) ||
+    if (!(c->by_recipe || c->uses) || (!file && lvni_recipes_of_word(c->name, name) == NULL) ||
         !lvni_cli_topic_of(c, name, &t) || (!file && t.command != c)) {
         lvni_cli_command_print_help(c);
         return;
@@ -322,7 +331,7 @@ void lvni_cli_command_print_help_of(const lvni_cli_command *c, const char *first
         lvni_core_print(stdout,
                         "usage: levin %s %s model=out/x [key=value ...]\n"
                         "           with a model of levin train %s\n\n",
-                        c->name, name, name);
+                        c->name, name, t.recipe->name);
     } else {
         lvni_core_print(stdout, "usage: levin %s %s %s%s\n           %s\n\n", t.command->name, name,
                         c->uses ? "model=out/x " : "", t.recipe->use, t.recipe->help);

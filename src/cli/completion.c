@@ -96,9 +96,15 @@ static void print_recipes(void)
 static void print_words(const lvni_cli_command *c)
 {
     lvni_cli_topic t;
+    const lvni_recipes_word *w;
     printf("    %s) echo '", c->name);
     if (c->trains || c->uses) {
         print_recipes();
+        for (int i = 0; (w = lvni_recipes_word_at(i)) != NULL; i++) {
+            if (strcmp(w->command, c->name) == 0) {
+                printf(" %s", w->word);
+            }
+        }
     } else if (c->by_recipe) {
         fputs("train", stdout);
     } else if (strcmp(c->name, "help") == 0) {
@@ -117,6 +123,24 @@ static void print_words(const lvni_cli_command *c)
         fputs(c->words != NULL ? c->words : "", stdout);
     }
     fputs("' ;;\n", stdout);
+}
+
+/* Of a trained model: a recipe, or a word, behind the command has keys of its own. */
+static void print_topics(void)
+{
+    lvni_cli_topic t;
+    const lvni_recipes_word *w;
+    for (int i = 0; lvni_cli_topic_at(i, &t); i++) {
+        if (t.command->uses) {
+            printf("    %s\\ %s) echo %s ;;\n", t.command->name, lvni_run_typed(t.recipe), t.name);
+        }
+    }
+    for (int i = 0; (w = lvni_recipes_word_at(i)) != NULL; i++) {
+        if (w->recipe->argument == NULL) {
+            printf("    %s\\ %s) echo %s.%s ;;\n", w->command, w->word, w->command,
+                   w->recipe->name);
+        }
+    }
 }
 
 static void print_lists(void)
@@ -142,10 +166,10 @@ static void print_lists(void)
           "        *) echo \"train.$3\" ;;\n"
           "        esac\n"
           "        ;;\n"
-          "    train\\ *) echo \"train.$2\" ;;\n"
-          "    *) echo \"$1\" ;;\n"
-          "    esac\n}\n\n",
+          "    train\\ *) echo \"train.$2\" ;;\n",
           stdout);
+    print_topics();
+    fputs("    *) echo \"$1\" ;;\n    esac\n}\n\n", stdout);
 }
 
 /* ---- the shells ---- */

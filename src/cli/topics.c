@@ -35,19 +35,57 @@ lvn_status lvni_cli_topic_defaults(const lvni_cli_topic *topic, lvni_core_config
     return s;
 }
 
+/* The i-th row beside the list that a word of the command names; NULL: there are no more. */
+static const lvni_run_recipe *row_beside(const lvni_cli_command *c, int i)
+{
+    const lvni_recipes_word *w;
+    for (int k = 0; (w = lvni_recipes_word_at(k)) != NULL; k++) {
+        const bool beside = strcmp(w->command, c->name) == 0 && w->recipe->argument != NULL;
+        if (beside && i-- == 0) {
+            return w->recipe;
+        }
+    }
+    return NULL;
+}
+
+/* The i-th recipe of a command that takes one: those of the list, then the rows beside it. */
+static const lvni_run_recipe *recipe_of(const lvni_cli_command *c, int i)
+{
+    int n = 0;
+    while (lvni_recipes_at(n) != NULL) {
+        n++;
+    }
+    return i < n ? lvni_recipes_at(i) : row_beside(c, i - n);
+}
+
 bool lvni_cli_topic_at(int i, lvni_cli_topic *out)
 {
     for (int k = 0; k < lvni_cli_n_commands; k++) {
         const lvni_cli_command *c = &lvni_cli_commands[k];
-        for (int r = 0; (c->trains || c->uses) && lvni_recipes_at(r) != NULL; r++) {
+        for (int r = 0; (c->trains || c->uses) && recipe_of(c, r) != NULL; r++) {
             if (i-- == 0) {
-                of_recipe(c, lvni_recipes_at(r), out);
+                of_recipe(c, recipe_of(c, r), out);
                 return true;
             }
         }
         if (c->keys != NULL && i-- == 0) {
             *out = (lvni_cli_topic){.command = c, .keys = c->keys};
             snprintf(out->name, sizeof out->name, "%s", c->name);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* "eval.knn": a word that names a recipe of the list. */
+static bool find_word(const char *name, lvni_cli_topic *out)
+{
+    const lvni_recipes_word *w;
+    for (int k = 0; (w = lvni_recipes_word_at(k)) != NULL; k++) {
+        const size_t n = strlen(w->command);
+        if (strncmp(name, w->command, n) == 0 && name[n] == '.' &&
+            strcmp(name + n + 1, w->word) == 0) {
+            of_recipe(lvni_cli_command_find(w->command), w->recipe, out);
             return true;
         }
     }
@@ -62,7 +100,7 @@ bool lvni_cli_topic_find(const char *name, lvni_cli_topic *out)
             return true;
         }
     }
-    return false;
+    return find_word(name, out);
 }
 
 bool lvni_cli_topic_of(const lvni_cli_command *c, const char *recipe, lvni_cli_topic *out)
@@ -76,7 +114,7 @@ bool lvni_cli_topic_of(const lvni_cli_command *c, const char *recipe, lvni_cli_t
             }
             return there;
         }
-        const lvni_run_recipe *r = recipe == NULL ? NULL : lvni_recipes_find(recipe);
+        const lvni_run_recipe *r = recipe == NULL ? NULL : lvni_recipes_of_word(c->name, recipe);
         of_recipe(c, r != NULL ? r : lvni_recipes_at(0), out);
         return true;
     }

@@ -28,6 +28,26 @@ const lvni_run_recipe *lvni_recipes_find(const char *name)
     return NULL;
 }
 
+static const lvni_recipes_word words[] = {{"predict", "embed", &lvni_pretrain_recipe},
+                                          {"eval", "knn", &lvni_pretrain_recipe},
+                                          {"eval", "linear", &lvni_pretrain_linear_recipe}};
+enum { N_WORDS = sizeof words / sizeof *words };
+
+const lvni_recipes_word *lvni_recipes_word_at(int i)
+{
+    return i >= 0 && i < N_WORDS ? &words[i] : NULL;
+}
+
+const lvni_run_recipe *lvni_recipes_of_word(const char *command, const char *word)
+{
+    for (int i = 0; i < N_WORDS; i++) {
+        if (strcmp(words[i].command, command) == 0 && strcmp(words[i].word, word) == 0) {
+            return words[i].recipe;
+        }
+    }
+    return lvni_recipes_find(word);
+}
+
 const lvni_run_recipe *lvni_recipes_near(const char *name)
 {
     const lvni_run_recipe *near = NULL;

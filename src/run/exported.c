@@ -128,10 +128,13 @@ static lvn_status fail_of_program(const char *path, const lvni_ckpt_st_file *fil
     "levin export %s weights=%s output=W.safetensors with the keys of a training, or with "        \
     "config=FILE, makes one of weights of another program"
 
-/* The first recipe is that of a command that names none. */
+/* The first recipe is that of a command that names none; `export` does not take a word that is
+ * typed for one of levin's own. */
 static const char *recipe_to_type(const lvni_run_recipe *recipe)
 {
-    return recipe == NULL || recipe->is_default ? "RECIPE" : lvni_run_typed(recipe);
+    return recipe == NULL || recipe->is_default ? "RECIPE"
+           : lvni_run_is_own(recipe)            ? recipe->name
+                                                : lvni_run_typed(recipe);
 }
 
 /* Opened for a model: weights alone do not show of which network they are. recipe NULL: not

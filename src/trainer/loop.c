@@ -508,11 +508,24 @@ static lvn_status finish_saving(lvni_trainer *t, lvn_status s)
     return s == LVN_OK ? saved : lvni_core_error_collect(s, &error, "the training");
 }
 
-/* max_epochs=0: the model as it begins is what the run leaves. */
+static lvn_status measure_untrained(lvni_trainer *t)
+{
+    bool useful = false, best = false, named = false;
+    LVN_TRY(lvni_trainer_logging_open(&t->report, 0, true));
+    const unsigned before = lvni_tensor_fp_enter(LVNI_FP_FLUSH);
+    lvn_status s = validate(t, &useful);
+    lvni_tensor_fp_leave(before);
+    LVN_TRY(s);
+    LVN_TRY(lvni_trainer_logging_within_epoch(&t->report, &t->at));
+    return decide(t, LVNI_NEWS_VALIDATION, useful, &best, &named);
+}
+
+/* max_epochs=0: the model as it begins is what the run leaves, and measures. */
 static lvn_status save_untrained(lvni_trainer *t)
 {
+    LVN_TRY(t->o.val != NULL ? measure_untrained(t) : LVN_OK);
     t->at.finished = true;
-    return finish_saving(t, save(t, isnan(t->at.best_score)));
+    return finish_saving(t, save(t, true));
 }
 
 static lvn_status fit(lvni_trainer *t, excerpt *part)

@@ -27,7 +27,7 @@ static bool validates(const lvni_trainer_options *o)
                   within = (o->val_every_n_batches + o->plan.accumulate - 1) / o->plan.accumulate,
                   first = lvni_plan_steps_before(&o->plan, epochs - 1) +
                           (within > 0 ? within : lvni_plan_steps_of(&o->plan, epochs - 1));
-    if (o->val_every_s > 0.0) {
+    if (o->val_every_s > 0.0 || o->max_epochs == 0) {
         return o->val != NULL;
     }
     return o->val != NULL && (o->max_epochs < 0 || o->max_epochs >= epochs) &&

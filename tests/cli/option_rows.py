@@ -564,6 +564,15 @@ knn_rows = {
     "temperature": row("100", "stdout", "val_split=0.5", first="0.001"),
     "val_split": row("0.5", "stdout"),
 }
+linear_rows = {
+    "epochs": row("2", "stdout", first="5"),
+    "batch_size": row("3", "stdout"),
+    "lr": row("1", "stdout"),
+    "momentum": row("0.5", "stdout"),
+    "weight_decay": row("0.5", "stdout"),
+    "standardize": row("true", "stdout"),
+    "seed": row("1", "stdout", "batch_size=3"),
+}
 
 report_rows = {
     "format": row("svg", "stdout"),
@@ -671,6 +680,13 @@ COMMANDS = [
         "predict.pretrain", "predict model=backbone data=photos output=-", embed_rows, "", use_rows
     ),
     Command("eval.pretrain", "eval model=backbone data=photos", knn_rows, "", use_rows),
+    Command(
+        "eval.linear",
+        "eval linear model=backbone data=photos",
+        linear_rows,
+        "",
+        {**use_rows, **knn_rows},
+    ),
     Command("export", "export model=model output=w.safetensors", export_rows, ""),
     Command("report", "report model", report_rows, ""),
     Command("launch", "launch -n 2 dry_run=true run_id=run run_dir=run", launch_rows, "-- true"),

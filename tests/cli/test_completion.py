@@ -87,6 +87,11 @@ class Completion(unittest.TestCase):
         self.assertEqual(self.ask("predict classify top"), ["top_k="])
         self.assertEqual(self.ask("eval conf"), ["config=", "confusion="])
         self.assertEqual(self.ask("train classify top"), [])
+        self.assertEqual(self.ask("eval li"), ["linear"])
+        self.assertEqual(self.ask("eval linear stan"), ["standardize="])
+        self.assertEqual(self.ask("eval knn tem"), ["temperature="])
+        self.assertEqual(self.ask("eval gan conf"), ["config="])
+        self.assertEqual(self.ask("predict embed feat"), ["features="])
         # aliases are completed, and are not in the list of all
         self.assertEqual(self.ask("train classify gpu"), ["gpus="])
         everything = self.ask("train classify ")

@@ -221,8 +221,11 @@ static const lvni_core_option_table *const predict_keys[] = {
     &lvni_images_options, &lvni_run_inference_options, &lvni_pretrain_embed_options,
     &lvni_pretrain_output_options, NULL};
 const lvni_core_option_table *const lvni_pretrain_eval_keys[] = {
-    &lvni_images_options, &lvni_run_inference_options, &lvni_pretrain_embed_options,
-    &lvni_pretrain_knn_options, NULL};
+    &lvni_images_options,         &lvni_run_inference_options, &lvni_pretrain_embed_options,
+    &lvni_pretrain_parts_options, &lvni_pretrain_knn_options,  NULL};
+static const lvni_core_option_table *const linear_keys[] = {
+    &lvni_images_options,         &lvni_run_inference_options,   &lvni_pretrain_embed_options,
+    &lvni_pretrain_parts_options, &lvni_pretrain_linear_options, NULL};
 
 const lvni_run_recipe lvni_pretrain_recipe = {
     .name = "pretrain",
@@ -249,3 +252,19 @@ const lvni_run_recipe lvni_pretrain_recipe = {
     .eval_keys = lvni_pretrain_eval_keys,
     .eval = &lvni_pretrain_knn,
     .export_keys = lvni_run_export_keys};
+
+/* The same row for `eval linear`. */
+const lvni_run_recipe lvni_pretrain_linear_recipe = {
+    .name = "pretrain",
+    .argument = "linear",
+    .use = "data=DIR model=out/x [key=value ...]",
+    .help = "measure a backbone by a linear classifier on its features",
+    .model_keys = "model, embed_dim and method_args.*",
+    .size_key = "transform_args.image_size",
+    .keys = lvni_pretrain_train_keys,
+    .open = open_job,
+    .close = close_job,
+    .card = &lvni_run_general_card,
+    .noun = "backbone",
+    .eval_keys = linear_keys,
+    .eval = &lvni_pretrain_linear};

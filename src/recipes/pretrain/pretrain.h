@@ -170,13 +170,27 @@ typedef struct lvni_pretrain_watch {
 } lvni_pretrain_watch;
 lvni_trainer_hooks lvni_pretrain_watch_hooks(lvni_pretrain_watch *watch);
 
-/* ---- pretrain_votes.c ---- */
+/* ---- pretrain_rows.c ---- */
 
 /* Images whose features are computed: references, and behind them the queries. */
 typedef struct lvni_pretrain_images_used {
     lvn_dataset *data;
     int64_t references; /* the samples before the first query */
 } lvni_pretrain_images_used;
+
+typedef struct lvni_pretrain_place {
+    int64_t label; /* the class */
+    bool is_reference;
+} lvni_pretrain_place;
+/* What the next row is of, in the order of the data, in which samples may be missing; *at: 0 at
+ * first. LVN_ERR_NON_FINITE names the image. */
+lvn_status lvni_pretrain_images_place(const lvni_pretrain_images_used *of, int64_t *at,
+                                      int64_t sample, const float *value, int64_t dim,
+                                      lvni_pretrain_place *out);
+/* Is the label's number among the k largest ones? Of equal ones the first come first. */
+bool lvni_pretrain_is_among(const double *value, int64_t n, int64_t label, int k);
+
+/* ---- pretrain_votes.c ---- */
 
 typedef struct lvni_pretrain_votes lvni_pretrain_votes;
 typedef struct lvni_pretrain_votes_count {
@@ -223,7 +237,41 @@ lvn_status lvni_pretrain_open_parts(const lvni_core_config *keys, uint64_t seed,
                                     const lvni_data_transform *view,
                                     lvni_pretrain_images_used *out);
 
-/* ---- a trained model: pretrain_knn.c, and features of `predict`: pretrain_embed.c ---- */
+/* ---- pretrain_probe.c: a linear classifier on features ---- */
+
+typedef struct lvni_pretrain_probe_images {
+    const float *feature; /* (n, dim) */
+    const int64_t *label; /* (n), of `classes` */
+    int64_t n, dim, classes;
+} lvni_pretrain_probe_images;
+typedef struct lvni_pretrain_probe_options {
+    int64_t epochs, batch_size; /* of fewer images all */
+    double lr;                  /* of 256 images */
+    double momentum, weight_decay;
+    uint64_t seed; /* of the order of images */
+    /* After each epoch; loss: the mean of its steps. NULL: nothing. Another status than LVN_OK
+     * ends it. */
+    lvn_status (*epoch)(void *user, int64_t epoch, double loss);
+    void *user;
+} lvni_pretrain_probe_options;
+/* Rows of `feature` (n, dim), which those of the images may be of, each feature with mean 0 and
+ * deviation 1 over the images, or as it is where its deviation is 0. */
+void lvni_pretrain_probe_standardize(const lvni_pretrain_probe_images *images, float *feature,
+                                     int64_t n);
+/* Trains weight (classes, dim) and bias (classes), which are the caller's and begin as they are,
+ * with SGD and a cosine to a thousandth, on the lane of the calling thread. A last batch that is
+ * incomplete is left out of its epoch. */
+lvn_status lvni_pretrain_probe_train(const lvni_pretrain_probe_images *images,
+                                     const lvni_pretrain_probe_options *options, lvn_tensor *weight,
+                                     lvn_tensor *bias);
+typedef struct lvni_pretrain_probe_count {
+    int64_t n, first, five; /* right with one guess, with five */
+} lvni_pretrain_probe_count;
+lvn_status lvni_pretrain_probe_measure(const lvni_pretrain_probe_images *images, lvn_tensor *weight,
+                                       lvn_tensor *bias, lvni_pretrain_probe_count *out);
+
+/* ---- a trained model: pretrain_knn.c, pretrain_linear.c, and features of `predict`:
+ * pretrain_embed.c ---- */
 
 extern const lvni_core_option_table *const lvni_pretrain_eval_keys[];
 /* Logs val/knn. */
@@ -231,10 +279,11 @@ lvni_trainer_evaluation lvni_pretrain_evaluation(lvni_pretrain_held *held);
 lvni_pretrain_images_used lvni_pretrain_used(const lvni_run_job *job);
 
 extern const lvni_core_option_table lvni_pretrain_embed_options, lvni_pretrain_output_options,
-    lvni_pretrain_knn_options;
+    lvni_pretrain_knn_options, lvni_pretrain_parts_options, lvni_pretrain_linear_options;
 /* Features (N, K) of a batch. */
 lvn_tensor *lvni_pretrain_features(const lvn_module *root, const lvn_batch *batch, void *user);
-extern const struct lvni_run_results lvni_pretrain_embeddings, lvni_pretrain_knn;
+extern const struct lvni_run_results lvni_pretrain_embeddings, lvni_pretrain_knn,
+    lvni_pretrain_linear;
 
 /* ---- the methods ---- */
 
@@ -270,6 +319,6 @@ lvn_tensor *lvni_pretrain_dino_loss(lvn_tensor *teacher, lvn_tensor *global, lvn
 lvn_tensor *lvni_pretrain_nt_xent(lvn_tensor *first, lvn_tensor *second, double temperature,
                                   lvn_tensor **accuracy);
 
-extern const lvni_run_recipe lvni_pretrain_recipe;
+extern const lvni_run_recipe lvni_pretrain_recipe, lvni_pretrain_linear_recipe;
 
 #endif

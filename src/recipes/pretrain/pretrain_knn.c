@@ -33,6 +33,10 @@ static const lvni_core_option knn_rows[] = {
      .fallback = "0.1",
      .range = LVNI_BETWEEN(0.001, 1000),
      .help = "A vote counts exp(cosine / temperature)."},
+};
+const lvni_core_option_table lvni_pretrain_knn_options = LVNI_OPTION_TABLE("knn", knn_rows);
+
+static const lvni_core_option parts_rows[] = {
     {.name = "val_split",
      .type = LVNI_OPT_FLOAT,
      .fallback = "0.2",
@@ -40,7 +44,7 @@ static const lvni_core_option knn_rows[] = {
      .help = "Of data without val/: the part of each class that is classified; the rest are the "
              "references."},
 };
-const lvni_core_option_table lvni_pretrain_knn_options = LVNI_OPTION_TABLE("knn", knn_rows);
+const lvni_core_option_table lvni_pretrain_parts_options = LVNI_OPTION_TABLE("parts", parts_rows);
 
 lvn_tensor *lvni_pretrain_features(const lvn_module *root, const lvn_batch *batch, void *user)
 {

@@ -6,11 +6,8 @@
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/math.h"
-#include "data/dataset.h"
 
 #include <levin/linalg.h>
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 typedef struct neighbour {
@@ -19,10 +16,9 @@ typedef struct neighbour {
 } neighbour;
 
 typedef struct lvni_pretrain_votes {
-    const lvn_dataset *data;
+    lvni_pretrain_images_used of;
     lvni_pretrain_votes_count count;
-    int64_t references; /* of the data the first */
-    int64_t at, dim;    /* position in the data, size of a row */
+    int64_t at, dim;    /* of the next row (lvni_pretrain_images_place), size of a row */
     float *column;      /* (dim, references): unit rows of the references */
     float *unit;        /* (dim): of a query */
     int *label;         /* of the references */
@@ -41,8 +37,7 @@ lvn_status lvni_pretrain_votes_create(const lvni_core_config *keys,
         return LVN_ERR_MEMORY;
     }
     const size_t room = (size_t)of->references;
-    w->data = of->data;
-    w->references = of->references;
+    w->of = *of;
     w->k = lvni_core_config_int(keys, "k");
     w->temperature = lvni_core_config_float(keys, "temperature");
     w->classes = of->data->n_classes;
@@ -110,7 +105,7 @@ static int64_t find_nearest(votes *w)
     int64_t n = 0;
     memset(w->cosine, 0, (size_t)w->count.references * sizeof *w->cosine);
     for (int64_t d = 0; d < w->dim; d++) {
-        const float *column_of = w->column + d * w->references;
+        const float *column_of = w->column + d * w->of.references;
         for (int64_t r = 0; r < w->count.references; r++) {
             w->cosine[r] += w->unit[d] * column_of[r];
         }
@@ -128,17 +123,7 @@ static int64_t find_nearest(votes *w)
     return n;
 }
 
-/* Classes with more votes than that of the label; of equal ones the first is taken. */
-static int64_t count_before(const votes *w, int label)
-{
-    int64_t before = 0;
-    for (int64_t c = 0; c < w->classes; c++) {
-        before += w->vote[c] > w->vote[label] || (w->vote[c] == w->vote[label] && c < label);
-    }
-    return before;
-}
-
-static void classify(votes *w, int label)
+static void classify(votes *w, int64_t label)
 {
     const int64_t n = find_nearest(w);
     memset(w->vote, 0, (size_t)w->classes * sizeof *w->vote);
@@ -146,10 +131,9 @@ static void classify(votes *w, int label)
         w->vote[w->label[w->nearest[i].at]] +=
             lvni_core_exp(((double)w->nearest[i].cosine - 1.0) / w->temperature);
     }
-    const int64_t before = count_before(w, label);
     w->count.queries++;
-    w->count.first += before < 1;
-    w->count.five += before < 5;
+    w->count.first += lvni_pretrain_is_among(w->vote, w->classes, label, 1);
+    w->count.five += lvni_pretrain_is_among(w->vote, w->classes, label, 5);
 }
 
 /* The first row shows how long all are. */
@@ -159,55 +143,37 @@ static lvn_status make_room(votes *w, int64_t dim)
         return LVN_OK;
     }
     w->dim = dim;
-    w->column = lvni_core_calloc(LVNI_TAG_DATA, (size_t)(dim * w->references), sizeof *w->column);
+    w->column =
+        lvni_core_calloc(LVNI_TAG_DATA, (size_t)(dim * w->of.references), sizeof *w->column);
     w->unit = lvni_core_calloc(LVNI_TAG_DATA, (size_t)dim, sizeof *w->unit);
     return w->column == NULL || w->unit == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
-static lvn_status measure(const votes *w, int64_t sample, const float *value, double *length)
+static double length_of(const float *value, int64_t n)
 {
     double squares = 0.0;
-    for (int64_t d = 0; d < w->dim; d++) {
-        if (!isfinite(value[d])) {
-            char number[24];
-            snprintf(number, sizeof number, "%lld", (long long)sample);
-            const char *name = w->data->cls->sample_name == NULL
-                                   ? NULL
-                                   : w->data->cls->sample_name(w->data, sample);
-            LVN_FAIL(LVN_ERR_NON_FINITE, "the network gives %g as a feature of image %s",
-                     lvni_core_unsigned_nan((double)value[d]), name == NULL ? number : name);
-        }
+    for (int64_t d = 0; d < n; d++) {
         squares += (double)value[d] * (double)value[d];
     }
-    *length = squares > 1e-24 ? lvni_core_sqrt(squares) : 1e-12;
-    return LVN_OK;
-}
-
-/* Images that cannot be read have no row. */
-static void step_to(votes *w, int64_t sample)
-{
-    while (lvni_data_dataset_index(w->data, w->at) != sample) {
-        w->at++;
-    }
+    return squares > 1e-24 ? lvni_core_sqrt(squares) : 1e-12;
 }
 
 lvn_status lvni_pretrain_votes_add(votes *w, int64_t sample, const float *value, int64_t dim)
 {
-    double length = 1.0;
+    lvni_pretrain_place place;
     LVN_TRY(make_room(w, dim));
-    LVN_TRY(measure(w, sample, value, &length));
-    const int label = (int)w->data->cls->label(w->data, sample);
-    step_to(w, sample);
-    const bool is_reference = w->at++ < w->references;
+    LVN_TRY(lvni_pretrain_images_place(&w->of, &w->at, sample, value, dim, &place));
+    const double length = length_of(value, dim);
+    const bool is_reference = place.is_reference;
     float *to = is_reference ? w->column + w->count.references : w->unit;
-    const int64_t stride = is_reference ? w->references : 1;
+    const int64_t stride = is_reference ? w->of.references : 1;
     for (int64_t d = 0; d < dim; d++) {
         to[d * stride] = (float)((double)value[d] / length);
     }
     if (is_reference) {
-        w->label[w->count.references++] = label;
+        w->label[w->count.references++] = (int)place.label;
     } else {
-        classify(w, label);
+        classify(w, place.label);
     }
     return LVN_OK;
 }
@@ -243,7 +209,7 @@ lvn_status lvni_pretrain_votes_rank(const votes *w, double *out)
     }
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t d = 0; d < w->dim; d++) {
-            ((float *)lvn_data(x))[r * w->dim + d] = w->column[d * w->references + r];
+            ((float *)lvn_data(x))[r * w->dim + d] = w->column[d * w->of.references + r];
         }
     }
     const lvn_status s = lvn_svd(x, NULL, &values, NULL);
