@@ -209,8 +209,7 @@ static lvn_status draw_crop(const lvni_data_transform *t, const lvn_sample_key *
         out->box = crop_random(t, key, width, height);
         return LVN_OK;
     }
-    if (t->whole || lvni_data_transform_width(t) != t->size ||
-        lvni_data_transform_channels(t) != 3) {
+    if (t->whole || lvni_data_transform_width(t) != t->size) {
         out->box = (lvni_data_box){0.0, 0.0, width, height};
         return LVN_OK;
     }
@@ -445,12 +444,19 @@ double lvni_data_augment_need(const lvni_data_transform *t, const lvni_data_augm
     return !a->centre && need < 1.0 ? need : 1.0;
 }
 
+/* Where it is the middle of an image of three channels; of others the same part is resized as those
+ * of training are. */
+static bool resizes_as_pillow(const lvni_data_transform *t, const lvni_data_augment *a)
+{
+    return a->centre && lvni_data_transform_channels(t) == 3;
+}
+
 lvni_data_box lvni_data_augment_wanted(const lvni_data_transform *t, const lvni_data_augment *a,
                                        const lvni_data_image_info *info)
 {
     const turn turned = turn_of(info->orientation);
     const lvni_data_box box = box_stored(&a->box, &turned, 1.0, info);
-    if (a->centre) {
+    if (resizes_as_pillow(t, a)) { /* with its reach */
         return box;
     }
     /* The reach of an output pixel, then the rounding to pixels, which the decoder may have made as
@@ -529,7 +535,7 @@ static lvn_status crop_render(lvni_data_scratch *scratch, const lvni_data_transf
                               float *out)
 {
     const turn turned = turn_of(info->orientation), upright = {false, false, false};
-    const bool centre = a->centre && image->deep == NULL;
+    const bool centre = resizes_as_pillow(t, a) && image->deep == NULL;
     target_steps(target, out, t, centre ? &upright : &turned, a);
     if (centre) {
         return centre_render(scratch, a, image, &turned, target);

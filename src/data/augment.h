@@ -77,7 +77,7 @@ typedef struct lvni_data_transform {
     /* Channels that images are decoded to: 1 grey, 2 grey and alpha, 3 or 0 RGB, 4 RGB and alpha.
      * keep: how many of them the output has, 0: all; training drops the others at random, by
      * weight (0: never), evaluation the last. Jitter, grey and solarize are for RGB with all its
-     * channels; evaluation stretches images of other channels, as to an oblong output. */
+     * channels. */
     int channels, keep;
     double drop_weight[4];
     /* Files of 16 bits per channel have all of them; else the high 8. Evaluation resamples such an

@@ -12,6 +12,7 @@ import io
 import json
 import math
 import os
+import pathlib
 import pickle
 import shutil
 import struct
@@ -23,6 +24,7 @@ import zipfile
 
 from patterns import draw_patterns
 from rank_processes import drop_identity
+from small_png import read_rows, write_pixels
 
 LEVIN = os.path.abspath(sys.argv.pop(1))
 drop_identity()
@@ -190,6 +192,22 @@ class Embed(unittest.TestCase):
             text = self.embed(output, "features=patches", code=64)
             self.assertIn("use output=NAME.npy, .npz or .pt", text)
 
+    def test_images_are_stretched(self):
+        """As LightlyTrain's embed has it: nothing is cut off, whatever the sides."""
+        white, black, n = b"\xff" * 3 * 32, bytes(3 * 32), FEATURES
+        folder = pathlib.Path(self.dir, "sides")
+        write_pixels(folder / "a.png", 32, white * 32)
+        write_pixels(folder / "b.png", 32, (black + white + black) * 32, 96)
+        write_pixels(folder / "c.png", 32, (white * 2 + black) * 16 + (black + white * 2) * 16, 96)
+        stripes = b"".join(bytes([8 * y] * 3 * 32) for y in range(32))
+        write_pixels(folder / "d.png", 32, stripes)
+        write_pixels(folder / "e.png", 32, b"".join(bytes([8 * y] * 3 * 64) for y in range(32)), 64)
+        self.embed("data=sides", "output=sides.npy")
+        values = read_npy(self.read("sides.npy"))[1]
+        a, b, c, d, e = (values[n * i : n * i + n] for i in range(5))
+        self.assertEqual(len({tuple(x) for x in (a, b, c, d)}), 4)
+        self.assertEqual(d, e)
+
     def test_an_unreadable_image_has_no_row(self):
         shutil.copytree(f"{self.dir}/photos", f"{self.dir}/bad")
         with open(f"{self.dir}/bad/checks/1.png", "r+b") as f:
@@ -208,8 +226,13 @@ class Embed(unittest.TestCase):
 
     def test_effective_rank(self):
         """exp of the entropy of the normalised singular values of the references' unit rows."""
-        draw_patterns(f"{self.dir}/parts/train", 5)
-        draw_patterns(f"{self.dir}/parts/val", 2)
+        parts = pathlib.Path(self.dir, "parts")
+        draw_patterns(parts / "train", 5, 37)  # of which eval takes the middle 32
+        draw_patterns(parts / "val", 2, 37)
+        for path in parts.rglob("*.png"):
+            rows, at = read_rows(path)[2], [2 * 112 + 7 + 112 * y for y in range(32)]
+            middle = pathlib.Path(self.dir, "middle", path.relative_to(parts))
+            write_pixels(middle, 32, b"".join(rows[i : i + 96] for i in at))
         # fmt: off
         more = ["model=cnn", "image_size=32", "batch_size=8", "max_epochs=2", "micro_batches=2",
                 "wgrad_threads=1", "method_args.hidden_dim=16", "data=photos", "num_workers=0",
@@ -227,7 +250,7 @@ class Embed(unittest.TestCase):
         use = ["model=ranked", "checkpoint=last", "data=parts"]
         found = json.loads(self.levin("eval", "knn", *use, "json=true").splitlines()[0])
         self.assertEqual(found["effective_rank"], float(f"{values[0][-1]:.9g}"))
-        self.levin("predict", "embed", *use, "output=parts.csv")
+        self.levin("predict", "embed", *use[:-1], "data=middle", "output=parts.csv")
         _, names, numbers = self.table("parts.csv")
         rows = []
         for i, name in enumerate(names):

@@ -158,6 +158,7 @@ static lvn_status open_used(lvni_run_job *job, opened *o)
         job->keys, s.scan != NULL,
         lvni_core_config_is_set(c, "image_size") ? (int)lvni_core_config_int(c, "image_size") : 0,
         &view);
+    view.whole = !measures && s.scan != NULL; /* embed, as LightlyTrain does */
     const bool trained = view.as_stored;
     view.as_stored = lvni_images_source_as_stored(c, &trained);
     const lvn_status status =

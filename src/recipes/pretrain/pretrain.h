@@ -112,7 +112,7 @@ lvn_status lvni_pretrain_load_teacher(const lvni_run_job *job, lvni_nn_model *mo
 
 extern const lvni_core_option_table lvni_pretrain_transform_options; /* transform_args.* */
 
-/* The only view of an image in use, as `keys` of a training have it; photos are resized and cropped
+/* The view that measures an image, as `keys` of a training have it; photos are resized and cropped
  * in their middle. side: 0, or another size than that of the training. */
 void lvni_pretrain_eval_view(const lvni_core_config *keys, bool photos, int side,
                              lvni_data_transform *out);
