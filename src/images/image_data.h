@@ -96,6 +96,11 @@ typedef struct lvni_images_preprocess {
     bool from_weights; /* from the file, or from the network it holds */
 } lvni_images_preprocess;
 
+/* Of a file of weights, as weights= takes it; known false: of a file of levin that does not record
+ * it. One that cannot be read is as torchvision's: loading it reports why. */
+lvn_status lvni_images_preprocess_of_file(const char *weights, lvni_images_preprocess *out,
+                                          bool *known);
+
 /* The transforms of training and validation, from a training transform with its size. photos:
  * resized and cropped by default, not taken whole. Reports what comes from the file of weights=.
  * LVN_ERR_USAGE. */

@@ -248,12 +248,18 @@ static bool has_tensor(const lvni_ckpt_st_file *file, const char *name)
     return false;
 }
 
-/* Not DINOv2's, nor one of levin's own files, which a recipe has trained. */
+/* Which a recipe has trained. */
+static bool is_of_levin(const lvni_ckpt_st_file *file)
+{
+    return lvni_ckpt_st_meta_get(file, LVNI_CARD_RECIPE) != NULL ||
+           lvni_ckpt_st_meta_get(file, LVNI_CKPT_FORMAT) != NULL;
+}
+
+/* Not DINOv2's, nor one of levin's own. */
 static bool is_timm_vit(const lvni_ckpt_st_file *file)
 {
     return has_tensor(file, "blocks.0.attn.qkv.weight") && !has_tensor(file, "ls1.gamma") &&
-           lvni_ckpt_st_meta_get(file, LVNI_CARD_RECIPE) == NULL &&
-           lvni_ckpt_st_meta_get(file, LVNI_CKPT_FORMAT) == NULL;
+           !is_of_levin(file);
 }
 
 static lvn_status read_file(const lvni_ckpt_st_file *file, const char *path,
@@ -320,8 +326,8 @@ static void report(const lvni_core_config *c, bool photos, const lvni_images_pre
     lvni_core_str_free(&text);
 }
 
-/* A file that cannot be read is passed over: loading it reports why. */
-static lvn_status ask_weights(const char *weights, lvni_images_preprocess *p)
+lvn_status lvni_images_preprocess_of_file(const char *weights, lvni_images_preprocess *p,
+                                          bool *known)
 {
     char *path = NULL;
     const char *inner;
@@ -332,8 +338,11 @@ static lvn_status ask_weights(const char *weights, lvni_images_preprocess *p)
                      ? lvni_ckpt_tensors_open(path, LVNI_ST_HEADER_ONLY, NULL, &inner, &file)
                      : lvni_ckpt_st_open(path, LVNI_ST_HEADER_ONLY, &file);
     }
+    *p = presets[TORCHVISION];
+    *known = true;
     if (opened == LVN_OK) {
         s = read_file(file, path, p);
+        *known = p->from_weights || !is_of_levin(file);
     } else {
         lvn_clear_error();
     }
@@ -353,7 +362,8 @@ static lvn_status find_preprocess(const lvni_core_config *c, lvni_images_preproc
     if (lvni_core_config_is_set(c, "eval.preset")) {
         *p = presets[lvni_core_config_choice(c, "eval.preset")];
     } else if (weights != NULL && !lvni_core_config_bool(c, "resume")) {
-        return ask_weights(weights, p);
+        bool known;
+        return lvni_images_preprocess_of_file(weights, p, &known);
     }
     return LVN_OK;
 }

@@ -241,6 +241,8 @@ double lvni_nn_zoo_dropout(const char *name);    /* what model.dropout=auto mean
 double lvni_nn_zoo_drop_path(const char *name);
 bool lvni_nn_zoo_is_transformer(const char *name);
 int lvni_nn_zoo_patch(const char *name); /* pixels of a side, which divide those of images; or 1 */
+/* Positions that the last map has along a side of so many pixels; 0: there is no map. */
+int lvni_nn_zoo_map_side(const char *name, int side);
 /* The name is of published weights, which a file must have: "vits14", not "vits14-notpretrained" */
 bool lvni_nn_zoo_needs_weights(const char *name);
 /* Files of the network's authors have the layer that makes logits; else backbones have none. */

@@ -433,6 +433,19 @@ int lvni_nn_zoo_patch(const char *name)
     return v == NULL ? 1 : v->family->patch;
 }
 
+int lvni_nn_zoo_map_side(const char *name, int side)
+{
+    const lvni_nn_zoo_vit *v = find_vit(name);
+    if (v != NULL) {
+        return side / v->family->patch;
+    }
+    /* five convolutions or poolings with a stride of 2, of which each rounds up; two that round
+     * down */
+    return strncmp(name, "resnet", 6) == 0 ? (side + 31) / 32
+           : strcmp(name, "cnn") == 0      ? side / 4
+                                           : 0;
+}
+
 bool lvni_nn_zoo_needs_weights(const char *name)
 {
     const lvni_nn_zoo_vit *v = find_vit(name);

@@ -102,6 +102,33 @@ class Distill(unittest.TestCase):
         self.assertRegex(text, r"knn top1 \d\.\d+")
         os.rename(f"{self.dir}/away.safetensors", f"{self.dir}/t.safetensors")
 
+    def test_what_is_seldom_meant(self):
+        """Allowed, with a warning at the start; `plan` has them, too."""
+        self.levin("pretrain", "data=builtin:shapes", "data.count=8", "model=vit_tiny_patch16_224",
+                   "max_epochs=0", "batch_size=8", "image_size=16", "out=vit", "quiet=true")  # fmt: skip
+        self.levin("export", "model=vit", "card=false", "output=v.safetensors")
+        plan = ["plan", "train", "pretrain", *SMALL[:-2], "out=x"]
+        vit = ["method_args.teacher=timm/vit_tiny_patch16_224", "image_size=48"]
+        vit += ["method_args.teacher_weights=v.safetensors"]
+        half = "[0.5,0.5,0.5]"
+        halves = [f"transform_args.normalize.{k}={half}" for k in ("mean", "std")]
+        ours = SMALL[-1]
+        cases = [
+            ([ours], None),
+            ([ours, "image_size=7"], "the map of method_args.teacher=cnn has a single"),
+            ([ours, "image_size=7", "method_args.loss_local_weight=0"], None),
+            ([*vit], f"its own are transform_args.normalize.mean={half}"),
+            ([*vit, *halves], None),
+            ([ours, *halves], None),  # levin's own exports do not record it
+            ([ours, "batch_size=1", "micro_batches=1", "group=1"], "batch_size=1: a step has a"),
+            ([ours, "knn.data=builtin:shapes"], None),
+            ([ours, "knn.data=builtin:shapes", "knn.seed=0"], "is measured on are among those of"),
+        ]
+        for arguments, warning in cases:
+            text = self.levin(*plan, *arguments)
+            self.assertEqual("warning: " in text, warning is not None, (arguments, text))
+            self.assertIn(warning or "", text)
+
     def test_mistakes(self):
         data = ["method=distillation", "data=builtin:shapes", "model=cnn", "out=x", "data.count=40"]
         text = self.levin("pretrain", *data, code=64)

@@ -328,6 +328,16 @@ class Pretrain(unittest.TestCase):
         more.append("checkpoint.monitor=val/knnn")
         text = self.levin("pretrain", *SMALL, *more, "out=x", code=64)
         self.assertIn("did you mean `val/knn`", text)
+        # of the pool; its references may be
+        plan = ["plan", "train", "pretrain", *SMALL[2:-1], *more[:1], "out=x"]
+        os.symlink("parts", f"{self.dir}/link")
+        for data, pool in (
+            ("parts", True),
+            ("[link/val,parts/train]", True),
+            ("link/train", False),
+        ):
+            text = self.levin(*plan, f"data={data}")
+            self.assertEqual("val/knn is measured on are among those of data=" in text, pool, text)
 
     def test_features_that_are_alike(self):
         """Copies of one image, and a network that has collapsed, are one warning."""

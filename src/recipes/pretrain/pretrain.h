@@ -102,6 +102,11 @@ void lvni_pretrain_read_settings(const lvni_core_config *config, lvni_pretrain_s
  * decided, with the reason of each; with the views resolved. */
 void lvni_pretrain_print_choices(const lvni_run_job *job, lvni_core_str *out);
 
+/* ---- pretrain_warnings.c ---- */
+
+/* With all values resolved, on rank 0: what is allowed and seldom meant. */
+lvn_status lvni_pretrain_warn(const lvni_run_job *job, const lvni_pretrain_settings *settings);
+
 /* ---- pretrain_teacher.c ---- */
 
 /* The teacher's weights into a rank's model, from the file of the same hash at every start:

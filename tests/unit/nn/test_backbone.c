@@ -372,6 +372,27 @@ TEST(deeper_layers_drop_more)
     }
 }
 
+TEST(maps_have_the_side_that_is_predicted)
+{
+    static const char *const models[] = {"cnn", "resnet18", "vit_tiny_patch16_224"};
+    for (int i = 0; i < 9; i++) {
+        const char *model = models[i / 3];
+        const int side = i < 6 ? (int[]){30, 32, 34}[i % 3] : 16 * (1 + i % 3),
+                  n = lvni_nn_zoo_map_side(model, side);
+        const lvni_nn_zoo_arguments a = {.image_size = side};
+        lvni_nn_model *m;
+        assert_int_equal(lvni_nn_model_build(lvni_nn_zoo_find(model), &a, 3, &m), LVN_OK);
+        lvn_tensor *x = draw_images(1, side);
+        assert_int_equal(lvn_scope_open(), LVN_OK);
+        assert_shape(lvni_nn_zoo_features(m->root, x).map, 4,
+                     (const int64_t[]){1, n, n, lvni_nn_zoo_feature_dim(model)});
+        assert_int_equal(lvn_scope_close(), LVN_OK);
+        lvn_release(x);
+        lvni_nn_model_destroy(m);
+    }
+    assert_int_equal(lvni_nn_zoo_map_side("mlp", 32), 0);
+}
+
 /* Views of several sizes, oblong ones among them, pass one network in a step. */
 TEST(views_of_several_sizes_in_a_step)
 {
