@@ -219,14 +219,15 @@ lvn_status lvni_nn_model_copy_leader(const lvn_buffer *buffer, float *values);
 typedef struct lvni_nn_zoo_arguments {
     int image_size, n_classes;
     double dropout;
-    /* of a vision transformer: probability that an image passes a layer by, or that of the last
-     * layer where it grows with the layers */
+    /* of a vision transformer or a ConvNeXt: probability that an image passes a layer by, or that
+     * of the last layer where it grows with the layers */
     double drop_path;
     int channels; /* of an image; 0: 3 */
 } lvni_nn_zoo_arguments;
 /* Choices of model=, those that can be backbones. */
 #define LVNI_ZOO_BACKBONES                                                                         \
-    "resnet18|resnet34|resnet50|resnet101|resnet152|vit_s_16|vit_b_16|vit_tiny_patch16_224|"       \
+    "resnet18|resnet34|resnet50|resnet101|resnet152|convnext_tiny|convnext_small|convnext_base|"   \
+    "convnext_large|vit_s_16|vit_b_16|vit_tiny_patch16_224|"                                       \
     "vit_small_patch16_224|vit_base_patch16_224|vits14|vitb14|vits14-noreg|vitb14-noreg|"          \
     "vits14-notpretrained|vitb14-notpretrained|vits14-noreg-notpretrained|"                        \
     "vitb14-noreg-notpretrained"
@@ -238,7 +239,8 @@ const lvn_module_class *lvni_nn_zoo_find(const char *name);
 bool lvni_nn_zoo_any_size(const char *name);     /* its weights fit images of other sizes */
 bool lvni_nn_zoo_any_channels(const char *name); /* also others than 3 */
 double lvni_nn_zoo_dropout(const char *name);    /* what model.dropout=auto means */
-double lvni_nn_zoo_drop_path(const char *name);
+double lvni_nn_zoo_drop_path(const char *name);  /* what pretraining begins with */
+bool lvni_nn_zoo_has_paths(const char *name);    /* that images can pass by */
 bool lvni_nn_zoo_is_transformer(const char *name);
 int lvni_nn_zoo_patch(const char *name); /* pixels of a side, which divide those of images; or 1 */
 /* Positions that the last map has along a side of so many pixels; 0: there is no map. */

@@ -1,5 +1,5 @@
 /* The models of `model=NAME`: classifiers of images (N, S, S, 3) -> logits (N, classes). cnn, mlp,
- * residual networks, and at the end the table of them, with the vision transformers of zoo_vit.c.
+ * residual networks, and at the end the table of them, with those of zoo_vit.c and zoo_convnext.c.
  * Each is a body, what is pooled of it, and a linear layer: features of a backbone and logits come
  * from the same code. */
 #include "nn/zoo_impl.h"
@@ -26,6 +26,7 @@ lvn_tensor *lvni_nn_zoo_forward(const lvn_module *module, lvn_tensor *x)
 {
     const network *m = (const network *)module;
     x = m->body->pooled(module, m->body->forward(module, x));
+    x = m->head_norm == NULL ? x : lvn_forward(m->head_norm, x);
     return lvn_forward(m->head, lvn_forward(m->dropout, x));
 }
 
@@ -35,7 +36,7 @@ int lvni_nn_zoo_channels(const lvn_builder *b)
     return a->channels > 0 ? a->channels : 3;
 }
 
-static lvn_tensor *mean_of_positions(const lvn_module *module, lvn_tensor *y)
+lvn_tensor *lvni_nn_zoo_mean(const lvn_module *module, lvn_tensor *y)
 {
     (void)module;
     return lvn_global_avg_pool2d(y);
@@ -47,11 +48,26 @@ static lvn_tensor *as_it_is(const lvn_module *module, lvn_tensor *y)
     return y;
 }
 
-static lvn_tensor *last_map(const lvn_module *module, lvn_tensor *y, const lvn_tensor *image)
+lvn_tensor *lvni_nn_zoo_last_map(const lvn_module *module, lvn_tensor *y, const lvn_tensor *image)
 {
     (void)module;
     (void)image;
     return y;
+}
+
+lvn_tensor *lvni_nn_zoo_branch(const lvn_module *layer, lvn_tensor *y, lvn_tensor *scale,
+                               double drop)
+{
+    if (y != NULL && drop > 0.0 && lvn_is_training() && !lvni_nn_module_follows(layer)) {
+        int64_t shape[LVN_MAX_NDIM];
+        for (int i = 0; i < lvn_ndim(y); i++) {
+            shape[i] = i == 0 ? lvn_size(y, 0) : 1;
+        }
+        lvn_tensor *ones = lvn_add_scalar(lvn_zeros(LVN_F32, lvn_ndim(y), shape), 1.0),
+                   *kept = lvn_dropout(ones, drop);
+        scale = scale == NULL ? kept : lvn_mul(kept, scale);
+    }
+    return scale == NULL ? y : lvn_mul(y, scale);
 }
 
 lvn_tensor *lvni_nn_zoo_step(const lvn_module *m, const lvn_batch *batch, lvn_step *step)
@@ -83,7 +99,8 @@ static lvn_tensor *cnn_forward(const lvn_module *module, lvn_tensor *x) /* x: (N
     return x; /* (N, S/4, S/4, 128) */
 }
 
-static const body cnn_body = {.forward = cnn_forward, .pooled = mean_of_positions, .map = last_map};
+static const body cnn_body = {
+    .forward = cnn_forward, .pooled = lvni_nn_zoo_mean, .map = lvni_nn_zoo_last_map};
 
 static lvn_status cnn_build(lvn_module *module, lvn_builder *b)
 {
@@ -236,7 +253,7 @@ static lvn_tensor *resnet_forward(const lvn_module *module, lvn_tensor *x) /* x:
 }
 
 static const body resnet_body = {
-    .forward = resnet_forward, .pooled = mean_of_positions, .map = last_map};
+    .forward = resnet_forward, .pooled = lvni_nn_zoo_mean, .map = lvni_nn_zoo_last_map};
 
 static lvn_status resnet_build(resnet *m, lvn_builder *b, const int n_blocks[STAGES],
                                bool bottleneck)
@@ -310,7 +327,7 @@ RESNET(152);
 static const struct {
     const lvn_module_class *cls;
     int features;
-    double dropout;
+    double dropout, drop_path;
     bool any_size;
 } zoo[] = {
     {&cnn_class, .features = 128, .dropout = 0.1, .any_size = true},
@@ -320,6 +337,10 @@ static const struct {
     {&resnet50_class, .features = 2048, .any_size = true},
     {&resnet101_class, .features = 2048, .any_size = true},
     {&resnet152_class, .features = 2048, .any_size = true},
+    {&lvni_nn_zoo_convnexts[0].base, .features = 768, .drop_path = 0.1, .any_size = true},
+    {&lvni_nn_zoo_convnexts[1].base, .features = 768, .drop_path = 0.4, .any_size = true},
+    {&lvni_nn_zoo_convnexts[2].base, .features = 1024, .drop_path = 0.5, .any_size = true},
+    {&lvni_nn_zoo_convnexts[3].base, .features = 1536, .drop_path = 0.5, .any_size = true},
 };
 
 static int index_of(const char *name)
@@ -349,6 +370,10 @@ static const struct {
               {"resnet50", "resnet50"},
               {"resnet101", "resnet101"},
               {"resnet152", "resnet152"},
+              {"convnext_tiny", "convnext_tiny"},
+              {"convnext_small", "convnext_small"},
+              {"convnext_base", "convnext_base"},
+              {"convnext_large", "convnext_large"},
               {"vit_s_16", "vit_s_16"},
               {"vit_b_16", "vit_b_16"},
               {"vit_tiny_patch16_224", "vit_tiny_patch16_224"},
@@ -400,7 +425,7 @@ bool lvni_nn_zoo_any_channels(const char *name)
 {
     const lvni_nn_zoo_vit *v = find_vit(name); /* of those with torchvision's names: 3 */
     return strcmp(name, "cnn") == 0 || strncmp(name, "resnet", 6) == 0 ||
-           (v != NULL && v->grid > 0);
+           strncmp(name, "convnext", 8) == 0 || (v != NULL && v->grid > 0);
 }
 
 bool lvni_nn_zoo_any_size(const char *name)
@@ -418,8 +443,14 @@ double lvni_nn_zoo_dropout(const char *name)
 
 double lvni_nn_zoo_drop_path(const char *name)
 {
+    const int i = index_of(name);
     const lvni_nn_zoo_vit *v = find_vit(name);
-    return v == NULL ? 0.0 : v->drop_path;
+    return i >= 0 ? zoo[i].drop_path : v == NULL ? 0.0 : v->drop_path;
+}
+
+bool lvni_nn_zoo_has_paths(const char *name)
+{
+    return find_vit(name) != NULL || lvni_nn_zoo_drop_path(name) > 0.0;
 }
 
 bool lvni_nn_zoo_is_transformer(const char *name)
@@ -476,9 +507,13 @@ lvn_module *lvni_nn_zoo_backbone(lvn_builder *b, const char *name, const char *m
     b->arguments = &own;
     lvn_module *m = lvn_builder_child(b, lvni_nn_zoo_find(model), name);
     b->arguments = outside;
-    const lvn_module *head = m == NULL ? NULL : ((const network *)m)->head;
-    if (head != NULL && lvni_nn_builder_fix(b, head) != LVN_OK) {
-        return NULL;
+    const network *made = (const network *)m;
+    const lvn_module *behind[] = {made == NULL ? NULL : made->head_norm,
+                                  made == NULL ? NULL : made->head};
+    for (int i = 0; i < 2; i++) {
+        if (behind[i] != NULL && lvni_nn_builder_fix(b, behind[i]) != LVN_OK) {
+            return NULL;
+        }
     }
     return m;
 }

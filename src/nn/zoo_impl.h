@@ -1,5 +1,5 @@
 /* What the networks of the zoo share: zoo.c has them and their table, zoo_vit.c the vision
- * transformers. */
+ * transformers, zoo_convnext.c the networks of that name. */
 #ifndef LEVIN_NN_ZOO_IMPL_H
 #define LEVIN_NN_ZOO_IMPL_H
 
@@ -19,13 +19,23 @@ typedef struct lvni_nn_zoo_body {
 typedef struct lvni_nn_zoo_network {
     lvn_module base;
     const lvni_nn_zoo_body *body;
-    lvn_module *dropout, *head; /* NULL without classes */
+    /* NULL without classes; head_norm, which stands in front of both, in most networks */
+    lvn_module *head_norm, *dropout, *head;
 } lvni_nn_zoo_network;
 
 /* In build(): dropout and the linear layer `name` behind what is pooled. */
 void lvni_nn_zoo_make_head(lvni_nn_zoo_network *m, lvn_builder *b, const char *name,
                            int64_t features);
 int lvni_nn_zoo_channels(const lvn_builder *b); /* of the images */
+/* Of a body: the mean over positions of a map (N, h, w, C), and the map as it is. */
+lvn_tensor *lvni_nn_zoo_mean(const lvn_module *module, lvn_tensor *y);
+lvn_tensor *lvni_nn_zoo_last_map(const lvn_module *module, lvn_tensor *y, const lvn_tensor *image);
+/* What a layer adds to its input, y (N, ...), times `scale` (NULL: 1), and in training times 0 or 1
+ * / (1 - drop) for each image (Huang et al. 2016, "Deep networks with stochastic depth"): a draw of
+ * dropout for its row, which follows from seed, step, micro-batch and this layer, wherever it is
+ * computed. A module that follows another has all paths. */
+lvn_tensor *lvni_nn_zoo_branch(const lvn_module *layer, lvn_tensor *y, lvn_tensor *scale,
+                               double drop);
 /* The functions of every class: images (N, S, S, 3) -> logits; the mean cross entropy. */
 lvn_tensor *lvni_nn_zoo_forward(const lvn_module *module, lvn_tensor *x);
 lvn_tensor *lvni_nn_zoo_step(const lvn_module *m, const lvn_batch *batch, lvn_step *step);
@@ -56,5 +66,18 @@ typedef struct lvni_nn_zoo_vit {
     bool published;   /* the name is of weights, which are in a file */
 } lvni_nn_zoo_vit;
 extern const lvni_nn_zoo_vit lvni_nn_zoo_vits[];
+
+/* ---- zoo_convnext.c ---- */
+
+enum { LVNI_CONVNEXT_STAGES = 4, LVNI_CONVNEXTS = 4 };
+
+/* A class, as the first member of what its build() needs. */
+typedef struct lvni_nn_zoo_convnext {
+    lvn_module_class base;
+    int width; /* of the first stage; doubled in each */
+    int blocks[LVNI_CONVNEXT_STAGES];
+    double drop_path; /* what model.drop_path=auto means */
+} lvni_nn_zoo_convnext;
+extern const lvni_nn_zoo_convnext lvni_nn_zoo_convnexts[LVNI_CONVNEXTS];
 
 #endif

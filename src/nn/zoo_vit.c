@@ -107,19 +107,6 @@ static lvn_status encoder_build(lvn_module *module, lvn_builder *b)
     return lvn_builder_status(b);
 }
 
-/* What is added to x, (N, T, width), times the layer's scale, and in training times 0 or 1 / (1 -
- * drop) for each image: a draw of dropout for its row, which follows from seed, step, micro-batch
- * and this layer, wherever it is computed. A module that follows another has all paths. */
-static lvn_tensor *branch(const encoder_block *m, lvn_tensor *y, lvn_tensor *scale)
-{
-    if (y != NULL && m->drop > 0.0 && lvn_is_training() && !lvni_nn_module_follows(&m->base)) {
-        const int64_t shape[] = {lvn_size(y, 0), 1, 1};
-        lvn_tensor *kept = lvn_dropout(lvn_add_scalar(lvn_zeros(LVN_F32, 3, shape), 1.0), m->drop);
-        scale = scale == NULL ? kept : lvn_mul(kept, scale);
-    }
-    return scale == NULL ? y : lvn_mul(y, scale);
-}
-
 static lvn_tensor *encoder_forward(const lvn_module *module, lvn_tensor *x) /* (N, T, width) */
 {
     const encoder_block *m = (const encoder_block *)module;
@@ -130,9 +117,9 @@ static lvn_tensor *encoder_forward(const lvn_module *module, lvn_tensor *x) /* (
     lvn_tensor *qkv = lvn_linear(lvn_forward(m->norm_1, x), m->qkv_weight, m->qkv_bias);
     qkv = lvn_reshape(qkv, 5, (const int64_t[]){n, t, 3, m->heads, w / m->heads});
     lvn_tensor *y = lvn_reshape(lvn_attention_qkv(qkv), 3, (const int64_t[]){n, t, w});
-    x = lvn_add(x, branch(m, lvn_forward(m->out, y), m->scale[0]));
+    x = lvn_add(x, lvni_nn_zoo_branch(module, lvn_forward(m->out, y), m->scale[0], m->drop));
     y = lvn_gelu(lvn_forward(m->mlp_in, lvn_forward(m->norm_2, x)));
-    return lvn_add(x, branch(m, lvn_forward(m->mlp_out, y), m->scale[1]));
+    return lvn_add(x, lvni_nn_zoo_branch(module, lvn_forward(m->mlp_out, y), m->scale[1], m->drop));
 }
 
 static const lvn_module_class encoder_class = {.name = "vit_block",

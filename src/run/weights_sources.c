@@ -29,6 +29,10 @@ static const source sources[] = {
     {"resnet101", torchvision, "resnet101-63fe2227.pth", ""},
     {"resnet152", torchvision, "resnet152-f82ba261.pth", " eval.preset=torchvision_v2"},
     {"resnet152", torchvision, "resnet152-394f9c45.pth", ""},
+    {"convnext_tiny", torchvision, "convnext_tiny-983f1562.pth", " eval.resize=236"},
+    {"convnext_small", torchvision, "convnext_small-0c510722.pth", " eval.resize=230"},
+    {"convnext_base", torchvision, "convnext_base-6075fbad.pth", " eval.resize=232"},
+    {"convnext_large", torchvision, "convnext_large-ea097f82.pth", " eval.resize=232"},
     {"vit_b_16", torchvision, "vit_b_16-c867db91.pth", ""},
     {"vit_s_16", "https://dl.fbaipublicfiles.com/deit/", "deit_small_patch16_224-cd65a155.pth",
      " eval.preset=deit"},
@@ -124,15 +128,15 @@ static lvn_status hash_file(int fd, const char *path, char hex[LVNI_SHA256_HEX])
 lvn_status lvni_run_source_check_model(const lvni_core_config *c)
 {
     const char *model = lvni_core_config_str(c, "model.name");
-    if (model != NULL && !lvni_nn_zoo_is_transformer(model) &&
+    if (model != NULL && !lvni_nn_zoo_has_paths(model) &&
         lvni_core_config_is_set(c, "model.drop_path") &&
         lvni_core_config_float(c, "model.drop_path") > 0.0) {
-        LVN_FAIL(
-            LVN_ERR_USAGE,
-            "model.drop_path=%g (%s): model=%s is not a transformer, whose layers images pass by; "
-            "omit it",
-            lvni_core_config_float(c, "model.drop_path"),
-            lvni_core_config_origin(c, "model.drop_path"), model);
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "model.drop_path=%g (%s): model=%s has no layers that images can pass by, as "
+                 "transformers "
+                 "and convnext_tiny do; omit it",
+                 lvni_core_config_float(c, "model.drop_path"),
+                 lvni_core_config_origin(c, "model.drop_path"), model);
     }
     if (model == NULL || !lvni_nn_zoo_needs_weights(model) ||
         lvni_core_config_is_set(c, "weights") || lvni_core_config_is_on(c, "resume")) {

@@ -196,7 +196,7 @@ class Pretrain(unittest.TestCase):
         text = self.levin("pretrain", *dino, "weights=no.pth", "out=no", code=64)
         self.assertIn("then weights=dinov2_vits14_reg4_pretrain.pth", text)
         text = self.levin("pretrain", *SMALL, "model.drop_path=0.1", "out=no", code=64)
-        self.assertIn("model=cnn is not a transformer", text)
+        self.assertIn("model=cnn has no layers that images can pass by", text)
         for size, large, small in ([], 28, 14), (["image_size=224"], 224, 98), ([], 32, 16):
             vit = "timm/vit_tiny_patch16_224" if large == 32 else "dinov2/vits14-notpretrained"
             self.levin("pretrain", *dino[:2], f"model={vit}", *size, "method=dino", "max_epochs=0",

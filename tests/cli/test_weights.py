@@ -299,6 +299,7 @@ class Weights(Case):
             ("resnet50", "layer4.2.conv2.weight", [512, 512, 3, 3], 267),
             ("resnet101", "layer4.2.conv2.weight", [512, 512, 3, 3], 522),
             ("resnet152", "layer4.2.conv2.weight", [512, 512, 3, 3], 777),
+            ("convnext_tiny", "features.7.2.block.0.weight", [768, 1, 7, 7], 182),
             ("vit_s_16", "conv_proj.weight", [384, 3, 16, 16], 152),
             ("vit_base_patch16_224", "patch_embed.proj.weight", [768, 3, 16, 16], 152),
             ("vits14", "patch_embed.proj.weight", [384, 3, 14, 14], 178),

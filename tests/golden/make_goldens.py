@@ -261,6 +261,15 @@ NETS = {
         names=from_timm,
         features=("norm", "tokens"),
     ),
+    "convnext_tiny": dict(
+        make=lambda: TV.convnext_tiny(num_classes=10),
+        batch=2,
+        size=70,
+        classes=10,
+        last="none",
+        modes=("eval",),
+        features=("features", "map"),
+    ),  # no dropout, no batch norm: training differs by the paths that it drops
     "vit_tiny_patch16_224": dict(
         make=lambda: timm.create_model(
             "vit_tiny_patch16_224", num_classes=10, dynamic_img_size=True

@@ -34,9 +34,9 @@ static const lvni_core_option model_rows[] = {
      .type = LVNI_OPT_FLOAT,
      .fallback = "0",
      .range = LVNI_FROM_TO_BELOW(0, 1),
-     .help = "Probability that an image passes a half of a transformer's layer by in training "
-             "(stochastic depth): of all layers for DINOv2's, else of the last one, less in front "
-             "of it."},
+     .help = "Probability that an image passes a half of a transformer's layer, or a block of a "
+             "ConvNeXt, by in training (stochastic depth): of all layers for DINOv2's, else of the "
+             "last one, less in front of it."},
 };
 static const lvni_core_option_table model_table = LVNI_OPTION_TABLE("model", model_rows);
 

@@ -105,7 +105,7 @@ void lvni_pretrain_print_choices(const lvni_run_job *job, lvni_core_str *out)
     if (job->ranks != NULL) {
         print_workers(c, job->ranks->rank, out);
     }
-    if (lvni_nn_zoo_is_transformer(lvni_core_config_str(c, "model.name"))) {
+    if (lvni_nn_zoo_has_paths(lvni_core_config_str(c, "model.name"))) {
         print_value(c, "model.drop_path", "that of the network", out);
     }
     print_value(c, "optim.name", of_method, out);

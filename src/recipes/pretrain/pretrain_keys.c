@@ -41,10 +41,12 @@ static const lvni_core_option pretrain_rows[] = {
      .type = LVNI_OPT_FLOAT,
      .range = LVNI_FROM_TO_BELOW(0, 1),
      .flags = LVNI_OPT_AUTO,
-     .help = "Probability that an image passes a half of a transformer's layer by in training "
-             "(stochastic depth): of all layers for DINOv2's, else of the last one, less in front "
-             "of it; auto: 0.3 for published weights of DINOv2, else 0.1 (vits14), 0.2 (vitb14), "
-             "or 0."},
+     .help =
+         "Probability that an image passes a half of a transformer's layer, or a block of a "
+         "ConvNeXt, by in training (stochastic depth): of all layers for DINOv2's, else of the "
+         "last one, less in front of it; auto: 0.3 for published weights of DINOv2, else 0.1 "
+         "(vits14, convnext_tiny), 0.2 (vitb14), 0.4 (convnext_small), 0.5 (its larger ones), or "
+         "0."},
     LVNI_OPTION_ALIAS("model_args.drop_path_rate", "model.drop_path"),
     {.name = "embed_dim",
      .type = LVNI_OPT_INT,
@@ -134,7 +136,7 @@ lvn_status lvni_pretrain_prepare_export(lvni_core_config *c)
     const lvni_pretrain_method *m = name == NULL ? NULL : lvni_pretrain_method_find(name);
     const char *model = lvni_core_config_str(c, "model.name");
     const bool transformer = model != NULL && lvni_nn_zoo_is_transformer(model);
-    if (transformer) { /* tokens and positions have axes */
+    if (model != NULL && lvni_nn_zoo_has_paths(model)) { /* tokens and scales have axes */
         char text[64];
         lvni_core_format(text, sizeof text, "optim.decay_of=weights model.drop_path=%g",
                          lvni_nn_zoo_drop_path(model));

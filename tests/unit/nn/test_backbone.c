@@ -65,6 +65,7 @@ static const struct {
             {"mlp", 8, 0, 256, "head"},
             {"resnet18", 64, 2, 512, "fc"},
             {"resnet50", 33, 2, 2048, "fc"},
+            {"convnext_tiny", 70, 2, 768, "classifier.2"},
             {"vit_s_16", 48, 3, 384, "heads.head"},
             {"vit_tiny_patch16_224", 48, 3, 192, "head"},
             {"vits14-notpretrained", 42, 3, 384, "head"},
@@ -108,7 +109,11 @@ TEST(logits_are_the_head_of_the_pooled_features)
             assert_near(f.pooled, lvn_global_avg_pool2d(f.map), 0.0);
         }
         lvn_tensor *logits = lvn_forward(m->root, x);
-        assert_near(lvn_linear(f.pooled, find(m, weight), find(m, bias)), logits, 0.0);
+        const bool norm = strcmp(nets[k].head, "classifier.2") == 0; /* in front of it */
+        lvn_tensor *last = norm ? lvn_layer_norm(f.pooled, find(m, "classifier.0.weight"),
+                                                 find(m, "classifier.0.bias"), 1e-6)
+                                : f.pooled;
+        assert_near(lvn_linear(last, find(m, weight), find(m, bias)), logits, 0.0);
         assert_near(lvni_nn_zoo_pooled(m->root, x), f.pooled, 0.0);
         assert_int_equal(lvn_scope_close(), LVN_OK);
         lvn_release(x);
@@ -117,6 +122,7 @@ TEST(logits_are_the_head_of_the_pooled_features)
     assert_int_equal(lvni_nn_zoo_feature_dim("torchvision/resnet101"), 2048);
     assert_int_equal(lvni_nn_zoo_feature_dim("resnet152"), 2048);
     assert_int_equal(lvni_nn_zoo_feature_dim("vit_b_16"), 768);
+    assert_int_equal(lvni_nn_zoo_feature_dim("torchvision/convnext_large"), 1536);
     assert_int_equal(lvni_nn_zoo_feature_dim("timm/vit_tiny_patch16_224.augreg_in21k"), 192);
     assert_int_equal(lvni_nn_zoo_feature_dim("dinov2/vitb14"), 768);
     assert_int_equal(lvni_nn_zoo_feature_dim("resnet19"), 0);
@@ -222,7 +228,7 @@ TEST(other_sizes_interpolate_the_positions)
 
 /* ---- timm's and DINOv2's ---- */
 
-/* Shapes of state_dict() of timm 1.0 and of DINOv2's program. */
+/* Shapes of state_dict() of timm 1.0, of DINOv2's program and of torchvision 0.29. */
 TEST(shapes_are_those_of_the_authors)
 {
     static const struct {
@@ -239,7 +245,11 @@ TEST(shapes_are_those_of_the_authors)
                {"vits14-notpretrained", "pos_embed", 3, {1, 257, 384}, 178},
                {"vits14-noreg", "mask_token", 2, {1, 384}, 177},
                {"vitb14-noreg-notpretrained", "pos_embed", 3, {1, 257, 768}, 177},
-               {"vitb14", "blocks.11.ls2.gamma", 1, {768}, 178}};
+               {"vitb14", "blocks.11.ls2.gamma", 1, {768}, 178},
+               {"convnext_tiny", "features.1.0.block.0.weight", 4, {96, 7, 7, 1}, 182},
+               {"convnext_small", "features.5.26.layer_scale", 3, {384, 1, 1}, 344},
+               {"convnext_base", "features.6.1.weight", 4, {1024, 2, 2, 512}, 344},
+               {"convnext_large", "classifier.2.weight", 2, {CLASSES, 1536}, 344}};
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         const lvni_nn_zoo_arguments a = {.image_size = 112, .n_classes = CLASSES};
         lvni_nn_model *m;

@@ -114,13 +114,15 @@ TEST(networks_have_their_sizes)
         int size, tensors, buffers;
         int64_t weights;
         const char *first, *head;
-    } nets[] = {{"resnet18", 64, 62, 40, 11689512, "conv1.weight", "fc.weight"},
-                {"resnet34", 64, 110, 72, 21797672, "conv1.weight", "fc.weight"},
-                {"resnet50", 64, 161, 106, 25557032, "conv1.weight", "fc.weight"},
-                {"resnet101", 64, 314, 208, 44549160, "conv1.weight", "fc.weight"},
-                {"resnet152", 64, 467, 310, 60192808, "conv1.weight", "fc.weight"},
-                {"vit_s_16", 224, 152, 0, 22050664, "class_token", "heads.head.weight"},
-                {"vit_b_16", 224, 152, 0, 86567656, "class_token", "heads.head.weight"}};
+    } nets[] = {
+        {"resnet18", 64, 62, 40, 11689512, "conv1.weight", "fc.weight"},
+        {"resnet34", 64, 110, 72, 21797672, "conv1.weight", "fc.weight"},
+        {"resnet50", 64, 161, 106, 25557032, "conv1.weight", "fc.weight"},
+        {"resnet101", 64, 314, 208, 44549160, "conv1.weight", "fc.weight"},
+        {"resnet152", 64, 467, 310, 60192808, "conv1.weight", "fc.weight"},
+        {"convnext_tiny", 64, 182, 0, 28589128, "features.0.0.weight", "classifier.2.weight"},
+        {"vit_s_16", 224, 152, 0, 22050664, "class_token", "heads.head.weight"},
+        {"vit_b_16", 224, 152, 0, 86567656, "class_token", "heads.head.weight"}};
     for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) {
         lvni_nn_model *m;
         const lvni_nn_zoo_arguments arguments = {.image_size = nets[i].size, .n_classes = 1000};
@@ -135,6 +137,9 @@ TEST(networks_have_their_sizes)
         lvni_nn_model_destroy(m);
     }
     assert_true(lvni_nn_zoo_dropout("cnn") == 0.1);
+    assert_true(lvni_nn_zoo_drop_path("convnext_small") == 0.4 &&
+                lvni_nn_zoo_has_paths("vit_b_16"));
+    assert_false(lvni_nn_zoo_has_paths("resnet18"));
 }
 
 static double mean_square(const lvni_nn_model *m, const char *name)
@@ -186,6 +191,14 @@ TEST(initial_values_are_those_of_torchvision)
     assert_true(fabs(mean_square(m, "encoder.pos_embedding") / 4e-4 - 1) < 0.2);
     assert_true(mean_square(m, "conv_proj.bias") == 0.0 && mean_square(m, "class_token") == 0.0 &&
                 mean_square(m, "heads.head.weight") == 0.0);
+    lvni_nn_model_destroy(m);
+    m = make("convnext_tiny", 32, 5);
+    assert_true(fabs(mean_square(m, "features.3.1.block.0.weight") / 4e-4 - 1) < 0.1);
+    assert_true(fabs(mean_square(m, "features.2.1.weight") / 4e-4 - 1) < 0.1);
+    assert_true(fabs(mean_square(m, "features.5.8.block.3.weight") / 4e-4 - 1) < 0.1);
+    assert_true(mean_square(m, "features.5.8.block.3.bias") == 0.0 &&
+                mean_square(m, "features.1.0.block.2.weight") == 1.0);
+    assert_true(fabs(mean_square(m, "features.7.2.layer_scale") / 1e-12 - 1) < 1e-3);
     lvni_nn_model_destroy(m);
 }
 
