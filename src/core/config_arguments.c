@@ -152,6 +152,31 @@ int lvni_core_config_arguments_of(const lvni_core_config *config, int n, const c
     return two ? 2 : 1;
 }
 
+/* LightlyTrain's groups: "optim_args={lr: 0.1}", and "optim_args=null", which gives nothing. */
+static bool is_group(const lvni_core_config *config, const setting *s)
+{
+    const bool map = *s->text == '{', nothing = lvni_core_option_is_null(s->text) &&
+                                                lvni_core_config_target(config, s->key) == NULL;
+    return !s->back && (map || nothing) && lvni_core_config_is_prefix(config, s->key);
+}
+
+/* A group that a file has as null is there again. */
+static lvn_status load_group(lvni_core_config *config, const setting *s, lvni_core_layer layer,
+                             int source, const char *origin)
+{
+    const lvni_core_slot *slot = lvni_core_config_find(config, s->key);
+    if (slot != NULL && slot->row->type == LVNI_OPT_BOOL &&
+        (!lvni_core_config_is_set(config, s->key) || !lvni_core_config_bool(config, s->key))) {
+        LVN_TRY(lvni_core_config_assign(config, &(lvni_core_assignment){.key = s->key,
+                                                                        .text = "true",
+                                                                        .layer = layer,
+                                                                        .source = source,
+                                                                        .origin = origin}));
+    }
+    return lvni_core_config_keep(config,
+                                 lvni_core_config_load_map(config, layer, s->key, s->text, origin));
+}
+
 static lvn_status load_all(lvni_core_config *config, lvni_core_layer layer, int n,
                            const char *const *args, const char *origin)
 {
@@ -160,6 +185,10 @@ static lvn_status load_all(lvni_core_config *config, lvni_core_layer layer, int 
         setting s;
         LVN_TRY(split_argument(config, n - i, args + i, origin, &s));
         i += s.used;
+        if (is_group(config, &s)) {
+            LVN_TRY(load_group(config, &s, layer, source, origin));
+            continue;
+        }
         LVN_TRY(lvni_core_config_assign(config, &(lvni_core_assignment){.key = s.key,
                                                                         .text = s.text,
                                                                         .back = s.back,

@@ -103,6 +103,9 @@ void lvni_core_config_add_note(lvni_core_config *config, const char *key,
 lvn_status lvni_core_config_assign_foreign(lvni_core_config *config, const lvni_core_assignment *a);
 /* Does any key begin with "prefix."? */
 bool lvni_core_config_is_prefix(const lvni_core_config *config, const char *prefix);
+/* "{lr: 0.1, betas: [0.9, 0.999]}", of a key that others begin with: as in a file. */
+lvn_status lvni_core_config_load_map(lvni_core_config *config, lvni_core_layer layer,
+                                     const char *key, const char *map, const char *origin);
 lvn_status lvni_core_config_unknown(const lvni_core_config *config, const char *key,
                                     const char *origin);
 

@@ -19,7 +19,8 @@ typedef struct reader {
     lvni_core_config *config;
     lvni_core_layer layer;
     int source;
-    const char *name; /* of the file, as the user gave it */
+    const char *name;   /* of the file, as the user gave it; of one value its key */
+    const char *origin; /* of one value; NULL: the file's lines */
     yaml_parser_t parser;
     lvni_core_str path; /* dotted key of the map being read */
 } reader;
@@ -29,11 +30,18 @@ static const char TOO_DEEP[] = "maps are nested deeper than 16 levels",
 
 static void origin_of(const reader *r, yaml_mark_t mark, char origin[ORIGIN_MAX])
 {
-    snprintf(origin, ORIGIN_MAX, "%.280s:%zu", r->name, mark.line + 1);
+    if (r->origin != NULL) {
+        snprintf(origin, ORIGIN_MAX, "%.300s", r->origin);
+    } else {
+        snprintf(origin, ORIGIN_MAX, "%.280s:%zu", r->name, mark.line + 1);
+    }
 }
 
 static lvn_status refuse(const reader *r, yaml_mark_t mark, const char *what)
 {
+    if (r->origin != NULL) {
+        LVN_FAIL(LVN_ERR_USAGE, "%.280s: %s  (%s)", r->name, what, r->origin);
+    }
     LVN_FAIL(LVN_ERR_USAGE, "%.280s:%zu:%zu: %s", r->name, mark.line + 1, mark.column + 1, what);
 }
 
@@ -46,6 +54,10 @@ static lvn_status syntax_error(const reader *r)
     if (p->error == YAML_READER_ERROR) {
         LVN_FAIL(LVN_ERR_USAGE, "%.280s: byte %zu: %s", r->name, p->problem_offset,
                  p->problem != NULL ? p->problem : "not readable as text");
+    }
+    if (r->origin != NULL) {
+        LVN_FAIL(LVN_ERR_USAGE, "%.280s: %s; give a map as {key: value, key: value}  (%s)", r->name,
+                 p->problem != NULL ? p->problem : "not YAML", r->origin);
     }
     LVN_FAIL(LVN_ERR_USAGE, "%.280s:%zu:%zu: %s%s%s", r->name, p->problem_mark.line + 1,
              p->problem_mark.column + 1, p->problem != NULL ? p->problem : "not YAML",
@@ -429,6 +441,24 @@ lvn_status lvni_core_config_load_yaml(lvni_core_config *config, lvni_core_layer 
 {
     reader r = {.config = config, .layer = layer, .source = ++config->sources, .name = name};
     return read_text(&r, text, bytes, read_stream);
+}
+
+lvn_status lvni_core_config_load_map(lvni_core_config *config, lvni_core_layer layer,
+                                     const char *key, const char *map, const char *origin)
+{
+    lvni_core_str text = {0};
+    lvni_core_str_printf(&text, "%s: %s", key, map);
+    reader r = {.config = config,
+                .layer = layer,
+                .source = ++config->sources,
+                .name = key,
+                .origin = origin};
+    lvn_status status = lvni_core_str_status(&text);
+    if (status == LVN_OK) {
+        status = read_text(&r, lvni_core_str_text(&text), text.len, read_stream);
+    }
+    lvni_core_str_free(&text);
+    return status;
 }
 
 /* ---- its form alone ---- */

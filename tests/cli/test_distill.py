@@ -104,11 +104,12 @@ class Distill(unittest.TestCase):
 
     def test_what_is_seldom_meant(self):
         """Allowed, with a warning at the start; `plan` has them, too."""
-        self.levin("pretrain", "data=builtin:shapes", "data.count=8", "model=vit_tiny_patch16_224",
+        tiny = "timm/vit_tiny_patch16_224"
+        self.levin("pretrain", "data=builtin:shapes", "data.count=8", f"model={tiny}",
                    "max_epochs=0", "batch_size=8", "image_size=16", "out=vit", "quiet=true")  # fmt: skip
         self.levin("export", "model=vit", "card=false", "output=v.safetensors")
         plan = ["plan", "train", "pretrain", *SMALL[:-2], "out=x"]
-        vit = ["method_args.teacher=timm/vit_tiny_patch16_224", "image_size=48"]
+        vit = [f"method_args.teacher={tiny}", "image_size=48"]
         vit += ["method_args.teacher_weights=v.safetensors"]
         half = "[0.5,0.5,0.5]"
         halves = [f"transform_args.normalize.{k}={half}" for k in ("mean", "std")]

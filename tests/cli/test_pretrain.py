@@ -385,6 +385,33 @@ class Pretrain(unittest.TestCase):
         text = self.levin("pretrain", *SMALL[:-1], "batch_size=64", "out=run")
         self.assertEqual(text.count("fewer than batch_size=64: a batch has 48"), 1, text)
 
+    def test_groups_in_one_argument(self):
+        """LightlyTrain's dicts are the dotted keys; null gives nothing, or switches a group off,
+        which a later map switches on again."""
+        with open(f"{self.dir}/off.yaml", "w") as f:
+            f.write("transform_args:\n  color_jitter: null\n")
+        dotted = ["method_args.temperature=0.3", "optim_args.lr=0.2", "optim_args.momentum=0.5"]
+        dotted += ["transform_args.gaussian_blur=null", "transform_args.color_jitter.strength=0.25"]
+        maps = ["config=off.yaml", "method_args={'temperature': 0.3}", "loader_args=null"]
+        maps += ["optim_args={lr: 0.1, momentum: 0.5}", "optim_args={lr: 0.2}"]
+        maps += ["transform_args={gaussian_blur: null, color_jitter: {strength: 0.25}}"]
+        one = self.hashes("dotted", *dotted, "max_steps=1")
+        self.assertEqual(self.hashes("maps", *maps[1:], "max_steps=1"), one)
+        self.assertNotEqual(self.hashes("off", *maps[:-1], "max_steps=1"), one)
+        maps[-1:] = [
+            "transform_args.gaussian_blur=null",
+            "transform_args.color_jitter={strength: 0.25}",
+        ]
+        self.assertEqual(self.hashes("again", *maps, "max_steps=1"), one)
+        text = self.levin(
+            "pretrain", *SMALL, "method_args={temprature: 1, temperature: warm}", "optim_args={lr: 1",
+            "out=x", code=64,
+        )  # fmt: skip
+        self.assertIn("3 mistakes", text)
+        self.assertIn("unknown key `method_args.temprature`", text)
+        self.assertIn("method_args.temperature `warm`: expected a number", text)
+        self.assertIn("optim_args: did not find expected ',' or '}'", text)
+
     def test_mistakes_come_together(self):
         text = self.levin(
             "pretrain", "epochs=1.5", "method_args.temprature=1", "transform_args.solarize.prob=2",
