@@ -5,6 +5,7 @@
 #include "core/escape.h"
 #include "core/vfs.h"
 #include "recipes/registry.h"
+#include "report/page.h"
 #include "report/run_page.h"
 #include "run/error_record.h"
 #include "run/inference.h"
@@ -17,8 +18,37 @@
 
 static const size_t MOST_CONFIG = (size_t)1 << 22;
 
+/* "KEY=VALUE" of the data that a run was trained on. */
+enum { OWN = 4 };
+typedef struct own_data {
+    lvni_core_str argument[OWN];
+    int n;
+} own_data;
+
+static void find_data(const char *config, own_data *out)
+{
+    static const char *const keys[OWN] = {"data", "data.count", "data.classes", "data.seed"};
+    lvni_core_str value = {0};
+    const bool shapes = lvni_report_config_value(config, "data", &value) &&
+                        strcmp(lvni_core_str_text(&value), "builtin:shapes") == 0;
+    for (int i = 0; i < (shapes ? OWN : 1); i++) {
+        lvni_core_str_clear(&value);
+        (void)lvni_report_config_value(config, keys[i], &value);
+        lvni_core_str_printf(&out->argument[out->n++], "%s=%s", keys[i],
+                             lvni_core_str_text(&value));
+    }
+    lvni_core_str_free(&value);
+}
+
+static void free_data(own_data *data)
+{
+    for (int i = 0; i < OWN; i++) {
+        lvni_core_str_free(&data->argument[i]);
+    }
+}
+
 /* That config.yaml names; NULL: none of levin's own, or it cannot be read. */
-static lvn_status find_recipe(const char *run, const lvni_run_recipe **out)
+static lvn_status find_recipe(const char *run, const lvni_run_recipe **out, own_data *data)
 {
     lvni_core_str path = {0}, name = {0};
     char *config = NULL;
@@ -33,6 +63,9 @@ static lvn_status find_recipe(const char *run, const lvni_run_recipe **out)
     }
     if (config != NULL && lvni_report_config_value(config, "recipe", &name)) {
         *out = lvni_recipes_find(lvni_core_str_text(&name));
+    }
+    if (config != NULL) {
+        find_data(config, data);
     }
 done:
     lvni_core_free(config);
@@ -61,27 +94,43 @@ typedef struct arguments {
     const char *run;
     lvni_core_str folder; /* of a file that was given as RUN */
     lvni_core_config *config;
-    const char **eval; /* room for one more than the command has */
+    const char **eval; /* room for OWN + 1 more than the command has */
     int n_eval;
 } arguments;
 
-/* In this process alone, whatever config=FILE has: other ranks would do what eval does. Takes
- * `config`. */
+/* In this process alone, whatever config=FILE has: other ranks would do what eval does. leaves_out:
+ * images that cannot be read, unless on_error is given. Takes `config`. */
 static lvn_status measure_here(const lvni_run_recipe *recipe, const lvni_run_measurement *of,
-                               lvni_core_config *config)
+                               bool leaves_out, lvni_core_config *config)
 {
     lvn_status s;
     LVNI_TRY_DONE(s, lvni_core_config_set(config, "devices", "1", "levin report"));
     LVNI_TRY_DONE(s, lvni_core_config_set(config, "strategy", "auto", "levin report"));
+    if (leaves_out && lvni_core_config_layer(config, "on_error") == LVNI_LAYER_DEFAULT) {
+        LVNI_TRY_DONE(s, lvni_core_config_set(config, "on_error", "skip", "levin report"));
+    }
     return lvni_run_inference_run(recipe, "eval", of, config);
 done:
     lvni_core_config_destroy(config);
     return s;
 }
 
-/* With data=: the model of the run measured on it, as sections of the page. */
-static lvn_status measure(const lvni_run_recipe *recipe, arguments *a, lvni_core_str *sections)
+/* Is the key of this "KEY=VALUE" given? */
+static bool has_key(const arguments *a, const char *argument)
 {
+    const size_t n = strcspn(argument, "=") + 1;
+    bool found = false;
+    for (int i = 0; i < a->n_eval; i++) {
+        found = found || strncmp(a->eval[i], argument, n) == 0;
+    }
+    return found;
+}
+
+/* The model of the run measured on data=, or on its own, as sections of the page. */
+static lvn_status measure(const lvni_run_recipe *recipe, const own_data *own, arguments *a,
+                          lvni_core_str *sections)
+{
+    const lvni_run_recipe *shown = recipe == NULL ? NULL : recipe->shown;
     lvni_core_config *config;
     lvni_core_str model = {0};
     lvn_status s;
@@ -91,19 +140,45 @@ static lvn_status measure(const lvni_run_recipe *recipe, arguments *a, lvni_core
                  "of a run, as out/NAME",
                  a->run, a->eval[0]);
     }
+    recipe = shown != NULL ? shown : recipe;
     if (recipe->page == NULL) {
         LVN_FAIL(LVN_ERR_USAGE, "%s: %s: a run of %s has no predictions for its page", a->run,
                  a->eval[0], recipe->name);
     }
     lvni_core_str_printf(&model, "model=%s", a->run);
-    a->eval[a->n_eval] = lvni_core_str_text(&model);
+    int n = a->n_eval;
+    for (int i = 0; i < own->n && shown != NULL && !has_key(a, "data="); i++) {
+        const char *one = lvni_core_str_text(&own->argument[i]);
+        if (!has_key(a, one)) {
+            a->eval[n++] = one;
+        }
+    }
+    a->eval[n++] = lvni_core_str_text(&model);
     const lvni_run_measurement of = {
-        .results = recipe->page, .user = sections, .n = a->n_eval + 1, .args = a->eval};
+        .results = recipe->page, .user = sections, .n = n, .args = a->eval};
     LVNI_TRY_DONE(s, lvni_core_str_status(&model));
     LVNI_TRY_DONE(s, lvni_run_inference_read(recipe, "eval", of.n, of.args, &config));
-    s = measure_here(recipe, &of, config);
+    s = measure_here(recipe, &of, shown != NULL, config);
 done:
     lvni_core_str_free(&model);
+    return s;
+}
+
+/* Data that has moved, or a run without a model, must not cost the page. */
+static lvn_status measure_own(const lvni_run_recipe *recipe, const own_data *own, arguments *a,
+                              lvni_core_str *sections)
+{
+    lvn_status s = measure(recipe, own, a, sections);
+    if (s != LVN_OK && s != LVN_ERR_MEMORY) {
+        lvni_core_str_clear(sections);
+        lvni_report_heading(sections, "Features");
+        lvni_core_str_append(sections, "<p class=soft>They are missing: ");
+        lvni_report_escape(sections, lvn_last_error()->message);
+        lvni_core_str_append(sections, ". levin report RUN data=DIR shows those of other "
+                                       "images.</p>\n");
+        lvn_clear_error();
+        s = lvni_core_str_status(sections);
+    }
     return s;
 }
 
@@ -111,17 +186,21 @@ static lvn_status write_page(arguments *a, const char *output)
 {
     const lvni_run_recipe *recipe;
     lvni_core_str sections = {0};
-    lvn_status s = find_recipe(a->run, &recipe);
+    own_data own = {.n = 0};
+    lvn_status s = find_recipe(a->run, &recipe, &own);
     if (s != LVN_OK && s != LVN_ERR_MEMORY && a->n_eval == 0) {
         lvn_clear_error(); /* the page has it as a warning */
         s = LVN_OK;
     }
-    LVN_TRY(s);
-    s = a->n_eval > 0 ? measure(recipe, a, &sections) : LVN_OK;
-    if (s == LVN_OK) {
-        s = lvni_run_page_write(recipe, a->run, lvni_core_str_text(&sections), output);
-    }
+    LVNI_TRY_DONE(s, s);
+    LVNI_TRY_DONE(s, a->n_eval > 0 ? measure(recipe, &own, a, &sections)
+                     : recipe != NULL && recipe->shown != NULL
+                         ? measure_own(recipe, &own, a, &sections)
+                         : LVN_OK);
+    s = lvni_run_page_write(recipe, a->run, lvni_core_str_text(&sections), output);
+done:
     lvni_core_str_free(&sections);
+    free_data(&own);
     return s;
 }
 
@@ -257,7 +336,7 @@ static lvn_status read_and_report(int n, const char *const *args, arguments *a, 
 int lvni_cli_cmd_report(int n, const char *const *args)
 {
     bool good = true;
-    arguments a = {.eval = lvni_core_calloc(LVNI_TAG_CORE, (size_t)n + 1, sizeof *a.eval)};
+    arguments a = {.eval = lvni_core_calloc(LVNI_TAG_CORE, (size_t)n + OWN + 1, sizeof *a.eval)};
     const lvn_status s = a.eval == NULL ? LVN_ERR_MEMORY : read_and_report(n, args, &a, &good);
     lvni_core_config_destroy(a.config);
     lvni_core_str_free(&a.folder);

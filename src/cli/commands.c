@@ -117,7 +117,9 @@ const lvni_cli_command lvni_cli_commands[] = {
          "RUN/report.html, one file without scripts\n"
          "and without requests to anywhere. output=- prints it. data=DIR, of classify: its model "
          "measured, with keys of\n"
-         "levin eval such as split=val: confusion matrix, classes, mistakes.",
+         "levin eval such as split=val: confusion matrix, classes, mistakes. Of pretrain: a map of "
+         "the features of its images, or of data=DIR,\n"
+         "and those that are nearest to some of them.",
      .keys = lvni_cli_report_keys},
     {.name = "ckpt",
      .run = lvni_cli_cmd_ckpt,

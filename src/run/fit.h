@@ -19,6 +19,7 @@ typedef enum lvni_run_purpose {
     /* of a trained model: network, and data where it is measured or predicts */
     LVNI_RUN_EVAL,
     LVNI_RUN_PREDICT,
+    LVNI_RUN_SHOW, /* a page shows some of its data (lvni_run_recipe.shown) */
     LVNI_RUN_EXPORT
 } lvni_run_purpose;
 

@@ -157,7 +157,11 @@ done:
 static void write_page(const work *w)
 {
     char *path = lvni_run_path_join(w->dir, LVNI_RUN_PAGE);
-    if (path == NULL || lvni_run_page_write(w->recipe, w->dir, NULL, path) != LVN_OK) {
+    const char *sections = w->recipe->shown == NULL
+                               ? NULL
+                               : "<h2>Features</h2>\n<p class=soft>levin report RUN adds a map of "
+                                 "them, and nearest neighbours.</p>\n";
+    if (path == NULL || lvni_run_page_write(w->recipe, w->dir, sections, path) != LVN_OK) {
         lvni_log_line(LVNI_LOG_WARNING, "report=true: the page is not written: %s",
                       lvn_last_error()->message);
     } else {

@@ -66,6 +66,10 @@ typedef struct lvni_run_recipe {
     /* For `levin report RUN data=...`, with the keys of eval: finish appends sections of HTML to
      * the text (lvni_core_str) of use->user. NULL: it has none. */
     const struct lvni_run_results *page;
+    /* The row whose page it is, with eval_keys of its own, also where data= is not given: then with
+     * that of the run, and where there is none any more a sentence is in its place. NULL: this
+     * row, with data= alone. */
+    const struct lvni_run_recipe *shown;
     /* Of `eval choose=` (best_checkpoint.h), where eval has that key; NULL: none. */
     const struct lvni_run_choice_rules *choice;
 } lvni_run_recipe;

@@ -10,21 +10,22 @@ import csv
 import json
 import math
 import os
+import random
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
 import unittest
 
-from patterns import draw_patterns
 from rank_processes import drop_identity
 
 LEVIN = os.path.abspath(sys.argv.pop(1))
 ORDER = os.path.join(os.path.dirname(__file__), "..", "unit", "data", "order.py")
 drop_identity()
 SMALL = (
-    "data=builtin:shapes data.count=32 image_size=12 model=cnn method_args.hidden_dim=32"
+    "data=builtin:shapes data.count=32 image_size=8 model=cnn method_args.hidden_dim=32"
     " method_args.output_dim=16 batch_size=16 wgrad_threads=1 num_workers=1 quiet=true"
 ).split()
 
@@ -36,6 +37,35 @@ def run(folder, *arguments, code=0, env=None):
     )  # fmt: skip
     assert done.returncode == code, f"{arguments}\n{done.stdout}{done.stderr}"
     return done.stdout + done.stderr
+
+
+SIDE, KINDS = 8, 4
+PARTS = {"train": 36, "t10k": 20}  # images that are used as they are: no view of them is resized
+
+
+def write_idx(path, shape, values):
+    with open(path, "wb") as f:
+        f.write(struct.pack(f">BBBB{len(shape)}I", 0, 0, 8, len(shape), *shape) + bytes(values))
+
+
+def draw_digits(folder):
+    """Noisy stripes of four kinds as IDX files; returns the classes of each part."""
+    noise, labels = random.Random(5), {}
+    os.makedirs(folder)
+    for part, n in PARTS.items():
+        labels[part] = [i % KINDS for i in range(n)]
+        pixels = [
+            min(
+                255,
+                90 * ((x * (label % 2 + 1) + y * (label // 2 + 1)) // 2 % 2) + noise.randrange(160),
+            )
+            for label in labels[part]
+            for y in range(SIDE)
+            for x in range(SIDE)
+        ]
+        write_idx(f"{folder}/{part}-images-idx3-ubyte", (n, SIDE, SIDE), pixels)
+        write_idx(f"{folder}/{part}-labels-idx1-ubyte", (n,), labels[part])
+    return labels
 
 
 def standardized(rows, of):
@@ -78,8 +108,7 @@ class Linear(unittest.TestCase):
     def setUpClass(cls):
         cls.dir = tempfile.mkdtemp(prefix="levin-linear-")
         cls.addClassCleanup(shutil.rmtree, cls.dir, ignore_errors=True)
-        for part, n in (("train", 9), ("val", 4)):
-            draw_patterns(os.path.join(cls.dir, "parts", part), n)
+        cls.labels = draw_digits(os.path.join(cls.dir, "parts"))
         run(cls.dir, "pretrain", *SMALL, "max_epochs=0", "knn.data=parts", "knn.k=3", "out=run")
         cls.use = ["model=run", "data=parts"]
 
@@ -94,26 +123,21 @@ class Linear(unittest.TestCase):
     def features(self):
         self.levin("predict", "embed", *self.use, "output=features.csv")
         with open(f"{self.dir}/features.csv", encoding="utf-8") as f:
-            rows = list(csv.reader(f))[1:]
-        names = sorted({row[0].split("/")[1] for row in rows})
-        parts = {"train": ([], []), "val": ([], [])}
-        for name, *values in rows:
-            part, label, *_ = name.split("/")
-            parts[part][0].append([float(v) for v in values])
-            parts[part][1].append(names.index(label))
-        return parts["train"], parts["val"], len(names)
+            rows = [[float(v) for v in row[1:]] for row in list(csv.reader(f))[1:]]
+        n = PARTS["train"]
+        return (rows[:n], self.labels["train"]), (rows[n:], self.labels["t10k"])
 
     def test_the_same_steps_in_python(self):
-        (rows, labels), (queries, answers), classes = self.features()
+        (rows, labels), (queries, answers) = self.features()
         for batch, lr, whitens in ((8, 4, False), (100, 2, True)):
             x, y = rows, queries
             if whitens:
                 x, y = standardized(rows, rows), standardized(queries, rows)
-            weight, loss = train(x, labels, classes, batch, lr, 5)
+            weight, loss = train(x, labels, KINDS, batch, lr, 5)
             right = 0
             for row, answer in zip(y, answers):
                 logits = [sum(a * b for a, b in zip(w, [*row, 1.0])) for w in weight]
-                right += max(range(classes), key=lambda c: logits[c]) == answer
+                right += max(range(KINDS), key=lambda c: logits[c]) == answer
             keys = [f"batch_size={batch}", f"lr={lr}", "epochs=5"]
             found = json.loads(self.found(*keys, f"standardize={str(whitens).lower()}"))
             self.assertAlmostEqual(found["loss"], loss, 4)

@@ -4,6 +4,7 @@
 #include "core/alloc.h"
 #include "core/str.h"
 #include "data/image.h"
+#include "images/thumbnail.h"
 #include "report/contact_sheet.h"
 #include "report/page.h"
 
@@ -115,18 +116,6 @@ typedef struct page {
     uint8_t *rgb;
 } page;
 
-/* One image as bytes, drawn by the dataset itself. */
-static lvn_status fetch_rgb(const lvn_dataset *data, const lvni_data_transform *transform,
-                            int64_t sample, float *image, uint8_t *rgb)
-{
-    int64_t label;
-    void *fields[LVN_MAX_FIELDS] = {image, &label};
-    const lvn_sample_key key = {.sample = sample};
-    LVN_TRY(data->cls->get(data, &key, fields));
-    lvni_data_transform_to_rgb(transform, image, rgb);
-    return LVN_OK;
-}
-
 static void describe(const lvni_classify_sheet_sample *pick, const char *const *class_names,
                      char text[2][TEXT], lvni_report_sheet_item *item)
 {
@@ -158,7 +147,7 @@ static lvn_status fill_and_write(page *g, const lvni_classify_sheet_samples *p,
     }
     for (int i = 0; i < n; i++) {
         uint8_t *rgb = g->rgb + pixels * (size_t)i;
-        LVN_TRY(fetch_rgb(data, transform, g->pick[i].sample, g->image, rgb));
+        LVN_TRY(lvni_images_thumbnail_fetch(data, transform, g->pick[i].sample, g->image, rgb));
         g->item[i].rgb = rgb;
         describe(&g->pick[i], class_names, g->text[i], &g->item[i]);
     }
@@ -184,21 +173,6 @@ lvn_status lvni_classify_sheet_samples_draw(const lvni_classify_sheet_samples *p
 /* ---- a page ---- */
 
 enum { SMALL = 112 };
-
-/* In place: each pixel is the mean of k by k. Returns the new side. */
-static int shrink(uint8_t *rgb, int side)
-{
-    const int k = (side + SMALL - 1) / SMALL, small = side / k;
-    for (int i = 0; i < small * small * 3; i++) {
-        const int c = i % 3, x = i / 3 % small * k, y = i / 3 / small * k;
-        int sum = 0;
-        for (int j = 0; j < k * k; j++) {
-            sum += rgb[((size_t)(y + j / k) * (size_t)side + (size_t)(x + j % k)) * 3 + (size_t)c];
-        }
-        rgb[i] = (uint8_t)((sum + k * k / 2) / (k * k));
-    }
-    return small;
-}
 
 static lvn_status write_mistake(const lvni_classify_sheet_sample *pick, const lvn_dataset *data,
                                 const char *const *class_names, const uint8_t *rgb, int side,
@@ -234,9 +208,9 @@ static lvn_status write_mistakes(const lvni_classify_sheet_sample *pick, int n,
     uint8_t *rgb = lvni_core_alloc(LVNI_TAG_DATA, values);
     lvn_status s = image == NULL || rgb == NULL ? LVN_ERR_MEMORY : LVN_OK;
     for (int i = 0; i < n && s == LVN_OK; i++) {
-        s = fetch_rgb(data, transform, pick[i].sample, image, rgb);
+        s = lvni_images_thumbnail_fetch(data, transform, pick[i].sample, image, rgb);
         if (s == LVN_OK) {
-            const int side = shrink(rgb, transform->size);
+            const int side = lvni_images_thumbnail_shrink(rgb, transform->size, SMALL);
             s = write_mistake(&pick[i], data, class_names, rgb, side, out);
         }
     }

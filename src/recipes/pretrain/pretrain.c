@@ -146,6 +146,23 @@ static lvn_status open_export(lvni_run_job *job, opened *o)
 
 /* ---- a trained model ---- */
 
+/* Some of all images. */
+static lvn_status open_shown(const lvni_images_source *s, const lvni_data_transform *view,
+                             lvni_pretrain_images_used *out)
+{
+    int64_t at[LVNI_PRETRAIN_SHOWN];
+    lvn_dataset *all;
+    LVN_TRY(lvni_images_source_view(s, NULL, 0, view, &all));
+    out->view = *view;
+    out->all = all->cls->length(all);
+    lvn_dataset_destroy(all);
+    const int64_t n = out->all < LVNI_PRETRAIN_SHOWN ? out->all : LVNI_PRETRAIN_SHOWN;
+    for (int64_t i = 0; i < n; i++) {
+        at[i] = i * out->all / n;
+    }
+    return lvni_images_source_view(s, at, n, view, &out->data);
+}
+
 static lvn_status open_used(lvni_run_job *job, opened *o)
 {
     const lvni_core_config *c = job->config;
@@ -165,7 +182,9 @@ static lvn_status open_used(lvni_run_job *job, opened *o)
     const lvn_status status =
         measures ? lvni_pretrain_open_parts(c, (uint64_t)lvni_core_config_int(job->keys, "seed"),
                                             &s, &view, &o->used)
-                 : lvni_images_source_view(&s, NULL, 0, &view, &o->used.data);
+        : job->purpose == LVNI_RUN_SHOW
+            ? open_shown(&s, &view, &o->used)
+            : lvni_images_source_view(&s, NULL, 0, &view, &o->used.data);
     job->used = o->used.data;
     job->headers_read = s.scan != NULL;
     lvni_images_source_close(&s);
@@ -225,6 +244,8 @@ static const lvni_core_option_table *const predict_keys[] = {
 const lvni_core_option_table *const lvni_pretrain_eval_keys[] = {
     &lvni_images_options,         &lvni_run_inference_options, &lvni_pretrain_embed_options,
     &lvni_pretrain_parts_options, &lvni_pretrain_knn_options,  NULL};
+static const lvni_core_option_table *const page_keys[] = {
+    &lvni_images_options, &lvni_run_inference_options, &lvni_pretrain_embed_options, NULL};
 static const lvni_core_option_table *const linear_keys[] = {
     &lvni_images_options,         &lvni_run_inference_options,   &lvni_pretrain_embed_options,
     &lvni_pretrain_parts_options, &lvni_pretrain_linear_options, NULL};
@@ -249,24 +270,24 @@ const lvni_run_recipe lvni_pretrain_recipe = {
     .close = close_job,
     .card = &lvni_run_general_card,
     .noun = "backbone",
+    .shown = &lvni_pretrain_page_recipe,
     .predict_keys = predict_keys,
     .predict = &lvni_pretrain_embeddings,
     .eval_keys = lvni_pretrain_eval_keys,
     .eval = &lvni_pretrain_knn,
     .export_keys = lvni_run_export_keys};
 
-/* The same row for `eval linear`. */
+/* What rows of other uses of a trained model have alike. */
+#define OF_A_MODEL                                                                                 \
+    .name = "pretrain", .use = "data=DIR model=out/x [key=value ...]",                             \
+    .model_keys = "model, embed_dim and method_args.*", .size_key = "transform_args.image_size",   \
+    .keys = lvni_pretrain_train_keys, .open = open_job, .close = close_job,                        \
+    .card = &lvni_run_general_card, .noun = "backbone"
+
 const lvni_run_recipe lvni_pretrain_linear_recipe = {
-    .name = "pretrain",
-    .argument = "linear",
-    .use = "data=DIR model=out/x [key=value ...]",
-    .help = "measure a backbone by a linear classifier on its features",
-    .model_keys = "model, embed_dim and method_args.*",
-    .size_key = "transform_args.image_size",
-    .keys = lvni_pretrain_train_keys,
-    .open = open_job,
-    .close = close_job,
-    .card = &lvni_run_general_card,
-    .noun = "backbone",
-    .eval_keys = linear_keys,
+    OF_A_MODEL, .argument = "linear",
+    .help = "measure a backbone by a linear classifier on its features", .eval_keys = linear_keys,
     .eval = &lvni_pretrain_linear};
+const lvni_run_recipe lvni_pretrain_page_recipe = {
+    OF_A_MODEL, .help = "show features of a backbone on the page of its run",
+    .eval_keys = page_keys, .page = &lvni_pretrain_page};

@@ -181,7 +181,11 @@ lvni_trainer_hooks lvni_pretrain_watch_hooks(lvni_pretrain_watch *watch);
 typedef struct lvni_pretrain_images_used {
     lvn_dataset *data;
     int64_t references; /* the samples before the first query */
+    /* of a page: how many there are in all, and how the network sees them */
+    int64_t all;
+    lvni_data_transform view;
 } lvni_pretrain_images_used;
+enum { LVNI_PRETRAIN_SHOWN = 200 }; /* of a page at most, evenly spaced among all */
 
 typedef struct lvni_pretrain_place {
     int64_t label; /* the class */
@@ -192,6 +196,11 @@ typedef struct lvni_pretrain_place {
 lvn_status lvni_pretrain_images_place(const lvni_pretrain_images_used *of, int64_t *at,
                                       int64_t sample, const float *value, int64_t dim,
                                       lvni_pretrain_place *out);
+/* LVN_ERR_NON_FINITE alone. */
+lvn_status lvni_pretrain_check_row(const lvn_dataset *data, int64_t sample, const float *value,
+                                   int64_t dim);
+/* |x|, with 1e-12 for smaller ones. */
+double lvni_pretrain_row_length(const float *value, int64_t n);
 /* Is the label's number among the k largest ones? Of equal ones the first come first. */
 bool lvni_pretrain_is_among(const double *value, int64_t n, int64_t label, int k);
 
@@ -242,6 +251,12 @@ lvn_status lvni_pretrain_open_parts(const lvni_core_config *keys, uint64_t seed,
                                     const lvni_data_transform *view,
                                     lvni_pretrain_images_used *out);
 
+/* ---- pretrain_page.c: what `levin report` shows ---- */
+
+/* Places of n rows (n, dim) along their first two principal components, and the parts of the
+ * variance that these explain. LVN_ERR_NOT_FOUND: no LAPACK (levin/linalg.h). */
+lvn_status lvni_pretrain_map(const float *row, int n, int64_t dim, double (*at)[2], double part[2]);
+
 /* ---- pretrain_probe.c: a linear classifier on features ---- */
 
 typedef struct lvni_pretrain_probe_images {
@@ -288,7 +303,7 @@ extern const lvni_core_option_table lvni_pretrain_embed_options, lvni_pretrain_o
 /* Features (N, K) of a batch. */
 lvn_tensor *lvni_pretrain_features(const lvn_module *root, const lvn_batch *batch, void *user);
 extern const struct lvni_run_results lvni_pretrain_embeddings, lvni_pretrain_knn,
-    lvni_pretrain_linear;
+    lvni_pretrain_linear, lvni_pretrain_page;
 
 /* ---- the methods ---- */
 
@@ -324,6 +339,7 @@ lvn_tensor *lvni_pretrain_dino_loss(lvn_tensor *teacher, lvn_tensor *global, lvn
 lvn_tensor *lvni_pretrain_nt_xent(lvn_tensor *first, lvn_tensor *second, double temperature,
                                   lvn_tensor **accuracy);
 
-extern const lvni_run_recipe lvni_pretrain_recipe, lvni_pretrain_linear_recipe;
+extern const lvni_run_recipe lvni_pretrain_recipe, lvni_pretrain_linear_recipe,
+    lvni_pretrain_page_recipe;
 
 #endif

@@ -18,15 +18,31 @@ static lvn_status fail_number(const lvn_dataset *data, int64_t sample, float val
              lvni_core_unsigned_nan((double)value), name == NULL ? number : name);
 }
 
+lvn_status lvni_pretrain_check_row(const lvn_dataset *data, int64_t sample, const float *value,
+                                   int64_t dim)
+{
+    for (int64_t d = 0; d < dim; d++) {
+        if (!isfinite(value[d])) {
+            return fail_number(data, sample, value[d]);
+        }
+    }
+    return LVN_OK;
+}
+
+double lvni_pretrain_row_length(const float *value, int64_t n)
+{
+    double squares = 0.0;
+    for (int64_t d = 0; d < n; d++) {
+        squares += (double)value[d] * (double)value[d];
+    }
+    return squares > 1e-24 ? lvni_core_sqrt(squares) : 1e-12;
+}
+
 lvn_status lvni_pretrain_images_place(const lvni_pretrain_images_used *of, int64_t *at,
                                       int64_t sample, const float *value, int64_t dim,
                                       lvni_pretrain_place *out)
 {
-    for (int64_t d = 0; d < dim; d++) {
-        if (!isfinite(value[d])) {
-            return fail_number(of->data, sample, value[d]);
-        }
-    }
+    LVN_TRY(lvni_pretrain_check_row(of->data, sample, value, dim));
     while (lvni_data_dataset_index(of->data, *at) != sample) {
         ++*at; /* images that cannot be read have no row */
     }

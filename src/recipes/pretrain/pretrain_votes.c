@@ -149,21 +149,12 @@ static lvn_status make_room(votes *w, int64_t dim)
     return w->column == NULL || w->unit == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
-static double length_of(const float *value, int64_t n)
-{
-    double squares = 0.0;
-    for (int64_t d = 0; d < n; d++) {
-        squares += (double)value[d] * (double)value[d];
-    }
-    return squares > 1e-24 ? lvni_core_sqrt(squares) : 1e-12;
-}
-
 lvn_status lvni_pretrain_votes_add(votes *w, int64_t sample, const float *value, int64_t dim)
 {
     lvni_pretrain_place place;
     LVN_TRY(make_room(w, dim));
     LVN_TRY(lvni_pretrain_images_place(&w->of, &w->at, sample, value, dim, &place));
-    const double length = length_of(value, dim);
+    const double length = lvni_pretrain_row_length(value, dim);
     const bool is_reference = place.is_reference;
     float *to = is_reference ? w->column + w->count.references : w->unit;
     const int64_t stride = is_reference ? w->of.references : 1;
