@@ -347,8 +347,11 @@ class Trial:
 
 
 def worlds(config):
-    """Numbers of ranks that can run it: a group lies within a rank."""
+    """Numbers of ranks that can run it: a group lies within a rank, or, of `pretrain`, is all there
+    is."""
     micro_batches, group = number_of(config, "micro_batches"), number_of(config, "group")
+    if config[0] == "pretrain" and group == micro_batches:
+        group = 0
     n = micro_batches // group if group else micro_batches
     return [w for w in range(1, n + 1) if not group or n % w == 0]
 
@@ -417,12 +420,13 @@ def draw_nodes_trial(r, config):
 
 
 def may_stop_early(config):
-    """By max_steps: some schedules, and that of the student's teacher, follow from it."""
+    """By max_steps: some schedules follow from it, and those of teachers and pretraining."""
     to_the_end = ("cosine", "linear", "polynomial", "onecycle")
     return (
         value_of(config, "scheduler") not in to_the_end
         and value_of(config, "optim.weight_decay_end") is None
         and "student" not in config[0]
+        and config[0] != "pretrain"
     )
 
 
@@ -452,10 +456,11 @@ def draw_trials(r, seed, config):
     return trials
 
 
-def draw(seed, bf16, photos, recipes, several_nodes):
-    """(config, trials) of a seed, whatever was drawn before; that on nodes is the last."""
+def draw(seed, draw_one, several_nodes):
+    """(config, trials) of a seed, whatever was drawn before; that on nodes is the last. draw_one: of
+    the generator of random numbers, the arguments of a configuration."""
     r = random.Random(seed)
-    config = draw_config(r, bf16, photos, recipes)
+    config = draw_one(r)
     trials = draw_trials(r, seed, config)
     if several_nodes:
         trials += draw_nodes_trial(random.Random(f"{seed}, nodes"), config)

@@ -8,13 +8,15 @@ over net, with simulated accelerators, some of them slow, among them. Two of the
 the middle, by SIGTERM or SIGKILL to the command or to one rank, or by max_steps, and resumed on
 another layout. A configuration for several ranks runs on those of two nodes too, half of them
 stopped by max_steps and resumed. All must end with the same checkpoints, exported weights and
-metrics, digit by digit.
+metrics, digit by digit. The same for `levin pretrain` (random_pretrain.py), whose schedules follow
+from the number of steps: stopped there by signals.
 
 usage: test_random_configs.py LEVIN DATA [test names]
   LEVIN_TEST_SEED=N       the first seed, default 5584, whose six configurations have most of what
                           there is, and are small; configuration k is drawn from seed N + k alone
   LEVIN_TEST_CONFIGS=N    how many at least, default 6
-  LEVIN_TEST_SECONDS=N    and as many more as fit
+  LEVIN_TEST_PRETRAIN=N   how many of `levin pretrain`, default 1, from the seed of the day or N
+  LEVIN_TEST_SECONDS=N    and as many more as fit, half of them of `levin pretrain`
   LEVIN_TEST_SHRINK_S=N   time to make a failure small, default 60
 Prints a line per configuration: seed, hash, model. A failure names its seed and the smallest
 commands found that differ.
@@ -22,12 +24,14 @@ commands found that differ.
 
 import collections
 import os
+import shutil
 import sys
 import time
 
 from case import Case, LEVIN, main, WAIT_S
 from node_processes import missing
-from random_configs import KINDS, NODES, draw, value_of
+from random_configs import KINDS, NODES, draw, draw_config, value_of
+from random_pretrain import TEACHER, draw_pretrain
 from random_trials import Failed, Runner, explain
 from rank_processes import drop_identity
 
@@ -35,6 +39,7 @@ PHOTOS = os.path.join(sys.argv.pop(1), "clothing") if len(sys.argv) > 1 else ""
 SEED = int(os.environ.get("LEVIN_TEST_SEED", "5584"))
 CONFIGS = int(os.environ.get("LEVIN_TEST_CONFIGS", "6"))
 SECONDS = float(os.environ.get("LEVIN_TEST_SECONDS", "0"))
+PRETRAIN = int(os.environ.get("LEVIN_TEST_PRETRAIN", "1"))
 SHRINK_S = float(os.environ.get("LEVIN_TEST_SHRINK_S", "60"))
 drop_identity()
 
@@ -48,8 +53,8 @@ RECIPES = {
 
 
 def name_of(config):
-    """The network, or the recipe of a shared object."""
-    return value_of(config, "model") or os.path.basename(config[0])
+    """The network, the method of pretraining, or the recipe of a shared object."""
+    return value_of(config, "method") or value_of(config, "model") or os.path.basename(config[0])
 
 
 def report(line):
@@ -94,8 +99,8 @@ class RandomConfigs(Case):
             self.seen[key] += value_of(config, key) is not None
         self.seen["mixed images"] += any("mixup" in a or "cutmix" in a for a in config)
 
-    def config(self, seed):
-        config, trials = draw(seed, self.bf16, PHOTOS, self.recipes, self.several_nodes)
+    def config(self, seed, draw_one):
+        config, trials = draw(seed, draw_one, self.several_nodes)
         self.count(config, trials)
         try:
             expected = self.runner.alone(config)
@@ -108,21 +113,37 @@ class RandomConfigs(Case):
         what = " ".join([name_of(config), *(value_of(config, k) for k in ("optim", "precision"))])
         report(f"seed {seed}: {expected.digest()} {what}")
 
-    def test_one_result(self):
-        end = time.monotonic() + SECONDS
+    def configs(self, least, seconds, first, draw_one):
+        """Returns how many there were."""
+        end = time.monotonic() + seconds
         done = 0
-        while done < CONFIGS or time.monotonic() < end:
-            self.config(SEED + done)
+        while done < least or time.monotonic() < end:
+            self.config(first + done, draw_one)
             done += 1
         self.assertGreaterEqual(min(self.seen[kind] for kind in KINDS), min(1, done // 4))
-        if self.several_nodes:
-            self.assertGreaterEqual(self.seen[NODES], min(1, done // 4))
         hits = " and ".join(f"{n} {name}" for name, n in self.runner.signals.items())
         report(", ".join(f"{name} {n}" for name, n in sorted(self.seen.items())))
         report(
-            f"{done} random configurations from seed {SEED}, {self.seen['layouts']} layouts, "
+            f"{done} random configurations from seed {first}, {self.seen['layouts']} layouts, "
             f"{hits} in the middle ({self.runner.late} too late), none differed"
         )
+        return done
+
+    def test_one_result(self):
+        done = self.configs(
+            CONFIGS, SECONDS / 2, SEED, lambda r: draw_config(r, self.bf16, PHOTOS, self.recipes)
+        )
+        if self.several_nodes:
+            self.assertGreaterEqual(self.seen[NODES], min(1, done // 4))
+
+    def test_pretraining(self):
+        small = (
+            "data=builtin:shapes data.count=16 image_size=16 model=cnn batch_size=8 max_epochs=1"
+        )
+        self.levin(["pretrain", *small.split(), "method_args.hidden_dim=8", "out=teacher"], None)
+        shutil.copy("teacher/exported_models/exported_last.safetensors", TEACHER)
+        first = int(os.environ.get("LEVIN_TEST_SEED") or time.time() // 86400)
+        self.configs(PRETRAIN, SECONDS / 2, first, draw_pretrain)
 
 
 if __name__ == "__main__":
