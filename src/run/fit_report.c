@@ -542,6 +542,9 @@ lvn_status lvni_run_fit_print_plan(const lvni_run_fit_run *r)
     if (q->ignored != NULL && q->ignored[0] != '\0') {
         lvni_core_print(stdout, "%s\n", q->ignored);
     }
+    if (q->chosen != NULL && q->chosen[0] != '\0') {
+        lvni_core_print(stdout, "%s\n", q->chosen);
+    }
     const lvn_status s = lvni_plan_print(&r->plan, stdout);
     lvni_run_fit_print_tuning(r);
     print_length(r);

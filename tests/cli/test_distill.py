@@ -105,8 +105,8 @@ class Distill(unittest.TestCase):
     def test_what_is_seldom_meant(self):
         """Allowed, with a warning at the start; `plan` has them, too."""
         tiny = "timm/vit_tiny_patch16_224"
-        self.levin("pretrain", "data=builtin:shapes", "data.count=8", f"model={tiny}",
-                   "max_epochs=0", "batch_size=8", "image_size=16", "out=vit", "quiet=true")  # fmt: skip
+        begin = "data.count=8 max_epochs=0 batch_size=8 image_size=16 out=vit quiet=true".split()
+        self.levin("pretrain", "data=builtin:shapes", f"model={tiny}", *begin)
         self.levin("export", "model=vit", "card=false", "output=v.safetensors")
         plan = ["plan", "train", "pretrain", *SMALL[:-2], "out=x"]
         vit = [f"method_args.teacher={tiny}", "image_size=48"]

@@ -403,10 +403,8 @@ class Pretrain(unittest.TestCase):
             "transform_args.color_jitter={strength: 0.25}",
         ]
         self.assertEqual(self.hashes("again", *maps, "max_steps=1"), one)
-        text = self.levin(
-            "pretrain", *SMALL, "method_args={temprature: 1, temperature: warm}", "optim_args={lr: 1",
-            "out=x", code=64,
-        )  # fmt: skip
+        bad = ["method_args={temprature: 1, temperature: warm}", "optim_args={lr: 1"]
+        text = self.levin("pretrain", *SMALL, *bad, "out=x", code=64)
         self.assertIn("3 mistakes", text)
         self.assertIn("unknown key `method_args.temprature`", text)
         self.assertIn("method_args.temperature `warm`: expected a number", text)

@@ -53,9 +53,10 @@ class Start(unittest.TestCase):
         self.assertEqual(done.returncode, code, f"{arguments}\n{done.stdout}{done.stderr}")
         return done.stdout + done.stderr
 
-    def chosen(self, *arguments, env=None):
+    def chosen(self, *arguments, env=None, plan=False):
         """{key: (value, reason)} in the order of the line."""
-        text = self.levin("pretrain", *arguments, "accelerator=cpu", env=env)
+        command = ["plan", "train", "pretrain"] if plan else ["pretrain"]
+        text = self.levin(*command, *arguments, "accelerator=cpu", env=env)
         lines = [line[6:] for line in text.splitlines() if line.startswith("auto: ")]
         self.assertLessEqual(len(lines), 1)
         items = re.findall(r"([\w.]+) (\S+) \(([^)]*)\)", lines[0] if lines else "")
@@ -65,6 +66,7 @@ class Start(unittest.TestCase):
         usual = ["data=builtin:shapes", "data.count=48", "model=cnn", "max_steps=1"]
         usual.append("overwrite=true")
         found = self.chosen(*usual, "batch_size=16", "out=a")
+        self.assertEqual(self.chosen(*usual, "batch_size=16", plan=True), found)
         workers = found.pop("num_workers")
         self.assertRegex(workers[1], r"^\d+ cores?( less one|, 8 at most)$")
         by_method = "method=simclr"

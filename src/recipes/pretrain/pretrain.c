@@ -101,7 +101,7 @@ static lvn_status open_training(lvni_run_job *job, opened *o)
         note_held(o);
     }
     LVN_TRY(lvni_pretrain_warn(job, &o->settings));
-    lvni_pretrain_print_choices(job, &o->chosen);
+    LVN_TRY(lvni_pretrain_print_choices(job, &o->chosen));
     job->chosen = lvni_core_str_text(&o->chosen);
     job->note = lvni_core_str_text(&o->data.note);
     job->ignored = lvni_core_str_text(&o->data.ignored);

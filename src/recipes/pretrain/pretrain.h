@@ -100,7 +100,7 @@ void lvni_pretrain_read_settings(const lvni_core_config *config, lvni_pretrain_s
 
 /* "auto: max_epochs 100 (method=simclr), ...": what is not given, in the order in which it is
  * decided, with the reason of each; with the views resolved. */
-void lvni_pretrain_print_choices(const lvni_run_job *job, lvni_core_str *out);
+lvn_status lvni_pretrain_print_choices(const lvni_run_job *job, lvni_core_str *out);
 
 /* ---- pretrain_warnings.c ---- */
 

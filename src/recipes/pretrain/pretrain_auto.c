@@ -53,14 +53,13 @@ static void print_size(const lvni_core_config *c, const char *method, lvni_core_
     }
 }
 
-static void print_devices(const lvni_core_config *c, const lvni_run_ranks *ranks,
-                          lvni_core_str *out)
+static void print_devices(const lvni_core_config *c, int world, lvni_core_str *out)
 {
     const bool slurm = lvni_launch_env_get(lvni_run_environment(), "SLURM_PROCID") != NULL;
     if (is_chosen(c, "devices")) {
         begin_choice(out);
-        lvni_core_str_printf(out, "devices %d (%s)", ranks->world,
-                             slurm && ranks->world > 1 ? "the tasks of Slurm"
+        lvni_core_str_printf(out, "devices %d (%s)", world,
+                             slurm && world > 1 ? "the tasks of Slurm"
                              : strcmp(lvni_core_config_str(c, "accelerator"), "cpu") == 0
                                  ? "the CPU"
                                  : "all that are visible");
@@ -85,9 +84,12 @@ static void print_workers(const lvni_core_config *c, const lvni_run_rank *rank, 
     }
 }
 
-void lvni_pretrain_print_choices(const lvni_run_job *job, lvni_core_str *out)
+lvn_status lvni_pretrain_print_choices(const lvni_run_job *job, lvni_core_str *out)
 {
     const lvni_core_config *c = job->config;
+    lvni_run_rank estimated;
+    const lvni_run_rank *rank = job->ranks != NULL ? job->ranks->rank : &estimated;
+    LVN_TRY(job->ranks != NULL ? LVN_OK : lvni_run_ranks_estimate(job->config, &estimated));
     lvni_core_str method = {0}, device = {0};
     lvni_core_str_printf(&method, "method=%s", lvni_core_config_str(c, "method"));
     lvni_core_str_printf(&device, "accelerator=%s", lvni_core_config_str(c, "accelerator"));
@@ -95,16 +97,12 @@ void lvni_pretrain_print_choices(const lvni_run_job *job, lvni_core_str *out)
     print_size(c, of_method, out);
     print_value(c, "max_epochs", of_method, out);
     print_value(c, "precision", lvni_core_str_text(&device), out);
-    if (job->ranks != NULL) {
-        print_devices(c, job->ranks, out);
-    }
+    print_devices(c, rank->world, out);
     if (lvni_core_config_is_set(c, "batch_size")) {
         const bool limited = lvni_core_config_layer(c, "batch_size") == LVNI_LAYER_RESOLVED;
         print_value(c, "batch_size", limited ? "all images" : "the default", out);
     }
-    if (job->ranks != NULL) {
-        print_workers(c, job->ranks->rank, out);
-    }
+    print_workers(c, rank, out);
     if (lvni_nn_zoo_has_paths(lvni_core_config_str(c, "model.name"))) {
         print_value(c, "model.drop_path", "that of the network", out);
     }
@@ -117,4 +115,5 @@ void lvni_pretrain_print_choices(const lvni_run_job *job, lvni_core_str *out)
     out->failed |= method.failed || device.failed;
     lvni_core_str_free(&method);
     lvni_core_str_free(&device);
+    return lvni_core_str_status(out);
 }
