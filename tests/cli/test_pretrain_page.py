@@ -165,6 +165,11 @@ class Page(unittest.TestCase):
         page = self.page(env={"LD_LIBRARY_PATH": self.dir})
         self.has(page, "<p class=soft>It is missing: .*LAPACK")
         self.assertEqual(page.count("class=near") + page.count('class="near'), 8)
+        grey = ["transform_args.num_channels=1", "max_epochs=0", "out=grey"]
+        self.levin(*TRAIN[:-1], *grey)  # an image of one channel is grey on the page
+        self.levin("report", "grey", "output=grey.html")
+        with open(f"{self.dir}/grey.html", encoding="utf-8") as f:
+            self.assertEqual(f.read().count("data:image/png;base64,iVBOR"), 56)
         shutil.move(f"{self.dir}/run/exported_models", f"{self.dir}/kept")
         shutil.move(f"{self.dir}/run/checkpoints", f"{self.dir}/kept2")
         try:
