@@ -457,8 +457,8 @@ def draw_trials(r, seed, config):
 
 
 def draw(seed, draw_one, several_nodes):
-    """(config, trials) of a seed, whatever was drawn before; that on nodes is the last. draw_one: of
-    the generator of random numbers, the arguments of a configuration."""
+    """(config, trials) of a seed, whatever was drawn before; that on nodes is the last. draw_one
+    gives the arguments of a configuration, of the generator of random numbers."""
     r = random.Random(seed)
     config = draw_one(r)
     trials = draw_trials(r, seed, config)
