@@ -223,6 +223,7 @@ typedef struct lvni_nn_zoo_arguments {
      * of the last layer where it grows with the layers */
     double drop_path;
     int channels; /* of an image; 0: 3 */
+    bool masked;  /* it is trained with masks, and its mask token with it */
 } lvni_nn_zoo_arguments;
 /* Choices of model=, those that can be backbones. */
 #define LVNI_ZOO_BACKBONES                                                                         \
@@ -270,6 +271,11 @@ typedef struct lvni_nn_features {
 /* Of images (N, S, S, 3), by a network that was made as a backbone or as a root. NULL, after a
  * failure of the scope. */
 lvni_nn_features lvni_nn_zoo_features(const lvn_module *network, lvn_tensor *x);
+/* The same of a vision transformer of DINOv2 whose patches are hidden, by its mask token, where
+ * mask (N, h w, 1; bool) is true. */
+lvni_nn_features lvni_nn_zoo_masked_features(const lvn_module *network, lvn_tensor *x,
+                                             lvn_tensor *mask);
+bool lvni_nn_zoo_has_masks(const char *name);
 /* (N, h, w, layers C): the maps of the last layers (normalised patch tokens), in their order. More
  * than one: of transformers alone, of up to LVNI_ZOO_LAYERS. */
 enum { LVNI_ZOO_LAYERS = 12 };

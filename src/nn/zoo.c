@@ -387,6 +387,7 @@ static const struct {
               {"vitb14-notpretrained", "vitb14-notpretrained"},
               {"vits14-noreg-notpretrained", "vits14-noreg-notpretrained"},
               {"vitb14-noreg-notpretrained", "vitb14-noreg-notpretrained"},
+              {"_vittest14", "_vittest14"},
               /* of their hub, whose plain names are without registers */
               {"dinov2_vits14_reg", "vits14"},
               {"dinov2_vitb14_reg", "vitb14"},
@@ -477,6 +478,12 @@ int lvni_nn_zoo_map_side(const char *name, int side)
                                            : 0;
 }
 
+bool lvni_nn_zoo_has_masks(const char *name)
+{
+    const lvni_nn_zoo_vit *v = find_vit(name);
+    return v != NULL && v->family->mask_token;
+}
+
 bool lvni_nn_zoo_needs_weights(const char *name)
 {
     const lvni_nn_zoo_vit *v = find_vit(name);
@@ -551,13 +558,26 @@ lvn_tensor *lvni_nn_zoo_deep_map(const lvn_module *module, lvn_tensor *x, int la
                                                     : m->body->deep_map(module, x, layers);
 }
 
-lvni_nn_features lvni_nn_zoo_features(const lvn_module *module, lvn_tensor *x)
+/* Of what forward returned. */
+static lvni_nn_features features_of(const lvn_module *module, lvn_tensor *y, const lvn_tensor *x)
 {
     const network *m = (const network *)module;
-    lvn_tensor *y = lvni_nn_module_run(module, x, m->body->forward);
     if (y == NULL) {
         return (lvni_nn_features){0};
     }
     return (lvni_nn_features){.map = m->body->map == NULL ? NULL : m->body->map(module, y, x),
                               .pooled = m->body->pooled(module, y)};
+}
+
+lvni_nn_features lvni_nn_zoo_features(const lvn_module *module, lvn_tensor *x)
+{
+    const network *m = (const network *)module;
+    return features_of(module, lvni_nn_module_run(module, x, m->body->forward), x);
+}
+
+lvni_nn_features lvni_nn_zoo_masked_features(const lvn_module *module, lvn_tensor *x,
+                                             lvn_tensor *mask)
+{
+    const network *m = (const network *)module;
+    return features_of(module, m->body->masked(module, x, mask), x);
 }

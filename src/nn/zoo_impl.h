@@ -8,6 +8,9 @@
 /* A network in front of its classifier. */
 typedef struct lvni_nn_zoo_body {
     lvn_tensor *(*forward)(const lvn_module *m, lvn_tensor *x);
+    /* the same with patches masked (lvni_nn_zoo_masked_features), as it is called; NULL: it has no
+     * masks */
+    lvn_tensor *(*masked)(const lvn_module *m, lvn_tensor *x, lvn_tensor *mask);
     /* of what forward returned: (N, C), and (N, h, w, C); map NULL: there is none */
     lvn_tensor *(*pooled)(const lvn_module *m, lvn_tensor *y);
     lvn_tensor *(*map)(const lvn_module *m, lvn_tensor *y, const lvn_tensor *image);
@@ -59,11 +62,12 @@ typedef struct lvni_nn_zoo_vit {
     lvn_module_class base; /* name NULL: behind the last */
     const lvni_nn_vit_family *family;
     int width, heads, registers;
-    int grid;         /* patches a side that positions are for; 0: those of image_size */
-    bool antialias;   /* positions of other sizes are filtered where they become fewer */
-    double offset;    /* of patches, in their scale; 0: the scale of the sizes */
-    double drop_path; /* what model.drop_path=auto means */
-    bool published;   /* the name is of weights, which are in a file */
+    int layers, mlp_ratio; /* 0: LVNI_ZOO_LAYERS, 4 */
+    int grid;              /* patches a side that positions are for; 0: those of image_size */
+    bool antialias;        /* positions of other sizes are filtered where they become fewer */
+    double offset;         /* of patches, in their scale; 0: the scale of the sizes */
+    double drop_path;      /* what model.drop_path=auto means */
+    bool published;        /* the name is of weights, which are in a file */
 } lvni_nn_zoo_vit;
 extern const lvni_nn_zoo_vit lvni_nn_zoo_vits[];
 

@@ -13,7 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MLP_RATIO = 4, LAYERS = 12 };
+enum { LAYERS = LVNI_ZOO_LAYERS }; /* at most */
+enum { MLP_RATIO = 4 };            /* where a network has none of its own */
 static const double EPS = 1e-6;
 
 typedef lvni_nn_vit_family family;
@@ -51,8 +52,8 @@ static const family dinov2 = {NAMES_OF_TIMM,      .patch = 14,          .layer_s
 typedef struct encoder_block {
     lvn_module base;
     const family *of;
-    int width, heads;
-    double drop; /* probability that an image is without the second term */
+    int width, heads, mlp; /* mlp: width of its hidden layer */
+    double drop;           /* probability that an image is without the second term */
     lvn_module *norm_1, *norm_2, *out, *mlp_in, *mlp_out;
     /* (3 width, width), (3 width): q, k, v one after the other */
     lvn_tensor *qkv_weight, *qkv_bias;
@@ -98,12 +99,12 @@ static lvn_status encoder_build(lvn_module *module, lvn_builder *b)
     m->out = lvn_nn_linear(b, f->out, w, w);
     m->scale[0] = new_scale(b, f, "ls1.gamma", w);
     m->norm_2 = lvn_nn_layer_norm(b, f->norm_2, w, .eps = EPS);
-    m->mlp_in = lvn_nn_linear(b, f->mlp_in, w, MLP_RATIO * (int64_t)w);
-    m->mlp_out = lvn_nn_linear(b, f->mlp_out, MLP_RATIO * (int64_t)w, w);
+    m->mlp_in = lvn_nn_linear(b, f->mlp_in, w, m->mlp);
+    m->mlp_out = lvn_nn_linear(b, f->mlp_out, m->mlp, w);
     m->scale[1] = new_scale(b, f, "ls2.gamma", w);
     set_init(b, f, f->out, 0.0, 0.0);
-    set_init(b, f, f->mlp_in, glorot(w, MLP_RATIO * w), 1e-6);
-    set_init(b, f, f->mlp_out, glorot(w, MLP_RATIO * w), 1e-6);
+    set_init(b, f, f->mlp_in, glorot(w, m->mlp), 1e-6);
+    set_init(b, f, f->mlp_out, glorot(w, m->mlp), 1e-6);
     return lvn_builder_status(b);
 }
 
@@ -132,9 +133,10 @@ static const lvn_module_class encoder_class = {.name = "vit_block",
 typedef struct vit {
     lvni_nn_zoo_network base;
     int64_t width, grid, tokens; /* tokens: 1 + grid^2 */
+    int layers;
     lvn_module *patches, *layer[LAYERS], *norm;
-    /* (1, 1, width), (1, T, width), (1, registers, width) or NULL */
-    lvn_tensor *class_token, *positions, *registers;
+    /* (1, 1, width), (1, T, width), (1, registers, width) or NULL, (1, width) or NULL */
+    lvn_tensor *class_token, *positions, *registers, *mask_token;
 } vit;
 
 static const lvni_nn_zoo_vit *kind_of(const vit *m)
@@ -180,9 +182,9 @@ static lvn_tensor *with_registers(const vit *m, lvn_tensor *x, int64_t h, int64_
     return lvn_concat(all, 3, 1);
 }
 
-/* (N, 1 + registers + h w, width) */
-/* (N, T, width) in front of the first layer, of images (N, H, W, C). */
-static lvn_tensor *tokens(const lvn_module *module, lvn_tensor *x)
+/* (N, 1 + registers + h w, width) in front of the first layer, of images (N, H, W, C). mask (N, h
+ * w, 1): patches that have the mask token in place of their own; NULL: none. */
+static lvn_tensor *tokens(const lvn_module *module, lvn_tensor *x, lvn_tensor *mask)
 {
     const vit *m = (const vit *)module;
     const int patch = kind_of(m)->family->patch;
@@ -199,6 +201,7 @@ static lvn_tensor *tokens(const lvn_module *module, lvn_tensor *x)
     if (x == NULL) {
         return NULL;
     }
+    x = mask == NULL ? x : lvn_where(mask, m->mask_token, x);
     if (m->registers != NULL) {
         x = with_registers(m, x, h, w);
     } else {
@@ -208,14 +211,24 @@ static lvn_tensor *tokens(const lvn_module *module, lvn_tensor *x)
     return x;
 }
 
-static lvn_tensor *vit_forward(const lvn_module *module, lvn_tensor *x)
+static lvn_tensor *run_layers(const lvn_module *module, lvn_tensor *x)
 {
     const vit *m = (const vit *)module;
-    x = tokens(module, x);
-    for (int i = 0; i < LAYERS && x != NULL; i++) {
+    for (int i = 0; i < m->layers && x != NULL; i++) {
         x = lvn_forward(m->layer[i], x);
     }
     return x;
+}
+
+static lvn_tensor *vit_forward(const lvn_module *module, lvn_tensor *x)
+{
+    return run_layers(module, tokens(module, x, NULL));
+}
+
+/* Tokens outside of the scope, which has room for one input. */
+static lvn_tensor *vit_masked(const lvn_module *module, lvn_tensor *x, lvn_tensor *mask)
+{
+    return lvni_nn_module_run(module, tokens(module, x, mask), run_layers);
 }
 
 /* Tokens first .. end - 1, normalised, as (N (end - first), width). */
@@ -245,22 +258,26 @@ static lvn_tensor *patch_tokens(const lvn_module *module, lvn_tensor *y, const l
 static lvn_tensor *deep_map(const lvn_module *module, lvn_tensor *image, int n)
 {
     const vit *m = (const vit *)module;
-    lvn_tensor *x = tokens(module, image), *map[LAYERS];
-    for (int i = 0; i < LAYERS; i++) {
+    lvn_tensor *x = tokens(module, image, NULL), *map[LAYERS];
+    for (int i = 0; i < m->layers; i++) {
         x = x == NULL ? NULL : lvn_forward(m->layer[i], x);
-        map[i] = x == NULL || i < LAYERS - n ? NULL : patch_tokens(module, x, image);
+        map[i] = x == NULL || i < m->layers - n ? NULL : patch_tokens(module, x, image);
     }
-    return x == NULL ? NULL : lvn_concat(map + LAYERS - n, n, 3);
+    return x == NULL ? NULL : lvn_concat(map + m->layers - n, n, 3);
 }
 
-static const lvni_nn_zoo_body vit_body = {
-    .forward = vit_forward, .pooled = class_token, .map = patch_tokens, .deep_map = deep_map};
+static const lvni_nn_zoo_body vit_body = {.forward = vit_forward,
+                                          .masked = vit_masked,
+                                          .pooled = class_token,
+                                          .map = patch_tokens,
+                                          .deep_map = deep_map};
 
 /* Tokens and positions, in front of the first layer. */
 static void embeddings_build(vit *m, lvn_builder *b)
 {
     const lvni_nn_zoo_vit *k = kind_of(m);
     const family *f = k->family;
+    const lvni_nn_zoo_arguments *a = lvn_builder_arguments(b);
     const int64_t token[] = {1, 1, k->width};
     lvn_builder_block(b, "embeddings");
     m->class_token =
@@ -281,8 +298,10 @@ static void embeddings_build(vit *m, lvn_builder *b)
                                              (const int64_t[]){1, k->registers, k->width},
                                              LVN_INIT_NORMAL, 1e-6);
     }
-    if (f->mask_token) { /* files have it; nothing is masked here */
-        lvn_builder_parameter(b, "mask_token", 2, token + 1, LVN_INIT_ZEROS, 0.0);
+    if (f->mask_token) { /* files have it, also where nothing is masked */
+        m->mask_token = lvn_builder_parameter(b, "mask_token", 2, token + 1, LVN_INIT_ZEROS, 0.0);
+    }
+    if (f->mask_token && !a->masked) {
         lvni_nn_builder_fix_parameter(b, "mask_token");
     }
 }
@@ -291,7 +310,7 @@ static lvn_status layers_build(vit *m, lvn_builder *b)
 {
     const lvni_nn_zoo_arguments *a = lvn_builder_arguments(b);
     const lvni_nn_zoo_vit *k = kind_of(m);
-    for (int i = 0; i < LAYERS; i++) {
+    for (int i = 0; i < m->layers; i++) {
         char name[48];
         snprintf(name, sizeof name, "%s%d", k->family->layer, i);
         lvn_builder_block(b, name);
@@ -303,7 +322,8 @@ static lvn_status layers_build(vit *m, lvn_builder *b)
         layer->of = k->family;
         layer->width = k->width;
         layer->heads = k->heads;
-        layer->drop = k->family->uniform_drop ? a->drop_path : a->drop_path * i / (LAYERS - 1);
+        layer->mlp = (k->mlp_ratio > 0 ? k->mlp_ratio : MLP_RATIO) * k->width;
+        layer->drop = k->family->uniform_drop ? a->drop_path : a->drop_path * i / (m->layers - 1);
         m->layer[i] = lvni_nn_builder_build(b, &layer->base);
     }
     return lvn_builder_status(b);
@@ -321,6 +341,7 @@ static lvn_status vit_build(lvn_module *module, lvn_builder *b)
             module->cls->name, f->patch, a->image_size);
     m->base.body = &vit_body;
     m->width = k->width;
+    m->layers = k->layers > 0 ? k->layers : LAYERS;
     m->grid = k->grid > 0 ? k->grid : a->image_size / f->patch;
     m->tokens = m->grid * m->grid + 1;
     embeddings_build(m, b);
@@ -375,5 +396,7 @@ const lvni_nn_zoo_vit lvni_nn_zoo_vits[] = {
     TIMM("vit_base_patch16_224", 768, 12),
     DINOV2("vits14", 384, 6, 0.1),
     DINOV2("vitb14", 768, 12, 0.2),
+    /* LightlyTrain's, which trains in seconds */
+    NONE("_vittest14", 8, 2, 0.3, .grid = 16, .layers = 3, .mlp_ratio = 1),
     {.family = NULL},
 };

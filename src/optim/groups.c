@@ -424,6 +424,8 @@ static bool has_decay(lvni_optim_decay_of of, const lvni_optim_parameter *p)
     case LVNI_DECAY_WEIGHTS:
         return p->ndim > 1 && !p->norm && !ends_in(p->name, "bias") && !is_special(p->name);
     case LVNI_DECAY_NOT_NORM_BIAS: return !p->norm && !ends_in(p->name, "bias");
+    case LVNI_DECAY_NOT_NORM_BIAS_SCALE:
+        return !p->norm && !ends_in(p->name, "bias") && !ends_in(p->name, "gamma");
     case LVNI_DECAY_ALL: break;
     }
     return true;

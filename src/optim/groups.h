@@ -34,9 +34,10 @@ typedef struct lvni_optim_parameter {
 /* Which parameters have weight decay. */
 typedef enum lvni_optim_decay_of {
     LVNI_DECAY_ALL,
-    LVNI_DECAY_MATRICES,     /* not tensors of one axis: biases, and weight and bias of norms */
-    LVNI_DECAY_WEIGHTS,      /* nor tokens, positions, layer scales, by their names */
-    LVNI_DECAY_NOT_NORM_BIAS /* all but those of norms, and names that end in "bias" */
+    LVNI_DECAY_MATRICES,      /* not tensors of one axis: biases, and weight and bias of norms */
+    LVNI_DECAY_WEIGHTS,       /* nor tokens, positions, layer scales, by their names */
+    LVNI_DECAY_NOT_NORM_BIAS, /* all but those of norms, and names that end in "bias" */
+    LVNI_DECAY_NOT_NORM_BIAS_SCALE /* nor layer scales */
 } lvni_optim_decay_of;
 
 /* A pattern names parameters, or modules and thereby all parameters below them: "head" is

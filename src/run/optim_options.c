@@ -105,12 +105,14 @@ static const lvni_core_option optim_rows[] = {
      .help = "false: no weight decay for parameters of one axis, that is biases and norms."},
     {.name = "optim.decay_of",
      .type = LVNI_OPT_CHOICE,
-     .choices = "all|matrices|weights|not_norm_bias",
+     .choices = "all|matrices|weights|not_norm_bias|not_norm_bias_scale",
      .flags = LVNI_OPT_AUTO,
      .needs = "optim.weight_decay",
-     .help = "Parameters with weight decay: all; matrices: of several axes; weights: of these not "
-             "biases, norms, tokens, position embeddings and layer scales either; not_norm_bias: "
-             "all but those of norms and names that end in bias. auto: by optim.decay_norm_bias."},
+     .help =
+         "Parameters with weight decay: all; matrices: of several axes; weights: of these not "
+         "biases, norms, tokens, position embeddings and layer scales either; not_norm_bias: "
+         "all but those of norms and names that end in bias; not_norm_bias_scale: and not layer "
+         "scales. auto: by optim.decay_norm_bias."},
     {.name = "freeze",
      .type = LVNI_OPT_STRING_LIST,
      .help = "Parameters that are not trained, as patterns over names: [conv1,layer1.*.bias]; "
@@ -520,7 +522,8 @@ lvn_status lvni_run_read_optim(const lvni_core_config *c, lvni_optim_options *o)
 void lvni_run_read_rules(const lvni_core_config *c, const lvni_plan *plan, lvni_optim_rules *r)
 {
     static const lvni_optim_decay_of choices[] = {LVNI_DECAY_ALL, LVNI_DECAY_MATRICES,
-                                                  LVNI_DECAY_WEIGHTS, LVNI_DECAY_NOT_NORM_BIAS};
+                                                  LVNI_DECAY_WEIGHTS, LVNI_DECAY_NOT_NORM_BIAS,
+                                                  LVNI_DECAY_NOT_NORM_BIAS_SCALE};
     const bool given = lvni_core_config_is_set(c, "optim.decay_of"),
                norm_bias = lvni_core_config_bool(c, "optim.decay_norm_bias");
     *r =

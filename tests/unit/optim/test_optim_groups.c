@@ -105,27 +105,28 @@ TEST(what_has_decay)
     static const struct {
         const char *name;
         int ndim;
-        bool norm, decays[4]; /* all, matrices, weights, not_norm_bias */
-    } row[] = {{"conv1.weight", 4, false, {1, 1, 1, 1}},
-               {"bn1.weight", 1, true, {1, 0, 0, 0}},
-               {"bn1.bias", 1, true, {1, 0, 0, 0}},
-               {"fc.bias", 1, false, {1, 0, 0, 0}},
-               {"head.gain", 1, false, {1, 0, 0, 1}},
-               {"head.scale", 0, false, {1, 0, 0, 1}},
-               {"class_token", 3, false, {1, 1, 0, 1}},
-               {"student.mask_token", 2, false, {1, 1, 0, 1}},
-               {"encoder.pos_embedding", 3, false, {1, 1, 0, 1}},
-               {"blocks.0.ls1.gamma", 1, false, {1, 0, 0, 1}},
-               {"attn.relative_position_bias_table", 2, false, {1, 1, 0, 1}},
-               {"self_attention.in_proj_bias", 1, false, {1, 0, 0, 0}},
-               {"self_attention.in_proj_weight", 2, false, {1, 1, 1, 1}},
-               {"attn.query.weight", 2, false, {1, 1, 1, 1}},
-               {"tokens.proj.weight", 2, false, {1, 1, 1, 1}},
-               {"norm.table", 2, true, {1, 1, 0, 0}}};
+        bool norm, decays[5]; /* as `rules` below has them */
+    } row[] = {{"conv1.weight", 4, false, {1, 1, 1, 1, 1}},
+               {"bn1.weight", 1, true, {1, 0, 0, 0, 0}},
+               {"bn1.bias", 1, true, {1, 0, 0, 0, 0}},
+               {"fc.bias", 1, false, {1, 0, 0, 0, 0}},
+               {"head.gain", 1, false, {1, 0, 0, 1, 1}},
+               {"head.scale", 0, false, {1, 0, 0, 1, 1}},
+               {"class_token", 3, false, {1, 1, 0, 1, 1}},
+               {"student.mask_token", 2, false, {1, 1, 0, 1, 1}},
+               {"encoder.pos_embedding", 3, false, {1, 1, 0, 1, 1}},
+               {"blocks.0.ls1.gamma", 1, false, {1, 0, 0, 1, 0}},
+               {"attn.relative_position_bias_table", 2, false, {1, 1, 0, 1, 1}},
+               {"self_attention.in_proj_bias", 1, false, {1, 0, 0, 0, 0}},
+               {"self_attention.in_proj_weight", 2, false, {1, 1, 1, 1, 1}},
+               {"attn.query.weight", 2, false, {1, 1, 1, 1, 1}},
+               {"tokens.proj.weight", 2, false, {1, 1, 1, 1, 1}},
+               {"norm.table", 2, true, {1, 1, 0, 0, 0}}};
     static const lvni_optim_decay_of rules[] = {LVNI_DECAY_ALL, LVNI_DECAY_MATRICES,
-                                                LVNI_DECAY_WEIGHTS, LVNI_DECAY_NOT_NORM_BIAS};
+                                                LVNI_DECAY_WEIGHTS, LVNI_DECAY_NOT_NORM_BIAS,
+                                                LVNI_DECAY_NOT_NORM_BIAS_SCALE};
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
-        for (int k = 0; k < 4; k++) {
+        for (int k = 0; k < 5; k++) {
             lvni_optim_parameter p = {
                 .name = row[i].name, .n = 1, .ndim = row[i].ndim, .norm = row[i].norm};
             const lvni_optim_rules r = {.decay_of = rules[k]};
