@@ -11,6 +11,7 @@
  *                      micro-batch's forward (phase 0 except in steps of several phases); a named
  *                      draw (lvn_random_uniform) the same with the purpose hash(path) +
  *                      0x9e3779b97f4a7c15 hash(name)
+ *     masks of patches a = step, b = crop of the step, c = 0; which crops have one: b = 0, c = 1
  *     initialisation   a = b = c = 0
  *     sample order     a = epoch, b = c = 0    (purpose "order"; of more than 2^27 "order/large")
  *     data             a = epoch, b = sample, c = operation of the augmentation

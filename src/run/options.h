@@ -72,10 +72,13 @@ typedef struct lvni_run_plan_data {
 } lvni_run_plan_data;
 lvn_status lvni_run_make_plan(lvni_core_config *config, const lvni_run_plan_data *data,
                               const lvni_run_rank *rank, bool coupled, lvni_plan *out);
-/* The steps of a run over so many samples; INT64_MAX: it has no end. rank NULL: of a run that is
- * not started (lvni_run_ranks_estimate). The number does not depend on the model. */
+/* The steps of a run over so many samples, INT64_MAX: it has no end; and the samples of one. rank
+ * NULL: of a run that is not started (lvni_run_ranks_estimate). The number does not depend on the
+ * model. */
 lvn_status lvni_run_count_steps(lvni_core_config *config, int64_t samples,
-                                const lvni_run_rank *rank, int64_t *steps);
+                                const lvni_run_rank *rank, int64_t *batch, int64_t *steps);
+/* The factor on optim.lr in steps of so many samples. */
+double lvni_run_rate_scale(const lvni_core_config *config, int64_t batch);
 /* The pinned choices that are given or resolved by now; 0: not yet. */
 lvni_core_pins lvni_run_read_pins(const lvni_core_config *config);
 /* Before the data is read: LVN_ERR_USAGE with the same message where no number of samples and no

@@ -144,6 +144,16 @@ static lvn_status fill_schedule(const lvni_core_config *c, const lvni_plan *plan
     return LVN_OK;
 }
 
+double lvni_run_rate_scale(const lvni_core_config *c, int64_t batch)
+{
+    if (!lvni_core_config_is_set(c, "optim.reference_batch_size")) {
+        return 1.0;
+    }
+    const double ratio =
+        (double)batch / (double)lvni_core_config_int(c, "optim.reference_batch_size");
+    return lvni_core_config_choice(c, "optim.lr_scale_method") == 0 ? ratio : lvni_core_sqrt(ratio);
+}
+
 /* Of the rate, by the samples of a step. */
 static lvn_status read_scale(const lvni_core_config *c, const lvni_plan *plan, double *scale)
 {
@@ -159,10 +169,7 @@ static lvn_status read_scale(const lvni_core_config *c, const lvni_plan *plan, d
                  (long long)lvni_core_config_int(c, "optim.reference_batch_size"),
                  lvni_core_config_str(c, "accumulate_grad_batches"));
     }
-    const double ratio = (double)plan->effective_batch /
-                         (double)lvni_core_config_int(c, "optim.reference_batch_size");
-    *scale =
-        lvni_core_config_choice(c, "optim.lr_scale_method") == 0 ? ratio : lvni_core_sqrt(ratio);
+    *scale = lvni_run_rate_scale(c, plan->effective_batch);
     return LVN_OK;
 }
 

@@ -305,7 +305,7 @@ lvn_status lvni_run_check_plan(const lvni_core_config *c, const lvni_run_rank *r
 }
 
 lvn_status lvni_run_count_steps(lvni_core_config *c, int64_t samples, const lvni_run_rank *rank,
-                                int64_t *steps)
+                                int64_t *batch, int64_t *steps)
 {
     lvni_plan plan;
     lvni_run_rank estimate;
@@ -317,6 +317,7 @@ lvn_status lvni_run_count_steps(lvni_core_config *c, int64_t samples, const lvni
     const lvni_plan_options o =
         plan_options(c, &data, rank == NULL ? &estimate : rank, false, factor);
     LVN_TRY(lvni_plan_make(&o, &plan));
+    *batch = plan.effective_batch;
     *steps = lvni_run_horizon(c, &plan);
     return LVN_OK;
 }

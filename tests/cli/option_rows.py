@@ -423,6 +423,11 @@ DINO = (
     " transform_args.local_view.view_size=8 transform_args.local_view.num_views=2"
 )
 TEMPERED = DINO + " method_args.warmup_teacher_temp=0.5 method_args.teacher_temp=0.1"
+DINOV2 = (
+    "train pretrain data=photos transform_args.image_size=56 model=_vittest14 method=dinov2"
+    " method_args.hidden_dim=8 method_args.output_dim=8 method_args.bottleneck_dim=4 batch_size=8"
+    " max_epochs=2 num_workers=0 out=run transform_args.local_view.num_views=0"
+)
 DINO_BLURRED = DINO + " transform_args.global_view_1.gaussian_blur.prob=1"
 DINO_SOLARIZED = DINO + " transform_args.global_view_1.solarize.prob=1"
 DISTILL = (
@@ -471,6 +476,23 @@ pretrain_rows = {
             ),
             "method_args.warmup_max_steps_fraction": row("0.9"),
             "exact": row("true", instead=TEMPERED),
+        }.items()
+    },
+    **{
+        f"method_args.{key}": of._replace(instead=DINOV2)
+        for key, of in {
+            "ibot_separate_head": row("true"),
+            "ibot_bottleneck_dim": row("8", rest="method_args.ibot_separate_head=true"),
+            "dino_loss_weight": row("0.5"),
+            "ibot_loss_weight": row("0.5"),
+            "koleo_loss_weight": row("1"),
+            "center_method": row("sinkhorn_knopp"),
+            "mask_probability": row("1"),
+            "mask_ratio_min": row("0.4"),
+            "mask_ratio_max": row("0.9"),
+            "student_freeze_backbone_steps": row("2"),
+            "patch_embed_lr_multiplier": row("1"),
+            "min_lr": row("1e-4", rest="method_args.warmup_steps=1"),
         }.items()
     },
     **{

@@ -33,12 +33,12 @@ def key_of(purpose):
     return z & 0xFFFFFFFF, z >> 32
 
 
-def words(purpose, n, call=0, step=0):
+def words(purpose, n, call=0, step=0, at=0):
     """n words of the stream of a purpose: Philox 4x32-10, as src/core/rng.h packs it; of this step,
-    micro-batch 0 and this call."""
+    call and, at, micro-batch."""
     k0, k1 = key_of(purpose)
     c = [np.arange((n + 3) // 4, dtype=np.uint64)] + [np.zeros((n + 3) // 4, np.uint64)] * 3
-    c[1], c[3] = c[1] + np.uint64(call), c[3] + np.uint64(step)
+    c[1], c[2], c[3] = c[1] + np.uint64(call), c[2] + np.uint64(at), c[3] + np.uint64(step)
     for r in range(10):
         p0, p1 = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
         r0, r1 = np.uint64((k0 + r * 0x9E3779B9) % 2**32), np.uint64((k1 + r * 0xBB67AE85) % 2**32)

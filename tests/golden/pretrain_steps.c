@@ -28,7 +28,7 @@ static int views_fields(const lvn_dataset *dataset, lvn_field out[LVN_MAX_FIELDS
     out[1] = (lvn_field){.name = "image2",
                          .dtype = LVN_F32,
                          .ndim = 4,
-                         .shape = {v->n_local, LOCAL_SIDE, LOCAL_SIDE, 3}};
+                         .shape = {v->n_local, v->local_side, v->local_side, 3}};
     return v->n_local > 0 ? 2 : 1;
 }
 
@@ -53,10 +53,10 @@ static void draw_views(const pretrain_views *v, int64_t sample, int n, int side,
 static void draw(const pretrain_views *v, int64_t step, int64_t sample, float *large, float *small)
 {
     const int64_t of = step * BATCH + sample, n = (int64_t)v->n * v->side * v->side * 3,
-                  n_small = (int64_t)v->n_local * LOCAL_SIDE * LOCAL_SIDE * 3;
+                  n_small = (int64_t)v->n_local * v->local_side * v->local_side * 3;
     draw_views(v, sample, v->n, v->side, LVNI_CF32(v->noise) + of * n, large);
     if (n_small > 0) {
-        draw_views(v, sample, v->n_local, LOCAL_SIDE, LVNI_CF32(v->local) + of * n_small, small);
+        draw_views(v, sample, v->n_local, v->local_side, LVNI_CF32(v->local) + of * n_small, small);
     }
 }
 
@@ -74,7 +74,7 @@ static const lvn_dataset_class views_class = {
 void pretrain_views_open(pretrain_views *v, uint64_t seed)
 {
     const int64_t squares = v->side / SQUARE, large[] = {STEPS, BATCH, v->n, v->side, v->side, 3},
-                  small[] = {STEPS, BATCH, v->n_local, LOCAL_SIDE, LOCAL_SIDE, 3};
+                  small[] = {STEPS, BATCH, v->n_local, v->local_side, v->local_side, 3};
     memory_init(&v->base, BATCH, v->side);
     v->base.base = (lvn_dataset){.cls = &views_class};
     v->image = golden_tensor(seed, "images", 4, (const int64_t[]){BATCH, squares, squares, 3});
@@ -91,21 +91,20 @@ void pretrain_views_close(pretrain_views *v)
 
 /* ---- a micro-batch ---- */
 
-double pretrain_micro_batch(const lvni_nn_model *m, lvni_nn_set *set, uint64_t seed, int n_local,
-                            const double *number)
+double pretrain_micro_batch(const lvni_nn_model *m, lvni_nn_set *set, uint64_t seed,
+                            pretrain_views v, const double *number)
 {
+    const int n_local = v.n_local, side = v.side, local_side = v.local_side;
     lvni_trainer_micro_batch_job *job = LVNI_NEW(LVNI_TAG_MODEL, lvni_trainer_micro_batch_job);
     lvni_trainer_dry_group *group; /* of this micro-batch alone */
-    lvn_tensor *large =
-        lvn_tensor_create(LVN_F32, 5, (const int64_t[]){BATCH, VIEWS, SIDE, SIDE, 3});
+    lvn_tensor *large = lvn_tensor_create(LVN_F32, 5, (const int64_t[]){BATCH, v.n, side, side, 3});
     lvn_tensor *small =
-        lvn_tensor_create(LVN_F32, 5, (const int64_t[]){BATCH, n_local, LOCAL_SIDE, LOCAL_SIDE, 3});
+        lvn_tensor_create(LVN_F32, 5, (const int64_t[]){BATCH, n_local, local_side, local_side, 3});
     const lvni_data_loader_batch b = {.batch = {.size = BATCH,
                                                 .n_fields = n_local > 0 ? 2 : 1,
                                                 .image = large,
                                                 .field = {large, small}}};
     lvni_trainer_pass pass = {.model = m, .seed = 1, .loss_factor = 1.0};
-    pretrain_views v = {.n = VIEWS, .side = SIDE, .n_local = n_local};
     if (job == NULL || large == NULL || small == NULL) {
         fail();
         return (double)NAN;
@@ -116,8 +115,8 @@ double pretrain_micro_batch(const lvni_nn_model *m, lvni_nn_set *set, uint64_t s
     assert_int_equal(lvni_trainer_dry_group_create(1, &group), LVN_OK);
     pretrain_views_open(&v, seed);
     for (int i = 0; i < BATCH; i++) {
-        draw(&v, 0, i, LVNI_F32(large) + (ptrdiff_t)i * VIEWS * SIDE * SIDE * 3,
-             LVNI_F32(small) + (ptrdiff_t)i * n_local * LOCAL_SIDE * LOCAL_SIDE * 3);
+        draw(&v, 0, i, LVNI_F32(large) + (ptrdiff_t)i * v.n * side * side * 3,
+             LVNI_F32(small) + (ptrdiff_t)i * n_local * local_side * local_side * 3);
     }
     pretrain_views_close(&v);
     job->batch = &b;
@@ -144,7 +143,7 @@ static lvni_core_config *read(const pretrain_steps *p, setting *s, lvni_pretrain
     lvni_plan plan;
     const lvni_plan_options o = {
         .n_samples = BATCH, .batch_size = BATCH, .lanes = 1, .cores = 1, .max_steps = STEPS};
-    const lvni_pretrain_scale scale = {.images = p->images, .steps = STEPS};
+    const lvni_pretrain_scale scale = {.images = p->images, .batch = BATCH, .steps = STEPS};
     int n = 0;
     while (p->arguments[n] != NULL) {
         n++;
@@ -218,7 +217,8 @@ void pretrain_fill(lvni_nn_model *m, uint64_t seed)
     golden_fill(m, seed, "bn2");
     for (int i = 0; i < m->n_buffers; i++) {
         const char *name = m->buffers[i]->name;
-        if (strcmp(name, "center") == 0 || strncmp(name, "teacher_queue", 13) == 0) {
+        if (strcmp(name, "center") == 0 || strncmp(name, "patch_", 6) == 0 ||
+            strncmp(name, "teacher_queue", 13) == 0) {
             memset(m->buffers[i]->tensor->data, 0, (size_t)m->buffers[i]->numel * sizeof(float));
         }
     }
@@ -259,8 +259,10 @@ void pretrain_steps_compare(const pretrain_steps *s)
                    .micro_batches = s->parts,
                    .lanes = s->parts,
                    .sync = true};
-    pretrain_views v = {
-        .n = s->n > 0 ? s->n : VIEWS, .side = s->side > 0 ? s->side : SIDE, .n_local = s->n_local};
+    pretrain_views v = {.n = s->n > 0 ? s->n : VIEWS,
+                        .side = s->side > 0 ? s->side : SIDE,
+                        .n_local = s->n_local,
+                        .local_side = s->local_side > 0 ? s->local_side : LOCAL_SIDE};
     bench b;
     pretrain_views_open(&v, seed);
     lvni_core_config *c = read(s, &how, &network);

@@ -11,7 +11,7 @@
 enum {
     PRETRAIN_BATCH = 8,
     PRETRAIN_SIDE = 32,
-    PRETRAIN_LOCAL_SIDE = 16, /* of small views */
+    PRETRAIN_LOCAL_SIDE = 16, /* of small views, unless given */
     PRETRAIN_STEPS = 20
 };
 
@@ -19,7 +19,7 @@ enum {
  * of 8, and `n_local` small ones. */
 typedef struct pretrain_views {
     memory base; /* first */
-    int n, side, n_local;
+    int n, side, n_local, local_side;
     lvn_tensor *image, *noise, *local;
 } pretrain_views;
 void pretrain_views_open(pretrain_views *v, uint64_t seed);
@@ -32,10 +32,10 @@ int pretrain_golden_main(int argc, char **argv, lvni_ckpt_st_file **file);
  */
 void pretrain_fill(lvni_nn_model *m, uint64_t seed);
 
-/* Forward and backward of the views of step 0, numbers of the model being `number` (NULL: it has
- * none). Returns the loss. */
-double pretrain_micro_batch(const lvni_nn_model *m, lvni_nn_set *set, uint64_t seed, int n_local,
-                            const double *number);
+/* Forward and backward of the views of step 0, of these sizes, numbers of the model being `number`
+ * (NULL: it has none). Returns the loss. */
+double pretrain_micro_batch(const lvni_nn_model *m, lvni_nn_set *set, uint64_t seed,
+                            pretrain_views views, const double *number);
 
 /* Steps with these arguments, up to a NULL, of method=; what follows from the number of images
  * follows from `images`. The file has losses, rates, and under grad/ what becomes of weights. */
@@ -44,8 +44,8 @@ typedef struct pretrain_steps {
     const char *name; /* steps/NAME/ in the file */
     const char *const *arguments;
     int64_t images;
-    int n, side, n_local, parts; /* n, side 0: 2, PRETRAIN_SIDE */
-    double tolerance;            /* of changes of weights */
+    int n, side, n_local, local_side, parts; /* n, side, local_side 0: 2, as above */
+    double tolerance;                        /* of changes of weights */
 } pretrain_steps;
 void pretrain_steps_compare(const pretrain_steps *s);
 

@@ -4,6 +4,8 @@
 #include "group_sync_support.h"
 #include "pretrain_steps.h"
 
+#include "recipes/pretrain/pretrain_dino.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -177,7 +179,12 @@ static void compare_step(const char *name, bool batch_norm, bool norm_last_layer
     pretrain_fill(m, seed());
     snprintf(prefix, sizeof prefix, "head/%s/", name);
     const double want = *golden_values(file, prefix, "loss", &n),
-                 loss = pretrain_micro_batch(m, g, seed(), LOCALS, number);
+                 loss = pretrain_micro_batch(m, g, seed(),
+                                             (pretrain_views){.n = 2,
+                                                              .side = PRETRAIN_SIDE,
+                                                              .n_local = LOCALS,
+                                                              .local_side = PRETRAIN_LOCAL_SIDE},
+                                             number);
     if (!(fabs(loss - want) <= 1e-5 * want)) {
         fail_msg("%s: loss %.9g, lightly %.9g", name, loss, want);
     }

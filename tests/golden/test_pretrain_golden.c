@@ -137,7 +137,8 @@ static void compare_step(const lvni_pretrain_settings *s, const char *name)
     golden_fill(m, seed(), "bn2");
     snprintf(prefix, sizeof prefix, "head/%s/", name);
     const double want = *golden_values(file, prefix, "loss", &n),
-                 loss = pretrain_micro_batch(m, set, seed(), 0, NULL);
+                 loss = pretrain_micro_batch(m, set, seed(),
+                                             (pretrain_views){.n = 2, .side = PRETRAIN_SIDE}, NULL);
     if (!(fabs(loss - want) <= 1e-5 * want)) {
         fail_msg("%s: loss %.9g, lightly %.9g", name, loss, want);
     }

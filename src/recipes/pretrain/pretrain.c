@@ -12,6 +12,7 @@
 #include "run/options.h"
 #include "run/weights.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -68,13 +69,45 @@ static void note_held(opened *o)
                          lvni_core_config_str(o->held.keys, "data"), (long long)used->references);
 }
 
+static int64_t epochs_of(int64_t steps, const lvni_pretrain_scale *scale)
+{
+    return (int64_t)ceil((double)steps * (double)scale->batch / (double)scale->images);
+}
+
+/* The length of the run: the method's where none is given, and a warning where it is shorter. */
+static lvn_status count_steps(lvni_core_config *c, const lvni_run_job *job,
+                              const lvni_pretrain_method *m, lvni_pretrain_scale *scale)
+{
+    const lvni_run_rank *rank = job->ranks == NULL ? NULL : job->ranks->rank;
+    const bool chosen = lvni_core_config_layer(c, "max_epochs") <= LVNI_LAYER_JOB &&
+                        lvni_core_config_layer(c, "max_steps") <= LVNI_LAYER_JOB;
+    LVN_TRY(lvni_run_count_steps(c, scale->images, rank, &scale->batch, &scale->steps));
+    if (m->usual_steps > 0 && chosen) {
+        char text[32];
+        snprintf(text, sizeof text, "%lld", (long long)epochs_of(m->usual_steps, scale));
+        LVN_TRY(lvni_core_config_set(c, "max_epochs", text, "method's default"));
+        LVN_TRY(lvni_run_count_steps(c, scale->images, rank, &scale->batch, &scale->steps));
+    } else if (scale->steps < m->usual_steps && scale->steps > 0 &&
+               (rank == NULL || rank->rank == 0)) {
+        lvni_log_line(LVNI_LOG_WARNING,
+                      "the run has %lld steps, and method=%s is made for %lld or more: "
+                      "max_epochs=%lld for %lld images in batches of %lld",
+                      (long long)scale->steps, m->name, (long long)m->usual_steps,
+                      (long long)epochs_of(m->usual_steps, scale), (long long)scale->images,
+                      (long long)scale->batch);
+    }
+    return LVN_OK;
+}
+
 /* The method's automatic values, now that the number of images is known. */
 static lvn_status resolve_method(lvni_core_config *c, lvni_run_job *job, opened *o)
 {
     lvni_pretrain_scale scale = {.images = o->data.train->cls->length(o->data.train)};
-    LVN_TRY(lvni_run_count_steps(c, scale.images, job->ranks == NULL ? NULL : job->ranks->rank,
-                                 &scale.steps));
+    LVN_TRY(count_steps(c, job, o->method, &scale));
     LVN_TRY(o->method->resolve(c, &scale));
+    /* layer scale lets class tokens of DINOv2's networks begin alike */
+    const int64_t begin = scale.steps / 10, most = o->method->usual_steps / 10;
+    o->watch.from = begin < most ? begin : most;
     lvni_pretrain_read_settings(c, &o->settings);
     if (o->settings.distill.teacher != NULL) {
         o->settings.distill.taught = true;
@@ -253,7 +286,7 @@ static const lvni_core_option_table *const linear_keys[] = {
 const lvni_run_recipe lvni_pretrain_recipe = {
     .name = "pretrain",
     .use = "data=DIR model=torchvision/resnet18 [key=value ...]",
-    .help = "pretrain a backbone on images without classes (SimCLR, DINO, distillation)",
+    .help = "pretrain a backbone on images without classes (SimCLR, DINO, DINOv2, distillation)",
     .defaults = {.job =
                      "data.exif=ignore max_epochs=100 batch_size=128 precision=auto drop_last=true "
                      "sync_batchnorm=true "

@@ -21,6 +21,14 @@ typedef struct lvni_pretrain_dino_settings {
     int64_t warmup_teacher_temp_steps;
 } lvni_pretrain_dino_settings;
 
+/* Numbers of method=dinov2, beside those of dino, named as its keys. */
+typedef struct lvni_pretrain_dinov2_settings {
+    bool ibot_separate_head, sinkhorn_knopp;
+    int64_t ibot_bottleneck_dim;
+    double dino_loss_weight, ibot_loss_weight, koleo_loss_weight;
+    double mask_probability, mask_ratio_min, mask_ratio_max;
+} lvni_pretrain_dinov2_settings;
+
 /* Numbers of method=distillation, named as its keys. */
 typedef struct lvni_pretrain_distill_settings {
     /* 1: against the queue; 2: feature maps; 3: against the queue, and within the map */
@@ -41,7 +49,8 @@ typedef struct lvni_pretrain_settings {
     int64_t hidden_dim, output_dim, num_layers;
     bool batch_norm;
     double temperature;
-    lvni_pretrain_dino_settings dino; /* of that method */
+    lvni_pretrain_dino_settings dino; /* of that method, and of dinov2 */
+    lvni_pretrain_dinov2_settings dinov2;
     lvni_pretrain_distill_settings distill;
 } lvni_pretrain_settings;
 
@@ -54,7 +63,7 @@ typedef struct lvni_pretrain_optim {
 
 /* What automatic values follow from. */
 typedef struct lvni_pretrain_scale {
-    int64_t images, steps; /* steps INT64_MAX: the run has no end */
+    int64_t images, batch, steps; /* batch: of a step. steps INT64_MAX: the run has no end */
 } lvni_pretrain_scale;
 
 typedef struct lvni_pretrain_method {
@@ -65,6 +74,10 @@ typedef struct lvni_pretrain_method {
     lvni_pretrain_optim optim[4]; /* where the method has numbers of its own; names NULL: no more */
     const char *transformer_adamw; /* adamw's of a transformer; NULL: the same */
     bool of_these;                 /* it trains with those alone */
+    bool limits_steps;             /* its automatic numbers of steps, unless exact=true */
+    /* Of a run: where neither max_epochs nor max_steps is given, so many, and fewer are a warning;
+     * 0: the recipe's max_epochs */
+    int64_t usual_steps;
     /* Modules of the root: the backbone that is exported, and where it is not the one that is
      * trained, that one (lvni_run_job). */
     const char *exported_part, *trained_part;
@@ -83,6 +96,24 @@ const lvni_pretrain_method *lvni_pretrain_method_find(const char *name);
 bool lvni_pretrain_is_given(const lvni_core_config *config, const lvni_core_option *row);
 /* Adds mistakes: numbers of other methods, an optimizer that it does not train with. */
 void lvni_pretrain_method_check(lvni_core_config *config, const lvni_pretrain_method *method);
+
+/* For resolve(): a value, and one where none is given. */
+lvn_status lvni_pretrain_set_number(lvni_core_config *c, const char *key, double value);
+lvn_status lvni_pretrain_resolve(lvni_core_config *c, const char *key, double value);
+/* The same with `usual` steps, at most a part of the run, unless exact=true. */
+lvn_status lvni_pretrain_resolve_limited(lvni_core_config *c, const char *key, int64_t usual,
+                                         const lvni_pretrain_scale *scale, double part);
+/* PATTERN=NUMBER in a list of them, beside what is given; of, a key: where it comes from. A saved
+ * run has it already. */
+lvn_status lvni_pretrain_add_rule(lvni_core_config *c, const char *list, const char *pattern,
+                                  double number, const char *of);
+#define LVNI_PRETRAIN_LAST_LAYER "student.projection_head.last_layer.*"
+
+/* ---- pretrain_dinov2_keys.c ---- */
+
+lvn_status lvni_pretrain_resolve_dinov2(lvni_core_config *c, const lvni_pretrain_scale *scale);
+void lvni_pretrain_check_dinov2(lvni_core_config *c);
+lvni_pretrain_dinov2_settings lvni_pretrain_read_dinov2(const lvni_core_config *c);
 
 /* ---- pretrain_keys.c ---- */
 
@@ -169,6 +200,7 @@ void lvni_pretrain_log_spread(lvn_step *step, lvn_tensor *features, int64_t imag
 #define LVNI_PRETRAIN_COLLAPSED 0.05
 typedef struct lvni_pretrain_watch {
     int64_t every; /* log_every_n_steps */
+    int64_t from;  /* records of steps before it are not looked at */
     int64_t step;  /* the newest, with its metrics; NaN: it has none */
     double spread, information;
     int below, uninformed; /* records */
@@ -309,6 +341,7 @@ extern const struct lvni_run_results lvni_pretrain_embeddings, lvni_pretrain_knn
 
 extern const lvn_module_class lvni_pretrain_simclr;  /* pretrain_simclr.c */
 extern const lvn_module_class lvni_pretrain_dino;    /* pretrain_dino.c */
+extern const lvn_module_class lvni_pretrain_dinov2;  /* pretrain_dinov2.c */
 extern const lvn_module_class lvni_pretrain_distill; /* pretrain_distill.c */
 
 /* The parts of distillation's losses (LightlyTrain's methods distillationv1 and v3).
@@ -324,12 +357,6 @@ lvn_tensor *lvni_pretrain_distill_global(lvn_tensor *teacher, lvn_tensor *studen
  * 1. */
 lvn_tensor *lvni_pretrain_distill_local(lvn_tensor *teacher, lvn_tensor *student,
                                         double temperature);
-
-/* Caron et al. 2021, eq. 3: the mean over samples, and over pairs of a view that the teacher sees
- * and another one that the student sees, of the cross entropy. teacher: probabilities (N, 2, K) of
- * the two large views; global, local: logarithms of the student's, (N, 2, K) and (N, L, K), NULL:
- * there are none. */
-lvn_tensor *lvni_pretrain_dino_loss(lvn_tensor *teacher, lvn_tensor *global, lvn_tensor *local);
 
 /* NT-Xent (Chen et al. 2020, "A simple framework for contrastive learning of visual
  * representations", eq. 1) of the rows of two views (N, P), each of unit length, against those of

@@ -91,6 +91,9 @@ static bool is_gone(double value, double bound, int *below)
 
 static void look(lvni_pretrain_watch *w)
 {
+    if (w->step < w->from) {
+        return;
+    }
     if (is_gone(w->spread, LVNI_PRETRAIN_COLLAPSED, &w->below)) {
         lvni_log_line(
             LVNI_LOG_WARNING,

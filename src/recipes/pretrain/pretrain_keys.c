@@ -22,17 +22,16 @@ static const lvni_pretrain_optim usual[] = {
 static const lvni_core_option pretrain_rows[] = {
     {.name = "method",
      .type = LVNI_OPT_CHOICE,
-     .choices = "simclr|dino|distillation|distillationv3|distillationv2|distillationv1",
+     .choices = "simclr|dino|dinov2|distillation|distillationv3|distillationv2|distillationv1",
      .fallback = "simclr",
-     .later = "dinov2",
-     .later_note = "comes with a later version; this one has simclr, dino and distillation",
      .help = "What is learned from images alone; simclr: to find the other view of an image among "
              "all views of the batch; dino: to predict from a view the output that a slower copy "
-             "of the network has for another; distillation: what a larger "
+             "of the network has for another; dinov2: beside it, of patches that are masked; "
+             "distillation: what a larger "
              "network, method_args.teacher, sees."},
     {.name = "model.name",
      .type = LVNI_OPT_CHOICE,
-     .choices = "cnn|" LVNI_ZOO_BACKBONES,
+     .choices = "cnn|" LVNI_ZOO_BACKBONES "|_vittest14",
      .respell = lvni_nn_zoo_respell,
      .help = "Backbone, also as torchvision/resnet50, timm/vit_tiny_patch16_224, "
              "dinov2/vits14-notpretrained, or dinov2/vits14 with its weights=; needed."},
@@ -227,7 +226,8 @@ void lvni_pretrain_read_settings(const lvni_core_config *c, lvni_pretrain_settin
                      .drop_path = lvni_core_config_is_set(c, "model.drop_path")
                                       ? lvni_core_config_float(c, "model.drop_path")
                                       : 0.0,
-                     .channels = lvni_pretrain_channels(c)},
+                     .channels = lvni_pretrain_channels(c),
+                     .masked = strcmp(lvni_core_config_str(c, "method"), "dinov2") == 0},
         .embed_dim =
             lvni_core_config_is_set(c, "embed_dim") ? (int)lvni_core_config_int(c, "embed_dim") : 0,
         .hidden_dim = lvni_core_config_int(c, "method_args.hidden_dim"),
@@ -236,5 +236,6 @@ void lvni_pretrain_read_settings(const lvni_core_config *c, lvni_pretrain_settin
         .batch_norm = lvni_core_config_bool(c, "method_args.batch_norm"),
         .temperature = lvni_core_config_float(c, "method_args.temperature"),
         .dino = read_dino(c),
+        .dinov2 = lvni_pretrain_read_dinov2(c),
         .distill = read_distill(c)};
 }

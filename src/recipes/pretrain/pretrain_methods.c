@@ -27,8 +27,8 @@ static const lvni_core_option rows[] = {
      .type = LVNI_OPT_INT,
      .range = LVNI_BETWEEN(1, 1048576),
      OF_METHOD,
-     .help = "Numbers in which two views are compared; auto: 128, and of dino 1024 to 65536 by the "
-             "number of images."},
+     .help = "Numbers in which two views are compared; auto: 128, of dino 1024 to 65536 by the "
+             "number of images, of dinov2 65536."},
     {.name = "method_args.num_layers",
      .type = LVNI_OPT_INT,
      .fallback = "2",
@@ -47,7 +47,7 @@ static const lvni_core_option rows[] = {
      .type = LVNI_OPT_INT,
      .fallback = "256",
      .range = LVNI_BETWEEN(1, 65536),
-     .help = "Width in front of the head's last layer (dino)."},
+     .help = "Width in front of the head's last layer (dino, dinov2)."},
     {.name = "method_args.norm_last_layer",
      .type = LVNI_OPT_BOOL,
      .fallback = "true",
@@ -56,60 +56,62 @@ static const lvni_core_option rows[] = {
      .type = LVNI_OPT_FLOAT,
      .fallback = "0.1",
      .range = LVNI_ABOVE(0),
-     .help = "What the student's outputs are divided by (dino)."},
+     .help = "What the student's outputs are divided by (dino, dinov2)."},
     {.name = "method_args.teacher_temp",
      .type = LVNI_OPT_FLOAT,
      .range = LVNI_ABOVE(0),
      OF_METHOD,
      .help = "What the teacher's centred outputs are divided by; auto: 0.02 to 0.07 by the number "
-             "of images (dino)."},
+             "of images (dino), 0.07 (dinov2)."},
     {.name = "method_args.warmup_teacher_temp",
      .type = LVNI_OPT_FLOAT,
      .range = LVNI_ABOVE(0),
      OF_METHOD,
-     .help = "The same in the first step; auto: 0.02 to 0.04 by teacher_temp (dino)."},
+     .help =
+         "The same in the first step; auto: 0.02 to 0.04 by teacher_temp (dino), 0.04 (dinov2)."},
     {.name = "method_args.warmup_teacher_temp_steps",
      .type = LVNI_OPT_INT,
      .unit = "steps",
      .range = LVNI_AT_LEAST(0),
      OF_METHOD,
      .help = "On the way from the first to teacher_temp; auto: 37500, at most the part below of "
-             "the run (dino)."},
+             "the run (dino, dinov2)."},
     {.name = "method_args.warmup_teacher_temp_max_steps_fraction",
      .type = LVNI_OPT_FLOAT,
      .fallback = "0.3",
      .range = LVNI_BETWEEN(0, 1),
-     .help = "Part of the run that an automatic warmup_teacher_temp_steps has at most (dino)."},
+     .help = "Part of the run that an automatic warmup_teacher_temp_steps has at most (dino, "
+             "dinov2)."},
     {.name = "method_args.center_momentum",
      .type = LVNI_OPT_FLOAT,
      .fallback = "0.9",
      .range = LVNI_BETWEEN(0, 1),
-     .help = "What the centre of the teacher's outputs keeps of itself in a step (dino)."},
+     .help = "What the centre of the teacher's outputs keeps of itself in a step (dino, dinov2)."},
     {.name = "method_args.momentum_start",
      .type = LVNI_OPT_FLOAT,
      .range = LVNI_BETWEEN(1e-6, 1),
      OF_METHOD,
      .help = "What the teacher keeps of itself in the first step; auto: 0.99 to 0.996 by the "
-             "number of images (dino)."},
+             "number of images (dino), 0.992 (dinov2)."},
     {.name = "method_args.momentum_end",
      .type = LVNI_OPT_FLOAT,
      .fallback = "1",
      .range = LVNI_BETWEEN(1e-6, 1),
-     .help = "The same in the last step (dino)."},
+     .help = "The same in the last step (dino, dinov2)."},
     {.name = "method_args.student_freeze_last_layer_steps",
      .type = LVNI_OPT_INT,
      .unit = "steps",
      .range = LVNI_AT_LEAST(0),
      OF_METHOD,
      .help = "Steps in which the head's last layer has the learning rate 0; auto: 1250, at most 30 "
-             "% of the run (dino)."},
+             "% of the run (dino, dinov2)."},
     {.name = "method_args.warmup_steps",
      .type = LVNI_OPT_INT,
      .unit = "steps",
      .fallback = "12500",
      .range = LVNI_AT_LEAST(0),
      .help = "Steps in which the learning rate rises, where scheduler.warmup_steps is not given "
-             "(dino)."},
+             "(dino, dinov2)."},
     {.name = "method_args.warmup_max_steps_fraction",
      .type = LVNI_OPT_FLOAT,
      .fallback = "0.1",
@@ -167,11 +169,82 @@ static const lvni_core_option rows[] = {
      .fallback = "2048",
      .range = LVNI_BETWEEN(1, 65536),
      .help = "Width between them (distillationv2)."},
+    {.name = "method_args.ibot_separate_head",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "false",
+     .help = "Patches have a head of their own, else that of class tokens (dinov2)."},
+    {.name = "method_args.ibot_bottleneck_dim",
+     .type = LVNI_OPT_INT,
+     .fallback = "256",
+     .range = LVNI_BETWEEN(1, 65536),
+     .needs = "method_args.ibot_separate_head",
+     .help = "bottleneck_dim of that head (dinov2)."},
+    {.name = "method_args.dino_loss_weight",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "1",
+     .range = LVNI_AT_LEAST(0),
+     .help = "Factor of the loss of class tokens (dinov2)."},
+    {.name = "method_args.ibot_loss_weight",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "1",
+     .range = LVNI_AT_LEAST(0),
+     .help = "Factor of the loss of masked patches (dinov2)."},
+    {.name = "method_args.koleo_loss_weight",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0.1",
+     .range = LVNI_AT_LEAST(0),
+     .help = "Factor of the loss that keeps the class tokens of a micro-batch apart (dinov2)."},
+    {.name = "method_args.center_method",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "softmax|sinkhorn_knopp",
+     .fallback = "softmax",
+     .help = "How the teacher's answers are kept from being all alike: a centre of earlier steps "
+             "is taken off (softmax), or those of the step are spread evenly (dinov2)."},
+    {.name = "method_args.mask_probability",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0.5",
+     .range = LVNI_BETWEEN(0, 1),
+     .help = "Part of the large views of a step that the student sees with masks (dinov2)."},
+    {.name = "method_args.mask_ratio_min",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0.1",
+     .range = LVNI_BETWEEN(0, 1),
+     .help = "Least part of the patches that a mask hides (dinov2)."},
+    {.name = "method_args.mask_ratio_max",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0.5",
+     .range = LVNI_BETWEEN(0, 1),
+     .help = "Largest part of the patches that a mask hides (dinov2)."},
+    {.name = "method_args.student_freeze_backbone_steps",
+     .type = LVNI_OPT_INT,
+     .unit = "steps",
+     .fallback = "0",
+     .range = LVNI_AT_LEAST(0),
+     .help = "Steps in which the backbone has the learning rate 0: for weights= without heads "
+             "(dinov2)."},
+    {.name = "method_args.patch_embed_lr_multiplier",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0.2",
+     .range = LVNI_AT_LEAST(0),
+     .help = "Factor on the learning rate of the layer that makes tokens of patches (dinov2)."},
+    {.name = "method_args.min_lr",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "1e-6",
+     .range = LVNI_AT_LEAST(0),
+     .help = "Learning rate at the end of the run, where scheduler.end_factor is not given "
+             "(dinov2)."},
     {.name = "exact",
      .type = LVNI_OPT_BOOL,
      .fallback = "false",
      .help = "Automatic numbers of steps as LightlyTrain has them: not limited to a part of a "
-             "short run (dino)."},
+             "short run (dino, dinov2)."},
+    LVNI_OPTION_ALIAS("method_args.dino_bottleneck_dim", "method_args.bottleneck_dim"),
+    LVNI_OPTION_ALIAS("method_args.teacher_temp_start", "method_args.warmup_teacher_temp"),
+    LVNI_OPTION_ALIAS("method_args.teacher_temp_end", "method_args.teacher_temp"),
+    LVNI_OPTION_ALIAS("method_args.teacher_temp_warmup_steps",
+                      "method_args.warmup_teacher_temp_steps"),
+    LVNI_OPTION_ALIAS("method_args.layerwise_decay", "optim.layer_decay"),
+    LVNI_OPTION_ALIAS("method_args.gradient_clip_val", "gradient_clip_val"),
     LVNI_OPTION_ALIAS("method_args.reference_batch_size", "optim.reference_batch_size"),
     LVNI_OPTION_ALIAS("method_args.lr_scale_method", "optim.lr_scale_method"),
     LVNI_OPTION_ALIAS("method_args.weight_decay_start", "optim.weight_decay"),
@@ -181,7 +254,7 @@ const lvni_core_option_table lvni_pretrain_method_options = LVNI_OPTION_TABLE("m
 
 /* ---- automatic values ---- */
 
-static lvn_status set_number(lvni_core_config *c, const char *key, double value)
+lvn_status lvni_pretrain_set_number(lvni_core_config *c, const char *key, double value)
 {
     lvni_core_str text = {0};
     lvni_core_str_double(&text, value);
@@ -194,15 +267,15 @@ static lvn_status set_number(lvni_core_config *c, const char *key, double value)
 }
 
 /* Where it is not given. */
-static lvn_status resolve(lvni_core_config *c, const char *key, double value)
+lvn_status lvni_pretrain_resolve(lvni_core_config *c, const char *key, double value)
 {
-    return lvni_core_config_is_set(c, key) ? LVN_OK : set_number(c, key, value);
+    return lvni_core_config_is_set(c, key) ? LVN_OK : lvni_pretrain_set_number(c, key, value);
 }
 
 static lvn_status resolve_simclr(lvni_core_config *c, const lvni_pretrain_scale *scale)
 {
     (void)scale;
-    return resolve(c, "method_args.output_dim", 128.0);
+    return lvni_pretrain_resolve(c, "method_args.output_dim", 128.0);
 }
 
 /* Along a line from (0, from) to (1, to), not beyond its ends, with so many digits. */
@@ -237,12 +310,14 @@ static int64_t limited(const lvni_core_config *c, int64_t usual, int64_t steps, 
 static lvn_status resolve_by_images(lvni_core_config *c, int64_t images)
 {
     const double part = ((double)images - 20000.0) / 980000.0;
-    LVN_TRY(resolve(c, "method_args.output_dim", (double)dino_outputs(images)));
-    LVN_TRY(resolve(c, "method_args.teacher_temp", between(part, 0.02, 0.07, 100.0)));
+    LVN_TRY(lvni_pretrain_resolve(c, "method_args.output_dim", (double)dino_outputs(images)));
+    LVN_TRY(lvni_pretrain_resolve(c, "method_args.teacher_temp", between(part, 0.02, 0.07, 100.0)));
     const double temp = lvni_core_config_float(c, "method_args.teacher_temp"),
                  first = between((temp - 0.02) / 0.05, 0.02, 0.04, 100.0);
-    LVN_TRY(resolve(c, "method_args.warmup_teacher_temp", first < temp ? first : temp));
-    return resolve(c, "method_args.momentum_start", between(part, 0.99, 0.996, 1000.0));
+    LVN_TRY(
+        lvni_pretrain_resolve(c, "method_args.warmup_teacher_temp", first < temp ? first : temp));
+    return lvni_pretrain_resolve(c, "method_args.momentum_start",
+                                 between(part, 0.99, 0.996, 1000.0));
 }
 
 static void report_limited(const lvni_core_config *c, const char *key, int64_t usual, double part)
@@ -256,61 +331,72 @@ static void report_limited(const lvni_core_config *c, const char *key, int64_t u
     }
 }
 
-static lvn_status resolve_limited(lvni_core_config *c, const char *key, int64_t usual,
-                                  const lvni_pretrain_scale *scale, double part)
+lvn_status lvni_pretrain_resolve_limited(lvni_core_config *c, const char *key, int64_t usual,
+                                         const lvni_pretrain_scale *scale, double part)
 {
     if (lvni_core_config_is_set(c, key)) {
         return LVN_OK;
     }
-    LVN_TRY(set_number(c, key, (double)limited(c, usual, scale->steps, part)));
+    LVN_TRY(lvni_pretrain_set_number(c, key, (double)limited(c, usual, scale->steps, part)));
     report_limited(c, key, usual, part);
     return LVN_OK;
 }
 
-/* The last layer's rate is 0 at first, beside what is given. A saved run has it. */
-static lvn_status hold_last_layer(lvni_core_config *c)
+lvn_status lvni_pretrain_add_rule(lvni_core_config *c, const char *list, const char *pattern,
+                                  double number, const char *of)
 {
-    static const char layer[] = "student.projection_head.last_layer.*=";
-    const int64_t steps = lvni_core_config_int(c, "method_args.student_freeze_last_layer_steps");
+    const size_t length = strlen(pattern);
     lvni_core_str text = {0};
     lvn_status s = LVN_OK;
     size_t n;
-    const char *const *given = lvni_core_config_str_list(c, "lr_zero_until", &n);
+    const char *const *given = lvni_core_config_str_list(c, list, &n);
     lvni_core_str_append(&text, "[");
     for (size_t i = 0; i < n; i++) {
-        if (strncmp(given[i], layer, sizeof layer - 1) == 0) {
+        if (strncmp(given[i], pattern, length) == 0 && given[i][length] == '=') {
             goto done;
         }
         lvni_core_str_printf(&text, "%s,", given[i]);
     }
-    lvni_core_str_printf(&text, "%s%lld]", layer, (long long)steps);
+    lvni_core_str_printf(&text, "%s=", pattern);
+    lvni_core_str_double(&text, number);
+    lvni_core_str_append(&text, "]");
     s = lvni_core_str_status(&text);
-    if (s == LVN_OK && steps > 0) {
-        s = lvni_core_config_set(c, "lr_zero_until", lvni_core_str_text(&text),
-                                 "method_args.student_freeze_last_layer_steps");
+    if (s == LVN_OK) {
+        s = lvni_core_config_set(c, list, lvni_core_str_text(&text), of);
     }
 done:
     lvni_core_str_free(&text);
     return s;
 }
 
+/* The last layer's rate is 0 at first. */
+static lvn_status hold_last_layer(lvni_core_config *c)
+{
+    static const char key[] = "method_args.student_freeze_last_layer_steps";
+    const int64_t steps = lvni_core_config_int(c, key);
+    return steps == 0 ? LVN_OK
+                      : lvni_pretrain_add_rule(c, "lr_zero_until", LVNI_PRETRAIN_LAST_LAYER,
+                                               (double)steps, key);
+}
+
 static lvn_status resolve_dino(lvni_core_config *c, const lvni_pretrain_scale *scale)
 {
     static const char rise[] = "scheduler.warmup_steps";
     LVN_TRY(resolve_by_images(c, scale->images));
-    LVN_TRY(resolve_limited(
+    LVN_TRY(lvni_pretrain_resolve_limited(
         c, "method_args.warmup_teacher_temp_steps", 37500, scale,
         lvni_core_config_float(c, "method_args.warmup_teacher_temp_max_steps_fraction")));
-    LVN_TRY(resolve_limited(c, "method_args.student_freeze_last_layer_steps", 1250, scale, 0.3));
+    LVN_TRY(lvni_pretrain_resolve_limited(c, "method_args.student_freeze_last_layer_steps", 1250,
+                                          scale, 0.3));
     LVN_TRY(hold_last_layer(c));
     if (!lvni_core_config_is_set(c, rise) &&
         lvni_core_config_int(c, "scheduler.warmup_epochs") == 0) {
         const double part = lvni_core_config_float(c, "method_args.warmup_max_steps_fraction"),
                      most = part * (double)scale->steps;
         const int64_t usual = lvni_core_config_int(c, "method_args.warmup_steps");
-        LVN_TRY(set_number(c, rise,
-                           scale->steps == INT64_MAX || (double)usual <= most ? (double)usual
-                                                                              : floor(most)));
+        LVN_TRY(lvni_pretrain_set_number(
+            c, rise,
+            scale->steps == INT64_MAX || (double)usual <= most ? (double)usual : floor(most)));
     }
     return LVN_OK;
 }
@@ -337,9 +423,10 @@ static lvn_status resolve_distillation(lvni_core_config *c, const lvni_pretrain_
             break;
         }
     }
-    LVN_TRY(resolve(c, key, queue));
+    LVN_TRY(lvni_pretrain_resolve(c, key, queue));
     const char *teacher = lvni_core_config_str(c, "method_args.teacher");
-    return resolve(c, blocks, teacher != NULL && lvni_nn_zoo_is_transformer(teacher) ? 2.0 : 1.0);
+    return lvni_pretrain_resolve(
+        c, blocks, teacher != NULL && lvni_nn_zoo_is_transformer(teacher) ? 2.0 : 1.0);
 }
 
 static void check_distillation(lvni_core_config *c)
@@ -411,9 +498,34 @@ static const lvni_pretrain_method methods[] = {
                  "method_args.batch_norm=false",
      .optim = {{"sgd", "optim.lr=0.03"}, {"adamw", "optim.lr=0.0005 optim.weight_decay=0.04"}},
      .of_these = true,
+     .limits_steps = true,
      .exported_part = "teacher.backbone",
      .trained_part = "student.backbone",
      .resolve = resolve_dino},
+    {.name = "dinov2",
+     .views = "dinov2",
+     .cls = &lvni_pretrain_dinov2,
+     .args = "hidden_dim output_dim bottleneck_dim dino_bottleneck_dim ibot_separate_head "
+             "ibot_bottleneck_dim dino_loss_weight ibot_loss_weight koleo_loss_weight "
+             "center_method center_momentum student_temp teacher_temp_start teacher_temp_end "
+             "teacher_temp_warmup_steps warmup_teacher_temp teacher_temp "
+             "warmup_teacher_temp_steps warmup_teacher_temp_max_steps_fraction momentum_start "
+             "momentum_end mask_probability mask_ratio_min mask_ratio_max "
+             "student_freeze_last_layer_steps student_freeze_backbone_steps layerwise_decay "
+             "patch_embed_lr_multiplier min_lr warmup_steps weight_decay_start weight_decay_end "
+             "gradient_clip_val " RATES,
+     .optimizer = "adamw",
+     .defaults = "optim.reference_batch_size=1024 optim.lr_scale_method=sqrt "
+                 "optim.decay_of=not_norm_bias_scale optim.layer_decay=0.9 "
+                 "optim.weight_decay_end=0.4 gradient_clip_val=3",
+     .optim = {{"adamw", "optim.lr=0.004 optim.weight_decay=0.04"}},
+     .of_these = true,
+     .limits_steps = true,
+     .usual_steps = 125000,
+     .exported_part = "teacher.backbone",
+     .trained_part = "student.backbone",
+     .check = lvni_pretrain_check_dinov2,
+     .resolve = lvni_pretrain_resolve_dinov2},
     /* the first one is the third, as there */
     {.name = "distillation", DISTILLATION_V3},
     {.name = "distillationv3", DISTILLATION_V3},
@@ -454,6 +566,8 @@ static bool is_fallback(const lvni_core_config *c, const lvni_core_option *row)
     case LVNI_OPT_FLOAT:
         return text != NULL &&
                !(lvni_core_config_float(c, row->name) != lvni_core_strtod(text, NULL));
+    case LVNI_OPT_CHOICE:
+        return text != NULL && strcmp(lvni_core_config_str(c, row->name), text) == 0;
     case LVNI_OPT_BOOL:
         return text != NULL && lvni_core_config_bool(c, row->name) == (strcmp(text, "true") == 0);
     default: return false;
@@ -493,12 +607,24 @@ static bool trains_with(const lvni_pretrain_method *m, const char *optimizer)
     return found;
 }
 
+/* key: as it is written; of: the row that it sets. A message has room for a few names. */
+static void add_foreign(lvni_core_config *c, const lvni_pretrain_method *m, const char *key,
+                        const char *of)
+{
+    enum { MOST = 400 };
+    const int n = (int)strlen(m->args) - 1;
+    lvni_core_config_add_mistake(c, "%s: method=%s has no such number; %s%.*s  (%s)", key, m->name,
+                                 n > MOST ? "`levin help train.pretrain` shows what it has"
+                                          : "it has ",
+                                 n > MOST ? 0 : n, m->args, lvni_core_config_origin(c, of));
+}
+
 void lvni_pretrain_method_check(lvni_core_config *c, const lvni_pretrain_method *m)
 {
     if (lvni_core_config_is_on(c, "resume")) { /* the saved run has it */
         return;
     }
-    if (lvni_core_config_bool(c, "exact") && strcmp(m->name, "dino") != 0) {
+    if (lvni_core_config_bool(c, "exact") && !m->limits_steps) {
         lvni_core_config_add_mistake(c,
                                      "exact=true: method=%s has no limited number of steps  (%s)",
                                      m->name, lvni_core_config_origin(c, "exact"));
@@ -509,10 +635,7 @@ void lvni_pretrain_method_check(lvni_core_config *c, const lvni_pretrain_method 
             continue;
         }
         if (lvni_pretrain_is_given(c, &rows[i])) {
-            lvni_core_config_add_mistake(
-                c, "%s: method=%s has no such number; it has %.*s  (%s)", key, m->name,
-                (int)strlen(m->args) - 1, m->args,
-                lvni_core_config_origin(c, rows[i].alias_of != NULL ? rows[i].alias_of : key));
+            add_foreign(c, m, key, rows[i].alias_of != NULL ? rows[i].alias_of : key);
         }
     }
     if (m->check != NULL) {
@@ -520,8 +643,10 @@ void lvni_pretrain_method_check(lvni_core_config *c, const lvni_pretrain_method 
     }
     const char *optimizer = lvni_core_config_str(c, "optim.name");
     if (optimizer != NULL && !trains_with(m, optimizer)) {
-        lvni_core_config_add_mistake(c, "optim=%s: method=%s trains with optim=%s or %s  (%s)",
-                                     optimizer, m->name, m->optim[0].name, m->optim[1].name,
+        const char *second = m->optim[1].name;
+        lvni_core_config_add_mistake(c, "optim=%s: method=%s trains with optim=%s%s%s  (%s)",
+                                     optimizer, m->name, m->optim[0].name,
+                                     second == NULL ? "" : " or ", second == NULL ? "" : second,
                                      lvni_core_config_origin(c, "optim.name"));
     }
 }

@@ -1,0 +1,107 @@
+/* What method=dinov2 makes of its keys (pretrain.h): automatic values, mistakes, settings. */
+#include "recipes/pretrain/pretrain.h"
+
+#include "run/options.h"
+
+#include <string.h>
+
+#define KEY(name) "method_args." name
+
+/* The rates of the student's parts. */
+static lvn_status add_rules(lvni_core_config *c)
+{
+    static const char backbone[] = KEY("student_freeze_backbone_steps"),
+                      last[] = KEY("student_freeze_last_layer_steps"),
+                      patches[] = KEY("patch_embed_lr_multiplier");
+    const double hold_backbone = (double)lvni_core_config_int(c, backbone),
+                 hold_last = (double)lvni_core_config_int(c, last),
+                 factor = lvni_core_config_float(c, patches);
+    if (hold_backbone > 0.0) {
+        LVN_TRY(lvni_pretrain_add_rule(c, "lr_zero_until", "student.backbone", hold_backbone,
+                                       backbone));
+    }
+    if (hold_last > 0.0) {
+        LVN_TRY(
+            lvni_pretrain_add_rule(c, "lr_zero_until", LVNI_PRETRAIN_LAST_LAYER, hold_last, last));
+    }
+    if (hold_last > 0.0 && lvni_core_config_bool(c, KEY("ibot_separate_head"))) {
+        LVN_TRY(lvni_pretrain_add_rule(
+            c, "lr_zero_until", "student.ibot_projection_head.last_layer.*", hold_last, last));
+    }
+    return factor != 1.0 ? lvni_pretrain_add_rule(c, "lr_scale", "student.backbone.patch_embed",
+                                                  factor, patches)
+                         : LVN_OK;
+}
+
+/* The rate rises, at most up to the last step but one, and falls to min_lr. */
+static lvn_status resolve_schedule(lvni_core_config *c, const lvni_pretrain_scale *scale)
+{
+    static const char rise[] = "scheduler.warmup_steps", end[] = "scheduler.end_factor";
+    const int64_t usual = lvni_core_config_int(c, KEY("warmup_steps")),
+                  most = scale->steps > 0 ? scale->steps - 1 : 0;
+    if (lvni_core_config_int(c, "scheduler.warmup_epochs") == 0) {
+        LVN_TRY(lvni_pretrain_resolve(c, rise, (double)(usual < most ? usual : most)));
+    }
+    const double peak =
+        lvni_core_config_float(c, "optim.lr") * lvni_run_rate_scale(c, scale->batch);
+    const double least = lvni_core_config_float(c, KEY("min_lr"));
+    return lvni_core_config_layer(c, end) > LVNI_LAYER_JOB
+               ? LVN_OK
+               : lvni_pretrain_set_number(c, end, least < peak ? least / peak : 1.0);
+}
+
+lvn_status lvni_pretrain_resolve_dinov2(lvni_core_config *c, const lvni_pretrain_scale *scale)
+{
+    LVN_TRY(lvni_pretrain_resolve(c, KEY("output_dim"), 65536.0));
+    LVN_TRY(lvni_pretrain_resolve(c, KEY("teacher_temp"), 0.07));
+    LVN_TRY(lvni_pretrain_resolve(c, KEY("warmup_teacher_temp"), 0.04));
+    LVN_TRY(lvni_pretrain_resolve(c, KEY("momentum_start"), 0.992));
+    LVN_TRY(lvni_pretrain_resolve_limited(
+        c, KEY("warmup_teacher_temp_steps"), 37500, scale,
+        lvni_core_config_float(c, KEY("warmup_teacher_temp_max_steps_fraction"))));
+    LVN_TRY(
+        lvni_pretrain_resolve_limited(c, KEY("student_freeze_last_layer_steps"), 1250, scale, 0.3));
+    LVN_TRY(add_rules(c));
+    return resolve_schedule(c, scale);
+}
+
+void lvni_pretrain_check_dinov2(lvni_core_config *c)
+{
+    static const char least[] = KEY("mask_ratio_min"), most[] = KEY("mask_ratio_max");
+    const char *model = lvni_core_config_str(c, "model.name");
+    if (model != NULL && !lvni_nn_zoo_has_masks(model)) {
+        lvni_core_config_add_mistake(
+            c,
+            "model=%s: method=dinov2 masks patches, which networks of DINOv2 alone can have: give "
+            "model=dinov2/vits14-notpretrained, or method=dino, which trains any network  (%s)",
+            model, lvni_core_config_origin(c, "model.name"));
+    }
+    if (lvni_core_config_is_set(c, "embed_dim")) {
+        lvni_core_config_add_mistake(c,
+                                     "embed_dim=%lld: method=dinov2 has its heads right behind the "
+                                     "backbone; leave it out  (%s)",
+                                     (long long)lvni_core_config_int(c, "embed_dim"),
+                                     lvni_core_config_origin(c, "embed_dim"));
+    }
+    if (lvni_core_config_float(c, least) > lvni_core_config_float(c, most)) {
+        lvni_core_config_add_mistake(c, "%s=%g is above %s=%g: exchange the two  (%s)", least,
+                                     lvni_core_config_float(c, least), most,
+                                     lvni_core_config_float(c, most),
+                                     lvni_core_config_origin(c, least));
+    }
+}
+
+lvni_pretrain_dinov2_settings lvni_pretrain_read_dinov2(const lvni_core_config *c)
+{
+    return (lvni_pretrain_dinov2_settings){
+        .ibot_separate_head = lvni_core_config_bool(c, KEY("ibot_separate_head")),
+        .sinkhorn_knopp =
+            strcmp(lvni_core_config_str(c, KEY("center_method")), "sinkhorn_knopp") == 0,
+        .ibot_bottleneck_dim = lvni_core_config_int(c, KEY("ibot_bottleneck_dim")),
+        .dino_loss_weight = lvni_core_config_float(c, KEY("dino_loss_weight")),
+        .ibot_loss_weight = lvni_core_config_float(c, KEY("ibot_loss_weight")),
+        .koleo_loss_weight = lvni_core_config_float(c, KEY("koleo_loss_weight")),
+        .mask_probability = lvni_core_config_float(c, KEY("mask_probability")),
+        .mask_ratio_min = lvni_core_config_float(c, KEY("mask_ratio_min")),
+        .mask_ratio_max = lvni_core_config_float(c, KEY("mask_ratio_max"))};
+}
