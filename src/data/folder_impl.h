@@ -118,7 +118,7 @@ lvn_status lvni_data_list_walk(const lvni_data_list *list, lvni_data_walk *walk)
 
 /* The arrays of the walk move into memory that other processes of this user can map, by `path`, as
  * long as the map is there. False: there is none, and nothing has changed. */
-enum { LVNI_SHARED_PATH = 64 };
+enum { LVNI_SHARED_PATH = 96 };
 bool lvni_data_walk_share(lvni_data_walk *walk, char path[LVNI_SHARED_PATH]);
 /* Into an empty walk. LVN_ERR_IO, LVN_ERR_CORRUPT. */
 lvn_status lvni_data_walk_open_shared(const char *path, lvni_data_walk *walk);

@@ -9,15 +9,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 /* At the beginning; behind it name_at, size, folders and the names. */
 typedef struct packed {
     uint64_t mark, bytes; /* of all */
+    uint64_t nonce[2];    /* drawn for this list alone, as the path has it */
     int64_t n, n_folders;
     uint64_t used; /* of names */
     bool sizes;
@@ -111,6 +114,9 @@ bool lvni_data_walk_share(lvni_data_walk *walk, char path[LVNI_SHARED_PATH])
     p.ignored = walk->ignored;
     p.foreign = walk->foreign;
     p.bytes = places_of(&p).end;
+    if (getrandom(p.nonce, sizeof p.nonce, 0) != (ssize_t)sizeof p.nonce) {
+        return false;
+    }
     lvni_data_map map = {.fd = memfd_create("levin list", MFD_CLOEXEC), .bytes = (size_t)p.bytes};
     void *base = map.fd >= 0 && pack(map.fd, &p, walk)
                      ? mmap(NULL, map.bytes, PROT_READ, MAP_SHARED, map.fd, 0)
@@ -121,20 +127,30 @@ bool lvni_data_walk_share(lvni_data_walk *walk, char path[LVNI_SHARED_PATH])
     }
     map.base = base;
     use_map(&map, walk);
-    snprintf(path, LVNI_SHARED_PATH, "/proc/%ld/fd/%d", (long)getpid(), map.fd);
+    snprintf(path, LVNI_SHARED_PATH, "/proc/%ld/fd/%d %016" PRIx64 "%016" PRIx64, (long)getpid(),
+             map.fd, p.nonce[0], p.nonce[1]);
     return true;
 }
 
-static bool is_packed(const lvni_data_map *map)
+/* Numbers of processes are taken again, and in a container they are of others. */
+static bool is_packed(const lvni_data_map *map, const char *nonce)
 {
     const packed *p = map->base;
-    return map->bytes >= sizeof *p && p->mark == mark && p->bytes == map->bytes &&
-           places_of(p).end == map->bytes;
+    char own[40];
+    if (map->bytes < sizeof *p || p->mark != mark || p->bytes != map->bytes ||
+        places_of(p).end != map->bytes) {
+        return false;
+    }
+    snprintf(own, sizeof own, "%016" PRIx64 "%016" PRIx64, p->nonce[0], p->nonce[1]);
+    return strcmp(own, nonce) == 0;
 }
 
-lvn_status lvni_data_walk_open_shared(const char *path, lvni_data_walk *walk)
+lvn_status lvni_data_walk_open_shared(const char *given, lvni_data_walk *walk)
 {
     struct stat st = {0};
+    char path[LVNI_SHARED_PATH];
+    const size_t n = strcspn(given, " ");
+    snprintf(path, sizeof path, "%.*s", (int)n, given);
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     const bool there = fd >= 0 && fstat(fd, &st) == 0 && st.st_size > 0;
     lvni_data_map map = {.bytes = (size_t)st.st_size};
@@ -148,9 +164,9 @@ lvn_status lvni_data_walk_open_shared(const char *path, lvni_data_walk *walk)
                  strerror(error));
     }
     map.base = base;
-    if (!is_packed(&map)) {
+    if (!is_packed(&map, given + n + (given[n] != '\0'))) {
         lvni_data_map_free(&map);
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s: not a list of images of this program", path);
+        LVN_FAIL(LVN_ERR_IO, "%s: not the list of images of the rank that shares it", path);
     }
     use_map(&map, walk);
     return LVN_OK;

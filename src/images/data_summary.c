@@ -4,6 +4,7 @@
 
 #include "core/alloc.h"
 #include "core/error.h"
+#include "core/vfs.h"
 #include "data/dataset.h"
 
 #include <math.h>
@@ -190,19 +191,62 @@ static bool is_png(const char *name)
     return dot == NULL || strcasecmp(dot, ".png") == 0;
 }
 
+/* Are all bits of a file of 16 per channel decoded, then with four channels? By the largest PNG,
+ * which stands for all: the list of images has sizes alone. */
+static bool has_deep(const lvni_data_image_scan *scan, const lvni_data_transform *t)
+{
+    enum { HEADER = 33 };
+    uint8_t bytes[HEADER];
+    lvni_data_image_info info = {0};
+    lvni_core_str path = {0};
+    int64_t largest = -1;
+    uint64_t n;
+    int fd;
+    for (int64_t i = 0; t->deep && scan->size != NULL && i < scan->n; i++) {
+        if (is_png(lvni_data_image_scan_name(scan, i)) &&
+            (largest < 0 || area(&scan->size[i]) > area(&scan->size[largest]))) {
+            largest = i;
+        }
+    }
+    if (largest < 0) {
+        return false;
+    }
+    lvni_core_str_printf(&path, "%s/%s", scan->root, lvni_data_image_scan_name(scan, largest));
+    if (lvni_core_str_status(&path) == LVN_OK &&
+        lvni_core_regular_open(lvni_core_str_text(&path), &fd, &n) == LVN_OK) {
+        const bool whole = lvni_core_vfs_get()->read(fd, bytes, HEADER) == HEADER;
+        lvni_core_vfs_get()->close(fd);
+        (void)(whole && lvni_data_image_probe(lvni_data_scratch_get(), bytes, HEADER,
+                                              lvni_core_str_text(&path), &info) == LVN_OK);
+    }
+    lvni_core_str_free(&path);
+    lvn_clear_error(); /* of a damaged one: reading it reports why */
+    return info.has_16_bits;
+}
+
+/* What a pixel takes: of RGB or, with alpha, four channels, and where others are wanted those. */
+static size_t pixel_bytes(bool png, bool deep, int channels)
+{
+    const int decoded_to = png && (deep || channels % 2 == 0) ? 4 : 3,
+              values = decoded_to + (channels == decoded_to ? 0 : channels);
+    return (size_t)values * (png && deep ? 2 : 1);
+}
+
 /* Bytes of pixels that are there at once in evaluation: a JPEG's part, in full size, that the crop
  * is made of, or all of a PNG, and the rows between the two passes. */
-static size_t decoded_in_full(const lvni_data_walk_size *s, const char *name,
+static size_t decoded_in_full(const lvni_data_walk_size *s, const char *name, bool deep,
                               const lvni_data_transform *t)
 {
+    const bool png = is_png(name);
     lvni_data_resize_plan plan;
     if (area(s) == 0 || lvni_data_resize_centre(t->eval_resize, t->size, t->eval_filter, s->width,
                                                 s->height, &plan) != LVN_OK) {
         return 0;
     }
     const lvni_data_box box = lvni_data_resize_wanted(&plan, s->width, s->height);
-    const size_t there = is_png(name) ? (size_t)area(s) : (size_t)box.width * (size_t)box.height;
-    return 3 * (there + (size_t)box.height * (size_t)t->size);
+    const size_t there = png ? (size_t)area(s) : (size_t)box.width * (size_t)box.height;
+    return pixel_bytes(png, deep, lvni_data_transform_channels(t)) * there +
+           3 * (size_t)box.height * (size_t)t->size;
 }
 
 /* Pixels that are there at once for a random crop: a JPEG is decoded in the smallest of 1/8, 1/4,
@@ -220,11 +264,12 @@ static int64_t decoded(const lvni_data_walk_size *s, const char *name, int side)
 size_t lvni_images_sizes_decode(const lvni_data_image_scan *scan, const lvni_data_transform *t,
                                 bool crops)
 {
+    const bool deep = has_deep(scan, t);
     size_t file = 0, pixels = 0;
     for (int64_t i = 0; scan->size != NULL && i < scan->n; i++) {
         const lvni_data_walk_size *s = &scan->size[i];
         const char *name = lvni_data_image_scan_name(scan, i);
-        const size_t full = decoded_in_full(s, name, t);
+        const size_t full = decoded_in_full(s, name, deep, t);
         const size_t rgb = crops ? 3 * (size_t)decoded(s, name, t->size) : full;
         file = area(s) > 0 && (size_t)s->bytes > file ? (size_t)s->bytes : file;
         pixels = rgb > pixels ? rgb : pixels;
@@ -245,12 +290,10 @@ static double eighths_of_view(const lvni_data_walk_size *s, const lvni_data_tran
 }
 
 /* Bytes of an image for these views: what is decoded, and with other channels than RGB a copy. */
-static size_t decoded_for_views(const lvni_data_walk_size *s, const char *name,
+static size_t decoded_for_views(const lvni_data_walk_size *s, const char *name, bool deep,
                                 const lvni_data_views *views)
 {
-    const int channels = lvni_data_views_channels(views),
-              decoded_to = is_png(name) && channels % 2 == 0 ? 4 : 3,
-              bytes = decoded_to + (channels == decoded_to ? 0 : channels);
+    const size_t bytes = pixel_bytes(is_png(name), deep, lvni_data_views_channels(views));
     double need = 1.0;
     int64_t eighths = is_png(name) ? 8 : 1;
     for (int v = 0; v < views->n && area(s) > 0; v++) {
@@ -259,16 +302,17 @@ static size_t decoded_for_views(const lvni_data_walk_size *s, const char *name,
     while (eighths < 8 && (double)eighths < need) {
         eighths *= 2;
     }
-    return (size_t)(area(s) * eighths * eighths / 64 * bytes);
+    return (size_t)(area(s) * eighths * eighths / 64) * bytes;
 }
 
 size_t lvni_images_sizes_decode_views(const lvni_data_image_scan *scan,
                                       const lvni_data_views *views)
 {
+    const bool deep = has_deep(scan, &views->view[0]);
     size_t file = 0, pixels = 0;
     for (int64_t i = 0; scan->size != NULL && i < scan->n; i++) {
         const lvni_data_walk_size *s = &scan->size[i];
-        const size_t here = decoded_for_views(s, lvni_data_image_scan_name(scan, i), views);
+        const size_t here = decoded_for_views(s, lvni_data_image_scan_name(scan, i), deep, views);
         file = area(s) > 0 && (size_t)s->bytes > file ? (size_t)s->bytes : file;
         pixels = here > pixels ? here : pixels;
     }

@@ -476,7 +476,7 @@ static void open_list(const char *const entries[2], const char *file, char *chan
 
 static lvn_status keep_path(void *user, const char *path)
 {
-    snprintf(user, 64, "%s", path);
+    snprintf(user, 96, "%s", path);
     return LVN_OK;
 }
 
@@ -485,7 +485,7 @@ TEST(a_list_is_shared)
 {
     enum { IMAGES = 2000 };
     const char *folder = make_folder();
-    char first[512], data[400], shared[64] = "";
+    char first[512], data[400], shared[96] = "";
     snprintf(data, sizeof data, "%s/data", folder);
     snprintf(first, sizeof first, "%s/a/2.jpg", data);
     for (int i = 0; i < IMAGES - 3; i++) {
@@ -513,6 +513,15 @@ TEST(a_list_is_shared)
         assert_true(lvni_data_image_scan_is_same(a, b));
         assert_memory_equal(a->size, b->size, IMAGES * sizeof *a->size);
         assert_int_equal(b->n_classes, mode == LVNI_SCAN_FLAT ? 0 : 2);
+        /* a list of another program, in the same place */
+        lvni_data_image_scan *own;
+        char *last = shared + strlen(shared) - 1;
+        *last = *last == '0' ? '1' : '0';
+        assert_int_equal(
+            lvni_data_image_scan_open_indexed(data, (lvni_data_scan_mode)mode, &taken, &own),
+            LVN_OK);
+        assert_true(own->n == IMAGES && own->map.base == NULL);
+        lvni_data_image_scan_release(own);
         lvni_data_image_scan_release(a); /* the other's map stays */
         assert_string_equal(lvni_data_image_scan_name(b, IMAGES - 1), "b b%/3.jpg");
         lvni_data_image_scan_release(b);

@@ -1,5 +1,6 @@
 /* Views of the methods of self-supervised training: what is drawn for each, over many samples, and
  * the fields that come of it, and the memory that decoding takes. */
+#include "../data/deep_png.h"
 #include "../data/images_support.h"
 #include "images/image_data.h"
 #include "images/view_presets.h"
@@ -320,7 +321,13 @@ static void check_memory(const char *name, const lvni_data_views *views)
     lvn_dataset *d;
     lvni_core_str damaged = {0};
     images_paint(rgb, WIDTH, HEIGHT, 1);
-    if (strstr(name, ".png") != NULL) {
+    if (strcmp(name, "deep.png") == 0) {
+        static uint16_t value[WIDTH * HEIGHT * 3];
+        for (uint32_t i = 0; i < WIDTH * HEIGHT * 3; i++) {
+            value[i] = (uint16_t)(i * 40503U);
+        }
+        deep_png_write(path, WIDTH, HEIGHT, 3, value);
+    } else if (strstr(name, ".png") != NULL) {
         assert_int_equal(lvni_data_png_write(path, rgb, WIDTH, HEIGHT), LVN_OK);
     } else {
         images_make_jpeg(path, WIDTH, HEIGHT, 1);
@@ -363,4 +370,10 @@ TEST(memory_of_an_image_decoded_for_several_views_is_estimated)
     args.channels = 1;
     lvni_images_views_make(&args, &views);
     check_memory("a.png", &views);
+    args.deep = true;
+    check_memory("a.png", &views);
+    for (args.channels = 0; args.channels <= 4; args.channels += 4) {
+        lvni_images_views_make(&args, &views);
+        check_memory("deep.png", &views);
+    }
 }
