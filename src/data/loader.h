@@ -53,9 +53,7 @@ typedef struct lvni_data_loader_batch {
     int64_t micro_batch;   /* evaluation: number of the chunk */
     /* samples the plan gave; the unreadable ones are missing from batch.size */
     int64_t planned;
-    /* training: samples that the plan gave the step, and of these those in front of this
-     * micro-batch; 0: unknown */
-    int64_t step_samples, step_first;
+    int64_t step_first; /* training: samples that the plan gave the step in front of these */
 } lvni_data_loader_batch;
 
 typedef struct lvni_data_loader_stats {

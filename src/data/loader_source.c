@@ -199,10 +199,8 @@ static void ranges_in_training(const lvni_data_loader *l, int64_t sequence,
 {
     const int64_t before = l->o.step - l->o.step_in_epoch + locate(l, sequence, out);
     const lvni_plan plan = lvni_plan_in_epoch(&l->plan, out->epoch);
-    const lvni_plan_range step = lvni_plan_step(&plan, out->step_in_epoch);
     r[0] = lvni_plan_micro_batch(&plan, out->step_in_epoch, (int)out->micro_batch);
-    out->step_samples = step.count;
-    out->step_first = r[0].start - step.start;
+    out->step_first = r[0].start - lvni_plan_step(&plan, out->step_in_epoch).start;
     if (l->source[0].cycles) {
         r[0].start += (before - out->step_in_epoch) * l->plan.effective_batch;
     }

@@ -19,7 +19,7 @@ void lvni_nn_step_begin(lvni_nn_step *step, double samples)
     step->now = (lvn_step){0};
     step->samples = samples;
     step->weight = samples;
-    step->step_samples = step->step_first = 0;
+    step->step_first = 0;
     step->numbers = NULL;
     step->numbers_on_device = NULL;
     step->host = NULL;

@@ -27,9 +27,7 @@ typedef struct lvni_nn_step {
     lvn_step now;   /* first: what modules are given */
     double samples; /* of the micro-batch: the weight of lvn_log and of what buffers are pushed */
     double weight;  /* of the micro-batch in the step's gradient; NAN: it is in terms->weight */
-    /* samples that the plan gave the step, and of these those in front of the micro-batch; 0: it is
-     * alone */
-    int64_t step_samples, step_first;
+    int64_t step_first;              /* samples of the step in front of the micro-batch */
     const double *numbers;           /* values of the model's numbers; NULL: there is no step */
     const double *numbers_on_device; /* the same in memory of the device; NULL: nowhere */
     /* the batch in host memory, of which numbers are read without waiting for a device */

@@ -190,7 +190,6 @@ lvn_status lvni_trainer_run_micro_batch(const lvni_trainer_pass *pass,
     lvni_nn_set_begin(job->set, samples);
     lvni_nn_step_begin(&job->step, samples);
     job->step.now = (lvn_step){.step = pass->step, .phase = pass->phase};
-    job->step.step_samples = b->step_samples;
     job->step.step_first = b->step_first;
     job->step.numbers = pass->number;
     job->step.numbers_on_device = pass->numbers_on_device;

@@ -6,15 +6,15 @@ usage: python3 make_dinov2_golden.py     by hand, with torch, lightly, lightly-t
 Four parts, each with numbers that both sides have by the rule of golden_rule.py:
   loss/...     the losses of class tokens, of masked patches (PATCHES of each of CROPS crops) and
                KoLeo, with both ways to centre the teacher: values and gradients of the student's.
-  masks/...    how many patches of every crop the masks of a step hide, and which: the script draws
-               them on its own, as src/recipes/pretrain/pretrain_masks.c describes it.
+  masks/...    the patches that the masks of two steps hide, the second one cut into micro-batches:
+               the script draws them on its own, as src/recipes/pretrain/pretrain_dino.h has it.
   step/...     one step of _vittest14: the loss, and of every gradient ten numbers.
   steps/...    STEPS steps of AdamW, lightly-train's own class with its groups, schedules and
                clipping: losses, rates, and of what became of every parameter, the teacher's too,
                and of the centres, ten numbers. Prints how far the same in f32 is from that.
 lightly-train moves its teacher with the momentum of the step behind; here as in the authors'
 program it has the step's own. Student and teacher begin with different weights, so that no term is
-zero. Without KoLeo the result does not depend on how a step is cut into micro-batches.
+zero. Runs without KoLeo, which looks at a micro-batch alone, are cut into three.
 """
 
 import math
@@ -40,6 +40,8 @@ PATCHES = (0, 3, 1, 0, 4, 2)  # masked ones of each crop
 BATCH, SIDE, LOCAL_SIDE, LOCALS, STEPS = 8, 56, 28, 2, 20
 HIDDEN, BOTTLENECK, OUTPUT = 24, 12, 16
 GRID, RATIOS, PART = 8, (0.1, 0.5), 0.5  # masks/
+# crops that micro-batches begin with: 3, 3 and 2 samples of two views; True: one of 8
+BEGIN = {True: (0, 16), False: (0, 6, 12, 16)}
 # name: the method's arguments
 RUNS = {
     "softmax": {},
@@ -150,32 +152,33 @@ def mask_crop(draws, side, wanted):
     return mask
 
 
-def draw_masks(seed, step, crops, side, part, ratios):
-    n = int(crops * part)
-    edges = np.linspace(*ratios, n + 1)
+def draw_masks(seed, step, begin, side, part, ratios):
+    """Of micro-batches that begin with these crops; the last number is that of all."""
     masks = []
-    for crop, place in enumerate(Draws(seed, step, 0, 1).order(crops)):
-        draws = Draws(seed, step, crop, 0)
-        wanted = 0
-        if place < n:
-            wanted = int(side * side * draws.uniform(edges[place], edges[place + 1]))
-        masks.append(mask_crop(draws, side, wanted))
+    for first, end in zip(begin, begin[1:]):
+        n = int(end * part) - int(first * part)
+        edges = np.linspace(*ratios, n + 1)
+        for crop, place in enumerate(Draws(seed, step, first, 1).order(end - first), first):
+            draws = Draws(seed, step, crop, 0)
+            wanted = 0
+            if place < n:
+                wanted = int(side * side * draws.uniform(edges[place], edges[place + 1]))
+            masks.append(mask_crop(draws, side, wanted))
     return torch.from_numpy(np.stack(masks)).flatten(1)
 
 
 def add_masks(out):
-    for step in (0, 7):
-        masks = draw_masks(TRAINER_SEED, step, 32, GRID, PART, RATIOS)
+    for step, begin in ((0, (0, 32)), (7, (0, 5, 6, 32))):
+        masks = draw_masks(TRAINER_SEED, step, begin, GRID, PART, RATIOS)
         out[f"masks/{step}"] = masks.double().numpy()
 
 
 # ---- steps ----
 
 
-def collate(seed, step, **given):
+def collate(seed, step, begin, part, **given):
     """In lightly-train's order of crops: all first views, then all second ones."""
-    side = given["mask_generator"].height
-    masks = draw_masks(seed, step, 2 * BATCH, side, given["n_masked_crops"] / (2 * BATCH), RATIOS)
+    masks = draw_masks(seed, step, begin, given["mask_generator"].height, part, RATIOS)
     masks = masks.reshape(BATCH, 2, -1).transpose(0, 1).flatten(0, 1)
     weight = 1 / masks.sum(-1, keepdim=True).clamp(min=1)
     return {
@@ -249,16 +252,16 @@ def make(dtype, given):
     return method
 
 
-def compute_loss(method, views, seed):
-    step = method.trainer.global_step
-    dinov2.create_collated_masks = lambda **given: collate(seed, step, **given)
+def compute_loss(method, views, seed, begin):
+    step, part = method.trainer.global_step, method.method_args.mask_probability
+    dinov2.create_collated_masks = lambda **given: collate(seed, step, begin, part, **given)
     return method.training_step_impl({"views": views}, 0).loss
 
 
 def run_step(given, dtype):
     method = make(dtype, given)
     method.method_args.teacher_temp_start = method.method_args.teacher_temp_end = 0.05
-    loss = compute_loss(method, make_views(dtype, False)[0], 1)
+    loss = compute_loss(method, make_views(dtype, False)[0], 1, (0, 2 * BATCH))
     loss.backward()
     found = {"loss": loss.detach().numpy()}
     for name, p in method.named_parameters():
@@ -277,7 +280,9 @@ def run_steps(given, dtype):
     for step in range(STEPS):
         method.trainer.global_step = step
         o.zero_grad()
-        loss = compute_loss(method, views[step], TRAINER_SEED)
+        loss = compute_loss(
+            method, views[step], TRAINER_SEED, BEGIN[method.method_args.koleo_loss_weight > 0]
+        )
         loss.backward()
         losses.append(loss.item())
         rates.append(o.param_groups[head]["lr"])

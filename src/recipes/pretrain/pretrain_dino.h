@@ -54,21 +54,23 @@ typedef struct lvni_pretrain_masking {
     int height, width;            /* of an image, in patches */
     double probability, ratio[2]; /* parts of the crops, and of the patches of one */
 } lvni_pretrain_masking;
-/* Crops of a step, and where a micro-batch has its own. */
+/* Crops of a micro-batch, the first of which has this number in the step. */
 typedef struct lvni_pretrain_crops {
     uint64_t seed;
     uint32_t step;
-    int64_t all, first, n;
+    int64_t first, n;
 } lvni_pretrain_crops;
-/* out (n, height, width): true where a patch is masked. A part of the step's crops has blocks, of
- * which the ratios are spread evenly from the first to the second (Oquab et al. 2023, and Zhou et
- * al. 2022, "iBOT"); which one has which follows from seed, step and the crop's number in the step.
- * order: room for `all`. */
+/* Most patches that they have masked, whatever is drawn. */
+int64_t lvni_pretrain_masks_most(const lvni_pretrain_masking *m, const lvni_pretrain_crops *crops);
+/* out (n, height, width): true where a patch is masked. A part of the step's crops has blocks, and
+ * each micro-batch its share of these, with ratios that are spread evenly from the first to the
+ * second (Oquab et al. 2023, and Zhou et al. 2022, "iBOT"). What is drawn follows from seed, step
+ * and the crops' numbers in the step. order: room for n. */
 void lvni_pretrain_masks_draw(const lvni_pretrain_masking *m, const lvni_pretrain_crops *crops,
                               int64_t *order, bool *out);
 
-/* Masked patches of a micro-batch, as tensors; rows are padded with some that do not count, so that
- * their number changes little from step to step, and there is always one. */
+/* Masked patches of a micro-batch, as tensors. There are as many rows in every step, at least one;
+ * the last ones do not count. */
 typedef struct lvni_pretrain_masked {
     lvn_tensor *mask;   /* (n, height width, 1) bool */
     lvn_tensor *index;  /* (M) i64, of the patch among all of the micro-batch */

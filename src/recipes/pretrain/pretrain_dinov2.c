@@ -170,22 +170,18 @@ static tokens spread(const dinov2 *m, tokens logits, lvn_tensor *temperature, lv
                : (tokens){NULL, NULL};
 }
 
-/* Masks of the micro-batch's own crops among those of the step. */
+/* Of the micro-batch's crops, which have their places in the step. */
 static bool draw_masks(const dinov2 *m, const lvn_tensor *images, const lvn_step *step, int64_t n,
                        lvni_pretrain_masked *out)
 {
     const lvni_nn_step *now = (const lvni_nn_step *)(const void *)step;
     const lvni_tensor_position *at = &lvni_tensor_ctx_get()->at;
-    const bool alone = now->step_samples < now->step_first + n;
     const lvni_pretrain_masking masking = {.height = (int)lvn_size(images, 1) / m->patch,
                                            .width = (int)lvn_size(images, 2) / m->patch,
                                            .probability = m->s.mask_probability,
                                            .ratio = {m->s.mask_ratio_min, m->s.mask_ratio_max}};
-    const lvni_pretrain_crops crops = {.seed = at->seed,
-                                       .step = at->step,
-                                       .all = GLOBAL * (alone ? n : now->step_samples),
-                                       .first = GLOBAL * (alone ? 0 : now->step_first),
-                                       .n = GLOBAL * n};
+    const lvni_pretrain_crops crops = {
+        .seed = at->seed, .step = at->step, .first = GLOBAL * now->step_first, .n = GLOBAL * n};
     return lvni_pretrain_masked_draw(&masking, &crops, out);
 }
 

@@ -89,31 +89,51 @@ static void mask_crop(const lvni_pretrain_masking *m, draws *d, int wanted, bool
     }
 }
 
-/* ---- the crops of a step ---- */
+/* ---- the crops of a micro-batch ---- */
+
+/* Those of a step are dealt evenly, in the order of the crops. */
+static int64_t count_masked_crops(const lvni_pretrain_masking *m, const lvni_pretrain_crops *c)
+{
+    return (int64_t)((double)(c->first + c->n) * m->probability) -
+           (int64_t)((double)c->first * m->probability);
+}
+
+/* The least part of the patches of the one in this place among `masked`; of the place behind it,
+ * the largest. */
+static double part_at(const lvni_pretrain_masking *m, int64_t place, int64_t masked)
+{
+    return m->ratio[0] + (m->ratio[1] - m->ratio[0]) / (double)masked * (double)place;
+}
+
+int64_t lvni_pretrain_masks_most(const lvni_pretrain_masking *m, const lvni_pretrain_crops *c)
+{
+    const double patches = (double)m->height * m->width;
+    const int64_t masked = count_masked_crops(m, c);
+    int64_t most = 0;
+    for (int64_t i = 1; i <= masked; i++) {
+        most += (int64_t)(patches * part_at(m, i, masked));
+    }
+    return most;
+}
 
 void lvni_pretrain_masks_draw(const lvni_pretrain_masking *m, const lvni_pretrain_crops *c,
                               int64_t *order, bool *out)
 {
-    const int64_t patches = (int64_t)m->height * m->width,
-                  masked = (int64_t)((double)c->all * m->probability);
-    const lvni_core_rng shuffle = stream(c, 0, STREAM_ORDER);
-    const double step = masked > 0 ? (m->ratio[1] - m->ratio[0]) / (double)masked : 0.0;
+    const int64_t patches = (int64_t)m->height * m->width, masked = count_masked_crops(m, c);
+    const lvni_core_rng shuffle = stream(c, c->first, STREAM_ORDER);
     memset(out, 0, (size_t)(c->n * patches) * sizeof *out);
-    lvni_core_rng_permute(&shuffle, c->all, order);
+    lvni_core_rng_permute(&shuffle, c->n, order);
     for (int64_t i = 0; i < c->n; i++) {
-        const int64_t place = order[c->first + i];
-        if (place < masked) {
+        if (order[i] < masked) {
             draws d = {.rng = stream(c, c->first + i, STREAM_BLOCKS)};
-            const double from = m->ratio[0] + step * (double)place;
-            mask_crop(m, &d, (int)((double)patches * uniform(&d, from, from + step)),
-                      out + i * patches);
+            const double end = part_at(m, order[i] + 1, masked),
+                         part = uniform(&d, part_at(m, order[i], masked), end);
+            mask_crop(m, &d, (int)((double)patches * (part < end ? part : end)), out + i * patches);
         }
     }
 }
 
 /* ---- as tensors ---- */
-
-enum { PAD = 16 };
 
 /* Rows of the masked patches, and some behind them that do not count. */
 static void fill_rows(const bool *mask, int64_t crops, int64_t patches, lvni_pretrain_masked *o)
@@ -139,27 +159,18 @@ static void fill_rows(const bool *mask, int64_t crops, int64_t patches, lvni_pre
     }
 }
 
-static int64_t count(const bool *mask, int64_t n)
-{
-    int64_t masked = 0;
-    for (int64_t i = 0; i < n; i++) {
-        masked += mask[i] ? 1 : 0;
-    }
-    return masked;
-}
-
 bool lvni_pretrain_masked_draw(const lvni_pretrain_masking *m, const lvni_pretrain_crops *c,
                                lvni_pretrain_masked *o)
 {
     const int64_t patches = (int64_t)m->height * m->width;
-    lvn_tensor *order = lvni_autograd_adopt(lvn_tensor_create(LVN_I64, LVN_SHAPE(c->all)));
+    lvn_tensor *order = lvni_autograd_adopt(lvn_tensor_create(LVN_I64, LVN_SHAPE(c->n)));
     o->mask = lvni_autograd_adopt(lvn_tensor_create(LVN_BOOL, LVN_SHAPE(c->n, patches, 1)));
     if (order == NULL || o->mask == NULL) {
         return false;
     }
     bool *mask = lvn_data(o->mask);
     lvni_pretrain_masks_draw(m, c, lvn_data(order), mask);
-    const int64_t rows = (count(mask, c->n * patches) / PAD + 1) * PAD;
+    const int64_t most = lvni_pretrain_masks_most(m, c), rows = most > 0 ? most : 1;
     o->index = lvni_autograd_adopt(lvn_tensor_create(LVN_I64, LVN_SHAPE(rows)));
     o->weight = lvni_autograd_adopt(lvn_tensor_create(LVN_F32, LVN_SHAPE(rows, 1)));
     o->counts = lvni_autograd_adopt(lvn_tensor_create(LVN_F32, LVN_SHAPE(rows, 1)));
