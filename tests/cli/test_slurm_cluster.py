@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -25,7 +26,6 @@ from slurm_cluster_case import (
     main,
 )
 from small_png import write_png
-
 
 RCGAN = """# a configuration of rcGAN, with a small network
 experience: mass_mapping
@@ -201,6 +201,45 @@ class Bits(Cluster):
         code, reported = self.submitted(f"{folder}/job.sh", f"{folder}/levin.log")
         self.assertEqual(code, 0, text + reported)
         self.assertIn("4 ranks: processes", reported)
+
+    def test_the_job_scripts_of_pretraining(self):
+        """Both of docs/pretrain.md, in a step of their own and from Python, with fewer cores."""
+        more = (
+            "image_size=16 batch_size=8 max_steps=2 micro_batches=4 group=4 wgrad_threads=1"
+            " method_args.hidden_dim=32 method_args.output_dim=16"
+        ).split()
+        with open(f"{SOURCE}/docs/pretrain.md", encoding="utf-8") as f:
+            text = f.read()
+        [job] = re.findall(r"^```sh\n(#!/bin/bash.*?)^```", text, re.M | re.S)
+        [python] = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
+        folder = self.out
+        for i in range(16):
+            write_png(Path(f"{folder}/photos/{i}.png"), 24, (10 * i, 20 + 5 * i, 200 - 9 * i))
+        levin = [LEVIN, "pretrain", f"data={folder}/photos", "model=cnn", *more]
+        code, alone = command([*levin, "accelerator=cpu", f"out={folder}/one", "num_workers=1"])
+        self.assertEqual(code, 0, alone)
+        keys = dict(pair.split("=") for pair in more)
+        end = '        model="torchvision/resnet50",\n'
+        self.assertIn(end, python)
+        with open(f"{folder}/my_train_script.py", "w") as f:
+            f.write(python.replace(end, f'        model="cnn", accelerator="sim", **{keys},\n'))
+        head, line = job.split("\nsrun ")
+        self.assertIn("--cpus-per-task=12\n", head)
+        head = head.replace("--cpus-per-task=12", "--cpus-per-task=4")
+        head += f"\n#SBATCH --chdir={folder}\n#SBATCH --output={folder}/log\n"
+        head += f"export PATH={os.path.dirname(LEVIN)}:$PATH"
+        line = line.rstrip().replace("torchvision/resnet50", "cnn")
+        for step in (
+            f"{line} accelerator=sim {' '.join(more)}",
+            f"{sys.executable} my_train_script.py",
+        ):
+            with open(f"{folder}/job.sh", "w") as f:
+                f.write(f"{head}\nrm -rf out\nsrun {step}\n")
+            code, reported = self.submitted(f"{folder}/job.sh", f"{folder}/log")
+            self.assertEqual(code, 0, reported)
+            self.assertIn("2 ranks: processes", reported)
+            self.assertIn("SLURM_CPUS_PER_TASK=4", reported)
+            self.assert_bits(f"{folder}/out/my_experiment", reported, f"{folder}/one")
 
 
 class Mistakes(Cluster):
