@@ -109,7 +109,8 @@ LVN_API lvn_tensor *lvn_zeros(lvn_dtype dtype, int ndim, const int64_t *shape);
  * 1). */
 LVN_API lvn_tensor *lvn_random_uniform_with(const char *name, int ndim, const int64_t *shape);
 LVN_API lvn_tensor *lvn_random_normal_with(const char *name, int ndim, const int64_t *shape);
-/* An order of 0 to n - 1 as i64 (n), such as that of a micro-batch's partners in mixup. */
+/* An order of 0 to n - 1 as i64 (n), such as that of a micro-batch's partners in mixup; drawn where
+ * the step is computed, so that it can be captured. */
 LVN_API lvn_tensor *lvn_random_permutation(const char *name, int64_t n);
 #define lvn_random_uniform(step, name, ...)                                                        \
     ((void)(step), lvn_random_uniform_with((name), LVN_SHAPE(__VA_ARGS__)))

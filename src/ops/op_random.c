@@ -56,21 +56,6 @@ lvn_tensor *lvn_random_normal_with(const char *name, int ndim, const int64_t *sh
     return draw("random_normal", name, ndim, shape, standard_normal);
 }
 
-lvn_tensor *lvn_random_permutation(const char *name, int64_t n)
-{
-    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
-    if (ctx == NULL || lvni_autograd_scope_failed()) {
-        return lvni_autograd_op_fail("random_permutation");
-    }
-    lvn_tensor *order = lvn_tensor_create(LVN_I64, LVN_SHAPE(n));
-    if (order == NULL) {
-        return lvni_autograd_op_fail("random_permutation");
-    }
-    const lvni_core_rng rng = stream(ctx, name);
-    lvni_core_rng_permute(&rng, n, lvn_data(order));
-    return lvni_autograd_adopt(order);
-}
-
 /* ---- dropout ---- */
 
 static lvn_status dropout_backward(lvni_autograd_node *n, lvn_tensor *dy)
@@ -99,6 +84,41 @@ static lvn_tensor *dropout_with(lvn_tensor *x, const lvn_dropout_attr *attr)
         node->attr.dropout = *attr;
     }
     return y;
+}
+
+/* Half of all elements, as the stream has it. */
+static lvn_dropout_attr half(lvni_tensor_ctx *ctx, const char *name)
+{
+    const lvni_core_rng rng = stream(ctx, name);
+    return (lvn_dropout_attr){.p = 0.5,
+                              .rng = {.key = {rng.key.k[0], rng.key.k[1]},
+                                      .a = rng.a,
+                                      .b = rng.b,
+                                      .c = rng.c,
+                                      .a_there = ctx->at.step_on_device}};
+}
+
+/* The order of n random numbers of 16 bits, all of which are drawn where the step is computed, so
+ * that it can be captured; equal ones by place. */
+lvn_tensor *lvn_random_permutation(const char *name, int64_t n)
+{
+    enum { BITS = 16 };
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
+    if (ctx == NULL || lvni_autograd_scope_failed()) {
+        return lvni_autograd_op_fail("random_permutation");
+    }
+    if (n == 0) {
+        return lvn_zeros(LVN_I64, LVN_SHAPE(0));
+    }
+    const lvn_dropout_attr attr = half(ctx, name);
+    /* what is kept becomes 1 */
+    lvn_tensor *bits =
+        dropout_with(lvn_add_scalar(lvn_zeros(LVN_F32, LVN_SHAPE(n, BITS)), 0.5), &attr);
+    for (int64_t left = BITS / 2; left > 0; left /= 2) {
+        bits = lvn_add(lvn_mul_scalar(lvn_slice(bits, 1, 0, left), (double)(1 << left)),
+                       lvn_slice(bits, 1, left, 2 * left));
+    }
+    return lvn_argsort(lvn_reshape(bits, LVN_SHAPE(n)), 0, false);
 }
 
 lvn_tensor *lvn_dropout(lvn_tensor *x, double p)

@@ -69,6 +69,16 @@ class Distill(unittest.TestCase):
         no_queue = [a for a in SMALL if "queue" not in a and "group" not in a]
         self.levin("pretrain", *no_queue, "method=distillationv2", "out=second")
 
+    def test_a_step_is_captured(self):
+        """The partners of its images are drawn on the device."""
+        sim = {"LEVIN_SIM_DEVICES": "1"}
+        alone = [a for a in SMALL if "quiet" not in a and "batches" not in a and "group" not in a]
+        alone += ["micro_batches=1", "accelerator=sim", "max_steps=4", "verbose=true"]
+        text = self.levin("pretrain", *alone, "out=on", env=sim)
+        self.assertIn("is captured, and replayed from here on", text)
+        self.levin("pretrain", *alone, "out=off", "cuda_graph=off", env=sim)
+        self.assertEqual(self.levin("ckpt", "hash", "on"), self.levin("ckpt", "hash", "off"))
+
     def test_stopped_in_an_epoch_and_resumed(self):
         every = "checkpoint.every_n_train_steps=1"
         whole = self.hashes("whole", every)

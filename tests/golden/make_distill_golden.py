@@ -76,10 +76,19 @@ def draw_lambda(step):
     return float(ratio)
 
 
-def draw_order(purpose, step):
+def draw_partners(step):
+    """The order of numbers of 16 bits, each the first of its word."""
+    kept, rule.seed = rule.seed, TRAINER_SEED
+    words = rule.words(rule.draw_purpose("mixup"), 16 * BATCH, 0, step).reshape(BATCH, 16)
+    rule.seed = kept
+    numbers = [sum(int(w) >> 31 << 15 - b for b, w in enumerate(row)) for row in words]
+    return sorted(range(BATCH), key=numbers.__getitem__)
+
+
+def draw_order(step):
     """A Fisher-Yates shuffle of the batch."""
     kept, rule.seed = rule.seed, TRAINER_SEED
-    words = iter(int(w) for w in rule.words(purpose, 64, 0, step))
+    words = iter(int(w) for w in rule.words(rule.hash_of("order"), 64, 0, step))
     rule.seed = kept
     order = list(range(BATCH))
     for i in range(BATCH - 1, 0, -1):
@@ -90,8 +99,8 @@ def draw_order(purpose, step):
 
 
 def mix(views, step):
-    ratio, batch = draw_lambda(step), views[draw_order(rule.hash_of("order"), step)]
-    return ratio * batch + (1.0 - ratio) * batch[draw_order(rule.draw_purpose("mixup"), step)]
+    ratio, batch = draw_lambda(step), views[draw_order(step)]
+    return ratio * batch + (1.0 - ratio) * batch[draw_partners(step)]
 
 
 def make_views(dtype):

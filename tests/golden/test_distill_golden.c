@@ -188,7 +188,8 @@ TEST(a_student_that_sees_the_same_has_no_loss)
 
 /* ---- twenty steps ---- */
 
-static void run_steps(const char *name, const char *const *arguments)
+/* tolerance: more than PyTorch's own f32 is from its f64 after twenty steps. */
+static void run_steps(const char *name, double tolerance, const char *const *arguments)
 {
     pretrain_steps_compare(&(pretrain_steps){.file = file,
                                              .name = name,
@@ -197,22 +198,24 @@ static void run_steps(const char *name, const char *const *arguments)
                                              .n = 1,
                                              .side = 64,
                                              .parts = 1,
-                                             .tolerance = 1e-2});
+                                             .tolerance = tolerance});
 }
 
 TEST(twenty_steps_of_version_3)
 {
-    run_steps("adamw", (const char *const[]){"method=distillation", "model=resnet18", "data=none",
-                                             "max_epochs=20", "method_args.teacher=resnet18",
-                                             "method_args.teacher_weights=none",
-                                             "optim_args.eps=1e-3", NULL});
+    run_steps("adamw", 3e-2,
+              (const char *const[]){"method=distillation", "model=resnet18", "data=none",
+                                    "max_epochs=20", "method_args.teacher=resnet18",
+                                    "method_args.teacher_weights=none", "optim_args.eps=1e-3",
+                                    NULL});
 }
 
 TEST(twenty_steps_of_version_1)
 {
-    run_steps("first", (const char *const[]){"method=distillationv1", "model=resnet18", "data=none",
-                                             "max_epochs=20", "method_args.teacher=resnet18",
-                                             "method_args.teacher_weights=none", NULL});
+    run_steps("first", 1e-2,
+              (const char *const[]){"method=distillationv1", "model=resnet18", "data=none",
+                                    "max_epochs=20", "method_args.teacher=resnet18",
+                                    "method_args.teacher_weights=none", NULL});
 }
 
 int main(int argc, char **argv)
