@@ -7,6 +7,7 @@ TEACHER = "teacher.safetensors"  # of model=cnn; the test makes it
 OPTIMIZERS = {
     "simclr": ("sgd", "adamw", "lars"),
     "dino": ("sgd", "adamw"),
+    "dinov2": ("adamw",),
     "distillation": ("adamw", "lars"),
     "distillationv1": ("adamw", "lars"),
 }
@@ -35,6 +36,14 @@ def draw_method(r):
                 ],
             ]
         )
+    elif method == "dinov2":
+        keys += ["method_args.hidden_dim=16", "method_args.output_dim=24"]
+        keys += ["method_args.dino_bottleneck_dim=8", "transform_args.local_view.view_size=[28,28]"]
+        keys += [f"transform_args.local_view.num_views={r.choice([0, 2])}"]
+        keys += ["method_args.center_method=sinkhorn_knopp"] if chance(r, 0.4) else []
+        keys += ["method_args.ibot_separate_head=true"] if chance(r, 0.3) else []
+        keys += [f"method_args.mask_probability={r.choice([0, 0.3, 1])}"] if chance(r, 0.5) else []
+        keys += ["method_args.student_freeze_backbone_steps=2"] if chance(r, 0.3) else []
     else:
         keys += ["method_args.teacher=cnn", f"method_args.teacher_weights={TEACHER}"]
         keys += [f"method_args.queue_size={r.choice([5, 16, 30])}"]
@@ -67,7 +76,7 @@ def draw_batch(r, method):
         f"group={group}",
         f"wgrad_threads={r.choice([1, 1, 2])}",
         f"eval_batch_size={r.randint(3, 40)}",
-        f"sync_batchnorm={r.choice(['true', 'true', 'false'])}",
+        *([] if method == "dinov2" else [f"sync_batchnorm={r.choice(['true', 'true', 'false'])}"]),
     ]
 
 
@@ -87,15 +96,17 @@ def draw_pretrain(r):
     """The arguments of one configuration."""
     keys = draw_method(r)
     method = value_of(keys, "method")
+    masks = method == "dinov2"
+    size, model = r.choice([42, 56] if masks else [12, 16]), "dinov2/_vittest14" if masks else "cnn"
     return [
         "pretrain",
         *keys,
         "data=builtin:shapes",
         f"data.count={r.randint(40, 90)}",
         f"data.seed={r.randint(0, 9)}",
-        f"image_size={r.choice([12, 16])}",
-        "model=cnn",
-        *([f"embed_dim={r.choice([8, 20])}"] if chance(r, 0.3) else []),
+        f"image_size={size}",
+        f"model={model}",
+        *([f"embed_dim={r.choice([8, 20])}"] if chance(r, 0.3) and not masks else []),
         f"precision={r.choice(['32-true', '32-true', '16-mixed'])}",
         *draw_views(r),
         *draw_batch(r, method),
