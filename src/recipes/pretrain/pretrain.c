@@ -105,8 +105,8 @@ static lvn_status resolve_method(lvni_core_config *c, lvni_run_job *job, opened 
     lvni_pretrain_scale scale = {.images = o->data.train->cls->length(o->data.train)};
     LVN_TRY(count_steps(c, job, o->method, &scale));
     LVN_TRY(o->method->resolve(c, &scale));
-    /* layer scale lets class tokens of DINOv2's networks begin alike */
-    const int64_t begin = scale.steps / 10, most = o->method->usual_steps / 10;
+    /* layer scale lets class tokens of DINOv2's networks begin alike, and the teacher follows */
+    const int64_t begin = scale.steps / 2, most = o->method->usual_steps / 10;
     o->watch.from = begin < most ? begin : most;
     lvni_pretrain_read_settings(c, &o->settings);
     if (o->settings.distill.teacher != NULL) {
