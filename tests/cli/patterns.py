@@ -3,7 +3,7 @@
 import random
 from pathlib import Path
 
-from small_png import write_pixels
+from small_png import read_rows, write_pixels
 
 
 def draw_patterns(folder, each, size=32):
@@ -26,3 +26,14 @@ def draw_patterns(folder, each, size=32):
                 for x in range(size)
             )
             write_pixels(Path(folder, name, f"{i}.png"), size, pixels)
+
+
+def crop_middle(folder, into, side):
+    """Of each image of a folder what `eval knn` takes of it where its resizing changes nothing."""
+    for path in Path(folder).rglob("*.png"):
+        width, _, rows = read_rows(path)
+        half = (width - side) // 2
+        at = half if (width - side) % 2 == 0 else half + half % 2
+        begins = [(at + y) * (1 + 3 * width) + 1 + 3 * at for y in range(side)]
+        middle = b"".join(rows[i : i + 3 * side] for i in begins)
+        write_pixels(Path(into, path.relative_to(folder)), side, middle)

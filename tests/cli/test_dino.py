@@ -9,16 +9,10 @@ usage: test_dino.py LEVIN     registered in tests/cli/CMakeLists.txt
 import json
 import os
 import re
-import shutil
-import subprocess
-import sys
-import tempfile
 import unittest
 
-from rank_processes import drop_identity
+from pretrain_case import ApartCase
 
-LEVIN = os.path.abspath(sys.argv.pop(1))
-drop_identity()
 SMALL = (
     "method=dino data=builtin:shapes data.count=32 image_size=16 model=cnn batch_size=16"
     " transform_args.local_view.num_views=2 transform_args.local_view.view_size=8"
@@ -29,28 +23,8 @@ TEACHER, STUDENT = "model/teacher.", "model/student."
 LAST = "projection_head.last_layer.weight_v"
 
 
-class Dino(unittest.TestCase):
-    def setUp(self):
-        self.dir = tempfile.mkdtemp(prefix="levin-dino-")
-        self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
-
-    def levin(self, *arguments, code=0, env=None):
-        done = subprocess.run(
-            [LEVIN, *arguments], cwd=self.dir, capture_output=True, text=True, timeout=200,
-            env=dict(os.environ, **(env or {})),
-        )  # fmt: skip
-        self.assertEqual(done.returncode, code, f"{arguments}\n{done.stdout}{done.stderr}")
-        return done.stdout + done.stderr
-
-    def hashes(self, out, *arguments, env=None):
-        self.levin("pretrain", *SMALL, f"out={out}", *arguments, env=env)
-        return self.levin("ckpt", "hash", out)
-
-    def changed(self, one, two):
-        """Weights that differ between two runs or files."""
-        text = self.levin("ckpt", "diff", one, two, code=1)
-        names = set(re.findall(r"^[\w./]+", text, re.M))
-        return {n for n in names if n.startswith("model/") and "running" not in n}
+class Dino(ApartCase):
+    small = SMALL
 
     def test_every_layout_has_the_same_bits(self):
         one = self.hashes("one")

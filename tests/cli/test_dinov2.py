@@ -10,15 +10,10 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
-import tempfile
 import unittest
 
-from rank_processes import drop_identity
+from pretrain_case import PretrainCase, run_levin
 
-LEVIN = os.path.abspath(sys.argv.pop(1))
-drop_identity()
 SMALL = (
     "method=dinov2 data=builtin:shapes data.count=32 transform_args.image_size=56 batch_size=16"
     " model=dinov2/_vittest14 transform_args.local_view.num_views=2"
@@ -31,35 +26,15 @@ TEACHER, STUDENT = "model/teacher.", "model/student."
 LAST = "projection_head.last_layer.weight_v"
 
 
-class DinoV2(unittest.TestCase):
+class DinoV2(PretrainCase):
+    small = SMALL
+
     @classmethod
     def setUpClass(cls):
-        cls.dir = tempfile.mkdtemp(prefix="levin-dinov2-")
-        cls.addClassCleanup(shutil.rmtree, cls.dir, ignore_errors=True)
+        super().setUpClass()
         every = ["checkpoint.every_n_train_steps=1", "checkpoint.save_top_k=-1"]
-        cls.text = cls.run_levin("pretrain", *SMALL[:-1], "out=run", *every).stdout
-        cls.one = cls.run_levin("ckpt", "hash", "run").stdout
-
-    @classmethod
-    def run_levin(cls, *arguments, env=None):
-        return subprocess.run(
-            [LEVIN, *arguments], cwd=cls.dir, capture_output=True, text=True, timeout=200,
-            env=dict(os.environ, **(env or {})),
-        )  # fmt: skip
-
-    def levin(self, *arguments, code=0, env=None):
-        done = self.run_levin(*arguments, env=env)
-        self.assertEqual(done.returncode, code, f"{arguments}\n{done.stdout}{done.stderr}")
-        return done.stdout + done.stderr
-
-    def hashes(self, out, *arguments, env=None):
-        self.levin("pretrain", *SMALL, f"out={out}", *arguments, env=env)
-        return self.levin("ckpt", "hash", out)
-
-    def changed(self, one, two):
-        """Weights that differ between two runs or files."""
-        text = self.levin("ckpt", "diff", one, two, code=1)
-        return {n for n in re.findall(r"^[\w./]+", text, re.M) if n.startswith("model/")}
+        cls.text = run_levin(cls.dir, "pretrain", *SMALL[:-1], "out=run", *every).stdout
+        cls.one = run_levin(cls.dir, "ckpt", "hash", "run").stdout
 
     def checkpoint(self, step):
         folder = os.path.join(self.dir, "run", "checkpoints")

@@ -9,15 +9,10 @@ usage: test_distill.py LEVIN     registered in tests/cli/CMakeLists.txt
 import os
 import re
 import shutil
-import subprocess
-import sys
-import tempfile
 import unittest
 
-from rank_processes import drop_identity
+from pretrain_case import PretrainCase, run_levin
 
-LEVIN = os.path.abspath(sys.argv.pop(1))
-drop_identity()
 TEACHER = "exported_models/exported_last.safetensors"
 SMALL = (
     "method=distillation data=builtin:shapes data.count=40 image_size=40 model=cnn batch_size=16"
@@ -26,35 +21,21 @@ SMALL = (
 ).split()
 
 
-class Distill(unittest.TestCase):
+class Distill(PretrainCase):
+    small = SMALL
+
     @classmethod
     def setUpClass(cls):
-        cls.dir = tempfile.mkdtemp(prefix="levin-distill-")
-        cls.addClassCleanup(shutil.rmtree, cls.dir, ignore_errors=True)
+        super().setUpClass()
         for seed in (0, 1):
-            cls.run_levin(
+            run_levin(
+                cls.dir,
                 "pretrain", "data=builtin:shapes", "data.count=16", "model=cnn", "quiet=true",
                 "batch_size=16", "max_epochs=1", "method_args.hidden_dim=8", f"out=teacher{seed}",
                 f"seed={seed}",
             )  # fmt: skip
         shutil.copy(f"{cls.dir}/teacher0/{TEACHER}", f"{cls.dir}/t.safetensors")
         SMALL.append("method_args.teacher_weights=t.safetensors")
-
-    @classmethod
-    def run_levin(cls, *arguments, env=None):
-        return subprocess.run(
-            [LEVIN, *arguments], cwd=cls.dir, capture_output=True, text=True, timeout=200,
-            env=dict(os.environ, **(env or {})),
-        )  # fmt: skip
-
-    def levin(self, *arguments, code=0, env=None):
-        done = self.run_levin(*arguments, env=env)
-        self.assertEqual(done.returncode, code, f"{arguments}\n{done.stdout}{done.stderr}")
-        return done.stdout + done.stderr
-
-    def hashes(self, out, *arguments, env=None):
-        self.levin("pretrain", *SMALL, f"out={out}", *arguments, env=env)
-        return self.levin("ckpt", "hash", out)
 
     def test_every_layout_has_the_same_bits(self):
         """The queue has the rows of all devices."""

@@ -22,9 +22,9 @@ import tempfile
 import unittest
 import zipfile
 
-from patterns import draw_patterns
+from patterns import crop_middle, draw_patterns
 from rank_processes import drop_identity
-from small_png import read_rows, write_pixels
+from small_png import write_pixels
 
 LEVIN = os.path.abspath(sys.argv.pop(1))
 drop_identity()
@@ -229,10 +229,7 @@ class Embed(unittest.TestCase):
         parts = pathlib.Path(self.dir, "parts")
         draw_patterns(parts / "train", 5, 37)  # of which eval takes the middle 32
         draw_patterns(parts / "val", 2, 37)
-        for path in parts.rglob("*.png"):
-            rows, at = read_rows(path)[2], [2 * 112 + 7 + 112 * y for y in range(32)]
-            middle = pathlib.Path(self.dir, "middle", path.relative_to(parts))
-            write_pixels(middle, 32, b"".join(rows[i : i + 96] for i in at))
+        crop_middle(parts, f"{self.dir}/middle", 32)
         # fmt: off
         more = ["model=cnn", "image_size=32", "batch_size=8", "max_epochs=2", "micro_batches=2",
                 "wgrad_threads=1", "method_args.hidden_dim=16", "data=photos", "num_workers=0",

@@ -12,16 +12,12 @@ import math
 import os
 import re
 import shutil
-import subprocess
 import sys
-import tempfile
 import unittest
 
-from patterns import draw_patterns
-from rank_processes import drop_identity
+from patterns import crop_middle, draw_patterns
+from pretrain_case import ApartCase
 
-LEVIN = os.path.abspath(sys.argv.pop(1))
-drop_identity()
 SMALL = (
     "data=builtin:shapes data.count=48 image_size=12 model=cnn method_args.hidden_dim=32"
     " method_args.output_dim=16 batch_size=16 max_epochs=2 micro_batches=4 group=4"
@@ -29,22 +25,8 @@ SMALL = (
 ).split()
 
 
-class Pretrain(unittest.TestCase):
-    def setUp(self):
-        self.dir = tempfile.mkdtemp(prefix="levin-pretrain-")
-        self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
-
-    def levin(self, *arguments, code=0, env=None):
-        done = subprocess.run(
-            [LEVIN, *arguments], cwd=self.dir, capture_output=True, text=True, timeout=200,
-            env=dict(os.environ, **(env or {})),
-        )  # fmt: skip
-        self.assertEqual(done.returncode, code, f"{arguments}\n{done.stdout}{done.stderr}")
-        return done.stdout + done.stderr
-
-    def hashes(self, out, *arguments, env=None):
-        self.levin("pretrain", *SMALL, f"out={out}", *arguments, env=env)
-        return self.levin("ckpt", "hash", out)
+class Pretrain(ApartCase):
+    small = SMALL
 
     def test_every_layout_has_the_same_bits(self):
         one = self.hashes("one")
@@ -235,12 +217,14 @@ class Pretrain(unittest.TestCase):
     def test_neighbours_vote(self):
         """eval against votes of the features that predict writes, on every layout the same."""
         for part, n in (("train", 9), ("val", 4)):
-            draw_patterns(os.path.join(self.dir, "parts", part), n)
+            draw_patterns(os.path.join(self.dir, "parts", part), n, 18)  # the middle 16 of which
+        crop_middle(f"{self.dir}/parts", f"{self.dir}/middle", 16)
         arguments = ["data=parts", "model=cnn", "image_size=16", "batch_size=8", "max_epochs=1"]
         self.levin("pretrain", *arguments, "out=run", "quiet=true", "num_workers=0")
         use = ["model=run", "data=parts", "accelerator=cpu"]
-        one = self.levin("predict", "embed", *use, "output=one.csv")
-        self.levin("predict", *use, "output=two.csv", "devices=2")
+        middle = ["model=run", "data=middle", "accelerator=cpu"]
+        one = self.levin("predict", "embed", *middle, "output=one.csv")
+        self.levin("predict", *middle, "output=two.csv", "devices=2")
         with open(f"{self.dir}/one.csv", encoding="utf-8") as a:
             with open(f"{self.dir}/two.csv", encoding="utf-8") as b:
                 text = a.read()
@@ -425,8 +409,8 @@ class Pretrain(unittest.TestCase):
         self.assertEqual(text, "error: the recipe is missing: levin train pretrain data=x\n")
         text = self.levin("train", "data=x", "model=torchvision/resnet18", code=64)
         self.assertIn("levin train classify data=x, or levin train pretrain data=x", text)
-        text = self.levin("pretrain", *SMALL, "method=dinov2", code=64)
-        self.assertIn("simclr, dino and distillation", text)
+        text = self.levin("pretrain", *SMALL, "method=dinov31", code=64)
+        self.assertIn("expected one of simclr, dino, dinov2, distillation", text)
 
 
 if __name__ == "__main__":
