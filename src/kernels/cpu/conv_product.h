@@ -37,4 +37,9 @@ lvn_status lvni_cpu_conv_groups_forward(const lvni_cpu_conv_call *c);
 lvn_status lvni_cpu_conv_groups_grad_input(const lvni_cpu_conv_call *c);
 lvn_status lvni_cpu_conv_groups_grad_weight(const lvni_cpu_conv_call *c);
 
+/* conv_depthwise.c: a weight gradient with bits of no team; none of the tensors is empty. fits: by
+ * shape and type alone. */
+bool lvni_cpu_conv_depthwise_grad_weight_fits(const lvni_cpu_conv_call *c);
+lvn_status lvni_cpu_conv_depthwise_grad_weight(const lvni_cpu_conv_call *c);
+
 #endif

@@ -145,6 +145,16 @@ typedef struct lvni_cpu_windows {
     int64_t n, step, kernel, stride, padding, c;
 } lvni_cpu_windows;
 
+/* n windows of `taps` pixels of 16 channels that lie side by side; window i is at x + i * stride.
+ */
+enum { LVNI_DEPTHWISE_TAPS = 7 };
+typedef struct lvni_cpu_depthwise_row {
+    const float *x, *dy; /* dy (n, 16) */
+    int64_t n, stride;
+    int taps;   /* 3, 5 or 7 */
+    float *sum; /* (taps, 16), is added to */
+} lvni_cpu_depthwise_row;
+
 /* Sums of one block of rows, per column: shift + s1 / rows is the block's mean. */
 typedef struct lvni_cpu_norm_sums {
     const float *shift, *s1, *s2; /* (blocks, cols) each */
@@ -287,6 +297,7 @@ typedef struct lvni_cpu_vec {
     /* Add windows to the pixels of a row they lie over, in an order that depends on their shape
      * alone. */
     void (*add_windows)(const lvni_cpu_windows *w, int64_t pixels, float *y);
+    void (*depthwise_row)(const lvni_cpu_depthwise_row *row);
 
     /* Elements [first, first + n) of the tensor at x, first a multiple of 4: x * scale where
      * uniform >= p, else 0. */

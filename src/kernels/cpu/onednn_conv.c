@@ -151,6 +151,9 @@ static lvn_status weight_gradient(const lvn_kernel_args *args, lvn_tensor *dw)
         return LVN_OK;
     }
     const lvni_cpu_conv_call product = {.attr = args->attr, .x = x, .y = dy, .w = dw};
+    if (lvni_cpu_conv_depthwise_grad_weight_fits(&product)) {
+        return lvni_cpu_conv_depthwise_grad_weight(&product);
+    }
     if (lvni_cpu_conv_product_grad_weight_pays(&product)) {
         return lvni_cpu_conv_product_grad_weight(&product);
     }

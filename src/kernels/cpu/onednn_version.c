@@ -293,6 +293,18 @@ static bool reads_old_memory(const lvni_cpu_dnn_work *work, const char *name)
     return strstr(name, "amx") != NULL && s->kh * s->kw > 1 && (gaps || s->ow < (odd ? NARROW : 2));
 }
 
+/* Weight gradients of jit_bf16 (2.6) leave rows of the window unwritten that lie outside of the
+ * image wherever it stands, when there are two and more on a side: x (1, 1, 28, 256), w (3, 5, 5,
+ * 256), padding 2. */
+static bool leaves_rows(const lvni_cpu_dnn_work *work, const char *name)
+{
+    const lvni_cpu_dnn_conv_shape *s = &work->shape.conv;
+    const int64_t above = s->padding[0] - (s->oh - 1) * s->stride[0],
+                  below = s->kh - s->padding[0] - s->ih;
+    return work->op == LVNI_DNN_CONV_GRAD_WEIGHT && strncmp(name, "jit_bf16:", 9) == 0 &&
+           (above > 1 || below > 1);
+}
+
 /* Windows of one pixel and an odd number of outputs (2.6): wrong at some numbers of pixels,
  * x (1, 12, 5, 1), w (1, 1, 1, 1). */
 static bool loses_outputs(const lvni_cpu_dnn_conv_shape *s)
@@ -318,6 +330,7 @@ bool lvni_cpu_dnn_is_wrong(const lvni_cpu_dnn_work *work, const char *implementa
     if (is_race(work) || work->low == 0) {
         return is_race(work);
     }
-    return work->op == LVNI_DNN_CONV_GRAD_INPUT ? loses_outputs(&work->shape.conv)
-                                                : reads_old_memory(work, implementation);
+    return work->op == LVNI_DNN_CONV_GRAD_INPUT
+               ? loses_outputs(&work->shape.conv)
+               : reads_old_memory(work, implementation) || leaves_rows(work, implementation);
 }

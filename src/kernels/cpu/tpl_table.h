@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/tpl_cast.h"
 #include "kernels/cpu/tpl_attention.h"
+#include "kernels/cpu/tpl_depthwise.h"
 #include "kernels/cpu/tpl_flat.h"
 #include "kernels/cpu/tpl_optim.h"
 #include "kernels/cpu/tpl_loss.h"
@@ -123,6 +124,7 @@ const lvni_cpu_vec LVNI_VEC_TABLE = {
     .mix = EACH(mix),
     .mix_row = EACH(mix_row),
     .add_windows = add_windows,
+    .depthwise_row = depthwise_row,
     .dropout = dropout,
     .uniform = uniform,
     .normal = normal,
