@@ -6,7 +6,7 @@ usage: bench/pretrain_step.py BUILD PHOTOS LIGHTLY [--KEY VALUE ...]
   PHOTOS   folder with at least a batch of images
   LIGHTLY  the program lightly-train, of an environment that has it
   --side 64 --batch 32 --steps 20 --pairs 3 --model torchvision/resnet18 --method simclr
-  --local 32       side of the small views of dino
+  --local 32       side of the small views of dino and dinov2
   --teacher FILE   weights of the same network, for distillation
 
 Both log every step; whenever a program's metrics.jsonl has grown, the processor time of its
