@@ -471,11 +471,12 @@ int lvni_nn_zoo_map_side(const char *name, int side)
     if (v != NULL) {
         return side / v->family->patch;
     }
-    /* five convolutions or poolings with a stride of 2, of which each rounds up; two that round
-     * down */
-    return strncmp(name, "resnet", 6) == 0 ? (side + 31) / 32
-           : strcmp(name, "cnn") == 0      ? side / 4
-                                           : 0;
+    /* five convolutions or poolings with a stride of 2, of which each rounds up; one of 4 and three
+     * of 2, or two of 2, that round down */
+    return strncmp(name, "resnet", 6) == 0     ? (side + 31) / 32
+           : strncmp(name, "convnext", 8) == 0 ? side / 32
+           : strcmp(name, "cnn") == 0          ? side / 4
+                                               : 0;
 }
 
 bool lvni_nn_zoo_has_masks(const char *name)

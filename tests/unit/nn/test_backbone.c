@@ -384,10 +384,13 @@ TEST(deeper_layers_drop_more)
 
 TEST(maps_have_the_side_that_is_predicted)
 {
-    static const char *const models[] = {"cnn", "resnet18", "vit_tiny_patch16_224"};
-    for (int i = 0; i < 9; i++) {
+    static const char *const models[] = {"cnn", "resnet18", "vit_tiny_patch16_224",
+                                         "convnext_tiny"};
+    for (int i = 0; i < 12; i++) {
         const char *model = models[i / 3];
-        const int side = i < 6 ? (int[]){30, 32, 34}[i % 3] : 16 * (1 + i % 3),
+        const int side = i < 6   ? (int[]){30, 32, 34}[i % 3]
+                         : i < 9 ? 16 * (1 + i % 3)
+                                 : (int[]){32, 63, 64}[i % 3],
                   n = lvni_nn_zoo_map_side(model, side);
         const lvni_nn_zoo_arguments a = {.image_size = side};
         lvni_nn_model *m;
