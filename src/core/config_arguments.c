@@ -165,7 +165,7 @@ static lvn_status load_group(lvni_core_config *config, const setting *s, lvni_co
                              int source, const char *origin)
 {
     const lvni_core_slot *slot = lvni_core_config_find(config, s->key);
-    if (slot != NULL && slot->row->type == LVNI_OPT_BOOL &&
+    if (slot != NULL && slot->row->alias_of == NULL && slot->row->type == LVNI_OPT_BOOL &&
         (!lvni_core_config_is_set(config, s->key) || !lvni_core_config_bool(config, s->key))) {
         LVN_TRY(lvni_core_config_assign(config, &(lvni_core_assignment){.key = s->key,
                                                                         .text = "true",

@@ -206,7 +206,7 @@ class Example(unittest.TestCase):
         for name in kernels + [f"flat.{name}" for name in flat]:
             self.assertEqual(found[name][0], "passed", reported)
         self.assertEqual(found["relu"], ("not supported", "no kernel"))
-        self.assertRegex(found["conv2d"][1], r"^16 in f32, 2 not supported; largest error \d+% of")
+        self.assertRegex(found["conv2d"][1], r"^16 in f32, 3 not supported; largest error \d+% of")
         self.assertRegex(reported, r"^example:0: .*\n")
         lacks = sum(verdict == "not supported" for verdict, _ in found.values())
         self.assertIn(f"\n{len(found) - lacks} passed, 0 failed, {lacks} not supported\n", reported)
