@@ -157,6 +157,7 @@ lvn_status lvni_run_fit_options(lvni_run_fit_run *r, lvni_trainer_options *out)
     LVN_TRY(lvni_run_read_phases(c, &r->plan, r->request->cls->phases, out->phase));
     LVN_TRY(lvni_run_read_loop(c, out));
     LVN_TRY(lvni_run_read_checkpoints(c, out));
+    out->keep.newest_is_best = r->request->newest_is_best;
     LVN_TRY(lvni_run_read_plateau(c, out->val != NULL, &out->plateau));
     LVN_TRY(lvni_run_read_decay(c, r->schedule.total_steps, &out->optim.weight_decay,
                                 &out->weight_decay));

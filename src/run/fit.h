@@ -93,6 +93,8 @@ typedef struct lvni_run_job {
                         const lvni_nn_model *model, const lvni_plan *plan,
                         const struct lvni_trainer_memory_need *need);
     lvni_trainer_hooks hooks; /* of the first rank of this process */
+    /* the loss does not show how good the model is: without a validation the newest is the best */
+    bool newest_is_best;
     /* Receives the run directory that rank 0 has in this process, for the caller to free; it stays
      * NULL where there is none. NULL: not wanted. */
     char **dir;

@@ -15,9 +15,14 @@
 /* ---- choosing ---- */
 
 /* By val/acc, then val/loss, then train/loss, whichever the module reports first. NaN: of a model
- * whose validation loss is not finite, as its accuracy means nothing. */
+ * whose validation loss is not finite, as its accuracy means nothing, and of one whose training
+ * loss is not. */
 static double automatic_score(const lvni_trainer *t, bool validated)
 {
+    if (!validated && t->o.keep.newest_is_best) {
+        const double loss = lvni_trainer_metric_mean(&t->report.epoch_sum, "loss");
+        return isfinite(loss) ? (double)t->at.step : (double)NAN;
+    }
     double score = validated ? lvni_trainer_metric_mean(&t->report.last_val, "acc") : (double)NAN;
     if (validated && lvni_trainer_metric_exists(&t->report.last_val, "loss") &&
         !isfinite(lvni_trainer_metric_mean(&t->report.last_val, "loss"))) {

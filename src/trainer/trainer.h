@@ -78,6 +78,7 @@ typedef struct lvni_trainer_evaluation {
 typedef struct lvni_trainer_keep_options {
     const char *monitor;    /* what is best by "val/NAME" or "train/NAME"; NULL: by val/acc, else
                                val/loss, else train/loss */
+    bool newest_is_best;    /* without a monitor and a validation */
     bool larger_is_better;  /* of the monitor */
     int64_t save_top_k;     /* under names of their own: the k best, -1: all; 0: none */
     const char *filename;   /* file_pattern.h; with save_top_k */

@@ -36,6 +36,17 @@ class Pretrain(ApartCase):
         self.assertEqual(self.hashes("sim", "accelerator=sim", "devices=2", env=sim), one)
         self.assertNotEqual(self.hashes("seed", "seed=1"), one)
 
+    def test_the_newest_is_the_best(self):
+        """Where no image is held out: a loss that rises does not show that a model is worse."""
+        rises = ["data.count=24", "image_size=16", "batch_size=8", "max_epochs=3", "optim.lr=20"]
+        self.levin("pretrain", *SMALL, *rises, "micro_batches=1", "group=1", "out=rises")
+        with open(os.path.join(self.dir, "rises/metrics.jsonl"), encoding="utf-8") as f:
+            rows = [json.loads(line) for line in f]
+        losses = [row["train/loss"] for row in rows if "train/loss" in row]
+        self.assertGreater(losses[-1], min(losses))
+        last = self.levin("ckpt", "hash", "rises/checkpoints/last.safetensors")
+        self.assertEqual(self.levin("ckpt", "hash", "rises/checkpoints/best.safetensors"), last)
+
     def test_a_step_of_one_micro_batch_is_captured(self):
         """Nothing in it waits for the host, or copies to the device."""
         sim = {"LEVIN_SIM_DEVICES": "1"}

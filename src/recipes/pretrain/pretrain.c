@@ -154,6 +154,7 @@ static lvn_status open_training(lvni_run_job *job, opened *o)
         job->hooks = lvni_pretrain_watch_hooks(&o->watch);
     }
     job->kept_file = lvni_core_config_str(c, "data.index");
+    job->newest_is_best = true;
     job->user = o;
     return LVN_OK;
 }
