@@ -410,6 +410,12 @@ static lvn_status resolve_distillation(lvni_core_config *c, const lvni_pretrain_
     } below[] = {{50, 16},    {100, 32},    {250, 64},     {500, 128},   {1000, 256},
                  {2000, 512}, {4000, 1024}, {10000, 2048}, {20000, 4096}};
     static const char key[] = "method_args.queue_size", blocks[] = "method_args.n_teacher_blocks";
+    const char *teacher = lvni_core_config_str(c, "method_args.teacher");
+    /* only what the method has: config.yaml is read again, where other keys are mistakes */
+    if (strcmp(lvni_core_config_str(c, "method"), "distillationv2") == 0) {
+        return lvni_pretrain_resolve(
+            c, blocks, teacher != NULL && lvni_nn_zoo_is_transformer(teacher) ? 2.0 : 1.0);
+    }
     if (lvni_core_config_is_set(c, key) && lvni_core_config_int(c, key) >= scale->images) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "%s=%lld: the queue must be smaller than the set of images, which has %lld  (%s)",
@@ -423,10 +429,7 @@ static lvn_status resolve_distillation(lvni_core_config *c, const lvni_pretrain_
             break;
         }
     }
-    LVN_TRY(lvni_pretrain_resolve(c, key, queue));
-    const char *teacher = lvni_core_config_str(c, "method_args.teacher");
-    return lvni_pretrain_resolve(
-        c, blocks, teacher != NULL && lvni_nn_zoo_is_transformer(teacher) ? 2.0 : 1.0);
+    return lvni_pretrain_resolve(c, key, queue);
 }
 
 static void check_distillation(lvni_core_config *c)

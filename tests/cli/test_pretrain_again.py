@@ -1,0 +1,44 @@
+"""A pretraining of each method from the config.yaml of its run.
+
+usage: test_pretrain_again.py LEVIN     registered in tests/cli/CMakeLists.txt
+"""
+
+import unittest
+
+from pretrain_case import PretrainCase
+
+TAUGHT = ["method_args.teacher=cnn", "method_args.teacher_weights=t.safetensors"]
+METHODS = {
+    "simclr": [],
+    "dino": ["method_args.output_dim=8", "method_args.bottleneck_dim=4"],
+    "dinov2": ["method_args.output_dim=8", "method_args.bottleneck_dim=4", "model=_vittest14"]
+    + ["image_size=28", "transform_args.local_view.view_size=14"],
+    "distillation": TAUGHT,
+    "distillationv1": TAUGHT,
+    "distillationv2": TAUGHT,
+}
+
+
+class Again(PretrainCase):
+    small = (
+        "data=builtin:shapes data.count=20 image_size=16 batch_size=4 max_steps=1"
+        " accelerator=cpu devices=1 num_workers=0 quiet=true"
+    ).split()
+    head = ["method_args.hidden_dim=8"]
+
+    def test_each_method_repeats_from_its_configuration(self):
+        self.levin("pretrain", *self.small, "model=cnn", *self.head, "max_epochs=0", "out=begin")
+        self.levin("export", "model=begin", "card=false", "output=t.safetensors")
+        for method, keys in METHODS.items():
+            with self.subTest(method=method):
+                head = [] if keys is TAUGHT else self.head
+                first = self.hashes(f"a_{method}", "model=cnn", f"method={method}", *head, *keys)
+                self.levin("pretrain", f"config=a_{method}/config.yaml", f"out=b_{method}")
+                self.assertEqual(self.levin("ckpt", "hash", f"b_{method}"), first)
+                self.levin(
+                    "plan", "train", "pretrain", f"config=b_{method}/config.yaml", "out=none"
+                )
+
+
+if __name__ == "__main__":
+    unittest.main()
