@@ -25,7 +25,7 @@ sys.path.append(str(Path(__file__).parent.parent / "support"))
 
 from case import JPEG, LEVIN, png, with_orientation, write
 from option_rows import COMMANDS, GAN, PRETRAIN, Elsewhere
-from turns import of_today
+from turns import of_today, turn_line
 
 WAIT_S = 20
 COUNTS = {"threads", "processes"}
@@ -272,8 +272,13 @@ def check(command, key, row, fixtures, cache):
     )
 
 
+PARTS = 3  # one of them a day
+
+
 def main():
     only = sys.argv[1:]
+    if not only:
+        print(turn_line(PARTS), flush=True)
     failures, cache, jobs = [], {}, []
     folder = tempfile.mkdtemp(prefix="levin-effects-")
     try:
@@ -284,7 +289,7 @@ def main():
                 known = {*command.rows, *command.shared}
                 failures += [f"{command.help} {k}: no row" for k in keys if k not in known]
                 failures += [f"{command.help} {k}: no key" for k in command.rows if k not in keys]
-                for key in only or of_today(keys, 3):
+                for key in only or of_today(keys, PARTS):
                     if key in keys and key in command.rows:
                         row = command.rows[key]
                         jobs.append(pool.submit(check, command, key, row, fixtures, cache))

@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parent.parent / "support"))
 
-from turns import of_today
+from turns import of_today, turn_line
 
 LEVIN, BACKENDS = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 ACCELERATOR = os.environ.get("LEVIN_TEST_ACCELERATOR", "cudahost")
@@ -122,6 +122,7 @@ class Kernels(unittest.TestCase):
 def add_checks():
     names = [op for op, there in OPS.items() if there] + [f"flat.{name}" for name in FLAT]
     if not any(argument.startswith("Kernels.") for argument in sys.argv[3:]):
+        print(turn_line(2), flush=True)
         names = of_today(names, 2)
     for name in names:
         test = f"test_{name.replace('.', '_')}"
