@@ -3,7 +3,6 @@
 
 from random_configs import chance, draw_update, value_of
 
-TEACHER = "teacher.safetensors"  # of model=cnn; the test makes it
 OPTIMIZERS = {
     "simclr": ("sgd", "adamw", "lars"),
     "dino": ("sgd", "adamw"),
@@ -13,7 +12,7 @@ OPTIMIZERS = {
 }
 
 
-def draw_method(r):
+def draw_method(r, teacher):
     """Keys of the method, and of its views."""
     method = r.choice(list(OPTIMIZERS))
     keys = [f"method={method}"]
@@ -45,7 +44,7 @@ def draw_method(r):
         keys += [f"method_args.mask_probability={r.choice([0, 0.3, 1])}"] if chance(r, 0.5) else []
         keys += ["method_args.student_freeze_backbone_steps=2"] if chance(r, 0.3) else []
     else:
-        keys += ["method_args.teacher=cnn", f"method_args.teacher_weights={TEACHER}"]
+        keys += ["method_args.teacher=cnn", f"method_args.teacher_weights={teacher}"]
         keys += [f"method_args.queue_size={r.choice([5, 16, 30])}"]
     return keys
 
@@ -92,9 +91,9 @@ def draw_own_update(r, method):
             return [a for a in keys if not a.startswith(("optim.decay_norm_bias=", "optim.layer"))]
 
 
-def draw_pretrain(r):
-    """The arguments of one configuration."""
-    keys = draw_method(r)
+def draw_pretrain(r, teacher):
+    """The arguments of one configuration; teacher: the path of an exported model=cnn."""
+    keys = draw_method(r, teacher)
     method = value_of(keys, "method")
     masks = method == "dinov2"
     size, model = r.choice([42, 56] if masks else [12, 16]), "dinov2/_vittest14" if masks else "cnn"

@@ -24,14 +24,13 @@ commands found that differ.
 
 import collections
 import os
-import shutil
 import sys
 import time
 
 from case import Case, LEVIN, main, WAIT_S
 from node_processes import missing
 from random_configs import KINDS, NODES, draw, draw_config, value_of
-from random_pretrain import TEACHER, draw_pretrain
+from random_pretrain import draw_pretrain
 from random_trials import Failed, Runner, explain
 from rank_processes import drop_identity
 
@@ -140,10 +139,11 @@ class RandomConfigs(Case):
         small = (
             "data=builtin:shapes data.count=16 image_size=16 model=cnn batch_size=8 max_epochs=1"
         )
-        self.levin(["pretrain", *small.split(), "method_args.hidden_dim=8", "out=teacher"], None)
-        shutil.copy("teacher/exported_models/exported_last.safetensors", TEACHER)
+        out = os.path.join(self.dir, "teacher")
+        self.levin(["pretrain", *small.split(), "method_args.hidden_dim=8", f"out={out}"], 0)
+        teacher = os.path.join(out, "exported_models/exported_last.safetensors")
         first = int(os.environ.get("LEVIN_TEST_SEED") or time.time() // 86400)
-        self.configs(PRETRAIN, SECONDS / 2, first, draw_pretrain)
+        self.configs(PRETRAIN, SECONDS / 2, first, lambda r: draw_pretrain(r, teacher))
 
 
 if __name__ == "__main__":
