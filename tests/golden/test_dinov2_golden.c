@@ -47,7 +47,9 @@ static lvn_tensor *log_probabilities(lvn_tensor *x)
 static lvn_tensor *aim(lvn_tensor *rows, bool sinkhorn, lvn_tensor *counts)
 {
     rows = lvn_detach(rows);
-    return sinkhorn ? lvni_pretrain_sinkhorn(rows, now.temperature, counts)
+    /* of any rows; the shift that follows from it changes nothing */
+    lvn_tensor *bound = lvn_add_scalar(lvn_zeros(now.dtype, 1, (const int64_t[]){1}), 12.0);
+    return sinkhorn ? lvni_pretrain_sinkhorn(rows, bound, now.temperature, counts)
                     : lvn_softmax(lvn_div(lvn_sub(rows, now.center), now.temperature));
 }
 

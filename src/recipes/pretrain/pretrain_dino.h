@@ -26,6 +26,8 @@ lvn_module *lvni_pretrain_part(lvn_builder *b, const char *name);
 void lvni_pretrain_head_build(lvn_builder *b, const char *of, const char *name,
                               const lvni_pretrain_head_form *form, lvni_pretrain_head *h);
 lvn_tensor *lvni_pretrain_project(const lvni_pretrain_head *h, lvn_tensor *x);
+/* (1): no absolute value of what it gives is larger. Of a head with a gain. */
+lvn_tensor *lvni_pretrain_project_bound(const lvni_pretrain_head *h);
 
 /* ---- a step ---- */
 
@@ -94,7 +96,8 @@ lvn_tensor *lvni_pretrain_koleo_loss(lvn_tensor *rows);
 /* Rows (M, K) of logits as probabilities that every one of the K has the same part of (Caron et al.
  * 2020, "Unsupervised learning of visual features by contrasting cluster assignments", 3.1), of the
  * rows of all micro-batches of the group. counts (M, 1): rows of 0 do not count, and get zeros;
- * NULL: all count. */
-lvn_tensor *lvni_pretrain_sinkhorn(lvn_tensor *logits, lvn_tensor *temperature, lvn_tensor *counts);
+ * NULL: all count. bound: of all logits, the same in all micro-batches. */
+lvn_tensor *lvni_pretrain_sinkhorn(lvn_tensor *logits, lvn_tensor *bound, lvn_tensor *temperature,
+                                   lvn_tensor *counts);
 
 #endif

@@ -79,6 +79,13 @@ lvn_tensor *lvni_pretrain_project(const lvni_pretrain_head *h, lvn_tensor *x)
     return lvn_matmul(lvni_pretrain_unit_rows(x), rows, .trans_b = true);
 }
 
+/* Unit rows times rows of the length of their gain. */
+lvn_tensor *lvni_pretrain_project_bound(const lvni_pretrain_head *h)
+{
+    lvn_tensor *most = lvn_max_axis(lvn_abs(lvn_detach(h->gain)), 0, false);
+    return lvn_reshape(most, 1, (const int64_t[]){1});
+}
+
 /* ---- a step ---- */
 
 /* Views of one size share the first field; else local ones are the last, and a field in between may

@@ -159,8 +159,12 @@ static tokens spread(const dinov2 *m, tokens logits, lvn_tensor *temperature, lv
     }
     if (m->s.sinkhorn_knopp) {
         *sharp = lvn_div(logits.class, temperature);
-        return (tokens){lvni_pretrain_sinkhorn(logits.class, temperature, NULL),
-                        lvni_pretrain_sinkhorn(logits.patch, temperature, counts)};
+        const lvni_pretrain_head *h = &m->teacher.head,
+                                 *p = m->s.ibot_separate_head ? &m->teacher.patch_head : h;
+        lvn_tensor *bound = lvni_pretrain_project_bound(h),
+                   *patch_bound = p == h ? bound : lvni_pretrain_project_bound(p);
+        return (tokens){lvni_pretrain_sinkhorn(logits.class, bound, temperature, NULL),
+                        lvni_pretrain_sinkhorn(logits.patch, patch_bound, temperature, counts)};
     }
     *sharp = lvn_div(lvn_sub(logits.class, lvn_buffer_value(m->center)), temperature);
     lvn_tensor *patch =

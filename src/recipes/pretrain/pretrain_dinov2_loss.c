@@ -37,15 +37,25 @@ static lvn_tensor *sum_rows(lvn_tensor *q, lvn_tensor *counts)
     return lvn_group_sum(lvn_sum_axes(counts == NULL ? q : lvn_mul(q, counts), &rows, 1, true));
 }
 
-lvn_tensor *lvni_pretrain_sinkhorn(lvn_tensor *logits, lvn_tensor *temperature, lvn_tensor *counts)
+/* Too small for f32, a column that no row has anything of stays 0. */
+static lvn_tensor *divide(lvn_tensor *q, lvn_tensor *sum)
 {
-    enum { ITERATIONS = 3 };
+    return lvn_div(q, lvn_clamp(sum, 1e-37, (double)INFINITY));
+}
+
+lvn_tensor *lvni_pretrain_sinkhorn(lvn_tensor *logits, lvn_tensor *bound, lvn_tensor *temperature,
+                                   lvn_tensor *counts)
+{
+    enum { ITERATIONS = 3, LARGEST = 64 }; /* e^64, and sums of it over e^24 rows, are f32 */
     static const int last = 1;
-    lvn_tensor *q = lvn_exp(lvn_div(lvn_detach(logits), temperature));
+    /* one for all rows and columns of the group: the first division takes it off again */
+    lvn_tensor *shift = lvn_clamp(lvn_add_scalar(lvn_div(bound, temperature), -(double)LARGEST),
+                                  0.0, (double)INFINITY);
+    lvn_tensor *q = lvn_exp(lvn_sub(lvn_div(lvn_detach(logits), temperature), shift));
     /* factors of all elements, which the paper has in between, would be divided by again */
     for (int i = 0; i < ITERATIONS; i++) {
-        q = lvn_div(q, sum_rows(q, counts));
-        q = lvn_div(q, lvn_sum_axes(q, &last, 1, true));
+        q = divide(q, sum_rows(q, counts));
+        q = divide(q, lvn_sum_axes(q, &last, 1, true));
     }
     return counts == NULL ? q : lvn_masked_fill(q, lvn_lt_scalar(counts, 0.5), 0.0);
 }
