@@ -244,6 +244,7 @@ double lvni_nn_zoo_drop_path(const char *name);  /* what pretraining begins with
 bool lvni_nn_zoo_has_paths(const char *name);    /* that images can pass by */
 bool lvni_nn_zoo_is_transformer(const char *name);
 int lvni_nn_zoo_patch(const char *name); /* pixels of a side, which divide those of images; or 1 */
+int lvni_nn_zoo_least_side(const char *name); /* pixels of the smallest image that it takes */
 /* Positions that the last map has along a side of so many pixels; 0: there is no map. */
 int lvni_nn_zoo_map_side(const char *name, int side);
 /* The name is of published weights, which a file must have: "vits14", not "vits14-notpretrained" */

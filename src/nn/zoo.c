@@ -102,11 +102,14 @@ static lvn_tensor *cnn_forward(const lvn_module *module, lvn_tensor *x) /* x: (N
 static const body cnn_body = {
     .forward = cnn_forward, .pooled = lvni_nn_zoo_mean, .map = lvni_nn_zoo_last_map};
 
+enum { CNN_LEAST = 4 }; /* two poolings of 2 */
+
 static lvn_status cnn_build(lvn_module *module, lvn_builder *b)
 {
     cnn *m = (cnn *)module;
     const lvni_nn_zoo_arguments *a = lvn_builder_arguments(b);
-    LVN_ARG(a->image_size >= 4, "model=cnn needs image_size of at least 4, not %d", a->image_size);
+    LVN_ARG(a->image_size >= CNN_LEAST, "model=cnn needs image_size of at least %d, not %d",
+            CNN_LEAST, a->image_size);
     m->base.body = &cnn_body;
     lvn_builder_block(b, "stage1");
     m->conv[0] =
@@ -463,6 +466,13 @@ int lvni_nn_zoo_patch(const char *name)
 {
     const lvni_nn_zoo_vit *v = find_vit(name);
     return v == NULL ? 1 : v->family->patch;
+}
+
+int lvni_nn_zoo_least_side(const char *name)
+{
+    return strncmp(name, "convnext", 8) == 0 ? LVNI_CONVNEXT_LEAST
+           : strcmp(name, "cnn") == 0        ? CNN_LEAST
+                                             : lvni_nn_zoo_patch(name);
 }
 
 int lvni_nn_zoo_map_side(const char *name, int side)

@@ -130,8 +130,9 @@ static lvn_status convnext_build(lvn_module *module, lvn_builder *b)
     convnext *m = (convnext *)module;
     const lvni_nn_zoo_arguments *a = lvn_builder_arguments(b);
     const lvni_nn_zoo_convnext *k = kind_of(m);
-    LVN_ARG(a->image_size >= 32, "model=%s needs image_size of at least 32, not %d",
-            module->cls->name, a->image_size);
+    LVN_ARG(a->image_size >= LVNI_CONVNEXT_LEAST,
+            "model=%s needs image_size of at least %d, not %d", module->cls->name,
+            LVNI_CONVNEXT_LEAST, a->image_size);
     m->base.body = &convnext_body;
     int total = 0, index = 0, in = lvni_nn_zoo_channels(b);
     for (int s = 0; s < LVNI_CONVNEXT_STAGES; s++) {

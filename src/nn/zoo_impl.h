@@ -74,6 +74,7 @@ extern const lvni_nn_zoo_vit lvni_nn_zoo_vits[];
 /* ---- zoo_convnext.c ---- */
 
 enum { LVNI_CONVNEXT_STAGES = 4, LVNI_CONVNEXTS = 4 };
+enum { LVNI_CONVNEXT_LEAST = 32 }; /* pixels of a side: a stride of 4 and three of 2 */
 
 /* A class, as the first member of what its build() needs. */
 typedef struct lvni_nn_zoo_convnext {

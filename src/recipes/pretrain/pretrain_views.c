@@ -203,7 +203,8 @@ done:
     return s;
 }
 
-static const char SECOND[] = "transform_args.global_view_1.", LOCAL[] = "transform_args.local_view";
+static const char SECOND[] = "transform_args.global_view_1.", LOCAL[] = "transform_args.local_view",
+                  LOCAL_SIZE[] = "transform_args.local_view.view_size";
 
 static bool starts_with(const char *text, const char *front)
 {
@@ -370,12 +371,14 @@ lvn_status lvni_pretrain_check_channels(const lvni_core_config *c)
     return check_backbone(c, lvni_pretrain_channels(c));
 }
 
-/* The nearest side that a transformer's patches divide. */
+/* The nearest side that a network takes, and a transformer's patches divide. */
 static int whole_patches(const lvni_core_config *c, int side)
 {
     const char *model = lvni_core_config_str(c, "model.name");
     const int patch = model == NULL ? 1 : lvni_nn_zoo_patch(model), n = (side + patch / 2) / patch;
-    return (n > 0 ? n : 1) * patch;
+    const int whole = (n > 0 ? n : 1) * patch,
+              least = model == NULL ? 1 : lvni_nn_zoo_least_side(model);
+    return whole < least ? least : whole;
 }
 
 static lvn_status take_size(lvni_core_config *c, const char *key, int side, int size[2])
@@ -414,7 +417,7 @@ static lvn_status take_local(lvni_core_config *c, lvni_images_view_args *a)
     const int large = a->size[0] < a->size[1] ? a->size[0] : a->size[1],
               side = large >= 224 ? a->local.size[0] : (large * a->local.size[0] + 112) / 224;
     LVN_TRY(resolve(c, count, (const double[]){a->local.n}, 1));
-    LVN_TRY(take_size(c, "transform_args.local_view.view_size", side, a->local.size));
+    LVN_TRY(take_size(c, LOCAL_SIZE, side, a->local.size));
     LVN_TRY(take_blur(c, "local_view.", &a->local.blur));
     a->local.n = is_off(c, LOCAL) ? 0 : (int)lvni_core_config_int(c, count);
     return LVN_OK;
@@ -434,6 +437,30 @@ static lvn_status check_patches(const lvni_core_config *c, const char *key,
                      "%s=%s cuts images into patches of %d pixels, and views have sides of %d: "
                      "transform_args.%s must be a multiple of it",
                      key, model, patch, side, i < 2 ? "image_size" : "local_view.view_size");
+        }
+    }
+    return LVN_OK;
+}
+
+/* method=dinov2 hides some patches of a large view and shows the others. */
+static lvn_status check_least(const lvni_core_config *c, const char *key,
+                              const lvni_images_view_args *a)
+{
+    const char *model = lvni_core_config_str(c, key);
+    const bool masks = strcmp(lvni_core_config_str(c, "method"), "dinov2") == 0;
+    const int alone = model == NULL ? 1 : lvni_nn_zoo_least_side(model);
+    const int *const size[] = {a->size, a->local.n > 0 ? a->local.size : a->size};
+    for (int i = 0; i < 4; i++) {
+        const int side = size[i / 2][i % 2], least = masks && i < 2 ? 2 * alone : alone;
+        if (side < least) {
+            const char *of = i < 2 ? "transform_args.image_size" : LOCAL_SIZE,
+                       *typed = lvni_core_config_spelled(c, of);
+            LVN_FAIL(LVN_ERR_USAGE,
+                     "%s=%d: %s=%s%s needs views with sides of at least %d; give a larger %s",
+                     typed, side, strcmp(key, "model.name") == 0 ? "model" : key,
+                     lvni_core_config_given(c, key),
+                     least > alone ? ", of which method=dinov2 masks some patches," : "", least,
+                     typed);
         }
     }
     return LVN_OK;
@@ -481,8 +508,11 @@ lvn_status lvni_pretrain_read_views(lvni_core_config *c, int side, lvni_data_vie
     LVN_TRY(resolve_repeated(c, std_key, a.std));
     LVN_TRY(resolve(c, channels_key, (const double[]){channels}, 1));
     switch_off(c, &a);
-    LVN_TRY(check_patches(c, "model.name", &a));
-    LVN_TRY(check_patches(c, "method_args.teacher", &a));
+    static const char *const networks[] = {"model.name", "method_args.teacher"};
+    for (int i = 0; i < 2; i++) {
+        LVN_TRY(check_patches(c, networks[i], &a));
+        LVN_TRY(check_least(c, networks[i], &a));
+    }
     lvni_images_views_make(&a, out);
     return lvni_data_views_check(out, false);
 }
