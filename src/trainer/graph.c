@@ -176,7 +176,7 @@ static const char *broken_by(const lvni_trainer_graph *g, const traffic *before)
     }
     if (now.device.uploads != before->device.uploads) {
         return "the model copies numbers of the host to the device in each step (mixup, "
-               "lvn_random_uniform)";
+               "lvn_random_uniform, the masks of method=dinov2)";
     }
     return now.host_reads != before->host_reads
                ? "the model reads its batch, or a number that moves, on the host (lvn_step_host, "
