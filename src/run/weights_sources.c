@@ -133,8 +133,7 @@ lvn_status lvni_run_source_check_model(const lvni_core_config *c)
         lvni_core_config_float(c, "model.drop_path") > 0.0) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "model.drop_path=%g (%s): model=%s has no layers that images can pass by, as "
-                 "transformers "
-                 "and convnext_tiny do; omit it",
+                 "transformers and ConvNeXts have; omit it",
                  lvni_core_config_float(c, "model.drop_path"),
                  lvni_core_config_origin(c, "model.drop_path"), model);
     }
