@@ -72,11 +72,11 @@ typedef struct lvni_run_plan_data {
 } lvni_run_plan_data;
 lvn_status lvni_run_make_plan(lvni_core_config *config, const lvni_run_plan_data *data,
                               const lvni_run_rank *rank, bool coupled, lvni_plan *out);
-/* The steps of a run over so many samples, INT64_MAX: it has no end; and the samples of one. rank
- * NULL: of a run that is not started (lvni_run_ranks_estimate). The number does not depend on the
- * model. */
+/* The steps of a run over so many samples, INT64_MAX: it has no end; and its plan, as far as it
+ * does not depend on the model. rank NULL: of a run that is not started (lvni_run_ranks_estimate).
+ */
 lvn_status lvni_run_count_steps(lvni_core_config *config, int64_t samples,
-                                const lvni_run_rank *rank, int64_t *batch, int64_t *steps);
+                                const lvni_run_rank *rank, lvni_plan *plan, int64_t *steps);
 /* The factor on optim.lr in steps of so many samples. */
 double lvni_run_rate_scale(const lvni_core_config *config, int64_t batch);
 /* The pinned choices that are given or resolved by now; 0: not yet. */

@@ -305,9 +305,8 @@ lvn_status lvni_run_check_plan(const lvni_core_config *c, const lvni_run_rank *r
 }
 
 lvn_status lvni_run_count_steps(lvni_core_config *c, int64_t samples, const lvni_run_rank *rank,
-                                int64_t *batch, int64_t *steps)
+                                lvni_plan *plan, int64_t *steps)
 {
-    lvni_plan plan;
     lvni_run_rank estimate;
     lvni_plan_factor factor[LVNI_PLAN_FACTORS];
     const lvni_run_plan_data data = {.n_samples = samples};
@@ -316,9 +315,8 @@ lvn_status lvni_run_count_steps(lvni_core_config *c, int64_t samples, const lvni
     }
     const lvni_plan_options o =
         plan_options(c, &data, rank == NULL ? &estimate : rank, false, factor);
-    LVN_TRY(lvni_plan_make(&o, &plan));
-    *batch = plan.effective_batch;
-    *steps = lvni_run_horizon(c, &plan);
+    LVN_TRY(lvni_plan_make(&o, plan));
+    *steps = lvni_run_horizon(c, plan);
     return LVN_OK;
 }
 

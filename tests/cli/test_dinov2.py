@@ -56,6 +56,10 @@ class DinoV2(PretrainCase):
         one = self.hashes("spread", SINKHORN)
         self.assertEqual(self.hashes("spread2", SINKHORN, "devices=2"), one)
         self.assertNotEqual(self.hashes("spread apart", SINKHORN, "group=2"), one)
+        # exp(1 / 0.01) is not a number of f32
+        sharp = ["method_args.teacher_temp=0.01", "method_args.warmup_teacher_temp=0.01"]
+        one = self.hashes("sharp", SINKHORN, *sharp)
+        self.assertEqual(self.hashes("sharp2", SINKHORN, *sharp, "devices=2"), one)
 
     def test_stopped_in_an_epoch_and_resumed(self):
         folder = os.path.join(self.dir, "cut")
@@ -112,6 +116,54 @@ class DinoV2(PretrainCase):
             "the run has 9 steps, and method=dinov2 is made for 125000 or more: max_epochs=62500"
             " for 32 images in batches of 16", text
         )  # fmt: skip
+
+        # an epoch of 36 images has four steps of 8, and what is left over is not one
+        odd = ["plan", "train", "pretrain", *short, "data.count=36", "batch_size=8"]
+        text = self.levin(*odd)
+        self.assertIn("the run: 125000 steps, 31250 epochs", text)
+        self.assertNotIn("is made for", self.levin(*odd, "max_epochs=31250"))
+        self.assertIn("max_epochs=31250 for", self.levin(*odd, "max_epochs=31249"))
+
+    def test_one_image_of_a_micro_batch(self):
+        single = ["plan", "train", "pretrain", *SMALL[:-1], "micro_batches=16"]
+        self.assertIn("a micro-batch has a single image, and train/koleo", self.levin(*single))
+        for other in ("method_args.koleo_loss_weight=0", "micro_batches=8"):
+            self.assertNotIn("single image", self.levin(*single, other))
+
+    def test_sizes_of_views(self):
+        base = ["pretrain", *SMALL[:3], *SMALL[4:], "out=x"]
+        for typed in ("image_size", "transform_args.image_size"):
+            text = self.levin(*base, f"{typed}=14", code=64)
+            self.assertIn(f"{typed}=14: model=dinov2/_vittest14, of which method=dinov2", text)
+            self.assertIn(f"at least 28; give a larger {typed}", text)
+        base = ["pretrain", *SMALL[1:3], "model=convnext_tiny", "out=x", "batch_size=4"]
+        text = self.levin(*base, "image_size=31", code=64)
+        self.assertIn("image_size=31: model=convnext_tiny needs views with sides of", text)
+        small = "transform_args.local_view.view_size"
+        text = self.levin(*base, "image_size=64", "method=dino", f"{small}=16", code=64)
+        self.assertIn(f"{small}=16: model=convnext_tiny needs", text)
+        text = self.levin("plan", "train", *base, "image_size=64", "method=dino")
+        self.assertIn("the run", text)  # automatic ones are large enough
+
+    def test_the_least_rate(self):
+        base = ["pretrain", *SMALL, "out=x"]
+        text = self.levin(*base, "method_args.min_lr=0.9", code=64)
+        self.assertIn("method_args.min_lr=0.9 is above the largest learning rate, 0.0005", text)
+        text = self.levin(*base, "method_args.min_lr=1e-5", "scheduler=constant", code=64)
+        self.assertIn("method_args.min_lr", text)
+        self.assertIn("no effect", text)
+
+    def test_a_step_that_is_not_captured(self):
+        alone = ["accelerator=sim", "cuda_graph=on", "devices=1", "out=graph"]
+        text = self.levin("pretrain", *SMALL, *alone, env={"LEVIN_SIM_DEVICES": "1"}, code=1)
+        self.assertIn("the masks of method=dinov2", text)
+
+    def test_advice_is_of_the_method(self):
+        collapsed = ["optim.lr=0", "log_every_n_steps=1", "quiet=false", "out=alike"]
+        plain = [f"transform_args.{k}=null" for k in ("color_jitter", "random_resize")]
+        text = self.levin("pretrain", *SMALL, *collapsed, *plain)
+        self.assertIn("have become alike", text)
+        self.assertNotIn("method_args.temperature", text)
 
     def test_mistakes_of_the_method(self):
         bad = ["method=dinov2", "data=builtin:shapes", "out=x"]

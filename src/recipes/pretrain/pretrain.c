@@ -12,7 +12,6 @@
 #include "run/options.h"
 #include "run/weights.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,6 +19,7 @@ typedef struct opened {
     const lvni_core_config *config;
     lvni_images_data data; /* of a training */
     const lvni_pretrain_method *method;
+    lvni_pretrain_scale scale; /* of a training */
     lvni_pretrain_settings settings;
     lvni_pretrain_images_used used;
     lvni_pretrain_held held;
@@ -69,9 +69,20 @@ static void note_held(opened *o)
                          lvni_core_config_str(o->held.keys, "data"), (long long)used->references);
 }
 
-static int64_t epochs_of(int64_t steps, const lvni_pretrain_scale *scale)
+/* Of that many steps and no fewer: the last, short step of an epoch may be left out. */
+static int64_t epochs_of(int64_t steps, const lvni_plan *plan)
 {
-    return (int64_t)ceil((double)steps * (double)scale->batch / (double)scale->images);
+    int64_t epoch;
+    return lvni_plan_locate(plan, steps, &epoch) > 0 ? epoch + 1 : epoch;
+}
+
+static lvn_status take_scale(lvni_core_config *c, const lvni_run_rank *rank, lvni_plan *plan,
+                             lvni_pretrain_scale *scale)
+{
+    LVN_TRY(lvni_run_count_steps(c, scale->images, rank, plan, &scale->steps));
+    scale->batch = plan->effective_batch;
+    scale->micro_batches = plan->micro_batches;
+    return LVN_OK;
 }
 
 /* The length of the run: the method's where none is given, and a warning where it is shorter. */
@@ -79,21 +90,22 @@ static lvn_status count_steps(lvni_core_config *c, const lvni_run_job *job,
                               const lvni_pretrain_method *m, lvni_pretrain_scale *scale)
 {
     const lvni_run_rank *rank = job->ranks == NULL ? NULL : job->ranks->rank;
+    lvni_plan plan;
     const bool chosen = lvni_core_config_layer(c, "max_epochs") <= LVNI_LAYER_JOB &&
                         lvni_core_config_layer(c, "max_steps") <= LVNI_LAYER_JOB;
-    LVN_TRY(lvni_run_count_steps(c, scale->images, rank, &scale->batch, &scale->steps));
+    LVN_TRY(take_scale(c, rank, &plan, scale));
     if (m->usual_steps > 0 && chosen) {
         char text[32];
-        snprintf(text, sizeof text, "%lld", (long long)epochs_of(m->usual_steps, scale));
+        snprintf(text, sizeof text, "%lld", (long long)epochs_of(m->usual_steps, &plan));
         LVN_TRY(lvni_core_config_set(c, "max_epochs", text, "method's default"));
-        LVN_TRY(lvni_run_count_steps(c, scale->images, rank, &scale->batch, &scale->steps));
+        LVN_TRY(take_scale(c, rank, &plan, scale));
     } else if (scale->steps < m->usual_steps && scale->steps > 0 &&
                (rank == NULL || rank->rank == 0)) {
         lvni_log_line(LVNI_LOG_WARNING,
                       "the run has %lld steps, and method=%s is made for %lld or more: "
                       "max_epochs=%lld for %lld images in batches of %lld",
                       (long long)scale->steps, m->name, (long long)m->usual_steps,
-                      (long long)epochs_of(m->usual_steps, scale), (long long)scale->images,
+                      (long long)epochs_of(m->usual_steps, &plan), (long long)scale->images,
                       (long long)scale->batch);
     }
     return LVN_OK;
@@ -102,11 +114,13 @@ static lvn_status count_steps(lvni_core_config *c, const lvni_run_job *job,
 /* The method's automatic values, now that the number of images is known. */
 static lvn_status resolve_method(lvni_core_config *c, lvni_run_job *job, opened *o)
 {
-    lvni_pretrain_scale scale = {.images = o->data.train->cls->length(o->data.train)};
-    LVN_TRY(count_steps(c, job, o->method, &scale));
-    LVN_TRY(o->method->resolve(c, &scale));
+    lvni_pretrain_scale *scale = &o->scale;
+    scale->images = o->data.train->cls->length(o->data.train);
+    LVN_TRY(count_steps(c, job, o->method, scale));
+    LVN_TRY(o->method->resolve(c, scale));
     /* layer scale lets class tokens of DINOv2's networks begin alike, and the teacher follows */
-    const int64_t begin = scale.steps / 2, most = o->method->usual_steps / 10;
+    const int64_t begin = scale->steps / 2, most = o->method->usual_steps / 10;
+    o->watch.advice = o->method->advice;
     o->watch.from = begin < most ? begin : most;
     lvni_pretrain_read_settings(c, &o->settings);
     if (o->settings.distill.teacher != NULL) {
@@ -133,7 +147,7 @@ static lvn_status open_training(lvni_run_job *job, opened *o)
         job->val_decode_bytes = o->held.decode_bytes;
         note_held(o);
     }
-    LVN_TRY(lvni_pretrain_warn(job, &o->settings));
+    LVN_TRY(lvni_pretrain_warn(job, &o->settings, &o->scale));
     LVN_TRY(lvni_pretrain_print_choices(job, &o->chosen));
     job->chosen = lvni_core_str_text(&o->chosen);
     job->note = lvni_core_str_text(&o->data.note);

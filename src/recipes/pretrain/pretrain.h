@@ -64,6 +64,7 @@ typedef struct lvni_pretrain_optim {
 /* What automatic values follow from. */
 typedef struct lvni_pretrain_scale {
     int64_t images, batch, steps; /* batch: of a step. steps INT64_MAX: the run has no end */
+    int64_t micro_batches;        /* of a step; 0: no training */
 } lvni_pretrain_scale;
 
 typedef struct lvni_pretrain_method {
@@ -81,6 +82,8 @@ typedef struct lvni_pretrain_method {
     /* Modules of the root: the backbone that is exported, and where it is not the one that is
      * trained, that one (lvni_run_job). */
     const char *exported_part, *trained_part;
+    /* What may help against features that are alike, beside optim.lr and batch_size. */
+    const char *advice;
     /* NULL: nothing but numbers is needed. Adds mistakes of a training's configuration. */
     void (*check)(lvni_core_config *config);
     /* Sets the automatic values that are not given. */
@@ -136,7 +139,8 @@ lvn_status lvni_pretrain_print_choices(const lvni_run_job *job, lvni_core_str *o
 /* ---- pretrain_warnings.c ---- */
 
 /* With all values resolved, on rank 0: what is allowed and seldom meant. */
-lvn_status lvni_pretrain_warn(const lvni_run_job *job, const lvni_pretrain_settings *settings);
+lvn_status lvni_pretrain_warn(const lvni_run_job *job, const lvni_pretrain_settings *settings,
+                              const lvni_pretrain_scale *scale);
 
 /* ---- pretrain_teacher.c ---- */
 
@@ -199,9 +203,10 @@ void lvni_pretrain_log_spread(lvn_step *step, lvn_tensor *features, int64_t imag
  * records in a row; the trainer's hooks, of rank 0. */
 #define LVNI_PRETRAIN_COLLAPSED 0.05
 typedef struct lvni_pretrain_watch {
-    int64_t every; /* log_every_n_steps */
-    int64_t from;  /* records of steps before it are not looked at */
-    int64_t step;  /* the newest, with its metrics; NaN: it has none */
+    int64_t every;      /* log_every_n_steps */
+    int64_t from;       /* records of steps before it are not looked at */
+    int64_t step;       /* the newest, with its metrics; NaN: it has none */
+    const char *advice; /* of the method: an argument that it has */
     double spread, information;
     int below, uninformed; /* records */
 } lvni_pretrain_watch;

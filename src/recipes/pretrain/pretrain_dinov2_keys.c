@@ -33,6 +33,20 @@ static lvn_status add_rules(lvni_core_config *c)
                          : LVN_OK;
 }
 
+/* batch 0: of weights that are only exported, which have no rate. */
+static lvn_status check_least(const lvni_core_config *c, double least, double peak, int64_t batch)
+{
+    static const char key[] = KEY("min_lr");
+    if (batch > 0 && least > peak && lvni_core_config_layer(c, key) > LVNI_LAYER_JOB) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%s=%g is above the largest learning rate, %.4g, which is optim.lr=%g for batches "
+                 "of %lld: give a smaller min_lr, or a larger optim.lr  (%s)",
+                 key, least, peak, lvni_core_config_float(c, "optim.lr"), (long long)batch,
+                 lvni_core_config_origin(c, key));
+    }
+    return LVN_OK;
+}
+
 /* The rate rises, at most up to the last step but one, and falls to min_lr. */
 static lvn_status resolve_schedule(lvni_core_config *c, const lvni_pretrain_scale *scale)
 {
@@ -45,9 +59,11 @@ static lvn_status resolve_schedule(lvni_core_config *c, const lvni_pretrain_scal
     const double peak =
         lvni_core_config_float(c, "optim.lr") * lvni_run_rate_scale(c, scale->batch);
     const double least = lvni_core_config_float(c, KEY("min_lr"));
-    return lvni_core_config_layer(c, end) > LVNI_LAYER_JOB
-               ? LVN_OK
-               : lvni_pretrain_set_number(c, end, least < peak ? least / peak : 1.0);
+    if (lvni_core_config_layer(c, end) > LVNI_LAYER_JOB) {
+        return LVN_OK;
+    }
+    LVN_TRY(check_least(c, least, peak, scale->batch));
+    return lvni_pretrain_set_number(c, end, least < peak ? least / peak : 1.0);
 }
 
 lvn_status lvni_pretrain_resolve_dinov2(lvni_core_config *c, const lvni_pretrain_scale *scale)

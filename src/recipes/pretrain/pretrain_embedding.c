@@ -99,10 +99,9 @@ static void look(lvni_pretrain_watch *w)
             LVNI_LOG_WARNING,
             "the features of all images have become alike: feature_std is %.3g at step "
             "%lld, below %g, where spread features are near 1; the network has collapsed, "
-            "or the images are copies of a few. Try a smaller optim.lr, a "
-            "method_args.temperature near 0.1, or a larger batch_size, and look at the "
-            "images",
-            w->spread, (long long)w->step, LVNI_PRETRAIN_COLLAPSED);
+            "or the images are copies of a few. Try a smaller optim.lr, %s, or a larger "
+            "batch_size, and look at the images",
+            w->spread, (long long)w->step, LVNI_PRETRAIN_COLLAPSED, w->advice);
     }
     if (is_gone(w->information, LVNI_PRETRAIN_COLLAPSED, &w->uninformed)) {
         lvni_log_line(

@@ -231,6 +231,7 @@ static const lvni_core_option rows[] = {
      .type = LVNI_OPT_FLOAT,
      .fallback = "1e-6",
      .range = LVNI_AT_LEAST(0),
+     .needs = "scheduler.name=cosine|linear|polynomial|restarts",
      .help = "Learning rate at the end of the run, where scheduler.end_factor is not given "
              "(dinov2)."},
     {.name = "exact",
@@ -467,7 +468,8 @@ static void check_distillation(lvni_core_config *c)
 
 #define DISTILLATION                                                                               \
     .views = "distillation", .cls = &lvni_pretrain_distill, .exported_part = "backbone",           \
-    .check = check_distillation, .resolve = resolve_distillation
+    .advice = "a teacher of another network", .check = check_distillation,                         \
+    .resolve = resolve_distillation
 #define DISTILLATION_RATES                                                                         \
     "optim.reference_batch_size=1536 optim.lr_scale_method=sqrt gradient_clip_val=1"
 #define DISTILLATION_V3                                                                            \
@@ -478,6 +480,8 @@ static void check_distillation(lvni_core_config *c)
               {"lars", "optim.lr=1.8 optim.momentum=0.9 optim.weight_decay=1e-6"}},                \
     .transformer_adamw = "optim.weight_decay=0.04", DISTILLATION
 
+#define TEACHER_TEMP "a method_args.teacher_temp near 0.04, a method_args.center_momentum near 0.9"
+
 static const lvni_pretrain_method methods[] = {
     {.name = "simclr",
      .views = "simclr",
@@ -487,6 +491,7 @@ static const lvni_pretrain_method methods[] = {
      .defaults = "optim.reference_batch_size=256",
      .optim = {{"sgd", "optim.lr=0.3"}},
      .exported_part = "backbone",
+     .advice = "a method_args.temperature near 0.1",
      .resolve = resolve_simclr},
     {.name = "dino",
      .views = "dino",
@@ -504,6 +509,7 @@ static const lvni_pretrain_method methods[] = {
      .limits_steps = true,
      .exported_part = "teacher.backbone",
      .trained_part = "student.backbone",
+     .advice = TEACHER_TEMP,
      .resolve = resolve_dino},
     {.name = "dinov2",
      .views = "dinov2",
@@ -527,6 +533,7 @@ static const lvni_pretrain_method methods[] = {
      .usual_steps = 125000,
      .exported_part = "teacher.backbone",
      .trained_part = "student.backbone",
+     .advice = TEACHER_TEMP,
      .check = lvni_pretrain_check_dinov2,
      .resolve = lvni_pretrain_resolve_dinov2},
     /* the first one is the third, as there */

@@ -13,7 +13,8 @@
 
 /* ---- the batch ---- */
 
-static void warn_of_one_image(const lvni_run_job *job)
+static void warn_of_one_image(const lvni_run_job *job, const lvni_pretrain_settings *s,
+                              const lvni_pretrain_scale *scale)
 {
     const lvni_core_config *c = job->config;
     const bool each = lvni_core_config_is_set(c, "batch_size_per_device");
@@ -25,6 +26,14 @@ static void warn_of_one_image(const lvni_run_job *job)
                       "batch_size=1: a step has a single image, and method=%s learns from several "
                       "that it compares; give a larger batch_size",
                       lvni_core_config_str(c, "method"));
+    } else if (scale->batch <= scale->micro_batches &&
+               strcmp(lvni_core_config_str(c, "method"), "dinov2") == 0 &&
+               s->dinov2.koleo_loss_weight > 0.0) {
+        lvni_log_line(LVNI_LOG_WARNING,
+                      "micro_batches=%lld with batches of %lld: a micro-batch has a single image, "
+                      "and train/koleo_loss, of the images of a micro-batch, is 0; give fewer "
+                      "micro_batches, a larger batch_size, or method_args.koleo_loss_weight=0",
+                      (long long)scale->micro_batches, (long long)scale->batch);
     }
 }
 
@@ -155,13 +164,14 @@ static void warn_of_held(const lvni_core_config *c)
     }
 }
 
-lvn_status lvni_pretrain_warn(const lvni_run_job *job, const lvni_pretrain_settings *s)
+lvn_status lvni_pretrain_warn(const lvni_run_job *job, const lvni_pretrain_settings *s,
+                              const lvni_pretrain_scale *scale)
 {
     const lvni_core_config *c = job->config;
     if (job->ranks != NULL && job->ranks->rank->rank != 0) {
         return LVN_OK;
     }
-    warn_of_one_image(job);
+    warn_of_one_image(job, s, scale);
     warn_of_held(c);
     if (!s->distill.taught) {
         return LVN_OK;
