@@ -157,6 +157,13 @@ class Linear(unittest.TestCase):
             self.assertEqual(self.found(*keys, *more, env=env), one, more)
         self.assertNotEqual(self.found(*keys, "seed=1"), one)
 
+    def test_a_classifier_that_diverges(self):
+        keys = ["batch_size=8", "epochs=9", "lr=10", "json=true"]
+        text = self.levin("eval", "linear", *self.use, *keys, "weight_decay=1e5", code=1)
+        self.assertRegex(text, r"diverges in epoch \d of 9 .*lr=10 and weight_decay=100000")
+        self.assertIn("a smaller lr or weight_decay", text)
+        self.assertNotRegex(text, "top1|-nan")
+
     def test_mistakes(self):
         text = self.levin("eval", "linear", "epochs=0", "momentum=2", "k=3", code=64)
         self.assertIn("3 mistakes", text)

@@ -136,6 +136,9 @@ TEST(of_equal_numbers_the_first_counts)
     assert_true(lvni_pretrain_is_among(value, 4, 2, 2));
     assert_false(lvni_pretrain_is_among(value, 4, 0, 3));
     assert_true(lvni_pretrain_is_among(value, 4, 0, 5));
+    const double lost[] = {NAN, 1.0};
+    assert_false(lvni_pretrain_is_among(lost, 2, 0, 1));
+    assert_false(lvni_pretrain_is_among(lost, 2, 0, 5));
 }
 
 int main(int argc, char **argv)

@@ -238,7 +238,8 @@ lvn_status lvni_pretrain_check_row(const lvn_dataset *data, int64_t sample, cons
                                    int64_t dim);
 /* |x|, with 1e-12 for smaller ones. */
 double lvni_pretrain_row_length(const float *value, int64_t n);
-/* Is the label's number among the k largest ones? Of equal ones the first come first. */
+/* Is the label's number among the k largest ones? Of equal ones the first come first; NaN is not
+ * among them. */
 bool lvni_pretrain_is_among(const double *value, int64_t n, int64_t label, int k);
 
 /* ---- pretrain_votes.c ---- */
@@ -317,7 +318,7 @@ void lvni_pretrain_probe_standardize(const lvni_pretrain_probe_images *images, f
                                      int64_t n);
 /* Trains weight (classes, dim) and bias (classes), which are the caller's and begin as they are,
  * with SGD and a cosine to a thousandth, on the lane of the calling thread. A last batch that is
- * incomplete is left out of its epoch. */
+ * incomplete is left out of its epoch. LVN_ERR_NON_FINITE names the epoch in which it diverges. */
 lvn_status lvni_pretrain_probe_train(const lvni_pretrain_probe_images *images,
                                      const lvni_pretrain_probe_options *options, lvn_tensor *weight,
                                      lvn_tensor *bias);

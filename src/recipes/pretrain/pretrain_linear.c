@@ -29,7 +29,9 @@ static const lvni_core_option linear_rows[] = {
      .unit = "images",
      .fallback = "256",
      .range = LVNI_BETWEEN(1, 1048576),
-     .help = "Of a step of the classifier; fewer references than that are one batch."},
+     .help =
+         "Of a step of the classifier; fewer references than that are one batch, and a last batch "
+         "that is incomplete is left out of its epoch."},
     {.name = "lr",
      .type = LVNI_OPT_FLOAT,
      .fallback = "0.1",

@@ -10,6 +10,7 @@
 #include "optim/schedule.h"
 
 #include <levin/ops.h>
+#include <math.h>
 #include <string.h>
 
 static int64_t least(int64_t a, int64_t b)
@@ -122,6 +123,33 @@ static lvn_status run_epoch(const probe *p, int64_t epoch, double *loss)
     return LVN_OK;
 }
 
+/* An epoch's loss is that before its last update, which may be the one that overflows. */
+static bool is_finite(const probe *p, double loss)
+{
+    for (int which = 0; which < 2; which++) {
+        const float *w = lvn_const_data(p->parameter[which]);
+        for (int64_t i = 0; i < lvn_numel(p->parameter[which]); i++) {
+            if (!isfinite(w[i])) {
+                return false;
+            }
+        }
+    }
+    return isfinite(loss);
+}
+
+static lvn_status check_epoch(const probe *p, int64_t epoch, double loss)
+{
+    const lvni_pretrain_probe_options *o = p->options;
+    if (!is_finite(p, loss)) {
+        LVN_FAIL(LVN_ERR_NON_FINITE,
+                 "the linear classifier diverges in epoch %lld of %lld (loss %g) with lr=%g and "
+                 "weight_decay=%g: give a smaller lr%s",
+                 (long long)epoch + 1, (long long)o->epochs, lvni_core_unsigned_nan(loss), o->lr,
+                 o->weight_decay, o->weight_decay > 0.0 ? " or weight_decay" : "");
+    }
+    return LVN_OK;
+}
+
 lvn_status lvni_pretrain_probe_train(const lvni_pretrain_probe_images *images,
                                      const lvni_pretrain_probe_options *o, lvn_tensor *weight,
                                      lvn_tensor *bias)
@@ -138,6 +166,7 @@ lvn_status lvni_pretrain_probe_train(const lvni_pretrain_probe_images *images,
     for (int64_t e = 0; e < o->epochs; e++) {
         double loss;
         LVNI_TRY_DONE(s, run_epoch(&p, e, &loss));
+        LVNI_TRY_DONE(s, check_epoch(&p, e, loss));
         LVNI_TRY_DONE(s, o->epoch != NULL ? o->epoch(o->user, e, loss) : LVN_OK);
     }
 done:

@@ -57,5 +57,5 @@ bool lvni_pretrain_is_among(const double *value, int64_t n, int64_t label, int k
     for (int64_t c = 0; c < n; c++) {
         before += value[c] > value[label] || (value[c] == value[label] && c < label);
     }
-    return before < k;
+    return before < k && !isnan(value[label]);
 }
