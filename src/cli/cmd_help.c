@@ -198,7 +198,10 @@ static void print_overview(FILE *out)
     for (int i = 0; i < lvni_cli_n_commands; i++) {
         lvni_cli_command_each_use(&lvni_cli_commands[i], print_use, out);
     }
-    fputs("\nKeys come from the command line or from config=FILE (YAML). First try:\n"
+    fputs("\nlevin pretrain, as every recipe, is levin train pretrain, and levin plan pretrain is "
+          "levin "
+          "plan train pretrain.\n"
+          "Keys come from the command line or from config=FILE (YAML). First try:\n"
           "  levin train classify data=builtin:shapes model=cnn out=out/first\n",
           out);
 }

@@ -268,8 +268,7 @@ int lvni_cli_cmd_train(int n, const char *const *args)
 /* `train` is left out, or the recipe, too. */
 static int misuse_plan(int n, const char *const *args)
 {
-    const bool keys = n > 0 && is_key(args[0]),
-               recipe = n > 0 && (lvni_recipes_find(args[0]) != NULL || lvni_user_is_file(args[0]));
+    const bool keys = n > 0 && is_key(args[0]), recipe = n > 0 && lvni_user_is_file(args[0]);
     if (keys) {
         report_missing(n, args, "plan");
         return LVNI_EXIT_USAGE;
@@ -284,14 +283,16 @@ static int misuse_plan(int n, const char *const *args)
 
 int lvni_cli_cmd_plan(int n, const char *const *args)
 {
-    if (n < 1 || strcmp(args[0], "train") != 0) {
+    /* as levin pretrain is levin train pretrain */
+    const int front = n >= 1 && strcmp(args[0], "train") == 0 ? 1 : 0;
+    if (n < 1 || (front == 0 && lvni_recipes_find(args[0]) == NULL)) {
         return misuse_plan(n, args);
     }
     int code;
-    const lvni_run_recipe *recipe = lvni_cli_find_recipe(n - 1, args + 1, "plan", &code);
+    const lvni_run_recipe *recipe = lvni_cli_find_recipe(n - front, args + front, "plan", &code);
     return recipe == NULL ? code
-                          : lvni_cli_report(lvni_run_plan(recipe, n - 2, args + 2), recipe,
-                                            "plan train", n, args);
+                          : lvni_cli_report(lvni_run_plan(recipe, n - front - 1, args + front + 1),
+                                            recipe, "plan train", n, args);
 }
 
 /* ---- trained models ---- */

@@ -106,7 +106,8 @@ static void print_words(const lvni_cli_command *c)
             }
         }
     } else if (c->by_recipe) {
-        fputs("train", stdout);
+        fputs("train ", stdout);
+        print_recipes();
     } else if (strcmp(c->name, "help") == 0) {
         for (int i = 0; i < lvni_cli_n_commands; i++) {
             printf("%s ", lvni_cli_commands[i].name);
@@ -149,6 +150,8 @@ static void print_lists(void)
     for (int i = 0; i < lvni_cli_n_commands; i++) {
         printf("%s%s", i == 0 ? "" : " ", lvni_cli_commands[i].name);
     }
+    putchar(' ');
+    print_recipes(); /* levin pretrain is levin train pretrain */
     fputs("'\n\n# what the first argument of a command may be\n_levin_words()\n{\n    case $1 in\n",
           stdout);
     for (int i = 0; i < lvni_cli_n_commands; i++) {
@@ -168,6 +171,10 @@ static void print_lists(void)
           "        ;;\n"
           "    train\\ *) echo \"train.$2\" ;;\n",
           stdout);
+    for (int i = 0; lvni_recipes_at(i) != NULL; i++) {
+        const char *name = lvni_recipes_at(i)->name;
+        printf("    %s\\ * | plan\\ %s) echo train.%s ;;\n", name, name, name);
+    }
     print_topics();
     fputs("    *) echo \"$1\" ;;\n    esac\n}\n\n", stdout);
 }

@@ -30,6 +30,7 @@ class Words(Case):
     def test_help_of_every_command(self):
         """`levin help` lists the commands; each has its help, by two ways, with a line of usage."""
         overview = self.levin(["help"], OK)[0]
+        self.assertIn("levin pretrain, as every recipe, is levin train pretrain", overview)
         commands = sorted(
             {line.split()[1] for line in overview.splitlines() if line.startswith("  levin ")}
         )

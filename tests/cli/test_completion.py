@@ -68,7 +68,12 @@ class Completion(unittest.TestCase):
         self.assertGreaterEqual(set(self.ask("")), {"train", "predict", "plan", "cc", "help"})
         self.assertEqual(self.ask("train cl"), ["classify"])
         self.assertEqual(self.ask("train ./mi"), ["./mine.so"])
-        self.assertEqual(self.ask("plan "), ["train"])
+        self.assertEqual(self.ask("plan "), ["train", "classify", "gan", "pretrain"])
+        self.assertEqual(self.ask("pret"), ["pretrain"])
+        for front in ("pretrain", "train pretrain", "plan pretrain", "plan train pretrain"):
+            self.assertEqual(
+                self.ask(f"{front} method_args.teacher_w"), ["method_args.teacher_weights="]
+            )
         self.assertEqual(self.ask("plan train cl"), ["classify"])
         self.assertEqual(self.ask("ckpt h"), ["hash"])
         self.assertEqual(self.ask("ckpt ver"), ["verify"])

@@ -221,7 +221,6 @@ class Files(unittest.TestCase):
             (["train", *use], "the recipe is missing: levin train gan --config f.yml"),
             (["plan", *use], "the recipe is missing: levin plan train gan --config f.yml"),
             (["plan", "train", *use], "the recipe is missing: levin plan train gan --config f.yml"),
-            (["plan", "gan", *use], "plan what? levin plan train gan"),
             (["tune", "batch-size", *use], "as in levin tune batch-size gan config=f.yml"),
             (["tune", "lr", *use], "as in levin tune lr gan config=f.yml"),
             (["eval", *use, "--exp-name", "a"], "levin eval model=runs/a"),
