@@ -273,13 +273,26 @@ static bool is_left_out(const lvni_core_config *config, const lvni_core_assignme
                : !lvni_core_option_knows_null(row, a->text);
 }
 
+/* Also in quotes, as shells and YAML have them. */
+static bool is_auto_text(const char *text)
+{
+    return lvni_core_option_choice_index("auto|'auto'|\"auto\"", text, strlen(text)) >= 0;
+}
+
+/* A batch that the job has a size of: auto is that one. */
+static bool has_job_size(const lvni_core_slot *slot)
+{
+    return (slot->row->flags & LVNI_OPT_TUNED) != 0 && slot->layer == LVNI_LAYER_JOB &&
+           slot->value.set;
+}
+
 /* auto of a row whose default that is; what another layer or an earlier value has decided it cannot
  * undo. */
 static lvn_status take_auto(const lvni_core_slot *slot, const lvni_core_assignment *a,
                             bool *is_auto)
 {
-    *is_auto = (slot->row->flags & LVNI_OPT_AUTO_DEFAULT) != 0 && !a->back && !a->quoted &&
-               a->layer != LVNI_LAYER_RESOLVED && strcasecmp(a->text, "auto") == 0;
+    *is_auto = ((slot->row->flags & LVNI_OPT_AUTO_DEFAULT) != 0 || has_job_size(slot)) &&
+               !a->back && a->layer != LVNI_LAYER_RESOLVED && is_auto_text(a->text);
     if (*is_auto && (slot->layer == LVNI_LAYER_FILE || slot->layer == LVNI_LAYER_ARGUMENTS)) {
         LVN_FAIL(LVN_ERR_USAGE, "`%.80s` auto beside `%.80s` %.80s (%s): give one of the two  (%s)",
                  a->key, slot->spelled, slot->value.set ? slot->value.text : "unset", slot->origin,
@@ -289,12 +302,13 @@ static lvn_status take_auto(const lvni_core_slot *slot, const lvni_core_assignme
 }
 
 /* batch_size=auto of a user would silently be the default. */
-static lvn_status check_tuned(const lvni_core_option *row, const lvni_core_assignment *a)
+static lvn_status check_tuned(const lvni_core_slot *slot, const lvni_core_assignment *a)
 {
     char text[] = "auto";
+    const lvni_core_option *row = slot->row;
     const lvni_core_value value = {.text = text};
-    if ((row->flags & LVNI_OPT_TUNED) == 0 || a->back || a->layer == LVNI_LAYER_RESOLVED ||
-        strcasecmp(a->text, text) != 0) {
+    if ((row->flags & LVNI_OPT_TUNED) == 0 || has_job_size(slot) || a->back ||
+        a->layer == LVNI_LAYER_RESOLVED || !is_auto_text(a->text)) {
         return LVN_OK;
     }
     return lvni_core_option_fail(row, &value, a->origin, "%s", row->later_note);
@@ -327,7 +341,7 @@ static lvn_status assign(lvni_core_config *config, const lvni_core_assignment *a
         return is_left_out(config, a, NULL) ? LVN_OK : lvni_core_config_assign_foreign(config, a);
     }
     const lvni_core_option *row = slot->row;
-    LVN_TRY(check_tuned(row, a));
+    LVN_TRY(check_tuned(slot, a));
     if (is_left_out(config, a, row)) {
         return LVN_OK;
     }

@@ -535,10 +535,25 @@ static lvn_status parse_truth(const lvni_core_option *row, const char *text, con
     return parse_text(row, on ? "true" : "false", on ? 4 : 5, false, origin, item, out);
 }
 
+/* Quotes make a text of what else would be a number, a list or null. A name of a value is a text
+ * already, and YAML and JSON of other programs have it in quotes. */
+static bool is_word(const lvni_core_option *row, const char *text, bool quoted)
+{
+    return !quoted || (row->type == LVNI_OPT_CHOICE &&
+                       lvni_core_option_choice_index(row->choices, text, strlen(text)) < 0);
+}
+
+static bool is_unset(const lvni_core_option *row, const char *text, bool quoted)
+{
+    const bool may_be_name = row->type == LVNI_OPT_PATH || row->type == LVNI_OPT_STRING ||
+                             row->type == LVNI_OPT_STRING_LIST;
+    return (!quoted || (strcasecmp(text, "auto") == 0 && !may_be_name)) && means_unset(row, text);
+}
+
 static lvn_status parse_clean(const lvni_core_option *row, const char *given, bool quoted,
                               const char *origin, lvni_core_str *item, lvni_core_value *out)
 {
-    if (!quoted && means_unset(row, given)) {
+    if (is_unset(row, given, quoted)) {
         return LVN_OK;
     }
     lvni_core_str map = {0};
@@ -548,7 +563,7 @@ static lvn_status parse_clean(const lvni_core_option *row, const char *given, bo
         LVN_TRY(flatten_map(given, &map));
         text = lvni_core_str_text(&map);
         n = strlen(text);
-    } else if (!quoted) {
+    } else if (is_word(row, given, quoted)) {
         text = respell(row, given, &n);
     }
     const lvn_status s = parse_text(row, text, n, quoted, origin, item, out);

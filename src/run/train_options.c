@@ -82,7 +82,7 @@ static const lvni_core_option batch_rows[] = {
      .range = LVNI_AT_LEAST(1),
      .flags = LVNI_OPT_AUTO | LVNI_OPT_TUNED,
      .later_note = "levin tune batch-size with the same arguments finds one that fits: give its "
-                   "answer, or leave the key out for 32",
+                   "answer, or leave the key out for the default",
      .help = "Samples over all devices before accumulation; unset: 32 unless batch_size_per_device "
              "is given."},
     {.name = "batch_size_per_device",

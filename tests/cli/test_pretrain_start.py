@@ -90,9 +90,9 @@ class Start(unittest.TestCase):
         draw_patterns(f"{self.dir}/photos", 2)
         found = self.chosen(*usual[2:], "data=photos", "batch_size=2", "out=a")
         self.assertEqual(found["transform_args.image_size"], ("224", by_method))
-        found = self.chosen(*usual[2:], "data=photos/rings/0.png", "batch_size=9", "out=a")
+        found = self.chosen(*usual[2:], "data=photos/rings", "batch_size=9", "out=a")
         self.assertEqual(found["transform_args.image_size"], ("224", by_method))
-        self.assertEqual(found["batch_size"], ("1", "all images"))
+        self.assertEqual(found["batch_size"], ("2", "all images"))
         # what a saved run has is not chosen again
         found = self.chosen("out=a", "resume=true", "max_steps=2")
         self.assertEqual(sorted(found), ["devices", "num_workers"])
@@ -215,6 +215,65 @@ class Start(unittest.TestCase):
         self.assertNotEqual(self.levin("ckpt", "hash", "adamw"), one)
         text = self.levin("pretrain", *usual, "epochs=3", "trainer_args.max_epochs=auto", code=64)
         self.assertIn("`trainer_args.max_epochs` auto beside `epochs` 3", text)
+
+    def test_the_batch_is_the_default_with_auto(self):
+        plan = ["plan", "pretrain", *SMALL, "max_steps=1", "out=x"]
+        plain = self.levin(*plan)
+        self.assertIn("batch_size=48", plain)  # all images
+        self.assertEqual(self.levin(*plan, "batch_size=auto"), plain)
+        self.assertEqual(self.levin(*plan, "batch_size='auto'"), plain)
+        with open(f"{self.dir}/a.yaml", "w", encoding="utf-8") as f:
+            f.write("batch_size: 16\n")
+        text = self.levin(*plan, "config=a.yaml", "batch_size=auto", code=64)
+        self.assertIn("or leave the key out for the default", text)
+
+    def test_a_text_in_quotes_is_the_value_itself(self):
+        plan = ["plan", "train", "pretrain", *SMALL[:2], "max_steps=1", "out=x", "batch_size=8"]
+        plain = self.levin(*plan, "model=resnet18", "image_size=32")
+        for quote in "'\"":
+            with open(f"{self.dir}/q.yaml", "w", encoding="utf-8") as f:
+                f.write(f"model: {quote}torchvision/resnet18{quote}\n")
+                f.write(f"embed_dim: {quote}auto{quote}\noptim: {quote}auto{quote}\n")
+            self.assertEqual(
+                self.levin(*plan, "config=q.yaml", "image_size=32"),
+                plain.replace("model=resnet18", "model=resnet18"),
+            )
+        auto = '{"image_size": "auto", "color_jitter": "auto"}'
+        one = self.levin(*plan, "model=cnn")
+        self.assertEqual(self.levin(*plan, "model=cnn", f"transform_args={auto}"), one)
+        teacher = "method_args={'teacher': 'dinov2/vitb14'}"
+        text = self.levin(*plan, "model=cnn", "method=distillation", teacher, code=64)
+        self.assertNotIn("method_args.teacher:", text)
+        self.assertIn("`method_args.teacher_weights` is missing", text)
+
+    def test_names_of_lightly_train(self):
+        same = {
+            "loader_args.num_workers=1": "num_workers=1",
+            "trainer_args.precision=bf16-mixed": "precision=bf16-mixed",
+            "trainer_args.accelerator=cpu": "accelerator=cpu",
+            "trainer_args.devices=1": "devices=1",
+            "callbacks.model_checkpoint.every_n_epochs=3": "checkpoint.every_n_epochs=3",
+            "callbacks.early_stopping.monitor=train/loss": "early_stopping.monitor=train/loss",
+            "callbacks.early_stopping.mode=min": "early_stopping.mode=min",
+            "callbacks.early_stopping.patience=2": "early_stopping.patience=2",
+        }
+        plan = ["pretrain", *SMALL[:-1], "batch_size=24", "max_steps=1", "image_size=16"]
+        self.levin(*plan, *same, "out=a", "overwrite=true")
+        self.levin(*plan, *same.values(), "out=b", "overwrite=true")
+        texts = []
+        for name in "ab":
+            with open(f"{self.dir}/{name}/config.yaml", encoding="utf-8") as f:
+                texts.append([line for line in f if not line.startswith(("out:", "run_id"))])
+        self.assertEqual(*texts)
+        self.assertIn("checkpoint.every_n_epochs: 3\n", texts[0])
+        self.assertIn("early_stopping.patience: 2\n", texts[0])
+
+    def test_one_image_has_no_other(self):
+        draw_patterns(f"{self.dir}/photos", 1)
+        one = ["data=photos/rings/0.png", "model=cnn", "max_steps=1", "out=x", "image_size=32"]
+        for command in (["pretrain"], ["plan", "pretrain"]):
+            text = self.levin(*command, *one, code=64)
+            self.assertIn("batch_size=1: method=simclr compares each image with the others", text)
 
     def test_a_run_without_an_epoch(self):
         """Its files are those of the model as it begins, from where a resumed run goes on."""

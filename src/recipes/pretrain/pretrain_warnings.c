@@ -2,6 +2,7 @@
  * once, on rank 0. */
 #include "recipes/pretrain/pretrain.h"
 
+#include "core/error.h"
 #include "core/str.h"
 #include "images/image_data.h"
 #include "log/run_log.h"
@@ -13,15 +14,33 @@
 
 /* ---- the batch ---- */
 
-static void warn_of_one_image(const lvni_run_job *job, const lvni_pretrain_settings *s,
-                              const lvni_pretrain_scale *scale)
+static bool has_one_image(const lvni_run_job *job)
 {
     const lvni_core_config *c = job->config;
     const bool each = lvni_core_config_is_set(c, "batch_size_per_device");
     const int64_t devices = job->ranks == NULL ? 1 : job->ranks->world,
                   batch = each ? devices * lvni_core_config_int(c, "batch_size_per_device")
                                : lvni_core_config_int(c, "batch_size");
-    if (batch == 1) {
+    return batch == 1;
+}
+
+/* An error of all ranks, as each of them counts the same. */
+static lvn_status check_comparisons(const lvni_run_job *job)
+{
+    if (has_one_image(job) && strcmp(lvni_core_config_str(job->config, "method"), "simclr") == 0) {
+        LVN_FAIL(
+            LVN_ERR_USAGE,
+            "batch_size=1: method=simclr compares each image with the others of its batch, and "
+            "there is none; give more images, or a larger batch_size");
+    }
+    return LVN_OK;
+}
+
+static void warn_of_one_image(const lvni_run_job *job, const lvni_pretrain_settings *s,
+                              const lvni_pretrain_scale *scale)
+{
+    const lvni_core_config *c = job->config;
+    if (has_one_image(job)) {
         lvni_log_line(LVNI_LOG_WARNING,
                       "batch_size=1: a step has a single image, and method=%s learns from several "
                       "that it compares; give a larger batch_size",
@@ -168,6 +187,7 @@ lvn_status lvni_pretrain_warn(const lvni_run_job *job, const lvni_pretrain_setti
                               const lvni_pretrain_scale *scale)
 {
     const lvni_core_config *c = job->config;
+    LVN_TRY(check_comparisons(job));
     if (job->ranks != NULL && job->ranks->rank->rank != 0) {
         return LVN_OK;
     }
