@@ -12,9 +12,11 @@
  *                      draw (lvn_random_uniform) the same with the purpose hash(path) +
  *                      0x9e3779b97f4a7c15 hash(name)
  *     masks of patches a = step, b = crop of the step, c = 0; which crops of a micro-batch have
- * one: b = its first crop, c = 1 initialisation   a = b = c = 0 sample order     a = epoch, b = c =
- * 0    (purpose "order"; of more than 2^27 "order/large") data             a = epoch, b = sample, c
- * = operation of the augmentation (purpose "data"; "data/own" for what users' datasets draw)
+ *                      one: b = its first crop, c = 1
+ *     initialisation   a = b = c = 0
+ *     sample order     a = epoch, b = c = 0    (purpose "order"; of more than 2^27 "order/large")
+ *     data             a = epoch, b = sample, c = operation of the augmentation
+ *                      (purpose "data"; "data/own" for what users' datasets draw)
  */
 #ifndef LEVIN_CORE_RNG_H
 #define LEVIN_CORE_RNG_H
