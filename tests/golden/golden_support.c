@@ -78,6 +78,20 @@ void golden_fill(lvni_nn_model *m, uint64_t seed, const char *last)
     lvni_nn_model_touch(m);
 }
 
+void golden_set(lvn_tensor *t, int64_t e, double x)
+{
+    if (t->dtype == LVN_F64) {
+        ((double *)t->data)[e] = x;
+    } else {
+        LVNI_F32(t)[e] = (float)x;
+    }
+}
+
+double golden_get(const lvn_tensor *t, int64_t e)
+{
+    return t->dtype == LVN_F64 ? ((const double *)t->data)[e] : (double)LVNI_CF32(t)[e];
+}
+
 lvn_tensor *golden_tensor(uint64_t seed, const char *name, int ndim, const int64_t *shape)
 {
     lvn_tensor *t = lvn_tensor_create(LVN_F32, ndim, shape);

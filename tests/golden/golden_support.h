@@ -10,6 +10,9 @@
 void golden_fill(lvni_nn_model *m, uint64_t seed, const char *last);
 /* Of numbers in [-2, 2). The caller's. */
 lvn_tensor *golden_tensor(uint64_t seed, const char *name, int ndim, const int64_t *shape);
+/* Element e of a tensor of f32 or f64. */
+void golden_set(lvn_tensor *t, int64_t e, double x);
+double golden_get(const lvn_tensor *t, int64_t e);
 /* 0, 1, ... modulo classes. The caller's. */
 lvn_tensor *golden_labels(int64_t n, int classes);
 

@@ -2,6 +2,7 @@
  * gradients of a step, and twenty steps by the recipe's own keys with each optimizer are those of
  * lightly and lightly-train in double precision, the teacher's weights and centre included. */
 #include "group_sync_support.h"
+#include "golden_support.h"
 #include "pretrain_steps.h"
 
 #include "recipes/pretrain/pretrain_dino.h"
@@ -42,27 +43,13 @@ static lvn_tensor *share(const micro_batches *all, int micro_batch, lvn_tensor *
     return lvn_mul_scalar(loss, (double)lvn_size(in[0], 0) / ROWS);
 }
 
-static void set(lvn_tensor *t, int64_t e, double x)
-{
-    if (t->dtype == LVN_F64) {
-        ((double *)t->data)[e] = x;
-    } else {
-        LVNI_F32(t)[e] = (float)x;
-    }
-}
-
-static double get(const lvn_tensor *t, int64_t e)
-{
-    return t->dtype == LVN_F64 ? ((const double *)t->data)[e] : (double)LVNI_CF32(t)[e];
-}
-
 /* Rows from `row` on of the numbers `name`, (ROWS, views, COLUMNS) times a factor. */
 static void fill(lvn_tensor *t, const char *name, int64_t row, int64_t views, double factor)
 {
     lvn_tensor *whole = golden_tensor(seed(), name, 3, (const int64_t[]){ROWS, views, COLUMNS});
     for (int64_t e = 0; e < lvn_numel(t); e++) {
         const double x = (double)LVNI_CF32(whole)[row * views * COLUMNS + e];
-        set(t, e, t->dtype == LVN_F64 ? factor * x : (double)((float)factor * (float)x));
+        golden_set(t, e, t->dtype == LVN_F64 ? factor * x : (double)((float)factor * (float)x));
     }
     lvn_release(whole);
 }
@@ -81,9 +68,9 @@ static void compare_gradient(const micro_batches *s, int input, const char *pref
         const lvn_tensor *have = lvn_gradient(s->in[i][input]);
         assert_non_null(have);
         for (int64_t e = 0; e < lvn_numel(have); e++, g++) {
-            if (!(fabs(get(have, e) - *g) <= tolerance * most)) {
+            if (!(fabs(golden_get(have, e) - *g) <= tolerance * most)) {
                 fail_msg("%s%s in %d: element %d: %.15g, lightly %.15g", prefix, name, s->n, (int)e,
-                         get(have, e), *g);
+                         golden_get(have, e), *g);
             }
         }
     }
@@ -103,7 +90,7 @@ static void compare_loss(const char *name, lvn_dtype dtype, int n_local, int n, 
     assert_non_null(center);
     lvn_tensor *values = golden_tensor(seed(), "center", 1, (const int64_t[]){COLUMNS});
     for (int64_t e = 0; e < COLUMNS; e++) { /* as the script has it, in f32 */
-        set(center, e, (double)(0.1f * LVNI_CF32(values)[e]));
+        golden_set(center, e, (double)(0.1f * LVNI_CF32(values)[e]));
     }
     for (int i = 0, row = 0; i < n; row += rows[i], i++) {
         fill(micro_batches_input(&s, i, 0, dtype, LVN_SHAPE(rows[i], 2, COLUMNS)), "teacher", row,

@@ -3,6 +3,7 @@
  * steps by the recipe's own keys are those of lightly-train in double precision, the teacher's
  * weights and the centres included. */
 #include "group_sync_support.h"
+#include "golden_support.h"
 #include "pretrain_steps.h"
 
 #include "recipes/pretrain/pretrain_dino.h"
@@ -104,26 +105,12 @@ static lvn_tensor *share(const micro_batches *all, int micro_batch, lvn_tensor *
     return lvn_mul_scalar(now.is->f(in, now.sinkhorn), (now.is->views > 0 ? n : 1.0) / ROWS);
 }
 
-static void set(lvn_tensor *t, int64_t e, double x)
-{
-    if (t->dtype == LVN_F64) {
-        ((double *)t->data)[e] = x;
-    } else {
-        LVNI_F32(t)[e] = (float)x;
-    }
-}
-
-static double get(const lvn_tensor *t, int64_t e)
-{
-    return t->dtype == LVN_F64 ? ((const double *)t->data)[e] : (double)LVNI_CF32(t)[e];
-}
-
 /* Numbers `name` from `begin` on, and zeros behind `n`. */
 static void fill(lvn_tensor *t, const char *name, int64_t all, int64_t begin, int64_t n)
 {
     lvn_tensor *whole = golden_tensor(seed(), name, 1, &all);
     for (int64_t e = 0; e < lvn_numel(t); e++) {
-        set(t, e, e < n ? (double)LVNI_CF32(whole)[begin + e] : 0.0);
+        golden_set(t, e, e < n ? (double)LVNI_CF32(whole)[begin + e] : 0.0);
     }
     lvn_release(whole);
 }
@@ -151,13 +138,13 @@ static void fill_patches(micro_batches *s, int i, int from, int to)
     int64_t row = 0;
     for (int crop = from; crop < to; crop++) {
         for (int p = 0; p < patches[crop]; p++, row++) {
-            set(weight, row, 1.0 / patches[crop]);
-            set(counts, row, 1.0);
+            golden_set(weight, row, 1.0 / patches[crop]);
+            golden_set(counts, row, 1.0);
         }
     }
     for (; row < n + PADDING; row++) {
-        set(weight, row, 0.0);
-        set(counts, row, 0.0);
+        golden_set(weight, row, 0.0);
+        golden_set(counts, row, 0.0);
     }
 }
 
@@ -187,9 +174,9 @@ static void compare_gradient(const micro_batches *s, const char *prefix, double 
                       counting = lvn_numel(have) - rest;
         for (int64_t e = 0; e < lvn_numel(have); e++) {
             const double want = e < counting ? *g++ : 0.0;
-            if (!(fabs(get(have, e) - want) <= tolerance * most)) {
+            if (!(fabs(golden_get(have, e) - want) <= tolerance * most)) {
                 fail_msg("%s in %d: element %d: %.15g, lightly-train %.15g", prefix, s->n, (int)e,
-                         get(have, e), want);
+                         golden_get(have, e), want);
             }
         }
     }
@@ -238,9 +225,9 @@ TEST(losses_of_class_tokens_and_of_masked_patches)
         now.temperature = lvn_tensor_create(now.dtype, 1, &one);
         assert_non_null(now.center);
         assert_non_null(now.temperature);
-        set(now.temperature, 0, TEMP);
+        golden_set(now.temperature, 0, TEMP);
         for (int64_t e = 0; e < COLUMNS; e++) { /* as the script has it, in f32 */
-            set(now.center, e, (double)(0.1f * LVNI_CF32(center)[e]));
+            golden_set(now.center, e, (double)(0.1f * LVNI_CF32(center)[e]));
         }
         for (int k = 0; k < 24; k++) {
             now.is = &cases[k % 4];

@@ -2,6 +2,7 @@
  * losses and their gradients, and twenty steps of versions 1 and 3 by the recipe's own keys are
  * those of lightly-train in double precision. */
 #include "group_sync_support.h"
+#include "golden_support.h"
 #include "pretrain_steps.h"
 
 #include <math.h>
@@ -17,27 +18,13 @@ static uint64_t seed(void)
     return (uint64_t)golden_number(file, "seed");
 }
 
-static double get(const lvn_tensor *t, int64_t e)
-{
-    return t->dtype == LVN_F64 ? ((const double *)t->data)[e] : (double)LVNI_CF32(t)[e];
-}
-
-static void set(lvn_tensor *t, int64_t e, double x)
-{
-    if (t->dtype == LVN_F64) {
-        ((double *)t->data)[e] = x;
-    } else {
-        LVNI_F32(t)[e] = (float)x;
-    }
-}
-
 /* Rows from `row` on of the numbers `name`, (ROWS, places, COLUMNS). */
 static void fill(lvn_tensor *t, const char *name, int64_t row, int64_t places)
 {
     const int64_t shape[] = {ROWS, places, COLUMNS};
     lvn_tensor *whole = golden_tensor(seed(), name, 3, shape);
     for (int64_t e = 0; e < lvn_numel(t); e++) {
-        set(t, e, (double)LVNI_CF32(whole)[row * places * COLUMNS + e]);
+        golden_set(t, e, (double)LVNI_CF32(whole)[row * places * COLUMNS + e]);
     }
     lvn_release(whole);
 }
@@ -57,9 +44,9 @@ static void compare(const micro_batches *s, int input, const char *prefix, const
         assert_non_null(have);
         loss += s->loss[i];
         for (int64_t e = 0; e < lvn_numel(have); e++, g++) {
-            if (!(fabs(get(have, e) - *g) <= tolerance * most)) {
+            if (!(fabs(golden_get(have, e) - *g) <= tolerance * most)) {
                 fail_msg("%s in %d: element %d: %.15g, lightly-train %.15g", prefix, s->n, (int)e,
-                         get(have, e), *g);
+                         golden_get(have, e), *g);
             }
         }
     }
@@ -93,8 +80,8 @@ static void make_queue(lvn_dtype dtype, int64_t size)
     LVNI_F32(next)[0] = NEXT;
     for (int64_t k = 0; k < size; k++) {
         for (int64_t c = 0; c < COLUMNS; c++) {
-            set(queue, (NEXT + k) % size * COLUMNS + c,
-                (double)LVNI_CF32(values)[(size - 1 - k) * COLUMNS + c]);
+            golden_set(queue, (NEXT + k) % size * COLUMNS + c,
+                       (double)LVNI_CF32(values)[(size - 1 - k) * COLUMNS + c]);
         }
     }
     lvn_release(values);

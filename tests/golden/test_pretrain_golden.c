@@ -2,6 +2,7 @@
  * loss, the gradients of a step, and twenty steps by the recipe's own keys with each optimizer are
  * those of lightly and lightly-train in double precision, in one micro-batch and in several. */
 #include "group_sync_support.h"
+#include "golden_support.h"
 #include "pretrain_steps.h"
 
 #include <math.h>
@@ -31,11 +32,6 @@ static lvn_tensor *share(const micro_batches *all, int micro_batch, lvn_tensor *
     lvn_tensor *loss = lvni_pretrain_nt_xent(
         lvni_pretrain_unit_rows(in[0]), lvni_pretrain_unit_rows(in[1]), temperature, &accuracy);
     return lvn_mul_scalar(loss, (double)lvn_size(in[0], 0) / ROWS);
-}
-
-static double get(const lvn_tensor *t, int64_t e)
-{
-    return t->dtype == LVN_F64 ? ((const double *)t->data)[e] : (double)LVNI_CF32(t)[e];
 }
 
 /* The rows of a view, cut into micro-batches; compares their gradients with the file. */
@@ -80,9 +76,9 @@ static void compare_loss(micro_batches *s, double tolerance)
             const lvn_tensor *have = lvn_gradient(s->in[i][view]);
             assert_non_null(have);
             for (int64_t e = 0; e < lvn_numel(have); e++, g++) {
-                if (!(fabs(get(have, e) - *g) <= tolerance * most)) {
+                if (!(fabs(golden_get(have, e) - *g) <= tolerance * most)) {
                     fail_msg("%s in %d, micro-batch %d, view %d, element %d: %.15g, lightly %.15g",
-                             prefix, s->n, i, view, (int)e, get(have, e), *g);
+                             prefix, s->n, i, view, (int)e, golden_get(have, e), *g);
                 }
             }
         }
