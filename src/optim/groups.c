@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATTERN = 256 };
+enum { PATTERN = LVNI_OPTIM_PATTERN };
 
 /* A star first stands for nothing; where the rest does not fit it takes one character more. Earlier
  * stars need no second try: what they could give, the last one can. */
@@ -333,40 +333,70 @@ static lvn_status apply_layer_decay(const lvni_optim_rules *r, lvni_optim_parame
     return LVN_OK;
 }
 
-/* "backbone=5epochs" */
+/* ":0.1:1.5", the end of a row of lr_zero_until, or nothing. */
+static bool read_growth(const char *text, lvni_optim_hold *out)
+{
+    char *end;
+    if (*text == '\0') {
+        return true;
+    }
+    out->first = *text == ':' ? lvni_core_strtod(text + 1, &end) : 0.0;
+    if (!(out->first > 0.0 && out->first <= 1.0) || *end != ':') {
+        return false;
+    }
+    out->growth = lvni_core_strtod(end + 1, &end);
+    return out->growth > 1.0 && isfinite(out->growth) && *end == '\0';
+}
+
+/* "backbone=5epochs", of lr_zero_until also "backbone=5epochs:0.1:1.5" */
 static lvn_status split_until(const lvni_optim_rules *r, const char *key, const char *text,
-                              char pattern[PATTERN], int64_t *until)
+                              bool grows, char pattern[PATTERN], lvni_optim_hold *out)
 {
     const char *equals = strrchr(text, '=');
     const char *digits = equals == NULL ? "" : equals + 1;
     const size_t n = strspn(digits, "0123456789");
-    const bool epochs = strcmp(digits + n, "epochs") == 0 || strcmp(digits + n, "epoch") == 0;
+    const char *unit = digits + n, *rest = unit + strcspn(unit, ":");
+    const size_t letters = (size_t)(rest - unit);
+    const bool epochs = letters >= 5 && letters <= 6 && strncmp(unit, "epochs", letters) == 0;
+    *out = (lvni_optim_hold){0};
     if (n == 0 || n > 12 || equals == text || equals - text >= PATTERN ||
-        (!epochs && digits[n] != '\0')) {
+        (!epochs && letters > 0) || !(grows ? read_growth(rest, out) : *rest == '\0')) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "%s: %s is not PATTERN=STEPS or PATTERN=NUMBERepochs, as in "
-                 "%s=[backbone=5epochs]",
-                 key, text, key);
+                 "%s=[backbone=5epochs]%s",
+                 key, text, key,
+                 grows ? ", with :PART:GROWTH behind it, 0 < PART <= 1 and GROWTH > 1, where the "
+                         "rate grows to its own, as in [backbone=5epochs:0.1:1.5]"
+                       : "");
     }
-    *until = strtoll(digits, NULL, 10) * (epochs ? r->steps_per_epoch : 1);
+    out->every = epochs ? r->steps_per_epoch : 1;
+    out->until = strtoll(digits, NULL, 10) * out->every;
     snprintf(pattern, PATTERN, "%.*s", (int)(equals - text), text);
     return LVN_OK;
 }
 
-/* The list of `key`: steps that go into `thaw`, or into `hold`. */
-static lvn_status apply_until(const lvni_optim_rules *r, const char *key, bool holds,
+lvn_status lvni_optim_rules_hold(const lvni_optim_rules *r, size_t i, char pattern[PATTERN],
+                                 lvni_optim_hold *out)
+{
+    return split_until(r, "lr_zero_until", r->lr_zero_until[i], true, pattern, out);
+}
+
+/* The rows of freeze_until, or of lr_zero_until. */
+static lvn_status apply_until(const lvni_optim_rules *r, bool holds,
                               lvni_optim_parameter *parameter, int n)
 {
+    const char *key = holds ? "lr_zero_until" : "freeze_until";
     const size_t rows = holds ? r->n_lr_zero_until : r->n_freeze_until;
     for (size_t k = 0; k < rows; k++) {
         char pattern[PATTERN];
-        int64_t until = 0;
+        lvni_optim_hold until;
         int hits = 0;
-        LVN_TRY(
-            split_until(r, key, (holds ? r->lr_zero_until : r->freeze_until)[k], pattern, &until));
+        LVN_TRY(holds ? lvni_optim_rules_hold(r, k, pattern, &until)
+                      : split_until(r, key, r->freeze_until[k], false, pattern, &until));
         for (int i = 0; i < n; i++) {
             if (is_named(pattern, parameter, n, i)) {
-                *(holds ? &parameter[i].hold : &parameter[i].thaw) = until;
+                parameter[i].hold = holds ? until : parameter[i].hold;
+                parameter[i].thaw = holds ? parameter[i].thaw : until.until;
                 hits++;
             }
         }
@@ -437,15 +467,16 @@ lvn_status lvni_optim_rules_apply(const lvni_optim_rules *r, lvni_optim_paramete
         parameter[i].lr_scale = 1.0;
         parameter[i].decay_scale = has_decay(r->decay_of, &parameter[i]) ? 1.0 : 0.0;
         parameter[i].frozen = false;
-        parameter[i].thaw = parameter[i].hold = 0;
+        parameter[i].thaw = 0;
+        parameter[i].hold = (lvni_optim_hold){0};
         parameter[i].own = (lvni_optim_own){0};
     }
     LVN_TRY(apply_freeze(r, parameter, n));
     LVN_TRY(apply_lr_scale(r, parameter, n));
     LVN_TRY(r->n_groups == 0 ? LVN_OK : multiply_groups(r, parameter, n));
     LVN_TRY(apply_layer_decay(r, parameter, n));
-    LVN_TRY(apply_until(r, "freeze_until", false, parameter, n));
-    LVN_TRY(apply_until(r, "lr_zero_until", true, parameter, n));
+    LVN_TRY(apply_until(r, false, parameter, n));
+    LVN_TRY(apply_until(r, true, parameter, n));
     return check_first_step(parameter, n);
 }
 

@@ -3,6 +3,8 @@
 #ifndef LEVIN_OPTIM_GROUPS_H
 #define LEVIN_OPTIM_GROUPS_H
 
+#include "optim/schedule.h"
+
 #include <levin/tensor.h>
 
 /* What a group has in place of its optimizer's; numbers without their flag are 0. */
@@ -22,9 +24,9 @@ typedef struct lvni_optim_parameter {
     double decay_scale;
     bool frozen;  /* no gradient, no decay, no update */
     int64_t thaw; /* the same in steps before this one */
-    /* In steps before this one rate and decay are 0, while momentum and moments follow the
-     * gradient. */
-    int64_t hold;
+    /* Rate and decay are 0 at first, while momentum and moments follow the gradient; the rate may
+     * then grow to the run's. */
+    lvni_optim_hold hold;
     bool norm; /* weight or bias of a normalisation layer */
     int block; /* of the network, in the order of its parameters */
     int phase; /* of the step, in which it is updated */
@@ -61,7 +63,9 @@ typedef struct lvni_optim_rules {
     double layer_decay;
     const char *const *freeze_until; /* "pattern=1000" steps, or "pattern=5epochs" */
     size_t n_freeze_until;
-    const char *const *lr_zero_until; /* the same: rate and decay are 0 up to then */
+    /* the same: rate and decay are 0 up to then; with ":0.1:1.5" behind it the rate is then 0.1 of
+     * the run's, times 1.5 in each step or epoch that follows, up to the run's */
+    const char *const *lr_zero_until;
     size_t n_lr_zero_until;
     int64_t steps_per_epoch;
 } lvni_optim_rules;
@@ -72,6 +76,10 @@ typedef struct lvni_optim_rules {
  * one, or nothing is left to train. */
 lvn_status lvni_optim_rules_apply(const lvni_optim_rules *rules, lvni_optim_parameter *parameter,
                                   int n);
+/* Row i of lr_zero_until, and its pattern. */
+enum { LVNI_OPTIM_PATTERN = 256 };
+lvn_status lvni_optim_rules_hold(const lvni_optim_rules *rules, size_t i,
+                                 char pattern[LVNI_OPTIM_PATTERN], lvni_optim_hold *out);
 /* The phases of a step: for each the patterns of what it trains, separated by commas ("critic",
  * "encoder,decoder"), then NULL. NULL itself: one phase of everything. */
 enum { LVNI_PHASES = 8 };

@@ -17,6 +17,12 @@ static bool is_same(const lvni_optim_own *a, const lvni_optim_own *b)
            a->beta2 == b->beta2;
 }
 
+static bool is_held_alike(const lvni_optim_hold *a, const lvni_optim_hold *b)
+{
+    return a->until == b->until && a->first == b->first && a->growth == b->growth &&
+           a->every == b->every;
+}
+
 /* What differs from the phase's: a group with the same numbers is none. */
 static lvni_optim_own own_of(const lvni_optim_options *o, const lvni_optim_own *p)
 {
@@ -35,7 +41,7 @@ static bool goes_on(const lvni_optim_run *run, const lvni_optim_run *next, bool 
 {
     return neighbours && !run->trusted && !next->trusted && run->phase == next->phase &&
            run->lr_scale == next->lr_scale && run->weight_decay == next->weight_decay &&
-           run->hold == next->hold && is_same(&run->own, &next->own);
+           is_held_alike(&run->hold, &next->hold) && is_same(&run->own, &next->own);
 }
 
 /* Blocks of the flat buffers that a tensor touches. */
@@ -456,15 +462,16 @@ void lvni_optim_step_range(lvni_optim *o, int phase, lvni_optim_range range, flo
     }
 }
 
-void lvni_optim_set_rates(lvni_optim *o, int phase, int64_t step, double decay, double momentum)
+void lvni_optim_set_rates(lvni_optim *o, int phase, int64_t step,
+                          const lvni_optim_schedule *schedule, double decay, double momentum)
 {
     for (int i = 0; i < o->n_runs; i++) {
         lvni_optim_run *run = &o->run[i];
         const lvni_optim_parameter *p = &o->parameter[run->first];
         const double on_host = o->block == NULL ? decay : 1.0;
         if (run->phase == phase) {
-            const bool held = step < run->hold;
-            run->lr_scale = held ? 0.0 : p->lr_scale;
+            const bool held = step < run->hold.until;
+            run->lr_scale = p->lr_scale * lvni_optim_hold_factor(&run->hold, schedule, step);
             run->weight_decay =
                 held ? 0.0 : o->options[phase].weight_decay * p->decay_scale * on_host;
         }

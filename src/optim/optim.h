@@ -64,7 +64,7 @@ typedef struct lvni_optim_range {
 typedef struct lvni_optim_run {
     int64_t begin, n;              /* elements */
     double lr_scale, weight_decay; /* of the next update */
-    int64_t hold;                  /* both are 0 in steps before this one */
+    lvni_optim_hold hold;          /* both are 0 at first */
     lvni_optim_own own;
     bool trusted;      /* has a rate of its own (lars, lamb): one tensor alone */
     int64_t first_sum; /* trusted: its first one of the partial sums */
@@ -172,11 +172,11 @@ void lvni_optim_step_range(lvni_optim *optim, int phase, lvni_optim_range range,
 bool lvni_optim_moves_momentum(const lvni_optim_options *options);
 /* It has beta1 and beta2. */
 bool lvni_optim_has_betas(const lvni_optim_options *options);
-/* Before a phase's update: the step, by which groups are held; a factor on all weight decay, unless
- * a device has it (`block`); and momentum of sgd, lars and rmsprop, beta1 of the others; 0: as
- * created. */
-void lvni_optim_set_rates(lvni_optim *optim, int phase, int64_t step, double decay,
-                          double momentum);
+/* Before a phase's update: the step, by which groups are held, against the schedule of the phase; a
+ * factor on all weight decay, unless a device has it (`block`); and momentum of sgd, lars and
+ * rmsprop, beta1 of the others; 0: as created. */
+void lvni_optim_set_rates(lvni_optim *optim, int phase, int64_t step,
+                          const lvni_optim_schedule *schedule, double decay, double momentum);
 /* Counts the update of the phase. */
 void lvni_optim_end_step(lvni_optim *optim, int phase);
 /* Takes back a count, of a step whose parameters without gradient were these: the device did not

@@ -150,6 +150,32 @@ double lvni_optim_schedule_momentum(const lvni_optim_schedule *s, int64_t step)
                                   : cycle_at(s, step - s->warmup_steps, true);
 }
 
+/* A quotient that has reached 1 stays there: a schedule that falls cannot begin the growth again.
+ */
+double lvni_optim_hold_factor(const lvni_optim_hold *h, const lvni_optim_schedule *s, int64_t step)
+{
+    if (step < h->until || h->first == 0.0) {
+        return step < h->until ? 0.0 : 1.0;
+    }
+    const double grown = factor_at(s, h->until) * h->first *
+                         power(h->growth, (step - h->until) / h->every),
+                 whole = factor_at(s, step);
+    return grown < whole ? grown / whole : 1.0;
+}
+
+int64_t lvni_optim_hold_next(const lvni_optim_hold *h, const lvni_optim_schedule *s, int64_t step)
+{
+    const double now = lvni_optim_hold_factor(h, s, step);
+    if (step < h->until) {
+        return h->until;
+    }
+    int64_t next = step + 1;
+    while (now < 1.0 && next < INT64_MAX && lvni_optim_hold_factor(h, s, next) == now) {
+        next++;
+    }
+    return now < 1.0 ? next : INT64_MAX;
+}
+
 bool lvni_optim_schedule_ends(const lvni_optim_schedule *s)
 {
     return s->kind == LVNI_SCHEDULE_COSINE || s->kind == LVNI_SCHEDULE_LINEAR ||

@@ -63,6 +63,20 @@ static inline double lvni_optim_schedule_scale(const lvni_optim_schedule *s)
 }
 /* Momentum or beta1 of the step; -1: the schedule does not move it. */
 double lvni_optim_schedule_momentum(const lvni_optim_schedule *schedule, int64_t step);
+/* A rate that is 0 before step `until`, is then the part `first` of what the schedule has in step
+ * `until`, and grows by the factor `growth` every `every` steps, up to what the schedule has by
+ * then, as Lightning's BackboneFinetuning lets it. first 0: it is the schedule's at once. */
+typedef struct lvni_optim_hold {
+    int64_t until;
+    double first, growth;
+    int64_t every;
+} lvni_optim_hold;
+/* The factor on the schedule's own, 0 to 1: a function of the step alone. */
+double lvni_optim_hold_factor(const lvni_optim_hold *hold, const lvni_optim_schedule *schedule,
+                              int64_t step);
+/* The first step behind this one that has another factor; INT64_MAX: none. */
+int64_t lvni_optim_hold_next(const lvni_optim_hold *hold, const lvni_optim_schedule *schedule,
+                             int64_t step);
 /* The schedule needs a run of known length. */
 bool lvni_optim_schedule_ends(const lvni_optim_schedule *schedule);
 

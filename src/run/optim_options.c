@@ -125,7 +125,9 @@ static const lvni_core_option optim_rows[] = {
      .type = LVNI_OPT_STRING_LIST,
      .help = "Parameters whose learning rate and weight decay are 0 at first, while momentum and "
              "moments follow their gradients, as PATTERN=STEPS or PATTERN=NUMBERepochs: "
-             "[head.last=1250]."},
+             "[head.last=1250]. With :PART:GROWTH behind it the rate is then PART of the run's and "
+             "grows by this factor with each step or epoch, up to the run's: "
+             "[backbone=20epochs:0.1:1.5]."},
     {.name = "optim.groups",
      .type = LVNI_OPT_STRING_LIST,
      .help = "Groups with numbers of their own, as PATTERN:KEY=NUMBER with the keys lr, "

@@ -266,9 +266,10 @@ static void settle(lvni_trainer_deferred *l, lvni_trainer_engine *e)
     }
     if (missed && b->finished == e->now.step) { /* else the device has failed */
         uncount_idle(l, e, before);
-        lvni_optim_set_rates(e->optim, e->now.phase, e->now.step,
+        const lvni_trainer_rates rates = lvni_trainer_rates_at(e, e->now.phase, b->scaler.skipped);
+        lvni_optim_set_rates(e->optim, e->now.phase, e->now.step, rates.schedule,
                              1.0, /* beta1 may move with the step */
-                             lvni_trainer_rates_at(e, e->now.phase, b->scaler.skipped).momentum);
+                             rates.momentum);
     }
 }
 

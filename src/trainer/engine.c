@@ -185,7 +185,7 @@ static void report_frozen(const lvni_trainer_engine_options *o, const lvni_optim
     for (int i = o->model->n_parameters - 1; i >= 0; i--) {
         both = p[i].thaw > 0 && p[i].frozen ? p[i].name : both;
         deferred = p[i].thaw > 0 && !p[i].frozen && p[i].thaw >= end ? p[i].name : deferred;
-        held = p[i].hold > 0 && !p[i].frozen && p[i].hold >= end ? p[i].name : held;
+        held = p[i].hold.until > 0 && !p[i].frozen && p[i].hold.until >= end ? p[i].name : held;
     }
     if (both != NULL) {
         lvni_log_line(LVNI_LOG_WARNING,

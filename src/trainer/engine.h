@@ -228,6 +228,7 @@ lvn_status lvni_trainer_waves_reduce(lvni_trainer_engine *engine, lvni_trainer_s
 
 /* update.c */
 typedef struct lvni_trainer_rates {
+    const lvni_optim_schedule *schedule;
     double lr;
     double decay;    /* a factor on weight decay */
     double momentum; /* or beta1; 0: it does not move */

@@ -206,7 +206,10 @@ static int64_t thaws_at(const lvni_trainer_engine *e)
 {
     int64_t next = INT64_MAX;
     for (int i = 0; i < e->o.model->n_parameters; i++) {
-        const int64_t until[] = {e->o.model->parameters[i].thaw, e->optim->parameter[i].hold};
+        const lvni_optim_parameter *p = &e->optim->parameter[i];
+        const lvni_trainer_rates rates = lvni_trainer_rates_at(e, p->phase, 0);
+        const int64_t until[] = {e->o.model->parameters[i].thaw,
+                                 lvni_optim_hold_next(&p->hold, rates.schedule, e->now.step)};
         for (int k = 0; k < 2; k++) {
             next = until[k] > e->now.step && until[k] < next ? until[k] : next;
         }
@@ -346,7 +349,7 @@ static void repeat_host(lvni_trainer_engine *e, lvni_trainer_step_record *r)
         const lvni_trainer_rates rates = lvni_trainer_rates_at(e, i, e->scaler.skipped);
         *p = g->record.phase[i];
         r->lr = p->lr = rates.lr;
-        lvni_optim_set_rates(e->optim, i, e->now.step, rates.decay, rates.momentum);
+        lvni_optim_set_rates(e->optim, i, e->now.step, rates.schedule, rates.decay, rates.momentum);
         memcpy(e->optim->idle, g->idle + (size_t)i * (size_t)e->optim->n_parameters,
                (size_t)e->optim->n_parameters * sizeof *g->idle);
         if (g->counted[i]) {

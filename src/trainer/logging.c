@@ -20,7 +20,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-enum { LINE = LVNI_METRICS * 2 + LVNI_PHASES * 2 + 15, NAME = 48 };
+enum { LINE = LVNI_METRICS * 2 + LVNI_PHASES * 2 + 19, NAME = 48, GROWING = 4 };
 
 double lvni_trainer_metric_mean(const lvni_nn_step *step, const char *name)
 {
@@ -217,6 +217,27 @@ static int flops_rows(const lvni_trainer_logging *r, lvni_log_metric *row)
     return n;
 }
 
+/* lr/backbone: of groups whose rate grows to the run's, the first ones. */
+static lvn_status group_rates(const lvni_trainer_logging *r, const lvni_trainer_step_result *step,
+                              char text[GROWING][LVNI_OPTIM_PATTERN + 4], lvni_log_metric *row,
+                              int *n)
+{
+    const lvni_optim_rules *rules = &r->o->rules;
+    for (size_t i = 0, k = 0; i < rules->n_lr_zero_until && k < GROWING; i++) {
+        char pattern[LVNI_OPTIM_PATTERN];
+        lvni_optim_hold hold;
+        LVN_TRY(lvni_optim_rules_hold(rules, i, pattern, &hold));
+        if (hold.first > 0.0) {
+            snprintf(text[k], sizeof text[k], "lr/%s", pattern);
+            row[(*n)++] =
+                (lvni_log_metric){.name = text[k++],
+                                  .value = step->lr * lvni_optim_hold_factor(&hold, &r->o->schedule,
+                                                                             step->after.step - 1)};
+        }
+    }
+    return LVN_OK;
+}
+
 static lvn_status write_step(const lvni_trainer_logging *r, const lvni_trainer_step_result *step)
 {
     char text[LVNI_METRICS][NAME], norm[LVNI_PHASES][64], rate[LVNI_PHASES][64];
@@ -235,6 +256,8 @@ static lvn_status write_step(const lvni_trainer_logging *r, const lvni_trainer_s
             row[n++] = (lvni_log_metric){.name = rate[i], .value = step->phase[i].lr};
         }
     }
+    char growing[GROWING][LVNI_OPTIM_PATTERN + 4];
+    LVN_TRY(group_rates(r, step, growing, row, &n));
     if (step->scaler.on) {
         row[n++] = (lvni_log_metric){.name = "amp/scale", .value = step->scaler.scale};
         row[n++] =

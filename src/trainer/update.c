@@ -57,6 +57,7 @@ lvni_trainer_rates lvni_trainer_rates_at(const lvni_trainer_engine *e, int phase
     const double momentum = lvni_optim_schedule_momentum(schedule, t),
                  lr = own->lr > 0.0 ? own->lr : e->o.optim.lr;
     return (lvni_trainer_rates){
+        .schedule = schedule,
         .lr = lr * lvni_optim_schedule_factor(schedule, t) *
               (own->has_schedule ? 1.0 : e->plateau.factor),
         .decay = e->o.weight_decay.steps > 0 && e->o.optim.weight_decay > 0.0
@@ -105,7 +106,8 @@ lvn_status lvni_trainer_update(lvni_trainer_engine *e, const lvni_nn_set *total,
     double scale = 0.0;
     const lvni_trainer_rates rates = lvni_trainer_rates_at(e, e->now.phase, e->scaler.skipped);
     r->lr = r->phase[e->now.phase].lr = rates.lr;
-    lvni_optim_set_rates(e->optim, e->now.phase, e->now.step, rates.decay, rates.momentum);
+    lvni_optim_set_rates(e->optim, e->now.phase, e->now.step, rates.schedule, rates.decay,
+                         rates.momentum);
     if (total->weight == 0.0) {
         return LVN_OK; /* nothing to learn from */
     }

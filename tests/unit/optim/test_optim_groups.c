@@ -460,7 +460,7 @@ TEST(rates_and_decay_of_groups_over_the_steps)
             momentum[i] = (t == 0 ? 0.0 : 0.9 * momentum[i]) + gradient + own * by_hand[i];
             by_hand[i] -= held ? 0.0 : rate * (i == 1 ? 0.25 : 1.0) * momentum[i];
         }
-        lvni_optim_set_rates(optim, 0, t, lvni_optim_curve_at(&curve, t) / to, 0.0);
+        lvni_optim_set_rates(optim, 0, t, &schedule, lvni_optim_curve_at(&curve, t) / to, 0.0);
         lvni_optim_step(optim, 0, w, g, lr * lvni_optim_schedule_factor(&schedule, t), 1.0);
         for (int i = 0; i < GROUPS; i++) {
             if (!(fabs((double)w[16 * i] - by_hand[i]) <= 1e-6) ||
@@ -472,6 +472,59 @@ TEST(rates_and_decay_of_groups_over_the_steps)
         assert_true((w[16 * 2] == 1.0f) == (t < HELD));
     }
     lvni_optim_destroy(optim);
+}
+
+/* The rates of Lightning Pose's backbone: unfreezing_epoch 20, milestones 22 and 30, in epochs of 3
+ * steps, against a loop that follows its callback. */
+TEST(rates_that_grow_to_the_runs_own)
+{
+    enum { EPOCH = 3, EPOCHS = 40, UNFREEZING = 20 };
+    static const char *const until[] = {"backbone=20epochs:0.1:1.5"};
+    const lvni_optim_rules r = {
+        .lr_zero_until = until, .n_lr_zero_until = 1, .steps_per_epoch = EPOCH};
+    const lvni_optim_schedule schedule = {.kind = LVNI_SCHEDULE_MULTISTEP,
+                                          .gamma = 0.5,
+                                          .milestone = {22 * EPOCH, 30 * EPOCH},
+                                          .n_milestones = 2};
+    lvni_optim_hold hold;
+    char pattern[LVNI_OPTIM_PATTERN];
+    assert_int_equal(lvni_optim_rules_hold(&r, 0, pattern, &hold), LVN_OK);
+    assert_string_equal(pattern, "backbone");
+    double begin = 0.0, rate = 0.0;
+    bool grown = false;
+    int64_t changes = 0;
+    for (int64_t t = 0; t < (int64_t)EPOCHS * EPOCH; t++) {
+        const int64_t e = t / EPOCH;
+        const double own = 1e-3 * (e >= 30 ? 0.25 : e >= 22 ? 0.5 : 1.0);
+        begin = e == UNFREEZING ? 0.1 * own : begin;
+        const double grows = begin * pow(1.5, (double)(e - UNFREEZING));
+        rate = e < UNFREEZING ? 0.0 : grown || grows >= own ? own : grows;
+        grown = grown || (e >= UNFREEZING && rate == own);
+        const double factor = lvni_optim_hold_factor(&hold, &schedule, t);
+        assert_true(fabs(own * factor - rate) <= 1e-15);
+        if (t < (int64_t)EPOCHS * EPOCH - 1) {
+            const bool differs = lvni_optim_hold_factor(&hold, &schedule, t + 1) != factor;
+            assert_true(differs == (lvni_optim_hold_next(&hold, &schedule, t) == t + 1));
+            changes += differs ? 1 : 0;
+        }
+    }
+    assert_int_equal(changes, 5); /* 0.1, 0.15, 0.45, 0.675, 1 of the rate, which is halved at 22 */
+}
+
+TEST(growth_is_refused)
+{
+    static const char *const bad[] = {"backbone=20epochs:0.1",     "backbone=20epochs:0:1.5",
+                                      "backbone=20epochs:1.5:1.5", "backbone=20epochs:0.1:1",
+                                      "backbone=20epochs:0.1:inf", "backbone=20epoc:0.1:1.5",
+                                      "backbone=20:0.1:1.5:2"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const lvni_optim_rules r = {
+            .lr_zero_until = &bad[i], .n_lr_zero_until = 1, .steps_per_epoch = 1};
+        lvni_optim_hold hold;
+        char pattern[LVNI_OPTIM_PATTERN];
+        assert_int_equal(lvni_optim_rules_hold(&r, 0, pattern, &hold), LVN_ERR_USAGE);
+        assert_non_null(strstr(lvn_last_error()->message, bad[i]));
+    }
 }
 
 TEST(groups_fit_their_optimizer)

@@ -318,6 +318,19 @@ TEST(held_parameters_end_replays)
     assert_true(on.replays >= 2); /* steps 3 and 4 */
 }
 
+/* It is captured again for each rate of those that a growing group has. */
+TEST(growing_rates_end_replays)
+{
+    static const char *const until[] = {"head.*=3:0.25:2"};
+    memory data;
+    memory_init(&data, 200, SIDE);
+    setting s = adamw();
+    s.rules = (lvni_optim_rules){.lr_zero_until = until, .n_lr_zero_until = 1};
+    const outcome off = run_on(LVN_SIM(0), &data, s, LVNI_GRAPH_OFF),
+                  on = run_on(LVN_SIM(0), &data, s, LVNI_GRAPH_AUTO);
+    assert_same(&off, &on);
+}
+
 TEST(unreadable_samples_are_submitted)
 {
     memory data;

@@ -415,7 +415,7 @@ TEST(a_cycle_moves_its_phase)
     bench_open(&b, &data, &s);
     lvni_optim *o = b.trainer->engine->optim;
     const double was = o->decays[1].momentum;
-    lvni_optim_set_rates(o, 0, 0, 1.0, 0.625);
+    lvni_optim_set_rates(o, 0, 0, &(lvni_optim_schedule){0}, 1.0, 0.625);
     assert_true(o->decays[0].momentum == 0.625 && o->decays[1].momentum == was);
     bench_close(&b);
 }
