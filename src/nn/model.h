@@ -281,6 +281,7 @@ bool lvni_nn_zoo_has_masks(const char *name);
  * than one: of transformers alone, of up to LVNI_ZOO_LAYERS. */
 enum { LVNI_ZOO_LAYERS = 12 };
 lvn_tensor *lvni_nn_zoo_deep_map(const lvn_module *network, lvn_tensor *x, int layers);
+lvn_tensor *lvni_nn_zoo_map(const lvn_module *network, lvn_tensor *x);
 lvn_tensor *lvni_nn_zoo_pooled(const lvn_module *network, lvn_tensor *x); /* without the map */
 
 /* ---- GPT-2 (Radford et al. 2019): a decoder of text ----

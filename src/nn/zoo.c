@@ -562,10 +562,17 @@ lvn_tensor *lvni_nn_zoo_pooled(const lvn_module *module, lvn_tensor *x)
     return y == NULL ? NULL : m->body->pooled(module, y);
 }
 
+lvn_tensor *lvni_nn_zoo_map(const lvn_module *module, lvn_tensor *x)
+{
+    const network *m = (const network *)module;
+    lvn_tensor *y = lvni_nn_module_run(module, x, m->body->forward);
+    return y == NULL || m->body->map == NULL ? NULL : m->body->map(module, y, x);
+}
+
 lvn_tensor *lvni_nn_zoo_deep_map(const lvn_module *module, lvn_tensor *x, int layers)
 {
     const network *m = (const network *)module;
-    return layers == 1 || m->body->deep_map == NULL ? lvni_nn_zoo_features(module, x).map
+    return layers == 1 || m->body->deep_map == NULL ? lvni_nn_zoo_map(module, x)
                                                     : m->body->deep_map(module, x, layers);
 }
 

@@ -1,0 +1,66 @@
+/* Backbone and head of the recipe pose (pose_network.h). */
+#include "recipes/pose/pose_network.h"
+
+#include "core/math.h"
+
+#include <stdio.h>
+
+enum { KERNEL = 3, SHUFFLE = 2 };
+/* The map of the backbone has 1 / 2^5 of the sides, the pixel shuffle takes one of the five. */
+enum { HALVINGS = 5 };
+
+/* Xavier uniform (Glorot and Bengio 2010, eq. 16) times 0.01: the first maps are nearly uniform. */
+static void make_layer(lvn_builder *b, int at, int in, int out, lvn_module **made)
+{
+    char name[64], parameter[80];
+    snprintf(name, sizeof name, "head.upsampling_layers.%d", at);
+    *made = lvn_nn_conv_transpose2d(b, name, in, out, KERNEL, .stride = 2, .padding = 1,
+                                    .output_padding = 1);
+    snprintf(parameter, sizeof parameter, "%s.weight", name);
+    lvn_builder_set_init(b, parameter, LVN_INIT_UNIFORM,
+                         0.01 * lvni_core_sqrt(6.0 / ((double)(in + out) * KERNEL * KERNEL)));
+    snprintf(parameter, sizeof parameter, "%s.bias", name);
+    lvn_builder_set_init(b, parameter, LVN_INIT_ZEROS, 0.0);
+}
+
+void lvni_pose_network_build(lvn_builder *b, const lvni_pose_network_settings *settings,
+                             lvni_pose_network *out)
+{
+    *out = (lvni_pose_network){.layers = HALVINGS - 1 - settings->downsample};
+    out->backbone =
+        lvni_nn_zoo_backbone(b, "backbone", settings->model, &(lvni_nn_zoo_arguments){0});
+    lvn_builder_block(b, "head");
+    int in = lvni_nn_zoo_feature_dim(settings->model) / (SHUFFLE * SHUFFLE);
+    for (int i = 0; i < out->layers; i++) { /* number 0 is the pixel shuffle */
+        make_layer(b, i + 1, in, settings->keypoints, &out->layer[i]);
+        in = settings->keypoints;
+    }
+}
+
+lvn_tensor *lvni_pose_network_features(const lvni_pose_network *net, lvn_tensor *image)
+{
+    return lvni_nn_zoo_map(net->backbone, image);
+}
+
+/* Over the pixels of each map. */
+static lvn_tensor *softmax_of_maps(lvn_tensor *x)
+{
+    const int64_t n = lvn_size(x, 0), h = lvn_size(x, 1), w = lvn_size(x, 2), k = lvn_size(x, 3);
+    x = lvn_transpose(lvn_reshape(x, 3, (const int64_t[]){n, h * w, k}), 1, 2); /* (N, K, h w) */
+    x = lvn_transpose(lvn_softmax(x), 1, 2);
+    return lvn_reshape(x, 4, (const int64_t[]){n, h, w, k});
+}
+
+lvn_tensor *lvni_pose_network_head(const lvni_pose_network *net, lvn_tensor *features)
+{
+    lvn_tensor *x = lvn_pixel_shuffle(features, SHUFFLE);
+    for (int i = 0; i < net->layers; i++) {
+        x = lvn_forward(net->layer[i], x);
+    }
+    return x == NULL ? NULL : softmax_of_maps(x);
+}
+
+lvn_tensor *lvni_pose_network_maps(const lvni_pose_network *net, lvn_tensor *image)
+{
+    return lvni_pose_network_head(net, lvni_pose_network_features(net, image));
+}

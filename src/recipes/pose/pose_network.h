@@ -1,0 +1,34 @@
+/* The network of the recipe pose: images to one probability map per keypoint, by a backbone of the
+ * zoo and a head of a pixel shuffle and transposed convolutions (Biswas et al. 2024, "Lightning
+ * Pose"). Parameters are called backbone.* with the zoo's names, head.* as Lightning Pose has it.
+ */
+#ifndef LEVIN_RECIPES_POSE_POSE_NETWORK_H
+#define LEVIN_RECIPES_POSE_POSE_NETWORK_H
+
+#include "nn/model.h"
+
+typedef struct lvni_pose_network_settings {
+    const char *model; /* of the zoo: one whose last map has 1/32 of the image's sides */
+    int keypoints;     /* K */
+    int downsample;    /* 1, 2, 3: the sides of maps are those of the image / 2^downsample */
+} lvni_pose_network_settings;
+
+enum { LVNI_POSE_LEAST_DOWNSAMPLE = 1, LVNI_POSE_MOST_DOWNSAMPLE = 3 };
+enum { LVNI_POSE_MOST_LAYERS = 3 };
+
+typedef struct lvni_pose_network {
+    lvn_module *backbone, *layer[LVNI_POSE_MOST_LAYERS];
+    int layers;
+} lvni_pose_network;
+
+/* In build(); failures are the builder's. */
+void lvni_pose_network_build(lvn_builder *b, const lvni_pose_network_settings *settings,
+                             lvni_pose_network *out);
+/* The backbone's last map of images (N, H, W, 3): (N, H/32, W/32, C). */
+lvn_tensor *lvni_pose_network_features(const lvni_pose_network *net, lvn_tensor *image);
+/* Of that: (N, h, w, K), each map a distribution over its pixels. */
+lvn_tensor *lvni_pose_network_head(const lvni_pose_network *net, lvn_tensor *features);
+/* Both. */
+lvn_tensor *lvni_pose_network_maps(const lvni_pose_network *net, lvn_tensor *image);
+
+#endif
