@@ -248,26 +248,26 @@ static void forget_columns(csv *c)
 }
 
 /* The rows of before that stay. */
-static lvn_status begin(csv *c, int64_t step, bool ends_again)
+static lvn_status begin(csv *c, const lvni_log_loggers_options *o)
 {
     char *text = NULL;
     size_t bytes = 0;
     const char *body = NULL;
     lvni_core_str kept = {0};
     lvn_status s;
-    if (step > 0 && lvni_core_path_exists(c->path)) {
+    if (o->resumed && lvni_core_path_exists(c->path)) {
         LVNI_TRY_DONE(s, lvni_core_file_read(c->path, SIZE_MAX / 4, &text, &bytes));
         LVNI_TRY_DONE(s, read_header(c, text, &body));
     }
     if (body != NULL) {
-        filter(c, body, step, ends_again, &kept);
+        filter(c, body, o->step, o->ends_again, &kept);
     } else {
         if (text != NULL && bytes > 0) {
             lvni_log_line(
                 LVNI_LOG_WARNING,
                 "%s has another layout than this logger's: its rows are replaced by those "
                 "from step %lld on; metrics.jsonl has them all",
-                c->path, (long long)step);
+                c->path, (long long)o->step);
         }
         forget_columns(c);
         for (int i = 0; i < 3; i++) {
@@ -290,7 +290,7 @@ static lvn_status create_csv(const lvni_log_loggers_options *o, const char *argu
     }
     c->fd = -1;
     c->path = lvni_log_path(o->dir, "metrics.csv");
-    const lvn_status s = c->path == NULL ? LVN_ERR_MEMORY : begin(c, o->step, o->ends_again);
+    const lvn_status s = c->path == NULL ? LVN_ERR_MEMORY : begin(c, o);
     if (s != LVN_OK) {
         destroy_csv(c);
         return s;

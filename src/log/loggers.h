@@ -13,8 +13,9 @@ typedef struct lvni_log_loggers_options {
     size_t n_names;
     const char *config_json; /* NULL: none */
     const char *run_id;      /* NULL: none */
-    /* Optimizer steps done. What the files hold of later ones goes; 0: of any. */
-    int64_t step;
+    int64_t step;            /* optimizer steps done */
+    /* What the files hold of steps up to `step` stays, and of later ones goes; false: all goes. */
+    bool resumed;
     bool ends_again; /* lvni_log_metrics_truncate */
 } lvni_log_loggers_options;
 

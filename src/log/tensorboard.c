@@ -196,7 +196,7 @@ static lvn_status begin(lvni_log_tensorboard *t, const lvni_log_loggers_options 
     LvniLogPb__Event event = LVNI_LOG_PB__EVENT__INIT;
     event.what_case = LVNI_LOG_PB__EVENT__WHAT_FILE_VERSION;
     event.file_version = version;
-    LVN_TRY(lvni_log_event_file_open(o->dir, o->step == 0, &t->file));
+    LVN_TRY(lvni_log_event_file_open(o->dir, !o->resumed, &t->file));
     LVN_TRY(lvni_log_tensorboard_add(t, &event));
     /* the reader forgets this step and later ones of the files before, unless this is the first
      * start that it sees */

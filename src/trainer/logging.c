@@ -40,9 +40,10 @@ static lvn_status open_loggers(lvni_trainer_logging *r, int64_t step, bool ends_
                                         .config_json = r->o->config_json,
                                         .run_id = r->o->run_id,
                                         .step = step,
+                                        .resumed = r->resumed,
                                         .ends_again = ends_again};
     LVN_TRY(lvni_log_loggers_open(&o, &r->loggers));
-    return step == 0 ? lvni_trainer_logging_samples(r) : LVN_OK;
+    return r->resumed ? LVN_OK : lvni_trainer_logging_samples(r);
 }
 
 /* Of all threads of the process. */
@@ -68,14 +69,14 @@ lvn_status lvni_trainer_logging_open(lvni_trainer_logging *r, int64_t step, bool
     lvni_core_str_printf(&path, "%s/metrics.jsonl", r->o->out);
     lvn_status s;
     LVNI_TRY_DONE(s, lvni_core_str_status(&path));
-    if (step > 0) {
+    if (r->resumed) {
         double logged_s = 0.0;
         LVNI_TRY_DONE(s, lvni_log_metrics_truncate(lvni_core_str_text(&path), step, ends_again,
                                                    NULL, &logged_s));
         r->earlier_s = fmax(r->earlier_s, logged_s);
     }
     r->logged_at_s = lvni_trainer_logging_seconds(r);
-    LVNI_TRY_DONE(s, lvni_log_metrics_open(lvni_core_str_text(&path), step > 0, &r->log));
+    LVNI_TRY_DONE(s, lvni_log_metrics_open(lvni_core_str_text(&path), r->resumed, &r->log));
     s = open_loggers(r, step, ends_again);
 done:
     lvni_core_str_free(&path);

@@ -377,6 +377,7 @@ static void take_all(lvni_trainer *t, const lvni_ckpt *ckpt, texts *from)
     }
     t->checkpointing.next_name[0] = '\0';
     t->checkpointing.saved_step = ckpt->at.step;
+    t->report.resumed = true;
     t->checkpointing.gathered_step = -1;
     memcpy(t->engine->optim->steps, from->updates,
            (size_t)t->engine->n_phases * sizeof *from->updates);

@@ -178,7 +178,8 @@ typedef struct lvni_trainer_logging {
     const lvni_trainer_options *o;
     struct lvni_log_metrics *log;     /* metrics.jsonl; NULL: not open */
     struct lvni_log_loggers *loggers; /* NULL: none */
-    lvn_status ended;                 /* how the newest call that made steps did */
+    bool resumed;     /* from a checkpoint, also one of step 0: what was logged before stays */
+    lvn_status ended; /* how the newest call that made steps did */
     lvni_log_progress progress;
     lvni_nn_step epoch_sum; /* metrics of the epoch so far, without skipped steps */
     lvni_nn_step last_val;  /* of the newest validation */

@@ -3,6 +3,8 @@
 usage: test_pretrain_start.py SOURCE_DIR LEVIN     registered in tests/cli/CMakeLists.txt
 """
 
+import csv
+import json
 import os
 import re
 import shutil
@@ -315,6 +317,23 @@ class Start(unittest.TestCase):
         self.assertEqual(self.levin("ckpt", "hash", "one"), self.levin("ckpt", "hash", "whole"))
         text = self.levin("pretrain", "out=two", "resume=true")
         self.assertIn("nothing to do", text)
+
+    def test_what_was_measured_before_the_first_step_stays(self):
+        keys = [*SMALL, "batch_size=16", "knn.data=builtin:shapes", "knn.count=40", "knn.seed=1"]
+        self.levin("pretrain", *keys, "epochs=0", "logger=[csv,tensorboard]", "out=run")
+        self.levin("pretrain", "out=run", "resume=true", "epochs=1")
+        with open(f"{self.dir}/run/metrics.jsonl", encoding="utf-8") as lines:
+            first, *others = [json.loads(line) for line in lines]
+        self.assertEqual(first["step"], 0)
+        self.assertIn("val/knn", first)
+        self.assertEqual({row["step"] for row in others}, {3})
+        with open(f"{self.dir}/run/metrics.csv", encoding="utf-8", newline="") as lines:
+            first, *others = list(csv.DictReader(lines))
+        self.assertEqual(first["step"], "0")
+        self.assertNotEqual(first["val/knn"], "")
+        self.assertEqual({row["step"] for row in others}, {"3"})
+        files = [name for _, _, names in os.walk(f"{self.dir}/run") for name in names]
+        self.assertEqual(len([name for name in files if "tfevents" in name]), 2)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ static lvni_log_loggers *opened(const char *name, int64_t step)
         .n_names = 1,
         .config_json = "{\"a.b\":1.5,\"text\":\"x\",\"on\":true,\"list\":[1,2],\"none\":null}",
         .run_id = "r",
-        .step = step};
+        .step = step,
+        .resumed = step > 0};
     assert_int_equal(lvni_log_loggers_open(&o, &l), LVN_OK);
     return l;
 }
@@ -251,7 +252,7 @@ TEST(resuming_drops_later_and_broken_rows)
     put_text(path, "epoch,lr,step,time_s,val\n1,,4,1,2\n1,0.5,5,1,\n1,,5,2,3\n");
     const char *const names[] = {"csv"};
     const lvni_log_loggers_options o = {
-        .dir = dir, .names = names, .n_names = 1, .step = 5, .ends_again = true};
+        .dir = dir, .names = names, .n_names = 1, .step = 5, .resumed = true, .ends_again = true};
     assert_int_equal(lvni_log_loggers_open(&o, &l), LVN_OK);
     lvni_log_loggers_close(l, LVNI_LOG_FINISHED);
     assert_string_equal(csv_text(), "epoch,lr,step,time_s,val\n1,,4,1,2\n1,0.5,5,1,\n");
