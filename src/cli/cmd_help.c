@@ -63,16 +63,21 @@ static bool has_row(const lvni_cli_topic *topic, const lvni_core_option *row)
     return false;
 }
 
-/* Has a topic in front of this one the same row? Then it was printed there. */
-static bool is_repeated(const lvni_core_option *row, const lvni_cli_topic *of)
+/* Has a topic in front of this one the same row under that name? Then it was printed there. Another
+ * command's name for the row may be this topic's alone, as LightlyTrain's are pretrain's. */
+static bool is_repeated(const lvni_core_option *row, const char *key, const lvni_cli_topic *of)
 {
     lvni_cli_topic before;
-    for (int k = 0; lvni_cli_topic_at(k, &before) && strcmp(before.name, of->name) != 0; k++) {
-        if (has_row(&before, row)) {
-            return true;
+    bool found = false;
+    for (int i = 0; !found && lvni_cli_topic_at(i, &before) && strcmp(before.name, of->name) != 0;
+         i++) {
+        keys k;
+        if (has_row(&before, row) && open_keys(&before, &k) == LVN_OK) {
+            found = is_asked(&k, row, key);
+            lvni_core_config_destroy(k.config);
         }
     }
-    return false;
+    return found;
 }
 
 /* "      The same in: train.gan (default 20)." */
@@ -106,7 +111,7 @@ static int print_rows(const keys *k, const char *key, bool all)
         for (size_t i = 0; i < (*t)->n; i++) {
             const lvni_core_option *row = &(*t)->rows[i];
             if (row->alias_of != NULL || !is_asked(k, row, key) ||
-                (all && is_repeated(row, &k->topic))) {
+                (all && is_repeated(row, key, &k->topic))) {
                 continue;
             }
             if (n++ == 0) {

@@ -65,6 +65,9 @@ class Words(Case):
             self.levin(["help", "train.classify"], OK)[0],
             self.levin(["train", "classify", "--help"], OK)[0],
         )
+        # a name that one recipe alone has for a key of all
+        text = self.levin(["help", "resume_interrupted"], OK)[0]
+        self.assertIn("levin help train.pretrain\n  resume  ", text)
         self.levin(["help", "plann"], USAGE, ["there is no help on plann; did you mean plan?"])
 
     def test_unknown_recipe(self):
