@@ -421,6 +421,7 @@ static lvn_status read_file(lvni_run_exported *e, const lvni_ckpt_st_file *file,
 {
     LVN_TRY(read_metadata(e, file));
     e->opened = true;
+    e->job.data = e->card.data;
     e->job.part_alone = lvni_ckpt_st_meta_get(file, LVNI_CKPT_FORMAT) == NULL;
     LVN_TRY(e->recipe->network != NULL ? e->recipe->network(&e->job) : LVN_OK);
     const bool known = e->job.cls != NULL;

@@ -55,8 +55,8 @@ typedef struct lvni_run_job {
     const char *ignored; /* the line behind it, on what of the data is not used; NULL, "": none */
     const char *chosen;  /* a line on what the recipe chose itself, and why; NULL, "": nothing */
     /* For the model card (exported.h), of recipes that have one: name of the network, identity of
-     * the data (NULL: none), and the recipe's part (NULL: the job itself); of a trained model the
-     * part that was read. */
+     * the data (NULL: none), and the recipe's part (NULL: the job itself); of a trained model data
+     * and part as they were read. */
     const char *model, *data;
     const void *own_card;
     /* The module that exported models are of, with names relative to it, as a backbone in front of

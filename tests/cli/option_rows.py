@@ -573,10 +573,11 @@ pretrain_rows = {
         }
     ),
 }
-EMBED_NPY = "predict model=backbone data=photos output=x.npy"
+EMBED_NPY = "predict model=backbone data=photos output=features.npy"
 embed_rows = {
     "image_size": row("12", "stdout"),
     "output": row("table.csv", "files", first="-"),
+    "overwrite": row("true", "code", instead=EMBED_NPY, before=EMBED_NPY),
     "format": row("lightly_csv", "stdout"),
     "features": row("patches", "stdout", instead=EMBED_NPY),
 }

@@ -208,17 +208,47 @@ class Embed(unittest.TestCase):
         self.assertEqual(len({tuple(x) for x in (a, b, c, d)}), 4)
         self.assertEqual(d, e)
 
+    def test_sides_that_differ(self):
+        """Height comes first, the width is stretched alone, and the maps have both sides."""
+        folder = pathlib.Path(self.dir, "oblong")
+        for name, width in (("a", 24), ("b", 48)):
+            rows = b"".join(bytes([8 * y] * 3 * width) for y in range(16))
+            write_pixels(folder / f"{name}.png", 16, rows, width)
+        write_pixels(folder / "c.png", 16, b"".join(bytes([8 * x] * 3) for x in range(24)) * 16, 24)
+        keys = ["data=oblong", "image_size=[16,24]"]
+        text = self.embed(*keys, "features=patches", "output=oblong.npy")
+        self.assertIn("(3, 128, 4, 6) in oblong.npy", text)
+        shape, values = read_npy(self.read("oblong.npy"))
+        self.assertEqual(shape, (3, FEATURES, 4, 6))
+        a, b, c = (values[n : n + FEATURES * 24] for n in range(0, len(values), FEATURES * 24))
+        self.assertEqual(a, b)
+        self.assertNotEqual(a, c)
+        self.embed(*keys, "features=patches", "output=oblong2.npy", "devices=2")
+        self.assertTrue(self.read("oblong2.npy") == self.read("oblong.npy"))
+        text = self.embed(*keys[:1], "image_size=[16,24,3]", code=64)
+        self.assertIn("image_size has 3 numbers: give a side, or [height,width]", text)
+
+    def test_a_file_that_is_there_is_not_replaced(self):
+        for name, *more in (("there.csv",), ("there.bin", "format=npy")):
+            with open(f"{self.dir}/{name}", "w", encoding="utf-8") as f:
+                f.write("hours of work")
+            text = self.embed(f"output={name}", *more, code=64)
+            self.assertIn(f"output={name} exists: overwrite=true replaces it", text)
+            self.assertEqual(self.read(name), b"hours of work")
+            self.embed(f"output={name}", *more, "overwrite=true")
+            self.assertNotEqual(self.read(name), b"hours of work")
+
     def test_an_unreadable_image_has_no_row(self):
         shutil.copytree(f"{self.dir}/photos", f"{self.dir}/bad")
         with open(f"{self.dir}/bad/checks/1.png", "r+b") as f:
             f.truncate(60)
         for n in (1, 2):
             text = self.levin(
-                "predict", "embed", "model=run", "data=bad", "output=bad.npz", "on_error=skip",
-                f"devices={n}",
+                "predict", "embed", "model=run", "data=bad", f"output=bad{n}.npz",
+                "on_error=skip", f"devices={n}",
             )  # fmt: skip
             self.assertIn("checks/1.png", text)
-            archive = zipfile.ZipFile(f"{self.dir}/bad.npz")
+            archive = zipfile.ZipFile(f"{self.dir}/bad{n}.npz")
             shape, names = read_npy(archive.read("filenames.npy"))
             self.assertEqual(shape, (19,))
             self.assertNotIn("checks/1.png", names)
@@ -291,7 +321,7 @@ class Embed(unittest.TestCase):
         before = self.read("kept.npz")
         limit = f"ulimit -f 4; exec {LEVIN} predict embed model=run data=photos output=kept.npz"
         done = subprocess.run(
-            ["sh", "-c", f"trap '' XFSZ; {limit} features=patches"], cwd=self.dir,
+            ["sh", "-c", f"trap '' XFSZ; {limit} overwrite=true features=patches"], cwd=self.dir,
             capture_output=True, timeout=100,
         )  # fmt: skip
         self.assertNotEqual(done.returncode, 0)

@@ -121,7 +121,7 @@ class Linear(unittest.TestCase):
         )[0]
 
     def features(self):
-        self.levin("predict", "embed", *self.use, "output=features.csv")
+        self.levin("predict", "embed", *self.use, "output=features.csv", "overwrite=true")
         with open(f"{self.dir}/features.csv", encoding="utf-8") as f:
             rows = [[float(v) for v in row[1:]] for row in list(csv.reader(f))[1:]]
         n = PARTS["train"]

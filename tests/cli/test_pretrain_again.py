@@ -3,6 +3,7 @@
 usage: test_pretrain_again.py LEVIN     registered in tests/cli/CMakeLists.txt
 """
 
+import pathlib
 import unittest
 
 from pretrain_case import PretrainCase
@@ -38,6 +39,22 @@ class Again(PretrainCase):
                 self.levin(
                     "plan", "train", "pretrain", f"config=b_{method}/config.yaml", "out=none"
                 )
+
+    def test_shapes_of_a_trained_model_are_those_of_its_training(self):
+        keys = ["data.count=12", "data.classes=3", "data.seed=5"]
+        self.levin("pretrain", *self.small[:1], *keys, *self.small[2:], "model=cnn", *self.head,
+                   "out=three")  # fmt: skip
+        embed = ["predict", "embed", "model=three", "data=builtin:shapes"]
+        rows = {}
+        for name, given in (("same", []), ("given", keys), ("other", ["data.seed=6"])):
+            self.levin(*embed, *given, f"output={name}.csv")
+            rows[name] = pathlib.Path(self.dir, f"{name}.csv").read_text(encoding="utf-8")
+        self.assertEqual(rows["same"], rows["given"])
+        self.assertNotEqual(rows["same"], rows["other"])
+        self.assertEqual([rows[name].count("\n") for name in ("same", "other")], [13, 13])
+        use = ["model=three", "data=builtin:shapes"]
+        text = self.levin("eval", "knn", *use, "val_split=0.5", "k=1")
+        self.assertIn("of 3 classes", text)
 
 
 if __name__ == "__main__":

@@ -130,8 +130,8 @@ class Channels(Data):
             self.assertEqual(self.shape(run, "conv1.weight"), [32, channels, 3, 3])
             self.assertTrue(os.path.exists(self.path(run, "augmentations.png")))
             self.levin("pretrain", "resume=true", f"out={run}", "max_epochs=2")
-            self.levin("predict", "embed", f"model={run}", "data=images", "output=x.csv")
-            self.assertEqual(len(self.read("x.csv").splitlines()), 9)
+            self.levin("predict", "embed", f"model={run}", "data=images", f"output={run}.csv")
+            self.assertEqual(len(self.read(f"{run}.csv").splitlines()), 9)
             self.levin("eval", "knn", f"model={run}", "data=images", "val_split=0.5")
         self.run_with("mean", "transform_args.normalize.mean=[0.5]")
         self.assertEqual(self.shape("mean", "conv1.weight"), [32, 1, 3, 3])
@@ -185,6 +185,8 @@ class Exif(Data):
                 write(self.path(folder, name, "stored.jpg"), JPEG)
 
     def rows(self, model, *arguments):
+        if os.path.exists(self.path("x.csv")):
+            os.unlink(self.path("x.csv"))
         self.levin("predict", *model.split(), "data=images", "output=x.csv", *arguments)
         lines = self.read("x.csv").splitlines()[1:]
         return {line.split(",")[0]: line.split(",", 1)[1] for line in lines}

@@ -211,6 +211,20 @@ static lvn_status open_shown(const lvni_images_source *s, const lvni_data_transf
     return lvni_images_source_view(s, at, n, view, &out->data);
 }
 
+/* Height and width that are given, of features alone both; 0: not. */
+static void read_size(const lvni_core_config *c, lvni_run_purpose purpose, int size[2])
+{
+    size_t n;
+    size[0] = size[1] = 0;
+    if (purpose == LVNI_RUN_PREDICT) {
+        const int64_t *given = lvni_core_config_int_list(c, "image_size", &n);
+        size[0] = n > 0 ? (int)given[0] : 0;
+        size[1] = n > 1 ? (int)given[1] : 0;
+    } else if (lvni_core_config_is_set(c, "image_size")) {
+        size[0] = (int)lvni_core_config_int(c, "image_size");
+    }
+}
+
 static lvn_status open_used(lvni_run_job *job, opened *o)
 {
     const lvni_core_config *c = job->config;
@@ -220,10 +234,11 @@ static lvn_status open_used(lvni_run_job *job, opened *o)
     const lvni_images_opening how = {.mode = measures ? LVNI_SCAN_CLASSES : LVNI_SCAN_FLAT,
                                      .run = lvni_core_config_str(c, "model")};
     LVN_TRY(lvni_images_source_open(c, &how, &s));
-    lvni_pretrain_eval_view(
-        job->keys, s.scan != NULL,
-        lvni_core_config_is_set(c, "image_size") ? (int)lvni_core_config_int(c, "image_size") : 0,
-        &view);
+    lvni_images_source_take_shapes(c, job->data, &s);
+    int size[2];
+    read_size(c, job->purpose, size);
+    lvni_pretrain_eval_view(job->keys, s.scan != NULL, size[0], &view);
+    view.width = size[1];
     view.whole = !measures && s.scan != NULL; /* embed, as LightlyTrain does */
     const bool trained = view.as_stored;
     view.as_stored = lvni_images_source_as_stored(c, &trained);
@@ -287,8 +302,7 @@ static lvn_status check_run(const lvni_core_config *c)
 }
 
 static const lvni_core_option_table *const predict_keys[] = {
-    &lvni_images_options, &lvni_run_inference_options, &lvni_pretrain_embed_options,
-    &lvni_pretrain_output_options, NULL};
+    &lvni_images_options, &lvni_run_inference_options, &lvni_pretrain_output_options, NULL};
 const lvni_core_option_table *const lvni_pretrain_eval_keys[] = {
     &lvni_images_options,         &lvni_run_inference_options, &lvni_pretrain_embed_options,
     &lvni_pretrain_parts_options, &lvni_pretrain_knn_options,  NULL};

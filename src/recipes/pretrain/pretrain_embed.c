@@ -14,10 +14,18 @@
 #include "run/options.h"
 #include "run/output_file.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 static const lvni_core_option output_rows[] = {
+    {.name = "image_size",
+     .type = LVNI_OPT_INT_LIST,
+     .unit = "pixels",
+     .range = LVNI_BETWEEN(1, 4096),
+     .flags = LVNI_OPT_AUTO,
+     .help = "Side of the square that an image is stretched to, or [height,width]; auto: that of "
+             "the training."},
     {.name = "output",
      .type = LVNI_OPT_PATH,
      .fallback = "embeddings.csv",
@@ -30,6 +38,10 @@ static const lvni_core_option output_rows[] = {
      .fallback = "auto",
      .help = "Of output=; auto: by its ending. lightly_csv: a table with columns `filenames`, "
              "`embedding_0` ..., `labels`, all 0, as custom embeddings for Lightly are."},
+    {.name = "overwrite",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "false",
+     .help = "Replace output= where it exists, which is an error otherwise."},
     {.name = "features",
      .type = LVNI_OPT_CHOICE,
      .choices = "pool|patches",
@@ -112,6 +124,29 @@ static lvn_status check_name(const lvni_core_config *c, format f)
     return LVN_OK;
 }
 
+/* Features may have taken hours, and the name has a default. */
+static lvn_status check_unused(const lvni_core_config *c)
+{
+    const char *output = lvni_core_config_str(c, "output");
+    if (!lvni_run_output_is_stdout(c) && !lvni_core_config_bool(c, "overwrite") &&
+        lvni_core_path_exists(output)) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "output=%s exists: overwrite=true replaces it, or give another name", output);
+    }
+    return LVN_OK;
+}
+
+static lvn_status check_size(const lvni_core_config *c)
+{
+    size_t n;
+    (void)lvni_core_config_int_list(c, "image_size", &n);
+    if (n > 2) {
+        LVN_FAIL(LVN_ERR_USAGE, "image_size has %zu numbers: give a side, or [height,width]  (%s)",
+                 n, lvni_core_config_origin(c, "image_size"));
+    }
+    return LVN_OK;
+}
+
 static lvn_status check_output(const lvni_core_config *c)
 {
     const format f = format_of(c);
@@ -128,15 +163,17 @@ static lvn_status check_output(const lvni_core_config *c)
                  f == JSON_LINES ? "JSON" : "a table");
     }
     LVN_TRY(given ? check_name(c, f) : LVN_OK);
-    return given && !lvni_run_output_is_stdout(c)
-               ? lvni_core_file_check(lvni_core_config_str(c, "output"))
-               : lvni_run_output_check(c, &kind);
+    LVN_TRY(given && !lvni_run_output_is_stdout(c)
+                ? lvni_core_file_check(lvni_core_config_str(c, "output"))
+                : lvni_run_output_check(c, &kind));
+    return check_unused(c);
 }
 
 static lvn_status check_arguments(const lvni_core_config *c)
 {
     LVN_TRY(lvni_run_inference_check(c));
     LVN_TRY(lvni_images_source_check(c));
+    LVN_TRY(check_size(c));
     return check_output(c);
 }
 
@@ -146,8 +183,9 @@ typedef struct rows {
     format format;
     float *value; /* (as many as there are images, dim) */
     int64_t dim;
-    int64_t channels;    /* of a map; 0: none */
-    lvni_core_str names; /* each with its zero */
+    int64_t channels;      /* of a map; 0: none */
+    _Atomic int64_t width; /* of a map; lanes write it, all the same */
+    lvni_core_str names;   /* each with its zero */
 } rows;
 
 static const char *column(const lvni_run_inference *use, int i)
@@ -183,7 +221,11 @@ static lvn_tensor *features(const lvn_module *root, const lvn_batch *batch, void
     }
     const lvn_module *backbone = ((const lvni_pretrain_root *)root)->embedding.backbone;
     lvn_tensor *map = lvni_nn_zoo_features(backbone, batch->image).map;
-    return map == NULL ? NULL : lvn_flatten(lvn_permute(map, channels_first, 4), 1);
+    if (map == NULL) {
+        return NULL;
+    }
+    atomic_store(&((rows *)u->own)->width, lvn_size(map, 2));
+    return lvn_flatten(lvn_permute(map, channels_first, 4), 1);
 }
 
 static lvn_status take_table_row(lvni_run_inference *u, const char *name, const float *value,
@@ -236,18 +278,16 @@ static lvn_status take_row(lvni_run_inference *u, int64_t sample, const float *v
 
 /* ---- files ---- */
 
-/* (N, dim), or (N, channels, height, width) of square maps. */
+/* (N, dim), or (N, channels, height, width) of maps. */
 static int shape_of(const rows *w, int64_t n, int64_t shape[4])
 {
-    const int64_t places = w->channels > 0 ? w->dim / w->channels : 0;
-    int64_t side = 0;
-    while (side * side < places) {
-        side++;
-    }
+    const bool maps = w->channels > 0;
+    const int64_t width = maps ? atomic_load(&w->width) : 1;
     shape[0] = n;
-    shape[1] = places > 0 ? w->channels : w->dim;
-    shape[2] = shape[3] = side;
-    return places > 0 ? 4 : 2;
+    shape[1] = maps ? w->channels : w->dim;
+    shape[2] = maps ? w->dim / (w->channels * width) : 1;
+    shape[3] = width;
+    return maps ? 4 : 2;
 }
 
 /* Characters of 32 bits, (n, *longest), in the byte order of the machine, as NumPy has text. */
