@@ -12,6 +12,7 @@ import re
 import shutil
 import unittest
 
+from patterns import draw_patterns
 from pretrain_case import PretrainCase, run_levin
 
 SMALL = (
@@ -87,6 +88,15 @@ class DinoV2(PretrainCase):
         text = self.levin("eval", "knn", "model=run", "data=builtin:shapes", "data.count=20")
         self.assertRegex(text, r"knn top1 \d\.\d+")
 
+    def test_classify_goes_on_from_its_network(self):
+        text = self.levin(
+            "train", "classify", "data=builtin:shapes", "data.count=20", "model=dinov2/_vittest14",
+            "weights=run", "reset_head=true", "image_size=28", "max_steps=1", "out=fine",
+        )  # fmt: skip
+        self.assertIn("49 of the model's 51 tensors are from it", text)
+        text = self.levin("eval", "model=fine", "data=builtin:shapes", "data.count=20")
+        self.assertRegex(text, r"acc \d\.\d+")
+
     def test_steps_that_wait(self):
         """The last layer's rate is 0 for 30 % of the run's 6 steps; its moments are there at once.
         The rate rises to the last step but one."""
@@ -106,7 +116,12 @@ class DinoV2(PretrainCase):
             self.assertTrue(any(f"train/{name}_loss" in e for e in epochs), name)
 
     def test_what_is_chosen(self):
-        """The epochs of 125,000 steps; fewer are a warning."""
+        """The epochs of 125,000 steps; fewer are a warning. A line begins with the loss."""
+        self.assertIn("epoch 1 done at step 2: train/loss ", self.text)
+        photos = [a for a in SMALL if not a.startswith("data")]
+        draw_patterns(f"{self.dir}/photos", 8)
+        text = self.levin("pretrain", *photos, "data=photos", "out=photo run", "max_epochs=1")
+        self.assertIn("max_epochs=62500 for 32 images in batches of 16", text)
         short = [a for a in SMALL[:-1] if not a.startswith("max_epochs")]
         text = self.levin("plan", "train", "pretrain", *short)
         self.assertIn("the run: 125000 steps, 62500 epochs", text)
@@ -149,6 +164,8 @@ class DinoV2(PretrainCase):
         base = ["pretrain", *SMALL, "out=x"]
         text = self.levin(*base, "method_args.min_lr=0.9", code=64)
         self.assertIn("method_args.min_lr=0.9 is above the largest learning rate, 0.0005", text)
+        text = self.levin(*base, "method_args.min_lr=1e-5", "scheduler.end_factor=0.1", code=64)
+        self.assertIn("method_args.min_lr=1e-05 and scheduler.end_factor=0.1: both are the", text)
         text = self.levin(*base, "method_args.min_lr=1e-5", "scheduler=constant", code=64)
         self.assertIn("method_args.min_lr", text)
         self.assertIn("no effect", text)

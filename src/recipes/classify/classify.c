@@ -18,7 +18,7 @@
 static const lvni_core_option model_rows[] = {
     {.name = "model.name",
      .type = LVNI_OPT_CHOICE,
-     .choices = "cnn|mlp|" LVNI_ZOO_BACKBONES,
+     .choices = "cnn|mlp|" LVNI_ZOO_BACKBONES "|_vittest14",
      .fallback = "cnn",
      .respell = lvni_nn_zoo_respell,
      .help = "Network: cnn (three convolutions with batch norm), mlp (two hidden layers), or one "

@@ -72,7 +72,7 @@ static void note_held(opened *o)
 /* Of that many steps and no fewer: the last, short step of an epoch may be left out. */
 static int64_t epochs_of(int64_t steps, const lvni_plan *plan)
 {
-    int64_t epoch;
+    int64_t epoch = 0; /* where it looks from */
     return lvni_plan_locate(plan, steps, &epoch) > 0 ? epoch + 1 : epoch;
 }
 

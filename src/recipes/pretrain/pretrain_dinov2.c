@@ -213,13 +213,17 @@ static lvn_tensor *add_losses(const dinov2 *m, lvn_step *step, lvn_tensor *dino[
     lvn_tensor *loss = lvn_mul_scalar(dino[0], s->dino_loss_weight);
     if (dino[1] != NULL) {
         loss = lvn_add(loss, lvn_mul_scalar(dino[1], s->dino_loss_weight));
-        lvn_log(step, "dino_local_loss", dino[1]);
     }
     loss = lvn_add(loss, lvn_mul_scalar(ibot, s->ibot_loss_weight));
+    loss = lvn_add(loss, lvn_mul_scalar(apart, s->koleo_loss_weight));
+    lvn_log(step, "loss", loss); /* first: of an epoch's line others may be left out */
     lvn_log(step, "dino_global_loss", dino[0]);
+    if (dino[1] != NULL) {
+        lvn_log(step, "dino_local_loss", dino[1]);
+    }
     lvn_log(step, "ibot_loss", ibot);
     lvn_log(step, "koleo_loss", apart);
-    return lvn_add(loss, lvn_mul_scalar(apart, s->koleo_loss_weight));
+    return loss;
 }
 
 /* Losses of the student, which sees the large views with masks and the small ones without. */
@@ -263,7 +267,6 @@ static lvn_tensor *dinov2_step(const lvn_module *module, const lvn_batch *batch,
                  aim = spread(m, (tokens){lvn_detach(answer.class), lvn_detach(answer.patch)},
                               temperature, masked.counts, n, &sharp);
     lvn_tensor *loss = aim.class == NULL ? NULL : learn(m, step, images, local, &masked, aim);
-    lvn_log(step, "loss", loss);
     lvn_log(step, "teacher_temp", temperature);
     lvn_log(step, "teacher_momentum", lvn_number_tensor(m->momentum, step));
     if (loss != NULL) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define KEY(name) "method_args." name
+#define END "scheduler.end_factor"
 
 /* The rates of the student's parts. */
 static lvn_status add_rules(lvni_core_config *c)
@@ -50,7 +51,7 @@ static lvn_status check_least(const lvni_core_config *c, double least, double pe
 /* The rate rises, at most up to the last step but one, and falls to min_lr. */
 static lvn_status resolve_schedule(lvni_core_config *c, const lvni_pretrain_scale *scale)
 {
-    static const char rise[] = "scheduler.warmup_steps", end[] = "scheduler.end_factor";
+    static const char rise[] = "scheduler.warmup_steps";
     const int64_t usual = lvni_core_config_int(c, KEY("warmup_steps")),
                   most = scale->steps > 0 ? scale->steps - 1 : 0;
     if (lvni_core_config_int(c, "scheduler.warmup_epochs") == 0) {
@@ -59,11 +60,12 @@ static lvn_status resolve_schedule(lvni_core_config *c, const lvni_pretrain_scal
     const double peak =
         lvni_core_config_float(c, "optim.lr") * lvni_run_rate_scale(c, scale->batch);
     const double least = lvni_core_config_float(c, KEY("min_lr"));
-    if (lvni_core_config_layer(c, end) > LVNI_LAYER_JOB) {
-        return LVN_OK;
+    const lvni_core_layer layer = lvni_core_config_layer(c, END);
+    if (layer > LVNI_LAYER_JOB && layer >= lvni_core_config_layer(c, KEY("min_lr"))) {
+        return LVN_OK; /* config.yaml has both */
     }
     LVN_TRY(check_least(c, least, peak, scale->batch));
-    return lvni_pretrain_set_number(c, end, least < peak ? least / peak : 1.0);
+    return lvni_pretrain_set_number(c, END, least < peak ? least / peak : 1.0);
 }
 
 lvn_status lvni_pretrain_resolve_dinov2(lvni_core_config *c, const lvni_pretrain_scale *scale)
@@ -98,6 +100,15 @@ void lvni_pretrain_check_dinov2(lvni_core_config *c)
                                      "backbone; leave it out  (%s)",
                                      (long long)lvni_core_config_int(c, "embed_dim"),
                                      lvni_core_config_origin(c, "embed_dim"));
+    }
+    if (lvni_core_config_layer(c, KEY("min_lr")) == LVNI_LAYER_ARGUMENTS &&
+        lvni_core_config_layer(c, END) == LVNI_LAYER_ARGUMENTS) {
+        lvni_core_config_add_mistake(
+            c,
+            KEY("min_lr") "=%g and " END "=%g: both are the learning rate at the end of the run, "
+                          "the second as a part of the largest; give one of the two  (%s)",
+            lvni_core_config_float(c, KEY("min_lr")), lvni_core_config_float(c, END),
+            lvni_core_config_origin(c, END));
     }
     if (lvni_core_config_float(c, least) > lvni_core_config_float(c, most)) {
         lvni_core_config_add_mistake(c, "%s=%g is above %s=%g: exchange the two  (%s)", least,
