@@ -67,6 +67,7 @@ typedef struct load {
     float *memory, *here; /* one tensor in the order of the file, and in this model's */
     names missing, different, unread, unused, foreign;
     const char *feature; /* of the other network, by a foreign tensor's name, or NULL */
+    int64_t channels[2]; /* of images, of the file's network and of this one, that differ; or 0 */
 } load;
 
 static bool starts_with(const char *text, const char *start)
@@ -236,6 +237,21 @@ static bool same(const lvni_ckpt_st_tensor *e, int ndim, const int64_t *shape)
     return e->ndim == ndim && memcmp(e->shape, shape, (size_t)ndim * sizeof *shape) == 0;
 }
 
+/* Is it a first layer that differs in the channels of its images alone? Then they are kept. */
+static void note_channels(load *l, const lvni_ckpt_st_tensor *e, int ndim, const int64_t *shape)
+{
+    enum { MOST = 4 };
+    const int axis = l->checkpoint ? 3 : 1;
+    bool alike = e->ndim == 4 && ndim == 4 && e->shape[axis] <= MOST && shape[axis] <= MOST;
+    for (int i = 0; alike && i < 4; i++) {
+        alike = i == axis || e->shape[i] == shape[i];
+    }
+    if (alike) {
+        l->channels[0] = e->shape[axis];
+        l->channels[1] = shape[axis];
+    }
+}
+
 /* One tensor, by its name within the part; parameter NULL: it lies in the file as it does here. */
 static lvn_status take(load *l, const char *name, lvn_tensor *t, const lvni_nn_parameter *parameter)
 {
@@ -263,6 +279,7 @@ static lvn_status take(load *l, const char *name, lvn_tensor *t, const lvni_nn_p
     l->used[e - lvni_ckpt_st_at(l->file, 0)] = true;
     if (!same(e, t->ndim, shape)) {
         head_of(l, head);
+        note_channels(l, e, t->ndim, shape);
         l->head_differs = l->head_differs || (head[0] != '\0' && starts_with(name, head));
         add_name(&l->different, "%s is %s, this model needs %s", e->name,
                  lvni_tensor_shape_string(e->ndim, e->shape, theirs), mine);
@@ -436,6 +453,15 @@ static lvn_status check_loaded(load *l)
     if (l->different.n > 0) {
         lvni_core_str_printf(&text, " %d of another shape: %s;", l->different.n,
                              lvni_core_str_text(&l->different.text));
+    }
+    if (l->channels[0] != l->channels[1]) {
+        lvni_core_str_printf(
+            &text,
+            " the file is for images of %lld channel%s, and those here have %lld: `levin pretrain` "
+            "takes it with transform_args.num_channels=%lld, and classify one that was trained "
+            "with 3;",
+            (long long)l->channels[0], lvni_core_plural(l->channels[0], "", "s"),
+            (long long)l->channels[1], (long long)l->channels[0]);
     }
     if (l->unread.n > 0) {
         lvni_core_str_printf(

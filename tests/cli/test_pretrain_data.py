@@ -166,6 +166,17 @@ class Channels(Data):
         self.assertIn("give model=resnet18", text)
         text = self.run_with("x", "model=vit_s_16", "image_size=32", grey, code=64)
         self.assertIn("model=vit_s_16 takes images of 3 channels", text)
+
+    def test_classify_has_three_channels(self):
+        self.run_with("grey", "transform_args.num_channels=1")
+        use = ["weights=grey", "reset_head=true", "out=x"]
+        train = ["train", "classify", "data=images", "model=cnn", "image_size=16"]
+        for weights in use[:1], ["weights=grey/checkpoints/last.safetensors"]:
+            text = self.levin(*train, *weights, *use[1:], code=1)
+            self.assertIn("the file is for images of 1 channel, and those here have 3: ", text)
+            self.assertIn("takes it with transform_args.num_channels=1, and classify one", text)
+        text = self.run_with("again", "weights=grey", code=1)
+        self.assertIn("images of 1 channel, and those here have 3", text)
         text = self.run_with("x", "transform_args.normalize.std=[1,1,1,1,1]", code=64)
         self.assertIn("normalize.std has 5 numbers", text)
 
