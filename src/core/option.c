@@ -189,10 +189,11 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-/* The text without blanks at its ends and without the brackets of a list. False: only one of the
- * brackets is there. */
-static bool items_open(const char *text, items *it)
+/* The text without blanks at its ends and without the brackets of a list; those of numbers may be
+ * round, as of a tuple in Python. False: only one of the brackets is there. */
+static bool items_open(const lvni_core_option *row, const char *text, items *it)
 {
+    const bool numbers = row->type == LVNI_OPT_INT_LIST || row->type == LVNI_OPT_FLOAT_LIST;
     const char *p = text;
     const char *end = text + strlen(text);
     while (is_blank(*p)) {
@@ -201,8 +202,9 @@ static bool items_open(const char *text, items *it)
     while (end > p && is_blank(end[-1])) {
         end--;
     }
-    const bool opens = p < end && *p == '[';
-    const bool closes = p < end && end[-1] == ']';
+    const bool round = numbers && p < end && *p == '(';
+    const bool opens = p < end && (round || *p == '[');
+    const bool closes = p < end && end[-1] == (round ? ')' : ']');
     *it = (items){.p = opens ? p + 1 : p,
                   .end = closes && end > p + (opens ? 1 : 0) ? end - 1 : end,
                   .first = true};
@@ -294,7 +296,7 @@ static lvn_status count_items(const lvni_core_option *row, const char *text, con
     items it;
     bool quoted = false;
     *n = 0;
-    int got = items_open(text, &it) ? 1 : -1;
+    int got = items_open(row, text, &it) ? 1 : -1;
     for (bool more = got == 1; more; more = got == 1 && items_more(&it)) {
         got = items_next(&it, item, &quoted);
         *n += got == 1 ? 1 : 0;
@@ -331,7 +333,7 @@ static lvn_status parse_list(const lvni_core_option *row, const char *text, cons
         return LVN_ERR_MEMORY;
     }
     items it;
-    (void)items_open(text, &it);
+    (void)items_open(row, text, &it);
     for (bool quoted = false; out->n < n; out->n++, (void)items_more(&it)) {
         (void)items_next(&it, item, &quoted);
         LVN_TRY(lvni_core_str_status(item));

@@ -205,13 +205,30 @@ TEST(lists_have_three_forms)
     assert_string_equal(names[1], "it's");
     assert_string_equal(names[2], "q\"x,]");
     assert_true(lvni_core_config_float_list(config, "optim.betas", &n)[1] == 0.75);
-    static const char *const bad[] = {
-        "milestones=[1,",    "milestones=1]",       "milestones=[1,,2]",
-        "milestones=[1,2,]", "milestones=[[1]]",    "milestones=[1.5]",
-        "milestones=['1']",  "milestones=[",        "milestones=]",
-        "milestones={a: 1}", "names=['a]",          "names=['a' b]",
-        "optim.betas=[0.9]", "optim.betas=[0.9,1]", "optim.betas=[0.9,0.99,0.999]",
-        "milestones=[1 2]"};
+    assert_int_equal(words("milestones=(1, 3)", "optim.betas=(0.5,0.75)", "names=(a)"), LVN_OK);
+    assert_int_equal(lvni_core_config_int_list(config, "milestones", &n)[1], 3);
+    assert_true(lvni_core_config_float_list(config, "optim.betas", &n)[1] == 0.75);
+    assert_string_equal(lvni_core_config_str_list(config, "names", &n)[0], "(a)");
+    static const char *const bad[] = {"milestones=(1,3]",
+                                      "milestones=(1,3",
+                                      "milestones=1,3)",
+                                      "milestones=[1,3)",
+                                      "milestones=[1,",
+                                      "milestones=1]",
+                                      "milestones=[1,,2]",
+                                      "milestones=[1,2,]",
+                                      "milestones=[[1]]",
+                                      "milestones=[1.5]",
+                                      "milestones=['1']",
+                                      "milestones=[",
+                                      "milestones=]",
+                                      "milestones={a: 1}",
+                                      "names=['a]",
+                                      "names=['a' b]",
+                                      "optim.betas=[0.9]",
+                                      "optim.betas=[0.9,1]",
+                                      "optim.betas=[0.9,0.99,0.999]",
+                                      "milestones=[1 2]"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(words(bad[i], NULL, NULL), LVN_ERR_USAGE);
     }
