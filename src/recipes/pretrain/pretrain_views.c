@@ -12,7 +12,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* Unset: the method's. */
+/* Not given: the method's, of the preset, as the help has it. */
 #define PROBABILITY(key, text)                                                                     \
     {                                                                                              \
         .name = "transform_args." key, .type = LVNI_OPT_FLOAT, .range = LVNI_BETWEEN(0, 1),        \
@@ -28,17 +28,18 @@
         .name = "transform_args." key, .type = LVNI_OPT_BOOL, .fallback = "true",                  \
         .flags = LVNI_OPT_AUTO, .help = (text)                                                     \
     }
-#define SIGMAS(key)                                                                                \
+#define SIGMAS(key, usual)                                                                         \
     {                                                                                              \
         .name = "transform_args." key, .type = LVNI_OPT_FLOAT_LIST, .unit = "pixels",              \
         .range = LVNI_AT_LEAST(0), .count = 2, .flags = LVNI_OPT_AUTO,                             \
-        .help = "Smallest and largest deviation of a blur."                                        \
+        .help = "Smallest and largest deviation of a blur; auto: " usual "."                       \
     }
 #define LIMIT(key)                                                                                 \
     {                                                                                              \
         .name = "transform_args." key, .type = LVNI_OPT_INT, .unit = "pixels",                     \
         .range = LVNI_BETWEEN(0, 4096), .flags = LVNI_OPT_AUTO,                                    \
-        .help = "Largest width of a blur, which is drawn; 0: it follows from the deviation."       \
+        .help =                                                                                    \
+            "Largest width of a blur, which is drawn; 0: it follows from the deviation; auto: 0."  \
     }
 
 static const lvni_core_option transform_rows[] = {
@@ -69,70 +70,89 @@ static const lvni_core_option transform_rows[] = {
      .flags = LVNI_OPT_AUTO,
      .help = "For each channel of an image, 1 to 4 of them, how readily it is dropped; 0: never."},
     SWITCH("random_resize", "null or false: the whole image is resized, without a crop."),
-    AMOUNT("random_resize.min_scale", 0, 1, "Smallest part of the area that a crop keeps."),
-    AMOUNT("random_resize.max_scale", 0, 1, "Largest part of the area that a crop keeps."),
-    AMOUNT("random_resize.min_ratio", 0.01, 100, "Smallest width over height of a crop."),
-    AMOUNT("random_resize.max_ratio", 0.01, 100, "Largest width over height of a crop."),
+    AMOUNT("random_resize.min_scale", 0, 1,
+           "Smallest part of the area that a crop keeps; auto: 0.08 (simclr), 0.14 (dino, "
+           "distillation), 0.32 (dinov2)."),
+    AMOUNT("random_resize.max_scale", 0, 1, "Largest part of the area that a crop keeps; auto: 1."),
+    AMOUNT("random_resize.min_ratio", 0.01, 100,
+           "Smallest width over height of a crop; auto: 3/4."),
+    AMOUNT("random_resize.max_ratio", 0.01, 100, "Largest width over height of a crop; auto: 4/3."),
     SWITCH("random_flip", "null or false: nothing is flipped."),
-    PROBABILITY("random_flip.horizontal_prob", "Probability that left and right change places."),
-    PROBABILITY("random_flip.vertical_prob", "Probability that top and bottom change places."),
+    PROBABILITY("random_flip.horizontal_prob",
+                "Probability that left and right change places; auto: 0.5."),
+    PROBABILITY("random_flip.vertical_prob",
+                "Probability that top and bottom change places; auto: 0."),
     SWITCH("random_rotation", "null or false: nothing is rotated."),
-    PROBABILITY("random_rotation.prob", "Probability of a rotation; unset: none."),
-    AMOUNT("random_rotation.degrees", 0, 360, "A rotation's angle is between -x and x."),
+    PROBABILITY("random_rotation.prob", "Probability of a rotation; auto: 0."),
+    AMOUNT("random_rotation.degrees", 0, 360, "A rotation's angle is between -x and x; auto: 0."),
     SWITCH("color_jitter", "null or false: colours are left alone."),
-    PROBABILITY("color_jitter.prob", "Probability that colours change."),
-    AMOUNT("color_jitter.strength", 0, 10, "Factor on the four amounts below."),
-    AMOUNT("color_jitter.brightness", 0, 10, "Factor in 1 - x to 1 + x."),
-    AMOUNT("color_jitter.contrast", 0, 10, "Factor in 1 - x to 1 + x."),
-    AMOUNT("color_jitter.saturation", 0, 10, "Factor in 1 - x to 1 + x."),
-    AMOUNT("color_jitter.hue", 0, 0.5, "Turns of the colour circle, -x to x."),
-    PROBABILITY("random_gray_scale", "Probability of a view without colours."),
+    PROBABILITY("color_jitter.prob", "Probability that colours change; auto: 0.8."),
+    AMOUNT("color_jitter.strength", 0, 10,
+           "Factor on the four amounts below; auto: 1 (simclr), 0.5 (dino, dinov2, distillation)."),
+    AMOUNT("color_jitter.brightness", 0, 10, "Factor in 1 - x to 1 + x; auto: 0.8."),
+    AMOUNT("color_jitter.contrast", 0, 10, "Factor in 1 - x to 1 + x; auto: 0.8."),
+    AMOUNT("color_jitter.saturation", 0, 10,
+           "Factor in 1 - x to 1 + x; auto: 0.8 (simclr), 0.4 (dino, dinov2, distillation)."),
+    AMOUNT("color_jitter.hue", 0, 0.5, "Turns of the colour circle, -x to x; auto: 0.2."),
+    PROBABILITY("random_gray_scale", "Probability of a view without colours; auto: 0.2."),
     SWITCH("gaussian_blur", "null or false: nothing is blurred."),
-    PROBABILITY("gaussian_blur.prob", "Probability of a blur."),
-    SIGMAS("gaussian_blur.sigmas"),
+    PROBABILITY("gaussian_blur.prob",
+                "Probability of a blur; auto: 0.5 (simclr), 1 (dino, dinov2, distillation)."),
+    SIGMAS("gaussian_blur.sigmas", "[0.1,2] (simclr, dino, dinov2), [0,0.1] (distillation)"),
     LIMIT("gaussian_blur.blur_limit"),
     SWITCH("solarize", "null or false: nothing is solarized."),
-    PROBABILITY("solarize.prob", "Probability that bright values are inverted."),
-    PROBABILITY("solarize.threshold", "Values that are inverted begin here; black is 0, white 1."),
+    PROBABILITY("solarize.prob", "Probability that bright values are inverted; auto: 0."),
+    PROBABILITY("solarize.threshold",
+                "Values that are inverted begin here; black is 0, white 1; auto: 0.5."),
     SWITCH("global_view_1.gaussian_blur", "The second large view (dino); null: it has no blur."),
-    PROBABILITY("global_view_1.gaussian_blur.prob", "Probability of a blur of that view."),
-    SIGMAS("global_view_1.gaussian_blur.sigmas"),
+    PROBABILITY("global_view_1.gaussian_blur.prob",
+                "Probability of a blur of that view; auto: 0.1."),
+    SIGMAS("global_view_1.gaussian_blur.sigmas", "[0.1,2]"),
     LIMIT("global_view_1.gaussian_blur.blur_limit"),
     SWITCH("global_view_1.solarize", "The second large view (dino); null: it is not solarized."),
-    PROBABILITY("global_view_1.solarize.prob", "Probability that its bright values are inverted."),
-    PROBABILITY("global_view_1.solarize.threshold", "Values of it that are inverted begin here."),
+    PROBABILITY("global_view_1.solarize.prob",
+                "Probability that its bright values are inverted; auto: 0.2."),
+    PROBABILITY("global_view_1.solarize.threshold",
+                "Values of it that are inverted begin here; auto: 0.5."),
     SWITCH("local_view", "null or false: there are no small views (dino)."),
     {.name = "transform_args.local_view.num_views",
      .type = LVNI_OPT_INT,
      .range = LVNI_BETWEEN(0, LVNI_MAX_VIEWS - 2),
      .flags = LVNI_OPT_AUTO,
-     .help = "Small views of an image (dino: 6)."},
+     .help = "Small views of an image; auto: 6 (dino), 8 (dinov2)."},
     {.name = "transform_args.local_view.view_size",
      .type = LVNI_OPT_INT_LIST,
      .unit = "pixels",
      .range = LVNI_BETWEEN(1, 4096),
      .flags = LVNI_OPT_AUTO,
-     .help = "Side of a small view, or [height,width]; auto: 96, and of images below 224 pixels as "
+     .help = "Side of a small view, or [height,width]; auto: 96 (dino), 98 (dinov2), and of images "
+             "below 224 pixels as "
              "much smaller."},
     SWITCH("local_view.random_resize", "null or false: they are the whole image, resized."),
-    AMOUNT("local_view.random_resize.min_scale", 0, 1, "Smallest part of the area they keep."),
-    AMOUNT("local_view.random_resize.max_scale", 0, 1, "Largest part of the area they keep."),
-    AMOUNT("local_view.random_resize.min_ratio", 0.01, 100, "Smallest width over height."),
-    AMOUNT("local_view.random_resize.max_ratio", 0.01, 100, "Largest width over height."),
+    AMOUNT("local_view.random_resize.min_scale", 0, 1,
+           "Smallest part of the area they keep; auto: 0.05."),
+    AMOUNT("local_view.random_resize.max_scale", 0, 1,
+           "Largest part of the area they keep; auto: 0.14 (dino), 0.32 (dinov2)."),
+    AMOUNT("local_view.random_resize.min_ratio", 0.01, 100,
+           "Smallest width over height; auto: 3/4."),
+    AMOUNT("local_view.random_resize.max_ratio", 0.01, 100,
+           "Largest width over height; auto: 4/3."),
     SWITCH("local_view.gaussian_blur", "null or false: small views are not blurred."),
-    PROBABILITY("local_view.gaussian_blur.prob", "Probability of a blur of a small view."),
-    SIGMAS("local_view.gaussian_blur.sigmas"),
+    PROBABILITY("local_view.gaussian_blur.prob",
+                "Probability of a blur of a small view; auto: 0.5."),
+    SIGMAS("local_view.gaussian_blur.sigmas", "[0.1,2]"),
     LIMIT("local_view.gaussian_blur.blur_limit"),
     {.name = "transform_args.normalize.mean",
      .type = LVNI_OPT_FLOAT_LIST,
      .flags = LVNI_OPT_AUTO,
      .help = "Mean of each channel in 0 to 1, repeated where there are more channels; auto: that "
-             "of ImageNet."},
+             "of ImageNet, [0.485,0.456,0.406]."},
     {.name = "transform_args.normalize.std",
      .type = LVNI_OPT_FLOAT_LIST,
      .range = LVNI_ABOVE(0),
      .flags = LVNI_OPT_AUTO,
-     .help = "Deviation of each channel, repeated as the mean; auto: that of ImageNet."},
+     .help = "Deviation of each channel, repeated as the mean; auto: that of ImageNet, "
+             "[0.229,0.224,0.225]."},
 };
 const lvni_core_option_table lvni_pretrain_transform_options =
     LVNI_OPTION_TABLE("transform", transform_rows);
