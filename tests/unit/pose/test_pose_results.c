@@ -1,4 +1,4 @@
-/* Tables of results, compared to the byte with what pandas 2.3 writes of the same floats, and the
+/* Tables of results, compared to the byte with what pandas 3.1 writes of the same floats, and the
  * errors in them. */
 #include "core/alloc.h"
 #include "core/vfs.h"
