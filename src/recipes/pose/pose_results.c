@@ -4,6 +4,7 @@
 
 #include "core/str.h"
 #include "core/vfs.h"
+#include "recipes/pose/pose_split.h"
 #include "run/output_file.h"
 
 #include <float.h>
@@ -12,8 +13,6 @@
 #include <string.h>
 
 enum { PIECE = 1 << 16 };
-
-static const char *const set_names[] = {"train", "validation", "test", "unused"};
 
 /* ---- numbers ---- */
 
@@ -161,7 +160,7 @@ static lvn_status write_rows(table *t, const lvni_pose_predictions *p, const flo
             lvni_core_str_char(&t->text, ',');
             print_number(&t->text, value != NULL ? (double)value[at] : error[at], value != NULL);
         }
-        end_row(&t->text, p, p->set != NULL ? set_names[p->set[row]] : "");
+        end_row(&t->text, p, p->set != NULL ? lvni_pose_set_name((lvni_pose_set)p->set[row]) : "");
         if (t->text.len >= PIECE) {
             LVN_TRY(flush(t));
         }

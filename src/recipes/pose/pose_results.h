@@ -14,8 +14,7 @@ typedef struct lvni_pose_predictions {
     const char *scorer;      /* "heatmap_tracker" */
     const char *const *name; /* of rows; NULL: 0 .. n - 1, the frames of a video */
     const float *value;      /* (n, k, 3): x, y in pixels of the frame, likelihood */
-    const int8_t *set; /* (n) of the last column: 0 train, 1 validation, 2 test, 3 unused; NULL: no
-                          such column */
+    const int8_t *set;       /* (n) lvni_pose_set, in a last column; NULL: no such column */
 } lvni_pose_predictions;
 
 /* Numbers have the fewest digits that give the same float back. LVN_ERR_IO, LVN_ERR_MEMORY. */
