@@ -56,6 +56,10 @@ enum {
     LVNI_OPT_AUTO_DEFAULT = 32768,
     /* a path, or several: [a,b] is a list of them, whose text is kept as well */
     LVNI_OPT_PATHS = 65536,
+    /* a text, or a map or list of any depth, which becomes its JSON text */
+    LVNI_OPT_JSON = 131072,
+    /* ${...} in it is text, as in what another program alone reads */
+    LVNI_OPT_LITERAL = 262144,
 };
 
 /* Allowed numbers, for every element of a list. All zero: any. */

@@ -1,0 +1,154 @@
+/* Keys of the recipe pose that stand for others, and paths as they are on this machine
+ * (pose_keys.h). */
+#include "recipes/pose/pose_keys.h"
+
+#include "core/vfs.h"
+#include "recipes/pose/pose_rules.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool is_given(const lvni_core_config *c, const char *key)
+{
+    const lvni_core_layer layer = lvni_core_config_layer(c, key);
+    return layer == LVNI_LAYER_FILE || layer == LVNI_LAYER_ARGUMENTS;
+}
+
+/* A path that is there as it was given, else one below data.data_dir. */
+static lvn_status resolve_path(lvni_core_config *c, const char *key)
+{
+    const char *data_dir = lvni_core_config_str(c, "data.data_dir"),
+               *path = lvni_core_config_str(c, key);
+    if (data_dir == NULL || path == NULL || path[0] == '/' || path[0] == '[' ||
+        (is_given(c, key) && lvni_core_path_exists(path))) {
+        return LVN_OK;
+    }
+    lvni_core_str text = {0};
+    char origin[320];
+    snprintf(origin, sizeof origin, "%s", lvni_core_config_origin(c, key));
+    lvni_core_str_printf(&text, "%s%s%s", data_dir,
+                         data_dir[strlen(data_dir) - 1] == '/' ? "" : "/", path);
+    lvn_status status = lvni_core_str_status(&text);
+    if (status == LVN_OK) {
+        status = lvni_core_config_set(c, key, lvni_core_str_text(&text), origin);
+    }
+    lvni_core_str_free(&text);
+    return status;
+}
+
+static lvn_status resolve_paths(lvni_core_config *c)
+{
+    static const char *const keys[] = {"data.csv_file", "data.video_dir", "data.split",
+                                       "eval.test_videos_directory"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        LVN_TRY(resolve_path(c, keys[i]));
+    }
+    return LVN_OK;
+}
+
+static lvn_status load_int(lvni_core_config *c, const char *key, int64_t value)
+{
+    char text[96];
+    snprintf(text, sizeof text, "%s=%lld", key, (long long)value);
+    return lvni_core_config_load_job(c, text);
+}
+
+/* Those of the data are the run's: of order and augmentation. */
+static lvn_status resolve_seeds(lvni_core_config *c)
+{
+    return lvni_core_config_is_set(c, "seed_data")
+               ? load_int(c, "seed", lvni_core_config_int(c, "seed_data"))
+               : LVN_OK;
+}
+
+static lvn_status resolve_steps(lvni_core_config *c)
+{
+    static const char key[] = "training.lr_scheduler_params.multisteplr.milestone_steps";
+    size_t n;
+    const int64_t *milestones = lvni_core_config_int_list(c, key, &n);
+    lvni_core_str text = {0};
+    if (lvni_core_config_int(c, "max_steps") >= 0) {
+        LVN_TRY(lvni_core_config_load_job(c, "max_epochs=-1"));
+    }
+    if (n == 0) {
+        return LVN_OK;
+    }
+    lvni_core_str_append(&text, "scheduler.interval=step scheduler.milestones=[");
+    for (size_t i = 0; i < n; i++) {
+        lvni_core_str_printf(&text, "%s%lld", i > 0 ? "," : "", (long long)milestones[i]);
+    }
+    lvni_core_str_char(&text, ']');
+    lvn_status status = lvni_core_str_status(&text);
+    if (status == LVN_OK) {
+        status = lvni_core_config_load_job(c, lvni_core_str_text(&text));
+    }
+    lvni_core_str_free(&text);
+    return status;
+}
+
+/* Files have a patience and least epochs also where nothing ends early. */
+static lvn_status resolve_early_stopping(lvni_core_config *c)
+{
+    if (lvni_core_config_is_on(c, "training.early_stopping")) {
+        LVN_TRY(lvni_core_config_load_job(
+            c, "early_stopping.monitor=val/supervised_loss early_stopping.mode=min"));
+        LVN_TRY(load_int(c, "early_stopping.patience",
+                         lvni_core_config_int(c, "training.early_stop_patience")));
+    }
+    if (lvni_core_config_is_set(c, "early_stopping.monitor") ||
+        lvni_core_config_layer(c, "early_stopping.patience") >= LVNI_LAYER_FILE) {
+        return LVN_OK;
+    }
+    LVN_TRY(lvni_core_config_set(c, "min_epochs", "0", "no early stopping"));
+    return lvni_core_config_set(c, "min_steps", "0", "no early stopping");
+}
+
+/* An end on the command line lies before what the file plans for: it validates at that end. */
+static lvn_status resolve_end(lvni_core_config *c)
+{
+    static const char every[] = "check_val_every_n_epoch", end[] = "max_epochs";
+    const int64_t last = lvni_core_config_int(c, end);
+    char text[32];
+    if (last < 1 || lvni_core_config_layer(c, every) >= lvni_core_config_layer(c, end) ||
+        lvni_core_config_int(c, every) <= last) {
+        return LVN_OK;
+    }
+    snprintf(text, sizeof text, "%lld", (long long)last);
+    return lvni_core_config_set(c, every, text, lvni_core_config_spelled(c, end));
+}
+
+/* Lightning Pose reads 0 as 1. */
+static lvn_status resolve_devices(lvni_core_config *c)
+{
+    const char *devices = lvni_core_config_str(c, "devices");
+    return devices != NULL && strcmp(devices, "0") == 0 &&
+                   strcmp(lvni_core_config_spelled(c, "devices"), "training.num_gpus") == 0
+               ? lvni_core_config_set(c, "devices", "1", "training.num_gpus: 0")
+               : LVN_OK;
+}
+
+static lvn_status resolve_others(lvni_core_config *c)
+{
+    LVN_TRY(resolve_seeds(c));
+    LVN_TRY(resolve_steps(c));
+    LVN_TRY(resolve_devices(c));
+    return resolve_early_stopping(c);
+}
+
+lvn_status lvni_pose_prepare_export(lvni_core_config *c)
+{
+    LVN_TRY(resolve_end(c));
+    return resolve_others(c);
+}
+
+/* What is resumed was checked when it began, and its keys are read later. */
+lvn_status lvni_pose_prepare(lvni_core_config *c)
+{
+    LVN_TRY(resolve_paths(c));
+    LVN_TRY(resolve_end(c));
+    if (!lvni_core_config_is_on(c, "resume")) {
+        LVN_TRY(lvni_pose_check_keys(c));
+        LVN_TRY(lvni_pose_check_project(c));
+    }
+    return resolve_others(c);
+}
