@@ -92,15 +92,29 @@ typedef struct lvni_pretrain_method {
 
 /* ---- pretrain_methods.c ---- */
 
-extern const lvni_core_option_table lvni_pretrain_method_options; /* method_args.* */
 /* NULL: there is no such method. */
 const lvni_pretrain_method *lvni_pretrain_method_find(const char *name);
+
+/* ---- pretrain_method_keys.c ---- */
+
+extern const lvni_core_option_table lvni_pretrain_method_options; /* method_args.* */
+
+/* ---- pretrain_mistakes.c ---- */
+
 /* By arguments, or by a file in another way than as it is without. An alias: under that name. */
 bool lvni_pretrain_is_given(const lvni_core_config *config, const lvni_core_option *row);
 /* Adds mistakes: numbers of other methods, an optimizer that it does not train with. */
 void lvni_pretrain_method_check(lvni_core_config *config, const lvni_pretrain_method *method);
+void lvni_pretrain_check_distillation(lvni_core_config *config); /* lvni_pretrain_method.check */
 
-/* For resolve(): a value, and one where none is given. */
+/* ---- pretrain_resolve.c ---- */
+
+/* lvni_pretrain_method.resolve */
+lvn_status lvni_pretrain_resolve_simclr(lvni_core_config *c, const lvni_pretrain_scale *scale);
+lvn_status lvni_pretrain_resolve_dino(lvni_core_config *c, const lvni_pretrain_scale *scale);
+lvn_status lvni_pretrain_resolve_distillation(lvni_core_config *c,
+                                              const lvni_pretrain_scale *scale);
+/* For these: a value, and one where none is given. */
 lvn_status lvni_pretrain_set_number(lvni_core_config *c, const char *key, double value);
 lvn_status lvni_pretrain_resolve(lvni_core_config *c, const char *key, double value);
 /* The same with `usual` steps, at most a part of the run, unless exact=true. */
