@@ -3,7 +3,7 @@
  * pretrain_dinov2_keys.c. */
 #include "recipes/pretrain/pretrain.h"
 
-#include "core/math.h"
+#include "core/str.h"
 
 #include <stdlib.h>
 #include <string.h>
