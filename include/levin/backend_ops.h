@@ -136,6 +136,15 @@ typedef struct lvn_sample_attr {
     lvn_outside_kind outside; /* what positions outside of the image show */
     int64_t in_h, in_w;       /* gradient of the input only: its size */
 } lvn_sample_attr;
+/* U: maps doubled `doublings` times; S: soft-max over all pixels of temperature U */
+typedef struct lvn_soft_argmax_attr {
+    int doublings;
+    double temperature;
+} lvn_soft_argmax_attr;
+typedef struct lvn_heatmap_attr {
+    int64_t height, width;
+    double scale, sigma; /* pixels of a map per unit of a point; of the bump, in pixels of a map */
+} lvn_heatmap_attr;
 typedef struct lvn_fft_attr {
     int axes; /* 1 or 2, before the last */
     bool inverse, centered;

@@ -178,6 +178,31 @@ LVN_API lvn_tensor *lvn_grid_sample_with(lvn_tensor *x, lvn_tensor *grid,
         (x), (grid),                                                                               \
         &(lvn_grid_sample_options){.struct_size = sizeof(lvn_grid_sample_options), __VA_ARGS__})
 
+/* ---- keypoints on maps (Biswas et al. 2024, "Lightning Pose") ---- */
+/* maps (N, h, w, K) -> (N, K, 3): x, y and confidence of each map. It is doubled `doublings` times
+ * (0 to 4): bicubic interpolation, then the filter [1 4 6 4 1] / 16 along both axes with zeros
+ * outside. Of the soft-max S of temperature times that over all its pixels, x and y are the means
+ * of column and row, less the (2^doublings - 1) / 2 by which the larger grid is shifted; the
+ * confidence is the sum of S over the 5 x 5 pixels around them (column and row rounded down), zeros
+ * outside. Positions are pixels of the larger map. Gradient of the maps, no second one; the larger
+ * map is never kept. In f32 under mixed precision. */
+typedef struct lvn_soft_argmax2d_options {
+    size_t struct_size;
+    double temperature; /* 0: 1000 */
+} lvn_soft_argmax2d_options;
+LVN_API lvn_tensor *lvn_soft_argmax2d_with(lvn_tensor *maps, int doublings,
+                                           const lvn_soft_argmax2d_options *o);
+#define lvn_soft_argmax2d(maps, doublings, ...)                                                    \
+    lvn_soft_argmax2d_with((maps), (doublings),                                                    \
+                           &(lvn_soft_argmax2d_options){                                           \
+                               .struct_size = sizeof(lvn_soft_argmax2d_options), __VA_ARGS__})
+/* points (N, K, 2), x and y, and kind (N, K) -> (N, height, width, K), maps to train with, no
+ * gradient. kind 2: e^(-d^2 / (2 sigma^2)), d the distance in pixels of the map from (scale x,
+ * scale y), divided by its sum; zeros where that is NaN or more than a pixel outside of [0, width]
+ * x [0, height]. kind 1: the same everywhere, 1 / (height width). Any other: zeros. */
+LVN_API lvn_tensor *lvn_heatmap2d(lvn_tensor *points, lvn_tensor *kind, int64_t height,
+                                  int64_t width, double scale, double sigma);
+
 /* (N, H, W, C f f) -> (N, H f, W f, C): channel c of pixel (h f + i, w f + j) was channel (c f + i)
  * f + j of pixel (h, w), PyTorch's order; and back. Shi et al. 2016, eq. 4. */
 LVN_API lvn_tensor *lvn_pixel_shuffle(lvn_tensor *x, int factor);

@@ -54,6 +54,8 @@ struct lvni_autograd_node {
         lvn_window_attr window;
         lvn_affine_attr affine;
         lvn_sample_attr sample;
+        lvn_soft_argmax_attr soft_argmax;
+        lvn_heatmap_attr heatmap;
         lvn_fft_attr fft;
         lvn_norm_attr norm;
         lvn_layer_norm_attr layer_norm;

@@ -222,6 +222,81 @@ lvn_status lvni_kernels_shape_grid_sample_grad_grid(const lvn_kernel_args *args,
     return LVN_OK;
 }
 
+/* ---- maps of keypoints ---- */
+
+enum { MOST_DOUBLINGS = 4, OF_MAP = 3, KEPT = 5 };
+
+static lvn_status need_maps(const char *op, const lvn_tensor *x, const lvn_soft_argmax_attr *a)
+{
+    if (x->ndim != 4 || x->shape[1] < 1 || x->shape[2] < 1) {
+        LVN_FAIL(LVN_ERR_SHAPE,
+                 "%s: maps are %s, they must be (batch, height, width, keypoints) "
+                 "with at least one pixel",
+                 op, LVNI_SHAPE_TEXT(x));
+    }
+    LVN_ARG(a->doublings >= 0 && a->doublings <= MOST_DOUBLINGS,
+            "%s: doublings is %d, it must be 0 to %d", op, a->doublings, MOST_DOUBLINGS);
+    LVN_ARG(a->temperature > 0.0, "%s: temperature is %g, it must be positive", op, a->temperature);
+    return LVN_OK;
+}
+
+lvn_status lvni_kernels_shape_soft_argmax2d(const lvn_kernel_args *args,
+                                            lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
+{
+    const lvn_tensor *x = args->in[0];
+    LVN_TRY(lvni_kernels_rule_float("soft_argmax2d", args, 1));
+    LVN_TRY(need_maps("soft_argmax2d", x, args->attr));
+    out[0] =
+        lvni_kernels_rule_make(x->dtype, 3, (const int64_t[]){x->shape[0], x->shape[3], OF_MAP});
+    out[1] = lvni_kernels_rule_make(x->dtype, 3, (const int64_t[]){x->shape[0], x->shape[3], KEPT});
+    return LVN_OK;
+}
+
+lvn_status lvni_kernels_shape_soft_argmax2d_grad(const lvn_kernel_args *args,
+                                                 lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
+{
+    static const char op[] = "soft_argmax2d_grad";
+    const lvn_tensor *dy = args->in[0], *x = args->in[1], *kept = args->in[2];
+    LVN_TRY(lvni_kernels_rule_float(op, args, 7));
+    LVN_TRY(need_maps(op, x, args->attr));
+    for (int i = 0; i < 2; i++) {
+        const lvn_tensor *t = i == 0 ? dy : kept;
+        const int64_t each = i == 0 ? OF_MAP : KEPT;
+        if (t->ndim != 3 || t->shape[0] != x->shape[0] || t->shape[1] != x->shape[3] ||
+            t->shape[2] != each) {
+            LVN_FAIL(LVN_ERR_SHAPE, "%s: %s is %s, for maps %s it must be (%lld, %lld, %lld)", op,
+                     i == 0 ? "dy" : "what was kept", LVNI_SHAPE_TEXT(t), LVNI_SHAPE_TEXT(x),
+                     (long long)x->shape[0], (long long)x->shape[3], (long long)each);
+        }
+    }
+    out[0] = lvni_tensor_get_desc(x);
+    return LVN_OK;
+}
+
+lvn_status lvni_kernels_shape_heatmap2d(const lvn_kernel_args *args,
+                                        lvni_tensor_desc out[LVN_KERNEL_OUTPUTS])
+{
+    const lvn_tensor *points = args->in[0], *kind = args->in[1];
+    const lvn_heatmap_attr *a = args->attr;
+    LVN_TRY(lvni_kernels_rule_float("heatmap2d", args, 3));
+    if (points->ndim != 3 || points->shape[2] != 2 || kind->ndim != 2 ||
+        kind->shape[0] != points->shape[0] || kind->shape[1] != points->shape[1]) {
+        LVN_FAIL(LVN_ERR_SHAPE,
+                 "heatmap2d: points are %s and kind is %s; they must be (batch, keypoints, 2), x "
+                 "and y, and (batch, keypoints)",
+                 LVNI_SHAPE_TEXT(points), LVNI_SHAPE_TEXT(kind));
+    }
+    LVN_ARG(a->height >= 1 && a->width >= 1,
+            "heatmap2d: maps of %lld x %lld: they must have a pixel", (long long)a->height,
+            (long long)a->width);
+    LVN_ARG(a->scale > 0.0 && a->sigma > 0.0,
+            "heatmap2d: scale is %g and sigma %g, both must be positive", a->scale, a->sigma);
+    out[0] = lvni_kernels_rule_make(
+        points->dtype, 4,
+        (const int64_t[]){points->shape[0], a->height, a->width, points->shape[1]});
+    return LVN_OK;
+}
+
 /* ---- Fourier transforms ---- */
 
 lvn_status lvni_kernels_shape_fft(const lvn_kernel_args *args,

@@ -51,6 +51,7 @@ const lvni_check_cases lvni_check_all[LVNI_OP_COUNT] = {
  * exp) s softmax of normal   g log-softmax of normal   l labels   i index along the reduced axis
  *   w place in
  * a pooling window m, r mean and 1/sqrt(var + eps) of input 1
+ *   t 0, 1 or 2, mostly 2
  *   j index below the size in the attribute, k below the number of images   b bool   M, R the same
  * of the rows or groups of a norm   y, Y result and log-sums of attention */
 static const char *const fills[LVNI_OP_COUNT] = {
@@ -83,6 +84,8 @@ static const char *const fills[LVNI_OP_COUNT] = {
     [LVNI_OP_scatter_places] = "j",
     [LVNI_OP_max_grad] = "ni",
     [LVNI_OP_max_pool2d_grad] = "nw",
+    [LVNI_OP_soft_argmax2d_grad] = "nnM",
+    [LVNI_OP_heatmap2d] = "pt",
     [LVNI_OP_batch_norm_train] = "onnn",
     [LVNI_OP_batch_norm_train_grad] = "nonmrnn",
     [LVNI_OP_batch_norm_eval] = "onnnpn",
@@ -116,6 +119,7 @@ static double real_value(char letter, double normal)
     case 'z': return normal < 0 ? normal - 0.5 : normal + 0.5;
     case 'p': return fabs(normal) + 0.5;
     case 'e': return normal * 35.0;
+    case 't': return normal < -1.0 ? 0.0 : normal < -0.5 ? 1.0 : 2.0;
     default: return normal;
     }
 }
@@ -235,6 +239,8 @@ static lvn_tensor *kept_by_forward(lvni_kernels_op op, const lvni_check_case *ro
     case LVNI_OP_attention_grad: return output_of_ref(LVNI_OP_attention, attr, in + 1, 3, k);
     case LVNI_OP_attention_qkv_grad:
         return output_of_ref(LVNI_OP_attention_qkv, attr, in + 1, 1, k);
+    case LVNI_OP_soft_argmax2d_grad:
+        return output_of_ref(LVNI_OP_soft_argmax2d, attr, in + 1, 1, k);
     case LVNI_OP_cross_entropy_grad: return kept_by_cross_entropy(attr, in[1], k);
     default:
         lvn_error_set(LVN_ERR_INTERNAL, __FILE__, __LINE__, "%s has no forward op in op_cases.c",

@@ -23,6 +23,8 @@ typedef union lvni_check_attr {
     lvn_window_attr window;
     lvn_affine_attr affine;
     lvn_sample_attr sample;
+    lvn_soft_argmax_attr soft_argmax;
+    lvn_heatmap_attr heatmap;
     lvn_fft_attr fft;
     lvn_norm_attr norm;
     lvn_cast_attr cast;

@@ -294,6 +294,19 @@ typedef struct lvni_cpu_vec {
     /* The matrix t applied to a row of pixels of c channels. */
     void (*mix_row[LVNI_ELEMS])(const lvni_cpu_taps *t, const float *x, int64_t c, void *y);
 
+    /* Maps of keypoints, in f64 where they are mixed: y[e] = sum over k < taps of w[k] x[k step +
+     * e]; its transpose y[k step + e] += w[k] x[e]; the maximum of x and `most`. */
+    void (*mix_f64)(const double *x, int64_t step, const double *w, int64_t taps, double *y,
+                    int64_t n);
+    void (*spread_f64)(const double *x, const double *w, int64_t taps, double *y, int64_t step,
+                       int64_t n);
+    double (*max_f64)(const double *x, int64_t n, double most);
+    /* e = exp(factor (u - top)); column += e, and the sum of e; g[j] = e[j] (slope (j - from) +
+     * level) */
+    void (*exp_f64)(const double *u, double top, double factor, float *e, int64_t n);
+    double (*add_exp_row)(const float *e, double *column, int64_t n);
+    void (*tilt_row)(const float *e, float slope, float from, float level, double *g, int64_t n);
+
     /* Add windows to the pixels of a row they lie over, in an order that depends on their shape
      * alone. */
     void (*add_windows)(const lvni_cpu_windows *w, int64_t pixels, float *y);

@@ -10,6 +10,7 @@
 #include "kernels/cpu/tpl_depthwise.h"
 #include "kernels/cpu/tpl_flat.h"
 #include "kernels/cpu/tpl_optim.h"
+#include "kernels/cpu/tpl_heatmap.h"
 #include "kernels/cpu/tpl_loss.h"
 #include "kernels/cpu/tpl_map.h"
 #include "kernels/cpu/tpl_norm.h"
@@ -123,6 +124,12 @@ const lvni_cpu_vec LVNI_VEC_TABLE = {
     .pool_pixel_grad = EACH(pool_pixel_grad),
     .mix = EACH(mix),
     .mix_row = EACH(mix_row),
+    .mix_f64 = mix_f64,
+    .spread_f64 = spread_f64,
+    .max_f64 = max_f64,
+    .exp_f64 = exp_f64,
+    .add_exp_row = add_exp_row,
+    .tilt_row = tilt_row,
     .add_windows = add_windows,
     .depthwise_row = depthwise_row,
     .dropout = dropout,

@@ -2,7 +2,7 @@
 set(levin_cuda_base device stream copies host_call table flat flat_adafactor flat_optim flat_step gemm product_odd candidates cublas
     cudnn cudnn_conv cudnn_attention cudnn_attention_graph cufft attention_products attention_products_grad)
 set(levin_cuda_kernels map prelu broadcast mix reduce move index order matmul conv windows batch_norm batch_norm_grad layer_norm
-    group_norm softmax loss accuracy point_loss pool resample sample sample_grad attention attention_grad fft lookup)
+    group_norm softmax loss accuracy point_loss pool resample sample sample_grad heatmap attention attention_grad fft lookup)
 
 # levin_cuda_sources(folder out): their paths; table.cu gets the list of those with rows.
 function(levin_cuda_sources folder out)

@@ -63,6 +63,8 @@ FN(sample_corners,
    lvn_grid_sample(in[0], in[1], .padding = LVN_SAMPLE_REFLECTION, .align_corners = true))
 FN(sample_nearest,
    lvn_grid_sample(in[0], lvn_detach(lvn_mul_scalar(in[0], 0.5)), .mode = LVN_SAMPLE_NEAREST))
+FN(soft_argmax, lvn_soft_argmax2d(in[0], 2, .temperature = 3.0))
+FN(soft_argmax_cold, lvn_soft_argmax2d(lvn_mul_scalar(in[0], 0.003), 1))
 FN(global_avg, lvn_global_avg_pool2d(in[0]))
 
 static const row rows[] = {
@@ -203,6 +205,8 @@ static const row rows[] = {
     {"grid_sample_with", fn_sample_reflection, SMOOTH, 2, {S(1, 4, 5, 2), S(1, 3, 4, 2)}, NORMAL},
     {"grid_sample_with", fn_sample_corners, SMOOTH, 2, {S(1, 4, 5, 2), S(1, 3, 4, 2)}, NORMAL},
     {"grid_sample_with", fn_sample_nearest, SMOOTH, 1, {S(1, 4, 5, 2)}, NORMAL},
+    {"soft_argmax2d_with", fn_soft_argmax, SMOOTH, 1, {S(2, 4, 3, 2)}, NORMAL},
+    {"soft_argmax2d_with", fn_soft_argmax_cold, CURVED, 1, {S(1, 3, 5, 2)}, NORMAL},
     {"global_avg_pool2d", fn_global_avg, SMOOTH, 1, {S(2, 3, 4, 3)}, NORMAL},
 };
 

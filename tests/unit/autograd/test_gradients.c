@@ -226,9 +226,9 @@ static bool has_row(const char *op)
         "batch_norm_eval_with", "cross_entropy_with",   "nll_loss_with", "embedding_with",
         "l1_loss_with",         "bce_with_logits_with", "index_select",  "gather"};
     static const char *const without_gradient[] = {
-        "keep", "require_grad", "gradient", "argmax", "accuracy", "grad_with", "detach", "apply",
-        "zeros", "cast", "sign", "round", "floor", "ceil", "argsort", "one_hot", "argmin",
-        "random_uniform_with", "random_normal_with", "random_permutation",
+        "keep", "require_grad", "gradient", "argmax", "accuracy", "heatmap2d", "grad_with",
+        "detach", "apply", "zeros", "cast", "sign", "round", "floor", "ceil", "argsort", "one_hot",
+        "argmin", "random_uniform_with", "random_normal_with", "random_permutation",
         /* test_second.c */
         "eq", "ne", "lt", "le", "gt", "ge", "eq_scalar", "ne_scalar", "lt_scalar", "le_scalar",
         "gt_scalar", "ge_scalar"};

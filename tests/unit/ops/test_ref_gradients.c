@@ -288,6 +288,17 @@ TEST(grid_sample_grad_grid)
     grid_sample_check(1);
 }
 
+TEST(soft_argmax2d_grad)
+{
+    for (int doublings = 0; doublings <= 3; doublings++) {
+        const lvn_soft_argmax_attr attr = {.doublings = doublings, .temperature = 1.5};
+        lvn_tensor *x = RANDOM("x", 2, 4, 3, 2), *dy = RANDOM("dy", 2, 2, 3);
+        const lvn_kernel_args forward = REF(soft_argmax2d, &attr, x);
+        const lvn_kernel_args g = REF(soft_argmax2d_grad, &attr, dy, x, forward.out[1]);
+        check_gradient(LVNI_OP_soft_argmax2d, &attr, IN(x), 0, dy, g.out[0]);
+    }
+}
+
 TEST(max_pool2d_grad)
 {
     const lvn_pool_attr rows[] = {

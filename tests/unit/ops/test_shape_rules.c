@@ -192,6 +192,32 @@ TEST(windows)
            "grid_sample_grad_grid: dy is (1, 4, 4, 2) but x is (1, 5, 5, 3): both must have the "
            "same channels",
            &sample, F(1, 4, 4, 2), F(1, 5, 5, 3), F(1, 4, 4, 2));
+    lvn_soft_argmax_attr soft = {.doublings = 2, .temperature = 1.0};
+    REFUSE(soft_argmax2d, SHAPE,
+           "soft_argmax2d: maps are (2, 0, 4, 3), they must be (batch, height, width, keypoints) "
+           "with at least one pixel",
+           &soft, F(2, 0, 4, 3));
+    REFUSE(soft_argmax2d, INVALID, "soft_argmax2d: doublings is 5, it must be 0 to 4",
+           (&(lvn_soft_argmax_attr){.doublings = 5, .temperature = 1.0}), F(2, 4, 4, 3));
+    REFUSE(soft_argmax2d, INVALID, "soft_argmax2d: temperature is -1, it must be positive",
+           (&(lvn_soft_argmax_attr){.temperature = -1.0}), F(2, 4, 4, 3));
+    REFUSE(soft_argmax2d_grad, SHAPE,
+           "soft_argmax2d_grad: dy is (2, 4, 3), for maps (2, 4, 4, 3) it must be (2, 3, 3)", &soft,
+           F(2, 4, 3), F(2, 4, 4, 3), F(2, 3, 5));
+    REFUSE(
+        soft_argmax2d_grad, SHAPE,
+        "soft_argmax2d_grad: what was kept is (2, 3, 2), for maps (2, 4, 4, 3) it must be (2, 3, "
+        "5)",
+        &soft, F(2, 3, 3), F(2, 4, 4, 3), F(2, 3, 2));
+    lvn_heatmap_attr drawn = {.height = 4, .width = 4, .scale = 1.0, .sigma = 1.0};
+    REFUSE(heatmap2d, SHAPE,
+           "heatmap2d: points are (2, 3, 4) and kind is (2, 3); they must be (batch, keypoints, "
+           "2), x and y, and (batch, keypoints)",
+           &drawn, F(2, 3, 4), F(2, 3));
+    REFUSE(heatmap2d, INVALID, "heatmap2d: maps of 0 x 4: they must have a pixel",
+           (&(lvn_heatmap_attr){.width = 4, .scale = 1.0, .sigma = 1.0}), F(2, 3, 2), F(2, 3));
+    REFUSE(heatmap2d, INVALID, "heatmap2d: scale is 1 and sigma 0, both must be positive",
+           (&(lvn_heatmap_attr){.height = 4, .width = 4, .scale = 1.0}), F(2, 3, 2), F(2, 3));
     REFUSE(fft, SHAPE,
            "fft: x is (4, 2); complex numbers have their real and imaginary part in a last axis of "
            "size 2, with 2 axes before it",

@@ -99,6 +99,8 @@ static lvn_tensor *slope(bool twice)
       lvn_grid_sample(x, grid, .padding = LVN_SAMPLE_BORDER))                                      \
     X(grid_sample, align_corners, lvn_grid_sample(x, grid),                                        \
       lvn_grid_sample(x, grid, .align_corners = true))                                             \
+    X(soft_argmax2d, temperature, lvn_soft_argmax2d(x, 1),                                         \
+      lvn_soft_argmax2d(x, 1, .temperature = 2.0))                                                 \
     X(fft, norm, lvn_fft(x), lvn_fft(x, .norm = LVN_FFT_ORTHO))                                    \
     X(fft, centered, lvn_fft(x), lvn_fft(x, .centered = true))                                     \
     X(matmul, trans_a, lvn_matmul(m, m), lvn_matmul(m, m, .trans_a = true))                        \

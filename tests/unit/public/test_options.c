@@ -28,6 +28,7 @@ WITHOUT_SIZE(unfold, window, x, 2)
 WITHOUT_SIZE(fold, window, x, 4, 4, 2)
 WITHOUT_SIZE(affine_grid, affine_grid, x, 2, 2)
 WITHOUT_SIZE(grid_sample, grid_sample, x, x)
+WITHOUT_SIZE(soft_argmax2d, soft_argmax2d, x, 1)
 WITHOUT_SIZE(max_pool2d, pool2d, x, 2)
 WITHOUT_SIZE(avg_pool2d, avg_pool2d, x, 2)
 WITHOUT_SIZE(resize2d, resize2d, x, 8, 8)
@@ -164,6 +165,7 @@ static const struct {
     OP(fold),
     OP(affine_grid),
     OP(grid_sample),
+    OP(soft_argmax2d),
     OP(max_pool2d),
     OP(avg_pool2d),
     OP(resize2d),
