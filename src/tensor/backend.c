@@ -199,15 +199,15 @@ static void for_each_folder(bool (*fn)(const char *folder, void *user), void *us
     }
 }
 
-typedef struct backend_search {
-    const char *name;
+typedef struct file_search {
+    const char *file;
     char path[PATH]; /* of what was found; empty: nothing */
-} backend_search;
+} file_search;
 
 static bool look_into(const char *folder, void *user)
 {
-    backend_search *s = user;
-    const int n = snprintf(s->path, sizeof s->path, "%s/levin_backend_%s.so", folder, s->name);
+    file_search *s = user;
+    const int n = snprintf(s->path, sizeof s->path, "%s/%s", folder, s->file);
     if (n < (int)sizeof s->path && access(s->path, F_OK) == 0) {
         return false;
     }
@@ -215,20 +215,26 @@ static bool look_into(const char *folder, void *user)
     return true;
 }
 
+bool lvni_tensor_backend_beside(const char *file, char *path, size_t room)
+{
+    file_search s = {.file = file, .path = ""};
+    for_each_folder(look_into, &s);
+    return s.path[0] != '\0' && snprintf(path, room, "%s", s.path) < (int)room;
+}
+
 /* With the lock held. */
 static lvn_status search(const char *name, int *kind)
 {
-    backend_search s = {.name = name, .path = ""};
-    if (good_name(name)) {
-        for_each_folder(look_into, &s);
-    }
-    if (s.path[0] == '\0') {
+    char file[PATH], path[PATH];
+    const int n = snprintf(file, sizeof file, "levin_backend_%s.so", name);
+    if (!good_name(name) || n >= (int)sizeof file ||
+        !lvni_tensor_backend_beside(file, path, sizeof path)) {
         LVN_FAIL(LVN_ERR_NOT_FOUND,
                  "there is no backend %s: no levin_backend_%s.so beside levin, nor in "
                  "LEVIN_BACKEND_PATH (%s)",
                  name, name, lvni_tensor_backend_path());
     }
-    LVN_TRY(load(name, s.path));
+    LVN_TRY(load(name, path));
     *kind = find(name);
     return LVN_OK;
 }

@@ -14,6 +14,8 @@ const lvn_backend *lvni_tensor_backend_get(int kind); /* NULL: there is none */
 /* By name; loads it if need be. LVN_ERR_NOT_FOUND, and whatever is wrong with the shared object. */
 lvn_status lvni_tensor_backend_find(const char *name, int *kind);
 
+/* A shared object of levin by its file name, where those of backends are looked for. */
+bool lvni_tensor_backend_beside(const char *file, char *path, size_t room);
 /* The folders that are searched, for messages. */
 const char *lvni_tensor_backend_path(void);
 /* The names that shared objects there stand for, sorted, each once, with `between` after all but

@@ -86,6 +86,8 @@ class Install(unittest.TestCase):
         return self.cwd / "out/program"
 
     def test_what_is_there(self):
+        module = "lib/levin/levin_video.so"
+        self.assertEqual((self.root / module).is_file(), (BUILD / "levin_video.so").is_file())
         for name in (
             "bin/levin",
             "lib/liblevin.a",

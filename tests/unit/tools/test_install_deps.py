@@ -183,7 +183,9 @@ class InstallDeps(unittest.TestCase):
         self.unpack()
         self.assertEqual(self.downloaded(), first)
         draws = ["libcairo2", "fonts-dejavu-core"]
-        tests = [*draws, "liblapacke", "libcmocka-dev", "python3"]  # and g++, which is installed
+        video = [f"lib{name}-dev" for name in ("avformat", "avcodec", "swscale", "avutil")]
+        # and g++, which is installed
+        tests = [*draws, "liblapacke", *video, "ffmpeg", "libcmocka-dev", "python3"]
         for name, more in (
             ("figures", draws),
             ("full", tests),

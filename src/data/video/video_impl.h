@@ -1,0 +1,54 @@
+/* An open video (data/video_module.h) as the files of this folder share it. */
+#ifndef LEVIN_DATA_VIDEO_VIDEO_IMPL_H
+#define LEVIN_DATA_VIDEO_VIDEO_IMPL_H
+
+#include "data/video_module.h"
+
+#include <libavcodec/avcodec.h>
+#include <libavformat/avformat.h>
+#include <libswscale/swscale.h>
+
+typedef struct lvni_video_state {
+    lvni_data_video_source source;
+    int64_t at; /* where the libraries read next */
+    AVFormatContext *format;
+    AVIOContext *io;
+    AVStream *stream;
+    AVCodecContext *decoder;
+    int width, height; /* of its frames */
+    AVPacket *packet;  /* the current one */
+    AVFrame *frame;    /* the current one */
+    AVFrame *rgb;      /* a frame converted */
+    struct SwsContext *scale;
+    /* what `scale` was made for */
+    int scale_format, scale_space, scale_range;
+} lvni_video_state;
+
+/* ---- video_log.c: what the libraries print is kept, not printed ---- */
+
+/* Around each call of the libraries: until lvni_video_log_end the messages of this thread are kept.
+ * Those of other threads, of a program that uses the libraries itself, are printed as before. */
+void lvni_video_log_begin(void);
+void lvni_video_log_end(void);
+/* Why the thread's last call failed: `code` in words, unless a message gave the reason. */
+void lvni_video_log_failed(int code);
+void lvni_video_log_note(const char *why); /* it failed for this reason */
+const char *lvni_video_log_text(void);
+
+/* ---- video_start.c ---- */
+
+/* May decoding begin at this packet, with the same frames as from the beginning of the file? */
+bool lvni_video_start_is(const AVCodecParameters *codec, const AVPacket *packet);
+/* Is the packet decoded without being shown, by its own header? */
+bool lvni_video_start_hidden(const AVCodecParameters *codec, const AVPacket *packet);
+
+/* ---- video_frame.c: the decoder, as the functions of the table, but between the two above ---- */
+
+lvni_data_video_problem lvni_video_frame_open(lvni_video_state *file);
+void lvni_video_frame_close(lvni_video_state *file);
+int lvni_video_frame_feed(lvni_video_state *file, int64_t number);
+int lvni_video_frame_finish(lvni_video_state *file);
+int lvni_video_frame_next(lvni_video_state *file, int64_t *number, bool *damaged);
+bool lvni_video_frame_convert(lvni_video_state *file, uint8_t *rgb);
+
+#endif

@@ -1,0 +1,259 @@
+/* Files that are not videos, or damaged ones, and the index that is kept of a video. */
+#include "data/video.h"
+
+#include "core/alloc.h"
+#include "core/vfs.h"
+#include "data/video_index.h"
+#include "support/test.h"
+#include "video_support.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utime.h>
+
+BEFORE_ALL()
+{
+    const int made = video_folder_make(state);
+    if (made == 0 && video_can_test()) {
+        video_run("ffmpeg -v error -f lavfi -i testsrc2=s=64x46:r=25 -frames:v 60 -c:v libx264 "
+                  "-threads 1 -preset veryfast -g 12 -bf 3 -pix_fmt yuv420p -movflags faststart "
+                  "good.mp4");
+    }
+    return made;
+}
+
+AFTER_ALL()
+{
+    return video_folder_remove(state);
+}
+
+#define NEEDS_FFMPEG()                                                                             \
+    if (!video_can_test()) {                                                                       \
+        skip();                                                                                    \
+    }
+
+/* The first 60 % of a file, or `size` bytes. */
+#define CUT(from, to) "head -c $(($(stat -c %%s " from ") * 6 / 10)) " from " > " to
+
+static void expect_refused(const char *name, lvn_status status, const char *words)
+{
+    lvni_data_video *video = NULL;
+    const lvn_status got = lvni_data_video_open(video_path(name), NULL, false, &video);
+    const char *message = lvn_last_error()->message;
+    if (got != status || strstr(message, words) == NULL || strstr(message, name) == NULL) {
+        fail_msg("%s: %s: %s", name, lvn_status_name(got), message);
+    }
+    assert_null(video);
+}
+
+TEST(files_that_are_no_videos)
+{
+    NEEDS_FFMPEG();
+    video_run("ffmpeg -v error -f lavfi -i sine=d=0.2 sound.m4a; printf hello >text.mp4; "
+              "printf '' >empty.mp4; mkdir folder.mp4");
+    video_run("ffmpeg -v error -f lavfi -i testsrc2 -frames:v 0 -c:v libx264 none.mp4");
+    video_run("ffmpeg -v error -i good.mp4 -frames:v 1 c.jpg; ffmpeg -v error -f lavfi -i "
+              "sine=d=0.2 -i c.jpg -map 0 -map 1 -disposition:v attached_pic cover.mp3");
+    video_run("sed 's/avc1/zzq1/g; s/avcC/zzqC/g' good.mp4 >codec.mp4");
+    video_run("ffmpeg -v error -i good.mp4 -c copy end.mp4 && " CUT("end.mp4", "tail.mp4"));
+    video_run("printf \"ffconcat version 1.0\\nfile 'good.mp4'\\n\" >list.mp4");
+    static const char convert[] = "ffmpeg -i IN -c:v libx264 -pix_fmt yuv420p OUT.mp4";
+    expect_refused("missing.mp4", LVN_ERR_NOT_FOUND, "No such file");
+    expect_refused("folder.mp4", LVN_ERR_IO, "it is a folder");
+    expect_refused("empty.mp4", LVN_ERR_CORRUPT, "0 bytes");
+    expect_refused("text.mp4", LVN_ERR_CORRUPT, convert);
+    expect_refused("list.mp4", LVN_ERR_CORRUPT, convert); /* of other files: none is opened */
+    expect_refused("sound.m4a", LVN_ERR_CORRUPT, "0 frames, only sound");
+    expect_refused("cover.mp3", LVN_ERR_CORRUPT, "0 frames, only sound");
+    expect_refused("none.mp4", LVN_ERR_CORRUPT, "0 frames");
+    expect_refused("codec.mp4", LVN_ERR_UNSUPPORTED, "tag zzq1");
+    expect_refused("codec.mp4", LVN_ERR_UNSUPPORTED, convert);
+    expect_refused("tail.mp4", LVN_ERR_CORRUPT, "the file's end is missing");
+}
+
+typedef struct opened {
+    lvni_data_video *video;
+    lvni_data_video_decoders *decoders;
+    lvni_data_video_info info;
+    uint8_t rgb[3 * 64 * 46];
+} opened;
+
+static void open_video(opened *o, const char *name)
+{
+    assert_int_equal(lvni_data_video_open(video_path(name), NULL, false, &o->video), LVN_OK);
+    assert_int_equal(lvni_data_video_decoders_create(1, &o->decoders), LVN_OK);
+    lvni_data_video_describe(o->video, &o->info);
+}
+
+static void close_video(opened *o)
+{
+    lvni_data_video_decoders_destroy(o->decoders);
+    lvni_data_video_close(o->video);
+}
+
+/* Each frame before the end is that of the whole file; the first missing one has an error. */
+TEST(files_that_are_cut_off)
+{
+    NEEDS_FFMPEG();
+    static opened o;
+    const video_sums whole = video_sums_of_ffmpeg("good.mp4", "");
+    video_run(CUT("good.mp4", "cut.mp4"));
+    video_run("ffmpeg -v error -i good.mp4 -c copy w.mkv && " CUT("w.mkv", "cut.mkv"));
+    static const char *const names[] = {"cut.mp4", "cut.mkv"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char words[64];
+        open_video(&o, names[i]);
+        assert_in_range(o.info.frames, 15, 45);
+        assert_true(o.info.promised > o.info.frames);
+        for (int64_t f = 0; f < o.info.frames; f++) {
+            assert_int_equal(lvni_data_video_read(o.decoders, o.video, f, 1, o.rgb), LVN_OK);
+            assert_int_equal(video_sum(o.video, o.rgb), whole.sum[f]);
+        }
+        snprintf(words, sizeof words, "frame %lld cannot", (long long)o.info.frames);
+        assert_int_equal(lvni_data_video_check(o.video), LVN_ERR_CORRUPT);
+        assert_non_null(strstr(lvn_last_error()->message, words));
+        close_video(&o);
+    }
+    free(whole.sum);
+}
+
+static int64_t kept_size(void)
+{
+    char *bytes = NULL;
+    size_t n = 0;
+    assert_int_equal(lvni_core_file_read(video_path("index"), 1 << 20, &bytes, &n), LVN_OK);
+    lvni_core_free(bytes);
+    return (int64_t)n;
+}
+
+static int64_t open_kept(const char *name)
+{
+    lvni_data_video *video;
+    lvni_data_video_info info;
+    assert_int_equal(lvni_data_video_open(video_path(name), video_path("index"), true, &video),
+                     LVN_OK);
+    lvni_data_video_describe(video, &info);
+    lvni_data_video_close(video);
+    return info.frames;
+}
+
+/* Where the packet after the third key frame is. */
+static int64_t second_packet_of_group(void)
+{
+    lvni_data_video_index index;
+    open_kept("good.mp4");
+    assert_int_equal(lvni_data_video_index_read(video_path("index"), &index), LVN_OK);
+    assert_int_equal(index.starts, 5);
+    const int64_t at = index.start[2].at + index.start[2].bytes;
+    assert_int_equal(index.start[2].frame, 24);
+    lvni_data_video_index_free(&index);
+    return at;
+}
+
+/* Packets in the middle are zeros: the same frames fail on every way to them, up to the next key
+ * frame, and with a sentence. */
+TEST(a_damaged_packet)
+{
+    NEEDS_FFMPEG();
+    static opened o;
+    const video_sums whole = video_sums_of_ffmpeg("good.mp4", "");
+    bool fails[60];
+    int failed = 0;
+    video_run("cp good.mp4 bad.mp4; dd if=/dev/zero of=bad.mp4 bs=1 count=60 conv=notrunc seek=%d",
+              (int)second_packet_of_group());
+    open_video(&o, "bad.mp4");
+    assert_int_equal(o.info.frames, 60);
+    for (int f = 0; f < 60; f++) {
+        const lvn_status s = lvni_data_video_read(o.decoders, o.video, f, 1, o.rgb);
+        fails[f] = s != LVN_OK;
+        failed += fails[f];
+        assert_true(!fails[f] || (f > 24 && f < 36));
+        if (fails[f]) {
+            char words[64];
+            snprintf(words, sizeof words, "bad.mp4: frame %d of 60 cannot be decoded", f);
+            assert_int_equal(s, LVN_ERR_CORRUPT);
+            assert_non_null(strstr(lvn_last_error()->message, words));
+        } else {
+            assert_int_equal(video_sum(o.video, o.rgb), whole.sum[f]);
+        }
+    }
+    assert_in_range(failed, 8, 11);
+    for (int i = 0; i < 120; i++) {
+        const int f = i * 37 % 60;
+        assert_int_equal(lvni_data_video_read(o.decoders, o.video, f, 1, o.rgb) != LVN_OK,
+                         fails[f]);
+    }
+    close_video(&o);
+    free(whole.sum);
+}
+
+/* ---- the index ---- */
+
+/* Opening counts how often the video's file is opened: never, where the index holds. */
+TEST(an_index_is_kept)
+{
+    NEEDS_FFMPEG();
+    video_run("cp good.mp4 kept.mp4; rm -f index");
+    assert_int_equal(open_kept("kept.mp4"), 60);
+    const int64_t size = kept_size();
+    lvni_core_vfs_fail_at("open", 2, EIO); /* the index is the first */
+    assert_int_equal(open_kept("kept.mp4"), 60);
+    lvni_core_vfs_fail_at("open", 0, 0);
+    /* a byte is another, or one is missing: made again */
+    video_run("printf x | dd of=index bs=1 seek=%d conv=notrunc", (int)size / 2);
+    assert_int_equal(open_kept("kept.mp4"), 60);
+    video_run("truncate -s -1 index");
+    assert_int_equal(open_kept("kept.mp4"), 60);
+    assert_int_equal(kept_size(), size);
+    /* another file of this name */
+    video_run("ffmpeg -v error -y -i good.mp4 -frames:v 24 -c copy kept.mp4");
+    assert_int_equal(open_kept("kept.mp4"), 24);
+    assert_true(kept_size() < size);
+}
+
+/* The video changes while its index is in use. */
+TEST(a_file_that_changes)
+{
+    NEEDS_FFMPEG();
+    static opened o;
+    video_run("cp good.mp4 change.mp4");
+    open_video(&o, "change.mp4");
+    const struct utimbuf old = {.actime = 1, .modtime = 1};
+    assert_int_equal(utime(video_path("change.mp4"), &old), 0);
+    assert_int_equal(lvni_data_video_read(o.decoders, o.video, 3, 1, o.rgb), LVN_ERR_MISMATCH);
+    assert_non_null(strstr(lvn_last_error()->message, "change.mp4: the file has changed"));
+    close_video(&o);
+}
+
+/* ---- faults ---- */
+
+/* Each allocation, and each read of the file, fails once. */
+TEST(memory_and_disk_fail)
+{
+    NEEDS_FFMPEG();
+    static opened o;
+    const uint64_t live = lvni_core_alloc_get_total().live_bytes;
+    for (int kind = 0; kind < 2; kind++) {
+        for (int64_t k = 1;; k++) {
+            lvni_core_vfs_fail_at("read", kind == 1 ? k : 0, EIO);
+            lvni_core_alloc_fail_at(kind == 0 ? k : 0);
+            o.video = NULL;
+            o.decoders = NULL;
+            lvn_status s = lvni_data_video_open(video_path("good.mp4"), NULL, false, &o.video);
+            s = s == LVN_OK ? lvni_data_video_decoders_create(1, &o.decoders) : s;
+            s = s == LVN_OK ? lvni_data_video_read(o.decoders, o.video, 20, 1, o.rgb) : s;
+            const bool all =
+                kind == 0 ? lvni_core_alloc_fail_at(0) > 0 : lvni_core_vfs_calls("read") < k;
+            lvni_core_vfs_fail_at("read", 0, 0);
+            close_video(&o);
+            assert_int_equal(lvni_core_alloc_get_total().live_bytes, live);
+            if (all) {
+                assert_int_equal(s, LVN_OK);
+                break;
+            }
+            assert_true(s != LVN_OK || kind == 1);
+            assert_true(k < 100);
+        }
+    }
+}

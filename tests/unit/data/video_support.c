@@ -1,0 +1,147 @@
+/* Makes and compares videos (video_support.h). */
+#include "video_support.h"
+
+#include "support/test.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+static char folder[] = "/tmp/levin-video-XXXXXX";
+
+int video_folder_make(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) == NULL ? -1 : 0;
+}
+
+int video_folder_remove(void **state)
+{
+    (void)state;
+    char command[64];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+const char *video_path(const char *name)
+{
+    static char paths[5][256];
+    static int next;
+    next = (next + 1) % 5;
+    snprintf(paths[next], sizeof paths[next], "%s%s%s", name[0] == '/' ? "" : folder,
+             name[0] == '/' ? "" : "/", name);
+    return paths[next];
+}
+
+bool video_can_test(void)
+{
+    if (system("ffmpeg -version >/dev/null 2>&1") != 0) {
+        print_message("skipped: there is no ffmpeg (Debian's package ffmpeg)\n");
+        return false;
+    }
+    const char *modules = getenv("LEVIN_BACKEND_PATH");
+    char module[512];
+    snprintf(module, sizeof module, "%s/levin_video.so",
+             modules != NULL ? modules : "LEVIN_BACKEND_PATH");
+    if (access(module, F_OK) != 0) {
+        print_message("skipped: there is no %s: this build has no module for videos\n", module);
+        return false;
+    }
+    return true;
+}
+
+void video_run(const char *format, ...)
+{
+    char command[2048], text[4096];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(command, sizeof command, format, arguments);
+    va_end(arguments);
+    snprintf(text, sizeof text, "cd %s && { %s; } >log 2>&1 </dev/null", folder, command);
+    if (system(text) == 0) {
+        return;
+    }
+    FILE *log = fopen(video_path("log"), "r");
+    const size_t n = log == NULL ? 0 : fread(text, 1, sizeof text - 1, log);
+    text[n] = '\0';
+    fail_msg("%s: %s", command, text);
+}
+
+/* A line for each frame: stream, two time stamps, duration, bytes, sum. */
+video_sums video_sums_of_ffmpeg(const char *name, const char *turn)
+{
+    video_run(
+        "ffmpeg -v error -threads 1 -noautorotate -i %s -map 0:v:0 -an -vsync passthrough -vf "
+        "scale=flags=bilinear+full_chroma_int+accurate_rnd+bitexact,format=rgb24%s "
+        "-f framehash -hash CRC32 -y sums",
+        video_path(name), turn);
+    FILE *f = fopen(video_path("sums"), "r");
+    assert_non_null(f);
+    video_sums out = {.n = 0};
+    char line[256];
+    while (fgets(line, sizeof line, f) != NULL) {
+        const char *sum = strrchr(line, ',');
+        if (line[0] != '#' && sum != NULL) {
+            out.sum = realloc(out.sum, (size_t)(out.n + 1) * sizeof *out.sum);
+            assert_non_null(out.sum);
+            out.sum[out.n++] = (uint32_t)strtoul(sum + 1, NULL, 16);
+        }
+    }
+    fclose(f);
+    return out;
+}
+
+uint32_t video_sum(const lvni_data_video *video, const uint8_t *rgb)
+{
+    lvni_data_video_info info;
+    lvni_data_video_describe(video, &info);
+    return (uint32_t)crc32(0, rgb, (uInt)(3 * info.width * info.height));
+}
+
+static void check_frame(const lvni_data_video *video, lvni_data_video_decoders *decoders,
+                        const video_sums *truth, int64_t frame, uint8_t *rgb, const char *how)
+{
+    lvni_data_video_info info;
+    lvni_data_video_describe(video, &info);
+    if (lvni_data_video_read(decoders, video, frame, 1, rgb) != LVN_OK) {
+        fail_msg("%s, %s: %s", info.path, how, lvn_last_error()->message);
+    }
+    if (video_sum(video, rgb) != truth->sum[frame]) {
+        fail_msg("%s, %s: frame %lld is another", info.path, how, (long long)frame);
+    }
+}
+
+void video_check(const char *name, const char *turn)
+{
+    const video_sums truth = video_sums_of_ffmpeg(name, turn);
+    lvni_data_video *video;
+    lvni_data_video_decoders *decoders;
+    lvni_data_video_info info;
+    if (lvni_data_video_open(video_path(name), NULL, false, &video) != LVN_OK) {
+        fail_msg("%s: %s", name, lvn_last_error()->message);
+    }
+    lvni_data_video_describe(video, &info);
+    if (info.frames != truth.n || truth.n == 0) {
+        fail_msg("%s: %lld frames, ffmpeg has %lld", name, (long long)info.frames,
+                 (long long)truth.n);
+    }
+    assert_int_equal(lvni_data_video_decoders_create(1, &decoders), LVN_OK);
+    uint8_t *rgb = malloc((size_t)(3 * info.width * info.height));
+    assert_non_null(rgb);
+    for (int64_t f = 0; f < truth.n; f++) {
+        check_frame(video, decoders, &truth, f, rgb, "in order");
+    }
+    uint64_t x = 1;
+    for (int64_t i = 0; i < truth.n; i++) {
+        x = x * 6364136223846793005U + 1442695040888963407U;
+        check_frame(video, decoders, &truth, (int64_t)((x >> 33) % (uint64_t)truth.n), rgb,
+                    "at random");
+    }
+    free(rgb);
+    free(truth.sum);
+    lvni_data_video_decoders_destroy(decoders);
+    lvni_data_video_close(video);
+}

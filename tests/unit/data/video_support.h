@@ -1,0 +1,34 @@
+/* Videos for tests: made by ffmpeg, and what ffmpeg itself reads in them. */
+#ifndef LEVIN_TESTS_VIDEO_SUPPORT_H
+#define LEVIN_TESTS_VIDEO_SUPPORT_H
+
+#include "data/video.h"
+
+#include <levin/status.h>
+
+/* A folder for the program's files, made and removed by fixtures of all tests (cmocka's). */
+int video_folder_make(void **state);
+int video_folder_remove(void **state);
+/* Path of a file there; valid for four more calls. */
+const char *video_path(const char *name);
+
+/* Is there a program ffmpeg, and the module? Prints why not. */
+bool video_can_test(void);
+/* A shell command in the folder; a failed one fails the test, with its words. */
+void video_run(const char *format, ...) LVN_PRINTF(1, 2);
+
+/* Checksums (zlib's CRC-32) of RGB frames. */
+typedef struct video_sums {
+    int64_t n;
+    uint32_t *sum; /* freed by the caller */
+} video_sums;
+
+/* Of all frames as ffmpeg converts them with levin's settings, none doubled or dropped.
+ * turn: what it does after that with a file that is to be turned: ",transpose=clock", or "". */
+video_sums video_sums_of_ffmpeg(const char *name, const char *turn);
+uint32_t video_sum(const lvni_data_video *video, const uint8_t *rgb);
+/* Opens the file, whose frames it reads one after the other, then in a random order, from few
+ * frames at a time: all are those of ffmpeg. */
+void video_check(const char *name, const char *turn);
+
+#endif
