@@ -247,7 +247,9 @@ typedef enum lvn_curve {
     LVN_CURVE_STAIRS, /* `from`, and from epoch `stair[i].epoch` on `stair[i].value` */
     /* drawn in every step, uniform in [from, to), the same for all micro-batches: it follows from
      * seed, module, name and step */
-    LVN_CURVE_RANDOM
+    LVN_CURVE_RANDOM,
+    /* `from` through epoch `begin`, then `rise` more in each epoch until it is `to` */
+    LVN_CURVE_RAMP
 } lvn_curve;
 enum { LVN_MAX_STAIRS = 16 };
 typedef struct lvn_stair {
@@ -263,6 +265,9 @@ typedef struct lvn_number_options {
     /* LVN_CURVE_STAIRS, which reads no `to`: epochs rise, up to LVN_MAX_STAIRS; copied */
     const lvn_stair *stair;
     int n_stairs;
+    /* LVN_CURVE_RAMP: an epoch, counted from 0; a `rise` below 0 is a fall */
+    int64_t begin;
+    double rise;
 } lvn_number_options;
 typedef struct lvn_number lvn_number;
 /* Names: up to 31 characters, unique in a module; up to 16 numbers in a model. The handle is the

@@ -26,6 +26,24 @@ lvn_buffer *lvn_builder_buffer(lvn_builder *b, const char *name, int ndim, const
     return buffer;
 }
 
+lvn_buffer *lvni_nn_builder_constant(lvn_builder *b, const char *name, int ndim,
+                                     const int64_t *shape, const double *value)
+{
+    lvn_buffer *buffer = lvni_nn_builder_new_buffer(b, name, ndim, shape, LVNI_RULE_FIXED);
+    const size_t n = buffer == NULL ? 0 : (size_t)lvn_numel(buffer->tensor);
+    if (n == 0) {
+        return NULL;
+    }
+    buffer->constant = lvni_core_alloc(LVNI_TAG_MODEL, n * sizeof *buffer->constant);
+    if (buffer->constant == NULL) {
+        return lvni_nn_builder_fail(b, LVN_ERR_MEMORY);
+    }
+    for (size_t i = 0; i < n; i++) {
+        buffer->constant[i] = (float)value[i];
+    }
+    return buffer;
+}
+
 enum { MOST_ROWS = 1 << 24 }; /* the place of the next one is kept as f32 */
 
 static bool good_queue(lvn_builder *b, const char *name, int64_t rows, int64_t width,

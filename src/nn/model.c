@@ -133,11 +133,13 @@ static void fill_parameters(const lvni_nn_model *m, uint64_t seed, float *values
 static void fill_buffers(const lvni_nn_model *m, const uint64_t *seed, float *values)
 {
     for (int i = 0; i < m->n_buffers; i++) {
-        const lvn_buffer *b = m->buffers[i];
+        lvn_buffer *b = m->buffers[i];
         float *v = values + b->value_offset;
         for (int64_t k = 0; k < b->numel; k++) {
-            v[k] = (float)b->fill;
+            v[k] = b->constant != NULL ? b->constant[k] : (float)b->fill;
         }
+        lvni_core_free(b->constant);
+        b->constant = NULL;
         if (seed != NULL && b->init != LVN_INIT_ZEROS) {
             fill(*seed, b->name, b->init, b->bound, v, b->numel);
         }
@@ -234,6 +236,7 @@ void lvni_nn_model_destroy(lvni_nn_model *m)
     for (int i = 0; i < m->n_buffers; i++) {
         lvni_cpu_weights_forget(m->buffers[i]->tensor->id, m->buffers[i]->tensor->id);
         lvn_release(m->buffers[i]->tensor);
+        lvni_core_free(m->buffers[i]->constant);
         lvni_core_free(m->buffers[i]->name);
         lvni_core_free(m->buffers[i]);
     }

@@ -55,7 +55,7 @@ typedef enum lvni_nn_rule {
     LVNI_RULE_QUEUE,  /* rows that were pushed take the place of the oldest */
     LVNI_RULE_FOLLOW, /* was a parameter, or a mean, and moves towards another one */
     LVNI_RULE_PART,   /* belongs to another buffer, which moves it */
-    LVNI_RULE_FIXED   /* was a parameter, and stays as it is */
+    LVNI_RULE_FIXED   /* was a parameter, or a constant, and stays as it is */
 } lvni_nn_rule;
 
 /* Rows that micro-batches push, in the order of the micro-batches. */
@@ -92,6 +92,8 @@ struct lvn_number {
     int64_t steps, epochs; /* on the way; both 0: those of the run */
     lvn_stair stair[LVN_MAX_STAIRS];
     int n_stairs;
+    int64_t begin; /* LVN_CURVE_RAMP, and a rise for each epoch after it */
+    double rise;
 };
 /* It has another value in some steps than in others. */
 bool lvni_nn_number_moves(const lvn_number *number);
@@ -109,6 +111,7 @@ struct lvn_buffer {
     int64_t numel, offset; /* in the set's record part */
     int64_t value_offset;  /* of its values in the model's `weights` */
     double fill;           /* at the start, unless `init` draws */
+    float *constant;       /* all of them instead, while the model is built; NULL: none. Owned */
     lvn_init init;
     double bound;
     double momentum;              /* LVNI_RULE_MEAN, unless a number moves it */
@@ -176,6 +179,9 @@ int64_t lvni_nn_buffer_record_length(const lvn_buffer *buffer);
 int64_t lvni_nn_model_count(const lvni_nn_model *model);
 /* a parameter or buffer of that name */
 bool lvni_nn_model_has(const lvni_nn_model *model, const char *name);
+/* A buffer of these values that no step moves. NULL on failure. */
+lvn_buffer *lvni_nn_builder_constant(lvn_builder *b, const char *name, int ndim,
+                                     const int64_t *shape, const double *value);
 /* Of the parameter made last; image: height, width, channels for LVNI_LAYOUT_FLATTEN, else NULL. */
 void lvni_nn_builder_set_layout(lvn_builder *b, lvni_nn_layout layout, const int64_t *image);
 

@@ -53,10 +53,15 @@ static lvn_status check(const lvn_builder *b, const char *name, const lvn_number
                  "must not be negative",
                  name, (long long)o->steps, (long long)o->epochs);
     }
-    if (o->curve != LVN_CURVE_LINEAR && o->curve != LVN_CURVE_COSINE &&
-        o->curve != LVN_CURVE_STAIRS && o->curve != LVN_CURVE_RANDOM) {
+    if (o->curve < LVN_CURVE_LINEAR || o->curve > LVN_CURVE_RAMP) {
         LVN_FAIL(LVN_ERR_INVALID, "the number %s has the curve %d: use one of lvn_curve", name,
                  (int)o->curve);
+    }
+    if (o->curve == LVN_CURVE_RAMP && (o->begin < 0 || !isfinite(o->rise))) {
+        LVN_FAIL(LVN_ERR_INVALID,
+                 "the number %s rises by %g after epoch %lld: the rise must be finite, and epochs "
+                 "count from 0",
+                 name, o->rise, (long long)o->begin);
     }
     return o->curve == LVN_CURVE_STAIRS ? check_stairs(name, o) : LVN_OK;
 }
@@ -81,7 +86,9 @@ const lvn_number *lvn_builder_number_with(lvn_builder *b, const char *name,
                            .from = o.from,
                            .to = o.to,
                            .steps = o.steps,
-                           .epochs = o.epochs};
+                           .epochs = o.epochs,
+                           .begin = o.begin,
+                           .rise = o.rise};
     if (o.curve == LVN_CURVE_STAIRS) {
         number->n_stairs = o.n_stairs;
         memcpy(number->stair, o.stair, (size_t)o.n_stairs * sizeof *o.stair);

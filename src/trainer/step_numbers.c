@@ -2,6 +2,8 @@
  * they get where they go. Called by the engine. */
 #include "trainer/engine.h"
 
+#include <math.h>
+
 /* Of the step's number alone, so a resumed run has them. */
 static lvni_optim_curve curve_of(const lvni_trainer_engine *e, const lvn_number *n)
 {
@@ -26,6 +28,18 @@ static double stair_at(const lvni_trainer_engine *e, const lvn_number *n)
     return value;
 }
 
+/* An epoch's steps have the same. */
+static double ramp_at(const lvni_trainer_engine *e, const lvn_number *n)
+{
+    int64_t epoch = 0;
+    (void)lvni_plan_locate(&e->o.plan, e->now.step, &epoch);
+    if (epoch <= n->begin) {
+        return n->from;
+    }
+    const double value = n->from + (double)(epoch - n->begin) * n->rise;
+    return n->rise < 0.0 ? fmax(value, n->to) : fmin(value, n->to);
+}
+
 static double draw(const lvni_trainer_engine *e, const lvn_number *n)
 {
     const uint64_t purpose = lvni_core_rng_purpose(n->module->path) +
@@ -40,6 +54,7 @@ static double value_at(const lvni_trainer_engine *e, const lvn_number *n)
     const lvni_optim_curve curve = curve_of(e, n);
     return n->curve == LVN_CURVE_STAIRS   ? stair_at(e, n)
            : n->curve == LVN_CURVE_RANDOM ? draw(e, n)
+           : n->curve == LVN_CURVE_RAMP   ? ramp_at(e, n)
                                           : lvni_optim_curve_at(&curve, e->now.step);
 }
 

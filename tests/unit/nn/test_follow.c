@@ -231,13 +231,15 @@ static lvn_status numbers_build(lvn_module *module, lvn_builder *b)
     case 3: lvn_builder_number(b, "n", .to = 1.0 / 0.0); break;
     case 4: lvn_builder_number(b, "n", .steps = 3, .epochs = 1); break;
     case 5: lvn_builder_number(b, "n", .steps = -3); break;
-    case 6: lvn_builder_number(b, "n", .curve = (lvn_curve)4); break;
+    case 6: lvn_builder_number(b, "n", .curve = (lvn_curve)5); break;
     case 7: number_of_stairs(b, NULL, 1); break;
     case 8: number_of_stairs(b, good_stairs, 0); break;
     case 9: number_of_stairs(b, good_stairs, LVN_MAX_STAIRS + 1); break;
     case 10: number_of_stairs(b, (const lvn_stair[]){{3, 1.0}, {3, 2.0}}, 2); break;
     case 11: number_of_stairs(b, (const lvn_stair[]){{-1, 1.0}}, 1); break;
     case 12: number_of_stairs(b, (const lvn_stair[]){{0, 1.0}, {4, 1.0 / 0.0}}, 2); break;
+    case 13: lvn_builder_number(b, "n", .curve = LVN_CURVE_RAMP, .begin = -1); break;
+    case 14: lvn_builder_number(b, "n", .curve = LVN_CURVE_RAMP, .rise = 1.0 / 0.0); break;
     default:
         for (char name[] = "a"; name[0] < 'q'; name[0]++) {
             lvn_builder_number(b, name);
@@ -254,17 +256,19 @@ TEST(numbers_are_checked)
                                        "the number n goes from 0 to inf",
                                        "n has steps=3 and epochs=1",
                                        "n has steps=-3 and epochs=0",
-                                       "n has the curve 4",
+                                       "n has the curve 5",
                                        "n has no stairs: .stair is NULL",
                                        "n has 0 stairs: it can have 1 to 16",
                                        "n has 17 stairs: it can have 1 to 16",
                                        "n has 2 from epoch 3 on",
                                        "n has 1 from epoch -1 on",
                                        "n has inf from epoch 4 on",
+                                       "n rises by 0 after epoch -1",
+                                       "n rises by inf after epoch 0",
                                        "the number p: a model can have 16"};
     static const lvn_module_class numbers = {
         .name = "numbers", .size = sizeof(lvn_module), .build = numbers_build};
-    for (trouble = 0; trouble < 14; trouble++) {
+    for (trouble = 0; trouble < 16; trouble++) {
         lvni_nn_model *m;
         assert_int_equal(lvni_nn_model_build(&numbers, NULL, 1, &m), LVN_ERR_INVALID);
         if (strstr(lvn_last_error()->message, want[trouble]) == NULL) {

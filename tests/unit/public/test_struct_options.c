@@ -318,6 +318,9 @@ NUMBER(number_of_epochs, .from = 1.0, .to = 3.0, .epochs = 1)
 static const lvn_stair stairs[] = {{0, 2.0}, {1, 3.0}};
 NUMBER(number_one_stair, .curve = LVN_CURVE_STAIRS, .from = 1.0, .stair = stairs, .n_stairs = 1)
 NUMBER(number_stairs, .curve = LVN_CURVE_STAIRS, .from = 1.0, .stair = stairs, .n_stairs = 2)
+NUMBER(number_ramp, .curve = LVN_CURVE_RAMP, .to = 3.0, .rise = 0.25)
+NUMBER(number_late_ramp, .curve = LVN_CURVE_RAMP, .to = 3.0, .rise = 0.25, .begin = 1)
+NUMBER(number_steep_ramp, .curve = LVN_CURVE_RAMP, .to = 3.0, .rise = 0.5)
 NUMBER(number_late_stair, .curve = LVN_CURVE_STAIRS, .from = 1.0, .stair = stairs + 1,
        .n_stairs = 1)
 
@@ -453,6 +456,8 @@ static uint64_t run_launched(bool launched)
     X(number, epochs, run(number), run(number_of_epochs))                                          \
     X(number, stair, run(number_one_stair), run(number_late_stair))                                \
     X(number, n_stairs, run(number_one_stair), run(number_stairs))                                 \
+    X(number, begin, run(number_ramp), run(number_late_ramp))                                      \
+    X(number, rise, run(number_ramp), run(number_steep_ramp))                                      \
     X(image_folder, resize, SAMPLES(.views = 1),                                                   \
       samples("builtin:shapes",                                                                    \
               &(lvn_image_folder_options){.struct_size = sizeof(lvn_image_folder_options),         \

@@ -190,6 +190,41 @@ TEST(stairs_go_with_the_epochs)
     lvni_nn_model_destroy(model);
 }
 
+/* As the weight of Lightning Pose's losses of clips: nothing through epoch 60, and all of it from
+ * the 100th after it on. */
+static lvn_status ramp_build(lvn_module *module, lvn_builder *b)
+{
+    (void)module;
+    (void)lvn_builder_number(b, "up", .from = 0.0, .to = 1.0, .curve = LVN_CURVE_RAMP, .begin = 60,
+                             .rise = 0.01);
+    (void)lvn_builder_number(b, "down", .from = 2.0, .to = 0.5, .curve = LVN_CURVE_RAMP,
+                             .rise = -1.0);
+    return lvn_builder_status(b);
+}
+
+TEST(a_ramp_goes_with_the_epochs)
+{
+    static const lvn_module_class cls = {
+        .name = "ramp", .size = sizeof(lvn_module), .build = ramp_build};
+    lvni_nn_model *model;
+    assert_int_equal(lvni_nn_model_build(&cls, NULL, 1, &model), LVN_OK);
+    lvni_trainer_engine e = {.o = {.model = model, .schedule = {.total_steps = INT64_MAX}}};
+    assert_int_equal(lvni_trainer_numbers_check(&e), LVN_OK);
+    e.o.plan.steps_per_epoch = 3;
+    for (int64_t step = 0; step < 3 * 300; step++) {
+        const int64_t epoch = step / 3;
+        e.now.step = step;
+        lvni_trainer_numbers_begin(&e);
+        assert_number(e.now.number[0], epoch <= 60    ? 0.0
+                                       : epoch >= 160 ? 1.0
+                                                      : (double)(epoch - 60) * 0.01);
+        assert_number(e.now.number[1], epoch == 0 ? 2.0 : epoch == 1 ? 1.0 : 0.5);
+    }
+    assert_number(lvn_number_value(&model->number[0], NULL), 1.0);
+    assert_true(lvni_nn_number_moves(&model->number[0]));
+    lvni_nn_model_destroy(model);
+}
+
 /* By the step's number: one that is skipped moves nothing, and counts. */
 TEST(momentum_goes_with_the_steps)
 {
