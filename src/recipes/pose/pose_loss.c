@@ -1,4 +1,4 @@
-/* Losses of maps, and errors of coordinates (pose_loss.h). */
+/* Losses of maps and of coordinates (pose_loss.h). */
 #include "recipes/pose/pose_loss.h"
 
 #include "core/math.h"
@@ -48,16 +48,31 @@ lvn_tensor *lvni_pose_heatmap_loss(lvni_pose_loss kind, lvn_tensor *target, lvn_
     return mean_of_valid(sum_of_maps(loss), valid, count);
 }
 
-lvn_tensor *lvni_pose_errors(lvn_tensor *found, lvn_tensor *label, const lvni_pose_scale *scale)
+lvn_tensor *lvni_pose_to_frame(lvn_tensor *found, const lvni_pose_scale *scale)
 {
-    static const int last = 2;
-    lvn_tensor *apart = lvn_sub(lvn_slice(lvn_detach(found), 2, 0, 2), lvn_slice(label, 2, 0, 2));
-    /* pixels of a frame per pixel of the model, (N, 1, 2), and 1/2 within the root */
     lvn_tensor *wide = lvn_mul_scalar(lvn_slice(scale->frame, 1, 0, 1), 1.0 / scale->width),
                *high = lvn_mul_scalar(lvn_slice(scale->frame, 1, 1, 2), 1.0 / scale->height),
-               *by = lvn_stack((lvn_tensor *[]){wide, high}, 2, 2);
-    return lvn_sqrt(
-        lvn_mul_scalar(lvn_sum_axes(lvn_square(lvn_mul(apart, by)), &last, 1, false), 0.5));
+               *by = lvn_stack((lvn_tensor *[]){wide, high}, 2, 2); /* (N, 1, 2) */
+    return lvn_mul(lvn_slice(found, 2, 0, 2), by);
+}
+
+/* (N, K): the mean of the two squared differences, in pixels of the frame. */
+static lvn_tensor *squares(lvn_tensor *found, lvn_tensor *label, const lvni_pose_scale *scale)
+{
+    static const int last = 2;
+    lvn_tensor *apart = lvn_sub(lvn_slice(found, 2, 0, 2), lvn_slice(label, 2, 0, 2));
+    return lvn_mean_axes(lvn_square(lvni_pose_to_frame(apart, scale)), &last, 1, false);
+}
+
+lvn_tensor *lvni_pose_regression_loss(lvn_tensor *found, lvn_tensor *label, lvn_tensor *valid,
+                                      const lvni_pose_scale *scale, lvn_tensor **count)
+{
+    return mean_of_valid(squares(found, label, scale), valid, count);
+}
+
+lvn_tensor *lvni_pose_errors(lvn_tensor *found, lvn_tensor *label, const lvni_pose_scale *scale)
+{
+    return lvn_sqrt(squares(lvn_detach(found), label, scale));
 }
 
 lvn_tensor *lvni_pose_rmse(lvn_tensor *found, lvn_tensor *label, lvn_tensor *valid,

@@ -26,8 +26,17 @@ typedef struct lvni_pose_scale {
     lvn_tensor *frame; /* (N, 2): width and height of each frame */
 } lvni_pose_scale;
 
-/* found (N, K, 2 or more) and label (N, K, 2 or more) in pixels of the model, x and y first -> (N,
- * K), sqrt(((dx)^2 + (dy)^2) / 2) in pixels of the frame; no gradient. */
+/* found (N, K, 2 or more) in pixels of the model, x and y first -> (N, K, 2) in those of the frame,
+ * of which there may also be one for all. */
+lvn_tensor *lvni_pose_to_frame(lvn_tensor *found, const lvni_pose_scale *scale);
+
+/* found (N, K, 2 or more) and label (N, K, 2 or more) in pixels of the model -> (), in pixels of
+ * the frame the mean of the squared differences over the coordinates of keypoints with valid = 1; 0
+ * where there is none. *count: (), such keypoints. The loss of a network that finds coordinates. */
+lvn_tensor *lvni_pose_regression_loss(lvn_tensor *found, lvn_tensor *label, lvn_tensor *valid,
+                                      const lvni_pose_scale *scale, lvn_tensor **count);
+
+/* Of the same two (N, K), sqrt(((dx)^2 + (dy)^2) / 2) in pixels of the frame; no gradient. */
 lvn_tensor *lvni_pose_errors(lvn_tensor *found, lvn_tensor *label, const lvni_pose_scale *scale);
 /* Its mean over the keypoints with valid = 1, 0 where there is none; *count as above. */
 lvn_tensor *lvni_pose_rmse(lvn_tensor *found, lvn_tensor *label, lvn_tensor *valid,

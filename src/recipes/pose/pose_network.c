@@ -10,10 +10,10 @@ enum { KERNEL = 3, SHUFFLE = 2 };
 enum { HALVINGS = 5 };
 
 /* Xavier uniform (Glorot and Bengio 2010, eq. 16) times 0.01: the first maps are nearly uniform. */
-static void make_layer(lvn_builder *b, int at, int in, int out, lvn_module **made)
+static void make_layer(lvn_builder *b, const char *head, int at, int in, int out, lvn_module **made)
 {
     char name[64], parameter[80];
-    snprintf(name, sizeof name, "head.upsampling_layers.%d", at);
+    snprintf(name, sizeof name, "%s.upsampling_layers.%d", head, at);
     *made = lvn_nn_conv_transpose2d(b, name, in, out, KERNEL, .stride = 2, .padding = 1,
                                     .output_padding = 1);
     snprintf(parameter, sizeof parameter, "%s.weight", name);
@@ -26,13 +26,14 @@ static void make_layer(lvn_builder *b, int at, int in, int out, lvn_module **mad
 void lvni_pose_network_build(lvn_builder *b, const lvni_pose_network_settings *settings,
                              lvni_pose_network *out)
 {
+    const char *head = settings->head == NULL ? "head" : settings->head;
     *out = (lvni_pose_network){.layers = HALVINGS - 1 - settings->downsample};
     out->backbone =
         lvni_nn_zoo_backbone(b, "backbone", settings->model, &(lvni_nn_zoo_arguments){0});
-    lvn_builder_block(b, "head");
+    lvn_builder_block(b, head);
     int in = lvni_nn_zoo_feature_dim(settings->model) / (SHUFFLE * SHUFFLE);
     for (int i = 0; i < out->layers; i++) { /* number 0 is the pixel shuffle */
-        make_layer(b, i + 1, in, settings->keypoints, &out->layer[i]);
+        make_layer(b, head, i + 1, in, settings->keypoints, &out->layer[i]);
         in = settings->keypoints;
     }
 }
@@ -42,9 +43,11 @@ lvn_tensor *lvni_pose_network_features(const lvni_pose_network *net, lvn_tensor 
     return lvni_nn_zoo_map(net->backbone, image);
 }
 
-/* Over the pixels of each map. */
-static lvn_tensor *softmax_of_maps(lvn_tensor *x)
+lvn_tensor *lvni_pose_softmax(lvn_tensor *x)
 {
+    if (x == NULL) {
+        return NULL;
+    }
     const int64_t n = lvn_size(x, 0), h = lvn_size(x, 1), w = lvn_size(x, 2), k = lvn_size(x, 3);
     x = lvn_transpose(lvn_reshape(x, 3, (const int64_t[]){n, h * w, k}), 1, 2); /* (N, K, h w) */
     x = lvn_transpose(lvn_softmax(x), 1, 2);
@@ -57,10 +60,27 @@ lvn_tensor *lvni_pose_network_head(const lvni_pose_network *net, lvn_tensor *fea
     for (int i = 0; i < net->layers; i++) {
         x = lvn_forward(net->layer[i], x);
     }
-    return x == NULL ? NULL : softmax_of_maps(x);
+    return lvni_pose_softmax(x);
 }
 
 lvn_tensor *lvni_pose_network_maps(const lvni_pose_network *net, lvn_tensor *image)
 {
     return lvni_pose_network_head(net, lvni_pose_network_features(net, image));
+}
+
+void lvni_pose_regression_build(lvn_builder *b, const lvni_pose_network_settings *settings,
+                                lvni_pose_regression *out)
+{
+    out->backbone =
+        lvni_nn_zoo_backbone(b, "backbone", settings->model, &(lvni_nn_zoo_arguments){0});
+    lvn_builder_block(b, "head");
+    out->linear = lvn_nn_linear(b, "head.linear_layer", lvni_nn_zoo_feature_dim(settings->model),
+                                2 * (int64_t)settings->keypoints);
+}
+
+lvn_tensor *lvni_pose_regression_points(const lvni_pose_regression *net, lvn_tensor *image)
+{
+    lvn_tensor *x = lvn_forward(net->linear, lvni_nn_zoo_pooled(net->backbone, image));
+    return x == NULL ? NULL
+                     : lvn_reshape(x, 3, (const int64_t[]){lvn_size(x, 0), lvn_size(x, 1) / 2, 2});
 }

@@ -11,6 +11,7 @@ typedef struct lvni_pose_network_settings {
     const char *model; /* of the zoo: one whose last map has 1/32 of the image's sides */
     int keypoints;     /* K */
     int downsample;    /* 1, 2, 3: the sides of maps are those of the image / 2^downsample */
+    const char *head;  /* whose parameters are called HEAD.*; NULL: "head" */
 } lvni_pose_network_settings;
 
 enum { LVNI_POSE_LEAST_DOWNSAMPLE = 1, LVNI_POSE_MOST_DOWNSAMPLE = 3 };
@@ -30,5 +31,18 @@ lvn_tensor *lvni_pose_network_features(const lvni_pose_network *net, lvn_tensor 
 lvn_tensor *lvni_pose_network_head(const lvni_pose_network *net, lvn_tensor *features);
 /* Both. */
 lvn_tensor *lvni_pose_network_maps(const lvni_pose_network *net, lvn_tensor *image);
+/* x (N, h, w, K) -> the softmax over the pixels of each map. */
+lvn_tensor *lvni_pose_softmax(lvn_tensor *x);
+
+/* The network that finds coordinates without maps: a linear layer, head.linear_layer, on the mean
+ * of the backbone's last map. Of the settings `downsample` and `head` are not read. */
+typedef struct lvni_pose_regression {
+    lvn_module *backbone, *linear;
+} lvni_pose_regression;
+
+void lvni_pose_regression_build(lvn_builder *b, const lvni_pose_network_settings *settings,
+                                lvni_pose_regression *out);
+/* Of images (N, H, W, 3): (N, K, 2), x and y in pixels of these images. */
+lvn_tensor *lvni_pose_regression_points(const lvni_pose_regression *net, lvn_tensor *image);
 
 #endif

@@ -151,3 +151,35 @@ TEST(errors_are_in_pixels_of_the_frame)
     lvn_release(s);
     lvn_release(v);
 }
+
+/* Of two keypoints with labels and one without: errors of (3, 4) and (0, 2) in the frame, so
+ * (9 + 16 + 0 + 4) / 4. */
+TEST(the_loss_of_coordinates_is_in_pixels_of_the_frame)
+{
+    const double found[] = {10.0, 20.0, 99.0, 99.0, 50.0, 60.0},
+                 label[] = {11.5, 20.0 + 4.0 / 3.0, 0.0, 0.0, 50.0, 60.0 - 2.0 / 3.0},
+                 frame[] = {200.0, 300.0}, some[] = {1.0, 0.0, 1.0}, none[] = {0.0, 0.0, 0.0};
+    lvn_tensor *f = numbers(found, LVN_SHAPE(1, 3, 2)), *l = numbers(label, LVN_SHAPE(1, 3, 2)),
+               *s = numbers(frame, LVN_SHAPE(1, 2)), *v = numbers(some, LVN_SHAPE(1, 3)),
+               *no = numbers(none, LVN_SHAPE(1, 3)), *count;
+    lvn_require_grad(f);
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    const lvni_pose_scale scale = {.height = 100, .width = 100, .frame = s};
+    check(value_of(lvni_pose_regression_loss(f, l, no, &scale, &count)), 0.0, 0.0);
+    check(value_of(count), 0.0, 0.0);
+    lvn_tensor *loss = lvni_pose_regression_loss(f, l, v, &scale, &count);
+    check(value_of(loss), 29.0 / 4.0, 1e-12);
+    check(value_of(count), 2.0, 0.0);
+    assert_int_equal(lvn_backward(loss), LVN_OK);
+    /* error in the frame, times frame pixels per pixel, times 2 / 4 */
+    const double want[] = {-3.0, -6.0, 0.0, 0.0, 0.0, 3.0}, *g = lvn_const_data(lvn_gradient(f));
+    for (int i = 0; i < 6; i++) {
+        assert_true(fabs(g[i] - want[i]) < 1e-9);
+    }
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    lvn_release(f);
+    lvn_release(l);
+    lvn_release(s);
+    lvn_release(v);
+    lvn_release(no);
+}

@@ -143,3 +143,68 @@ TEST(maps_are_distributions)
     }
     lvn_release(x);
 }
+
+/* ---- coordinates without maps ---- */
+
+typedef struct regression {
+    lvn_module base;
+    lvni_pose_regression net;
+} regression;
+
+static lvn_status build_regression(lvn_module *module, lvn_builder *b)
+{
+    lvni_pose_regression_build(b, lvn_builder_arguments(b), &((regression *)module)->net);
+    return lvn_builder_status(b);
+}
+
+static lvn_tensor *run_regression(const lvn_module *module, lvn_tensor *x)
+{
+    return lvni_pose_regression_points(&((const regression *)module)->net, x);
+}
+
+/* One linear layer on the mean of the last map, with PyTorch's initial values; x and y take
+ * turns. */
+TEST(coordinates_are_linear_in_pooled_features)
+{
+    enum { KEYPOINTS = 5, CHANNELS = 512 };
+    static const lvn_module_class cls = {.name = "regression",
+                                         .size = sizeof(regression),
+                                         .build = build_regression,
+                                         .forward = run_regression};
+    const lvni_pose_network_settings s = {.model = "resnet18", .keypoints = KEYPOINTS};
+    lvni_nn_model *m;
+    assert_int_equal(lvni_nn_model_build(&cls, &s, 2, &m), LVN_OK);
+    const lvn_tensor *w = find(m, "head.linear_layer.weight"),
+                     *bias = find(m, "head.linear_layer.bias");
+    const double bound = 1.0 / sqrt(CHANNELS);
+    double most = 0.0, least = 0.0;
+    assert_int_equal(lvn_numel(w), 2 * KEYPOINTS * CHANNELS);
+    for (int64_t i = 0; i < lvn_numel(w); i++) {
+        most = fmax(most, fabs((double)LVNI_CF32(w)[i]));
+    }
+    for (int i = 0; i < 2 * KEYPOINTS; i++) {
+        least = fmax(least, fabs((double)LVNI_CF32(bias)[i]));
+    }
+    assert_true(most <= bound && most > 0.99 * bound && least <= bound && least > 0.0);
+    lvn_tensor *x = lvn_tensor_create(LVN_F32, LVN_SHAPE(2, 64, 32, 3));
+    for (int64_t i = 0; i < lvn_numel(x); i++) {
+        LVNI_F32(x)[i] = (float)sin(0.37 * (double)i);
+    }
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    const lvn_tensor *y = lvn_forward(m->root, x),
+                     *pooled = lvni_nn_zoo_pooled(((const regression *)m->root)->net.backbone, x);
+    const int64_t want[] = {2, KEYPOINTS, 2};
+    assert_memory_equal(y->shape, want, sizeof want);
+    for (int i = 0; i < 4 * KEYPOINTS; i++) {
+        const int row = i % (2 * KEYPOINTS);
+        double sum = (double)LVNI_CF32(bias)[row];
+        for (int c = 0; c < CHANNELS; c++) {
+            sum += (double)LVNI_CF32(w)[row * CHANNELS + c] *
+                   (double)LVNI_CF32(pooled)[i / (2 * KEYPOINTS) * CHANNELS + c];
+        }
+        assert_true(fabs((double)LVNI_CF32(y)[i] - sum) < 1e-5);
+    }
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    lvn_release(x);
+    lvni_nn_model_destroy(m);
+}
