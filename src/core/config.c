@@ -133,6 +133,7 @@ void lvni_core_config_destroy(lvni_core_config *config)
         lvni_core_value_free(&config->slots[i].value);
         lvni_core_free(config->slots[i].origin);
         lvni_core_free(config->slots[i].spelled);
+        lvni_core_free(config->slots[i].open);
     }
     lvni_core_free(config->slots);
     lvni_core_str_free(&config->notes);
@@ -195,6 +196,8 @@ static lvn_status store(lvni_core_slot *slot, const lvni_core_assignment *a, lvn
     lvni_core_value_free(&slot->value);
     lvni_core_free(slot->origin);
     lvni_core_free(slot->spelled);
+    lvni_core_free(slot->open);
+    slot->open = NULL;
     slot->value = *value;
     slot->origin = origin;
     slot->spelled = spelled;
@@ -334,6 +337,43 @@ static lvn_status note_always(lvni_core_config *config, const lvni_core_assignme
     return lvni_core_str_status(&config->notes);
 }
 
+/* The value of a text with ${...} is known when all keys are. */
+static lvn_status postpone(lvni_core_slot *slot, const lvni_core_assignment *a)
+{
+    lvni_core_value none = {0};
+    char *open = lvni_core_strdup(LVNI_TAG_CONFIG, a->text);
+    if (open == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    const bool wins = a->layer >= slot->layer;
+    const lvn_status status = store(slot, a, &none);
+    if (status == LVN_OK && wins) {
+        slot->open = open;
+        slot->open_quoted = a->quoted;
+    } else {
+        lvni_core_free(open);
+    }
+    return status;
+}
+
+/* \${ of a saved configuration is ${. */
+static lvn_status parse(const lvni_core_option *row, const char *text, bool quoted,
+                        const lvni_core_assignment *a, lvni_core_value *out)
+{
+    if (a->layer != LVNI_LAYER_SAVED || (row->flags & LVNI_OPT_LITERAL) != 0 ||
+        strstr(text, "\\${") == NULL) {
+        return lvni_core_option_parse(row, text, quoted, a->origin, out);
+    }
+    char *copy = lvni_core_strdup(LVNI_TAG_CONFIG, text);
+    if (copy == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    lvni_core_config_unescape(copy);
+    const lvn_status status = lvni_core_option_parse(row, copy, quoted, a->origin, out);
+    lvni_core_free(copy);
+    return status;
+}
+
 static lvn_status assign(lvni_core_config *config, const lvni_core_assignment *a)
 {
     lvni_core_slot *slot = lvni_core_config_target(config, a->key);
@@ -362,11 +402,14 @@ static lvn_status assign(lvni_core_config *config, const lvni_core_assignment *a
     if (a->layer == LVNI_LAYER_SAVED && (row->flags & LVNI_OPT_LAYOUT) != 0) {
         return LVN_OK; /* of an early version's file; this process has its own machine */
     }
+    if (lvni_core_config_is_open(row, a)) {
+        return postpone(slot, a);
+    }
     const char *text = !a->back ? a->text : row->fallback != NULL ? row->fallback : "";
     char room[LVNI_CORE_FOREIGN_TEXT];
     lvni_core_value value = {0};
     LVN_TRY(translate(config, a, room, &text));
-    LVN_TRY(lvni_core_option_parse(row, text, a->quoted && !empty, a->origin, &value));
+    LVN_TRY(parse(row, text, a->quoted && !empty, a, &value));
     bool noted = false;
     lvn_status s;
     LVNI_TRY_DONE(s, note_always(config, a, row, &value, &noted));
@@ -485,6 +528,7 @@ lvn_status lvni_core_config_finish(const lvni_core_config *config)
 
 lvn_status lvni_core_config_check(lvni_core_config *config)
 {
+    LVN_TRY(lvni_core_config_resolve(config));
     for (size_t i = 0; i < config->n; i++) {
         LVN_TRY(collect(config, check_last(&config->slots[i])));
     }

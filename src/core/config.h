@@ -76,6 +76,9 @@ typedef struct lvni_core_config_place {
 lvn_status lvni_core_config_find_place(const lvni_core_config *config, const char *row,
                                        const char *name, const char *text, size_t bytes,
                                        lvni_core_config_place *out);
+/* ${...} of files and arguments become what they name (config_interpolate.c), as at the end of
+ * lvni_core_config_load_arguments: after others that load such values. */
+lvn_status lvni_core_config_resolve(lvni_core_config *config);
 /* One mistake more, of a caller. */
 void lvni_core_config_add_mistake(lvni_core_config *config, const char *fmt, ...) LVN_PRINTF(2, 3);
 /* How many there are so far. */

@@ -152,6 +152,14 @@ int lvni_core_config_arguments_of(const lvni_core_config *config, int n, const c
     return two ? 2 : 1;
 }
 
+/* "training.imgaug={Rotate: {p: 0.4}}" */
+static bool is_json(const lvni_core_config *config, const setting *s)
+{
+    const lvni_core_slot *slot = lvni_core_config_target(config, s->key);
+    return !s->back && slot != NULL && (slot->row->flags & LVNI_OPT_JSON) != 0 &&
+           (*s->text == '{' || *s->text == '[');
+}
+
 /* LightlyTrain's groups: "optim_args={lr: 0.1}", and "optim_args=null", which gives nothing. */
 static bool is_group(const lvni_core_config *config, const setting *s)
 {
@@ -185,7 +193,7 @@ static lvn_status load_all(lvni_core_config *config, lvni_core_layer layer, int 
         setting s;
         LVN_TRY(split_argument(config, n - i, args + i, origin, &s));
         i += s.used;
-        if (is_group(config, &s)) {
+        if (is_group(config, &s) || is_json(config, &s)) {
             LVN_TRY(load_group(config, &s, layer, source, origin));
             continue;
         }
@@ -222,7 +230,8 @@ lvn_status lvni_core_config_load_arguments(lvni_core_config *config, int n, cons
         LVN_FAIL(LVN_ERR_USAGE, "%d arguments: a command takes at most %d", n, ARGUMENTS_MAX);
     }
     LVN_TRY(load_files(config, n, args));
-    return load_all(config, LVNI_LAYER_ARGUMENTS, n, args, command_line);
+    LVN_TRY(load_all(config, LVNI_LAYER_ARGUMENTS, n, args, command_line));
+    return lvni_core_config_resolve(config);
 }
 
 /* One variable, behind the prefix. */

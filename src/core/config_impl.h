@@ -62,6 +62,8 @@ typedef struct lvni_core_slot {
     int source;
     bool mistaken;   /* a value was refused, or a key that is not one was nearest to this */
     int seen_source; /* the last one that named the key, whether its value won or not */
+    char *open;      /* with ${...}, which are not resolved yet; NULL: the value counts */
+    bool open_quoted;
 } lvni_core_slot;
 
 struct lvni_core_config {
@@ -87,6 +89,12 @@ typedef struct lvni_core_assignment {
 } lvni_core_assignment;
 
 lvn_status lvni_core_config_assign(lvni_core_config *config, const lvni_core_assignment *a);
+/* ---- config_interpolate.c: ${...} ---- */
+/* Has the text any, for a row that has them resolved? */
+bool lvni_core_config_is_open(const lvni_core_option *row, const lvni_core_assignment *a);
+/* Text of a saved configuration, in which \${ stands for ${: to it and from it, in place. */
+void lvni_core_config_escape(const char *text, lvni_core_str *out);
+void lvni_core_config_unescape(char *text);
 /* LVN_ERR_USAGE becomes one of the mistakes where these are collected. */
 lvn_status lvni_core_config_keep(lvni_core_config *config, lvn_status status);
 /* The slot of a key or alias, or NULL. */

@@ -211,7 +211,13 @@ static bool is_plain(const lvni_core_option *row, const char *text)
 static void write_text(lvni_core_str *out, const lvni_core_option *row, const char *text,
                        enum form form)
 {
-    if (form != JSON && is_plain(row, text)) {
+    if (strstr(text, "${") != NULL && (row->flags & LVNI_OPT_LITERAL) == 0) {
+        lvni_core_str escaped = {0}; /* \${, without which it is another key's value */
+        lvni_core_config_escape(text, &escaped);
+        lvni_core_str_json(out, lvni_core_str_text(&escaped));
+        out->failed |= escaped.failed;
+        lvni_core_str_free(&escaped);
+    } else if (form != JSON && is_plain(row, text)) {
         lvni_core_str_append(out, text);
     } else if (row->type == LVNI_OPT_PATH) { /* any bytes */
         lvni_core_str name = {0};

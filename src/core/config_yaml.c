@@ -1,32 +1,24 @@
 /* YAML (and JSON) files into a configuration (config.h): nested maps become dotted keys, sequences
- * lists. Refused on purpose, with its line: anchors, aliases, tags, several documents,
- * lists of lists or maps, a key twice. Limits: 1 MiB, 16 levels, 4096 elements of a list. */
-#include "core/config_impl.h"
+ * lists; aliases and merge keys are what they name (yaml_events.h). Refused on purpose, with its
+ * line: tags, several documents, lists of lists or maps where a row takes none, a key twice.
+ * Limits: 1 MiB, 16 levels, 4096 elements of a list. */
+#include "core/config_reader.h"
 
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/escape.h"
+#include "core/json_read.h"
 #include "core/vfs.h"
 
 #include <stdint.h>
 #include <string.h>
-#include <yaml.h>
 
-enum { DEPTH_MAX = 16, KEY_MAX = 128, ITEMS_MAX = 4096, ORIGIN_MAX = 320, SHOWN_MAX = 8 };
+enum { KEY_MAX = 128, ORIGIN_MAX = 320, SHOWN_MAX = 8, MERGES_MAX = 8 };
 static const size_t FILE_MAX = (size_t)1 << 20;
 
-typedef struct reader {
-    lvni_core_config *config;
-    lvni_core_layer layer;
-    int source;
-    const char *name;   /* of the file, as the user gave it; of one value its key */
-    const char *origin; /* of one value; NULL: the file's lines */
-    yaml_parser_t parser;
-    lvni_core_str path; /* dotted key of the map being read */
-} reader;
+typedef lvni_core_config_reader reader;
 
-static const char TOO_DEEP[] = "maps are nested deeper than 16 levels",
-                  NO_PAIRS[] = "expected `key: value` lines";
+static const char NO_PAIRS[] = "expected `key: value` lines";
 
 static void origin_of(const reader *r, yaml_mark_t mark, char origin[ORIGIN_MAX])
 {
@@ -37,7 +29,7 @@ static void origin_of(const reader *r, yaml_mark_t mark, char origin[ORIGIN_MAX]
     }
 }
 
-static lvn_status refuse(const reader *r, yaml_mark_t mark, const char *what)
+lvn_status lvni_core_config_refuse(const reader *r, yaml_mark_t mark, const char *what)
 {
     if (r->origin != NULL) {
         LVN_FAIL(LVN_ERR_USAGE, "%.280s: %s  (%s)", r->name, what, r->origin);
@@ -47,7 +39,7 @@ static lvn_status refuse(const reader *r, yaml_mark_t mark, const char *what)
 
 static lvn_status syntax_error(const reader *r)
 {
-    const yaml_parser_t *p = &r->parser;
+    const yaml_parser_t *p = &r->yaml.parser;
     if (p->error == YAML_MEMORY_ERROR) {
         LVN_FAIL(LVN_ERR_MEMORY, "%.280s: out of memory while reading", r->name);
     }
@@ -64,42 +56,42 @@ static lvn_status syntax_error(const reader *r)
              p->context != NULL ? " " : "", p->context != NULL ? p->context : "");
 }
 
-/* The next event, without the forms levin does not accept. On success the caller deletes it. */
-static lvn_status next_event(reader *r, yaml_event_t *event)
+/* The reader's error, or that of an event, which is deleted then. */
+static lvn_status event_error(reader *r, lvn_status status, yaml_event_t *event, const char *wrong)
 {
-    if (!yaml_parser_parse(&r->parser, event)) {
+    if (status != LVN_ERR_USAGE) {
+        return status;
+    }
+    if (wrong == NULL) {
         return syntax_error(r);
     }
+    status = lvni_core_config_refuse(r, event->start_mark, wrong);
+    yaml_event_delete(event);
+    return status;
+}
+
+/* The next event, without the forms levin does not accept. On success the caller deletes it. */
+lvn_status lvni_core_config_next(reader *r, yaml_event_t *event)
+{
     const char *wrong = NULL;
-    bool anchor = false;
+    const lvn_status status = lvni_core_yaml_next(&r->yaml, event, &wrong);
+    if (status != LVN_OK) {
+        return event_error(r, status, event, wrong);
+    }
     bool tag = false;
     switch (event->type) {
-    case YAML_ALIAS_EVENT: anchor = true; break;
     case YAML_SCALAR_EVENT:
-        anchor = event->data.scalar.anchor != NULL;
         tag = event->data.scalar.tag != NULL;
         if (memchr(event->data.scalar.value, '\0', event->data.scalar.length) != NULL) {
             wrong = "a zero byte inside a value";
         }
         break;
-    case YAML_SEQUENCE_START_EVENT:
-        anchor = event->data.sequence_start.anchor != NULL;
-        tag = event->data.sequence_start.tag != NULL;
-        break;
-    case YAML_MAPPING_START_EVENT:
-        anchor = event->data.mapping_start.anchor != NULL;
-        tag = event->data.mapping_start.tag != NULL;
-        break;
+    case YAML_SEQUENCE_START_EVENT: tag = event->data.sequence_start.tag != NULL; break;
+    case YAML_MAPPING_START_EVENT: tag = event->data.mapping_start.tag != NULL; break;
     default: break;
     }
-    wrong = anchor ? "anchors and aliases (& and *) are not accepted; write the value out" : wrong;
     wrong = tag ? "tags (!name) are not accepted; the option table knows the type" : wrong;
-    if (wrong == NULL) {
-        return LVN_OK;
-    }
-    const lvn_status status = refuse(r, event->start_mark, wrong);
-    yaml_event_delete(event);
-    return status;
+    return wrong == NULL ? LVN_OK : event_error(r, LVN_ERR_USAGE, event, wrong);
 }
 
 /* A path may hold bytes that are not UTF-8, as config_values.c writes them. */
@@ -109,16 +101,6 @@ static void unescape_path(const reader *r, yaml_event_t *event)
     if (slot != NULL && slot->target->type == LVNI_OPT_PATH) {
         event->data.scalar.length = lvni_core_unescape_name((char *)event->data.scalar.value);
     }
-}
-
-static const char *scalar_text(const yaml_event_t *event)
-{
-    return (const char *)event->data.scalar.value;
-}
-
-static bool scalar_quoted(const yaml_event_t *event)
-{
-    return event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
 }
 
 static lvn_status assign(reader *r, const char *text, bool quoted, yaml_mark_t mark)
@@ -162,26 +144,34 @@ static lvn_status refuse_inner(const reader *r, yaml_mark_t mark)
         slot != NULL && slot->row->type == LVNI_OPT_STRING && slot->row->fallback != NULL;
     snprintf(what, sizeof what, "a list holds plain values only, not lists or maps%s%.100s",
              text ? "; this value is a text, as in " : "", text ? slot->row->fallback : "");
-    return refuse(r, mark, what);
+    return lvni_core_config_refuse(r, mark, what);
 }
 
 /* A sequence up to its end, as "[a,b]". */
 static lvn_status read_items(reader *r, lvni_core_str *out)
 {
+    const lvni_core_slot *slot = lvni_core_config_target(r->config, lvni_core_str_text(&r->path));
+    const bool numbers = slot != NULL && (slot->row->type == LVNI_OPT_INT_LIST ||
+                                          slot->row->type == LVNI_OPT_FLOAT_LIST);
     lvni_core_str_char(out, '[');
     for (int n = 0;; n++) {
         yaml_event_t event;
-        LVN_TRY(next_event(r, &event));
+        LVN_TRY(lvni_core_config_next(r, &event));
         lvn_status status = LVN_OK;
         const bool end = event.type == YAML_SEQUENCE_END_EVENT;
         if (!end && event.type != YAML_SCALAR_EVENT) {
             status = refuse_inner(r, event.start_mark);
-        } else if (!end && n >= ITEMS_MAX) {
-            status = refuse(r, event.start_mark, "the list has more than 4096 elements");
+        } else if (!end && n >= LVNI_YAML_ITEMS) {
+            status = lvni_core_config_refuse(r, event.start_mark,
+                                             "the list has more than 4096 elements");
         } else if (!end) {
             lvni_core_str_append(out, n > 0 ? "," : "");
             unescape_path(r, &event);
-            append_item(out, scalar_text(&event), scalar_quoted(&event));
+            if (numbers && strncmp(lvni_core_config_text(&event), "${", 2) == 0) {
+                lvni_core_str_append(out, lvni_core_config_text(&event)); /* that of another key */
+            } else {
+                append_item(out, lvni_core_config_text(&event), lvni_core_config_quoted(&event));
+            }
         }
         yaml_event_delete(&event);
         LVN_TRY(status);
@@ -197,16 +187,18 @@ static lvn_status read_entries(reader *r, lvni_core_str *out)
 {
     for (int n = 0;; n++) {
         yaml_event_t event;
-        LVN_TRY(next_event(r, &event));
+        LVN_TRY(lvni_core_config_next(r, &event));
         lvn_status status = LVN_OK;
         const bool end = event.type == YAML_MAPPING_END_EVENT;
         if (!end && event.type != YAML_SCALAR_EVENT) {
-            status = refuse(r, event.start_mark, "this map holds plain values only, as {0: 8}");
-        } else if (!end && n >= 2 * ITEMS_MAX) {
-            status = refuse(r, event.start_mark, "the map has more than 4096 entries");
+            status = lvni_core_config_refuse(r, event.start_mark,
+                                             "this map holds plain values only, as {0: 8}");
+        } else if (!end && n >= 2 * LVNI_YAML_ITEMS) {
+            status =
+                lvni_core_config_refuse(r, event.start_mark, "the map has more than 4096 entries");
         } else if (!end) {
             lvni_core_str_append(out, n == 0 ? "" : n % 2 == 1 ? ":" : ",");
-            lvni_core_str_append(out, scalar_text(&event));
+            lvni_core_str_append(out, lvni_core_config_text(&event));
         }
         yaml_event_delete(&event);
         LVN_TRY(status);
@@ -228,32 +220,53 @@ static lvn_status read_whole(reader *r, bool map, yaml_mark_t mark)
     return status;
 }
 
+/* ---- values of any depth, for rows with LVNI_OPT_JSON ---- */
+
+/* A list or map as its JSON text, which counts as one in quotes. */
+static lvn_status assign_json(reader *r, yaml_event_t *event)
+{
+    json_t *json = NULL;
+    lvni_core_str text = {0};
+    lvn_status status;
+    const yaml_mark_t mark = event->start_mark;
+    LVNI_TRY_DONE(status, lvni_core_config_read_json(r, event, 1, &json));
+    lvni_core_json_print(json, JSON_COMPACT, &text);
+    LVNI_TRY_DONE(status, lvni_core_str_status(&text));
+    status = assign(r, lvni_core_str_text(&text), true, mark);
+done:
+    json_decref(json);
+    lvni_core_str_free(&text);
+    return status;
+}
+
+/* ---- maps ---- */
+
 /* `keys` holds "\na\nb\n": the keys of one map. Only known keys and beginnings of known keys get
  * this far, so it stays short whatever the file holds. */
-static lvn_status add_key(reader *r, const yaml_event_t *event, lvni_core_str *keys)
+static lvn_status add_key(reader *r, const yaml_event_t *event, bool merged, lvni_core_str *keys,
+                          bool *there)
 {
     char key[KEY_MAX + 2];
     const size_t n = event->data.scalar.length;
-    if (strcmp(scalar_text(event), "<<") == 0) {
-        return refuse(r, event->start_mark,
-                      "merge keys (<<) are not accepted; write the values out");
+    *there = false;
+    if (n == 0 || n > KEY_MAX || strpbrk(lvni_core_config_text(event), "\n\r\t ") != NULL) {
+        return lvni_core_config_refuse(r, event->start_mark,
+                                       "a key has at most 128 bytes and no blanks");
     }
-    if (n == 0 || n > KEY_MAX || strpbrk(scalar_text(event), "\n\r\t ") != NULL) {
-        return refuse(r, event->start_mark, "a key has at most 128 bytes and no blanks");
-    }
-    snprintf(key, sizeof key, "%s\n", scalar_text(event));
+    snprintf(key, sizeof key, "%s\n", lvni_core_config_text(event));
     for (char *p = key; *p != '\0'; p++) {
         *p = *p == '-' ? '_' : *p;
     }
     for (const char *p = lvni_core_str_text(keys); *p != '\0'; p = strchr(p, '\n') + 1) {
-        if (strncmp(p, key, n + 1) == 0) {
-            char what[KEY_MAX + 64];
-            snprintf(what, sizeof what, "the key `%.128s` stands twice in one map",
-                     scalar_text(event));
-            return refuse(r, event->start_mark, what);
-        }
+        *there = *there || strncmp(p, key, n + 1) == 0;
     }
-    lvni_core_str_append(keys, key);
+    if (*there && !merged) {
+        char what[KEY_MAX + 64];
+        snprintf(what, sizeof what, "the key `%.128s` stands twice in one map",
+                 lvni_core_config_text(event));
+        return lvni_core_config_refuse(r, event->start_mark, what);
+    }
+    lvni_core_str_append(keys, *there ? "" : key);
     return lvni_core_str_status(keys);
 }
 
@@ -267,21 +280,22 @@ static lvn_status skip_map(reader *r, yaml_mark_t mark, lvni_core_str *keys)
     int n = 0;
     for (int depth = 1; depth > 0;) {
         yaml_event_t event;
-        LVN_TRY(next_event(r, &event));
+        LVN_TRY(lvni_core_config_next(r, &event));
         const bool opens = event.type == YAML_MAPPING_START_EVENT ||
                            event.type == YAML_SEQUENCE_START_EVENT,
                    closes = event.type == YAML_MAPPING_END_EVENT ||
                             event.type == YAML_SEQUENCE_END_EVENT;
         if (depth == 1 && is_key && event.type == YAML_SCALAR_EVENT && n < SHOWN_MAX) {
-            const lvni_core_option *row = lvni_core_config_row(r->config, scalar_text(&event));
+            const lvni_core_option *row =
+                lvni_core_config_row(r->config, lvni_core_config_text(&event));
             if (row != NULL) {
                 lvni_core_str_printf(keys, "%s%s", n++ > 0 ? ", " : "", row->name);
             }
         }
         depth += opens ? 1 : closes ? -1 : 0;
-        if (depth > DEPTH_MAX) {
+        if (depth > LVNI_YAML_DEPTH) {
             yaml_event_delete(&event);
-            return refuse(r, mark, TOO_DEEP);
+            return lvni_core_config_refuse(r, mark, LVNI_CORE_TOO_DEEP);
         }
         is_key = depth == 1 && (closes || !is_key);
         yaml_event_delete(&event);
@@ -313,8 +327,8 @@ done:
 static lvn_status read_inner_map(reader *r, yaml_mark_t mark, int depth)
 {
     const char *path = lvni_core_str_text(&r->path);
-    if (depth + 1 > DEPTH_MAX) {
-        return refuse(r, mark, TOO_DEEP);
+    if (depth + 1 > LVNI_YAML_DEPTH) {
+        return lvni_core_config_refuse(r, mark, LVNI_CORE_TOO_DEEP);
     }
     if (lvni_core_config_is_prefix(r->config, path)) {
         return read_map(r, depth + 1);
@@ -336,22 +350,30 @@ static lvn_status read_inner_map(reader *r, yaml_mark_t mark, int depth)
     return refuse_section(r, mark, path, origin);
 }
 
+static bool takes_json(const reader *r)
+{
+    const lvni_core_slot *slot = lvni_core_config_target(r->config, lvni_core_str_text(&r->path));
+    return slot != NULL && (slot->row->flags & LVNI_OPT_JSON) != 0;
+}
+
 /* The value behind a key; r->path is the whole key. */
 static lvn_status read_value(reader *r, int depth)
 {
     yaml_event_t event;
-    LVN_TRY(next_event(r, &event));
+    LVN_TRY(lvni_core_config_next(r, &event));
     const yaml_mark_t mark = event.start_mark;
     lvn_status status = LVN_OK;
     if (event.type == YAML_SCALAR_EVENT) {
         unescape_path(r, &event);
-        const char *text = scalar_text(&event);
+        const char *text = lvni_core_config_text(&event);
         const bool empty =
-            !scalar_quoted(&event) && (*text == '\0' || lvni_core_option_is_null(text));
+            !lvni_core_config_quoted(&event) && (*text == '\0' || lvni_core_option_is_null(text));
         const bool section =
             lvni_core_config_find(r->config, lvni_core_str_text(&r->path)) == NULL &&
             lvni_core_config_is_prefix(r->config, lvni_core_str_text(&r->path));
-        status = empty && section ? LVN_OK : assign(r, text, scalar_quoted(&event), mark);
+        status = empty && section ? LVN_OK : assign(r, text, lvni_core_config_quoted(&event), mark);
+    } else if (takes_json(r)) {
+        status = assign_json(r, &event);
     } else if (event.type == YAML_SEQUENCE_START_EVENT) {
         status = read_whole(r, false, mark);
     } else {
@@ -361,37 +383,128 @@ static lvn_status read_value(reader *r, int depth)
     return status;
 }
 
-static lvn_status read_pair(reader *r, const yaml_event_t *key, int depth, lvni_core_str *keys)
+/* The keys of a map, and what its merge keys name, which comes behind them. */
+typedef struct map_read {
+    int depth;
+    bool merged; /* keys that are there are passed over */
+    lvni_core_str keys;
+    lvni_core_yaml_node merges[MERGES_MAX];
+    int n_merges;
+} map_read;
+
+/* The next node, events of which are read until it ends. */
+static lvn_status take_node(reader *r, lvni_core_yaml_node *out)
 {
-    if (key->type != YAML_SCALAR_EVENT) {
-        return refuse(r, key->start_mark, "a key is a name, not a list or a map");
+    yaml_event_t event, bad;
+    const char *wrong;
+    LVN_TRY(lvni_core_config_next(r, &event));
+    lvn_status status = lvni_core_yaml_take(&r->yaml, &event, out, &bad, &wrong);
+    yaml_event_delete(&event);
+    if (status != LVN_OK) {
+        status = event_error(r, status, &bad, wrong);
+        lvni_core_yaml_node_free(out);
     }
-    LVN_TRY(add_key(r, key, keys));
+    return status;
+}
+
+static lvn_status take_merge(reader *r, yaml_mark_t mark, map_read *m)
+{
+    if (m->n_merges == MERGES_MAX) {
+        return lvni_core_config_refuse(r, mark, "more than 8 merge keys in one map");
+    }
+    LVN_TRY(take_node(r, &m->merges[m->n_merges]));
+    m->n_merges++;
+    return LVN_OK;
+}
+
+static lvn_status skip_node(reader *r)
+{
+    lvni_core_yaml_node node;
+    LVN_TRY(take_node(r, &node));
+    lvni_core_yaml_node_free(&node);
+    return LVN_OK;
+}
+
+static lvn_status read_pair(reader *r, const yaml_event_t *key, map_read *m)
+{
+    bool there;
+    if (key->type != YAML_SCALAR_EVENT) {
+        return lvni_core_config_refuse(r, key->start_mark, "a key is a name, not a list or a map");
+    }
+    if (strcmp(lvni_core_config_text(key), "<<") == 0 && !lvni_core_config_quoted(key)) {
+        return take_merge(r, key->start_mark, m);
+    }
+    LVN_TRY(add_key(r, key, m->merged, &m->keys, &there));
+    if (there) {
+        return skip_node(r);
+    }
     const size_t length = r->path.len;
     lvni_core_str_append(&r->path, length > 0 ? "." : "");
-    lvni_core_str_append(&r->path, scalar_text(key));
+    lvni_core_str_append(&r->path, lvni_core_config_text(key));
     LVN_TRY(lvni_core_str_status(&r->path));
-    LVN_TRY(read_value(r, depth));
+    LVN_TRY(read_value(r, m->depth));
     r->path.len = length;
     r->path.data[length] = '\0';
     return LVN_OK;
 }
 
-/* A map up to its end. */
+static lvn_status read_pairs(reader *r, map_read *m)
+{
+    for (;;) {
+        yaml_event_t event;
+        LVN_TRY(lvni_core_config_next(r, &event));
+        const bool end = event.type == YAML_MAPPING_END_EVENT;
+        const lvn_status status = end ? LVN_OK : read_pair(r, &event, m);
+        yaml_event_delete(&event);
+        LVN_TRY(status);
+        if (end) {
+            return LVN_OK;
+        }
+    }
+}
+
+/* Pairs of what a merge key named: a map, or a list of them, the first one before the others. */
+static lvn_status read_merge(reader *r, const lvni_core_yaml_node *node, map_read *m)
+{
+    const bool list = node->events[0].type == YAML_SEQUENCE_START_EVENT;
+    if (!lvni_core_yaml_replay(&r->yaml, node)) {
+        return lvni_core_config_refuse(r, node->events[0].start_mark, LVNI_CORE_TOO_DEEP);
+    }
+    for (bool first = true;; first = false) {
+        yaml_event_t event;
+        LVN_TRY(lvni_core_config_next(r, &event));
+        const yaml_mark_t mark = event.start_mark;
+        const yaml_event_type_t type = event.type;
+        yaml_event_delete(&event);
+        if (list && first) {
+            continue;
+        }
+        if (list && type == YAML_SEQUENCE_END_EVENT) {
+            return LVN_OK;
+        }
+        if (type != YAML_MAPPING_START_EVENT) {
+            return lvni_core_config_refuse(r, mark, LVNI_CORE_NO_MERGE);
+        }
+        LVN_TRY(read_pairs(r, m));
+        if (!list) {
+            return LVN_OK;
+        }
+    }
+}
+
+/* A map up to its end. What is merged may have merge keys of its own, which come last. */
 static lvn_status read_map(reader *r, int depth)
 {
-    lvni_core_str keys = {0};
-    lvn_status status;
-    for (bool end = false; !end;) {
-        yaml_event_t event;
-        LVNI_TRY_DONE(status, next_event(r, &event));
-        end = event.type == YAML_MAPPING_END_EVENT;
-        const lvn_status pair = end ? LVN_OK : read_pair(r, &event, depth, &keys);
-        yaml_event_delete(&event);
-        LVNI_TRY_DONE(status, pair);
+    map_read m = {.depth = depth};
+    lvn_status status = read_pairs(r, &m);
+    m.merged = true;
+    for (int i = 0; i < m.n_merges && status == LVN_OK; i++) {
+        status = read_merge(r, &m.merges[i], &m);
     }
-done:
-    lvni_core_str_free(&keys);
+    for (int i = 0; i < m.n_merges; i++) {
+        lvni_core_yaml_node_free(&m.merges[i]);
+    }
+    lvni_core_str_free(&m.keys);
     return status;
 }
 
@@ -401,17 +514,17 @@ static lvn_status read_stream(reader *r)
     bool seen = false;
     for (bool end = false; !end;) {
         yaml_event_t event;
-        LVN_TRY(next_event(r, &event));
+        LVN_TRY(lvni_core_config_next(r, &event));
         lvn_status status = LVN_OK;
         end = event.type == YAML_STREAM_END_EVENT;
         if (event.type == YAML_DOCUMENT_START_EVENT && seen) {
-            status =
-                refuse(r, event.start_mark, "a second document; one file holds one configuration");
+            status = lvni_core_config_refuse(r, event.start_mark,
+                                             "a second document; one file holds one configuration");
         } else if (event.type == YAML_MAPPING_START_EVENT) {
             status = read_map(r, 1);
         } else if (event.type == YAML_SEQUENCE_START_EVENT ||
                    (event.type == YAML_SCALAR_EVENT && event.data.scalar.length > 0)) {
-            status = refuse(r, event.start_mark, NO_PAIRS);
+            status = lvni_core_config_refuse(r, event.start_mark, NO_PAIRS);
         }
         seen = seen || event.type == YAML_DOCUMENT_START_EVENT;
         yaml_event_delete(&event);
@@ -426,12 +539,11 @@ static lvn_status read_text(reader *r, const char *text, size_t bytes,
     if (bytes > FILE_MAX) {
         LVN_FAIL(LVN_ERR_USAGE, "%.280s: larger than the 1 MiB a configuration may have", r->name);
     }
-    if (!yaml_parser_initialize(&r->parser)) {
+    if (!lvni_core_yaml_begin(&r->yaml, text, bytes)) {
         LVN_FAIL(LVN_ERR_MEMORY, "%.280s: out of memory while reading", r->name);
     }
-    yaml_parser_set_input_string(&r->parser, (const unsigned char *)text, bytes);
     const lvn_status status = read(r);
-    yaml_parser_delete(&r->parser);
+    lvni_core_yaml_end(&r->yaml);
     lvni_core_str_free(&r->path);
     return status;
 }
@@ -468,7 +580,7 @@ static lvn_status check_stream(reader *r)
     int depth = 0;
     for (bool end = false; !end;) {
         yaml_event_t event;
-        LVN_TRY(next_event(r, &event));
+        LVN_TRY(lvni_core_config_next(r, &event));
         const yaml_mark_t mark = event.start_mark;
         const bool map = event.type == YAML_MAPPING_START_EVENT,
                    list = event.type == YAML_SEQUENCE_START_EVENT,
@@ -478,11 +590,11 @@ static lvn_status check_stream(reader *r)
         end = event.type == YAML_STREAM_END_EVENT;
         yaml_event_delete(&event);
         if (depth == 0 && (list || text)) {
-            return refuse(r, mark, NO_PAIRS);
+            return lvni_core_config_refuse(r, mark, NO_PAIRS);
         }
         depth += map || list ? 1 : closes ? -1 : 0;
-        if (depth > DEPTH_MAX) {
-            return refuse(r, mark, TOO_DEEP);
+        if (depth > LVNI_YAML_DEPTH) {
+            return lvni_core_config_refuse(r, mark, LVNI_CORE_TOO_DEEP);
         }
     }
     return LVN_OK;
@@ -540,7 +652,7 @@ static void see_key(const reader *r, place_search *p, const yaml_event_t *e,
     place_level *l = &p->level[p->depth];
     p->path.len = l->length;
     lvni_core_str_append(&p->path, l->length > 0 ? "." : "");
-    lvni_core_str_append(&p->path, e->type == YAML_SCALAR_EVENT ? scalar_text(e) : "-");
+    lvni_core_str_append(&p->path, e->type == YAML_SCALAR_EVENT ? lvni_core_config_text(e) : "-");
     const lvni_core_option *row = lvni_core_str_status(&p->path) == LVN_OK
                                       ? lvni_core_config_row(r->config, p->path.data)
                                       : NULL;
@@ -591,19 +703,18 @@ lvn_status lvni_core_config_find_place(const lvni_core_config *config, const cha
     reader r = {.config = (lvni_core_config *)(uintptr_t)config, .name = name};
     lvn_status status;
     *out = (lvni_core_config_place){0};
-    if (!yaml_parser_initialize(&r.parser)) {
+    if (!lvni_core_yaml_begin(&r.yaml, text, bytes)) {
         LVN_FAIL(LVN_ERR_MEMORY, "%.280s: out of memory while reading", name);
     }
-    yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, bytes);
     for (bool end = false; !end;) {
         yaml_event_t event;
-        LVNI_TRY_DONE(status, next_event(&r, &event));
+        LVNI_TRY_DONE(status, lvni_core_config_next(&r, &event));
         end = event.type == YAML_STREAM_END_EVENT;
         see(&r, &p, &event, out);
         yaml_event_delete(&event);
     }
 done:
-    yaml_parser_delete(&r.parser);
+    lvni_core_yaml_end(&r.yaml);
     lvni_core_str_free(&p.path);
     return status;
 }

@@ -22,6 +22,9 @@ static void check_round_trip(const lvni_core_config *config)
 
 static void check(lvni_core_config *config, lvn_status status)
 {
+    if (status == LVN_OK) {
+        status = lvni_core_config_resolve(config);
+    }
     CHECK_REPORTED(status);
     CHECK(status == LVN_OK || status == LVN_ERR_USAGE);
     if (status == LVN_OK) {

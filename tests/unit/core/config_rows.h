@@ -52,6 +52,8 @@ static const lvni_core_option run_rows[] = {
     {.name = "drop_last", .type = LVNI_OPT_BOOL, .fallback = "no"},
     {.name = "title", .type = LVNI_OPT_STRING},
     {.name = "names", .type = LVNI_OPT_STRING_LIST},
+    {.name = "views", .type = LVNI_OPT_STRING, .fallback = "none", .flags = LVNI_OPT_JSON},
+    {.name = "other", .type = LVNI_OPT_STRING, .flags = LVNI_OPT_JSON | LVNI_OPT_LITERAL},
     {.name = "milestones", .type = LVNI_OPT_INT_LIST, .fallback = "[]"},
     {.name = "devices",
      .type = LVNI_OPT_STRING,

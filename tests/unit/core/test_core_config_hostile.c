@@ -16,6 +16,8 @@ static const char *const seeds[] = {
     "{\"optim\": {\"lr\": 0.5}, \"names\": [\"x\", \"y\"], \"title\": null, \"val_split\": 1e-2}",
     "---\ntitle: |\n  many\n  lines\ndata: &a /x\ndata.count: *a\n...\n? seed\n: !!int 3\n<<: {a: "
     "b}\n",
+    "views: &v {a: [1, {b: 2.5e0}], c: ~}\nother: [*v, '${x}']\ndata: /a\ntitle: ${data}/${seed}\n"
+    "optim: &o {lr: 0.5}\n<<: [{seed: 7}, {<<: {drop_last: yes}}]\n",
 };
 static const char *const jobs[] = {
     "max_epochs=20 batch_size=256 optim=adamw names=[a, 'b c', \"d\\\"\"] --overwrite ~seed "

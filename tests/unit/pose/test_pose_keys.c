@@ -157,10 +157,40 @@ TEST(a_training_in_steps)
 TEST(mirrored_views)
 {
     lvni_pose_settings s;
-    static const char *const args[] = {"data.mirrored_column_matches=[[0], [1]]"};
-    lvni_core_config *c = read_good("", 1, args);
+    static const char *const args[] = {"data.mirrored_column_matches=[[1], [0]]"};
+    lvni_core_config *c = read_good("data.mirrored_column_matches:\n- [0]\n- [1]\n", 1, args);
+    assert_int_equal(lvni_pose_settings_read(c, &s), LVN_OK);
+    assert_true(s.views == 2 && s.matched == 1 && s.match[0] == 1 && s.match[1] == 0);
+    lvni_pose_settings_free(&s);
+    lvni_core_config_destroy(c);
+    c = read_good("data.mirrored_column_matches:\n- [0]\n- [1]\n", 0, NULL);
     assert_int_equal(lvni_pose_settings_read(c, &s), LVN_OK);
     assert_true(s.views == 2 && s.matched == 1 && s.match[0] == 0 && s.match[1] == 1);
+    lvni_pose_settings_free(&s);
+    lvni_core_config_destroy(c);
+}
+
+/* What other programs alone read is saved as it is, and named in one line. */
+TEST(maps_and_values_of_other_keys)
+{
+    lvni_pose_settings s;
+    lvni_core_str unused = {0};
+    lvni_core_config *c = read_good(
+        "  video_dir: ${data.data_dir}/videos\n"
+        "training:\n  imgaug:\n    Rotate: {p: 0.5, kwargs: {rotate: [-10, 10]}}\n"
+        "eval:\n  test_videos_directory: ${data.video_dir}\n"
+        "  fiftyone: {dataset_name: x, model_display_names: [a], port: 5151}\n"
+        "hydra:\n  run:\n    dir: outputs/${now:%Y-%m-%d}\n  sweep: {subdir: '${hydra.job.num}'}\n",
+        0, NULL);
+    assert_int_equal(lvni_pose_settings_read(c, &s), LVN_OK);
+    assert_string_equal(s.imgaug, "{\"Rotate\":{\"p\":0.5,\"kwargs\":{\"rotate\":[-10,10]}}}");
+    assert_true(s.video_dir[0] == '/' && strcmp(s.video_dir, s.test_videos) == 0);
+    lvni_pose_unused_keys(c, &unused);
+    assert_string_equal(lvni_core_str_text(&unused), "eval.fiftyone, hydra");
+    assert_string_equal(lvni_core_config_str(c, "hydra"),
+                        "{\"run\":{\"dir\":\"outputs/${now:%Y-%m-%d}\"},"
+                        "\"sweep\":{\"subdir\":\"${hydra.job.num}\"}}");
+    lvni_core_str_free(&unused);
     lvni_pose_settings_free(&s);
     lvni_core_config_destroy(c);
 }
@@ -184,7 +214,7 @@ TEST(each_rule_names_key_value_and_place)
                                              "names; give one per keypoint  (c.yaml:4)"},
         {"data.columns_for_singleview_pca: [0, 2]\n",
          "data.columns_for_singleview_pca 2: there are 2 keypoints, from 0 to 1"},
-        {"data.mirrored_column_matches: '[[0],[2]]'\n", "data.mirrored_column_matches 2: there"},
+        {"data.mirrored_column_matches: [[0],[2]]\n", "data.mirrored_column_matches 2: there"},
         {"data.mirrored_column_matches: '[[0,1],[1]]'\n", "expected lists of equal lengths"},
         {"data.mirrored_column_matches: '[0, 1]'\n", "expected a list of keypoints per view"},
         {"training: {train_prob: 0.9, val_prob: 0.2}\n",
