@@ -7,7 +7,7 @@
 
 #include "core/str.h"
 
-enum { LVNI_POSE_PCA_MOST = 1024 }; /* points of a row */
+enum { LVNI_POSE_PCA_MOST = 256 }; /* points of a row; all of their components fit into a card */
 
 typedef enum lvni_pose_centring {
     LVNI_POSE_CENTRING_NONE,

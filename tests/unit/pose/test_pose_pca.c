@@ -174,7 +174,7 @@ TEST(too_few_rows)
     o.n_columns = 3;
     refused(&o, xy, DIM - 1, LVN_ERR_USAGE,
             "data.mirrored_column_matches has 3 keypoints in 2 views: as many in each view, 1 or "
-            "more, and at most 1024 that belong together");
+            "more, and at most 256 that belong together");
     o.n_columns = 4;
     o.column = (const int[]){0, 1, 6, 4};
     refused(&o, xy, DIM - 1, LVN_ERR_USAGE,
