@@ -94,6 +94,7 @@ enum {
     LVNI_NAMING_TIMM,        /* of a model with torchvision's names */
     LVNI_NAMING_OLD,         /* torchvision's first files of vision transformers */
     LVNI_NAMING_TORCHVISION, /* of a model with timm's names */
+    LVNI_NAMING_LIGHTNING_POSE,
     LVNI_NAMING_RCGAN,
     LVNI_NAMINGS,
     LVNI_WEIGHT_NAME = 320

@@ -1,8 +1,9 @@
 /* Files that weights= takes: which one it is, and what its tensors are called. weights.c loads
  * them.
  *
- * Residual networks are called the same everywhere; vision transformers are not. Sources: the keys
- * of state_dict() of timm 1.0 and of torchvision 0.12 and 0.29. */
+ * Residual networks are called the same everywhere but in Lightning Pose; vision transformers are
+ * not. Sources: the keys of state_dict() of timm 1.0, of torchvision 0.12 and 0.29, and of
+ * Lightning Pose 2.4.3. */
 #include "run/weights.h"
 
 #include "ckpt/checkpoint.h"
@@ -50,6 +51,23 @@ static const rule timm_layer[] = {
 static const rule none[] = {{NULL, NULL}};
 static const rule old_layer[] = {
     {"mlp.0.", "mlp.linear_1."}, {"mlp.3.", "mlp.linear_2."}, {NULL, NULL}};
+/* The backbone is a sequence there, of the parts of torchvision's network in their order; alone,
+ * and within a model that has it as its backbone. */
+static const rule lightning_pose[] = {
+    {"backbone.conv1.", "backbone.0."},
+    {"backbone.bn1.", "backbone.1."},
+    {"backbone.layer1.", "backbone.4."},
+    {"backbone.layer2.", "backbone.5."},
+    {"backbone.layer3.", "backbone.6."},
+    {"backbone.layer4.", "backbone.7."},
+    {"conv1.", "0."},
+    {"bn1.", "1."},
+    {"layer1.", "4."},
+    {"layer2.", "5."},
+    {"layer3.", "6."},
+    {"layer4.", "7."},
+    {NULL, NULL},
+};
 
 static const struct {
     const char *label, *ours, *theirs; /* what layers are called in front of their numbers */
@@ -60,6 +78,7 @@ static const struct {
     [LVNI_NAMING_TIMM] = {"timm", layer, timm_layers, timm_top, timm_layer},
     [LVNI_NAMING_OLD] = {"torchvision before 0.13", layer, layer, none, old_layer},
     [LVNI_NAMING_TORCHVISION] = {"torchvision", timm_layers, layer, timm_top, timm_layer, true},
+    [LVNI_NAMING_LIGHTNING_POSE] = {"Lightning Pose", layer, layer, lightning_pose, none},
     [LVNI_NAMING_RCGAN] = {"rcGAN", layer, layer, none, none},
 };
 
