@@ -185,7 +185,8 @@ static lvn_status record(lvni_core_yaml *y, const yaml_event_t *event)
 /* An alias: its node is replayed. */
 static const char *follow(lvni_core_yaml *y, const yaml_event_t *event)
 {
-    const lvni_core_yaml_node *node = find(y, (const char *)event->data.alias.anchor);
+    const char *anchor = (const char *)event->data.alias.anchor;
+    const lvni_core_yaml_node *node = anchor != NULL ? find(y, anchor) : NULL;
     if (node == NULL) {
         return UNKNOWN;
     }
