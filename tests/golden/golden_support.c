@@ -183,6 +183,30 @@ void golden_compare_row(const double *want, const float *have, int64_t n, const 
     golden_compare_row_within(want, have, n, GOLDEN_GRADIENTS, what, least, worst);
 }
 
+double golden_largest(const double *x, int64_t n)
+{
+    double most = 0.0;
+    for (int64_t e = 0; e < n; e++) {
+        most = fmax(most, fabs(x[e]));
+    }
+    return most;
+}
+
+const double *golden_compare_input(lvn_tensor *input, const double *want, int64_t zeros,
+                                   double most, const char *what)
+{
+    const lvn_tensor *have = lvn_gradient(input);
+    assert_non_null(have);
+    const int64_t n = lvn_numel(have), counting = n - zeros;
+    for (int64_t e = 0; e < n; e++) {
+        const double x = golden_get(have, e), w = e < counting ? want[e] : 0.0;
+        if (!(fabs(x - w) <= most)) {
+            fail_msg("%s: element %d: %.15g, in the file %.15g", what, (int)e, x, w);
+        }
+    }
+    return want + counting;
+}
+
 /* Of parameter i: ten numbers; NULL where the file has none. */
 static const double *gradient_row(const lvni_ckpt_st_file *f, const char *prefix,
                                   const lvni_nn_parameter *p, char name[256])

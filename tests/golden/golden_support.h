@@ -22,6 +22,13 @@ int golden_number(const lvni_ckpt_st_file *f, const char *key);
 const double *golden_values(const lvni_ckpt_st_file *f, const char *prefix, const char *name,
                             int64_t *n);
 
+double golden_largest(const double *x, int64_t n); /* of magnitudes */
+/* The gradient of a micro-batch's input against `want`; its last `zeros` elements are 0, and the
+ * file has none of them. The test fails where two differ by more than `most`. Returns what is
+ * behind those that were compared, which is the next micro-batch's. */
+const double *golden_compare_input(lvn_tensor *input, const double *want, int64_t zeros,
+                                   double most, const char *what);
+
 /* Of a tensor the file has its largest magnitude, its norm and eight elements. */
 enum { GOLDEN_PLACES = 8, GOLDEN_ROW = 2 + GOLDEN_PLACES };
 static const double GOLDEN_GRADIENTS = 1e-4; /* tolerance, relative to the largest of the tensor */

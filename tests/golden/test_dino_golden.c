@@ -58,21 +58,13 @@ static void fill(lvn_tensor *t, const char *name, int64_t row, int64_t views, do
 static void compare_gradient(const micro_batches *s, int input, const char *prefix,
                              const char *name, double tolerance)
 {
+    char what[64];
     int64_t n;
     const double *g = golden_values(file, prefix, name, &n);
-    double most = 0.0;
-    for (int64_t e = 0; e < n; e++) {
-        most = fmax(most, fabs(g[e]));
-    }
+    const double most = tolerance * golden_largest(g, n);
     for (int i = 0; i < s->n; i++) {
-        const lvn_tensor *have = lvn_gradient(s->in[i][input]);
-        assert_non_null(have);
-        for (int64_t e = 0; e < lvn_numel(have); e++, g++) {
-            if (!(fabs(golden_get(have, e) - *g) <= tolerance * most)) {
-                fail_msg("%s%s in %d: element %d: %.15g, lightly %.15g", prefix, name, s->n, (int)e,
-                         golden_get(have, e), *g);
-            }
-        }
+        snprintf(what, sizeof what, "%s%s, %d of %d", prefix, name, i, s->n);
+        g = golden_compare_input(s->in[i][input], g, 0, most, what);
     }
 }
 

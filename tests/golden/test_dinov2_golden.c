@@ -161,24 +161,14 @@ static void fill_views(micro_batches *s, int i, int from, int to)
  * do not count. */
 static void compare_gradient(const micro_batches *s, const char *prefix, double tolerance)
 {
+    char what[64];
     int64_t n;
     const double *g = golden_values(file, prefix, now.is->gradient, &n);
-    double most = 0.0;
-    for (int64_t e = 0; e < n; e++) {
-        most = fmax(most, fabs(g[e]));
-    }
+    const double most = tolerance * golden_largest(g, n);
     for (int i = 0; i < s->n; i++) {
-        const lvn_tensor *have = lvn_gradient(s->in[i][1]);
-        assert_non_null(have);
-        const int64_t rest = now.is->views > 0 ? 0 : PADDING * COLUMNS,
-                      counting = lvn_numel(have) - rest;
-        for (int64_t e = 0; e < lvn_numel(have); e++) {
-            const double want = e < counting ? *g++ : 0.0;
-            if (!(fabs(golden_get(have, e) - want) <= tolerance * most)) {
-                fail_msg("%s in %d: element %d: %.15g, lightly-train %.15g", prefix, s->n, (int)e,
-                         golden_get(have, e), want);
-            }
-        }
+        snprintf(what, sizeof what, "%s, %d of %d", prefix, i, s->n);
+        g = golden_compare_input(s->in[i][1], g, now.is->views > 0 ? 0 : PADDING * COLUMNS, most,
+                                 what);
     }
 }
 

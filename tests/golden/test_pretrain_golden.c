@@ -55,7 +55,7 @@ static void fill(micro_batches *s, int view, lvn_dtype dtype, const int *rows)
 
 static void compare_loss(micro_batches *s, double tolerance)
 {
-    char prefix[32];
+    char prefix[32], what[64];
     int64_t n;
     double loss = 0.0;
     snprintf(prefix, sizeof prefix, "loss/%g/", temperature);
@@ -68,19 +68,10 @@ static void compare_loss(micro_batches *s, double tolerance)
     }
     for (int view = 0; view < VIEWS; view++) {
         const double *g = golden_values(file, prefix, view == 0 ? "first" : "second", &n);
-        double most = 0.0;
-        for (int64_t e = 0; e < n; e++) {
-            most = fmax(most, fabs(g[e]));
-        }
+        const double most = tolerance * golden_largest(g, n);
         for (int i = 0; i < s->n; i++) {
-            const lvn_tensor *have = lvn_gradient(s->in[i][view]);
-            assert_non_null(have);
-            for (int64_t e = 0; e < lvn_numel(have); e++, g++) {
-                if (!(fabs(golden_get(have, e) - *g) <= tolerance * most)) {
-                    fail_msg("%s in %d, micro-batch %d, view %d, element %d: %.15g, lightly %.15g",
-                             prefix, s->n, i, view, (int)e, golden_get(have, e), *g);
-                }
-            }
+            snprintf(what, sizeof what, "%sview %d, %d of %d", prefix, view, i, s->n);
+            g = golden_compare_input(s->in[i][view], g, 0, most, what);
         }
     }
 }
