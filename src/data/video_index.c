@@ -121,6 +121,9 @@ static int64_t find_time(const collected *c, int64_t time)
 
 static lvn_status fill(lvni_data_video_index *out, const collected *c)
 {
+    if (c->frames == 0) {
+        return LVN_OK;
+    }
     out->frames = c->frames;
     out->packets = c->packets;
     out->starts = c->starts;
@@ -240,7 +243,8 @@ static int64_t time_of_frame(const lvni_data_video_index *index, int64_t frame)
     return (int64_t)((double)frame / rate / unit);
 }
 
-/* Frames that the decoder has ready. *sound false: one of them, or the decoder, has failed. */
+/* Frames that the decoder has ready. *sound false: one of them, or the decoder, has failed. Before
+ * the first frame that is nothing special: a recording may begin in the middle of a group. */
 static lvn_status take_frames(const lvni_data_video_table *table, lvni_data_video_file *file,
                               const lvni_data_video_index *index, collected *c, bool *sound)
 {
@@ -248,13 +252,16 @@ static lvn_status take_frames(const lvni_data_video_table *table, lvni_data_vide
     bool damaged = false;
     int got;
     while ((got = table->next_frame(file, &number, &damaged)) == 1) {
+        if (damaged && c->frames == 0) {
+            continue;
+        }
         if (damaged || number < 0 || number >= c->packets) {
             *sound = false;
             return LVN_OK;
         }
         LVN_TRY(add_frame(c, time_of_frame(index, c->frames), number));
     }
-    *sound = got == 0;
+    *sound = got == 0 || c->frames == 0;
     return LVN_OK;
 }
 
@@ -265,8 +272,8 @@ static lvn_status decode_all(const lvni_data_video_table *table, lvni_data_video
     for (bool there = true, sound = true; there;) {
         LVN_TRY(take_packet(table, file, path, c, &p, &there));
         const int fed = there ? table->feed(file, c->packets - 1) : table->finish(file);
-        LVN_TRY(fed == 1 ? take_frames(table, file, index, c, &sound) : LVN_OK);
-        if (fed != 1 || !sound) {
+        LVN_TRY(take_frames(table, file, index, c, &sound));
+        if ((fed != 1 && c->frames > 0) || !sound) {
             c->cut = true;
             return LVN_OK;
         }
@@ -299,12 +306,12 @@ lvn_status lvni_data_video_index_decode(const lvni_data_video_table *table,
                           "ffmpeg -i IN -c:v libx264 -pix_fmt yuv420p OUT.mp4",
                           path, out->stream.codec, out->stream.container);
     }
-    if (s == LVN_OK) {
+    if (s == LVN_OK && c.frames > 0) {
         place_starts(&c, out);
         out->starts = c.starts;
         memcpy(out->start, c.start, (size_t)c.starts * sizeof *c.start);
-        set_promised(table, file, &c, c.frames, out);
     }
+    set_promised(table, file, &c, c.frames, out);
     free_collected(&c);
     return s;
 }

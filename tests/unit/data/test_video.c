@@ -27,7 +27,8 @@ AFTER_ALL()
 
 /* Shell commands. What each file is about: the kinds of frames (b.mp4), groups that refer to those
  * before them (open.mp4, hevc.mp4), key frames from which an image only recovers (intra.mp4),
- * times (vfr), sides that are odd, edit lists, files that begin in the middle of a group (cut.mkv),
+ * times (vfr), sides that are odd, edit lists, files that begin in the middle of a group (cut.mkv,
+ * lead.mkv),
  * 10 bits, ranges and matrices of colours, orientations, packets that show nothing or two frames
  * (vp8.webm, mpeg4.avi, field.mkv), containers without time stamps or a table. */
 #define SOURCE(size, n) "ffmpeg -v error -f lavfi -i testsrc2=s=" size ":r=25 -frames:v " #n " "
@@ -50,6 +51,7 @@ static const struct row {
     {"odd.mkv", SOURCE("61x45", 10) "-c:v ffv1 -pix_fmt yuv420p odd.mkv", ""},
     {"edit.mp4", "ffmpeg -v error -ss 0.7 -i b.mp4 -t 1 -c copy edit.mp4", ""},
     {"cut.mkv", "ffmpeg -v error -ss 0.7 -i open.mp4 -c copy cut.mkv", ""},
+    {"lead.mkv", "ffmpeg -v error -i open.mp4 -c copy -bsf:v 'noise=drop=lt(n\\,9)' lead.mkv", ""},
     {"deep.mp4", SOURCE("64x46", 10) X264 "yuv420p10le deep.mp4", ""},
     {"full.mp4",
      SOURCE("64x46", 5) "-vf scale=out_color_matrix=bt709:out_range=pc " X264

@@ -134,6 +134,9 @@ void video_check(const char *name, const char *turn)
     for (int64_t f = 0; f < truth.n; f++) {
         check_frame(video, decoders, &truth, f, rgb, "in order");
     }
+    for (int64_t f = truth.n; f >= 0; f--) { /* each from its start, so first away from the last */
+        check_frame(video, decoders, &truth, f % truth.n, rgb, "backwards");
+    }
     uint64_t x = 1;
     for (int64_t i = 0; i < truth.n; i++) {
         x = x * 6364136223846793005U + 1442695040888963407U;

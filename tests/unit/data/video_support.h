@@ -27,8 +27,8 @@ typedef struct video_sums {
  * turn: what it does after that with a file that is to be turned: ",transpose=clock", or "". */
 video_sums video_sums_of_ffmpeg(const char *name, const char *turn);
 uint32_t video_sum(const lvni_data_video *video, const uint8_t *rgb);
-/* Opens the file, whose frames it reads one after the other, then in a random order, from few
- * frames at a time: all are those of ffmpeg. */
+/* Opens the file, whose frames it reads one after the other, backwards and at random: all are those
+ * of ffmpeg. */
 void video_check(const char *name, const char *turn);
 
 #endif
