@@ -123,9 +123,9 @@ static const lvni_core_option training_rows[] = {
     {.name = "training.unfreezing_epoch",
      .type = LVNI_OPT_INT,
      .unit = "epochs",
-     .fallback = "20",
      .range = LVNI_AT_LEAST(0),
-     .help = "Epoch at which the backbone begins to learn."},
+     .help = "Epoch at which the backbone begins to learn; unset: 20, or "
+             "training.unfreezing_step."},
     {.name = "training.unfreezing_step",
      .type = LVNI_OPT_INT,
      .unit = "steps",

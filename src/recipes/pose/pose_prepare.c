@@ -127,8 +127,18 @@ static lvn_status resolve_devices(lvni_core_config *c)
                : LVN_OK;
 }
 
+/* AdamW alone decays weights where nothing is given, as torch's. */
+static lvn_status resolve_decay(lvni_core_config *c)
+{
+    const char *name = lvni_core_config_str(c, "optim.name");
+    return name != NULL && strcmp(name, "adamw") == 0
+               ? LVN_OK
+               : lvni_core_config_load_job(c, "optim.weight_decay=0");
+}
+
 static lvn_status resolve_others(lvni_core_config *c)
 {
+    LVN_TRY(resolve_decay(c));
     LVN_TRY(resolve_seeds(c));
     LVN_TRY(resolve_steps(c));
     LVN_TRY(resolve_devices(c));

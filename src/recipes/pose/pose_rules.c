@@ -172,7 +172,9 @@ static void check_parts(lvni_core_config *c)
 
 /* ---- the length of a training ---- */
 
-static bool is_steps(const lvni_core_config *c, const char *key)
+/* By the name of Lightning Pose's files, for which the rules hold: other names are of every
+ * training here, and of what a run has saved. */
+static bool is_named(const lvni_core_config *c, const char *key)
 {
     return is_given(c, key) && strncmp(lvni_core_config_spelled(c, key), "training.", 9) == 0;
 }
@@ -180,7 +182,7 @@ static bool is_steps(const lvni_core_config *c, const char *key)
 /* max_steps= by its own name cuts any training short. */
 bool lvni_pose_counts_steps(const lvni_core_config *c)
 {
-    return (is_steps(c, "max_steps") && lvni_core_config_int(c, "max_steps") >= 0) ||
+    return (is_named(c, "max_steps") && lvni_core_config_int(c, "max_steps") >= 0) ||
            lvni_core_config_is_set(c, "training.unfreezing_step") ||
            lvni_core_config_is_set(c, MILESTONE_STEPS);
 }
@@ -204,7 +206,7 @@ static void check_mode(lvni_core_config *c)
         }
     }
     for (size_t i = 0; i < sizeof epochs / sizeof epochs[0]; i++) {
-        if (is_given(c, epochs[i])) {
+        if (is_named(c, epochs[i])) {
             lvni_core_config_add_mistake(
                 c,
                 "%s: a training in steps has no keys of epochs; remove it, or the keys of "
@@ -219,7 +221,7 @@ static void check_milestones(lvni_core_config *c, const char *key, const char *e
 {
     size_t n;
     const int64_t *milestones = lvni_core_config_int_list(c, key, &n);
-    if (!is_set(c, key) || !is_set(c, end) || !is_given(c, key) ||
+    if (!is_set(c, key) || !is_set(c, end) || !is_named(c, key) ||
         lvni_core_config_layer(c, key) < lvni_core_config_layer(c, end) ||
         lvni_core_config_int(c, end) < 0) {
         return;

@@ -93,6 +93,7 @@ TEST(what_holds_where_nothing_is_given)
     assert_true(u->epsilon_percentile == 99 && !u->has_epsilon);
     assert_true(s.unsupervised[LVNI_POSE_PCA_MULTIVIEW].components_counted);
     assert_true(s.anneal_from_epoch == 60 && s.anneal_increase == 0.01 && s.predict_videos);
+    assert_true(lvni_core_config_float(c, "optim.weight_decay") == 0);
     assert_int_equal(lvni_core_config_int(c, "batch_size"), 16);
     assert_int_equal(lvni_core_config_int(c, "eval_batch_size"), 32);
     assert_int_equal(lvni_core_config_int(c, "max_epochs"), 300);
@@ -126,6 +127,7 @@ TEST(names_of_the_file_are_those_of_every_training)
     assert_string_equal(lvni_core_config_str(c, "devices"), "1");
     assert_string_equal(lvni_core_config_str(c, "optim.name"), "adamw");
     assert_true(lvni_core_config_float(c, "optim.lr") == 5e-5);
+    assert_true(lvni_core_config_float(c, "optim.weight_decay") == 0.01);
     assert_true(lvni_core_config_float(c, "scheduler.gamma") == 0.25);
     assert_true(s.seed_data == 42 && s.seed_model == 44);
     assert_int_equal(lvni_core_config_int(c, "seed"), 42);
@@ -309,4 +311,29 @@ TEST(an_end_on_the_command_line_may_lie_before_the_plan_of_the_file)
                   1, args);
     assert_int_equal(lvni_core_config_int(c, "check_val_every_n_epoch"), 2);
     lvni_core_config_destroy(c);
+}
+
+/* config=DIR/config.yaml repeats a run. */
+TEST(what_a_run_saves_holds_the_rules)
+{
+    static const char *const given[] = {
+        "training: {max_epochs: 300, check_val_every_n_epoch: 10, early_stopping: true, "
+        "lr_scheduler_params: {multisteplr: {milestones: [150, 200]}}}\n",
+        "training: {max_steps: 13, min_steps: 13, unfreezing_step: 4, "
+        "lr_scheduler_params: {multisteplr: {milestone_steps: [6, 9]}}}\n"};
+    static const char *const args[] = {"training.max_epochs=2"};
+    for (int i = 0; i < 2; i++) {
+        lvni_core_str text = {0}, twice = {0};
+        lvni_core_config *again = NULL, *c = read_good(given[i], 1 - i, args);
+        assert_int_equal(lvni_core_config_write_yaml(c, &text), LVN_OK);
+        if (read_config(lvni_core_str_text(&text), 0, NULL, &again) != LVN_OK) {
+            fail_msg("%s", lvn_last_error()->message);
+        }
+        assert_int_equal(lvni_core_config_write_yaml(again, &twice), LVN_OK);
+        assert_string_equal(lvni_core_str_text(&text), lvni_core_str_text(&twice));
+        lvni_core_config_destroy(c);
+        lvni_core_config_destroy(again);
+        lvni_core_str_free(&text);
+        lvni_core_str_free(&twice);
+    }
 }
