@@ -229,10 +229,10 @@ static lvn_status read_points(const lvni_pose_csv *t, int64_t row, const layout 
         double *xy = out->xy + (i * l->k + k) * 2;
         LVN_TRY(read_number(t, row, l->x[k], &xy[0]));
         LVN_TRY(read_number(t, row, l->x[k] + 1, &xy[1]));
-        const bool labelled = !isnan(xy[0]) && !isnan(xy[1]);
-        if (!labelled) {
-            out->half += !isnan(xy[0]) || !isnan(xy[1]);
-            xy[0] = xy[1] = NAN;
+        const bool labelled = !isnan(xy[0]);
+        if (labelled != !isnan(xy[1])) {
+            return refuse_cell(t, row, l->x[k] + (labelled ? 1 : 0),
+                               "beside a number; x and y are both given, or both empty");
         }
         if (l->has_visible) {
             int8_t *visible = out->visible + i * l->k + k;
@@ -450,17 +450,11 @@ lvn_status lvni_pose_labels_check_inside(const lvni_pose_labels *labels, int64_t
 
 void lvni_pose_labels_remarks(const lvni_pose_labels *labels, lvni_core_str *out)
 {
-    if (labels->half > 0) {
-        lvni_core_str_printf(out, "%s: %lld point%s with x alone or y alone, not labelled",
-                             labels->path, (long long)labels->half,
-                             lvni_core_plural(labels->half, "", "s"));
-    }
     if (labels->overridden > 0) {
         lvni_core_str_printf(out,
-                             "%s%s: %lld point%s with coordinates and `visible` 0 or 1, "
-                             "which are not used",
-                             labels->half > 0 ? "; " : "", labels->path,
-                             (long long)labels->overridden,
+                             "%s: %lld point%s with coordinates and `visible` 0 or 1, which "
+                             "are not used",
+                             labels->path, (long long)labels->overridden,
                              lvni_core_plural(labels->overridden, "", "s"));
     }
 }

@@ -20,7 +20,6 @@ typedef struct lvni_pose_labels {
     char *path;
     int64_t *line;      /* (n) of the file, from 1 */
     int64_t *column;    /* (k) of x, from 1; y is the next one */
-    int64_t half;       /* points with x alone or y alone: not labelled */
     int64_t overridden; /* points that `visible` = 0 or 1 hides, though they have coordinates */
 } lvni_pose_labels;
 
@@ -41,8 +40,8 @@ lvn_status lvni_pose_labels_check_inside(const lvni_pose_labels *labels, int64_t
 /* Where the image of frame i is. */
 void lvni_pose_labels_image_path(const lvni_pose_labels *labels, const char *data_dir, int64_t i,
                                  lvni_core_str *out);
-/* What was read in another way than a reader of the file might expect, a sentence each, between
- * "; "; nothing where there is none. */
+/* A sentence about what was read in another way than a reader of the file might expect; nothing
+ * where there is none. */
 void lvni_pose_labels_remarks(const lvni_pose_labels *labels, lvni_core_str *out);
 
 #endif

@@ -75,7 +75,7 @@ TEST(visible_likelihood_and_set)
     assert_int_equal(
         parse("scorer,r,r,r,r,set\nbodyparts,a,a,a,a,\ncoords,x,y,visible,likelihood,\n"
               "1.png,1,2,2,0.9,train\n2.png,3,4,1.0,0.5,validation\n"
-              "3.png,,,1,,val\n4.png,5,,,,unused\n5.png,5,6,,,test\n",
+              "3.png,,,1,,val\n4.png,,,,,unused\n5.png,5,6,,,test\n",
               &l),
         LVN_OK);
     static const int8_t visible[] = {2, 1, 1, 0, 2},
@@ -85,8 +85,8 @@ TEST(visible_likelihood_and_set)
     assert_memory_equal(l.set, set, sizeof set);
     lvni_pose_labels_remarks(&l, &remarks);
     assert_string_equal(lvni_core_str_text(&remarks),
-                        "labels.csv: 1 point with x alone or y alone, not labelled; labels.csv: 1 "
-                        "point with coordinates and `visible` 0 or 1, which are not used");
+                        "labels.csv: 1 point with coordinates and `visible` 0 or 1, which are not "
+                        "used");
     lvni_core_str_free(&remarks);
     lvni_pose_labels_free(&l);
 }
@@ -96,6 +96,8 @@ TEST(cells_that_cannot_be_are_named_with_line_and_column)
     assert_refused(HEAD "a.png,1,2,3,4\nb.png,1,2,3,abc\n",
                    "labels.csv:5, column 5 (paw, y): `abc` is not a number");
     assert_refused(HEAD "a.png,1,1e999,3,4\n", "labels.csv:4, column 3 (nose, y): `1e999`");
+    assert_refused(HEAD "a.png,1,,3,4\n", "labels.csv:4, column 3 (nose, y): `` beside a number");
+    assert_refused(HEAD "a.png,1,2,nan,4\n", "labels.csv:4, column 4 (paw, x): `nan` beside");
     assert_refused(HEAD "a.png,1,2,3\n", "labels.csv:4: 4 columns, but the header has 5");
     assert_refused(HEAD ",1,2,3,4\n", "labels.csv:4, column 1: the row has labels");
     assert_refused("s,r,r,r\nb,a,a,a\nc,x,y,visible\n1.png,1,2,3\n",
