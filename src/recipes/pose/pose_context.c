@@ -102,8 +102,15 @@ static lvn_tensor *run(const lvni_pose_recurrence *r, windows of, lvn_tensor *x,
     return state;
 }
 
-static lvni_pose_both run_heads(const lvni_pose_context *net, windows of, lvn_tensor *features)
+lvni_pose_both lvni_pose_context_heads(const lvni_pose_context *net, lvn_tensor *features,
+                                       bool clip)
 {
+    if (features == NULL) {
+        return (lvni_pose_both){NULL, NULL};
+    }
+    const int64_t frames = lvn_size(features, 0);
+    const windows of = {.n = clip ? frames - (LVNI_POSE_WINDOW - 1) : frames / LVNI_POSE_WINDOW,
+                        .clip = clip};
     lvn_tensor *x = lvn_forward(net->pre, lvn_pixel_shuffle(features, SHUFFLE));
     lvn_tensor *there = run(&net->forwards, of, x, 0, 1),
                *back = run(&net->backwards, of, x, LVNI_POSE_WINDOW - 1, -1);
@@ -134,7 +141,7 @@ lvni_pose_both lvni_pose_context_of_windows(const lvni_pose_context *net, lvn_te
     lvn_tensor *frames = lvn_reshape(
         images, 4,
         (const int64_t[]){n * LVNI_POSE_WINDOW, lvn_size(images, 2), lvn_size(images, 3), 3});
-    return run_heads(net, (windows){.n = n}, lvni_pose_network_features(&net->single, frames));
+    return lvni_pose_context_heads(net, lvni_pose_network_features(&net->single, frames), false);
 }
 
 lvni_pose_both lvni_pose_context_of_clip(const lvni_pose_context *net, lvn_tensor *clip)
@@ -142,8 +149,7 @@ lvni_pose_both lvni_pose_context_of_clip(const lvni_pose_context *net, lvn_tenso
     if (clip == NULL || clip->ndim != 4 || lvn_size(clip, 0) < LVNI_POSE_WINDOW) {
         return fail(clip, "clips (T, H, W, 3) of T >= 5 frames");
     }
-    const windows of = {.n = lvn_size(clip, 0) - (LVNI_POSE_WINDOW - 1), .clip = true};
-    return run_heads(net, of, lvni_pose_network_features(&net->single, clip));
+    return lvni_pose_context_heads(net, lvni_pose_network_features(&net->single, clip), true);
 }
 
 /* ---- both heads ---- */

@@ -38,6 +38,10 @@ lvni_pose_both lvni_pose_context_of_windows(const lvni_pose_context *net, lvn_te
 /* clip (T, H, W, 3), T >= 5 frames that follow each other: maps (T - 4, H/4, W/4, K) of all but the
  * first two and last two. */
 lvni_pose_both lvni_pose_context_of_clip(const lvni_pose_context *net, lvn_tensor *clip);
+/* Of the backbone's maps (frames, h, w, C) instead: of a clip of five frames or more, or of
+ * windows, five frames for each. */
+lvni_pose_both lvni_pose_context_heads(const lvni_pose_context *net, lvn_tensor *features,
+                                       bool clip);
 /* The second head's behind the first's: (2 N, ...). Losses are means over both. */
 lvn_tensor *lvni_pose_context_join(lvni_pose_both both);
 /* Of points (N, K, 3) with a confidence as third number: for each keypoint those of the second head
