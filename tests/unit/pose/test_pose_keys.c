@@ -42,21 +42,21 @@ AFTER_ALL()
     }
     return chdir("/") == 0 && rmdir(project) == 0 ? 0 : 1;
 }
+static lvn_status load(lvni_core_config *c, const char *yaml, int n, const char *const *args)
+{
+    lvni_core_config_collect(c);
+    LVN_TRY(lvni_core_config_load_job(c, lvni_pose_job));
+    LVN_TRY(lvni_core_config_load_yaml(c, LVNI_LAYER_FILE, "c.yaml", yaml, strlen(yaml)));
+    LVN_TRY(lvni_core_config_load_arguments(c, n, args));
+    LVN_TRY(lvni_pose_prepare(c));
+    return lvni_core_config_check(c);
+}
+
 static lvn_status read_config(const char *yaml, int n, const char *const *args,
                               lvni_core_config **out)
 {
     assert_int_equal(lvni_core_config_create(tables, out), LVN_OK);
-    lvni_core_config_collect(*out);
-    assert_int_equal(lvni_core_config_load_job(*out, lvni_pose_job), LVN_OK);
-    lvn_status status =
-        lvni_core_config_load_yaml(*out, LVNI_LAYER_FILE, "c.yaml", yaml, strlen(yaml));
-    if (status == LVN_OK) {
-        status = lvni_core_config_load_arguments(*out, n, args);
-    }
-    if (status == LVN_OK) {
-        status = lvni_pose_prepare(*out);
-    }
-    return status == LVN_OK ? lvni_core_config_check(*out) : status;
+    return load(*out, yaml, n, args);
 }
 
 static const char good[] = "data:\n  image_resize_dims: {height: 128, width: 256}\n"
@@ -335,5 +335,30 @@ TEST(what_a_run_saves_holds_the_rules)
         lvni_core_config_destroy(again);
         lvni_core_str_free(&text);
         lvni_core_str_free(&twice);
+    }
+}
+
+TEST(allocations_may_fail)
+{
+    enum { STEP = 7 };
+    char text[1024];
+    snprintf(text, sizeof text,
+             "%s  keypoint_names: [a, b]\n  mirrored_column_matches: [[0], [1]]\n"
+             "training: {imgaug: {Rotate: &r {p: 0.5}, Other: *r}}\n"
+             "eval: {test_videos_directory: '${data.data_dir}/x'}\n",
+             good);
+    for (int64_t k = 0;; k += STEP) {
+        lvni_core_config *c = NULL;
+        assert_int_equal(lvni_core_config_create(tables, &c), LVN_OK);
+        (void)lvni_core_alloc_fail_at(k + 1);
+        const lvn_status status = load(c, text, 0, NULL);
+        const int64_t left = lvni_core_alloc_fail_at(0);
+        lvni_core_config_destroy(c);
+        if (left > 0) {
+            assert_int_equal(status, LVN_OK);
+            assert_int_in_range(k, 100, 10000);
+            return;
+        }
+        assert_int_equal(status, LVN_ERR_MEMORY);
     }
 }
