@@ -73,6 +73,15 @@ lvn_status lvni_run_source_refuse(const char *path, const char *model);
  * model; nothing where neither is known. */
 void lvni_run_source_print(const char *path, const char *model, const char *key,
                            lvni_core_str *out);
+/* Where published weights are: of "resnet50", or of a name that Lightning Pose has for it and other
+ * weights, "resnet50_animal_ap10k". file NULL: unknown. */
+typedef struct lvni_run_source_place {
+    const char *folder, *file;
+} lvni_run_source_place;
+lvni_run_source_place lvni_run_source_of(const char *model);
+/* That file in the cache of torch, $TORCH_HOME/hub/checkpoints, of another program; *path is the
+ * caller's, NULL: it is not there. */
+lvn_status lvni_run_source_cached(const char *model, char **path);
 /* What is given with model=: its file where it names published weights (LVN_ERR_USAGE, with the
  * commands to fetch it), no model.drop_path where there are no layers to pass by. */
 lvn_status lvni_run_source_check_model(const lvni_core_config *config);

@@ -1,7 +1,8 @@
 /* Where pretrained weights of the built-in networks come from, for messages, and whether a file of
  * such a name is what was published (weights.h). The addresses are those of torchvision's
- * WeightsEnum classes, of timm's default_cfgs and of DINOv2's hubconf; behind the last '-' most
- * names hold the first digits of the file's SHA-256. levin itself downloads nothing. */
+ * WeightsEnum classes, of timm's default_cfgs, of DINOv2's hubconf, and those of MMPose that
+ * Lightning Pose 2.4.3 has; behind the last '-' most names hold the first digits of the file's
+ * SHA-256. levin itself downloads nothing. */
 #include "run/weights.h"
 
 #include "core/alloc.h"
@@ -10,6 +11,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct source {
@@ -18,6 +20,7 @@ typedef struct source {
 
 static const char torchvision[] = "https://download.pytorch.org/models/";
 
+#define MMPOSE "https://download.openmmlab.com/mmpose/"
 #define DINOV2 "https://dl.fbaipublicfiles.com/dinov2/"
 
 static const source sources[] = {
@@ -40,6 +43,18 @@ static const source sources[] = {
     {"vitb14", DINOV2 "dinov2_vitb14/", "dinov2_vitb14_reg4_pretrain.pth", ""},
     {"vits14-noreg", DINOV2 "dinov2_vits14/", "dinov2_vits14_pretrain.pth", ""},
     {"vitb14-noreg", DINOV2 "dinov2_vitb14/", "dinov2_vitb14_pretrain.pth", ""},
+    {"resnet50_animal_apose", MMPOSE "animal/resnet/",
+     "res50_animalpose_256x256-e1f30bff_20210426.pth", ""},
+    {"resnet50_animal_ap10k", MMPOSE "animal/resnet/", "res50_ap10k_256x256-35760eb8_20211029.pth",
+     ""},
+    {"resnet50_human_jhmdb", MMPOSE "top_down/resnet/",
+     "res50_jhmdb_sub3_256x256-c4ec1a0b_20201122.pth", ""},
+    {"resnet50_human_res_rle", MMPOSE "top_down/deeppose/",
+     "deeppose_res50_mpii_256x256_rle-5f92a619_20220504.pth", ""},
+    {"resnet50_human_top_res", MMPOSE "top_down/resnet/",
+     "res50_mpii_256x256-418ffc88_20200812.pth", ""},
+    {"resnet50_human_hand", MMPOSE "hand/resnet/", "res50_onehand10k_256x256-739c8639_20210330.pth",
+     ""},
 };
 enum { SOURCES = sizeof sources / sizeof *sources };
 
@@ -72,6 +87,37 @@ void lvni_run_source_print(const char *path, const char *model, const char *key,
         lvni_core_str_printf(out, "; pretrained weights of %s: curl -LO %s%s, then %s=%s%s",
                              s->model, s->folder, s->file, key, s->file, s->more);
     }
+}
+
+lvni_run_source_place lvni_run_source_of(const char *model)
+{
+    const source *s = find_source(NULL, model);
+    return s == NULL ? (lvni_run_source_place){0} : (lvni_run_source_place){s->folder, s->file};
+}
+
+lvn_status lvni_run_source_cached(const char *model, char **path)
+{
+    const lvni_run_source_place at = lvni_run_source_of(model);
+    const char *own = getenv("TORCH_HOME"), *caches = getenv("XDG_CACHE_HOME"),
+               *home = getenv("HOME");
+    lvni_core_str file = {0};
+    *path = NULL;
+    if (at.file == NULL || (own == NULL && caches == NULL && home == NULL)) {
+        return LVN_OK;
+    }
+    if (own != NULL) {
+        lvni_core_str_append(&file, own);
+    } else {
+        lvni_core_str_printf(&file, "%s%s/torch", caches != NULL ? caches : home,
+                             caches != NULL ? "" : "/.cache");
+    }
+    lvni_core_str_printf(&file, "/hub/checkpoints/%s", at.file);
+    const lvn_status s = lvni_core_str_status(&file);
+    if (s == LVN_OK && lvni_core_path_exists(lvni_core_str_text(&file))) {
+        *path = lvni_core_str_take(&file);
+    }
+    lvni_core_str_free(&file);
+    return s;
 }
 
 bool lvni_run_source_is_address(const char *path)
@@ -175,7 +221,11 @@ lvn_status lvni_run_source_check(const char *path)
     }
     char hex[LVNI_SHA256_HEX];
     const char *digits = dash + 1;
-    const int n = (int)strcspn(digits, ".");
+    const int n = (int)strcspn(digits, "._");
+    if (digits[n] == '_') {
+        return LVN_OK; /* MMPose's: digits and a date, and what the digits are of is not published
+                        */
+    }
     LVN_TRY(lvni_run_file_sha256(path, hex));
     if (strncmp(hex, digits, (size_t)n) != 0) {
         LVN_FAIL(LVN_ERR_CORRUPT,
