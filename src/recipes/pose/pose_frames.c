@@ -15,6 +15,7 @@ typedef struct frames {
     lvni_pose_frames_options o;
     char *data_dir;
     lvni_data_subset subset;
+    int *partner; /* (k) whose place a point takes in a mirrored frame; NULL: none is */
     float value[256][CHANNELS]; /* a byte as the network sees it */
 } frames;
 
@@ -94,10 +95,13 @@ static lvni_pose_target target_of(const frames *f, int64_t sample, int k)
     return LVNI_POSE_BUMP;
 }
 
-/* A point outside of the image has no place, and a bump there nothing to learn from. */
-static void write_points(const frames *f, int64_t sample, const lvni_pose_frame *frame, float *out)
+/* A point outside of the image has no place, and a bump there nothing to learn from. swapped: left
+ * and right change places. */
+static void write_points(const frames *f, int64_t sample, const lvni_pose_frame *frame,
+                         bool swapped, float *out)
 {
-    for (int k = 0; k < frame->k; k++, out += 4) {
+    for (int i = 0; i < frame->k; i++, out += 4) {
+        const int k = swapped ? f->partner[i] : i;
         const double x = frame->xy[2 * k], y = frame->xy[2 * k + 1];
         const bool inside = x >= 0.0 && x < f->o.width && y >= 0.0 && y < f->o.height;
         const lvni_pose_target target = target_of(f, sample, k);
@@ -132,9 +136,15 @@ static lvn_status frames_worker_get(const lvn_dataset *dataset, void *state,
     const float size[2] = {(float)frame.width, (float)frame.height};
     memcpy(field[LVNI_POSE_FIELD_FRAME], size, sizeof size);
     memcpy(field[LVNI_POSE_FIELD_PLACE], &key->sample, sizeof key->sample);
-    LVN_TRY(lvni_pose_resize(&w->work, &frame, f->o.width, f->o.height));
+    lvni_pose_draw draw = {.hflip = false};
+    if (key->training && f->o.pipeline != NULL) {
+        lvni_pose_pipeline_draw(f->o.pipeline, key, &draw);
+        LVN_TRY(lvni_pose_pipeline_render(f->o.pipeline, &draw, &w->work, &frame));
+    } else {
+        LVN_TRY(lvni_pose_resize(&w->work, &frame, f->o.width, f->o.height));
+    }
     write_image(f, frame.rgb, field[LVNI_POSE_FIELD_IMAGE]);
-    write_points(f, key->sample, &frame, field[LVNI_POSE_FIELD_POINTS]);
+    write_points(f, key->sample, &frame, draw.hflip, field[LVNI_POSE_FIELD_POINTS]);
     return LVN_OK;
 }
 
@@ -179,6 +189,7 @@ static void frames_destroy(lvn_dataset *dataset)
 {
     frames *f = (frames *)dataset;
     lvni_data_subset_free(&f->subset);
+    lvni_core_free(f->partner);
     lvni_core_free(f->data_dir);
     lvni_core_free(f);
 }
@@ -195,6 +206,57 @@ static const lvn_dataset_class frames_class = {
     .worker_close = frames_worker_close,
     .worker_get = frames_worker_get,
 };
+
+/* The length of a name without _left or _right; 0: it has no side. */
+static size_t stem_of(const char *name, bool *left)
+{
+    static const char *const sides[] = {"_left", "_right"};
+    const size_t n = strlen(name);
+    for (int s = 0; s < 2; s++) {
+        const size_t m = strlen(sides[s]);
+        *left = s == 0;
+        if (n > m && strcmp(name + n - m, sides[s]) == 0) {
+            return n - m;
+        }
+    }
+    return 0;
+}
+
+static int partner_of(const lvni_pose_labels *l, int k)
+{
+    bool left, other_left;
+    const size_t n = stem_of(l->keypoint[k], &left);
+    for (int i = 0; n > 0 && i < l->k; i++) {
+        if (stem_of(l->keypoint[i], &other_left) == n && other_left != left &&
+            strncmp(l->keypoint[i], l->keypoint[k], n) == 0) {
+            return i;
+        }
+    }
+    return n > 0 ? -1 : k;
+}
+
+static lvn_status find_partners(frames *f)
+{
+    const lvni_pose_labels *l = f->o.labels;
+    lvni_core_str alone = {0};
+    f->partner = lvni_core_calloc(LVNI_TAG_DATA, (size_t)l->k, sizeof *f->partner);
+    LVN_TRY(f->partner == NULL ? LVN_ERR_MEMORY : LVN_OK);
+    for (int k = 0; k < l->k; k++) {
+        f->partner[k] = partner_of(l, k);
+        if (f->partner[k] < 0) {
+            lvni_core_str_printf(&alone, "%s%.64s", alone.len > 0 ? ", " : "", l->keypoint[k]);
+        }
+    }
+    lvn_status s = lvni_core_str_status(&alone);
+    if (s == LVN_OK && alone.len > 0) {
+        s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
+                          "training.imgaug_hflip=true exchanges _left and _right, but the other "
+                          "side is missing of %.400s; rename keypoints, or turn it off",
+                          lvni_core_str_text(&alone));
+    }
+    lvni_core_str_free(&alone);
+    return s;
+}
 
 static void make_values(frames *f)
 {
@@ -221,6 +283,9 @@ lvn_status lvni_pose_frames_open(const lvni_pose_frames_options *options, lvn_da
     lvn_status s = f->data_dir == NULL ? LVN_ERR_MEMORY : LVN_OK;
     if (s == LVN_OK) {
         s = lvni_data_subset_create(options->at, options->n, options->labels->n, &f->subset);
+    }
+    if (s == LVN_OK && options->pipeline != NULL && lvni_pose_pipeline_flips(options->pipeline)) {
+        s = find_partners(f);
     }
     make_values(f);
     if (s != LVN_OK) {

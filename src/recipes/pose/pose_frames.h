@@ -12,7 +12,9 @@ typedef struct lvni_pose_frames_options {
     const char *data_dir;
     const int64_t *at; /* which frames of the labels; the index of a sample is at[i] */
     int64_t n;
-    int height, width;    /* of the network's input */
+    int height, width; /* of the network's input */
+    /* of training samples, outlives the dataset; NULL: they are resized alone, as all others */
+    const lvni_pose_pipeline *pipeline;
     bool uniform_for_nan; /* uniform_heatmaps_for_nan_keypoints */
 } lvni_pose_frames_options;
 
@@ -35,6 +37,7 @@ enum {
     LVNI_POSE_FIELDS
 };
 
+/* LVN_ERR_USAGE: frames are mirrored with their names, and a name of one side has no other. */
 lvn_status lvni_pose_frames_open(const lvni_pose_frames_options *options, lvn_dataset **out);
 
 #endif

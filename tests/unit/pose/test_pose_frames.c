@@ -4,6 +4,7 @@
 #include "support/test.h"
 
 #include <math.h>
+#include <spng.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -48,18 +49,22 @@ typedef struct sample {
     int64_t place;
 } sample;
 
-static lvn_status read_one(const lvni_pose_frames_options *o, int64_t at, sample *out)
+static lvn_status read_key(const lvni_pose_frames_options *o, lvn_sample_key key, sample *out)
 {
     lvn_dataset *d;
     void *state;
     assert_int_equal(lvni_pose_frames_open(o, &d), LVN_OK);
     assert_int_equal(d->cls->worker_open(d, &state), LVN_OK);
     void *const field[] = {out->image, out->points, out->frame, &out->place};
-    const lvn_sample_key key = {.seed = 1, .sample = at, .training = false};
     const lvn_status s = d->cls->worker_get(d, state, &key, field);
     d->cls->worker_close(d, state);
     lvn_dataset_destroy(d);
     return s;
+}
+
+static lvn_status read_one(const lvni_pose_frames_options *o, int64_t at, sample *out)
+{
+    return read_key(o, (lvn_sample_key){.seed = 1, .sample = at}, out);
 }
 
 static void assert_near(float value, double wanted)
@@ -151,4 +156,126 @@ TEST(chosen_frames_keep_their_index)
     assert_int_equal(d->cls->index(d, 0), 1);
     assert_string_equal(d->cls->sample_name(d, 1), "missing.png");
     lvn_dataset_destroy(d);
+}
+
+/* ---- augmentation ---- */
+
+TEST(training_frames_alone_are_augmented)
+{
+    const lvni_pose_labels labels = make_labels(false);
+    lvni_pose_pipeline *p;
+    sample plain, same, training, again;
+    assert_int_equal(
+        lvni_pose_pipeline_make("{\"CropAndPad\": {\"p\": 1, \"kwargs\": {\"percent\": "
+                                "[0.2, 0.4]}}}",
+                                SIDE, SIDE, false, &p),
+        LVN_OK);
+    lvni_pose_frames_options o = {
+        .labels = &labels, .data_dir = folder, .height = SIDE, .width = SIDE};
+    assert_int_equal(read_one(&o, 0, &plain), LVN_OK);
+    o.pipeline = p;
+    lvn_sample_key key = {.seed = 1, .epoch = 2, .sample = 0};
+    assert_int_equal(read_key(&o, key, &same), LVN_OK);
+    assert_memory_equal(plain.image, same.image, sizeof plain.image);
+    assert_memory_equal(plain.points, same.points, sizeof plain.points);
+    key.training = true;
+    assert_int_equal(read_key(&o, key, &training), LVN_OK);
+    assert_memory_not_equal(plain.image, training.image, sizeof plain.image);
+    assert_int_equal(read_key(&o, key, &again), LVN_OK);
+    assert_memory_equal(again.image, training.image, sizeof again.image);
+    assert_memory_equal(again.points, training.points, sizeof again.points);
+    key.epoch = 3;
+    assert_int_equal(read_key(&o, key, &again), LVN_OK);
+    assert_memory_not_equal(again.image, training.image, sizeof again.image);
+    lvni_pose_pipeline_free(p);
+}
+
+static char *sided[K] = {(char *)"ear_left", (char *)"nose", (char *)"tail", (char *)"ear_right"};
+
+TEST(mirrored_frames_exchange_left_and_right)
+{
+    lvni_pose_labels labels = make_labels(true);
+    labels.keypoint = sided;
+    lvni_pose_pipeline *p;
+    assert_int_equal(lvni_pose_pipeline_make("none", SIDE, SIDE, true, &p), LVN_OK);
+    const lvni_pose_frames_options o = {
+        .labels = &labels, .data_dir = folder, .height = SIDE, .width = SIDE, .pipeline = p};
+    int flipped = 0;
+    for (uint32_t epoch = 0; epoch < 20; epoch++) {
+        sample s;
+        const lvn_sample_key key = {.seed = 1, .epoch = epoch, .training = true};
+        assert_int_equal(read_key(&o, key, &s), LVN_OK);
+        if (fabs((double)s.points[2][0] - 15.8) < 1e-5) { /* as it was */
+            assert_point(s.points[0], 4.0, 4.0, 1, LVNI_POSE_IGNORED);
+            assert_point(s.points[3], 0, 0, 0, LVNI_POSE_IGNORED);
+            continue;
+        }
+        flipped++;
+        assert_point(s.points[2], SIDE - 15.8, 15.6, 1, LVNI_POSE_BUMP);
+        assert_point(s.points[0], 0, 0, 0, LVNI_POSE_IGNORED);
+        assert_point(s.points[3], SIDE - 4.0, 4.0, 1, LVNI_POSE_IGNORED);
+        assert_point(s.points[1], 0, 0, 0, LVNI_POSE_UNIFORM);
+    }
+    assert_true(flipped > 3 && flipped < 17);
+    lvni_pose_pipeline_free(p);
+}
+
+TEST(a_side_without_the_other_is_refused)
+{
+    static char *alone[K] = {(char *)"ear_left", (char *)"paw_right", (char *)"a", (char *)"_left"};
+    lvni_pose_labels labels = make_labels(false);
+    labels.keypoint = alone;
+    lvni_pose_pipeline *p;
+    lvn_dataset *d;
+    assert_int_equal(lvni_pose_pipeline_make("none", SIDE, SIDE, true, &p), LVN_OK);
+    const lvni_pose_frames_options o = {
+        .labels = &labels, .data_dir = folder, .height = SIDE, .width = SIDE, .pipeline = p};
+    assert_int_equal(lvni_pose_frames_open(&o, &d), LVN_ERR_USAGE);
+    assert_non_null(strstr(lvn_last_error()->message, "missing of ear_left, paw_right;"));
+    lvni_pose_pipeline_free(p);
+}
+
+/* The same levels in one channel and in three. */
+static void write_grey(const char *file, bool rgb)
+{
+    uint8_t level[WIDTH * HEIGHT * 3];
+    const int channels = rgb ? 3 : 1;
+    char path[64];
+    struct spng_ihdr header = {.width = WIDTH,
+                               .height = HEIGHT,
+                               .bit_depth = 8,
+                               .color_type =
+                                   rgb ? SPNG_COLOR_TYPE_TRUECOLOR : SPNG_COLOR_TYPE_GRAYSCALE};
+    for (int i = 0; i < WIDTH * HEIGHT * channels; i++) {
+        level[i] = (uint8_t)(i / channels * 37 % 251);
+    }
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    spng_ctx *ctx = spng_ctx_new(SPNG_CTX_ENCODER);
+    spng_set_png_file(ctx, f);
+    spng_set_ihdr(ctx, &header);
+    assert_int_equal(spng_encode_image(ctx, level, (size_t)WIDTH * HEIGHT * (size_t)channels,
+                                       SPNG_FMT_PNG, SPNG_ENCODE_FINALIZE),
+                     0);
+    spng_ctx_free(ctx);
+    fclose(f);
+}
+
+TEST(a_grey_image_is_one_of_three_equal_channels)
+{
+    static char *files[2] = {(char *)"grey.png", (char *)"rgb.png"};
+    lvni_pose_labels labels = make_labels(false);
+    labels.image = files;
+    const lvni_pose_frames_options o = {
+        .labels = &labels, .data_dir = folder, .height = SIDE, .width = SIDE};
+    sample s[2];
+    for (int i = 0; i < 2; i++) {
+        char path[64];
+        write_grey(files[i], i == 1);
+        assert_int_equal(read_one(&o, i, &s[i]), LVN_OK);
+        snprintf(path, sizeof path, "%s/%s", folder, files[i]);
+        unlink(path);
+    }
+    assert_memory_equal(s[0].image, s[1].image, sizeof s[0].image);
 }
