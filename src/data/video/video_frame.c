@@ -1,5 +1,6 @@
-/* Decodes packets to frames and converts these to RGB (data/video_module.h). One thread decodes,
- * and the conversion rounds exactly, so that a frame has the same bytes wherever it is read. */
+/* Decodes packets to frames and converts these to RGB (data/video_module.h), those of most videos
+ * by video_rgb.c. One thread decodes, and the conversion rounds exactly, so that a frame has the
+ * same bytes wherever it is read. */
 #include "data/video/video_impl.h"
 
 #include <libavutil/imgutils.h>
@@ -49,6 +50,7 @@ lvni_data_video_problem lvni_video_frame_open(lvni_video_state *file)
 
 void lvni_video_frame_close(lvni_video_state *file)
 {
+    av_freep(&file->rows);
     sws_freeContext(file->scale);
     av_frame_free(&file->rgb);
     av_frame_free(&file->frame);
@@ -134,13 +136,9 @@ static struct SwsContext *make_scale(const AVFrame *frame, bool full)
 }
 
 /* The libraries write whole vectors: not into the caller's rows, which end without a gap. */
-static bool convert(lvni_video_state *file)
+static bool scale_frame(lvni_video_state *file, int full)
 {
     AVFrame *frame = file->frame, *rgb = file->rgb;
-    const int full = is_full_range(frame);
-    if (frame->width != file->width || frame->height != file->height) {
-        return false;
-    }
     if (file->scale == NULL || file->scale_format != frame->format || file->scale_range != full ||
         file->scale_space != (int)frame->colorspace || rgb->width != frame->width ||
         rgb->height != frame->height) {
@@ -163,7 +161,15 @@ static bool convert(lvni_video_state *file)
 
 bool lvni_video_frame_convert(lvni_video_state *file, uint8_t *rgb)
 {
-    if (!convert(file)) {
+    const AVFrame *frame = file->frame;
+    const bool full = is_full_range(frame);
+    if (frame->width != file->width || frame->height != file->height) {
+        return false;
+    }
+    if (lvni_video_rgb_can(frame)) {
+        return lvni_video_rgb_fill(file, full, rgb);
+    }
+    if (!scale_frame(file, full)) {
         return false;
     }
     av_image_copy_plane(rgb, 3 * file->rgb->width, file->rgb->data[0], file->rgb->linesize[0],

@@ -19,6 +19,7 @@ typedef struct lvni_video_state {
     AVPacket *packet;  /* the current one */
     AVFrame *frame;    /* the current one */
     AVFrame *rgb;      /* a frame converted */
+    int32_t *rows;     /* of video_rgb.c */
     struct SwsContext *scale;
     /* what `scale` was made for */
     int scale_format, scale_space, scale_range;
@@ -50,5 +51,11 @@ int lvni_video_frame_feed(lvni_video_state *file, int64_t number);
 int lvni_video_frame_finish(lvni_video_state *file);
 int lvni_video_frame_next(lvni_video_state *file, int64_t *number, bool *damaged);
 bool lvni_video_frame_convert(lvni_video_state *file, uint8_t *rgb);
+
+/* ---- video_rgb.c: RGB of the frames that most videos have ---- */
+
+bool lvni_video_rgb_can(const AVFrame *frame);
+/* Of the current frame; full: its numbers are 0 to 255. False: no memory. */
+bool lvni_video_rgb_fill(lvni_video_state *file, bool full, uint8_t *rgb);
 
 #endif

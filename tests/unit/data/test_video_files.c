@@ -97,7 +97,7 @@ TEST(files_that_are_cut_off)
 {
     NEEDS_FFMPEG();
     static opened o;
-    const video_sums whole = video_sums_of_ffmpeg("good.mp4", "");
+    const video_sums whole = video_sums_of_ffmpeg("good.mp4");
     video_run(CUT("good.mp4", "cut.mp4"));
     video_run("ffmpeg -v error -i good.mp4 -c copy w.mkv && " CUT("w.mkv", "cut.mkv"));
     static const char *const names[] = {"cut.mp4", "cut.mkv"};
@@ -157,7 +157,7 @@ TEST(a_damaged_packet)
 {
     NEEDS_FFMPEG();
     static opened o;
-    const video_sums whole = video_sums_of_ffmpeg("good.mp4", "");
+    const video_sums whole = video_sums_of_ffmpeg("good.mp4");
     bool fails[60];
     int failed = 0;
     video_run("cp good.mp4 bad.mp4; dd if=/dev/zero of=bad.mp4 bs=1 count=60 conv=notrunc seek=%d",

@@ -23,12 +23,11 @@ typedef struct video_sums {
     uint32_t *sum; /* freed by the caller */
 } video_sums;
 
-/* Of all frames as ffmpeg converts them with levin's settings, none doubled or dropped.
- * turn: what it does after that with a file that is to be turned: ",transpose=clock", or "". */
-video_sums video_sums_of_ffmpeg(const char *name, const char *turn);
+/* Of all frames that ffmpeg reads, none doubled or dropped, upright, converted as levin does it. */
+video_sums video_sums_of_ffmpeg(const char *name);
 uint32_t video_sum(const lvni_data_video *video, const uint8_t *rgb);
 /* Opens the file, whose frames it reads one after the other, backwards and at random: all are those
  * of ffmpeg. */
-void video_check(const char *name, const char *turn);
+void video_check(const char *name);
 
 #endif
