@@ -3,12 +3,14 @@
 #include "recipes/pose/pose_frames.h"
 
 #include "core/alloc.h"
+#include "core/vfs.h"
 #include "data/dataset.h"
+#include "recipes/pose/pose_window.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { CHANNELS = 3 };
+enum { CHANNELS = 3, WINDOW = 5, MIDDLE = WINDOW / 2 };
 
 typedef struct frames {
     lvn_dataset base;
@@ -28,7 +30,8 @@ static int frames_fields(const lvn_dataset *dataset, lvn_field out[LVN_MAX_FIELD
 {
     const frames *f = frames_of(dataset);
     out[LVNI_POSE_FIELD_IMAGE] =
-        (lvn_field){"image", LVN_F32, 3, {f->o.height, f->o.width, CHANNELS}};
+        f->o.context ? (lvn_field){"image", LVN_F32, 4, {WINDOW, f->o.height, f->o.width, CHANNELS}}
+                     : (lvn_field){"image", LVN_F32, 3, {f->o.height, f->o.width, CHANNELS}};
     out[LVNI_POSE_FIELD_POINTS] = (lvn_field){"points", LVN_F32, 2, {f->o.labels->k, 4}};
     out[LVNI_POSE_FIELD_FRAME] = (lvn_field){"frame", LVN_F32, 1, {2}};
     out[LVNI_POSE_FIELD_PLACE] = (lvn_field){.name = "place", .dtype = LVN_I64, .ndim = 0};
@@ -54,18 +57,15 @@ static const char *frames_sample_name(const lvn_dataset *dataset, int64_t sample
 
 typedef struct worker {
     lvni_pose_work work;
-    lvni_core_str path;
+    lvni_core_str path, beside;
     double *xy; /* (k, 2) */
 } worker;
 
 /* The image as stored, whatever Exif has to add: labels are in its pixels. */
-static lvn_status read_frame(const frames *f, worker *w, int64_t sample, lvni_pose_frame *out)
+static lvn_status read_frame(const char *path, lvni_pose_frame *out)
 {
     lvni_data_scratch *scratch = lvni_data_scratch_get();
     LVN_TRY(scratch == NULL ? LVN_ERR_MEMORY : LVN_OK);
-    lvni_pose_labels_image_path(f->o.labels, f->data_dir, sample, &w->path);
-    LVN_TRY(lvni_core_str_status(&w->path));
-    const char *path = lvni_core_str_text(&w->path);
     size_t bytes;
     lvni_data_image_info info;
     lvni_data_image image;
@@ -73,11 +73,9 @@ static lvn_status read_frame(const frames *f, worker *w, int64_t sample, lvni_po
     LVN_TRY(lvni_data_image_probe(scratch, scratch->file.data, bytes, path, &info));
     LVN_TRY(
         lvni_data_image_decode(scratch, scratch->file.data, bytes, path, &info, 1.0, NULL, &image));
-    *out = (lvni_pose_frame){.rgb = image.rgb,
-                             .width = image.width,
-                             .height = image.height,
-                             .xy = w->xy,
-                             .k = f->o.labels->k};
+    out->rgb = image.rgb;
+    out->width = image.width;
+    out->height = image.height;
     return LVN_OK;
 }
 
@@ -122,30 +120,64 @@ static void write_image(const frames *f, const uint8_t *rgb, float *out)
     }
 }
 
+/* As it goes to the network: draw is of the sample, NULL for one that is not augmented. */
+static lvn_status render(const frames *f, worker *w, const lvni_pose_draw *draw,
+                         lvni_pose_frame *frame, float *out)
+{
+    LVN_TRY(draw != NULL ? lvni_pose_pipeline_render(f->o.pipeline, draw, &w->work, frame)
+                         : lvni_pose_resize(&w->work, frame, f->o.width, f->o.height));
+    write_image(f, frame->rgb, out);
+    return LVN_OK;
+}
+
+/* The frames around the one that is there. */
+static lvn_status render_beside(const frames *f, worker *w, const lvni_pose_draw *draw,
+                                float *window)
+{
+    const ptrdiff_t n = (ptrdiff_t)f->o.width * f->o.height * CHANNELS;
+    for (int i = 0; i < WINDOW; i++) {
+        lvni_pose_frame frame = {.k = 0};
+        if (i == MIDDLE) {
+            continue;
+        }
+        LVN_TRY(lvni_pose_window_path(lvni_core_str_text(&w->path), i - MIDDLE, &w->beside));
+        if (!lvni_core_path_exists(lvni_core_str_text(&w->beside))) {
+            memcpy(window + i * n, window + MIDDLE * n, (size_t)n * sizeof *window);
+            continue;
+        }
+        LVN_TRY(read_frame(lvni_core_str_text(&w->beside), &frame));
+        LVN_TRY(render(f, w, draw, &frame, window + i * n));
+    }
+    return LVN_OK;
+}
+
 static lvn_status frames_worker_get(const lvn_dataset *dataset, void *state,
                                     const lvn_sample_key *key, void *const field[])
 {
     const frames *f = frames_of(dataset);
     const lvni_pose_labels *l = f->o.labels;
     worker *w = state;
-    lvni_pose_frame frame;
+    lvni_pose_frame frame = {.xy = w->xy, .k = l->k};
     LVN_ARG(key->sample >= 0 && key->sample < l->n, "frame %lld of %lld was asked for",
             (long long)key->sample, (long long)l->n);
     memcpy(w->xy, l->xy + key->sample * l->k * 2, (size_t)l->k * 2 * sizeof *w->xy);
-    LVN_TRY(read_frame(f, w, key->sample, &frame));
+    lvni_pose_labels_image_path(l, f->data_dir, key->sample, &w->path);
+    LVN_TRY(lvni_core_str_status(&w->path));
+    LVN_TRY(read_frame(lvni_core_str_text(&w->path), &frame));
     const float size[2] = {(float)frame.width, (float)frame.height};
     memcpy(field[LVNI_POSE_FIELD_FRAME], size, sizeof size);
     memcpy(field[LVNI_POSE_FIELD_PLACE], &key->sample, sizeof key->sample);
-    lvni_pose_draw draw = {.hflip = false};
-    if (key->training && f->o.pipeline != NULL) {
-        lvni_pose_pipeline_draw(f->o.pipeline, key, &draw);
-        LVN_TRY(lvni_pose_pipeline_render(f->o.pipeline, &draw, &w->work, &frame));
-    } else {
-        LVN_TRY(lvni_pose_resize(&w->work, &frame, f->o.width, f->o.height));
+    lvni_pose_draw drawn = {.hflip = false};
+    const lvni_pose_draw *draw = key->training && f->o.pipeline != NULL ? &drawn : NULL;
+    if (draw != NULL) {
+        lvni_pose_pipeline_draw(f->o.pipeline, key, &drawn);
     }
-    write_image(f, frame.rgb, field[LVNI_POSE_FIELD_IMAGE]);
-    write_points(f, key->sample, &frame, draw.hflip, field[LVNI_POSE_FIELD_POINTS]);
-    return LVN_OK;
+    float *image = field[LVNI_POSE_FIELD_IMAGE];
+    const ptrdiff_t middle =
+        f->o.context ? MIDDLE * (ptrdiff_t)f->o.width * f->o.height * CHANNELS : 0;
+    LVN_TRY(render(f, w, draw, &frame, image + middle));
+    write_points(f, key->sample, &frame, drawn.hflip, field[LVNI_POSE_FIELD_POINTS]);
+    return f->o.context ? render_beside(f, w, draw, image) : LVN_OK;
 }
 
 static void frames_worker_close(const lvn_dataset *dataset, void *state)
@@ -154,6 +186,7 @@ static void frames_worker_close(const lvn_dataset *dataset, void *state)
     worker *w = state;
     lvni_pose_work_free(&w->work);
     lvni_core_str_free(&w->path);
+    lvni_core_str_free(&w->beside);
     lvni_core_free(w->xy);
     lvni_core_free(w);
 }
@@ -258,6 +291,19 @@ static lvn_status find_partners(frames *f)
     return s;
 }
 
+/* Before the first sample, not in the middle of an epoch. */
+static lvn_status check_numbers(const frames *f)
+{
+    lvni_core_str name = {0};
+    lvn_status s = LVN_OK;
+    for (int64_t i = 0; i < f->subset.n && s == LVN_OK; i++) {
+        const int64_t at = lvni_data_subset_at(&f->subset, i);
+        s = lvni_pose_window_path(f->o.labels->image[at], 1, &name);
+    }
+    lvni_core_str_free(&name);
+    return s;
+}
+
 static void make_values(frames *f)
 {
     static const double mean[CHANNELS] = {0.485, 0.456, 0.406},
@@ -286,6 +332,9 @@ lvn_status lvni_pose_frames_open(const lvni_pose_frames_options *options, lvn_da
     }
     if (s == LVN_OK && options->pipeline != NULL && lvni_pose_pipeline_flips(options->pipeline)) {
         s = find_partners(f);
+    }
+    if (s == LVN_OK && options->context) {
+        s = check_numbers(f);
     }
     make_values(f);
     if (s != LVN_OK) {

@@ -16,6 +16,10 @@ typedef struct lvni_pose_frames_options {
     /* of training samples, outlives the dataset; NULL: they are resized alone, as all others */
     const lvni_pose_pipeline *pipeline;
     bool uniform_for_nan; /* uniform_heatmaps_for_nan_keypoints */
+    /* `image` is (5, height, width, 3): with the two frames before and after, which are other files
+     * of the folder (pose_window.h), and go through the same operations with the same draws. In the
+     * place of one that is not there is the frame itself. */
+    bool context;
 } lvni_pose_frames_options;
 
 /* What becomes of the target of a point. */
@@ -37,7 +41,8 @@ enum {
     LVNI_POSE_FIELDS
 };
 
-/* LVN_ERR_USAGE: frames are mirrored with their names, and a name of one side has no other. */
+/* LVN_ERR_USAGE: frames are mirrored with their names, and a name of one side has no other; with
+ * `context` an image's name has no number. */
 lvn_status lvni_pose_frames_open(const lvni_pose_frames_options *options, lvn_dataset **out);
 
 #endif

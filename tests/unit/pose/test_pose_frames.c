@@ -279,3 +279,118 @@ TEST(a_grey_image_is_one_of_three_equal_channels)
     }
     assert_memory_equal(s[0].image, s[1].image, sizeof s[0].image);
 }
+
+/* ---- five frames ---- */
+
+enum { FIVE = 5, PIXELS = SIDE * SIDE * 3 };
+
+/* A grey image that is darker on the right, so that what moves it shows. */
+static void write_level(const char *file, int level)
+{
+    uint8_t rgb[WIDTH * HEIGHT * 3];
+    char path[64];
+    for (int i = 0; i < WIDTH * HEIGHT; i++) {
+        memset(rgb + 3 * i, level - i % WIDTH, 3);
+    }
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    assert_int_equal(lvni_data_png_write(path, rgb, WIDTH, HEIGHT), LVN_OK);
+}
+
+static void remove_file(const char *file)
+{
+    char path[64];
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    unlink(path);
+}
+
+typedef struct window {
+    float image[FIVE][PIXELS], points[K][4], frame[2];
+    int64_t place;
+} window;
+
+static void read_window(const lvni_pose_frames_options *o, bool training, window *out)
+{
+    lvn_dataset *d;
+    lvn_field fields[LVN_MAX_FIELDS];
+    assert_int_equal(lvni_pose_frames_open(o, &d), LVN_OK);
+    (void)d->cls->fields(d, fields);
+    const int64_t want[] = {FIVE, SIDE, SIDE, 3};
+    assert_int_equal(fields[LVNI_POSE_FIELD_IMAGE].ndim, 4);
+    assert_memory_equal(fields[LVNI_POSE_FIELD_IMAGE].shape, want, sizeof want);
+    void *const field[] = {out->image, out->points, out->frame, &out->place};
+    const lvn_sample_key key = {.seed = 1, .sample = 0, .training = training};
+    if (d->cls->get(d, &key, field) != LVN_OK) {
+        fail_msg("%s", lvn_last_error()->message);
+    }
+    lvn_dataset_destroy(d);
+}
+
+/* Of a folder with frames 0, 1 and 2 the window around 1: 0, twice, as there is none before it, 1,
+ * 2, and 1 in the place of 3. */
+TEST(context_is_the_frames_before_and_after)
+{
+    static char *files[2] = {(char *)"cam7_img01.png", (char *)"cam7_img02.png"};
+    static const int level[] = {50, 50, 100, 150, 100};
+    lvni_pose_labels labels = make_labels(false);
+    labels.image = files;
+    const lvni_pose_frames_options o = {
+        .labels = &labels, .data_dir = folder, .height = SIDE, .width = SIDE, .context = true};
+    window w;
+    write_level("cam7_img00.png", 50);
+    write_level(files[0], 100);
+    write_level(files[1], 150);
+    read_window(&o, true, &w);
+    for (int i = 0; i < FIVE; i++) {
+        assert_true(fabs((double)w.image[i][0] - (level[i] / 255.0 - 0.485) / 0.229) < 0.03);
+    }
+    assert_point(w.points[0], 4.0, 4.0, 1, LVNI_POSE_BUMP);
+    assert_true(w.frame[0] == WIDTH && w.place == 0);
+    remove_file("cam7_img00.png");
+    remove_file(files[0]);
+    remove_file(files[1]);
+}
+
+/* Five files that are alike stay alike, whatever is drawn. */
+TEST(all_five_frames_are_augmented_alike)
+{
+    static char *files[2] = {(char *)"img2.png", (char *)"img9.png"};
+    static const char *const all[] = {"img0.png", "img1.png", "img2.png", "img3.png", "img4.png"};
+    lvni_pose_labels labels = make_labels(false);
+    labels.image = files;
+    lvni_pose_pipeline *p;
+    assert_int_equal(
+        lvni_pose_pipeline_make(
+            "{\"Affine\": {\"p\": 1, \"kwargs\": {\"rotate\": [10, 25]}}, \"CoarseSalt\": {\"p\": "
+            "1, \"args\": [0.1], \"kwargs\": {\"size_percent\": [0.3, 0.4]}}}",
+            SIDE, SIDE, false, &p),
+        LVN_OK);
+    const lvni_pose_frames_options o = {.labels = &labels,
+                                        .data_dir = folder,
+                                        .height = SIDE,
+                                        .width = SIDE,
+                                        .pipeline = p,
+                                        .context = true};
+    window plain, training;
+    for (int i = 0; i < FIVE; i++) {
+        write_level(all[i], 200);
+    }
+    read_window(&o, false, &plain);
+    read_window(&o, true, &training);
+    for (int i = 1; i < FIVE; i++) {
+        assert_memory_equal(training.image[i], training.image[0], sizeof training.image[0]);
+        remove_file(all[i]);
+    }
+    assert_memory_not_equal(training.image[0], plain.image[0], sizeof plain.image[0]);
+    remove_file(all[0]);
+    lvni_pose_pipeline_free(p);
+}
+
+TEST(context_needs_a_number_in_the_name)
+{
+    const lvni_pose_labels labels = make_labels(false);
+    const lvni_pose_frames_options o = {
+        .labels = &labels, .data_dir = folder, .height = SIDE, .width = SIDE, .context = true};
+    lvn_dataset *d;
+    assert_int_equal(lvni_pose_frames_open(&o, &d), LVN_ERR_USAGE);
+    assert_non_null(strstr(lvn_last_error()->message, "a.png: heatmap_mhcrnn looks at the frames"));
+}
