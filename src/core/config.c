@@ -439,6 +439,16 @@ void lvni_core_config_add_mistake(lvni_core_config *config, const char *fmt, ...
     lvni_core_str_append(&config->mistakes, text);
 }
 
+void lvni_core_config_note(lvni_core_config *config, const char *fmt, ...)
+{
+    char text[sizeof lvn_last_error()->message];
+    va_list args;
+    va_start(args, fmt);
+    lvni_core_format_args(text, sizeof text, fmt, args);
+    va_end(args);
+    lvni_core_str_printf(&config->notes, "note: %s\n", text);
+}
+
 /* The thread's error becomes a mistake. */
 static lvn_status collect(lvni_core_config *config, lvn_status status)
 {

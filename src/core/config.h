@@ -48,6 +48,8 @@ lvn_status lvni_core_config_load_variables(lvni_core_config *config, const char 
                                            char *const *environment);
 /* Lines "note: ..." about keys that were given and have no effect here; "": none. Borrowed. */
 const char *lvni_core_config_notes(const lvni_core_config *config);
+/* One line more, "note: ...". */
+void lvni_core_config_note(lvni_core_config *config, const char *fmt, ...) LVN_PRINTF(2, 3);
 /* How many of the n arguments the option at args[0] takes (1 or 2); 0: this command has no such
  * key. *name: the row that it sets, NULL: none; *text: its value, NULL: none is given. Borrowed. */
 int lvni_core_config_arguments_of(const lvni_core_config *config, int n, const char *const *args,

@@ -19,7 +19,8 @@ extern const char lvni_pose_job[];
 lvn_status lvni_pose_prepare(lvni_core_config *config);
 lvn_status lvni_pose_prepare_export(lvni_core_config *config);
 
-/* "eval.fiftyone, hydra": keys that were given and that levin makes no use of; "": none. */
+/* "eval.fiftyone, hydra": keys that were given and that levin makes no use of; "": none. The
+ * preparation notes them. */
 void lvni_pose_unused_keys(const lvni_core_config *config, lvni_core_str *out);
 
 #endif

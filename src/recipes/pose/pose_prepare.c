@@ -151,6 +151,19 @@ lvn_status lvni_pose_prepare_export(lvni_core_config *c)
     return resolve_others(c);
 }
 
+static lvn_status note_unused(lvni_core_config *c)
+{
+    lvni_core_str keys = {0};
+    lvni_pose_unused_keys(c, &keys);
+    const lvn_status status = lvni_core_str_status(&keys);
+    if (status == LVN_OK && keys.len > 0) {
+        lvni_core_config_note(c, "of Lightning Pose, without effect here: %s",
+                              lvni_core_str_text(&keys));
+    }
+    lvni_core_str_free(&keys);
+    return status;
+}
+
 /* What is resumed was checked when it began, and its keys are read later. */
 lvn_status lvni_pose_prepare(lvni_core_config *c)
 {
@@ -160,5 +173,6 @@ lvn_status lvni_pose_prepare(lvni_core_config *c)
         LVN_TRY(lvni_pose_check_keys(c));
         LVN_TRY(lvni_pose_check_project(c));
     }
+    LVN_TRY(note_unused(c));
     return resolve_others(c);
 }

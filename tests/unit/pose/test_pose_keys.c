@@ -189,6 +189,8 @@ TEST(maps_and_values_of_other_keys)
     assert_true(s.video_dir[0] == '/' && strcmp(s.video_dir, s.test_videos) == 0);
     lvni_pose_unused_keys(c, &unused);
     assert_string_equal(lvni_core_str_text(&unused), "eval.fiftyone, hydra");
+    assert_string_equal(lvni_core_config_notes(c),
+                        "note: of Lightning Pose, without effect here: eval.fiftyone, hydra\n");
     assert_string_equal(lvni_core_config_str(c, "hydra"),
                         "{\"run\":{\"dir\":\"outputs/${now:%Y-%m-%d}\"},"
                         "\"sweep\":{\"subdir\":\"${hydra.job.num}\"}}");
