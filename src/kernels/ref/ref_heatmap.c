@@ -67,13 +67,18 @@ static map make_map(int64_t h, int64_t w)
 static map filter_both(map x)
 {
     map rows = make_map(x.h, x.w), y = make_map(x.h, x.w);
-    for (int64_t i = 0; rows.value != NULL && y.value != NULL && i < x.h; i++) {
+    const bool there = rows.value != NULL && y.value != NULL;
+    for (int64_t i = 0; there && i < x.h; i++) {
         filter(x.value + i * x.w, rows.value + i * x.w, x.w, 1);
     }
-    for (int64_t j = 0; rows.value != NULL && y.value != NULL && j < x.w; j++) {
+    for (int64_t j = 0; there && j < x.w; j++) {
         filter(rows.value + j, y.value + j, x.h, x.w);
     }
     lvni_core_free(rows.value);
+    if (!there) {
+        lvni_core_free(y.value);
+        y.value = NULL;
+    }
     return y;
 }
 

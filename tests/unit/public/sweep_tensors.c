@@ -175,6 +175,16 @@ static lvn_status whole_numbers(const void *argument)
     return done(y != NULL, y == NULL ? LVN_OK : lvn_backward(lvn_sum(y)));
 }
 
+/* Of four points, an image with a keypoint each. */
+static lvn_status drawn_maps(const void *argument)
+{
+    (void)argument;
+    LVN_TRY(lvn_scope_open());
+    lvn_tensor *points = lvn_reshape(lvn_slice(lvn_detach(x), 1, 0, 2), LVN_SHAPE(4, 1, 2)),
+               *kind = lvn_slice(lvn_detach(x), 1, 2, 3);
+    return done(lvn_heatmap2d(points, kind, 4, 6, 1.0, 1.25) != NULL, LVN_OK);
+}
+
 static lvn_status comparisons(const void *argument)
 {
     (void)argument;
@@ -345,6 +355,7 @@ static const scenario rows[] = {
      .run = whole_numbers,
      .before = make_inputs,
      .after = drop_inputs},
+    {.calls = "heatmap2d", .run = drawn_maps, .before = make_inputs, .after = drop_inputs},
     {.calls = "index_select gather split sign",
      .run = parts,
      .before = make_inputs,
