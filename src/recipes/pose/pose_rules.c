@@ -4,6 +4,7 @@
 
 #include "core/alloc.h"
 #include "core/vfs.h"
+#include "recipes/pose/pose_augment.h"
 #include "recipes/pose/pose_labels.h"
 #include "recipes/pose/pose_settings.h"
 #include "recipes/pose/pose_split.h"
@@ -352,6 +353,25 @@ static void check_backbone(lvni_core_config *c)
     }
 }
 
+static lvn_status check_imgaug(lvni_core_config *c)
+{
+    static const char key[] = "training.imgaug";
+    lvni_pose_pipeline *pipeline = NULL;
+    if (!is_set(c, key)) {
+        return LVN_OK;
+    }
+    const lvn_status status =
+        lvni_pose_pipeline_make(lvni_core_config_str(c, key), SIDE, SIDE, false, &pipeline);
+    lvni_pose_pipeline_free(pipeline);
+    if (status != LVN_ERR_USAGE) {
+        return status;
+    }
+    lvni_core_config_add_mistake(c, "%s  (%s)", lvn_last_error()->message,
+                                 lvni_core_config_origin(c, key));
+    lvn_clear_error();
+    return LVN_OK;
+}
+
 static void check_later(lvni_core_config *c)
 {
     if (uses(c, NULL)) {
@@ -387,6 +407,7 @@ lvn_status lvni_pose_check_keys(lvni_core_config *c)
     check_loss_values(c);
     check_context(c);
     check_backbone(c);
+    LVN_TRY(check_imgaug(c));
     check_later(c);
     return LVN_OK;
 }

@@ -260,6 +260,7 @@ TEST(each_rule_names_key_value_and_place)
         {"losses: {temporal: {epsilon: [1, 2, 3]}}\nmodel: {losses_to_use: [temporal]}\n",
          "losses.temporal.epsilon 3: numbers for 2 keypoints"},
         {"losses: {pca_singleview: {components_to_keep: 1.5}}\n", "1.5: expected a count"},
+        {"training: {imgaug: {Blurr: {p: 1}}}\n", "there is no operation Blurr"},
         {"training: {imgaug_hflip: true}\n", "the other side of `paw_left` is not labelled"},
         {"data.split: b.png\n", "the file is empty"},
         {"data.csv_file: none.csv\n", "./none.csv: there is no such file"},
@@ -346,7 +347,7 @@ TEST(allocations_may_fail)
     char text[1024];
     snprintf(text, sizeof text,
              "%s  keypoint_names: [a, b]\n  mirrored_column_matches: [[0], [1]]\n"
-             "training: {imgaug: {Rotate: &r {p: 0.5}, Other: *r}}\n"
+             "training: {imgaug: {Rotate: &r {p: 0.5}, MotionBlur: *r}}\n"
              "eval: {test_videos_directory: '${data.data_dir}/x'}\n",
              good);
     for (int64_t k = 0;; k += STEP) {
