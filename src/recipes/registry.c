@@ -4,13 +4,14 @@
 #include "core/str.h"
 #include "recipes/classify/classify.h"
 #include "recipes/gan/gan.h"
+#include "recipes/pose/pose.h"
 #include "recipes/pretrain/pretrain.h"
 
 #include <stdint.h>
 #include <string.h>
 
 static const lvni_run_recipe *const registry[] = {&lvni_classify_recipe, &lvni_gan_recipe,
-                                                  &lvni_pretrain_recipe};
+                                                  &lvni_pretrain_recipe, &lvni_pose_recipe};
 enum { N_RECIPES = sizeof registry / sizeof *registry };
 
 const lvni_run_recipe *lvni_recipes_at(int i)

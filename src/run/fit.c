@@ -244,9 +244,11 @@ static lvn_status build_model(lvni_run_fit_run *r)
 {
     const lvni_core_config *c = r->request->config;
     const bool sync = lvni_core_config_bool(c, "sync_batchnorm");
+    const uint64_t seed = r->request->weights_seed != NULL
+                              ? *r->request->weights_seed
+                              : (uint64_t)lvni_core_config_int(c, "seed");
     LVN_TRY((sync ? lvni_nn_model_build_sync
-                  : lvni_nn_model_build)(r->request->cls, r->request->arguments,
-                                         (uint64_t)lvni_core_config_int(c, "seed"), &r->model));
+                  : lvni_nn_model_build)(r->request->cls, r->request->arguments, seed, &r->model));
     if (sync && !r->model->coupled && /* a run's own config.yaml has what its recipe begins with */
         lvni_core_config_layer(c, "sync_batchnorm") == LVNI_LAYER_ARGUMENTS) {
         LVN_FAIL(LVN_ERR_USAGE, "sync_batchnorm=true: %s has no batch norm; omit the key",

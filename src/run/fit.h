@@ -34,6 +34,7 @@ typedef struct lvni_run_job {
     void *state;     /* of the recipe, from open to close */
     const lvn_module_class *cls;
     const void *arguments;          /* of the root's build() */
+    const uint64_t *weights_seed;   /* of first weights; NULL: the run's seed */
     const lvn_dataset *train, *val; /* borrowed; val may be NULL */
     /* What a training makes of `val`; all zero: the means of what the validation step logs. */
     lvni_trainer_evaluation evaluation;

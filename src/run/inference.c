@@ -394,30 +394,53 @@ static lvn_status use_model(void *user, lvni_run_ranks *ranks)
     return s;
 }
 
+static lvni_run_inference make_use(const lvni_run_recipe *recipe, const char *command,
+                                   const lvni_run_measurement *of, lvni_core_config *config)
+{
+    const lvni_run_results *r = of->results;
+    return (lvni_run_inference){.recipe = recipe,
+                                .results = r,
+                                .command = command,
+                                .config = config,
+                                .user = of->user,
+                                .again = of->again,
+                                .metric = of->metric,
+                                .lines = r->output != NULL && r->row == NULL &&
+                                         lvni_run_inference_wants_lines(config)};
+}
+
+static lvn_status (*check_of(const lvni_run_results *r,
+                             const char *command))(const lvni_core_config *config)
+{
+    return r->check != NULL                  ? r->check
+           : strcmp(command, "predict") == 0 ? check_predict
+                                             : lvni_run_inference_check;
+}
+
 lvn_status lvni_run_inference_run(const lvni_run_recipe *recipe, const char *command,
                                   const lvni_run_measurement *of, lvni_core_config *config)
 {
-    const lvni_run_results *r = of->results;
-    lvni_run_inference u = {.recipe = recipe,
-                            .results = r,
-                            .command = command,
-                            .config = config,
-                            .user = of->user,
-                            .again = of->again,
-                            .metric = of->metric,
-                            .lines = r->output != NULL && r->row == NULL &&
-                                     lvni_run_inference_wants_lines(config)};
+    lvni_run_inference u = make_use(recipe, command, of, config);
     const lvni_run_ranks_command ranks = {.command = {command, recipe->argument},
                                           .n = of->n,
                                           .args = of->args,
-                                          .check = r->check != NULL ? r->check
-                                                   : strcmp(command, "predict") == 0
-                                                       ? check_predict
-                                                       : lvni_run_inference_check,
+                                          .check = check_of(of->results, command),
                                           .uses = true,
                                           .run = use_model,
                                           .user = &u};
-    const lvn_status s = lvni_run_ranks_run(config, &ranks);
+    const bool done = of->results->is_done != NULL && of->results->is_done(config);
+    const lvn_status s = done ? LVN_OK : lvni_run_ranks_run(config, &ranks);
+    lvni_core_config_destroy(config);
+    return s;
+}
+
+lvn_status lvni_run_inference_on(const lvni_run_recipe *recipe, const char *command,
+                                 const lvni_run_measurement *of, lvni_core_config *config,
+                                 lvni_run_ranks *ranks)
+{
+    lvni_run_inference u = make_use(recipe, command, of, config);
+    lvn_status s = check_of(of->results, command)(config);
+    s = s == LVN_OK ? use_model(&u, ranks) : s;
     lvni_core_config_destroy(config);
     return s;
 }

@@ -18,6 +18,8 @@ struct lvni_run_results {
     const lvni_run_results *(*instead)(const lvni_core_config *config);
     /* Arguments, before ranks are started. NULL: model=, and output= of predict. */
     lvn_status (*check)(const lvni_core_config *config);
+    /* Is what is asked for there already? It reports so, and no model is opened. NULL: never. */
+    bool (*is_done)(const lvni_core_config *config);
     /* The model; NULL: that of model= and checkpoint=, with its data. */
     lvn_status (*open)(lvni_run_inference *use, lvni_run_exported **out);
     /* Once in a process, with model and data open. NULL: nothing. */
@@ -79,6 +81,10 @@ typedef struct lvni_run_measurement {
 /* Takes `config`. */
 lvn_status lvni_run_inference_run(const lvni_run_recipe *recipe, const char *command,
                                   const lvni_run_measurement *of, lvni_core_config *config);
+/* The same on ranks that are there, as at the end of a training. */
+lvn_status lvni_run_inference_on(const lvni_run_recipe *recipe, const char *command,
+                                 const lvni_run_measurement *of, lvni_core_config *config,
+                                 lvni_run_ranks *ranks);
 /* What `levin predict` and `levin eval` do. */
 lvn_status lvni_run_predict(const lvni_run_recipe *recipe, int n, const char *const *args);
 lvn_status lvni_run_eval(const lvni_run_recipe *recipe, int n, const char *const *args);

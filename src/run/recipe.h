@@ -47,7 +47,11 @@ typedef struct lvni_run_recipe {
      * one of network). */
     lvn_status (*open)(lvni_run_job *job);
     void (*close)(lvni_run_job *job); /* NULL: nothing */
-    const void *user;                 /* of a user's job or recipe; NULL of levin's own */
+    /* When a training has come to its end, in each of its processes, with the ranks still there
+     * (inference.h: lvni_run_inference_on); dir: the run directory, of rank 0. Not of a run that
+     * keeps nothing. NULL: nothing is left to do. */
+    lvn_status (*ended)(const lvni_run_job *job, const char *dir);
+    const void *user; /* of a user's job or recipe; NULL of levin's own */
     /* Images of samples while it trains, job->preview_every epochs apart; NULL: none. */
     const lvni_run_preview *preview;
 

@@ -42,6 +42,7 @@ lvn_status lvni_run_choose_data(lvni_run_inference *u)
                             : "auto";
     if (job->used != NULL) {
         u->data = job->used;
+        u->split = "data";
         return LVN_OK;
     }
     const bool val = strcmp(split, "val") == 0 || (strcmp(split, "auto") == 0 && job->val != NULL);

@@ -117,14 +117,29 @@ static lvn_status resolve_end(lvni_core_config *c)
     return lvni_core_config_set(c, every, text, lvni_core_config_spelled(c, end));
 }
 
-/* Lightning Pose reads 0 as 1. */
+/* Every file of Lightning Pose has a number of GPUs. 0 is read as 1, and 1 is what there is:
+ * without a GPU the CPU. */
 static lvn_status resolve_devices(lvni_core_config *c)
 {
     const char *devices = lvni_core_config_str(c, "devices");
-    return devices != NULL && strcmp(devices, "0") == 0 &&
-                   strcmp(lvni_core_config_spelled(c, "devices"), "training.num_gpus") == 0
-               ? lvni_core_config_set(c, "devices", "1", "training.num_gpus: 0")
-               : LVN_OK;
+    const bool one = devices != NULL && (strcmp(devices, "0") == 0 || strcmp(devices, "1") == 0) &&
+                     strcmp(lvni_core_config_spelled(c, "devices"), "training.num_gpus") == 0;
+    return one ? lvni_core_config_set(c, "devices", "1", "training.num_gpus") : LVN_OK;
+}
+
+/* The backbone's rate: a tenth of the head's when it is released, growing to it. */
+static lvn_status resolve_unfreezing(lvni_core_config *c)
+{
+    static const char key[] = "lr_zero_until", steps[] = "training.unfreezing_step";
+    char text[96];
+    if (lvni_core_config_is_set(c, key)) {
+        return LVN_OK;
+    }
+    const bool in_steps = lvni_core_config_is_set(c, steps);
+    snprintf(text, sizeof text, "[backbone=%lld%s:0.1:1.5]",
+             (long long)lvni_core_config_int(c, in_steps ? steps : "training.unfreezing_epoch"),
+             in_steps ? "" : "epochs");
+    return lvni_core_config_set(c, key, text, in_steps ? steps : "training.unfreezing_epoch");
 }
 
 /* AdamW alone decays weights where nothing is given, as torch's. */
@@ -139,6 +154,7 @@ static lvn_status resolve_decay(lvni_core_config *c)
 static lvn_status resolve_others(lvni_core_config *c)
 {
     LVN_TRY(resolve_decay(c));
+    LVN_TRY(resolve_unfreezing(c));
     LVN_TRY(resolve_seeds(c));
     LVN_TRY(resolve_steps(c));
     LVN_TRY(resolve_devices(c));

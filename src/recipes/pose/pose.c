@@ -1,0 +1,361 @@
+/* The recipe pose (pose.h) as a row of the registry: labels, frames and network of a training, and
+ * the label file that a trained network is used on. */
+#include "recipes/pose/pose.h"
+
+#include "core/alloc.h"
+#include "core/error.h"
+#include "core/hash.h"
+#include "core/str.h"
+#include "core/vfs.h"
+#include "log/run_log.h"
+#include "recipes/pose/pose_frames.h"
+#include "recipes/pose/pose_keys.h"
+#include "recipes/pose/pose_split.h"
+#include "recipes/pose/pose_status.h"
+#include "run/card.h"
+#include "run/inference.h"
+#include "run/options.h"
+#include "run/run_dir.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct opened {
+    lvni_pose_settings settings; /* of the training */
+    lvni_pose_arguments arguments;
+    lvni_pose_labels labels;
+    char *file;                   /* that they are of */
+    lvni_core_str folder;         /* that the paths of their images are relative to */
+    int8_t *set;                  /* of each frame; NULL: not a training file's */
+    int64_t *at;                  /* frames of the training, then those of the validation, or all */
+    lvni_pose_pipeline *pipeline; /* of training frames */
+    lvn_dataset *train, *val, *used;
+    lvni_pose_fits fits;
+    lvn_card facts;
+    lvni_core_str note, identity;
+    lvni_pose_progress progress;
+    lvni_pose_used shown;
+} opened;
+
+const lvni_pose_used *lvni_pose_used_of(const lvni_run_job *job)
+{
+    return &((const opened *)job->state)->shown;
+}
+
+/* ---- frames ---- */
+
+static lvn_status open_frames(const opened *o, const int64_t *at, int64_t n,
+                              const lvni_pose_pipeline *pipeline, lvn_dataset **out)
+{
+    const lvni_pose_settings *s = &o->settings;
+    const lvni_pose_frames_options options = {.labels = &o->labels,
+                                              .data_dir = lvni_core_str_text(&o->folder),
+                                              .at = at,
+                                              .n = n,
+                                              .height = s->height,
+                                              .width = s->width,
+                                              .pipeline = pipeline,
+                                              .uniform_for_nan = s->uniform_for_nan};
+    return lvni_pose_frames_open(&options, out);
+}
+
+/* Frames of the set, appended to o->at from `begin` on. */
+static int64_t list_set(const opened *o, lvni_pose_set set, int64_t begin)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < o->labels.n; i++) {
+        if (o->set[i] == (int8_t)set) {
+            o->at[begin + n++] = i;
+        }
+    }
+    return n;
+}
+
+/* ---- training ---- */
+
+/* Which frames are of which set. */
+static lvn_status divide(opened *o)
+{
+    const lvni_pose_settings *s = &o->settings;
+    o->set = lvni_core_calloc(LVNI_TAG_DATA, (size_t)o->labels.n, sizeof *o->set);
+    if (o->set == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    return s->split != NULL ? lvni_pose_split_read(s->split, &o->labels, o->set)
+                            : lvni_pose_split(o->labels.n, s->train_prob, s->val_prob,
+                                              s->train_frames, s->seed_data, o->set);
+}
+
+/* ---- which labels these are ---- */
+
+static const char fact_labels[] = "labels", fact_split[] = "split";
+
+/* Names, coordinates and files. */
+static uint64_t hash_labels(const lvni_pose_labels *l)
+{
+    const size_t numbers = (size_t)l->n * (size_t)l->k;
+    uint64_t h = lvni_core_hash(LVNI_CORE_HASH, l->xy, 2 * numbers * sizeof *l->xy);
+    h = l->visible == NULL ? h : lvni_core_hash(h, l->visible, numbers * sizeof *l->visible);
+    for (int i = 0; i < l->k; i++) {
+        h = lvni_core_hash_text(h, l->keypoint[i]);
+    }
+    for (int64_t i = 0; i < l->n; i++) {
+        h = lvni_core_hash_text(h, l->image[i]);
+    }
+    return h;
+}
+
+static const char *print_hash(uint64_t h, char text[24])
+{
+    snprintf(text, 24, "%016llx", (unsigned long long)h);
+    return text;
+}
+
+/* What a resumed run must have as it was, and what predictions know the training's frames by: the
+ * letters of their sets. */
+static lvn_status identify(opened *o)
+{
+    const lvni_pose_labels *l = &o->labels;
+    char text[24];
+    lvni_core_str sets = {0};
+    for (int64_t i = 0; i < l->n; i++) {
+        lvni_core_str_char(&sets, (char)('0' + o->set[i]));
+    }
+    lvni_core_str_printf(&o->identity, "%lld frames, %d keypoints, %s", (long long)l->n, l->k,
+                         print_hash(lvni_core_hash(hash_labels(l), o->set, (size_t)l->n), text));
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&sets));
+    LVNI_TRY_DONE(s, lvni_core_str_status(&o->identity));
+    LVNI_TRY_DONE(s, lvn_card_set(&o->facts, fact_labels, print_hash(hash_labels(l), text)));
+    s = lvn_card_set(&o->facts, fact_split, lvni_core_str_text(&sets));
+done:
+    lvni_core_str_free(&sets);
+    return s;
+}
+
+/* The sets of the training, where the labels are its labels. */
+static lvn_status find_sets(opened *o, const lvn_card *facts)
+{
+    char text[24];
+    const char *labels = facts == NULL ? NULL : lvn_card_text(facts, fact_labels),
+               *sets = facts == NULL ? NULL : lvn_card_text(facts, fact_split);
+    const size_t n = (size_t)o->labels.n;
+    if (labels == NULL || sets == NULL || strlen(sets) != n || strspn(sets, "0123") != n ||
+        strcmp(labels, print_hash(hash_labels(&o->labels), text)) != 0) {
+        return LVN_OK;
+    }
+    o->set = lvni_core_calloc(LVNI_TAG_DATA, n, sizeof *o->set);
+    for (size_t i = 0; o->set != NULL && i < n; i++) {
+        o->set[i] = (int8_t)(sets[i] - '0');
+    }
+    return o->set == NULL ? LVN_ERR_MEMORY : LVN_OK;
+}
+
+static lvn_status describe(opened *o)
+{
+    int64_t count[LVNI_POSE_SETS];
+    lvni_pose_split_count(o->set, o->labels.n, count);
+    lvni_core_str_printf(&o->note,
+                         "%lld frames with %d keypoints: %lld train, %lld validate, %lld test",
+                         (long long)o->labels.n, o->labels.k, (long long)count[LVNI_POSE_TRAIN],
+                         (long long)count[LVNI_POSE_VALIDATION], (long long)count[LVNI_POSE_TEST]);
+    if (count[LVNI_POSE_UNUSED] > 0) {
+        lvni_core_str_printf(&o->note, ", %lld unused", (long long)count[LVNI_POSE_UNUSED]);
+    }
+    lvni_core_str remarks = {0};
+    lvni_pose_labels_remarks(&o->labels, &remarks);
+    if (remarks.len > 0) {
+        lvni_core_str_printf(&o->note, "; %s", lvni_core_str_text(&remarks));
+    }
+    lvni_core_str_free(&remarks);
+    return lvni_core_str_status(&o->note);
+}
+
+/* The label file's copy, so that the run shows what it learned from. */
+static lvn_status write_files(void *user, const char *dir)
+{
+    opened *o = user;
+    lvni_core_str path = {0};
+    char *text = NULL;
+    size_t bytes;
+    lvn_status s;
+    lvni_core_str_printf(&path, "%s/%s", dir, lvni_pose_base_name(o->file));
+    LVNI_TRY_DONE(s, lvni_core_str_status(&path));
+    LVNI_TRY_DONE(s, lvni_core_file_read(o->file, SIZE_MAX, &text, &bytes));
+    LVNI_TRY_DONE(s, lvni_core_file_write(lvni_core_str_text(&path), text, bytes));
+    s = lvni_pose_progress_begin(&o->progress, dir);
+done:
+    lvni_core_free(text);
+    lvni_core_str_free(&path);
+    return s;
+}
+
+/* A decoded frame, and what an augmentation makes of it. */
+enum { BYTES_OF_A_PIXEL = 9 };
+
+static lvn_status open_training(lvni_run_job *job, opened *o)
+{
+    lvni_pose_images images;
+    lvni_core_config *c = job->config;
+    const bool leads = job->ranks != NULL && job->ranks->rank->rank == 0;
+    o->at = lvni_core_calloc(LVNI_TAG_DATA, (size_t)o->labels.n, sizeof *o->at);
+    LVN_TRY(o->at == NULL ? LVN_ERR_MEMORY : divide(o));
+    LVN_TRY(lvni_pose_fits_make(&o->settings, &o->labels, o->set, leads, &o->fits));
+    LVN_TRY(lvni_pose_images_look(&o->labels, lvni_core_str_text(&o->folder), &images));
+    LVN_TRY(identify(o));
+    LVN_TRY(describe(o));
+    const lvni_pose_settings *s = &o->settings;
+    const int64_t n = list_set(o, LVNI_POSE_TRAIN, 0), val = list_set(o, LVNI_POSE_VALIDATION, n);
+    LVN_TRY(lvni_pose_pipeline_make(s->imgaug, s->height, s->width, s->hflip, &o->pipeline));
+    LVN_TRY(open_frames(o, o->at, n, o->pipeline, &o->train));
+    LVN_TRY(open_frames(o, o->at + n, val, NULL, &o->val));
+    LVN_TRY(lvni_pose_fits_keep(&o->fits, &o->labels, &o->facts));
+    job->train = o->train;
+    job->val = o->val;
+    job->facts = &o->facts;
+    job->note = lvni_core_str_text(&o->note);
+    job->data = lvni_core_str_text(&o->identity);
+    job->data_files = images.files;
+    job->decode_bytes = job->val_decode_bytes = BYTES_OF_A_PIXEL * images.most_pixels;
+    job->headers_read = true;
+    job->write_files = write_files;
+    job->kept_file = o->file;
+    job->user = o;
+    o->shown = (lvni_pose_used){.settings = s,
+                                .labels = &o->labels,
+                                .fits = &o->fits,
+                                .file = o->file,
+                                .set = o->set,
+                                .progress = &o->progress};
+    if (leads) {
+        job->hooks = lvni_pose_progress_hooks(&o->progress, c);
+    }
+    return LVN_OK;
+}
+
+/* ---- a trained model ---- */
+
+/* The label file of data=, all of whose frames are looked at. */
+static lvn_status open_used(lvni_run_job *job, opened *o)
+{
+    const int64_t n = o->labels.n;
+    o->at = lvni_core_calloc(LVNI_TAG_DATA, (size_t)n, sizeof *o->at);
+    if (o->at == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        o->at[i] = i;
+    }
+    LVN_TRY(open_frames(o, o->at, n, NULL, &o->used));
+    LVN_TRY(lvni_pose_fits_read(job->facts, &o->fits));
+    LVN_TRY(find_sets(o, job->facts));
+    job->used = o->used;
+    o->shown = (lvni_pose_used){.settings = &o->settings,
+                                .labels = &o->labels,
+                                .fits = &o->fits,
+                                .file = o->file,
+                                .set = o->set};
+    return LVN_OK;
+}
+
+/* ---- the row ---- */
+
+/* Of data=, or the file of the training. */
+static lvn_status read_labels(const lvni_run_job *job, opened *o)
+{
+    const bool used = job->purpose == LVNI_RUN_EVAL || job->purpose == LVNI_RUN_PREDICT;
+    const char *path = used ? lvni_core_config_str(job->config, "data") : o->settings.csv_file,
+               *folder =
+                   used ? lvni_core_config_str(job->config, "data.data_dir") : o->settings.data_dir;
+    const int length = (int)(lvni_pose_base_name(path) - path);
+    if (folder != NULL) {
+        lvni_core_str_append(&o->folder, folder);
+    } else {
+        lvni_core_str_printf(&o->folder, "%.*s.", length, path);
+    }
+    o->file = lvni_core_strdup(LVNI_TAG_DATA, path);
+    LVN_TRY(o->file == NULL ? LVN_ERR_MEMORY : lvni_core_str_status(&o->folder));
+    LVN_TRY(lvni_pose_labels_read(path, &o->labels));
+    LVN_TRY(lvni_pose_labels_check_count(&o->labels, o->settings.keypoints));
+    return lvni_pose_labels_check_images(&o->labels, lvni_core_str_text(&o->folder));
+}
+
+static lvn_status open_job(lvni_run_job *job)
+{
+    opened *o = job->state = LVNI_NEW(LVNI_TAG_DATA, opened);
+    if (o == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    LVN_TRY(lvni_pose_settings_read(job->keys, &o->settings));
+    const lvni_pose_settings *s = &o->settings;
+    o->arguments = (lvni_pose_arguments){
+        .network = {.model = s->zoo_model, .keypoints = s->keypoints, .downsample = s->downsample},
+        .height = s->height,
+        .width = s->width,
+        .loss = (lvni_pose_loss)s->loss};
+    job->cls = &lvni_pose_module;
+    job->arguments = &o->arguments;
+    job->weights_seed = &o->settings.seed_model;
+    job->model = s->backbone;
+    if (job->exports || job->purpose == LVNI_RUN_EXPORT) {
+        return LVN_OK;
+    }
+    LVN_TRY(read_labels(job, o));
+    return job->purpose == LVNI_RUN_TRAIN ? open_training(job, o) : open_used(job, o);
+}
+
+static void close_job(lvni_run_job *job)
+{
+    opened *o = job->state;
+    if (o != NULL) {
+        lvn_dataset_destroy(o->train);
+        lvn_dataset_destroy(o->val);
+        lvn_dataset_destroy(o->used);
+        lvni_pose_pipeline_free(o->pipeline);
+        lvni_pose_progress_end(&o->progress);
+        lvni_pose_fits_free(&o->fits);
+        lvni_pose_labels_free(&o->labels);
+        lvni_pose_settings_free(&o->settings);
+        lvni_run_facts_free(&o->facts);
+        lvni_core_free(o->file);
+        lvni_core_str_free(&o->folder);
+        lvni_core_free(o->set);
+        lvni_core_free(o->at);
+        lvni_core_str_free(&o->note);
+        lvni_core_str_free(&o->identity);
+        lvni_core_free(o);
+        job->state = NULL;
+    }
+}
+
+static const lvni_core_option_table *const train_keys[] = {
+    &lvni_pose_data_options,      &lvni_pose_training_options, &lvni_pose_model_options,
+    &lvni_pose_loss_options,      &lvni_pose_eval_options,     &lvni_pose_unused_options,
+    &lvni_run_batch_options,      &lvni_run_optim_table,       &lvni_run_loop_options,
+    &lvni_run_checkpoint_options, &lvni_run_options,           NULL};
+static const lvni_core_option_table *const predict_keys[] = {
+    &lvni_pose_used_options, &lvni_pose_predict_options, &lvni_run_inference_options, NULL};
+static const lvni_core_option_table *const eval_keys[] = {&lvni_pose_used_options,
+                                                          &lvni_run_inference_options, NULL};
+
+const lvni_run_recipe lvni_pose_recipe = {
+    .name = "pose",
+    .use = "config=FILE out=DIR [key=value ...]",
+    .help = "find keypoints in images and video, from labelled frames (Lightning Pose projects)",
+    .needs_keys = true,
+    .defaults = {.job = lvni_pose_job,
+                 .prepare = lvni_pose_prepare,
+                 .prepare_export = lvni_pose_prepare_export},
+    .model_keys = "model.* and data.num_keypoints",
+    .size_key = "data.image_resize_dims.height",
+    .keys = train_keys,
+    .open = open_job,
+    .close = close_job,
+    .ended = lvni_pose_ended,
+    .card = &lvni_run_general_card,
+    .noun = "pose network",
+    .predict_keys = predict_keys,
+    .predict = &lvni_pose_predictions_of_frames,
+    .eval_keys = eval_keys,
+    .eval = &lvni_pose_metrics,
+    .export_keys = lvni_run_export_keys};

@@ -1,0 +1,93 @@
+/* The recipe pose: where keypoints are in images, from labelled frames (Biswas et al. 2024,
+ * "Lightning Pose"). Keys are those of Lightning Pose's configuration files (pose_keys.c); frames
+ * are read by pose_frames.c, the network is pose_network.c's, and
+ * what a step does is pose_module.c's. */
+#ifndef LEVIN_RECIPES_POSE_POSE_H
+#define LEVIN_RECIPES_POSE_POSE_H
+
+#include "recipes/pose/pose_labels.h"
+#include "recipes/pose/pose_loss.h"
+#include "recipes/pose/pose_network.h"
+#include "recipes/pose/pose_pca.h"
+#include "recipes/pose/pose_settings.h"
+#include "run/inference.h"
+
+extern const lvni_run_recipe lvni_pose_recipe;
+
+/* ---- pose_module.c ---- */
+
+/* Arguments of the root's build(). */
+typedef struct lvni_pose_arguments {
+    lvni_pose_network_settings network;
+    int height, width; /* of the network's input */
+    lvni_pose_loss loss;
+} lvni_pose_arguments;
+extern const lvn_module_class lvni_pose_module;
+/* (N, 3 K) of a batch: of each keypoint x, y in pixels of the frame, and the likelihood. */
+lvn_tensor *lvni_pose_predict(const lvn_module *root, const lvn_batch *batch, void *user);
+
+/* ---- pose_images.c ---- */
+
+typedef struct lvni_pose_images {
+    uint64_t files;     /* a hash of the sizes of the files */
+    size_t most_pixels; /* of the largest frame */
+} lvni_pose_images;
+/* Reads the head of every image. LVN_ERR_USAGE: a label lies outside its frame. */
+lvn_status lvni_pose_images_look(const lvni_pose_labels *labels, const char *folder,
+                                 lvni_pose_images *out);
+
+/* ---- pose_fits.c: what PCA keeps of the labels of the training frames ---- */
+
+typedef struct lvni_pose_fits {
+    bool has_singleview, has_multiview;
+    lvni_pose_pca singleview, multiview;
+} lvni_pose_fits;
+/* Of the keypoints that the settings name. Labels that are too few are a note, and no fit: its
+ * errors are then left out. set: of each frame. */
+lvn_status lvni_pose_fits_make(const lvni_pose_settings *settings, const lvni_pose_labels *labels,
+                               const int8_t *set, bool leads, lvni_pose_fits *out);
+/* Into the facts of a model's card, with the names of the keypoints, and out of them. */
+lvn_status lvni_pose_fits_keep(const lvni_pose_fits *fits, const lvni_pose_labels *labels,
+                               lvn_card *facts);
+lvn_status lvni_pose_fits_read(const lvn_card *facts, lvni_pose_fits *out);
+void lvni_pose_fits_free(lvni_pose_fits *fits);
+
+/* ---- pose_predict.c ---- */
+
+/* Of `levin predict`: predictions of label files, and their errors. */
+extern const lvni_run_results lvni_pose_predictions_of_frames;
+extern const lvni_run_results lvni_pose_metrics;            /* of `levin eval`, of label files */
+extern const lvni_core_option_table lvni_pose_used_options, /* data data.data_dir */
+    lvni_pose_predict_options;                              /* output overwrite */
+const char *lvni_pose_base_name(const char *path);          /* behind the last '/' */
+
+/* ---- pose_ended.c ---- */
+
+/* train_status.json of a training; of the process that has rank 0. */
+typedef struct lvni_pose_progress {
+    char *dir; /* of the run; NULL: nothing is written */
+    bool in_steps, failed;
+    int64_t epoch, completed, total, every;
+} lvni_pose_progress;
+lvni_trainer_hooks lvni_pose_progress_hooks(lvni_pose_progress *progress,
+                                            const lvni_core_config *config);
+lvn_status lvni_pose_progress_begin(lvni_pose_progress *progress, const char *dir);
+void lvni_pose_progress_end(lvni_pose_progress *progress);
+/* Behind the end of a training (lvni_run_recipe.ended): predictions of the frames it has labels of,
+ * and of CollectedData_new.csv and _test.csv beside them. */
+lvn_status lvni_pose_ended(const lvni_run_job *job, const char *dir);
+
+/* ---- pose.c ---- */
+
+/* What a command has opened. */
+typedef struct lvni_pose_used {
+    const lvni_pose_settings *settings; /* of the training */
+    const lvni_pose_labels *labels;
+    const lvni_pose_fits *fits;
+    const char *file;             /* of the labels */
+    const int8_t *set;            /* of each frame; NULL: the file is not the training's */
+    lvni_pose_progress *progress; /* of a training */
+} lvni_pose_used;
+const lvni_pose_used *lvni_pose_used_of(const lvni_run_job *job);
+
+#endif

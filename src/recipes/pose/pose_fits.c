@@ -1,0 +1,159 @@
+/* What PCA keeps of the labels of the training frames, for the errors that predictions are written
+ * with (pose.h). */
+#include "recipes/pose/pose.h"
+
+#include "core/alloc.h"
+#include "core/error.h"
+#include "core/str.h"
+#include "log/run_log.h"
+#include "recipes/pose/pose_split.h"
+#include "run/card.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char fact_single[] = "pca_singleview", fact_multi[] = "pca_multiview",
+                  fact_keypoints[] = "keypoints";
+
+/* Coordinates of the training frames, in their order. */
+static double *training_points(const lvni_pose_labels *labels, const int8_t *set, int64_t *n)
+{
+    const size_t row = 2 * (size_t)labels->k;
+    double *xy = lvni_core_calloc(LVNI_TAG_DATA, (size_t)labels->n, row * sizeof *xy);
+    *n = 0;
+    for (int64_t i = 0; xy != NULL && i < labels->n; i++) {
+        if (set[i] == LVNI_POSE_TRAIN) {
+            memcpy(xy + (size_t)(*n)++ * row, labels->xy + (size_t)i * row, row * sizeof *xy);
+        }
+    }
+    return xy;
+}
+
+/* Too few labels: what they would give is an error of predictions. */
+static lvn_status fit(const lvni_pose_pca_options *options, const double *xy, int64_t n, int k,
+                      bool leads, lvni_pose_pca *out, bool *has)
+{
+    const lvn_status s = lvni_pose_pca_fit(options, xy, n, k, out);
+    *has = s == LVN_OK;
+    if (s != LVN_ERR_INVALID) {
+        return s;
+    }
+    if (leads) {
+        lvni_log_line(LVNI_LOG_INFO, "note: no PCA errors: %s", lvn_last_error()->message);
+    }
+    lvn_clear_error();
+    return LVN_OK;
+}
+
+/* singleview: data.columns_for_singleview_pca; multiview: data.mirrored_column_matches. */
+static lvn_status options_of(const lvni_pose_settings *s, const lvni_pose_labels *labels,
+                             bool multiview, int **column, lvni_pose_pca_options *out)
+{
+    const lvni_pose_unsupervised_settings *u =
+        &s->unsupervised[multiview ? LVNI_POSE_PCA_MULTIVIEW : LVNI_POSE_PCA_SINGLEVIEW];
+    *column = NULL;
+    *out = (lvni_pose_pca_options){
+        .column = s->match,
+        .n_columns = multiview ? s->views * s->matched : (int)s->n_pca_columns,
+        .views = multiview ? s->views : 0,
+        .centring = multiview ? LVNI_POSE_CENTRING_NONE : (lvni_pose_centring)u->centering,
+        .components = u->components_counted ? (int)u->components : 0,
+        .variance = u->components_counted ? 0.0 : u->components,
+        .epsilon = u->has_epsilon ? u->pca_epsilon : (double)NAN,
+        .percentile = u->epsilon_percentile,
+        .multiplier = u->epsilon_multiplier,
+        .keypoint = (const char *const *)labels->keypoint};
+    if (multiview || s->n_pca_columns == 0) {
+        return LVN_OK;
+    }
+    *column = lvni_core_calloc(LVNI_TAG_DATA, s->n_pca_columns, sizeof **column);
+    for (size_t i = 0; *column != NULL && i < s->n_pca_columns; i++) {
+        (*column)[i] = (int)s->pca_columns[i];
+    }
+    out->column = *column;
+    return *column == NULL ? LVN_ERR_MEMORY : LVN_OK;
+}
+
+lvn_status lvni_pose_fits_make(const lvni_pose_settings *s, const lvni_pose_labels *labels,
+                               const int8_t *set, bool leads, lvni_pose_fits *out)
+{
+    int64_t n;
+    double *xy = training_points(labels, set, &n);
+    lvn_status status = xy == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    for (int multiview = 0; multiview < 2 && status == LVN_OK; multiview++) {
+        lvni_pose_pca *pca = multiview ? &out->multiview : &out->singleview;
+        lvni_pose_pca_options options;
+        int *column = NULL;
+        /* errors are of keypoints that the project names */
+        if (multiview ? s->match != NULL : s->n_pca_columns > 0) {
+            status = options_of(s, labels, multiview, &column, &options);
+            status = status != LVN_OK ? status
+                                      : fit(&options, xy, n, labels->k, leads, pca,
+                                            multiview ? &out->has_multiview : &out->has_singleview);
+        }
+        lvni_core_free(column);
+    }
+    lvni_core_free(xy);
+    return status;
+}
+
+static lvn_status keep(const lvni_pose_pca *pca, const char *name, lvn_card *facts)
+{
+    lvni_core_str text = {0};
+    lvni_pose_pca_print(pca, &text);
+    lvn_status s = lvni_core_str_status(&text);
+    if (s == LVN_OK) {
+        s = lvn_card_set(facts, name, lvni_core_str_text(&text));
+    }
+    lvni_core_str_free(&text);
+    return s;
+}
+
+lvn_status lvni_pose_fits_keep(const lvni_pose_fits *fits, const lvni_pose_labels *labels,
+                               lvn_card *facts)
+{
+    lvni_core_str names = {0};
+    for (int i = 0; i < labels->k; i++) {
+        lvni_core_str_append(&names, i == 0 ? "[" : ", ");
+        lvni_core_str_json(&names, labels->keypoint[i]);
+    }
+    lvni_core_str_append(&names, "]");
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&names));
+    LVNI_TRY_DONE(s, lvn_card_set(facts, fact_keypoints, lvni_core_str_text(&names)));
+    if (fits->has_singleview) {
+        LVNI_TRY_DONE(s, keep(&fits->singleview, fact_single, facts));
+    }
+    if (fits->has_multiview) {
+        LVNI_TRY_DONE(s, keep(&fits->multiview, fact_multi, facts));
+    }
+done:
+    lvni_core_str_free(&names);
+    return s;
+}
+
+lvn_status lvni_pose_fits_read(const lvn_card *facts, lvni_pose_fits *out)
+{
+    const char *single = facts == NULL ? NULL : lvn_card_text(facts, fact_single),
+               *multi = facts == NULL ? NULL : lvn_card_text(facts, fact_multi);
+    if (single != NULL) {
+        LVN_TRY(lvni_pose_pca_read(single, &out->singleview));
+        out->has_singleview = true;
+    }
+    if (multi != NULL) {
+        LVN_TRY(lvni_pose_pca_read(multi, &out->multiview));
+        out->has_multiview = true;
+    }
+    return LVN_OK;
+}
+
+void lvni_pose_fits_free(lvni_pose_fits *fits)
+{
+    if (fits->has_singleview) {
+        lvni_pose_pca_free(&fits->singleview);
+    }
+    if (fits->has_multiview) {
+        lvni_pose_pca_free(&fits->multiview);
+    }
+    *fits = (lvni_pose_fits){0};
+}

@@ -1,0 +1,263 @@
+/* What a trained network finds in frames with labels (pose.h): the files of `levin predict`, and
+ * those that a training leaves behind its end. */
+#include "recipes/pose/pose.h"
+
+#include "core/alloc.h"
+#include "core/error.h"
+#include "core/str.h"
+#include "core/vfs.h"
+#include "log/run_log.h"
+#include "recipes/pose/pose_pca.h"
+#include "recipes/pose/pose_results.h"
+#include "recipes/pose/pose_status.h"
+#include "run/inference.h"
+#include "run/output_file.h"
+#include "run/run_dir.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const lvni_core_option used_rows[] = {
+    {.name = "data",
+     .type = LVNI_OPT_PATH,
+     .help = "Label file (.csv) of the frames; those without labels have empty cells."},
+    {.name = "data.data_dir",
+     .type = LVNI_OPT_PATH,
+     .help = "Folder that paths in the label file are relative to; the file's own where it is not "
+             "given."},
+};
+const lvni_core_option_table lvni_pose_used_options = LVNI_OPTION_TABLE("data", used_rows);
+
+static const lvni_core_option predict_rows[] = {
+    {.name = "output",
+     .type = LVNI_OPT_PATH,
+     .flags = LVNI_OPT_AUTO,
+     .help = "Table to write (.csv), with tables of errors beside it; auto: "
+             "image_preds/NAME/predictions.csv in the run directory, NAME of the label file."},
+    {.name = "overwrite",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "false",
+     .help = "Write the table again where there is one; without it what is there is left as it "
+             "is."},
+};
+const lvni_core_option_table lvni_pose_predict_options = LVNI_OPTION_TABLE("predict", predict_rows);
+
+typedef struct rows {
+    const lvni_pose_used *of;
+    float *value;  /* (n, k, 3) */
+    double *error; /* (n, k) */
+    lvni_core_str output;
+} rows;
+
+/* ---- where files lie ---- */
+
+const char *lvni_pose_base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+/* "DIR/predictions.csv" -> "DIR/predictions_pixel_error.csv" */
+static const char *beside(const char *output, const char *what, lvni_core_str *out)
+{
+    const char *dot = strrchr(lvni_pose_base_name(output), '.');
+    const size_t stem = dot == NULL ? strlen(output) : (size_t)(dot - output);
+    lvni_core_str_clear(out);
+    lvni_core_str_append_n(out, output, stem);
+    lvni_core_str_printf(out, "_%s.csv", what);
+    return lvni_core_str_text(out);
+}
+
+/* model= is a run directory, or a file in a folder of one. */
+static lvn_status find_output(const lvni_core_config *c, lvni_core_str *out)
+{
+    const char *model = lvni_core_config_str(c, "model");
+    if (lvni_core_config_is_set(c, "output")) {
+        lvni_core_str_append(out, lvni_core_config_str(c, "output"));
+        return lvni_core_str_status(out);
+    }
+    if (!lvni_core_path_is_folder(model)) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "output= is missing: model=%s is a file, and only a run directory has a place for "
+                 "predictions",
+                 model);
+    }
+    lvni_core_str_printf(out, "%s/image_preds/%s/predictions.csv", model,
+                         lvni_pose_base_name(lvni_core_config_str(c, "data")));
+    return lvni_core_str_status(out);
+}
+
+/* ---- predict ---- */
+
+static const char csv[] = ".csv";
+
+static lvn_status check_data(const lvni_core_config *c)
+{
+    const char *data = lvni_core_config_str(c, "data");
+    if (data == NULL) {
+        LVN_FAIL(LVN_ERR_USAGE, "data= is missing: a label file (.csv) of frames");
+    }
+    if (!lvni_run_output_ends_in(data, csv, sizeof csv - 1)) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED,
+                 "data=%s: a network for poses looks at the frames of a label file (.csv); videos "
+                 "come with a later version",
+                 data);
+    }
+    return LVN_OK;
+}
+
+static lvn_status check_eval(const lvni_core_config *c)
+{
+    LVN_TRY(lvni_run_inference_check(c));
+    return check_data(c);
+}
+
+static lvn_status check_arguments(const lvni_core_config *c)
+{
+    LVN_TRY(lvni_run_inference_check(c));
+    LVN_TRY(check_data(c));
+    const char *output = lvni_core_config_str(c, "output");
+    if (output != NULL && !lvni_run_output_ends_in(output, csv, sizeof csv - 1)) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "output=%s: predictions of keypoints are a table: give a name that "
+                 "ends in .csv",
+                 output);
+    }
+    lvni_core_str place = {0};
+    lvn_status s = find_output(c, &place);
+    lvni_core_str_free(&place);
+    return s;
+}
+
+static bool is_done(const lvni_core_config *c)
+{
+    lvni_core_str place = {0};
+    bool there = false;
+    if (!lvni_core_config_bool(c, "overwrite") && check_arguments(c) == LVN_OK &&
+        find_output(c, &place) == LVN_OK) {
+        there = lvni_core_path_exists(lvni_core_str_text(&place));
+    }
+    if (there) {
+        lvni_log_line(LVNI_LOG_INFO,
+                      "%s is there, and is left as it is (overwrite=true writes it "
+                      "again)",
+                      lvni_core_str_text(&place));
+    }
+    lvn_clear_error(); /* which the command finds again */
+    lvni_core_str_free(&place);
+    return there;
+}
+
+static lvn_status begin(lvni_run_inference *u)
+{
+    rows *w = u->own = LVNI_NEW(LVNI_TAG_DATA, rows);
+    if (w == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    w->of = lvni_pose_used_of(&u->exported->job);
+    const lvni_pose_labels *labels = w->of->labels;
+    const size_t n = (size_t)labels->n, k = (size_t)labels->k;
+    LVN_TRY(find_output(u->config, &w->output));
+    if (!lvni_run_inference_leads(u)) {
+        return LVN_OK;
+    }
+    w->value = lvni_core_calloc(LVNI_TAG_DATA, n, 3 * k * sizeof *w->value);
+    w->error = lvni_core_calloc(LVNI_TAG_DATA, n, k * sizeof *w->error);
+    if (w->value == NULL || w->error == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    for (size_t i = 0; i < 3 * n * k; i++) {
+        w->value[i] = NAN; /* of a frame that cannot be read */
+    }
+    return LVN_OK;
+}
+
+static lvn_status take_row(lvni_run_inference *u, int64_t sample, const float *value, int64_t k)
+{
+    const rows *w = u->own;
+    memcpy(w->value + sample * k, value, (size_t)k * sizeof *value);
+    u->n++;
+    return LVN_OK;
+}
+
+/* ---- files ---- */
+
+static lvn_status write_pca(const rows *w, const lvni_pose_predictions *p, const char *what,
+                            const lvni_pose_pca *pca, lvni_core_str *path)
+{
+    char name[64];
+    snprintf(name, sizeof name, "pca_%s_error", what);
+    lvni_pose_pca_error(pca, p->value, p->n, w->error);
+    return lvni_pose_write_errors(beside(lvni_core_str_text(&w->output), name, path), p, w->error);
+}
+
+static lvn_status write_files(const rows *w, const lvni_pose_predictions *p, lvni_core_str *path)
+{
+    const char *output = lvni_core_str_text(&w->output);
+    lvni_pose_pixel_error(p, w->of->labels->xy, w->error);
+    LVN_TRY(lvni_pose_write_errors(beside(output, "pixel_error", path), p, w->error));
+    const lvni_pose_fits *fits = w->of->fits;
+    LVN_TRY(fits->has_singleview ? write_pca(w, p, "singleview", &fits->singleview, path) : LVN_OK);
+    LVN_TRY(fits->has_multiview ? write_pca(w, p, "multiview", &fits->multiview, path) : LVN_OK);
+    return lvni_pose_write_predictions(output, p); /* last: it shows that all are there */
+}
+
+static lvn_status make_folder(const char *file)
+{
+    lvni_core_str folder = {0};
+    const char *slash = strrchr(file, '/');
+    lvni_core_str_append_n(&folder, file, slash == NULL ? 0 : (size_t)(slash - file));
+    lvn_status s = lvni_core_str_status(&folder);
+    if (s == LVN_OK && folder.len > 0) {
+        s = lvni_core_mkdirs(lvni_core_str_text(&folder));
+    }
+    lvni_core_str_free(&folder);
+    return s;
+}
+
+static lvn_status finish(lvni_run_inference *u)
+{
+    const rows *w = u->own;
+    const lvni_pose_labels *labels = w->of->labels;
+    const char *output = lvni_core_str_text(&w->output);
+    const lvni_pose_predictions p = {.n = labels->n,
+                                     .k = labels->k,
+                                     .keypoint = (const char *const *)labels->keypoint,
+                                     .scorer = "heatmap_tracker",
+                                     .name = (const char *const *)labels->image,
+                                     .value = w->value,
+                                     .set = w->of->set};
+    lvni_core_str path = {0};
+    lvn_status s;
+    LVN_TRY(lvni_run_check_rows(u));
+    LVNI_TRY_DONE(s, make_folder(output));
+    LVNI_TRY_DONE(s, write_files(w, &p, &path));
+    lvni_log_line(LVNI_LOG_INFO, "predictions of %lld frames in %s", (long long)u->n, output);
+done:
+    lvni_core_str_free(&path);
+    return s;
+}
+
+static void end(lvni_run_inference *u)
+{
+    rows *w = u->own;
+    if (w != NULL) {
+        lvni_core_free(w->value);
+        lvni_core_free(w->error);
+        lvni_core_str_free(&w->output);
+        lvni_core_free(w);
+    }
+}
+
+const lvni_run_results lvni_pose_predictions_of_frames = {.check = check_arguments,
+                                                          .is_done = is_done,
+                                                          .begin = begin,
+                                                          .output = lvni_pose_predict,
+                                                          .row = take_row,
+                                                          .finish = finish,
+                                                          .end = end};
+
+/* The means of what the validation step logs. */
+const lvni_run_results lvni_pose_metrics = {.check = check_eval};

@@ -1,0 +1,151 @@
+"""levin train pose: from a Lightning Pose project to predictions of its frames.
+
+Files of a run, rates of backbone and head, one hash on every layout with augmentation on, stopped
+and resumed, predictions with another label file, overfitting, mistakes.
+
+usage: test_pose.py LEVIN     registered in tests/cli/CMakeLists.txt
+"""
+
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import time
+import unittest
+
+from pose_case import NAMES, PoseCase, metrics, read_table, write_project
+from pretrain_case import LEVIN
+
+
+class Pose(PoseCase):
+    def test_files_of_a_run(self):
+        write_project(f"{self.dir}/project", n=4, missing=(), name="CollectedData_new.csv", seed=1)
+        write_project(f"{self.dir}/project")
+        text = self.train("out", "quiet=false")
+        self.assertIn("12 frames with 3 keypoints: 6 train, 1 validate, 5 test", text)
+        run = f"{self.dir}/out"
+        for name in ("config.yaml", "CollectedData.csv", "train_status.json", "metrics.jsonl"):
+            self.assertTrue(os.path.exists(f"{run}/{name}"), name)
+        with open(f"{run}/train_status.json", encoding="ascii") as f:
+            status = json.load(f)
+        self.assertEqual(status["status"], "COMPLETED")
+        self.assertEqual(status["progress"]["completed"], 2)
+        heads, rows = read_table(f"{run}/predictions.csv", heads=3)
+        self.assertEqual(heads[0], ["scorer"] + ["heatmap_tracker"] * 9 + ["set"])
+        self.assertEqual(heads[1][1:-1], [n for n in NAMES for _ in range(3)])
+        self.assertEqual(heads[2][1:-1], ["x", "y", "likelihood"] * 3)
+        sets = [r[-1] for r in rows]
+        self.assertEqual([sets.count(s) for s in ("train", "validation", "test")], [6, 1, 5])
+        self.check_errors(run, rows)
+        heads, rows = read_table(f"{run}/predictions_new.csv", heads=3)
+        self.assertEqual((len(rows), heads[0][-1]), (4, "heatmap_tracker"))
+        self.assertTrue(os.path.exists(f"{run}/predictions_pca_singleview_error.csv"))
+
+    def check_errors(self, run, rows):
+        """The pixel error is the distance to the label in the frame's pixels."""
+        heads, errors = read_table(f"{run}/predictions_pixel_error.csv")
+        self.assertEqual(heads[0], ["", *NAMES, "set"])
+        self.assertEqual(errors[3][2], "")  # without a label
+        for i, (row, error) in enumerate(zip(rows, errors)):
+            self.assertEqual(row[0], error[0])
+            for k, label in enumerate(self.labels[i]):
+                if (i, k) != (3, 1):
+                    at = [float(v) for v in row[1 + 3 * k : 3 + 3 * k]]
+                    self.assertTrue(abs(math.dist(at, label) - float(error[1 + k])) < 0.02)
+
+    def test_rates(self):
+        """6 frames in batches of 2: three steps an epoch. The backbone begins in the second one
+        with a tenth of the head's rate, which is halved in the third."""
+        self.train("out", "training.max_epochs=4", "training.min_epochs=4")
+        run = f"{self.dir}/out"
+        head = [v for _, v in metrics(run, "lr")]
+        backbone = [v for _, v in metrics(run, "lr/backbone")]
+        self.assertEqual(head, [1e-3] * 6 + [5e-4] * 6)
+        expected = [0.0] * 3 + [1e-4] * 3 + [1.5e-4] * 3 + [2.25e-4] * 3
+        for found, right in zip(backbone, expected, strict=True):
+            self.assertAlmostEqual(found, right, delta=1e-12)
+        for name in ("supervised_loss", "supervised_rmse", "heatmap_mse_loss_weighted"):
+            self.assertEqual(len(metrics(run, f"val/{name}")), 4, name)
+
+    def test_the_backbone_waits(self):
+        self.train("one", "training.max_epochs=1", "training.unfreezing_epoch=9")
+        self.train("two", "training.unfreezing_epoch=9")
+        names = self.changed("one", "two")
+        self.assertEqual({n.split(".")[0] for n in names}, {"model/head"})
+
+    def test_every_layout_has_the_same_bits(self):
+        same = ["micro_batches=2", "wgrad_threads=1"]
+        one = self.hash_of("one", *same)
+        self.assertEqual(self.hash_of("two", *same, "devices=2"), one)
+        self.assertEqual(self.hash_of("dp", *same, "devices=2", "strategy=dp"), one)
+        sim = {"LEVIN_SIM_DEVICES": "2"}
+        self.assertEqual(self.hash_of("sim", *same, "accelerator=sim", "devices=2", env=sim), one)
+        self.assertNotEqual(self.hash_of("seed", *same, "training.rng_seed_data_pt=5"), one)
+
+    def test_killed_and_resumed(self):
+        more = ["training.max_epochs=4", "training.min_epochs=4", "wgrad_threads=1"]
+        one = self.hash_of("one", *more)
+        run = f"{self.dir}/two"
+        arguments = [
+            "train",
+            "pose",
+            *self.small,
+            f"out={run}",
+            "checkpoint.every_n_steps=2",
+            *more,
+        ]
+        with subprocess.Popen([LEVIN, *arguments], cwd=self.dir) as p:
+            end = time.monotonic() + 100
+            while len(metrics(run, "lr")) < 5 if os.path.exists(f"{run}/metrics.jsonl") else True:
+                self.assertLess(time.monotonic(), end)
+                time.sleep(0.01)
+            p.send_signal(signal.SIGKILL)
+        self.assertFalse(os.path.exists(f"{run}/predictions.csv"))
+        self.assertEqual(self.hash_of("two", "resume=true", *more), one)
+
+    def test_evaluation_is_made_up_for(self):
+        """A run that ended and has no predictions writes them when it is resumed."""
+        one = self.hash_of("out")
+        os.remove(f"{self.dir}/out/predictions.csv")
+        self.assertEqual(self.hash_of("out", "resume=true"), one)
+
+    def test_predict(self):
+        """Of another file, without the training's data."""
+        self.train("out")
+        other = f"{self.dir}/other"
+        write_project(other, n=5, missing=(), name="more.csv", seed=3)
+        shutil.rmtree(f"{self.dir}/project")
+        arguments = ["predict", "pose", "model=out", f"data={other}/more.csv"]
+        self.levin(*arguments)
+        place = f"{self.dir}/out/image_preds/more.csv/predictions"
+        first = read_table(f"{place}.csv", heads=3)
+        self.assertEqual(len(first[1]), 5)
+        self.assertEqual(len(read_table(f"{place}_pixel_error.csv")[1]), 5)
+        self.assertIn("overwrite=true", self.levin(*arguments))
+        os.remove(f"{place}.csv")
+        self.levin(*arguments, "devices=2", "eval_batch_size=2")
+        self.assertEqual(read_table(f"{place}.csv", heads=3), first)
+
+    @unittest.skipUnless(
+        os.environ.get("LEVIN_TEST_SLOW", "0") not in ("", "0"), "a minute: LEVIN_TEST_SLOW=1"
+    )
+    def test_it_learns(self):
+        """Eight frames, without augmentation, 300 steps: their own keypoints are found."""
+        write_project(f"{self.dir}/few", n=9, missing=())
+        self.small = ["config=few/config.yaml", "quiet=true"]
+        self.train(
+            "out", "training.imgaug=default", "training.train_batch_size=8",
+            "training.train_prob=0.9", "training.max_epochs=300", "training.min_epochs=300",
+            "training.check_val_every_n_epoch=100", "training.unfreezing_epoch=20",
+            "training.lr_scheduler_params.multisteplr.milestones=[150,200,250]",
+        )  # fmt: skip
+        errors = read_table(f"{self.dir}/out/predictions_pixel_error.csv")[1]
+        found = [float(v) for row in errors if row[-1] == "train" for v in row[1:-1]]
+        self.assertEqual(len(found), 8 * 3)
+        self.assertLess(sum(found) / len(found), 3)
+
+
+if __name__ == "__main__":
+    unittest.main()
