@@ -217,6 +217,9 @@ void video_check(const char *name)
         fail_msg("%s: %lld frames, ffmpeg has %lld", name, (long long)info.frames,
                  (long long)truth.n);
     }
+    if (lvni_data_video_check(video) != LVN_OK) {
+        fail_msg("%s is taken for a damaged file: %s", name, lvn_last_error()->message);
+    }
     assert_int_equal(lvni_data_video_decoders_create(1, &decoders), LVN_OK);
     uint8_t *rgb = malloc((size_t)(3 * info.width * info.height));
     assert_non_null(rgb);
