@@ -37,17 +37,24 @@ static bool is_name(const char name[LVNI_VIDEO_NAME])
     return memchr(name, '\0', LVNI_VIDEO_NAME) != NULL;
 }
 
+/* Of which memory is taken: few are not shown. */
+static int64_t most_packets(int64_t frames)
+{
+    const int64_t most = 64 * frames + 65536;
+    return most < INT32_MAX ? most : INT32_MAX;
+}
+
 /* Counts that the bytes can hold, so that their sum cannot overflow either. */
 static bool head_holds(const head *h, size_t n)
 {
     const int64_t most = (int64_t)(n / FRAME_BYTES);
     const lvni_data_video_stream *s = &h->stream;
     return h->frames >= 1 && h->frames <= most && h->starts >= 1 && h->starts <= most &&
-           h->packets >= h->frames && h->packets <= INT32_MAX && h->promised >= h->frames &&
-           sizeof *h + body_bytes(h) == n && s->width >= 1 && s->width <= INT16_MAX * 2 &&
-           s->height >= 1 && s->height <= INT16_MAX * 2 && s->orientation >= 1 &&
-           s->orientation <= 8 && s->unit_num > 0 && s->unit_den > 0 && is_name(s->codec) &&
-           is_name(s->container) && is_name(s->pixels);
+           h->packets >= h->frames && h->packets <= most_packets(h->frames) &&
+           h->promised >= h->frames && sizeof *h + body_bytes(h) == n && s->width >= 1 &&
+           s->width <= INT16_MAX * 2 && s->height >= 1 && s->height <= INT16_MAX * 2 &&
+           s->orientation >= 1 && s->orientation <= 8 && s->unit_num > 0 && s->unit_den > 0 &&
+           is_name(s->codec) && is_name(s->container) && is_name(s->pixels);
 }
 
 /* Each frame is of another packet. */

@@ -67,6 +67,7 @@ static int look_into_streams(AVFormatContext *format)
     }
     for (unsigned i = 0; i < n; i++) {
         av_dict_set(&options[i], "threads", "1", 0);
+        av_dict_set_int(&options[i], "max_pixels", LVNI_VIDEO_MAX_PIXELS, 0);
     }
     const int code = avformat_find_stream_info(format, options);
     for (unsigned i = 0; i < n; i++) {

@@ -8,10 +8,7 @@
 #include <libavutil/pixdesc.h>
 #include <stdio.h>
 
-enum {
-    MAX_PIXELS = 1 << 26, /* of a frame: a damaged header may ask for any memory */
-    SCALE_FLAGS = SWS_BILINEAR | SWS_FULL_CHR_H_INT | SWS_ACCURATE_RND | SWS_BITEXACT
-};
+enum { SCALE_FLAGS = SWS_BILINEAR | SWS_FULL_CHR_H_INT | SWS_ACCURATE_RND | SWS_BITEXACT };
 
 lvni_data_video_problem lvni_video_frame_open(lvni_video_state *file)
 {
@@ -36,7 +33,7 @@ lvni_data_video_problem lvni_video_frame_open(lvni_video_state *file)
     /* else the last frames after a start in H.264 that is not an IDR frame are held back at the
      * file's end; those that are wrong are marked so, and come from before the start */
     decoder->flags |= AV_CODEC_FLAG_OUTPUT_CORRUPT;
-    decoder->max_pixels = MAX_PIXELS;
+    decoder->max_pixels = LVNI_VIDEO_MAX_PIXELS;
     decoder->pkt_timebase = file->stream->time_base;
     code = code < 0 ? code : avcodec_open2(decoder, codec, NULL);
     if (code < 0) {

@@ -8,6 +8,9 @@
 #include <libavformat/avformat.h>
 #include <libswscale/swscale.h>
 
+/* Of a frame, 8192 x 8192: a damaged header may ask for any memory, for 16 frames at a time. */
+enum { LVNI_VIDEO_MAX_PIXELS = 1 << 26 };
+
 typedef struct lvni_video_state {
     lvni_data_video_source source;
     int64_t at; /* where the libraries read next */
