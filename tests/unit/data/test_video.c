@@ -80,7 +80,7 @@ static const char *made(const char *name)
                 made(rows[0].name);
                 made(rows[1].name);
             }
-            video_run("%s", rows[i].make);
+            VIDEO_RUN("%s", rows[i].make);
         }
     }
     return video_path(name);
@@ -136,7 +136,7 @@ static void *read_clips(void *user)
     reader *r = user;
     lvni_data_video_info info;
     lvni_data_video_describe(r->video, &info);
-    const size_t bytes = (size_t)(3 * info.width * info.height);
+    const size_t bytes = 3 * (size_t)info.width * (size_t)info.height;
     lvni_data_video_decoders *decoders = NULL;
     uint8_t *rgb = malloc(CLIP * bytes);
     r->wrong = rgb == NULL || lvni_data_video_decoders_create(2, &decoders) != LVN_OK;

@@ -16,7 +16,7 @@ BEFORE_ALL()
 {
     const int made = video_folder_make(state);
     if (made == 0 && video_can_test()) {
-        video_run("ffmpeg -v error -f lavfi -i testsrc2=s=64x46:r=25 -frames:v 60 -c:v libx264 "
+        VIDEO_RUN("ffmpeg -v error -f lavfi -i testsrc2=s=64x46:r=25 -frames:v 60 -c:v libx264 "
                   "-threads 1 -preset veryfast -g 12 -bf 3 -pix_fmt yuv420p -movflags faststart "
                   "good.mp4");
     }
@@ -50,14 +50,14 @@ static void expect_refused(const char *name, lvn_status status, const char *word
 TEST(files_that_are_no_videos)
 {
     NEEDS_FFMPEG();
-    video_run("ffmpeg -v error -f lavfi -i sine=d=0.2 sound.m4a; printf hello >text.mp4; "
+    VIDEO_RUN("ffmpeg -v error -f lavfi -i sine=d=0.2 sound.m4a; printf hello >text.mp4; "
               "printf '' >empty.mp4; mkdir folder.mp4");
-    video_run("ffmpeg -v error -f lavfi -i testsrc2 -frames:v 0 -c:v libx264 none.mp4");
-    video_run("ffmpeg -v error -i good.mp4 -frames:v 1 c.jpg; ffmpeg -v error -f lavfi -i "
+    VIDEO_RUN("ffmpeg -v error -f lavfi -i testsrc2 -frames:v 0 -c:v libx264 none.mp4");
+    VIDEO_RUN("ffmpeg -v error -i good.mp4 -frames:v 1 c.jpg; ffmpeg -v error -f lavfi -i "
               "sine=d=0.2 -i c.jpg -map 0 -map 1 -disposition:v attached_pic cover.mp3");
-    video_run("sed 's/avc1/zzq1/g; s/avcC/zzqC/g' good.mp4 >codec.mp4");
-    video_run("ffmpeg -v error -i good.mp4 -c copy end.mp4 && " CUT("end.mp4", "tail.mp4"));
-    video_run("printf \"ffconcat version 1.0\\nfile 'good.mp4'\\n\" >list.mp4");
+    VIDEO_RUN("sed 's/avc1/zzq1/g; s/avcC/zzqC/g' good.mp4 >codec.mp4");
+    VIDEO_RUN("ffmpeg -v error -i good.mp4 -c copy end.mp4 && " CUT("end.mp4", "tail.mp4"));
+    VIDEO_RUN("printf \"ffconcat version 1.0\\nfile 'good.mp4'\\n\" >list.mp4");
     static const char convert[] = "ffmpeg -i IN -c:v libx264 -pix_fmt yuv420p OUT.mp4";
     expect_refused("missing.mp4", LVN_ERR_NOT_FOUND, "No such file");
     expect_refused("folder.mp4", LVN_ERR_IO, "it is a folder");
@@ -98,8 +98,8 @@ TEST(files_that_are_cut_off)
     NEEDS_FFMPEG();
     static opened o;
     const video_sums whole = video_sums_of_ffmpeg("good.mp4");
-    video_run(CUT("good.mp4", "cut.mp4"));
-    video_run("ffmpeg -v error -i good.mp4 -c copy w.mkv && " CUT("w.mkv", "cut.mkv"));
+    VIDEO_RUN(CUT("good.mp4", "cut.mp4"));
+    VIDEO_RUN("ffmpeg -v error -i good.mp4 -c copy w.mkv && " CUT("w.mkv", "cut.mkv"));
     static const char *const names[] = {"cut.mp4", "cut.mkv"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char words[64];
@@ -160,7 +160,7 @@ TEST(a_damaged_packet)
     const video_sums whole = video_sums_of_ffmpeg("good.mp4");
     bool fails[60];
     int failed = 0;
-    video_run("cp good.mp4 bad.mp4; dd if=/dev/zero of=bad.mp4 bs=1 count=60 conv=notrunc seek=%d",
+    VIDEO_RUN("cp good.mp4 bad.mp4; dd if=/dev/zero of=bad.mp4 bs=1 count=60 conv=notrunc seek=%d",
               (int)second_packet_of_group());
     open_video(&o, "bad.mp4");
     assert_int_equal(o.info.frames, 60);
@@ -194,20 +194,20 @@ TEST(a_damaged_packet)
 TEST(an_index_is_kept)
 {
     NEEDS_FFMPEG();
-    video_run("cp good.mp4 kept.mp4; rm -f index");
+    VIDEO_RUN("cp good.mp4 kept.mp4; rm -f index");
     assert_int_equal(open_kept("kept.mp4"), 60);
     const int64_t size = kept_size();
     lvni_core_vfs_fail_at("open", 2, EIO); /* the index is the first */
     assert_int_equal(open_kept("kept.mp4"), 60);
     lvni_core_vfs_fail_at("open", 0, 0);
     /* a byte is another, or one is missing: made again */
-    video_run("printf x | dd of=index bs=1 seek=%d conv=notrunc", (int)size / 2);
+    VIDEO_RUN("printf x | dd of=index bs=1 seek=%d conv=notrunc", (int)size / 2);
     assert_int_equal(open_kept("kept.mp4"), 60);
-    video_run("truncate -s -1 index");
+    VIDEO_RUN("truncate -s -1 index");
     assert_int_equal(open_kept("kept.mp4"), 60);
     assert_int_equal(kept_size(), size);
     /* another file of this name */
-    video_run("ffmpeg -v error -y -i good.mp4 -frames:v 24 -c copy kept.mp4");
+    VIDEO_RUN("ffmpeg -v error -y -i good.mp4 -frames:v 24 -c copy kept.mp4");
     assert_int_equal(open_kept("kept.mp4"), 24);
     assert_true(kept_size() < size);
 }
@@ -217,7 +217,7 @@ TEST(a_file_that_changes)
 {
     NEEDS_FFMPEG();
     static opened o;
-    video_run("cp good.mp4 change.mp4");
+    VIDEO_RUN("cp good.mp4 change.mp4");
     open_video(&o, "change.mp4");
     const struct utimbuf old = {.actime = 1, .modtime = 1};
     assert_int_equal(utime(video_path("change.mp4"), &old), 0);

@@ -6,6 +6,8 @@
 
 #include <levin/status.h>
 
+#include <stdio.h>
+
 /* A folder for the program's files, made and removed by fixtures of all tests (cmocka's). */
 int video_folder_make(void **state);
 int video_folder_remove(void **state);
@@ -15,7 +17,13 @@ const char *video_path(const char *name);
 /* Is there a program ffmpeg, and the module? Prints why not. */
 bool video_can_test(void);
 /* A shell command in the folder; a failed one fails the test, with its words. */
-void video_run(const char *format, ...) LVN_PRINTF(1, 2);
+void video_shell(const char *command);
+#define VIDEO_RUN(...)                                                                             \
+    do {                                                                                           \
+        char command_[2048];                                                                       \
+        snprintf(command_, sizeof command_, __VA_ARGS__);                                          \
+        video_shell(command_);                                                                     \
+    } while (0)
 
 /* Checksums (zlib's CRC-32) of RGB frames. */
 typedef struct video_sums {
