@@ -3,7 +3,8 @@
  * time; prints milliseconds per frame, median [least, largest] of the turns.
  *
  * usage: bench_pose_augment, run by `make bench`. Of imgaug the figure is that of a loop over
- * Lightning Pose's imgaug_transform(expand_imgaug_str_to_dict("dlc")) with the same frame */
+ * Lightning Pose's imgaug_transform(expand_imgaug_str_to_dict("dlc")) with one frame of the
+ * mirror-mouse data per call; here the frame is made up. */
 #include "recipes/pose/pose_augment.h"
 
 #include <stdio.h>
