@@ -193,7 +193,7 @@ static void check_frame(const lvni_data_video *video, lvni_data_video_decoders *
     if (lvni_data_video_read(decoders, video, frame, 1, rgb) != LVN_OK) {
         fail_msg("%s, %s: %s", info.path, how, lvn_last_error()->message);
     }
-    if (video_sum(video, rgb) != truth->sum[frame]) {
+    if (truth->sum == NULL || video_sum(video, rgb) != truth->sum[frame]) {
         fail_msg("%s, %s: frame %lld is another", info.path, how, (long long)frame);
     }
 }
