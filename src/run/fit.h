@@ -69,6 +69,9 @@ typedef struct lvni_run_job {
     /* The module that files of such a network are loaded into beside it (weights=), as a student
      * that it follows. NULL: none. */
     const char *trained_part;
+    /* The module that a file of weights= is loaded into which has not all of the model, as a
+     * backbone from a file of its own. NULL: none. */
+    const char *part_of_file;
     /* Of each rank's model, before it gets weights: what no checkpoint of it has. NULL: nothing. */
     lvn_status (*complete)(const struct lvni_run_job *job, lvni_nn_model *model);
     /* The key with a digest of what `complete` reads, which is the same for all ranks. NULL: none.

@@ -106,6 +106,11 @@ lvn_status lvni_run_load_start(const lvni_run_job *job, lvni_nn_model *model)
     }
     lvni_run_weights_report report;
     lvn_status s = lvni_run_model_load(model, &from, &report);
+    if (s == LVN_ERR_MISMATCH && job->part_of_file != NULL) {
+        lvni_run_weights_report_free(&report);
+        from.part = job->part_of_file;
+        s = lvni_run_model_load(model, &from, &report);
+    }
     if (s == LVN_ERR_NOT_FOUND) {
         /* a usage error: another start would not find it either */
         lvni_core_str where = {0};

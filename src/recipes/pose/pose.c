@@ -16,6 +16,7 @@
 #include "run/inference.h"
 #include "run/options.h"
 #include "run/run_dir.h"
+#include "run/weights.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -190,6 +191,41 @@ done:
     return s;
 }
 
+/* ---- weights of the backbone ---- */
+
+/* Where weights= is not given: the file that the backbone is named for, from where torch keeps it;
+ * else a sentence on where it is, and first weights of this run. */
+static lvn_status find_weights(lvni_core_config *c, const opened *o, bool leads)
+{
+    const lvni_pose_settings *s = &o->settings;
+    char *path = NULL;
+    if (lvni_core_config_is_set(c, "weights") || !s->pretrained ||
+        lvni_core_config_bool(c, "resume")) {
+        return LVN_OK;
+    }
+    LVN_TRY(lvni_run_source_cached(s->backbone, &path));
+    if (path != NULL) {
+        const lvn_status status = lvni_core_config_set(c, "weights", path, "torch's cache");
+        lvni_core_free(path);
+        return status;
+    }
+    const lvni_run_source_place place = lvni_run_source_of(s->backbone);
+    if (lvni_core_config_bool(c, "strict")) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "model.backbone=%s: its weights are not here: get %s%s, then give weights=%s; or "
+                 "model.backbone_pretrained=false",
+                 s->backbone, place.folder, place.file, place.file);
+    }
+    if (leads) {
+        lvni_log_line(LVNI_LOG_WARNING,
+                      "model.backbone=%s: the backbone begins with random weights, as its own are "
+                      "not here: get %s%s, then give weights=%s (model.backbone_pretrained=false "
+                      "leaves this line out, strict=true makes it an error)",
+                      s->backbone, place.folder, place.file, place.file);
+    }
+    return LVN_OK;
+}
+
 /* A decoded frame, and what an augmentation makes of it. */
 enum { BYTES_OF_A_PIXEL = 9 };
 
@@ -204,6 +240,7 @@ static lvn_status open_training(lvni_run_job *job, opened *o)
     LVN_TRY(lvni_pose_images_look(&o->labels, lvni_core_str_text(&o->folder), &images));
     LVN_TRY(identify(o));
     LVN_TRY(describe(o));
+    LVN_TRY(find_weights(c, o, leads));
     const lvni_pose_settings *s = &o->settings;
     const int64_t n = list_set(o, LVNI_POSE_TRAIN, 0), val = list_set(o, LVNI_POSE_VALIDATION, n);
     LVN_TRY(lvni_pose_pipeline_make(s->imgaug, s->height, s->width, s->hflip, &o->pipeline));
@@ -296,6 +333,7 @@ static lvn_status open_job(lvni_run_job *job)
     job->cls = &lvni_pose_module;
     job->arguments = &o->arguments;
     job->weights_seed = &o->settings.seed_model;
+    job->part_of_file = "backbone";
     job->model = s->backbone;
     if (job->exports || job->purpose == LVNI_RUN_EXPORT) {
         return LVN_OK;
