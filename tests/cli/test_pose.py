@@ -128,6 +128,33 @@ class Pose(PoseCase):
         self.levin(*arguments, "devices=2", "eval_batch_size=2")
         self.assertEqual(read_table(f"{place}.csv", heads=3), first)
 
+    @unittest.skipUnless(shutil.which("ffmpeg"), "ffmpeg is missing, which makes the video")
+    def test_videos(self):
+        """Those of the project at the end, one that is cut off reported; the same bytes for any
+        number of ranks and chunks."""
+        images = f"{self.dir}/project/labeled-data/CollectedData/img%02d.png"
+        videos = f"{self.dir}/project/videos"
+        make = ["ffmpeg", "-v", "error", "-i", images, "-pix_fmt", "yuv420p", f"{videos}/a.mp4"]
+        subprocess.run(make, check=True)
+        with open(f"{videos}/a.mp4", "rb") as whole, open(f"{videos}/b.mp4", "wb") as part:
+            part.write(whole.read()[:1000])
+        text = self.train("out", "eval.predict_vids_after_training=true", "max_steps=1")
+        self.assertIn("no predictions of this video", text)
+        self.assertIn("b.mp4", text)
+        place = f"{self.dir}/out/video_preds/a"
+        heads, rows = read_table(f"{place}.csv", heads=3)
+        self.assertEqual([r[0] for r in rows], [str(i) for i in range(12)])
+        self.assertEqual(heads[2][-1], "likelihood")
+        moved = read_table(f"{place}_temporal_norm.csv")[1]
+        self.assertEqual(moved[0][1:], ["", "", ""])
+        at = [[float(v) for v in row[1:3]] for row in rows]
+        self.assertAlmostEqual(math.dist(at[4], at[3]), float(moved[4][1]), delta=1e-4)
+        self.levin(
+            "predict", "pose", "model=out", "data=project/videos/a.mp4", "output=again.csv",
+            "devices=2", "eval_batch_size=5",
+        )  # fmt: skip
+        self.assertEqual(read_table(f"{self.dir}/again.csv", heads=3)[1], rows)
+
     @unittest.skipUnless(
         os.environ.get("LEVIN_TEST_SLOW", "0") not in ("", "0"), "a minute: LEVIN_TEST_SLOW=1"
     )

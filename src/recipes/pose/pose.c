@@ -11,7 +11,7 @@
 #include "recipes/pose/pose_frames.h"
 #include "recipes/pose/pose_keys.h"
 #include "recipes/pose/pose_split.h"
-#include "recipes/pose/pose_status.h"
+#include "recipes/pose/pose_video.h"
 #include "run/card.h"
 #include "run/inference.h"
 #include "run/options.h"
@@ -270,33 +270,6 @@ static lvn_status open_training(lvni_run_job *job, opened *o)
     return LVN_OK;
 }
 
-/* ---- a trained model ---- */
-
-/* The label file of data=, all of whose frames are looked at. */
-static lvn_status open_used(lvni_run_job *job, opened *o)
-{
-    const int64_t n = o->labels.n;
-    o->at = lvni_core_calloc(LVNI_TAG_DATA, (size_t)n, sizeof *o->at);
-    if (o->at == NULL) {
-        return LVN_ERR_MEMORY;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        o->at[i] = i;
-    }
-    LVN_TRY(open_frames(o, o->at, n, NULL, &o->used));
-    LVN_TRY(lvni_pose_fits_read(job->facts, &o->fits));
-    LVN_TRY(find_sets(o, job->facts));
-    job->used = o->used;
-    o->shown = (lvni_pose_used){.settings = &o->settings,
-                                .labels = &o->labels,
-                                .fits = &o->fits,
-                                .file = o->file,
-                                .set = o->set};
-    return LVN_OK;
-}
-
-/* ---- the row ---- */
-
 /* Of data=, or the file of the training. */
 static lvn_status read_labels(const lvni_run_job *job, opened *o)
 {
@@ -316,6 +289,52 @@ static lvn_status read_labels(const lvni_run_job *job, opened *o)
     LVN_TRY(lvni_pose_labels_check_count(&o->labels, o->settings.keypoints));
     return lvni_pose_labels_check_images(&o->labels, lvni_core_str_text(&o->folder));
 }
+
+/* ---- a trained model ---- */
+
+/* The video of data=, whose frames have no labels. */
+static lvn_status open_video(lvni_run_job *job, opened *o)
+{
+    const lvni_pose_settings *s = &o->settings;
+    LVN_TRY(lvni_pose_names_read(job->facts, &o->labels));
+    const lvni_pose_video_options options = {.path = lvni_core_config_str(job->config, "data"),
+                                             .height = s->height,
+                                             .width = s->width,
+                                             .keypoints = o->labels.k};
+    return lvni_pose_video_open(&options, &o->used);
+}
+
+/* The label file of data=, all of whose frames are looked at. */
+static lvn_status open_labelled(lvni_run_job *job, opened *o)
+{
+    LVN_TRY(read_labels(job, o));
+    const int64_t n = o->labels.n;
+    o->at = lvni_core_calloc(LVNI_TAG_DATA, (size_t)n, sizeof *o->at);
+    if (o->at == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        o->at[i] = i;
+    }
+    LVN_TRY(open_frames(o, o->at, n, NULL, &o->used));
+    return find_sets(o, job->facts);
+}
+
+static lvn_status open_used(lvni_run_job *job, opened *o)
+{
+    LVN_TRY(lvni_pose_is_video(job->config) ? open_video(job, o) : open_labelled(job, o));
+    LVN_TRY(lvni_pose_fits_read(job->facts, &o->fits));
+    job->used = o->used;
+    o->shown = (lvni_pose_used){.settings = &o->settings,
+                                .labels = &o->labels,
+                                .frames = o->used->cls->length(o->used),
+                                .fits = &o->fits,
+                                .file = o->file,
+                                .set = o->set};
+    return LVN_OK;
+}
+
+/* ---- the row ---- */
 
 static lvn_status open_job(lvni_run_job *job)
 {
@@ -338,8 +357,11 @@ static lvn_status open_job(lvni_run_job *job)
     if (job->exports || job->purpose == LVNI_RUN_EXPORT) {
         return LVN_OK;
     }
+    if (job->purpose != LVNI_RUN_TRAIN) {
+        return open_used(job, o);
+    }
     LVN_TRY(read_labels(job, o));
-    return job->purpose == LVNI_RUN_TRAIN ? open_training(job, o) : open_used(job, o);
+    return open_training(job, o);
 }
 
 static void close_job(lvni_run_job *job)

@@ -50,16 +50,20 @@ lvn_status lvni_pose_fits_make(const lvni_pose_settings *settings, const lvni_po
 lvn_status lvni_pose_fits_keep(const lvni_pose_fits *fits, const lvni_pose_labels *labels,
                                lvn_card *facts);
 lvn_status lvni_pose_fits_read(const lvn_card *facts, lvni_pose_fits *out);
+/* The names alone, of labels without frames. LVN_ERR_CORRUPT: there are none. */
+lvn_status lvni_pose_names_read(const lvn_card *facts, lvni_pose_labels *out);
 void lvni_pose_fits_free(lvni_pose_fits *fits);
 
 /* ---- pose_predict.c ---- */
 
-/* Of `levin predict`: predictions of label files, and their errors. */
+/* Of `levin predict`: predictions of label files and videos, and their errors. */
 extern const lvni_run_results lvni_pose_predictions_of_frames;
 extern const lvni_run_results lvni_pose_metrics;            /* of `levin eval`, of label files */
 extern const lvni_core_option_table lvni_pose_used_options, /* data data.data_dir */
     lvni_pose_predict_options;                              /* output overwrite */
 const char *lvni_pose_base_name(const char *path);          /* behind the last '/' */
+/* Is data= a video, and not a label file? */
+bool lvni_pose_is_video(const lvni_core_config *config);
 
 /* ---- pose_ended.c ---- */
 
@@ -82,7 +86,8 @@ lvn_status lvni_pose_ended(const lvni_run_job *job, const char *dir);
 /* What a command has opened. */
 typedef struct lvni_pose_used {
     const lvni_pose_settings *settings; /* of the training */
-    const lvni_pose_labels *labels;
+    const lvni_pose_labels *labels;     /* of a video the names alone */
+    int64_t frames;                     /* that are looked at; of a trained model */
     const lvni_pose_fits *fits;
     const char *file;             /* of the labels */
     const int8_t *set;            /* of each frame; NULL: the file is not the training's */

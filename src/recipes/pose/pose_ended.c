@@ -1,5 +1,6 @@
 /* What a training of the recipe pose shows while it runs, train_status.json, and what it leaves
- * behind its end: predictions of all frames with labels, by the best checkpoint (pose.h). */
+ * behind its end: predictions of all frames with labels and of its videos, by the best checkpoint
+ * (pose.h). */
 #include "recipes/pose/pose.h"
 
 #include "core/error.h"
@@ -8,7 +9,10 @@
 #include "log/run_log.h"
 #include "recipes/pose/pose_status.h"
 #include "run/inference.h"
+#include "run/output_file.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -129,6 +133,90 @@ done:
     return s;
 }
 
+/* ---- videos ---- */
+
+static bool has_ending_of_video(const char *name)
+{
+    static const char *const endings[] = {".mp4", ".avi", ".mov", ".mkv", ".webm"};
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        if (lvni_run_output_ends_in(name, endings[i], strlen(endings[i]))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The first video of the folder behind `after` in the order of bytes, into `name`; "": there are no
+ * more. */
+static lvn_status next_video(const char *folder, const char *after, lvni_core_str *name)
+{
+    lvni_core_str least = {0};
+    DIR *dir = opendir(folder);
+    if (dir == NULL) {
+        LVN_FAIL(LVN_ERR_IO, "eval.test_videos_directory=%s: %s", folder, strerror(errno));
+    }
+    for (struct dirent *e = readdir(dir); e != NULL; e = readdir(dir)) {
+        if (has_ending_of_video(e->d_name) && strcmp(e->d_name, after) > 0 &&
+            (least.len == 0 || strcmp(e->d_name, lvni_core_str_text(&least)) < 0)) {
+            lvni_core_str_clear(&least);
+            lvni_core_str_append(&least, e->d_name);
+        }
+    }
+    closedir(dir);
+    lvni_core_str_free(name);
+    *name = least;
+    return lvni_core_str_status(name);
+}
+
+static lvn_status predict_video(const lvni_run_job *job, const char *dir, const char *folder,
+                                const char *video)
+{
+    lvni_core_str path = {0}, name = {0};
+    const char *dot = strrchr(video, '.');
+    lvni_core_str_printf(&path, "%s/%s", folder, video);
+    lvni_core_str_printf(&name, "video_preds/%.*s", (int)(dot - video), video);
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&path));
+    LVNI_TRY_DONE(s, lvni_core_str_status(&name));
+    s = predict(job, dir, lvni_core_str_text(&path), lvni_core_str_text(&name));
+done:
+    lvni_core_str_free(&path);
+    lvni_core_str_free(&name);
+    return s;
+}
+
+/* One that cannot be opened is left out, as on every rank. */
+static lvn_status predict_videos(const lvni_run_job *job, const char *dir)
+{
+    const lvni_pose_settings *settings = lvni_pose_used_of(job)->settings;
+    const char *folder = settings->test_videos;
+    const bool leads = job->ranks->rank->rank == 0;
+    lvni_core_str name = {0};
+    lvn_status s = LVN_OK;
+    if (!settings->predict_videos || folder == NULL || !lvni_core_path_is_folder(folder)) {
+        return LVN_OK;
+    }
+    for (;;) {
+        LVNI_TRY_DONE(s, next_video(folder, lvni_core_str_text(&name), &name));
+        if (name.len == 0) {
+            break;
+        }
+        s = predict_video(job, dir, folder, lvni_core_str_text(&name));
+        if (s == LVN_ERR_CORRUPT || s == LVN_ERR_UNSUPPORTED || s == LVN_ERR_IO) {
+            if (leads) {
+                lvni_log_line(LVNI_LOG_WARNING, "no predictions of this video: %s",
+                              lvn_last_error()->message);
+            }
+            lvn_clear_error();
+            s = LVN_OK;
+        }
+        LVNI_TRY_DONE(s, s);
+    }
+done:
+    lvni_core_str_free(&name);
+    return s;
+}
+
 lvn_status lvni_pose_ended(const lvni_run_job *job, const char *dir)
 {
     const lvni_pose_used *used = lvni_pose_used_of(job);
@@ -138,6 +226,7 @@ lvn_status lvni_pose_ended(const lvni_run_job *job, const char *dir)
     LVN_TRY(predict(job, dir, file, "predictions"));
     LVN_TRY(predict_other(job, dir, file, "new"));
     LVN_TRY(predict_other(job, dir, file, "test"));
+    LVN_TRY(predict_videos(job, dir));
     write_status(p, "COMPLETED");
     return LVN_OK;
 }

@@ -4,6 +4,7 @@
 
 #include "core/alloc.h"
 #include "core/error.h"
+#include "core/json_read.h"
 #include "core/str.h"
 #include "log/run_log.h"
 #include "recipes/pose/pose_split.h"
@@ -145,6 +146,30 @@ lvn_status lvni_pose_fits_read(const lvn_card *facts, lvni_pose_fits *out)
         out->has_multiview = true;
     }
     return LVN_OK;
+}
+
+lvn_status lvni_pose_names_read(const lvn_card *facts, lvni_pose_labels *out)
+{
+    const char *text = facts == NULL ? NULL : lvn_card_text(facts, fact_keypoints);
+    json_t *names = text == NULL ? NULL : lvni_core_json_try(text, LVNI_JSON_INNER);
+    const size_t n = json_array_size(names);
+    lvn_status s = LVN_OK;
+    *out = (lvni_pose_labels){0};
+    if (n == 0) {
+        s = lvn_error_set(LVN_ERR_CORRUPT, __FILE__, __LINE__,
+                          "its model card has no names of keypoints");
+    } else {
+        out->keypoint = lvni_core_calloc(LVNI_TAG_DATA, n, sizeof *out->keypoint);
+        s = out->keypoint == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    }
+    for (size_t i = 0; i < n && s == LVN_OK; i++) {
+        const char *name = json_string_value(json_array_get(names, i));
+        out->keypoint[i] = lvni_core_strdup(LVNI_TAG_DATA, name != NULL ? name : "");
+        s = out->keypoint[i] == NULL ? LVN_ERR_MEMORY : LVN_OK;
+        out->k = (int)i + 1;
+    }
+    json_decref(names);
+    return s;
 }
 
 void lvni_pose_fits_free(lvni_pose_fits *fits)

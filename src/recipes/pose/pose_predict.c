@@ -22,7 +22,7 @@
 static const lvni_core_option used_rows[] = {
     {.name = "data",
      .type = LVNI_OPT_PATH,
-     .help = "Label file (.csv) of the frames; those without labels have empty cells."},
+     .help = "Label file (.csv) of frames, or, for predict, a video."},
     {.name = "data.data_dir",
      .type = LVNI_OPT_PATH,
      .help = "Folder that paths in the label file are relative to; the file's own where it is not "
@@ -35,7 +35,8 @@ static const lvni_core_option predict_rows[] = {
      .type = LVNI_OPT_PATH,
      .flags = LVNI_OPT_AUTO,
      .help = "Table to write (.csv), with tables of errors beside it; auto: "
-             "image_preds/NAME/predictions.csv in the run directory, NAME of the label file."},
+             "image_preds/NAME/predictions.csv in the run directory, NAME of the label file, or "
+             "video_preds/NAME.csv, NAME of the video without its ending."},
     {.name = "overwrite",
      .type = LVNI_OPT_BOOL,
      .fallback = "false",
@@ -52,6 +53,8 @@ typedef struct rows {
 } rows;
 
 /* ---- where files lie ---- */
+
+static const char csv[] = ".csv";
 
 const char *lvni_pose_base_name(const char *path)
 {
@@ -70,6 +73,12 @@ static const char *beside(const char *output, const char *what, lvni_core_str *o
     return lvni_core_str_text(out);
 }
 
+bool lvni_pose_is_video(const lvni_core_config *c)
+{
+    const char *data = lvni_core_config_str(c, "data");
+    return data != NULL && !lvni_run_output_ends_in(data, csv, sizeof csv - 1);
+}
+
 /* model= is a run directory, or a file in a folder of one. */
 static lvn_status find_output(const lvni_core_config *c, lvni_core_str *out)
 {
@@ -84,39 +93,41 @@ static lvn_status find_output(const lvni_core_config *c, lvni_core_str *out)
                  "predictions",
                  model);
     }
-    lvni_core_str_printf(out, "%s/image_preds/%s/predictions.csv", model,
-                         lvni_pose_base_name(lvni_core_config_str(c, "data")));
+    const char *name = lvni_pose_base_name(lvni_core_config_str(c, "data"));
+    if (lvni_pose_is_video(c)) {
+        const char *dot = strrchr(name, '.');
+        const int stem = (int)(dot == NULL ? strlen(name) : (size_t)(dot - name));
+        lvni_core_str_printf(out, "%s/video_preds/%.*s.csv", model, stem, name);
+    } else {
+        lvni_core_str_printf(out, "%s/image_preds/%s/predictions.csv", model, name);
+    }
     return lvni_core_str_status(out);
 }
 
 /* ---- predict ---- */
 
-static const char csv[] = ".csv";
-
 static lvn_status check_data(const lvni_core_config *c)
 {
-    const char *data = lvni_core_config_str(c, "data");
-    if (data == NULL) {
-        LVN_FAIL(LVN_ERR_USAGE, "data= is missing: a label file (.csv) of frames");
-    }
-    if (!lvni_run_output_ends_in(data, csv, sizeof csv - 1)) {
-        LVN_FAIL(LVN_ERR_UNSUPPORTED,
-                 "data=%s: a network for poses looks at the frames of a label file (.csv); videos "
-                 "come with a later version",
-                 data);
+    LVN_TRY(lvni_run_inference_check(c));
+    if (lvni_core_config_str(c, "data") == NULL) {
+        LVN_FAIL(LVN_ERR_USAGE, "data= is missing: a label file (.csv), or, for predict, a video");
     }
     return LVN_OK;
 }
 
 static lvn_status check_eval(const lvni_core_config *c)
 {
-    LVN_TRY(lvni_run_inference_check(c));
-    return check_data(c);
+    LVN_TRY(check_data(c));
+    if (lvni_pose_is_video(c)) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "data=%s: errors are measured on frames with labels: give a label file (.csv)",
+                 lvni_core_config_str(c, "data"));
+    }
+    return LVN_OK;
 }
 
 static lvn_status check_arguments(const lvni_core_config *c)
 {
-    LVN_TRY(lvni_run_inference_check(c));
     LVN_TRY(check_data(c));
     const char *output = lvni_core_config_str(c, "output");
     if (output != NULL && !lvni_run_output_ends_in(output, csv, sizeof csv - 1)) {
@@ -158,7 +169,7 @@ static lvn_status begin(lvni_run_inference *u)
     }
     w->of = lvni_pose_used_of(&u->exported->job);
     const lvni_pose_labels *labels = w->of->labels;
-    const size_t n = (size_t)labels->n, k = (size_t)labels->k;
+    const size_t n = (size_t)w->of->frames, k = (size_t)labels->k;
     LVN_TRY(find_output(u->config, &w->output));
     if (!lvni_run_inference_leads(u)) {
         return LVN_OK;
@@ -196,8 +207,14 @@ static lvn_status write_pca(const rows *w, const lvni_pose_predictions *p, const
 static lvn_status write_files(const rows *w, const lvni_pose_predictions *p, lvni_core_str *path)
 {
     const char *output = lvni_core_str_text(&w->output);
-    lvni_pose_pixel_error(p, w->of->labels->xy, w->error);
-    LVN_TRY(lvni_pose_write_errors(beside(output, "pixel_error", path), p, w->error));
+    const double *labels = w->of->labels->xy;
+    if (labels != NULL) {
+        lvni_pose_pixel_error(p, labels, w->error);
+    } else {
+        lvni_pose_temporal_norm(p, w->error);
+    }
+    LVN_TRY(lvni_pose_write_errors(
+        beside(output, labels != NULL ? "pixel_error" : "temporal_norm", path), p, w->error));
     const lvni_pose_fits *fits = w->of->fits;
     LVN_TRY(fits->has_singleview ? write_pca(w, p, "singleview", &fits->singleview, path) : LVN_OK);
     LVN_TRY(fits->has_multiview ? write_pca(w, p, "multiview", &fits->multiview, path) : LVN_OK);
@@ -222,7 +239,7 @@ static lvn_status finish(lvni_run_inference *u)
     const rows *w = u->own;
     const lvni_pose_labels *labels = w->of->labels;
     const char *output = lvni_core_str_text(&w->output);
-    const lvni_pose_predictions p = {.n = labels->n,
+    const lvni_pose_predictions p = {.n = w->of->frames,
                                      .k = labels->k,
                                      .keypoint = (const char *const *)labels->keypoint,
                                      .scorer = "heatmap_tracker",
