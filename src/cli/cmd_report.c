@@ -142,8 +142,15 @@ static lvn_status measure(const lvni_run_recipe *recipe, const own_data *own, ar
     }
     recipe = shown != NULL ? shown : recipe;
     if (recipe->page == NULL) {
-        LVN_FAIL(LVN_ERR_USAGE, "%s: %s: a run of %s has no predictions for its page", a->run,
-                 a->eval[0], recipe->name);
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%s: %s: the page of a run of %s shows its curves and settings alone: leave the "
+                 "key out%s%s%s",
+                 a->run, a->eval[0], recipe->name,
+                 recipe->predict != NULL ? "; what the model finds in other data is written by "
+                                           "levin predict "
+                                         : "",
+                 recipe->predict != NULL ? recipe->name : "",
+                 recipe->predict != NULL ? " model=RUN data=..." : "");
     }
     lvni_core_str_printf(&model, "model=%s", a->run);
     int n = a->n_eval;
