@@ -6,6 +6,7 @@ and resumed, predictions with another label file, overfitting, mistakes.
 usage: test_pose.py LEVIN     registered in tests/cli/CMakeLists.txt
 """
 
+import csv
 import json
 import math
 import os
@@ -110,6 +111,58 @@ class Pose(PoseCase):
         one = self.hash_of("out")
         os.remove(f"{self.dir}/out/predictions.csv")
         self.assertEqual(self.hash_of("out", "resume=true"), one)
+
+    def test_a_frame_that_cannot_be_read(self):
+        """Its row stays, with empty cells, at the training's end and later."""
+        name = "labeled-data/CollectedData/img05.png"
+        with open(f"{self.dir}/project/{name}", "r+b") as f:
+            f.truncate(80)
+        write_project(f"{self.dir}/project", n=2, missing=(), name="CollectedData_new.csv")
+        os.remove(f"{self.dir}/project/labeled-data/CollectedData_new/img01.png")
+        text = self.train("out", "max_steps=1")
+        self.assertIn("1 unreadable sample left out", text)
+        self.assertIn("no predictions of this label file", text)  # but those of the training's
+        again = self.levin("predict", "pose", "model=out", "data=project/CollectedData.csv")
+        self.assertIn(name, again)
+        for place in ("predictions", "image_preds/CollectedData.csv/predictions"):
+            for end, heads in ((".csv", 3), ("_pixel_error.csv", 1)):
+                rows = read_table(f"{self.dir}/out/{place}{end}", heads)[1]
+                self.assertEqual([r[0] for r in rows if set(r[1:-1]) == {""}], [name])
+                self.assertEqual(len(rows), 12)
+
+    def test_other_label_files(self):
+        """Keypoints go by their names; what does not fit the model is named."""
+        self.train("out", "max_steps=1")
+        head, rows = read_table(f"{self.dir}/project/CollectedData.csv", heads=3)
+
+        def write(name, columns, keep=lambda cells: cells):
+            with open(f"{self.dir}/{name}", "w", encoding="ascii", newline="") as f:
+                table = [[r[0], *(r[c] for c in columns)] for r in head]
+                table += [[r[0], *keep([r[c] for c in columns])] for r in rows]
+                csv.writer(f).writerows(table)
+
+        write("turned.csv", [5, 6, 1, 2, 3, 4])
+        write("two.csv", [1, 2, 3, 4])
+        write("without.csv", range(1, 7), lambda cells: [""] * 6)
+        use = ["pose", "model=out", "data_dir=project"]
+        self.levin("predict", *use, "data=turned.csv")
+        for end, heads in ((".csv", 3), ("_pixel_error.csv", 1)):
+            one = read_table(f"{self.dir}/out/predictions{end}", heads)
+            other = read_table(f"{self.dir}/out/image_preds/turned.csv/predictions{end}", heads)
+            self.assertEqual(other, one)
+        self.assertEqual(
+            self.levin("eval", *use, "data=turned.csv"),
+            self.levin("eval", *use, "data=project/CollectedData.csv"),
+        )
+        text = self.levin("eval", *use, "data=without.csv", code=64)
+        self.assertIn("data=without.csv has no labels to measure against", text)
+        text = self.levin("predict", *use, "data=two.csv", code=64)
+        self.assertIn("the model has 3 keypoints (`nose` to `ear_right`), two.csv 2", text)
+        head[1] = [n.replace("nose", "tail") for n in head[1]]
+        write("tail.csv", range(1, 7))
+        self.assertIn("no keypoint `nose`", self.levin("predict", *use, "data=tail.csv", code=64))
+        text = self.levin("report", "out", "data=turned.csv", code=64)
+        self.assertIn("levin predict pose model=RUN", text)
 
     def test_predict(self):
         """Of another file, without the training's data."""

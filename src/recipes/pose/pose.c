@@ -270,6 +270,18 @@ static lvn_status open_training(lvni_run_job *job, opened *o)
     return LVN_OK;
 }
 
+/* The labels of data= in the model's order. */
+static lvn_status arrange(const lvni_run_job *job, opened *o)
+{
+    lvni_pose_labels names;
+    lvn_status s = lvni_pose_names_read(job->facts, &names);
+    if (s == LVN_OK) {
+        s = lvni_pose_labels_arrange(&o->labels, names.k, (const char *const *)names.keypoint);
+    }
+    lvni_pose_labels_free(&names);
+    return s;
+}
+
 /* Of data=, or the file of the training. */
 static lvn_status read_labels(const lvni_run_job *job, opened *o)
 {
@@ -286,7 +298,8 @@ static lvn_status read_labels(const lvni_run_job *job, opened *o)
     o->file = lvni_core_strdup(LVNI_TAG_DATA, path);
     LVN_TRY(o->file == NULL ? LVN_ERR_MEMORY : lvni_core_str_status(&o->folder));
     LVN_TRY(lvni_pose_labels_read(path, &o->labels));
-    LVN_TRY(lvni_pose_labels_check_count(&o->labels, o->settings.keypoints));
+    LVN_TRY(used ? arrange(job, o)
+                 : lvni_pose_labels_check_count(&o->labels, o->settings.keypoints));
     return lvni_pose_labels_check_images(&o->labels, lvni_core_str_text(&o->folder));
 }
 
@@ -325,6 +338,7 @@ static lvn_status open_used(lvni_run_job *job, opened *o)
     LVN_TRY(lvni_pose_is_video(job->config) ? open_video(job, o) : open_labelled(job, o));
     LVN_TRY(lvni_pose_fits_read(job->facts, &o->fits));
     job->used = o->used;
+    job->headers_read = true; /* a few frames may be left out, as in the training */
     o->shown = (lvni_pose_used){.settings = &o->settings,
                                 .labels = &o->labels,
                                 .frames = o->used->cls->length(o->used),

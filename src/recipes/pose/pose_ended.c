@@ -75,9 +75,11 @@ void lvni_pose_progress_end(lvni_pose_progress *p)
 
 /* ---- predictions ---- */
 
-enum { ARGUMENTS = 6 };
+enum { ARGUMENTS = 7 };
 
-/* As `levin predict model=DIR data=FILE output=DIR/NAME overwrite=true` would, on these ranks. */
+/* As `levin predict model=DIR data=FILE output=DIR/NAME overwrite=true on_error=skip` would, on
+ * these ranks. Whether frames may be missing was decided by the training, which has ended: one that
+ * it left out must not cost the predictions of the others. */
 static lvn_status predict(const lvni_run_job *job, const char *dir, const char *file,
                           const char *name)
 {
@@ -90,6 +92,7 @@ static lvn_status predict(const lvni_run_job *job, const char *dir, const char *
     lvni_core_str_printf(&argument[n++], "data=%s", file);
     lvni_core_str_printf(&argument[n++], "output=%s/%s.csv", dir, name);
     lvni_core_str_append(&argument[n++], "overwrite=true");
+    lvni_core_str_append(&argument[n++], "on_error=skip");
     if (used->settings->data_dir != NULL) {
         lvni_core_str_printf(&argument[n++], "data.data_dir=%s", used->settings->data_dir);
     }
@@ -112,6 +115,21 @@ done:
     return s;
 }
 
+/* What stands beside the training's frames costs only its own predictions; every rank finds the
+ * same. */
+static lvn_status forgive(const lvni_run_job *job, lvn_status s, const char *what)
+{
+    if (s != LVN_ERR_USAGE && s != LVN_ERR_CORRUPT && s != LVN_ERR_UNSUPPORTED && s != LVN_ERR_IO) {
+        return s;
+    }
+    if (job->ranks->rank->rank == 0) {
+        lvni_log_line(LVNI_LOG_WARNING, "no predictions of this %s: %s", what,
+                      lvn_last_error()->message);
+    }
+    lvn_clear_error();
+    return LVN_OK;
+}
+
 /* "CollectedData_new.csv" beside "CollectedData.csv", where there is one. */
 static lvn_status predict_other(const lvni_run_job *job, const char *dir, const char *file,
                                 const char *suffix)
@@ -126,6 +144,7 @@ static lvn_status predict_other(const lvni_run_job *job, const char *dir, const 
     LVNI_TRY_DONE(s, lvni_core_str_status(&name));
     if (lvni_core_path_exists(lvni_core_str_text(&path))) {
         s = predict(job, dir, lvni_core_str_text(&path), lvni_core_str_text(&name));
+        s = forgive(job, s, "label file");
     }
 done:
     lvni_core_str_free(&path);
@@ -185,12 +204,10 @@ done:
     return s;
 }
 
-/* One that cannot be opened is left out, as on every rank. */
 static lvn_status predict_videos(const lvni_run_job *job, const char *dir)
 {
     const lvni_pose_settings *settings = lvni_pose_used_of(job)->settings;
     const char *folder = settings->test_videos;
-    const bool leads = job->ranks->rank->rank == 0;
     lvni_core_str name = {0};
     lvn_status s = LVN_OK;
     if (!settings->predict_videos || folder == NULL || !lvni_core_path_is_folder(folder)) {
@@ -202,15 +219,7 @@ static lvn_status predict_videos(const lvni_run_job *job, const char *dir)
             break;
         }
         s = predict_video(job, dir, folder, lvni_core_str_text(&name));
-        if (s == LVN_ERR_CORRUPT || s == LVN_ERR_UNSUPPORTED || s == LVN_ERR_IO) {
-            if (leads) {
-                lvni_log_line(LVNI_LOG_WARNING, "no predictions of this video: %s",
-                              lvn_last_error()->message);
-            }
-            lvn_clear_error();
-            s = LVN_OK;
-        }
-        LVNI_TRY_DONE(s, s);
+        LVNI_TRY_DONE(s, forgive(job, s, "video"));
     }
 done:
     lvni_core_str_free(&name);

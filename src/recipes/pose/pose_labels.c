@@ -388,6 +388,89 @@ lvn_status lvni_pose_labels_check_count(const lvni_pose_labels *labels, int64_t 
              labels->keypoint[labels->k - 1], why, labels->k);
 }
 
+/* place[i]: which keypoint of the file has the name i. */
+static lvn_status find_places(const lvni_pose_labels *labels, int k, const char *const *name,
+                              int *place)
+{
+    if (labels->k != k) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "the model has %d keypoints (`%.64s` to `%.64s`), %s %d (`%.64s` to `%.64s`)", k,
+                 name[0], name[k - 1], labels->path, labels->k, labels->keypoint[0],
+                 labels->keypoint[labels->k - 1]);
+    }
+    for (int i = 0; i < k; i++) {
+        place[i] = i; /* where they mostly are */
+        for (int j = 0; j < k && strcmp(labels->keypoint[place[i]], name[i]) != 0; j++) {
+            place[i] = j;
+        }
+        if (strcmp(labels->keypoint[place[i]], name[i]) != 0) {
+            LVN_FAIL(LVN_ERR_USAGE,
+                     "%s has no keypoint `%.64s`, which the model has in place %d of %d; there the "
+                     "file has `%.64s`: give its keypoints the names that the model has",
+                     labels->path, name[i], i + 1, k, labels->keypoint[i]);
+        }
+    }
+    return LVN_OK;
+}
+
+/* One frame after the other, through `row`, (k, 2). */
+static void move_points(lvni_pose_labels *labels, const int *place, double *row)
+{
+    const size_t k = (size_t)labels->k;
+    for (int64_t i = 0; i < labels->n; i++) {
+        double *xy = labels->xy + i * 2 * labels->k;
+        memcpy(row, xy, 2 * k * sizeof *row);
+        for (size_t j = 0; j < k; j++) {
+            memcpy(xy + 2 * j, row + 2 * (size_t)place[j], 2 * sizeof *row);
+        }
+        int8_t *visible = labels->visible == NULL ? NULL : labels->visible + i * labels->k;
+        for (size_t j = 0; visible != NULL && j < k; j++) {
+            row[j] = visible[j];
+        }
+        for (size_t j = 0; visible != NULL && j < k; j++) {
+            visible[j] = (int8_t)row[place[j]];
+        }
+    }
+}
+
+static lvn_status move_names(lvni_pose_labels *labels, const int *place)
+{
+    const size_t k = (size_t)labels->k;
+    char **name = lvni_core_calloc(LVNI_TAG_DATA, k, sizeof *name);
+    int64_t *column = lvni_core_calloc(LVNI_TAG_DATA, k, sizeof *column);
+    const bool good = name != NULL && column != NULL;
+    for (size_t i = 0; good && i < k; i++) {
+        name[i] = labels->keypoint[place[i]];
+        column[i] = labels->column[place[i]];
+    }
+    if (good) {
+        memcpy(labels->keypoint, name, k * sizeof *name);
+        memcpy(labels->column, column, k * sizeof *column);
+    }
+    lvni_core_free(name);
+    lvni_core_free(column);
+    return good ? LVN_OK : LVN_ERR_MEMORY;
+}
+
+lvn_status lvni_pose_labels_arrange(lvni_pose_labels *labels, int k, const char *const *name)
+{
+    int *place = lvni_core_calloc(LVNI_TAG_DATA, (size_t)k, sizeof *place);
+    double *row = lvni_core_calloc(LVNI_TAG_DATA, (size_t)k, 2 * sizeof *row);
+    lvn_status s = place == NULL || row == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    if (s == LVN_OK) {
+        s = find_places(labels, k, name, place);
+    }
+    if (s == LVN_OK) {
+        s = move_names(labels, place);
+    }
+    if (s == LVN_OK) {
+        move_points(labels, place, row);
+    }
+    lvni_core_free(place);
+    lvni_core_free(row);
+    return s;
+}
+
 void lvni_pose_labels_image_path(const lvni_pose_labels *labels, const char *data_dir, int64_t i,
                                  lvni_core_str *out)
 {

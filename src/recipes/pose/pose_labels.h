@@ -32,6 +32,8 @@ void lvni_pose_labels_free(lvni_pose_labels *labels);
 
 /* Whether the file has as many keypoints as the configuration names. */
 lvn_status lvni_pose_labels_check_count(const lvni_pose_labels *labels, int64_t num_keypoints);
+/* Puts the keypoints of the file into the order of these names. LVN_ERR_USAGE: others are there. */
+lvn_status lvni_pose_labels_arrange(lvni_pose_labels *labels, int k, const char *const *name);
 /* Whether all images are there: all missing ones are counted, the first is named. */
 lvn_status lvni_pose_labels_check_images(const lvni_pose_labels *labels, const char *data_dir);
 /* Whether the points of frame i lie in it, up to a pixel of rounding. */

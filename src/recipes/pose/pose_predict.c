@@ -27,6 +27,7 @@ static const lvni_core_option used_rows[] = {
      .type = LVNI_OPT_PATH,
      .help = "Folder that paths in the label file are relative to; the file's own where it is not "
              "given."},
+    LVNI_OPTION_ALIAS("data_dir", "data.data_dir"), /* elsewhere another name of data= */
 };
 const lvni_core_option_table lvni_pose_used_options = LVNI_OPTION_TABLE("data", used_rows);
 
@@ -276,5 +277,21 @@ const lvni_run_results lvni_pose_predictions_of_frames = {.check = check_argumen
                                                           .finish = finish,
                                                           .end = end};
 
+/* ---- eval ---- */
+
+static lvn_status begin_eval(lvni_run_inference *u)
+{
+    const lvni_pose_labels *l = lvni_pose_used_of(&u->exported->job)->labels;
+    for (int64_t i = 0; i < l->n * l->k; i++) {
+        if (!isnan(l->xy[2 * i]) && !isnan(l->xy[2 * i + 1])) {
+            return LVN_OK;
+        }
+    }
+    LVN_FAIL(LVN_ERR_USAGE,
+             "data=%s has no labels to measure against: none of its %lld frames has a keypoint "
+             "with x and y; levin predict pose finds them",
+             l->path, (long long)l->n);
+}
+
 /* The means of what the validation step logs. */
-const lvni_run_results lvni_pose_metrics = {.check = check_eval};
+const lvni_run_results lvni_pose_metrics = {.check = check_eval, .begin = begin_eval};
