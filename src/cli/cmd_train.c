@@ -25,7 +25,7 @@ static void print_names(FILE *out)
 
 static bool comes_later(const char *name)
 {
-    static const char *const later[] = {"pose", "lm"};
+    static const char *const later[] = {"lm"};
     for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
         if (strcmp(name, later[i]) == 0) {
             return true;

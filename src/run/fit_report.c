@@ -482,8 +482,10 @@ void lvni_run_fit_banner(const lvni_run_fit_run *r)
         lvni_log_line(LVNI_LOG_INFO, "%s", r->request->chosen);
     }
     print_model(r, &model);
+    const uint64_t *own = r->request->weights_seed;
     lvni_log_line(LVNI_LOG_INFO, "%s, seed %lld, precision %s", lvni_core_str_text(&model),
-                  (long long)lvni_core_config_int(c, "seed"), lvni_core_config_str(c, "precision"));
+                  own != NULL ? (long long)*own : (long long)lvni_core_config_int(c, "seed"),
+                  lvni_core_config_str(c, "precision"));
     lvni_core_str_free(&model);
     report_phases(r);
     lvni_plan_describe_batch(&r->plan, &batch);

@@ -84,7 +84,7 @@ class Words(Case):
         for topic in ("eval", "predict", "train.classify"):
             self.levin(["help", topic, "zqxj"], USAGE, [f"`levin help {topic}`"])
         self.levin(["train", "frob"], USAGE, ["unknown recipe frob", "this version has classify"])
-        self.levin(["train", "pose"], USAGE, ["the recipe pose comes with a later version"])
+        self.levin(["train", "lm"], USAGE, ["the recipe lm comes with a later version"])
         self.levin(["plan", "tain"], USAGE, ["plan what?", "usage: levin plan train classify"])
 
     def test_unknown_key(self):

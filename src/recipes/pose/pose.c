@@ -226,6 +226,25 @@ static lvn_status find_weights(lvni_core_config *c, const opened *o, bool leads)
     return LVN_OK;
 }
 
+/* The best checkpoint is one of a validation. */
+static lvn_status warn_end(lvni_core_config *c, const lvni_run_job *job, int64_t frames)
+{
+    lvni_plan plan;
+    int64_t steps;
+    const lvni_run_rank *rank = job->ranks == NULL ? NULL : job->ranks->rank;
+    LVN_TRY(lvni_run_count_steps(c, frames, rank, &plan, &steps));
+    const int64_t every = lvni_core_config_int(c, "check_val_every_n_epoch"),
+                  first = every * plan.steps_per_epoch;
+    if (every > 0 && steps < first && steps > 0 && (rank == NULL || rank->rank == 0)) {
+        lvni_log_line(LVNI_LOG_WARNING,
+                      "the run ends after %lld step%s, before its first validation after step %lld "
+                      "(check_val_every_n_epoch=%lld): its last checkpoint counts as the best",
+                      (long long)steps, lvni_core_plural(steps, "", "s"), (long long)first,
+                      (long long)every);
+    }
+    return LVN_OK;
+}
+
 /* A decoded frame, and what an augmentation makes of it. */
 enum { BYTES_OF_A_PIXEL = 9 };
 
@@ -247,6 +266,7 @@ static lvn_status open_training(lvni_run_job *job, opened *o)
     LVN_TRY(open_frames(o, o->at, n, o->pipeline, &o->train));
     LVN_TRY(open_frames(o, o->at + n, val, NULL, &o->val));
     LVN_TRY(lvni_pose_fits_keep(&o->fits, &o->labels, &o->facts));
+    LVN_TRY(warn_end(c, job, n));
     job->train = o->train;
     job->val = o->val;
     job->facts = &o->facts;

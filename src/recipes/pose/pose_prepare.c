@@ -56,9 +56,23 @@ static lvn_status load_int(lvni_core_config *c, const char *key, int64_t value)
 /* Those of the data are the run's: of order and augmentation. */
 static lvn_status resolve_seeds(lvni_core_config *c)
 {
-    return lvni_core_config_is_set(c, "seed_data")
-               ? load_int(c, "seed", lvni_core_config_int(c, "seed_data"))
-               : LVN_OK;
+    char text[32];
+    if (!lvni_core_config_is_set(c, "seed_data")) {
+        return LVN_OK;
+    }
+    snprintf(text, sizeof text, "%lld", (long long)lvni_core_config_int(c, "seed_data"));
+    return lvni_core_config_set(c, "seed", text, "seed_data");
+}
+
+/* Each of these is kept; the best one is chosen among them. */
+static lvn_status resolve_kept(lvni_core_config *c)
+{
+    static const char key[] = "training.ckpt_every_n_epochs";
+    if (!lvni_core_config_is_set(c, key)) {
+        return LVN_OK;
+    }
+    LVN_TRY(lvni_core_config_load_job(c, "checkpoint.save_top_k=-1"));
+    return load_int(c, "checkpoint.every_n_epochs", lvni_core_config_int(c, key));
 }
 
 static lvn_status resolve_steps(lvni_core_config *c)
@@ -156,6 +170,7 @@ static lvn_status resolve_others(lvni_core_config *c)
     LVN_TRY(resolve_decay(c));
     LVN_TRY(resolve_unfreezing(c));
     LVN_TRY(resolve_seeds(c));
+    LVN_TRY(resolve_kept(c));
     LVN_TRY(resolve_steps(c));
     LVN_TRY(resolve_devices(c));
     return resolve_early_stopping(c);

@@ -83,7 +83,7 @@ TEST(predictions_are_read_back)
     lvni_pose_predictions p = labelled;
     lvni_pose_labels back;
     for (int i = 0; i < 24; i++) {
-        finite[i] = i % 6 == 1 ? NAN : 1e3f / (float)(i + 1);
+        finite[i] = i % 6 < 2 ? NAN : 1e3f / (float)(i + 1);
     }
     p.value = finite;
     assert_int_equal(lvni_pose_write_predictions(path, &p), LVN_OK);
