@@ -208,6 +208,41 @@ class Pose(PoseCase):
         )  # fmt: skip
         self.assertEqual(read_table(f"{self.dir}/again.csv", heads=3)[1], rows)
 
+    @unittest.skipUnless(shutil.which("ffmpeg"), "ffmpeg is missing, which makes the video")
+    def test_a_video_with_a_damaged_frame(self):
+        """Its row is empty, the others are those of the whole video, on any layout."""
+        images = f"{self.dir}/project/labeled-data/CollectedData/img%02d.png"
+        whole = f"{self.dir}/whole.mov"
+        subprocess.run(["ffmpeg", "-v", "error", "-i", images, "-c:v", "png", whole], check=True)
+        with open(whole, "rb") as f:
+            bytes_of = f.read()
+        frames = bytes_of.split(b"\x89PNG")
+        self.assertEqual(len(frames), 1 + 12)
+        frames[1 + 6] = bytes(len(frames[1 + 6]))
+        with open(f"{self.dir}/damaged.mov", "wb") as f:
+            f.write(b"\x89PNG".join(frames))
+        self.train("out", "max_steps=1")
+        rows = {}
+        for name, *more in (
+            ("whole",),
+            ("damaged",),
+            ("damaged", "devices=2", "eval_batch_size=5"),
+        ):
+            text = self.levin(
+                "predict", "pose", "model=out", f"data={name}.mov", "overwrite=true", *more
+            )
+            if name == "damaged":
+                self.assertIn("1 unreadable sample left out", text)
+            place = f"{self.dir}/out/video_preds/{name}"
+            rows[name, *more] = read_table(f"{place}.csv", heads=3)[1]
+            moved = read_table(f"{place}_temporal_norm.csv")[1]
+            empty = [i for i, row in enumerate(moved) if row[1] == ""]
+            self.assertEqual(empty, [0] if name == "whole" else [0, 6, 7])
+        expected = rows.pop(("whole",))
+        expected[6] = ["6", *[""] * 9]
+        for found in rows.values():
+            self.assertEqual(found, expected)
+
     @unittest.skipUnless(
         os.environ.get("LEVIN_TEST_SLOW", "0") not in ("", "0"), "a minute: LEVIN_TEST_SLOW=1"
     )

@@ -46,15 +46,21 @@ static int64_t video_length(const lvn_dataset *dataset)
     return ((const video *)dataset)->info.frames;
 }
 
-/* Decoded frames on the way to `frame` are kept; one far ahead is looked for. */
+/* Decoded frames on the way to `frame` are kept; one far ahead is looked for. A damaged one on the
+ * way is an error of its own alone: which thread comes first is chance. */
 static lvn_status decode(video *v, int64_t frame)
 {
     int64_t first = v->next >= 0 && frame >= v->next && frame < v->next + KEPT ? v->next : frame;
     for (; first <= frame; first++) {
         const int64_t place = first % KEPT;
         v->of[place] = v->next = -1;
-        LVN_TRY(lvni_data_video_read(v->decoders, v->file, first, 1,
-                                     v->pixels + (size_t)place * v->bytes));
+        const lvn_status s = lvni_data_video_read(v->decoders, v->file, first, 1,
+                                                  v->pixels + (size_t)place * v->bytes);
+        if (s == LVN_ERR_CORRUPT && first < frame) {
+            lvn_clear_error();
+            continue;
+        }
+        LVN_TRY(s);
         v->of[place] = first;
         v->next = first + 1;
     }
