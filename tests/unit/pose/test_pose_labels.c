@@ -43,6 +43,32 @@ TEST(points_names_and_places_are_those_of_the_file)
     lvni_pose_labels_free(&l);
 }
 
+TEST(keypoints_are_put_into_the_order_of_names)
+{
+    lvni_pose_labels l;
+    const char *const names[] = {"b", "c", "a"}, *const others[] = {"b", "d", "a"};
+    assert_int_equal(parse("s,r,r,r,r,r,r,r,r,r\nb,a,a,a,b,b,b,c,c,c\n"
+                           "c,x,y,visible,x,y,visible,x,y,visible\n"
+                           "1.png,1,2,2,3,4,1,5,6,2\n2.png,,,0,7,8,2,9,10,2\n",
+                           &l),
+                     LVN_OK);
+    assert_int_equal(lvni_pose_labels_arrange(&l, 3, others), LVN_ERR_USAGE);
+    assert_non_null(strstr(lvn_last_error()->message, "no keypoint `d`"));
+    assert_int_equal(lvni_pose_labels_arrange(&l, 2, names), LVN_ERR_USAGE);
+    assert_string_equal(l.keypoint[0], "a"); /* as they were */
+    assert_int_equal(lvni_pose_labels_arrange(&l, 3, names), LVN_OK);
+    static const int8_t visible[] = {1, 2, 2, 2, 2, 0};
+    static const int64_t column[] = {5, 8, 2};
+    for (int k = 0; k < 3; k++) {
+        assert_string_equal(l.keypoint[k], names[k]);
+        assert_int_equal(l.column[k], column[k]);
+    }
+    assert_memory_equal(l.visible, visible, sizeof visible);
+    assert_true(l.xy[2] == 5 && l.xy[3] == 6 && l.xy[4] == 1 && l.xy[5] == 2);
+    assert_true(l.xy[6] == 7 && l.xy[7] == 8 && l.xy[8] == 9 && isnan(l.xy[10]));
+    lvni_pose_labels_free(&l);
+}
+
 TEST(a_first_frame_without_labels_is_kept_and_empty_rows_are_not)
 {
     lvni_pose_labels l;
