@@ -129,6 +129,9 @@ class Pose(PoseCase):
                 rows = read_table(f"{self.dir}/out/{place}{end}", heads)[1]
                 self.assertEqual([r[0] for r in rows if set(r[1:-1]) == {""}], [name])
                 self.assertEqual(len(rows), 12)
+        os.remove(f"{self.dir}/out/predictions.csv")
+        self.train("out", "max_steps=1", "resume=true")
+        self.assertTrue(os.path.exists(f"{self.dir}/out/predictions.csv"))
 
     def test_other_label_files(self):
         """Keypoints go by their names; what does not fit the model is named."""
