@@ -7,7 +7,8 @@ row(value, sees, rest): the command with `rest` is run without the key and with 
     fails    the second run may end with an error: the key refuses something
 What is seen: weights and state (of the last model and checkpoint), metrics, log (train.log),
 stdout, stderr, code, files (names that were made), content (of files in the folder), arrays (.npy
-and .png below it), threads (their names) and processes (most at once).
+and .png below it), tables (.csv below it), saved (config.yaml), threads (their names) and processes
+(most at once).
 """
 
 from collections import namedtuple
@@ -602,6 +603,117 @@ report_rows = {
     "output": row("page.html", "stdout"),
 }
 
+# A project as Lightning Pose has them (pose_case.py); what shows before the first step costs least.
+POSE_PLAN = "plan train pose config=project/config.yaml"
+POSE = (
+    "train pose config=project/config.yaml training.train_batch_size=4 training.num_workers=0"
+    " fast_dev_run=true out=run"
+)
+POSE_ENDS = POSE.replace("fast_dev_run=true", "training.max_epochs=0")  # with predictions
+POSE_STEPS = POSE.replace("config.yaml", "steps.yaml").replace("fast_dev_run=true", "max_steps=2")
+POSE_STOPS = (
+    POSE.replace("fast_dev_run=true", "training.max_epochs=4 training.min_epochs=1")
+    + " limit_train_batches=1 optim.lr=10 quiet=true"
+)
+
+
+def unread(*keys):
+    """Of videos, and of frames without labels, which come with a later version: a value that is
+    none is refused."""
+    return {key: refusal("none of its values", instead=POSE_PLAN) for key in keys}
+
+
+def planned(value, **how):
+    return row(value, "stdout", instead=POSE_PLAN, **how)
+
+
+pose_rows = {
+    "data.data_dir": refusal("nowhere", instead=POSE_PLAN),
+    "data.csv_file": planned("fewer.csv"),
+    "data.split": planned("sets.csv"),
+    "data.image_resize_dims.height": planned("256"),
+    "data.image_resize_dims.width": planned("256"),
+    "data.num_keypoints": refusal("4", instead=POSE_PLAN),
+    "data.keypoint_names": refusal("[nose,ear]", instead=POSE_PLAN),
+    "data.mirrored_column_matches": row("[[0],[1]]", "files", instead=POSE_ENDS),
+    "data.columns_for_singleview_pca": row("[0,2]", "tables", instead=POSE_ENDS),
+    "data.downsample_factor": planned("3"),
+    "training.imgaug": row("none", "stdout"),
+    "training.imgaug_hflip": row("true", "stdout"),
+    "training.train_prob": planned("0.7"),
+    "training.val_prob": planned("0.4"),
+    "training.train_frames": planned("2"),
+    "seed_data": row("5", "stdout"),
+    "seed_model": row("5", "stdout"),
+    "training.unfreezing_epoch": row("0", "stderr"),
+    "training.unfreezing_step": row("0", "stderr", instead=POSE_STEPS, first="9"),
+    "training.ckpt_every_n_epochs": refusal("3", "check_val_every_n_epoch=2", instead=POSE_PLAN),
+    "training.early_stopping": row(
+        "true", "metrics", "training.early_stop_patience=1", instead=POSE_STOPS
+    ),
+    "training.early_stop_patience": row(
+        "1", "metrics", "training.early_stopping=true", instead=POSE_STOPS
+    ),
+    "training.lr_scheduler": refusal("cosine", instead=POSE_PLAN),
+    "training.lr_scheduler_params.multisteplr.milestone_steps": row(
+        "[1]", "metrics", instead=POSE_STEPS, first="[2]"
+    ),
+    "training.uniform_heatmaps_for_nan_keypoints": row("true", "stdout"),
+    "model.model_type": refusal("heatmap_mhcrnn", instead=POSE_PLAN),
+    "model.backbone": planned("resnet34"),
+    "model.backbone_pretrained": refusal("true", env={"TORCH_HOME": "/nowhere"}),
+    "model.heatmap_loss_type": row("kl", "stdout"),
+    "model.losses_to_use": refusal("[temporal]", instead=POSE_PLAN),
+    "losses.pca_singleview.components_to_keep": row("1", "tables", instead=POSE_ENDS),
+    "losses.pca_singleview.centering_method": row("mean", "tables", instead=POSE_ENDS),
+    **{
+        key: row("other", "saved", instead=POSE_ENDS)  # of videos, too
+        for key in ("data.video_dir", "eval.test_videos_directory", "eval.colormap")
+    },
+    **unread(
+        "dali.base.train.sequence_length",
+        "dali.base.predict.sequence_length",
+        "dali.context.train.batch_size",
+        "dali.context.predict.sequence_length",
+        "dali.general.seed",
+        "losses.pca_multiview.components_to_keep",
+        "losses.pca_multiview.centering_method",
+        *(
+            f"losses.{loss}.{key}"
+            for loss in ("pca_multiview", "pca_singleview")
+            for key in (
+                "log_weight",
+                "epsilon",
+                "empirical_epsilon_percentile",
+                "empirical_epsilon_multiplier",
+            )
+        ),
+        *(
+            f"losses.{loss}.{key}"
+            for loss in ("temporal", "temporal_heatmap_mse", "temporal_heatmap_kl")
+            for key in ("log_weight", "epsilon", "prob_threshold")
+        ),
+        *(
+            f"callbacks.anneal_weight.{key}"
+            for key in ("init_val", "increase_factor", "final_val", "freeze_until_epoch")
+        ),
+        "eval.predict_vids_after_training",
+        "eval.save_vids_after_training",
+        "eval.confidence_thresh_for_vid",
+    ),
+}
+pose_used_rows = {
+    "data": row("project/fewer.csv", "stdout", first="project/CollectedData.csv"),
+    "data.data_dir": row("project", "code", "data=frames.csv"),
+}
+POSE_PREDICT = "predict pose model=pose data=project/CollectedData.csv output=points.csv"
+pose_predict_rows = {
+    **pose_used_rows,
+    "data": row("project/fewer.csv", "content", first="project/CollectedData.csv"),
+    "output": row("other.csv", "files", first="points.csv"),
+    "overwrite": row("true", "stderr", before=POSE_PREDICT),
+}
+
 SPEAK = "-- sh speak.sh"
 GPUS = {"CUDA_VISIBLE_DEVICES": "0,1,2"}
 
@@ -709,6 +821,15 @@ COMMANDS = [
         linear_rows,
         "",
         {**use_rows, **knn_rows},
+    ),
+    Command("train.pose", POSE, pose_rows, "", train_rows),
+    Command("predict.pose", POSE_PREDICT, pose_predict_rows, "", use_rows),
+    Command(
+        "eval.pose",
+        "eval pose model=pose data=project/CollectedData.csv",
+        pose_used_rows,
+        "",
+        use_rows,
     ),
     Command("export", "export model=model output=w.safetensors", export_rows, ""),
     Command("report", "report model", report_rows, ""),

@@ -68,7 +68,7 @@ class Completion(unittest.TestCase):
         self.assertGreaterEqual(set(self.ask("")), {"train", "predict", "plan", "cc", "help"})
         self.assertEqual(self.ask("train cl"), ["classify"])
         self.assertEqual(self.ask("train ./mi"), ["./mine.so"])
-        self.assertEqual(self.ask("plan "), ["train", "classify", "gan", "pretrain"])
+        self.assertEqual(self.ask("plan "), ["train", "classify", "gan", "pretrain", "pose"])
         self.assertEqual(self.ask("pret"), ["pretrain"])
         for front in ("pretrain", "train pretrain", "plan pretrain", "plan train pretrain"):
             self.assertEqual(

@@ -334,7 +334,7 @@ class FrozenNames(unittest.TestCase):
 
     def test_configuration_of_recipes(self):
         """Their own keys: those of every training are above."""
-        for recipe in ("gan", "pretrain"):
+        for recipe in ("gan", "pose", "pretrain"):
             self.configuration_of(recipe)
 
     def configuration_of(self, recipe):

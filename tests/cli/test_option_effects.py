@@ -24,7 +24,8 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parent.parent / "support"))
 
 from case import JPEG, LEVIN, png, with_orientation, write
-from option_rows import COMMANDS, GAN, PRETRAIN, Elsewhere
+from option_rows import COMMANDS, GAN, POSE_ENDS, PRETRAIN, Elsewhere
+from pose_project import write_project
 from turns import of_today, turn_line
 
 WAIT_S = 20
@@ -86,6 +87,7 @@ class Fixtures:
         self.maps()
         self.run(GAN.replace("out=run", "out=gan"))
         self.run(PRETRAIN.replace("out=run", "out=backbone"))
+        self.project()
         self.run(PRETRAIN.replace("out=run", "out=backbone2 seed=1"))
         write(f"{folder}/seed.yaml", b"seed: 3\n")
         write(f"{folder}/table.yaml", b"top_k: 2\n")
@@ -127,6 +129,26 @@ class Fixtures:
         for name, value in (("mask", 1.0), ("std1", 0.2), ("std2", 0.4)):
             data = struct.pack("<256f", *[value] * 256)
             self.array(f"cosmos/cosmos_{name}.npy", "<f4", (16, 16), data)
+
+    def project(self):
+        """Frames with keypoints, another file of some of them, their sets, and steps for epochs."""
+        project = f"{self.dir}/project"
+        write_project(project, n=5, missing=(), name="fewer.csv")
+        write_project(project, n=12, missing=((0, 1), (2, 1), (4, 1), (6, 1)))
+        shutil.copy(f"{project}/CollectedData.csv", f"{self.dir}/frames.csv")
+        sets = ["train"] * 4 + ["test"] * 7 + ["validation"]
+        rows = (f"labeled-data/CollectedData/img{i:02}.png,{s}\n" for i, s in enumerate(sets))
+        write(f"{project}/sets.csv", f"image,set\n{''.join(rows)}".encode())
+        text = Path(f"{project}/config.yaml").read_text()
+        for old, new in (
+            ("unfreezing_epoch: 1", "unfreezing_step: 1"),
+            ("  min_epochs: 2\n", ""),
+            ("max_epochs: 2", "max_steps: 2"),
+            ("milestones: [2]", "milestone_steps: [2]"),
+        ):
+            text = text.replace(old, new)
+        write(f"{project}/steps.yaml", text.encode())
+        self.run(POSE_ENDS.replace("out=run", "out=pose"))
 
     def array(self, name, kind, shape, data):
         head = str({"descr": kind, "fortran_order": False, "shape": shape}).encode().ljust(117)
@@ -225,6 +247,10 @@ def observe(arguments, fixtures, row):
             seen["log"] = clean(re.sub(r"\[.*?\]", "", path.read_text()), folder)
         elif path.suffix in (".npy", ".png") and "/" in name:
             seen["arrays"] = seen.get("arrays", "") + hashlib.md5(path.read_bytes()).hexdigest()
+        elif path.name == "config.yaml" and "/" in name:
+            seen["saved"] = path.read_text().replace(folder, "DIR")
+        elif path.suffix == ".csv" and "/" in name:
+            seen["tables"] = seen.get("tables", "") + hashlib.md5(path.read_bytes()).hexdigest()
         elif path.is_file() and "/" not in name:
             seen["content"] = seen.get("content", "") + hashlib.md5(path.read_bytes()).hexdigest()
     shutil.rmtree(folder)
