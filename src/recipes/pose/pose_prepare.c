@@ -4,6 +4,7 @@
 
 #include "core/vfs.h"
 #include "recipes/pose/pose_rules.h"
+#include "recipes/pose/pose_settings.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -150,10 +151,12 @@ static lvn_status resolve_unfreezing(lvni_core_config *c)
         return LVN_OK;
     }
     const bool in_steps = lvni_core_config_is_set(c, steps);
-    snprintf(text, sizeof text, "[backbone=%lld%s:0.1:1.5]",
-             (long long)lvni_core_config_int(c, in_steps ? steps : "training.unfreezing_epoch"),
+    const char *from = in_steps ? steps : "training.unfreezing_epoch";
+    const int64_t begin =
+        lvni_core_config_is_set(c, from) ? lvni_core_config_int(c, from) : LVNI_POSE_UNFREEZING;
+    snprintf(text, sizeof text, "[backbone=%lld%s:0.1:1.5]", (long long)begin,
              in_steps ? "" : "epochs");
-    return lvni_core_config_set(c, key, text, in_steps ? steps : "training.unfreezing_epoch");
+    return lvni_core_config_set(c, key, text, from);
 }
 
 /* AdamW alone decays weights where nothing is given, as torch's. */

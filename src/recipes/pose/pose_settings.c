@@ -94,8 +94,6 @@ static lvn_status read_data(const lvni_core_config *c, lvni_pose_settings *s)
                : lvni_pose_matches_read(matches, &s->views, &s->matched, &s->match, &wrong);
 }
 
-enum { UNFREEZING = 20 }; /* epochs */
-
 static void read_training(const lvni_core_config *c, lvni_pose_settings *s)
 {
     const int64_t seed = lvni_core_config_int(c, "seed");
@@ -107,8 +105,8 @@ static void read_training(const lvni_core_config *c, lvni_pose_settings *s)
     s->seed_data = (uint64_t)int_or(c, "seed_data", seed);
     s->seed_model = (uint64_t)int_or(c, "seed_model", seed);
     s->unfreezing_in_steps = lvni_core_config_is_set(c, "training.unfreezing_step");
-    s->unfreezing =
-        int_or(c, "training.unfreezing_step", int_or(c, "training.unfreezing_epoch", UNFREEZING));
+    s->unfreezing = int_or(c, "training.unfreezing_step",
+                           int_or(c, "training.unfreezing_epoch", LVNI_POSE_UNFREEZING));
     s->ckpt_every_n_epochs = int_or(c, "training.ckpt_every_n_epochs", 0);
     s->uniform_for_nan = lvni_core_config_bool(c, "training.uniform_heatmaps_for_nan_keypoints");
 }

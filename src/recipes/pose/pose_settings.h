@@ -36,6 +36,9 @@ typedef struct lvni_pose_unsupervised_settings {
     double prob_threshold;
 } lvni_pose_unsupervised_settings;
 
+/* The epoch at which the backbone begins to learn where no key tells one. */
+enum { LVNI_POSE_UNFREEZING = 20 };
+
 typedef struct lvni_pose_settings {
     /* data; texts are borrowed from the configuration */
     const char *data_dir, *csv_file, *video_dir, *split; /* NULL: unset */
