@@ -36,7 +36,7 @@ typedef struct lvni_pose_unsupervised_settings {
     double prob_threshold;
 } lvni_pose_unsupervised_settings;
 
-/* The epoch at which the backbone begins to learn where no key tells one. */
+/* The epoch at which the backbone begins to learn where no key gives one. */
 enum { LVNI_POSE_UNFREEZING = 20 };
 
 typedef struct lvni_pose_settings {
