@@ -370,7 +370,12 @@ static lvn_status split_until(const lvni_optim_rules *r, const char *key, const 
                        : "");
     }
     out->every = epochs ? r->steps_per_epoch : 1;
-    out->until = strtoll(digits, NULL, 10) * out->every;
+    const int64_t number = strtoll(digits, NULL, 10);
+    if (out->every > 0 && number > INT64_MAX / out->every) {
+        LVN_FAIL(LVN_ERR_USAGE, "%s: %s: %lld epochs of %lld steps are more steps than are counted",
+                 key, text, (long long)number, (long long)out->every);
+    }
+    out->until = number * out->every;
     snprintf(pattern, PATTERN, "%.*s", (int)(equals - text), text);
     return LVN_OK;
 }

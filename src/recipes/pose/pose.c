@@ -356,7 +356,7 @@ static lvn_status open_labelled(lvni_run_job *job, opened *o)
 static lvn_status open_used(lvni_run_job *job, opened *o)
 {
     LVN_TRY(lvni_pose_is_video(job->config) ? open_video(job, o) : open_labelled(job, o));
-    LVN_TRY(lvni_pose_fits_read(job->facts, &o->fits));
+    LVN_TRY(lvni_pose_fits_read(job->facts, o->labels.k, &o->fits));
     job->used = o->used;
     job->headers_read = true; /* a few frames may be left out, as in the training */
     o->shown = (lvni_pose_used){.settings = &o->settings,

@@ -49,7 +49,7 @@ lvn_status lvni_pose_fits_make(const lvni_pose_settings *settings, const lvni_po
 /* Into the facts of a model's card, with the names of the keypoints, and out of them. */
 lvn_status lvni_pose_fits_keep(const lvni_pose_fits *fits, const lvni_pose_labels *labels,
                                lvn_card *facts);
-lvn_status lvni_pose_fits_read(const lvn_card *facts, lvni_pose_fits *out);
+lvn_status lvni_pose_fits_read(const lvn_card *facts, int keypoints, lvni_pose_fits *out);
 /* The names alone, of labels without frames. LVN_ERR_CORRUPT: there are none. */
 lvn_status lvni_pose_names_read(const lvn_card *facts, lvni_pose_labels *out);
 void lvni_pose_fits_free(lvni_pose_fits *fits);

@@ -133,17 +133,29 @@ done:
     return s;
 }
 
-lvn_status lvni_pose_fits_read(const lvn_card *facts, lvni_pose_fits *out)
+/* Of what stands in the card: its columns are numbers of the model's keypoints. */
+static lvn_status read_fit(const char *text, int keypoints, lvni_pose_pca *out, bool *has)
+{
+    LVN_TRY(lvni_pose_pca_read(text, out));
+    *has = true;
+    if (out->k != keypoints) {
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "the principal components in the model's card are of %d keypoints, and the model "
+                 "has %d",
+                 out->k, keypoints);
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_pose_fits_read(const lvn_card *facts, int keypoints, lvni_pose_fits *out)
 {
     const char *single = facts == NULL ? NULL : lvn_card_text(facts, fact_single),
                *multi = facts == NULL ? NULL : lvn_card_text(facts, fact_multi);
     if (single != NULL) {
-        LVN_TRY(lvni_pose_pca_read(single, &out->singleview));
-        out->has_singleview = true;
+        LVN_TRY(read_fit(single, keypoints, &out->singleview, &out->has_singleview));
     }
     if (multi != NULL) {
-        LVN_TRY(lvni_pose_pca_read(multi, &out->multiview));
-        out->has_multiview = true;
+        LVN_TRY(read_fit(multi, keypoints, &out->multiview, &out->has_multiview));
     }
     return LVN_OK;
 }

@@ -75,7 +75,7 @@ static tiling tiling_of(const lvni_pose_frame *f, const lvni_pose_drawn *d)
                 .width = even ? f->width / n : f->width / n + 1,
                 .height = even ? f->height / n : f->height / n + 1};
     const double limit = d->value[0] * t.width * t.height / LEVELS;
-    t.limit = limit < 1.0 ? 1 : (int)limit;
+    t.limit = limit < 1.0 ? 1 : limit < INT32_MAX ? (int)limit : INT32_MAX;
     return t;
 }
 

@@ -170,6 +170,10 @@ static lvn_status refuse_argument(const operation_row *row, const char *name)
 static lvn_status read_number(const operation_row *row, const argument_row *a, const json_t *value,
                               double *out)
 {
+    if (!json_is_number(value) && !json_is_boolean(value) && a->type == CHANCE) {
+        LVN_FAIL(LVN_ERR_USAGE, KEY ": %s.%s must be true, false or one probability from 0 to 1",
+                 row->name, a->name);
+    }
     if (!json_is_number(value) && !json_is_boolean(value)) {
         LVN_FAIL(LVN_ERR_USAGE,
                  KEY ": %s.%s must be a number, a range [from, to] or a choice [[a, b, c]]",
@@ -203,7 +207,7 @@ static lvn_status read_argument(const operation_row *row, const argument_row *a,
                                 const json_t *value, bool ranges, argument *out)
 {
     *out = (argument){.n = 0};
-    if (!json_is_array(value)) {
+    if (!json_is_array(value) || a->type == CHANCE) {
         LVN_TRY(read_number(row, a, value, &out->lo));
         out->hi = out->lo;
         return LVN_OK;
@@ -373,7 +377,7 @@ static double uniform(const lvni_core_rng *rng, uint64_t element)
 static double draw_value(const argument_row *row, const argument *a, double u)
 {
     if (row->type == CHANCE) {
-        return u < (a->n > 0 ? a->choice[0] : a->lo) ? 1.0 : 0.0;
+        return u < a->lo ? 1.0 : 0.0;
     }
     if (a->n > 0) {
         return a->choice[(int)(u * a->n)];

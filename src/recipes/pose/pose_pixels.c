@@ -139,10 +139,11 @@ typedef struct mask {
     double p;
 } mask;
 
+/* Cells finer than pixels would be drawn and never seen. */
 static int cells_of(double part, double cells, int side)
 {
-    const int n = isnan(part) ? (int)cells : (int)(part * side);
-    return n < 3 ? 3 : n;
+    const int n = isnan(part) ? (int)cells : (int)(part * side), least = side < 3 ? side : 3;
+    return n < least ? least : n > side ? side : n;
 }
 
 static mask mask_of(const lvni_pose_frame *f, const lvni_pose_drawn *d)
@@ -204,8 +205,8 @@ static lvn_status strew(lvni_pose_work *work, lvni_pose_frame *frame, const lvni
         lvni_pose_noise(&d->rng, (uint32_t)(i / 4), u);
         for (int64_t j = i; j < all && j < i + 4; j++) {
             if (u[j - i] * 0x1p-32 < m.p) {
-                const int cell = (int)(j % cells);
-                hit(frame, d, &m, cell / m.columns, cell % m.columns,
+                const int64_t cell = j % cells;
+                hit(frame, d, &m, (int)(cell / m.columns), (int)(cell % m.columns),
                     m.per_channel ? (int)(j / cells) : -1, out);
             }
         }

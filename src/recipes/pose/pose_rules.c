@@ -115,6 +115,17 @@ static void check_names(lvni_core_config *c)
     }
 }
 
+static bool stands_before(const int64_t *columns, size_t i)
+{
+    size_t k = 0;
+    while (k < i && columns[k] != columns[i]) {
+        k++;
+    }
+    return k < i;
+}
+
+static const char twice[] = "the keypoint stands twice; name each once";
+
 static void check_columns(lvni_core_config *c)
 {
     size_t n;
@@ -126,7 +137,21 @@ static void check_columns(lvni_core_config *c)
                        (long long)lvni_core_config_int(c, KEYPOINTS) - 1);
             return;
         }
+        if (stands_before(columns, i)) {
+            refuse_int(c, COLUMNS, columns[i], "%s", twice);
+            return;
+        }
     }
+}
+
+/* A keypoint is one body part in one view. */
+static bool match_is_before(const int *match, int i)
+{
+    int k = 0;
+    while (k < i && match[k] != match[i]) {
+        k++;
+    }
+    return k < i;
 }
 
 static lvn_status check_matches(lvni_core_config *c)
@@ -147,6 +172,10 @@ static lvn_status check_matches(lvni_core_config *c)
             refuse_int(c, MATCHES, match[i], "there are %lld keypoints, from 0 to %lld",
                        (long long)lvni_core_config_int(c, KEYPOINTS),
                        (long long)lvni_core_config_int(c, KEYPOINTS) - 1);
+            break;
+        }
+        if (match_is_before(match, i)) {
+            refuse_int(c, MATCHES, match[i], "%s", twice);
             break;
         }
     }

@@ -3,6 +3,7 @@
 
 #include "core/alloc.h"
 #include "core/json_read.h"
+#include "recipes/pose/pose_pca.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -13,13 +14,14 @@ const char *const lvni_pose_unsupervised_names[LVNI_POSE_UNSUPERVISED] = {
 
 /* ---- values that are texts ---- */
 
+/* No row has more components than coordinates. */
 bool lvni_pose_components_read(const char *text, double *value, bool *counted)
 {
     char *end = NULL;
     *value = lvni_core_strtod(text, &end);
     *counted = text[strcspn(text, ".eE")] == '\0';
     return end != text && *end == '\0' && isfinite(*value) && *value > 0 &&
-           (*counted || *value <= 1);
+           *value <= (*counted ? 2 * LVNI_POSE_PCA_MOST : 1);
 }
 
 /* Each list into its row of the table; wrong: NULL while nothing is. */

@@ -527,6 +527,17 @@ TEST(growth_is_refused)
     }
 }
 
+TEST(more_steps_than_are_counted_are_refused)
+{
+    static const char *const row = "backbone=999999999999epochs";
+    const lvni_optim_rules r = {
+        .lr_zero_until = &row, .n_lr_zero_until = 1, .steps_per_epoch = 1000000000};
+    lvni_optim_hold hold;
+    char pattern[LVNI_OPTIM_PATTERN];
+    assert_int_equal(lvni_optim_rules_hold(&r, 0, pattern, &hold), LVN_ERR_USAGE);
+    assert_non_null(strstr(lvn_last_error()->message, "more steps than are counted"));
+}
+
 TEST(groups_fit_their_optimizer)
 {
     static const struct {

@@ -263,6 +263,11 @@ TEST(masks_hit_their_part_of_the_image)
                                        "\"size_percent\": [0.05, 0.1]}}}",
                                        255, &low, &high);
     assert_true(fabs(pepper - 0.01) < 0.004 && low == 0 && high <= 128);
+    /* more cells than an int counts, were they not at most the pixels */
+    const double fine = part_changed("{\"CoarseDropout\": {\"p\": 1, \"kwargs\": {\"p\": 0.5, "
+                                     "\"size_px\": 65500}}}",
+                                     200, &low, &high);
+    assert_true(fabs(fine - 0.5) < 0.02 && low == 0 && high == 0);
 }
 
 /* ---- texts ---- */
@@ -288,6 +293,10 @@ TEST(texts_that_are_no_pipeline_are_refused)
     assert_refused("{\"Emboss\": {\"kwargs\": {\"alpha\": 2}}}", "Emboss.alpha is 2");
     assert_refused("{\"Rot90\": {\"kwargs\": {\"k\": 0.5}}}", "a whole number from -4 to 4");
     assert_refused("{\"Emboss\": {\"args\": [0, 1, 2]}}", "takes 2");
+    assert_refused("{\"CoarseSalt\": {\"kwargs\": {\"per_channel\": [0, 1]}}}",
+                   "CoarseSalt.per_channel must be true, false or one probability");
+    assert_refused("{\"CropAndPad\": {\"kwargs\": {\"keep_size\": [true, false]}}}",
+                   "CropAndPad.keep_size must be true, false");
     assert_refused("{\"Emboss\": ", "");
 }
 

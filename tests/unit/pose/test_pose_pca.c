@@ -2,7 +2,9 @@
  * of a model. Row 32 of the checklist; tests/golden compares them with Lightning Pose's. */
 #include "core/alloc.h"
 #include "core/rng.h"
+#include "recipes/pose/pose.h"
 #include "recipes/pose/pose_pca.h"
+#include "run/card.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -364,6 +366,26 @@ TEST(damaged_cards)
         text[i] = was;
     }
     assert_true(refusals > (int)n);
+    lvni_core_free(text);
+}
+
+TEST(a_card_of_other_keypoints)
+{
+    double xy[FRAMES * DIM];
+    lvni_pose_pca pca;
+    fill(xy, FRAMES);
+    assert_int_equal(lvni_pose_pca_fit(&three, xy, FRAMES, KEYPOINTS, &pca), LVN_OK);
+    char *text = print(&pca);
+    lvn_card facts = {0};
+    assert_int_equal(lvn_card_set(&facts, "pca_singleview", text), LVN_OK);
+    for (int k = KEYPOINTS - 1; k <= KEYPOINTS; k++) {
+        lvni_pose_fits fits = {0};
+        assert_int_equal(lvni_pose_fits_read(&facts, k, &fits),
+                         k == KEYPOINTS ? LVN_OK : LVN_ERR_CORRUPT);
+        lvni_pose_fits_free(&fits);
+    }
+    lvni_run_facts_free(&facts);
+    lvni_pose_pca_free(&pca);
     lvni_core_free(text);
 }
 
