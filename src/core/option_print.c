@@ -116,6 +116,21 @@ bool lvni_core_option_is_foreign(const lvni_core_option *row, const char *text)
     return lvni_core_foreign_value(row->name, text) != NULL;
 }
 
+/* Those of later versions would be refused next. */
+static void list_choices(const lvni_core_option *row, lvni_core_str *out)
+{
+    const char *between = "";
+    for (const char *p = row->choices; p != NULL;) {
+        const size_t n = strcspn(p, "|");
+        if (row->later == NULL || lvni_core_option_choice_index(row->later, p, n) < 0) {
+            lvni_core_str_append(out, between);
+            lvni_core_str_append_n(out, p, n);
+            between = ", ";
+        }
+        p = p[n] == '|' ? p + n + 1 : NULL;
+    }
+}
+
 lvn_status lvni_core_option_expected(const lvni_core_option *row, const char *text, bool quoted,
                                      const char *origin)
 {
@@ -127,9 +142,7 @@ lvn_status lvni_core_option_expected(const lvni_core_option *row, const char *te
     char choice[64];
     if (row->type == LVNI_OPT_CHOICE) {
         lvni_core_str_append(&want, "one of ");
-        for (const char *p = row->choices; *p != '\0'; p++) {
-            lvni_core_str_append_n(&want, *p == '|' ? ", " : p, *p == '|' ? 2 : 1);
-        }
+        list_choices(row, &want);
         if ((row->flags & LVNI_OPT_OPEN) != 0) {
             lvni_core_str_append(&want, " or a name (a letter, then letters and digits)");
         }
