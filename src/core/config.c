@@ -134,6 +134,7 @@ void lvni_core_config_destroy(lvni_core_config *config)
         lvni_core_free(config->slots[i].origin);
         lvni_core_free(config->slots[i].spelled);
         lvni_core_free(config->slots[i].open);
+        lvni_core_free(config->slots[i].job);
     }
     lvni_core_free(config->slots);
     lvni_core_str_free(&config->notes);
@@ -181,7 +182,8 @@ static char *key_copy(const char *key)
 /* Takes *value in every case. */
 static lvn_status store(lvni_core_slot *slot, const lvni_core_assignment *a, lvni_core_value *value)
 {
-    if (a->layer < slot->layer) {
+    /* what ~key has given back follows the job, whenever that loads */
+    if (a->layer < slot->layer && !(slot->back && a->layer == LVNI_LAYER_JOB)) {
         lvni_core_value_free(value);
         return LVN_OK;
     }
@@ -201,7 +203,8 @@ static lvn_status store(lvni_core_slot *slot, const lvni_core_assignment *a, lvn
     slot->value = *value;
     slot->origin = origin;
     slot->spelled = spelled;
-    slot->layer = a->layer;
+    slot->layer = slot->back && a->layer == LVNI_LAYER_JOB ? slot->layer : a->layer;
+    slot->back = a->back || (slot->back && a->layer == LVNI_LAYER_JOB);
     slot->source = a->source;
     return LVN_OK;
 }
@@ -374,6 +377,23 @@ static lvn_status parse(const lvni_core_option *row, const char *text, bool quot
     return status;
 }
 
+static lvn_status keep_job(lvni_core_slot *slot, const lvni_core_assignment *a, const char *text)
+{
+    if (a->layer != LVNI_LAYER_JOB || a->back) {
+        return LVN_OK;
+    }
+    lvni_core_free(slot->job);
+    slot->job = lvni_core_strdup(LVNI_TAG_CONFIG, text);
+    return slot->job == NULL ? LVN_ERR_MEMORY : LVN_OK;
+}
+
+/* Of the row, or of the job. */
+static const char *usual_text(const lvni_core_slot *slot)
+{
+    const char *fallback = slot->row->fallback != NULL ? slot->row->fallback : "";
+    return slot->job != NULL ? slot->job : fallback;
+}
+
 static lvn_status assign(lvni_core_config *config, const lvni_core_assignment *a)
 {
     lvni_core_slot *slot = lvni_core_config_target(config, a->key);
@@ -405,10 +425,11 @@ static lvn_status assign(lvni_core_config *config, const lvni_core_assignment *a
     if (lvni_core_config_is_open(row, a)) {
         return postpone(slot, a);
     }
-    const char *text = !a->back ? a->text : row->fallback != NULL ? row->fallback : "";
+    const char *text = a->back ? usual_text(slot) : a->text;
     char room[LVNI_CORE_FOREIGN_TEXT];
     lvni_core_value value = {0};
     LVN_TRY(translate(config, a, room, &text));
+    LVN_TRY(keep_job(slot, a, text));
     LVN_TRY(parse(row, text, a->quoted && !empty, a, &value));
     bool noted = false;
     lvn_status s;
@@ -702,7 +723,7 @@ lvn_status lvni_core_config_check_needs(const lvni_core_config *config, lvni_cor
     for (size_t i = 0; i < config->n; i++) {
         const lvni_core_slot *slot = &config->slots[i];
         const bool asked = slot->layer == LVNI_LAYER_ARGUMENTS || slot->layer == LVNI_LAYER_FILE;
-        if (asked && slot->row->needs != NULL && slot->value.set) {
+        if (asked && !slot->back && slot->row->needs != NULL && slot->value.set) {
             LVN_TRY(check_slot(config, slot, warnings));
         }
     }
@@ -714,7 +735,7 @@ lvn_status lvni_core_config_no_effect(const lvni_core_config *config, const char
 {
     const lvni_core_slot *slot = lvni_core_config_find(config, name);
     bool same;
-    if (slot == NULL || slot->layer != LVNI_LAYER_ARGUMENTS) {
+    if (slot == NULL || slot->layer != LVNI_LAYER_ARGUMENTS || slot->back) {
         return LVN_OK;
     }
     LVN_TRY(is_default(slot, &same));

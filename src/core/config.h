@@ -36,9 +36,9 @@ void lvni_core_config_collect(lvni_core_config *config);
 /* "max_epochs=20 optim=adamw": arguments between blanks; quotes and brackets keep blanks. job may
  * be NULL. */
 lvn_status lvni_core_config_load_job(lvni_core_config *config, const char *job);
-/* Arguments key=value, --key=value, --key value, --flag, ~key (back to the default), and
- * config=FILE,
- * --config FILE (YAML files, read before the other arguments count; needs a row "config"). */
+/* Arguments key=value, --key=value, --key value, --flag, ~key (back to the job's
+ * value or the default), and config=FILE, --config FILE (YAML files, read before the other
+ * arguments count; needs a row "config"). */
 lvn_status lvni_core_config_load_arguments(lvni_core_config *config, int n,
                                            const char *const *args);
 /* "PET_MAX_STEPS=5" is max_steps=5, below files and arguments: as torchrun reads its options. An
@@ -138,6 +138,8 @@ int lvni_core_config_switch(const lvni_core_config *config, const char *name);
 bool lvni_core_config_is_set(const lvni_core_config *config,
                              const char *name); /* it has a value (not auto, not null) */
 lvni_core_layer lvni_core_config_layer(const lvni_core_config *config, const char *name);
+/* by a file or on the command line, and not taken back there with ~key */
+bool lvni_core_config_is_given(const lvni_core_config *config, const char *name);
 /* "default", "job", "command line", "config.yml:12", or what lvni_core_config_set was given.
  * Borrowed. */
 const char *lvni_core_config_origin(const lvni_core_config *config, const char *name);

@@ -58,6 +58,8 @@ typedef struct lvni_core_slot {
     char *origin;
     char *spelled; /* the key as it was written */
     lvni_core_layer layer;
+    char *job; /* what the job has, for ~key; NULL: the row's default */
+    bool back; /* ~key stands on the command line: the value is not a given one */
     /* which file or command line the value is from: two spellings in one must agree */
     int source;
     bool mistaken;   /* a value was refused, or a key that is not one was nearest to this */

@@ -152,6 +152,12 @@ lvni_core_layer lvni_core_config_layer(const lvni_core_config *config, const cha
     return own_slot(config, name)->layer;
 }
 
+bool lvni_core_config_is_given(const lvni_core_config *config, const char *name)
+{
+    const lvni_core_slot *slot = own_slot(config, name);
+    return !slot->back && (slot->layer == LVNI_LAYER_FILE || slot->layer == LVNI_LAYER_ARGUMENTS);
+}
+
 const char *lvni_core_config_origin(const lvni_core_config *config, const char *name)
 {
     return own_slot(config, name)->origin;
