@@ -67,6 +67,7 @@ typedef struct lvni_optim_rules {
      * the run's, times 1.5 in each step or epoch that follows, up to the run's */
     const char *const *lr_zero_until;
     size_t n_lr_zero_until;
+    const char *held_by; /* what was given in its place, "key=VALUE"; NULL: itself */
     int64_t steps_per_epoch;
 } lvni_optim_rules;
 

@@ -540,6 +540,10 @@ void lvni_run_read_rules(const lvni_core_config *c, const lvni_plan *plan, lvni_
     r->layer_decay = lvni_core_config_float(c, "optim.layer_decay");
     r->freeze_until = lvni_core_config_str_list(c, "freeze_until", &r->n_freeze_until);
     r->lr_zero_until = lvni_core_config_str_list(c, "lr_zero_until", &r->n_lr_zero_until);
+    /* the recipe's own key, where that decides */
+    const char *origin = lvni_core_config_origin(c, "lr_zero_until");
+    const bool of_recipe = lvni_core_config_layer(c, "lr_zero_until") == LVNI_LAYER_RESOLVED;
+    r->held_by = of_recipe && strchr(origin, '=') != NULL ? origin : NULL;
     r->steps_per_epoch = plan->steps_per_epoch;
 }
 

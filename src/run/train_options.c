@@ -401,6 +401,9 @@ static void report_batch(const lvni_core_config *c)
                        lvni_core_config_int(c, "num_nodes") > 1,
                gpus = strcmp(spelled, "devices") != 0 && devices != NULL &&
                       strcmp(devices, "0") != 0 && strcmp(devices, "1") != 0;
+    if (lvni_core_config_has(c, "training.num_gpus")) {
+        return; /* Lightning Pose counts the batch of all devices */
+    }
     if ((layer == LVNI_LAYER_FILE || layer == LVNI_LAYER_ARGUMENTS) && (nodes || gpus) &&
         lvni_core_config_is_set(c, "batch_size")) {
         snprintf(text, sizeof text,

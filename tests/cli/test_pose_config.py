@@ -59,6 +59,16 @@ class Config(unittest.TestCase):
         command = [LEVIN, "train", "pose", f"config={self.dir}/config.yaml", "out=out", *args]
         return subprocess.run(command, cwd=self.dir, capture_output=True, text=True, timeout=60)
 
+    def saved(self):
+        with open(f"{self.dir}/out/config.yaml", encoding="ascii") as f:
+            return dict(line.split(": ", 1) for line in f.read().splitlines() if ": " in line)
+
+    def ended(self, *args):
+        """One epoch, or what the saved configuration plans; its messages."""
+        done = self.run_levin(*args)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout + done.stderr
+
     def refused(self, args, *parts):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = self.run_levin(*args)
@@ -76,12 +86,29 @@ class Config(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         unused = "without effect here: eval.hydra_paths, eval.fiftyone"
         self.assertIn(unused, done.stdout + done.stderr)
-        with open(f"{self.dir}/out/config.yaml", encoding="ascii") as f:
-            saved = dict(line.split(": ", 1) for line in f.read().splitlines() if ": " in line)
+        saved = self.saved()
         self.assertEqual(saved["data.video_dir"], f"{self.dir}/videos")
         self.assertEqual(saved["eval.test_videos_directory"], f"{self.dir}/videos")
         self.assertEqual(saved["data.mirrored_column_matches"], '"[[0],[1]]"')
         self.assertEqual(saved["check_val_every_n_epoch"], "1")
+
+    def test_keys_taken_back_and_a_run_resumed_by_its_directory(self):
+        back = ("~training.unfreezing_epoch", "~training.max_epochs", "~training.train_batch_size")
+        split = ("data.split=split.csv", "training.train_frames=1")
+        self.write("split.csv", "image,set\na.png,train\nb.png,validation\nc.png,test\n"
+                   "d.png,test\n")
+        ends = ("max_steps=1", "training.min_epochs=1", "training.imgaug=default")
+        text = self.ended(*back, *split, *ends, "accelerator=cpu")
+        self.assertIn("note: data.split decides which frames train, without effect are train", text)
+        self.assertIn("training.unfreezing_epoch=20: backbone.conv1.weight has the rate 0", text)
+        first = self.saved()
+        self.assertEqual(first["max_epochs"], "-1")
+        self.assertEqual(first["batch_size"], "16")
+        self.assertEqual(first["lr_zero_until"], '["backbone=20epochs:0.1:1.5"]')
+        command = [LEVIN, "train", "pose", "out=out", "resume=true", "max_steps=2"]
+        done = subprocess.run(command, cwd=self.dir, capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual({**first, "max_steps": "2"}, self.saved())
 
     def test_mistakes_are_reported_together(self):
         self.refused(
@@ -107,6 +134,8 @@ class Config(unittest.TestCase):
             (("training.ckpt_every_n_epochs=7",), "training.ckpt_every_n_epochs 7: not a multiple"),
             (("training.lr_scheduler=cosine",), "training.lr_scheduler `cosine`"),
             (("data.columns_for_singleview_pca=[2]",), "data.columns_for_singleview_pca 2: there"),
+            (("data.keypoint_names=[paw,tail]",), "names tail: keypoint 1 of the labels is `nose`"),
+            (("model.backbone=resnet51",), "resnet50_human_hand  (command line)"),
             (("data.keypoint_names=[a,b,c]",), "data.keypoint_names has 3 names"),
             (("data.data_dir=${data.csv_file}", "data.csv_file=${data.data_dir}"), "needs itself"),
             (("data.data_dir=nowhere",), "data.data_dir nowhere: there is no such folder"),
@@ -116,6 +145,15 @@ class Config(unittest.TestCase):
         ):
             with self.subTest(args):
                 self.refused(args, part)
+
+    def test_labels_are_those_of_the_project(self):
+        """A file of the same name in the current directory is another one."""
+        os.mkdir(f"{self.dir}/elsewhere")
+        self.write("elsewhere/CollectedData.csv", HEAD)
+        command = [LEVIN, "train", "pose", f"config={self.dir}/config.yaml"]
+        command += ["data.num_keypoints=3", "data.csv_file=CollectedData.csv"]
+        done = subprocess.run(command, cwd=f"{self.dir}/elsewhere", capture_output=True, text=True)
+        self.assertIn(f"{self.dir}/CollectedData.csv", done.stderr)
 
     def test_labels_are_checked_before_the_run(self):
         self.write("bad.csv", HEAD + "a.png,1,2,3,4\nb.png,1,2,3,x\n")

@@ -19,11 +19,11 @@ static const lvni_core_option data_rows[] = {
      .fallback = "CollectedData.csv",
      .flags = LVNI_OPT_RUN,
      .help = "Labels: three header rows (scorer, bodyparts, coords), then an image per row with x "
-             "and y of each keypoint; as it is, else below data.data_dir."},
+             "and y of each keypoint; below data.data_dir, else as it is."},
     {.name = "data.video_dir",
      .type = LVNI_OPT_PATH,
      .flags = LVNI_OPT_RUN,
-     .help = "Folder of videos without labels; as it is, else below data.data_dir."},
+     .help = "Folder of videos without labels; below data.data_dir, else as it is."},
     {.name = "data.split",
      .type = LVNI_OPT_PATH,
      .flags = LVNI_OPT_RUN,

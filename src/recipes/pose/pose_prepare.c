@@ -2,26 +2,26 @@
  * (pose_keys.h). */
 #include "recipes/pose/pose_keys.h"
 
+#include "core/alloc.h"
 #include "core/vfs.h"
 #include "recipes/pose/pose_rules.h"
 #include "recipes/pose/pose_settings.h"
+#include "run/run_dir.h"
 
 #include <stdio.h>
 #include <string.h>
 
 static bool is_given(const lvni_core_config *c, const char *key)
 {
-    const lvni_core_layer layer = lvni_core_config_layer(c, key);
-    return layer == LVNI_LAYER_FILE || layer == LVNI_LAYER_ARGUMENTS;
+    return lvni_core_config_is_given(c, key);
 }
 
-/* A path that is there as it was given, else one below data.data_dir. */
+/* One below data.data_dir; where it is not there, it may be there as it was given. */
 static lvn_status resolve_path(lvni_core_config *c, const char *key)
 {
     const char *data_dir = lvni_core_config_str(c, "data.data_dir"),
                *path = lvni_core_config_str(c, key);
-    if (data_dir == NULL || path == NULL || path[0] == '/' || path[0] == '[' ||
-        (is_given(c, key) && lvni_core_path_exists(path))) {
+    if (data_dir == NULL || path == NULL || path[0] == '/' || path[0] == '[') {
         return LVN_OK;
     }
     lvni_core_str text = {0};
@@ -30,7 +30,10 @@ static lvn_status resolve_path(lvni_core_config *c, const char *key)
     lvni_core_str_printf(&text, "%s%s%s", data_dir,
                          data_dir[strlen(data_dir) - 1] == '/' ? "" : "/", path);
     lvn_status status = lvni_core_str_status(&text);
-    if (status == LVN_OK) {
+    const bool as_given = status == LVN_OK && is_given(c, key) &&
+                          !lvni_core_path_exists(lvni_core_str_text(&text)) &&
+                          lvni_core_path_exists(path);
+    if (status == LVN_OK && !as_given) {
         status = lvni_core_config_set(c, key, lvni_core_str_text(&text), origin);
     }
     lvni_core_str_free(&text);
@@ -82,7 +85,7 @@ static lvn_status resolve_steps(lvni_core_config *c)
     size_t n;
     const int64_t *milestones = lvni_core_config_int_list(c, key, &n);
     lvni_core_str text = {0};
-    if (lvni_core_config_int(c, "max_steps") >= 0) {
+    if (lvni_core_config_is_set(c, "max_steps") && lvni_core_config_int(c, "max_steps") >= 0) {
         LVN_TRY(lvni_core_config_load_job(c, "max_epochs=-1"));
     }
     if (n == 0) {
@@ -122,9 +125,10 @@ static lvn_status resolve_early_stopping(lvni_core_config *c)
 static lvn_status resolve_end(lvni_core_config *c)
 {
     static const char every[] = "check_val_every_n_epoch", end[] = "max_epochs";
-    const int64_t last = lvni_core_config_int(c, end);
+    const int64_t last = lvni_core_config_is_set(c, end) ? lvni_core_config_int(c, end) : -1;
     char text[32];
-    if (last < 1 || lvni_core_config_layer(c, every) >= lvni_core_config_layer(c, end) ||
+    if (last < 1 || !lvni_core_config_is_set(c, every) ||
+        lvni_core_config_layer(c, every) >= lvni_core_config_layer(c, end) ||
         lvni_core_config_int(c, every) <= last) {
         return LVN_OK;
     }
@@ -145,18 +149,22 @@ static lvn_status resolve_devices(lvni_core_config *c)
 /* The backbone's rate: a tenth of the head's when it is released, growing to it. */
 static lvn_status resolve_unfreezing(lvni_core_config *c)
 {
-    static const char key[] = "lr_zero_until", steps[] = "training.unfreezing_step";
-    char text[96];
-    if (lvni_core_config_is_set(c, key)) {
+    static const char key[] = "lr_zero_until", steps[] = "training.unfreezing_step",
+                      epoch[] = "training.unfreezing_epoch";
+    char text[96], origin[96];
+    const bool in_steps = lvni_core_config_is_set(c, steps),
+               in_epochs = !in_steps && lvni_core_config_is_set(c, epoch);
+    const char *from = in_steps ? steps : epoch;
+    /* what a run has saved gives way to what is given when it is resumed or repeated */
+    if (lvni_core_config_is_set(c, key) &&
+        (!is_given(c, from) || lvni_core_config_layer(c, key) >= lvni_core_config_layer(c, from))) {
         return LVN_OK;
     }
-    const bool in_steps = lvni_core_config_is_set(c, steps);
-    const char *from = in_steps ? steps : "training.unfreezing_epoch";
-    const int64_t begin =
-        lvni_core_config_is_set(c, from) ? lvni_core_config_int(c, from) : LVNI_POSE_UNFREEZING;
-    snprintf(text, sizeof text, "[backbone=%lld%s:0.1:1.5]", (long long)begin,
+    const int64_t at = in_steps || in_epochs ? lvni_core_config_int(c, from) : LVNI_POSE_UNFREEZING;
+    snprintf(text, sizeof text, "[backbone=%lld%s:0.1:1.5]", (long long)at,
              in_steps ? "" : "epochs");
-    return lvni_core_config_set(c, key, text, from);
+    snprintf(origin, sizeof origin, "%s=%lld", from, (long long)at);
+    return lvni_core_config_set(c, key, text, origin);
 }
 
 /* AdamW alone decays weights where nothing is given, as torch's. */
@@ -198,9 +206,45 @@ static lvn_status note_unused(lvni_core_config *c)
     return status;
 }
 
-/* What is resumed was checked when it began, and its keys are read later. */
+/* Labelled frames are drawn, or they are of sets that a file names. */
+static void note_split(lvni_core_config *c)
+{
+    static const char *const drawn[] = {"training.train_prob", "training.val_prob",
+                                        "training.train_frames"};
+    char keys[96] = "";
+    for (size_t i = 0; i < sizeof drawn / sizeof drawn[0]; i++) {
+        if (is_given(c, drawn[i])) {
+            const size_t n = strlen(keys);
+            snprintf(keys + n, sizeof keys - n, "%s%s", n > 0 ? ", " : "", drawn[i]);
+        }
+    }
+    if (lvni_core_config_str(c, "data.split") != NULL && keys[0] != '\0') {
+        lvni_core_config_note(c, "data.split decides which frames train, without effect are %s",
+                              keys);
+    }
+}
+
+/* What stands for other keys depends on what the run has saved. */
+static lvn_status load_saved(lvni_core_config *c)
+{
+    const char *out = lvni_core_config_str(c, "out");
+    char *path = out == NULL ? NULL : lvni_run_path_join(out, "config.yaml");
+    if (out == NULL || path == NULL) {
+        return out == NULL ? LVN_OK : LVN_ERR_MEMORY;
+    }
+    const lvn_status status = lvni_core_path_exists(path)
+                                  ? lvni_core_config_load_file(c, LVNI_LAYER_SAVED, path)
+                                  : LVN_OK;
+    lvni_core_free(path);
+    return status;
+}
+
+/* What is resumed was checked when it began. */
 lvn_status lvni_pose_prepare(lvni_core_config *c)
 {
+    if (lvni_core_config_is_on(c, "resume")) {
+        LVN_TRY(load_saved(c));
+    }
     LVN_TRY(resolve_paths(c));
     LVN_TRY(resolve_end(c));
     if (!lvni_core_config_is_on(c, "resume")) {
@@ -208,5 +252,6 @@ lvn_status lvni_pose_prepare(lvni_core_config *c)
         LVN_TRY(lvni_pose_check_project(c));
     }
     LVN_TRY(note_unused(c));
+    note_split(c);
     return resolve_others(c);
 }

@@ -31,8 +31,7 @@ static bool is_set(const lvni_core_config *c, const char *key)
 
 static bool is_given(const lvni_core_config *c, const char *key)
 {
-    const lvni_core_layer layer = lvni_core_config_layer(c, key);
-    return layer == LVNI_LAYER_FILE || layer == LVNI_LAYER_ARGUMENTS;
+    return lvni_core_config_is_given(c, key);
 }
 
 /* "KEY VALUE: what is wrong  (ORIGIN)" */
@@ -212,7 +211,8 @@ static bool is_named(const lvni_core_config *c, const char *key)
 /* max_steps= by its own name cuts any training short. */
 bool lvni_pose_counts_steps(const lvni_core_config *c)
 {
-    return (is_named(c, "max_steps") && lvni_core_config_int(c, "max_steps") >= 0) ||
+    return (is_named(c, "max_steps") && is_set(c, "max_steps") &&
+            lvni_core_config_int(c, "max_steps") >= 0) ||
            lvni_core_config_is_set(c, "training.unfreezing_step") ||
            lvni_core_config_is_set(c, MILESTONE_STEPS);
 }
@@ -499,6 +499,22 @@ static lvn_status check_flip(lvni_core_config *c, const lvni_pose_labels *labels
     return status;
 }
 
+/* Other names, or an order of its own: the numbers of keypoints in this file mean others. */
+static void check_order(lvni_core_config *c, const lvni_pose_labels *labels)
+{
+    size_t n;
+    const char *const *names = lvni_core_config_str_list(c, NAMES, &n);
+    for (int k = 0; is_set(c, NAMES) && (int64_t)n == labels->k && k < labels->k; k++) {
+        if (strcmp(names[k], labels->keypoint[k]) != 0) {
+            refuse(c, NAMES, names[k],
+                   "keypoint %d of the labels is `%.64s`; give their names in their order, or omit "
+                   "the key",
+                   k, labels->keypoint[k]);
+            return;
+        }
+    }
+}
+
 static lvn_status check_labels(lvni_core_config *c, const lvni_pose_labels *labels)
 {
     const char *split = lvni_core_config_str(c, "data.split");
@@ -507,6 +523,7 @@ static lvn_status check_labels(lvni_core_config *c, const lvni_pose_labels *labe
     }
     LVN_TRY(
         keep(c, lvni_pose_labels_check_images(labels, lvni_core_config_str(c, "data.data_dir"))));
+    check_order(c, labels);
     LVN_TRY(check_flip(c, labels));
     if (split == NULL) {
         return LVN_OK;
@@ -532,7 +549,8 @@ lvn_status lvni_pose_check_project(lvni_core_config *c)
         return LVN_OK;
     }
     if (!lvni_core_path_exists(csv)) {
-        refuse(c, "data.csv_file", csv, "there is no such file; a path is relative to %s", folder);
+        refuse(c, "data.csv_file", csv,
+               "there is no such file; a relative path is looked for below %s, then here", folder);
         return LVN_OK;
     }
     lvni_pose_labels labels;

@@ -156,6 +156,45 @@ TEST(a_training_in_steps)
     lvni_core_config_destroy(c);
 }
 
+/* null, and ~KEY on the command line: no key has to be there. */
+TEST(every_key_may_be_left_out)
+{
+    for (size_t t = 0; tables[t] != NULL; t++) {
+        for (size_t i = 0; i < tables[t]->n; i++) {
+            char null[128], back[128];
+            const char *name = tables[t]->rows[i].name, *const args[] = {null, back};
+            snprintf(null, sizeof null, "%s=null", name);
+            snprintf(back, sizeof back, "~%s", name);
+            for (int k = 0; k < 2; k++) {
+                lvni_core_config *c = NULL;
+                const lvn_status status = read_config(good, 1, &args[k], &c);
+                assert_true(status == LVN_OK || status == LVN_ERR_USAGE);
+                lvni_core_config_destroy(c);
+            }
+        }
+    }
+}
+
+TEST(what_is_taken_back_is_what_the_recipe_has)
+{
+    static const char *const args[] = {"~training.max_epochs", "~training.unfreezing_epoch",
+                                       "~training.train_batch_size"};
+    lvni_core_config *c = read_good("training: {max_epochs: 9, unfreezing_epoch: 3, "
+                                    "train_batch_size: 4}\n",
+                                    3, args);
+    assert_int_equal(lvni_core_config_int(c, "max_epochs"), 300);
+    assert_int_equal(lvni_core_config_int(c, "batch_size"), 16);
+    assert_string_equal(lvni_core_config_origin(c, "lr_zero_until"),
+                        "training.unfreezing_epoch=20");
+    lvni_core_config_destroy(c);
+    c = read_good("training: {max_epochs: 9, unfreezing_epoch: 3, max_steps: 13, "
+                  "unfreezing_step: 4, "
+                  "lr_scheduler_params: {multisteplr: {milestone_steps: [6, 9]}}}\n",
+                  2, args);
+    assert_int_equal(lvni_core_config_int(c, "max_epochs"), -1);
+    lvni_core_config_destroy(c);
+}
+
 TEST(mirrored_views)
 {
     lvni_pose_settings s;
@@ -269,6 +308,8 @@ TEST(each_rule_names_key_value_and_place)
         {"training: {imgaug: {Blurr: {p: 1}}}\n", "there is no operation Blurr"},
         {"training: {imgaug_hflip: true}\n", "the other side of `paw_left` is not labelled"},
         {"data.split: b.png\n", "the file is empty"},
+        {"data.keypoint_names: [paw_left, tail]\n",
+         "data.keypoint_names tail: keypoint 1 of the labels is `nose`"},
         {"data.csv_file: none.csv\n", "./none.csv: there is no such file"},
     };
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
@@ -352,7 +393,7 @@ TEST(allocations_may_fail)
     enum { STEP = 7 };
     char text[1024];
     snprintf(text, sizeof text,
-             "%s  keypoint_names: [a, b]\n  mirrored_column_matches: [[0], [1]]\n"
+             "%s  keypoint_names: [paw_left, nose]\n  mirrored_column_matches: [[0], [1]]\n"
              "training: {imgaug: {Rotate: &r {p: 0.5}, MotionBlur: *r}}\n"
              "eval: {test_videos_directory: '${data.data_dir}/x'}\n",
              good);
