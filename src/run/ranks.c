@@ -324,6 +324,37 @@ lvn_status lvni_run_ranks_run(lvni_core_config *config, const lvni_run_ranks_com
     return close_ranks(&ranks, command->run(command->user, &ranks));
 }
 
+typedef struct shared {
+    const lvni_run_rank *first; /* of this process, which the caller's text is of */
+    char *text;
+    size_t room;
+} shared;
+
+/* Called by lvni_run_ranks_each. */
+static lvn_status share_text(void *user, const lvni_run_rank *rank)
+{
+    const shared *s = user;
+    char *own = lvni_core_calloc(LVNI_TAG_DIST, s->room, 1);
+    if (own == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    if (rank->rank == 0) {
+        memcpy(own, s->text, s->room);
+    }
+    const lvn_status status = lvni_dist_comm_broadcast(rank->comm, own, s->room, 0);
+    if (status == LVN_OK && rank == s->first && rank->rank != 0) {
+        memcpy(s->text, own, s->room);
+    }
+    lvni_core_free(own);
+    return status;
+}
+
+lvn_status lvni_run_ranks_share(const lvni_run_ranks *ranks, char *text, size_t room)
+{
+    shared s = {.first = ranks->rank, .text = text, .room = room};
+    return ranks->world > 1 ? lvni_run_ranks_each(ranks, share_text, &s) : LVN_OK;
+}
+
 lvn_status lvni_run_ranks_estimate(lvni_core_config *c, lvni_run_rank *out)
 {
     lvni_run_rank_request r;

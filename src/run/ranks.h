@@ -72,6 +72,9 @@ typedef lvn_status (*lvni_run_rank_work)(void *user, const lvni_run_rank *rank);
 /* work(user, rank) for all ranks of this process at once, the first on the calling thread. When one
  * fails the others are woken. Status and error are those of the rank that failed first. */
 lvn_status lvni_run_ranks_each(const lvni_run_ranks *ranks, lvni_run_rank_work work, void *user);
+/* Rank 0's text of `room` bytes in every process: what one rank has looked up for all, as files may
+ * look different on other machines. A collective of the processes. */
+lvn_status lvni_run_ranks_share(const lvni_run_ranks *ranks, char *text, size_t room);
 /* Wakes the others before this rank's work is over, with the thread's last error. Nothing after
  * LVN_OK and LVN_ERR_CANCELLED. */
 void lvni_run_rank_give_up(const lvni_run_rank *rank, lvn_status status);

@@ -16,6 +16,7 @@
 #include "report/run_page.h"
 #include "run/options.h"
 #include "run/run_dir.h"
+#include "trainer/trainer.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -37,35 +38,17 @@ typedef struct work {
 
 /* ---- behind the end of a training ---- */
 
-typedef struct ending {
-    const work *work;
-    const lvni_run_ranks *ranks;
-    char dir[4096]; /* "": rank 0 has none */
-} ending;
-
-/* Called by lvni_run_ranks_each. A collective, so no rank goes on before rank 0 has its files. */
-static lvn_status share_dir(void *user, const lvni_run_rank *rank)
-{
-    ending *e = user;
-    char dir[sizeof e->dir] = "";
-    const char *own = rank->rank == 0 && e->work->dir != NULL ? e->work->dir : "";
-    if (snprintf(dir, sizeof dir, "%s", own) >= (int)sizeof dir) {
-        LVN_FAIL(LVN_ERR_UNSUPPORTED, "the path %s is too long to send it to the other ranks", own);
-    }
-    if (rank->world > 1) {
-        LVN_TRY(lvni_dist_comm_broadcast(rank->comm, dir, sizeof dir, 0));
-    }
-    if (rank == e->ranks->rank) {
-        memcpy(e->dir, dir, sizeof dir);
-    }
-    return LVN_OK;
-}
-
+/* No rank goes on before rank 0 has its files. */
 static lvn_status end_training(const work *w, const lvni_run_job *job)
 {
-    ending e = {.work = w, .ranks = job->ranks};
-    LVN_TRY(lvni_run_ranks_each(job->ranks, share_dir, &e));
-    return e.dir[0] == '\0' ? LVN_OK : w->recipe->ended(job, e.dir);
+    char dir[4096] = ""; /* "": rank 0 has none */
+    if (w->dir != NULL && snprintf(dir, sizeof dir, "%s", w->dir) >= (int)sizeof dir) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "the path %s is too long to send it to the other ranks",
+                 w->dir);
+    }
+    LVN_TRY(lvni_run_ranks_share(job->ranks, dir, sizeof dir));
+    lvni_trainer_stop_forget_time();
+    return dir[0] == '\0' ? LVN_OK : w->recipe->ended(job, dir);
 }
 
 static lvn_status open_and_fit(work *w, lvni_run_ranks *ranks, fit_function fit)

@@ -39,6 +39,13 @@ void lvni_trainer_stop_record(int signal_number)
     }
 }
 
+void lvni_trainer_stop_forget_time(void)
+{
+    if (lvni_core_training_get()->agreed == LVNI_STOP_TIME) {
+        lvni_core_training_get()->agreed = 0;
+    }
+}
+
 /* ---- checkpoints ---- */
 
 /* Where x lies: squares in f64 do not overflow, so their sum is finite when all values are. */

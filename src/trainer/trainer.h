@@ -363,5 +363,8 @@ void lvni_trainer_stop_install(void); /* handlers, and nothing agreed yet */
 int lvni_trainer_stop_signal(void);   /* the agreed one, else this process's own; 0: none */
 /* the ranks agreed to stop for it: from now on that is the one; 0: nothing */
 void lvni_trainer_stop_record(int signal_number);
+/* max_time ended the training, and what follows it is not to end at once; no rank may still train.
+ * A signal stays one. */
+void lvni_trainer_stop_forget_time(void);
 
 #endif

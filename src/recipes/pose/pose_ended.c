@@ -3,6 +3,7 @@
  * (pose.h). */
 #include "recipes/pose/pose.h"
 
+#include "core/alloc.h"
 #include "core/error.h"
 #include "core/str.h"
 #include "core/vfs.h"
@@ -13,6 +14,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -75,43 +77,40 @@ void lvni_pose_progress_end(lvni_pose_progress *p)
 
 /* ---- predictions ---- */
 
-enum { ARGUMENTS = 7 };
-
 /* As `levin predict model=DIR data=FILE output=DIR/NAME overwrite=true on_error=skip` would, on
  * these ranks. Whether frames may be missing was decided by the training, which has ended: one that
- * it left out must not cost the predictions of the others. */
+ * it left out must not cost the predictions of the others. Not as arguments: a ${ in a path is text
+ * here. */
 static lvn_status predict(const lvni_run_job *job, const char *dir, const char *file,
                           const char *name)
 {
+    static const char origin[] = "the end of the training";
     const lvni_pose_used *used = lvni_pose_used_of(job);
-    lvni_core_str argument[ARGUMENTS] = {{0}};
-    const char *args[ARGUMENTS];
+    const lvni_run_measurement of = {.results = &lvni_pose_predictions_of_frames};
+    lvni_core_str output = {0};
     lvni_core_config *c = NULL;
-    int n = 0;
-    lvni_core_str_printf(&argument[n++], "model=%s", dir);
-    lvni_core_str_printf(&argument[n++], "data=%s", file);
-    lvni_core_str_printf(&argument[n++], "output=%s/%s.csv", dir, name);
-    lvni_core_str_append(&argument[n++], "overwrite=true");
-    lvni_core_str_append(&argument[n++], "on_error=skip");
-    if (used->settings->data_dir != NULL) {
-        lvni_core_str_printf(&argument[n++], "data.data_dir=%s", used->settings->data_dir);
+    lvn_status s;
+    lvni_core_str_printf(&output, "%s/%s.csv", dir, name);
+    LVNI_TRY_DONE(s, lvni_core_str_status(&output));
+    const char *set[][2] = {{"model", dir},
+                            {"data", file},
+                            {"output", lvni_core_str_text(&output)},
+                            {"overwrite", "true"},
+                            {"on_error", "skip"},
+                            {"accelerator", lvni_core_config_str(job->config, "accelerator")},
+                            {"data.data_dir", used->settings->data_dir}};
+    LVNI_TRY_DONE(s, lvni_run_inference_read(&lvni_pose_recipe, "predict", 0, NULL, &c));
+    for (size_t i = 0; i < sizeof set / sizeof *set; i++) {
+        if (set[i][1] != NULL) {
+            LVNI_TRY_DONE(s, lvni_core_config_set(c, set[i][0], set[i][1], origin));
+        }
     }
-    lvni_core_str_printf(&argument[n++], "accelerator=%s",
-                         lvni_core_config_str(job->config, "accelerator"));
-    lvn_status s = LVN_OK;
-    for (int i = 0; i < n && s == LVN_OK; i++) {
-        args[i] = lvni_core_str_text(&argument[i]);
-        s = lvni_core_str_status(&argument[i]);
-    }
-    const lvni_run_measurement of = {
-        .results = &lvni_pose_predictions_of_frames, .n = n, .args = args};
-    LVNI_TRY_DONE(s, s);
-    LVNI_TRY_DONE(s, lvni_run_inference_read(&lvni_pose_recipe, "predict", n, args, &c));
-    s = lvni_run_inference_on(&lvni_pose_recipe, "predict", &of, c, job->ranks);
+    lvni_core_config *taken = c;
+    c = NULL;
+    s = lvni_run_inference_on(&lvni_pose_recipe, "predict", &of, taken, job->ranks);
 done:
-    for (int i = 0; i < n; i++) {
-        lvni_core_str_free(&argument[i]);
-    }
+    lvni_core_config_destroy(c);
+    lvni_core_str_free(&output);
     return s;
 }
 
@@ -130,25 +129,24 @@ static lvn_status forgive(const lvni_run_job *job, lvn_status s, const char *wha
     return LVN_OK;
 }
 
-/* "CollectedData_new.csv" beside "CollectedData.csv", where there is one. */
+/* "CollectedData_new.csv" beside "CollectedData.csv", where rank 0 finds one. */
 static lvn_status predict_other(const lvni_run_job *job, const char *dir, const char *file,
                                 const char *suffix)
 {
-    lvni_core_str path = {0}, name = {0};
-    const char *dot = strrchr(file, '.');
-    lvni_core_str_append_n(&path, file, dot == NULL ? strlen(file) : (size_t)(dot - file));
-    lvni_core_str_printf(&path, "_%s.csv", suffix);
-    lvni_core_str_printf(&name, "predictions_%s", suffix);
+    lvni_core_str path = {0};
+    char name[32], there[2] = "";
+    snprintf(name, sizeof name, "predictions_%s", suffix);
+    lvni_pose_labels_other(file, suffix, &path);
     lvn_status s;
     LVNI_TRY_DONE(s, lvni_core_str_status(&path));
-    LVNI_TRY_DONE(s, lvni_core_str_status(&name));
-    if (lvni_core_path_exists(lvni_core_str_text(&path))) {
-        s = predict(job, dir, lvni_core_str_text(&path), lvni_core_str_text(&name));
+    there[0] = lvni_core_path_exists(lvni_core_str_text(&path)) ? '1' : '\0';
+    LVNI_TRY_DONE(s, lvni_run_ranks_share(job->ranks, there, sizeof there));
+    if (there[0] != '\0') {
+        s = predict(job, dir, lvni_core_str_text(&path), name);
         s = forgive(job, s, "label file");
     }
 done:
     lvni_core_str_free(&path);
-    lvni_core_str_free(&name);
     return s;
 }
 
@@ -165,26 +163,39 @@ static bool has_ending_of_video(const char *name)
     return false;
 }
 
-/* The first video of the folder behind `after` in the order of bytes, into `name`; "": there are no
- * more. */
-static lvn_status next_video(const char *folder, const char *after, lvni_core_str *name)
+/* The first video of the folder behind `name` in the order of bytes, in its place; "": there are
+ * no more. */
+static lvn_status next_video(const char *folder, char name[NAME_MAX + 1])
 {
-    lvni_core_str least = {0};
-    DIR *dir = opendir(folder);
-    if (dir == NULL) {
+    char least[NAME_MAX + 1] = "";
+    DIR *dir = lvni_core_path_is_folder(folder) ? opendir(folder) : NULL;
+    if (dir == NULL && lvni_core_path_is_folder(folder)) {
         LVN_FAIL(LVN_ERR_IO, "eval.test_videos_directory=%s: %s", folder, strerror(errno));
     }
-    for (struct dirent *e = readdir(dir); e != NULL; e = readdir(dir)) {
-        if (has_ending_of_video(e->d_name) && strcmp(e->d_name, after) > 0 &&
-            (least.len == 0 || strcmp(e->d_name, lvni_core_str_text(&least)) < 0)) {
-            lvni_core_str_clear(&least);
-            lvni_core_str_append(&least, e->d_name);
+    for (struct dirent *e = dir == NULL ? NULL : readdir(dir); e != NULL; e = readdir(dir)) {
+        if (has_ending_of_video(e->d_name) && strcmp(e->d_name, name) > 0 &&
+            (least[0] == '\0' || strcmp(e->d_name, least) < 0)) {
+            snprintf(least, sizeof least, "%s", e->d_name);
         }
     }
-    closedir(dir);
-    lvni_core_str_free(name);
-    *name = least;
-    return lvni_core_str_status(name);
+    if (dir != NULL) {
+        closedir(dir);
+    }
+    memcpy(name, least, sizeof least);
+    return LVN_OK;
+}
+
+/* As rank 0 sees the folder; where it cannot, the others have no more videos, and it fails. */
+static lvn_status share_next(const lvni_run_job *job, const char *folder, char name[NAME_MAX + 1])
+{
+    const bool leads = job->ranks->rank->rank == 0;
+    const lvn_status s = leads ? next_video(folder, name) : LVN_OK;
+    const lvn_error error = *lvn_last_error();
+    if (s != LVN_OK) {
+        name[0] = '\0';
+    }
+    LVN_TRY(lvni_run_ranks_share(job->ranks, name, NAME_MAX + 1));
+    return s == LVN_OK ? LVN_OK : lvn_error_adopt(&error);
 }
 
 static lvn_status predict_video(const lvni_run_job *job, const char *dir, const char *folder,
@@ -208,22 +219,17 @@ static lvn_status predict_videos(const lvni_run_job *job, const char *dir)
 {
     const lvni_pose_settings *settings = lvni_pose_used_of(job)->settings;
     const char *folder = settings->test_videos;
-    lvni_core_str name = {0};
-    lvn_status s = LVN_OK;
-    if (!settings->predict_videos || folder == NULL || !lvni_core_path_is_folder(folder)) {
+    char name[NAME_MAX + 1] = "";
+    if (!settings->predict_videos || folder == NULL) {
         return LVN_OK;
     }
     for (;;) {
-        LVNI_TRY_DONE(s, next_video(folder, lvni_core_str_text(&name), &name));
-        if (name.len == 0) {
-            break;
+        LVN_TRY(share_next(job, folder, name));
+        if (name[0] == '\0') {
+            return LVN_OK;
         }
-        s = predict_video(job, dir, folder, lvni_core_str_text(&name));
-        LVNI_TRY_DONE(s, forgive(job, s, "video"));
+        LVN_TRY(forgive(job, predict_video(job, dir, folder, name), "video"));
     }
-done:
-    lvni_core_str_free(&name);
-    return s;
 }
 
 lvn_status lvni_pose_ended(const lvni_run_job *job, const char *dir)
@@ -231,6 +237,12 @@ lvn_status lvni_pose_ended(const lvni_run_job *job, const char *dir)
     const lvni_pose_used *used = lvni_pose_used_of(job);
     lvni_pose_progress *p = used->progress;
     const char *file = used->file;
+    if (p->dir == NULL && job->ranks->rank->rank == 0) {
+        /* resumed behind its end: nothing was trained that could be counted */
+        p->completed = -1;
+        p->dir = lvni_core_strdup(LVNI_TAG_DATA, dir);
+        LVN_TRY(p->dir == NULL ? LVN_ERR_MEMORY : LVN_OK);
+    }
     write_status(p, "EVALUATING");
     LVN_TRY(predict(job, dir, file, "predictions"));
     LVN_TRY(predict_other(job, dir, file, "new"));

@@ -471,6 +471,14 @@ lvn_status lvni_pose_labels_arrange(lvni_pose_labels *labels, int k, const char 
     return s;
 }
 
+void lvni_pose_labels_other(const char *path, const char *suffix, lvni_core_str *out)
+{
+    const char *slash = strrchr(path, '/'), *dot = strrchr(slash == NULL ? path : slash, '.');
+    lvni_core_str_clear(out);
+    lvni_core_str_append_n(out, path, dot == NULL ? strlen(path) : (size_t)(dot - path));
+    lvni_core_str_printf(out, "_%s.csv", suffix);
+}
+
 void lvni_pose_labels_image_path(const lvni_pose_labels *labels, const char *data_dir, int64_t i,
                                  lvni_core_str *out)
 {

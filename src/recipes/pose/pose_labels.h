@@ -39,6 +39,8 @@ lvn_status lvni_pose_labels_check_images(const lvni_pose_labels *labels, const c
 /* Whether the points of frame i lie in it, up to a pixel of rounding. */
 lvn_status lvni_pose_labels_check_inside(const lvni_pose_labels *labels, int64_t i, double width,
                                          double height);
+/* "DIR/LABELS_SUFFIX.csv" beside "DIR/LABELS.csv". */
+void lvni_pose_labels_other(const char *path, const char *suffix, lvni_core_str *out);
 /* Where the image of frame i is. */
 void lvni_pose_labels_image_path(const lvni_pose_labels *labels, const char *data_dir, int64_t i,
                                  lvni_core_str *out);

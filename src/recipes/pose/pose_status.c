@@ -37,6 +37,14 @@ static json_t *progress_of(int64_t completed, int64_t total)
                      (double)now.tv_sec + 1e-9 * (double)now.tv_nsec);
 }
 
+static bool set_progress(json_t *object, int64_t completed, int64_t total)
+{
+    static const char key[] = "progress";
+    const bool kept = completed < 0 && json_object_get(object, key) != NULL;
+    return kept || json_object_set_new(object, key,
+                                       progress_of(completed < 0 ? total : completed, total)) == 0;
+}
+
 static lvn_status write_new(const char *path, const json_t *object)
 {
     lvni_core_str text = {0};
@@ -62,7 +70,7 @@ lvn_status lvni_pose_status_write(const char *dir, const char *status, int64_t c
     }
     if (s == LVN_OK) {
         s = json_object_set_new(object, "status", json_string(status)) == 0 &&
-                    json_object_set_new(object, "progress", progress_of(completed, total)) == 0
+                    set_progress(object, completed, total)
                 ? write_new(lvni_core_str_text(&path), object)
                 : lvn_error_set(LVN_ERR_MEMORY, __FILE__, __LINE__, "%s: out of host memory",
                                 lvni_core_str_text(&path));

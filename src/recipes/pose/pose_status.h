@@ -6,8 +6,8 @@
 #include <levin/status.h>
 
 /* status: "TRAINING", "EVALUATING" or "COMPLETED"; completed of total epochs, or of steps where the
- * run is counted in steps. What else the file holds stays; a reader sees the old file or the new
- * one. LVN_ERR_IO, LVN_ERR_MEMORY. */
+ * run is counted in steps; below 0: as many as the file has. What else the file holds stays; a
+ * reader sees the old file or the new one. LVN_ERR_IO, LVN_ERR_MEMORY. */
 lvn_status lvni_pose_status_write(const char *dir, const char *status, int64_t completed,
                                   int64_t total);
 
