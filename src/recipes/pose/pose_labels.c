@@ -237,7 +237,10 @@ static lvn_status read_points(const lvni_pose_csv *t, int64_t row, const layout 
         if (l->has_visible) {
             int8_t *visible = out->visible + i * l->k + k;
             LVN_TRY(read_visible(t, row, l->visible[k], labelled, visible));
-            out->overridden += labelled && *visible < 2;
+            if (labelled && *visible < 2) { /* neither errors nor PCA are to have it */
+                xy[0] = xy[1] = NAN;
+                out->overridden++;
+            }
         }
     }
     return LVN_OK;

@@ -1,8 +1,8 @@
 /* Files of labels: three header rows (scorer, bodyparts, coords), then a row per frame: its image,
  * and x, y of each keypoint in pixels of the frame, (0, 0) at the top left. An empty cell or nan is
- * a point without label. A third column `visible` of a keypoint is 0 (no label), 1 (hidden) or 2;
- * columns `likelihood` are passed over, and a last column `set` is a split: so predictions.csv can
- * be read, too. */
+ * a point without label. A third column `visible` of a keypoint is 0 (no label), 1 (hidden) or 2,
+ * and coordinates beside 0 or 1 are not used; columns `likelihood` are passed over, and a last
+ * column `set` is a split: so predictions.csv can be read, too. */
 #ifndef LEVIN_RECIPES_POSE_POSE_LABELS_H
 #define LEVIN_RECIPES_POSE_POSE_LABELS_H
 

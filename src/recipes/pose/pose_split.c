@@ -34,6 +34,25 @@ void lvni_pose_split_count(const int8_t *set, int64_t n, int64_t count[LVNI_POSE
     }
 }
 
+lvn_status lvni_pose_split_check(const lvni_pose_labels *labels, const int8_t *set)
+{
+    int64_t frames[LVNI_POSE_SETS], points[LVNI_POSE_SETS] = {0};
+    lvni_pose_split_count(set, labels->n, frames);
+    for (int64_t i = 0; i < labels->n * labels->k; i++) {
+        points[set[i / labels->k]] += !isnan(labels->xy[2 * i]);
+    }
+    for (int s = LVNI_POSE_TRAIN; s <= LVNI_POSE_VALIDATION; s++) {
+        if (points[s] == 0) {
+            LVN_FAIL(LVN_ERR_USAGE,
+                     "%s: no keypoint is labelled in %s %lld %s frame%s; label some of them, or "
+                     "draw other frames with training.rng_seed_data_pt or data.split",
+                     labels->path, frames[s] == 1 ? "the" : "all", (long long)frames[s],
+                     lvni_pose_set_name((lvni_pose_set)s), lvni_core_plural(frames[s], "", "s"));
+        }
+    }
+    return LVN_OK;
+}
+
 /* ---- drawn ---- */
 
 /* As Lightning Pose rounds: 0.29 of 100 is 28, since the product of the doubles lies below 29. */

@@ -26,6 +26,9 @@ lvn_status lvni_pose_split(int64_t n, double train_prob, double val_prob, double
 /* From a CSV of images and sets (with a header that names them or without), or from a
  * predictions.csv with a column `set`. Every frame of the labels must be in it. */
 lvn_status lvni_pose_split_read(const char *path, const lvni_pose_labels *labels, int8_t *set);
+/* Whether a label is among the training frames, and another among those that validate: without one
+ * there is nothing to learn, or no checkpoint to choose. */
+lvn_status lvni_pose_split_check(const lvni_pose_labels *labels, const int8_t *set);
 void lvni_pose_split_count(const int8_t *set, int64_t n, int64_t count[LVNI_POSE_SETS]);
 
 #endif

@@ -109,6 +109,7 @@ TEST(visible_likelihood_and_set)
                                  LVNI_POSE_UNUSED, LVNI_POSE_TEST};
     assert_memory_equal(l.visible, visible, sizeof visible);
     assert_memory_equal(l.set, set, sizeof set);
+    assert_true(l.xy[0] == 1 && isnan(l.xy[2]) && isnan(l.xy[3]) && l.xy[8] == 5);
     lvni_pose_labels_remarks(&l, &remarks);
     assert_string_equal(lvni_core_str_text(&remarks),
                         "labels.csv: 1 point with coordinates and `visible` 0 or 1, which are not "
@@ -334,6 +335,23 @@ TEST(a_split_file_that_cannot_be)
             fail_msg("`%s` is not in `%s`", wrong[i][1], lvn_last_error()->message);
         }
     }
+}
+
+TEST(sets_without_a_label)
+{
+    static const int8_t both[] = {LVNI_POSE_TRAIN, LVNI_POSE_TEST, LVNI_POSE_VALIDATION},
+                        first[] = {LVNI_POSE_TRAIN, LVNI_POSE_VALIDATION, LVNI_POSE_TEST},
+                        second[] = {LVNI_POSE_VALIDATION, LVNI_POSE_TRAIN, LVNI_POSE_TRAIN},
+                        third[] = {LVNI_POSE_VALIDATION, LVNI_POSE_TRAIN, LVNI_POSE_UNUSED};
+    lvni_pose_labels l;
+    assert_int_equal(parse(HEAD "a.png,1,2,,\nb.png,,,,\nc.png,,,3,4\n", &l), LVN_OK);
+    assert_int_equal(lvni_pose_split_check(&l, both), LVN_OK);
+    assert_int_equal(lvni_pose_split_check(&l, second), LVN_OK);
+    assert_int_equal(lvni_pose_split_check(&l, first), LVN_ERR_USAGE);
+    assert_non_null(strstr(lvn_last_error()->message, "in the 1 validation frame;"));
+    assert_int_equal(lvni_pose_split_check(&l, third), LVN_ERR_USAGE);
+    assert_non_null(strstr(lvn_last_error()->message, "in the 1 train frame;"));
+    lvni_pose_labels_free(&l);
 }
 
 TEST(every_allocation_may_fail)
