@@ -236,8 +236,9 @@ static const lvni_core_option run_rows[] = {
      .flags = LVNI_OPT_RUN | LVNI_OPT_YIELDS,
      .choices = "warn|error",
      .fallback = "warn",
-     .help = "A resumed run whose files have other sizes or first 4 KiB than when its checkpoint "
-             "was written, under the same names: a warning, or the end before the beginning."},
+     .help = "A resumed run whose files have other sizes, first 4 KiB or labels than when its "
+             "checkpoint was written, under the same names: a warning, or the end before the "
+             "beginning."},
     {.name = "memory_check",
      .type = LVNI_OPT_CHOICE,
      .flags = LVNI_OPT_RUN | LVNI_OPT_YIELDS,

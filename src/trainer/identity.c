@@ -306,13 +306,15 @@ static lvn_status check_files(const lvni_trainer *t, const lvni_ckpt *ckpt)
     }
     if (t->o.same_files) {
         LVN_FAIL(LVN_ERR_USAGE,
-                 "data_changed=error: files of data= have another size or other first 4 KiB than "
-                 "when %s was written: bring the files of then back, or give data_changed=warn",
+                 "data_changed=error: files of data= have another size or other first 4 KiB, or "
+                 "other labels, than when %s was written: bring the files of then back, or give "
+                 "data_changed=warn",
                  ckpt->path);
     }
     lvni_log_line(LVNI_LOG_WARNING,
-                  "not reproducible: files of data= have another size or other first 4 KiB than "
-                  "when this checkpoint was written, under the same names: from here on it is "
+                  "not reproducible: files of data= have another size or other first 4 KiB, or "
+                  "other labels, than when this checkpoint was written, under the same names: from "
+                  "here on it is "
                   "another run (data_changed=error refuses that)");
     return LVN_OK;
 }

@@ -106,6 +106,22 @@ class Pose(PoseCase):
         self.assertFalse(os.path.exists(f"{run}/predictions.csv"))
         self.assertEqual(self.hash_of("two", "resume=true", *more), one)
 
+    def test_resumed_with_other_labels(self):
+        """Those of then go on; others are reported, and refused where data_changed has it."""
+        self.train("out", "training.max_epochs=1", "training.min_epochs=1")
+        resume = ["resume=true", "training.max_epochs=2", "data_changed=error"]
+        path = f"{self.dir}/project/CollectedData.csv"
+        with open(path, encoding="ascii", newline="") as f:
+            text = f.read()
+        label = text.splitlines()[3].split(",")[1]
+        with open(path, "w", encoding="ascii", newline="") as f:
+            f.write(text.replace(f",{label},", ",50.0,", 1))
+        arguments = ["train", "pose", *self.small, "out=out", *resume]
+        self.assertIn("or other labels, than when", self.levin(*arguments, code=64))
+        with open(path, "w", encoding="ascii", newline="") as f:
+            f.write(text)
+        self.train("out", *resume)
+
     def test_evaluation_is_made_up_for(self):
         """A run that ended and has no predictions writes them when it is resumed."""
         one = self.hash_of("out")

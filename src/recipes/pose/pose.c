@@ -82,9 +82,10 @@ static lvn_status divide(opened *o)
     if (o->set == NULL) {
         return LVN_ERR_MEMORY;
     }
-    return s->split != NULL ? lvni_pose_split_read(s->split, &o->labels, o->set)
-                            : lvni_pose_split(o->labels.n, s->train_prob, s->val_prob,
-                                              s->train_frames, s->seed_data, o->set);
+    LVN_TRY(s->split != NULL ? lvni_pose_split_read(s->split, &o->labels, o->set)
+                             : lvni_pose_split(o->labels.n, s->train_prob, s->val_prob,
+                                               s->train_frames, s->seed_data, o->set));
+    return lvni_pose_split_check(&o->labels, o->set);
 }
 
 /* ---- which labels these are ---- */
@@ -112,7 +113,12 @@ static const char *print_hash(uint64_t h, char text[24])
     return text;
 }
 
-/* What a resumed run must have as it was, and what predictions know the training's frames by: the
+static uint64_t hash_sets(const opened *o)
+{
+    return lvni_core_hash(hash_labels(&o->labels), o->set, (size_t)o->labels.n);
+}
+
+/* The data in a model's card, and what predictions know the training's frames by: the
  * letters of their sets. */
 static lvn_status identify(opened *o)
 {
@@ -123,7 +129,7 @@ static lvn_status identify(opened *o)
         lvni_core_str_char(&sets, (char)('0' + o->set[i]));
     }
     lvni_core_str_printf(&o->identity, "%lld frames, %d keypoints, %s", (long long)l->n, l->k,
-                         print_hash(lvni_core_hash(hash_labels(l), o->set, (size_t)l->n), text));
+                         print_hash(hash_sets(o), text));
     lvn_status s;
     LVNI_TRY_DONE(s, lvni_core_str_status(&sets));
     LVNI_TRY_DONE(s, lvni_core_str_status(&o->identity));
@@ -272,7 +278,9 @@ static lvn_status open_training(lvni_run_job *job, opened *o)
     job->facts = &o->facts;
     job->note = lvni_core_str_text(&o->note);
     job->data = lvni_core_str_text(&o->identity);
-    job->data_files = images.files;
+    const uint64_t labels =
+        hash_sets(o); /* other ones make another run, and no rank may have them */
+    job->data_files = lvni_core_hash(images.files, &labels, sizeof labels);
     job->decode_bytes = job->val_decode_bytes = BYTES_OF_A_PIXEL * images.most_pixels;
     job->headers_read = true;
     job->write_files = write_files;
