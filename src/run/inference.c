@@ -428,8 +428,9 @@ lvn_status lvni_run_inference_run(const lvni_run_recipe *recipe, const char *com
                                           .uses = true,
                                           .run = use_model,
                                           .user = &u};
-    const bool done = of->results->is_done != NULL && of->results->is_done(config);
-    const lvn_status s = done ? LVN_OK : lvni_run_ranks_run(config, &ranks);
+    bool done = false;
+    lvn_status s = of->results->is_done != NULL ? of->results->is_done(config, &done) : LVN_OK;
+    s = s != LVN_OK || done ? s : lvni_run_ranks_run(config, &ranks);
     lvni_core_config_destroy(config);
     return s;
 }

@@ -19,7 +19,7 @@ struct lvni_run_results {
     /* Arguments, before ranks are started. NULL: model=, and output= of predict. */
     lvn_status (*check)(const lvni_core_config *config);
     /* Is what is asked for there already? It reports so, and no model is opened. NULL: never. */
-    bool (*is_done)(const lvni_core_config *config);
+    lvn_status (*is_done)(const lvni_core_config *config, bool *done);
     /* The model; NULL: that of model= and checkpoint=, with its data. */
     lvn_status (*open)(lvni_run_inference *use, lvni_run_exported **out);
     /* Once in a process, with model and data open. NULL: nothing. */

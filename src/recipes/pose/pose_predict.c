@@ -143,23 +143,55 @@ static lvn_status check_arguments(const lvni_core_config *c)
     return s;
 }
 
-static bool is_done(const lvni_core_config *c)
+/* Has the table the frames of the label file? A label file that cannot be read is an error of the
+ * command. */
+static bool has_frames_of(const char *table, const char *file)
+{
+    lvni_pose_labels is = {0}, of = {0};
+    bool same = true;
+    if (lvni_pose_labels_read(file, &of) == LVN_OK) {
+        same = lvni_pose_labels_read(table, &is) == LVN_OK && is.n == of.n;
+        for (int64_t i = 0; same && i < of.n; i++) {
+            same = strcmp(is.image[i], of.image[i]) == 0;
+        }
+    }
+    lvn_clear_error();
+    lvni_pose_labels_free(&is);
+    lvni_pose_labels_free(&of);
+    return same;
+}
+
+/* The place has the name of the file alone, and files of other folders may have the same. */
+static lvn_status check_table(const lvni_core_config *c, const char *table)
+{
+    const char *data = lvni_core_config_str(c, "data");
+    if (lvni_pose_is_video(c)) {
+        lvni_log_line(LVNI_LOG_INFO,
+                      "%s is there, and is left as it is, of this video or another of its name "
+                      "(overwrite=true writes it again, output=FILE.csv another one)",
+                      table);
+        return LVN_OK;
+    }
+    if (!has_frames_of(table, data)) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%s has other frames than data=%s: give output=FILE.csv for a table beside it, or "
+                 "overwrite=true to write this one again",
+                 table, data);
+    }
+    lvni_log_line(LVNI_LOG_INFO,
+                  "%s is there, and is left as it is (overwrite=true writes it again)", table);
+    return LVN_OK;
+}
+
+static lvn_status is_done(const lvni_core_config *c, bool *done)
 {
     lvni_core_str place = {0};
-    bool there = false;
-    if (!lvni_core_config_bool(c, "overwrite") && check_arguments(c) == LVN_OK &&
-        find_output(c, &place) == LVN_OK) {
-        there = lvni_core_path_exists(lvni_core_str_text(&place));
-    }
-    if (there) {
-        lvni_log_line(LVNI_LOG_INFO,
-                      "%s is there, and is left as it is (overwrite=true writes it "
-                      "again)",
-                      lvni_core_str_text(&place));
-    }
+    *done = !lvni_core_config_bool(c, "overwrite") && check_arguments(c) == LVN_OK &&
+            find_output(c, &place) == LVN_OK && lvni_core_path_exists(lvni_core_str_text(&place));
     lvn_clear_error(); /* which the command finds again */
+    const lvn_status s = *done ? check_table(c, lvni_core_str_text(&place)) : LVN_OK;
     lvni_core_str_free(&place);
-    return there;
+    return s;
 }
 
 static lvn_status begin(lvni_run_inference *u)

@@ -3,6 +3,7 @@
 #include "recipes/pose/pose_rules.h"
 
 #include "core/alloc.h"
+#include "core/error.h"
 #include "core/vfs.h"
 #include "recipes/pose/pose_augment.h"
 #include "recipes/pose/pose_labels.h"
@@ -10,6 +11,7 @@
 #include "recipes/pose/pose_split.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 enum { SIDE = 128 };
 
@@ -411,7 +413,7 @@ static void check_later(lvni_core_config *c)
                "model.losses_to_use=[] trains on the labelled ones alone");
     }
     const char *csv = lvni_core_config_str(c, "data.csv_file");
-    if (csv != NULL && strchr(csv, '[') != NULL) {
+    if (csv != NULL && csv[0] == '[') { /* a list is joined with no folder */
         refuse(c, "data.csv_file", csv,
                "several files of labels are for several cameras, which come with a later version");
     }
@@ -535,17 +537,78 @@ static lvn_status check_labels(lvni_core_config *c, const lvni_pose_labels *labe
     return status;
 }
 
+/* What the training predicts at its end is found broken now, and not after the last epoch. */
+static lvn_status check_other(lvni_core_config *c, const char *csv, const char *suffix)
+{
+    lvni_core_str path = {0};
+    lvni_pose_labels labels = {0};
+    lvn_status status;
+    lvni_pose_labels_other(csv, suffix, &path);
+    LVNI_TRY_DONE(status, lvni_core_str_status(&path));
+    if (lvni_core_path_exists(lvni_core_str_text(&path))) {
+        status = lvni_pose_labels_read(lvni_core_str_text(&path), &labels);
+        if (status == LVN_OK && is_set(c, KEYPOINTS)) {
+            status = lvni_pose_labels_check_count(&labels, lvni_core_config_int(c, KEYPOINTS));
+        }
+        if (status == LVN_OK) {
+            status =
+                lvni_pose_labels_check_images(&labels, lvni_core_config_str(c, "data.data_dir"));
+        }
+        status = status == LVN_OK ? LVN_OK : keep(c, status);
+    }
+done:
+    lvni_pose_labels_free(&labels);
+    lvni_core_str_free(&path);
+    return status;
+}
+
+/* The run has a copy of the label file, which must not be one of its own files. false: refused. */
+static bool check_file_name(lvni_core_config *c, const char *csv)
+{
+    static const char key[] = "data.csv_file";
+    const char *slash = strrchr(csv, '/'), *name = slash == NULL ? csv : slash + 1,
+               *dot = strrchr(name, '.');
+    if (dot == NULL || strcmp(dot, ".csv") != 0) {
+        refuse(c, key, csv, "labels are a table; give a file whose name ends in .csv");
+        return false;
+    }
+    if (strncmp(name, "predictions", 11) == 0 || strcmp(name, "metrics.csv") == 0) {
+        refuse(c, key, csv,
+               "a run has a file of its own of that name beside its copy of the labels; rename "
+               "the label file, as to CollectedData.csv");
+        return false;
+    }
+    return true;
+}
+
+/* overwrite=true would remove config.yaml and others that are the project's. */
+static void check_out(lvni_core_config *c, const char *data_dir)
+{
+    const char *out = lvni_core_config_str(c, "out");
+    struct stat run, project;
+    if (out != NULL && stat(out, &run) == 0 && stat(data_dir, &project) == 0 &&
+        run.st_dev == project.st_dev && run.st_ino == project.st_ino) {
+        refuse(c, "out", out,
+               "the folder of the project, data.data_dir, whose config.yaml the run would "
+               "replace; give a folder of its own");
+    }
+}
+
 lvn_status lvni_pose_check_project(lvni_core_config *c)
 {
     static const char folder[] = "data.data_dir";
     const char *data_dir = lvni_core_config_str(c, folder),
                *csv = lvni_core_config_str(c, "data.csv_file");
     need(c, folder, "the folder of the project");
-    if (data_dir == NULL || csv == NULL || strchr(csv, '[') != NULL) {
+    if (data_dir == NULL || csv == NULL || csv[0] == '[') {
         return LVN_OK;
     }
     if (!lvni_core_path_is_folder(data_dir)) {
         refuse(c, folder, data_dir, "there is no such folder");
+        return LVN_OK;
+    }
+    check_out(c, data_dir);
+    if (!check_file_name(c, csv)) {
         return LVN_OK;
     }
     if (!lvni_core_path_exists(csv)) {
@@ -557,5 +620,7 @@ lvn_status lvni_pose_check_project(lvni_core_config *c)
     const lvn_status read = lvni_pose_labels_read(csv, &labels);
     const lvn_status status = read == LVN_OK ? check_labels(c, &labels) : keep(c, read);
     lvni_pose_labels_free(&labels);
-    return status;
+    LVN_TRY(status);
+    LVN_TRY(check_other(c, csv, "new"));
+    return check_other(c, csv, "test");
 }
