@@ -20,6 +20,8 @@ import time
 import unittest
 import zlib
 
+from today import OfToday
+
 LEVIN = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else ""
 OK, FAILURE, USAGE, REQUEUE, SIGINT, SIGTERM = 0, 1, 64, 85, 130, 143
 WAIT_S = 60
@@ -317,11 +319,12 @@ class Case(unittest.TestCase):
         )
 
 
-def main():
+def main(turns=1):
+    """turns: so many days until each test of a long module has run (turns.py)."""
     if not os.access(LEVIN, os.X_OK):
         sys.exit(f"usage: {sys.argv[0]} LEVIN [test names]")
     # A shell's background job ignores the first two, nohup the third; both hand that down.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    unittest.main(verbosity=1)
+    unittest.main(verbosity=1, testLoader=OfToday(turns))

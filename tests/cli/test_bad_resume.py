@@ -665,4 +665,4 @@ class Resume(Case):
 
 
 if __name__ == "__main__":
-    main()
+    main(turns=2)

@@ -12,6 +12,7 @@ import re
 import unittest
 
 from pretrain_case import ApartCase
+from today import OfToday
 
 SMALL = (
     "method=dino data=builtin:shapes data.count=32 image_size=16 model=cnn batch_size=16"
@@ -166,4 +167,4 @@ class Dino(ApartCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(testLoader=OfToday(2))

@@ -14,6 +14,7 @@ import unittest
 
 from patterns import draw_patterns
 from pretrain_case import PretrainCase, run_levin
+from today import OfToday
 
 SMALL = (
     "method=dinov2 data=builtin:shapes data.count=32 transform_args.image_size=56 batch_size=16"
@@ -205,4 +206,4 @@ class DinoV2(PretrainCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(testLoader=OfToday(2))

@@ -25,6 +25,7 @@ import zipfile
 from patterns import crop_middle, draw_patterns
 from rank_processes import drop_identity
 from small_png import write_pixels
+from today import OfToday
 
 LEVIN = os.path.abspath(sys.argv.pop(1))
 drop_identity()
@@ -330,4 +331,4 @@ class Embed(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv, verbosity=0)
+    unittest.main(argv=sys.argv, verbosity=0, testLoader=OfToday(2))

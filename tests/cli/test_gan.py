@@ -20,6 +20,7 @@ from pathlib import Path
 
 from neighbours import Neighbours
 from weights_case import LEVIN, read_safetensors, write_npy, write_torch
+from today import OfToday
 
 SLOW = os.environ.get("LEVIN_TEST_SLOW") == "1"
 FILES = Path(__file__).parent / "rcgan"
@@ -29,9 +30,7 @@ SMALL = (
     " disc_channels=4 disc_stages=3 batch_size=8 micro_batches=4 wgrad_threads=1"
     " num_z_valid=2 quiet=true"
 ).split()
-NAMES = (
-    "d_wass d_gp d_drift d_loss g_adv g_l1 g_std g_loss w_adv std_mult gp_norm_mean"
-).split()
+NAMES = ("d_wass d_gp d_drift d_loss g_adv g_l1 g_std g_loss w_adv std_mult gp_norm_mean").split()
 
 
 SIM = {"LEVIN_SIM_DEVICES": "2", "LEVIN_SIM_MEMORY": "256MiB"}
@@ -81,7 +80,9 @@ class Gan(unittest.TestCase):
         path = self.cwd / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(
-            b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text
+            b"\x93NUMPY\x01\x00"
+            + struct.pack("<H", len(text))
+            + text
             + struct.pack("<1024d", *values)
         )
 
@@ -129,9 +130,18 @@ class Gan(unittest.TestCase):
             with self.subTest(f.name):
                 kind = "mri" if "mri" in f.name else "radio" if "radio" in f.name else "mass"
                 self.levin(
-                    "train", "gan", f"config={f}", f"data_path=builtin:{kind}", "data.count=2",
-                    "batch_size_per_device=1", "accumulate_grad_batches=1", "max_epochs=1",
-                    "num_workers=1", f"out={f.stem}", "quiet=true", timeout=1500,
+                    "train",
+                    "gan",
+                    f"config={f}",
+                    f"data_path=builtin:{kind}",
+                    "data.count=2",
+                    "batch_size_per_device=1",
+                    "accumulate_grad_batches=1",
+                    "max_epochs=1",
+                    "num_workers=1",
+                    f"out={f.stem}",
+                    "quiet=true",
+                    timeout=1500,
                 )
                 self.assertEqual(self.lines(f.stem)[-1]["step"], 2)
                 self.assertEqual(len(self.epochs(f.stem, "val/psnr_p")), 1)
@@ -140,8 +150,11 @@ class Gan(unittest.TestCase):
 
     def test_a_file_of_rcgan_counts_its_batches_by_device(self):  # row 39
         done = self.plan(
-            f"config={FILES / 'radio_image_test.yml'}", "data_path=builtin:radio", "devices=4",
-            "accelerator=cpu", "strategy=dp",
+            f"config={FILES / 'radio_image_test.yml'}",
+            "data_path=builtin:radio",
+            "devices=4",
+            "accelerator=cpu",
+            "strategy=dp",
         )
         self.assertIn("effective batch 32 = ", done.stdout)
         self.assertRegex(
@@ -159,7 +172,8 @@ class Gan(unittest.TestCase):
         self.assertIn("effective batch 8 = ", done.stdout)  # it accumulates two
         self.assertIn(
             "note: batch_size=4 of the command line is of all devices; batch_size_per_device=4 is "
-            "what the file's batch_size means  (", done.stdout + done.stderr,
+            "what the file's batch_size means  (",
+            done.stdout + done.stderr,
         )
 
     def test_a_resumed_run_keeps_its_batch_beside_its_file(self):
@@ -170,7 +184,9 @@ class Gan(unittest.TestCase):
         (self.cwd / "f.yml").write_text(text)
         self.levin("train", "gan", *use, "devices=2", "overwrite=true", "quiet=true")
         for more, batch in (
-            (["devices=2"], 8), (["devices=1"], 8), (["devices=2", "batch_size=3"], 6),
+            (["devices=2"], 8),
+            (["devices=1"], 8),
+            (["devices=2", "batch_size=3"], 6),
             (["devices=2", "batch_size_per_device=2"], 8),
             (["devices=1", "batch_size_per_device=2"], 4),
             (["devices=2", "resume_epoch=1"], 8),
@@ -240,9 +256,12 @@ class Gan(unittest.TestCase):
 
     def test_a_file_without_experience_is_known_by_its_keys(self):
         for name, kind in (
-            ("mass_map.yml", "mass_mapping"), ("mass_map_8.yml", "mass_mapping"),
-            ("mass_map_ks.yml", "mass_mapping"), ("mri.yml", "mri"),
-            ("radio_image.yml", "radio"), ("radio_meerkat_macro.yaml", "radio"),
+            ("mass_map.yml", "mass_mapping"),
+            ("mass_map_8.yml", "mass_mapping"),
+            ("mass_map_ks.yml", "mass_mapping"),
+            ("mri.yml", "mri"),
+            ("radio_image.yml", "radio"),
+            ("radio_meerkat_macro.yaml", "radio"),
         ):
             with self.subTest(name):
                 text = (FILES / name).read_text()
@@ -286,18 +305,41 @@ class Gan(unittest.TestCase):
         notes = [n for n in (done.stdout + done.stderr).splitlines() if "sections of" in n]
         self.assertEqual(len(notes), 1)
         for flat in (
-            "data.path is data_path", "optimizer.lr is lr", "train.n_epochs is num_epochs",
-            "train.P is num_z_train", "validate.psnr_threshold is psnr_gain_tol",
-            "; without effect: data.num_coils, ", "(old.yml)",
+            "data.path is data_path",
+            "optimizer.lr is lr",
+            "train.n_epochs is num_epochs",
+            "train.P is num_z_train",
+            "validate.psnr_threshold is psnr_gain_tol",
+            "; without effect: data.num_coils, ",
+            "(old.yml)",
         ):
             self.assertIn(flat, notes[0])
         self.levin(
-            "train", "gan", *small, "data=builtin:mri", "im_size=32", "in_chans=4", "out_chans=4",
-            "calib_width=8", "acceleration=4", "optim.lr=0.002", "optim.betas=[0.1,0.9]",
-            "batch_size=8", "eval_batch_size=8", "max_epochs=1", "num_z_train=3",
-            "adv_schedule=0:0.02", "adv_reduce=mean", "gp_weight=5", "drift_weight=0.01",
-            "std_mult_step=0.01", "psnr_gain_tol=0.5", "num_z_valid=4", "drop_last=true",
-            "val_drop_last=true", "out=flat",
+            "train",
+            "gan",
+            *small,
+            "data=builtin:mri",
+            "im_size=32",
+            "in_chans=4",
+            "out_chans=4",
+            "calib_width=8",
+            "acceleration=4",
+            "optim.lr=0.002",
+            "optim.betas=[0.1,0.9]",
+            "batch_size=8",
+            "eval_batch_size=8",
+            "max_epochs=1",
+            "num_z_train=3",
+            "adv_schedule=0:0.02",
+            "adv_reduce=mean",
+            "gp_weight=5",
+            "drift_weight=0.01",
+            "std_mult_step=0.01",
+            "psnr_gain_tol=0.5",
+            "num_z_valid=4",
+            "drop_last=true",
+            "val_drop_last=true",
+            "out=flat",
         )
         self.assertEqual(self.hash("old"), self.hash("flat"))
         self.assertEqual(self.epochs("old", "val/score"), self.epochs("flat", "val/score"))
@@ -317,19 +359,35 @@ class Gan(unittest.TestCase):
 
     def test_keys_of_every_branch_are_notes(self):
         rows = {
-            "num_z_test": "32", "fig_path": "f", "save_path": "s", "ks_input": "False",
-            "real_data": "False", "randseed": "123456", "n_percentiles": "10",
-            "path_to_train_val_dataset": "x.hdf5", "path_to_std_noise": "a.pt",
-            "path_to_noise": "b.pt", "path_to_mask": "c.pt", "nimgs_train": "70560",
-            "nimgs_val": "1440", "use-middle-slices": "true", "R": "8", "data_parallel": "1",
-            "num_coils": "8", "num_of_top_slices": "8", "adv_weight": "1e-5",
+            "num_z_test": "32",
+            "fig_path": "f",
+            "save_path": "s",
+            "ks_input": "False",
+            "real_data": "False",
+            "randseed": "123456",
+            "n_percentiles": "10",
+            "path_to_train_val_dataset": "x.hdf5",
+            "path_to_std_noise": "a.pt",
+            "path_to_noise": "b.pt",
+            "path_to_mask": "c.pt",
+            "nimgs_train": "70560",
+            "nimgs_val": "1440",
+            "use-middle-slices": "true",
+            "R": "8",
+            "data_parallel": "1",
+            "num_coils": "8",
+            "num_of_top_slices": "8",
+            "adv_weight": "1e-5",
         }
         text = self.SMALL_FILE + "".join(f"{key}: {value}\n" for key, value in rows.items())
         for line, key in (
-            ("wandb_offline: True\n", "wandb_offline"), ("WANDB_OFFLINE: 1\n", "WANDB_OFFLINE"),
-            ("wandb-offline: off\n", "wandb_offline"), ("Wandb_Offline: null\n", None),
+            ("wandb_offline: True\n", "wandb_offline"),
+            ("WANDB_OFFLINE: 1\n", "WANDB_OFFLINE"),
+            ("wandb-offline: off\n", "wandb_offline"),
+            ("Wandb_Offline: null\n", None),
             ("wandbOffline: no\n", "wandbOffline"),
-            ("wandb:\n  offline: 'yes'\n", "wandb.offline"), ("wandb_mode: x\n", "wandb_mode"),
+            ("wandb:\n  offline: 'yes'\n", "wandb.offline"),
+            ("wandb_mode: x\n", "wandb_mode"),
         ):
             (self.cwd / "f.yml").write_text(text + line)
             done = self.plan("config=f.yml", "data.count=16", *SMALL[3:7])
@@ -350,8 +408,10 @@ class Gan(unittest.TestCase):
         small = [a for a in SMALL[1:] if not a.startswith(("batch", "micro"))]
         use = ["train", "gan", "config=f.yml", *small[:-1], "max_steps=2"]
         done = self.levin(*use, "out=file")
-        self.assertIn("note: kappa_mean and kappa_std: shear by constants and kx along the columns",
-                      done.stdout)
+        self.assertIn(
+            "note: kappa_mean and kappa_std: shear by constants and kx along the columns",
+            done.stdout,
+        )
         self.assertIn("mass_norm: constants\n", (self.cwd / "file/config.yaml").read_text())
         own = [*use[:2], "data=builtin:mass", *small, "batch_size=2", "max_steps=2"]
         self.levin(*own, "mass_norm=constants", "kappa_mean=0.0001", "kappa_std=0.03", "out=own")
@@ -385,11 +445,20 @@ class Gan(unittest.TestCase):
         self.levin("train", "gan", "config=f.yml", *small, *keep, "out=all")
         self.assertEqual(self.lines("all")[-1]["step"], 11)
         # it is the run's, also where that goes on; and a validation is never empty
-        self.levin("train", "gan", "config=f.yml", *small, "out=file", "resume=true",
-                   "num_epochs=3")
+        self.levin(
+            "train", "gan", "config=f.yml", *small, "out=file", "resume=true", "num_epochs=3"
+        )
         self.assertEqual(self.lines("file")[-1]["step"], 30)
-        self.levin("train", "gan", "config=f.yml", *small, "batch_size=7", "eval_batch_size=4",
-                   "max_epochs=1", "out=few")
+        self.levin(
+            "train",
+            "gan",
+            "config=f.yml",
+            *small,
+            "batch_size=7",
+            "eval_batch_size=4",
+            "max_epochs=1",
+            "out=few",
+        )
         self.assertEqual(len(self.epochs("few", "val/psnr_p")), 1)
 
     def test_all_mistakes_are_reported_at_once(self):  # row 3
@@ -495,8 +564,10 @@ class Gan(unittest.TestCase):
         for command in (["train", "classify"], ["tune", "batch-size"], ["tune", "lr"]):
             done = self.levin(*command, file, code=64)
             right = " ".join(w for w in command if w != "classify") + f" gan {file}"
-            self.assertEqual(done.stderr, f"error: {file}: a file of rcGAN, for training: use gan, "
-                                          f"as in levin {right}\n")
+            self.assertEqual(
+                done.stderr,
+                f"error: {file}: a file of rcGAN, for training: use gan, " f"as in levin {right}\n",
+            )
         (self.cwd / "own.yml").write_text("experience: x\ndata: builtin:shapes\n")
         done = self.levin("train", "classify", "config=own.yml", code=64)
         self.assertIn("unknown key `experience`", done.stderr)
@@ -510,7 +581,11 @@ class Gan(unittest.TestCase):
         (self.cwd / "models").mkdir()
         for folder in ("models/", "models"):
             self.levin(
-                "train", "gan", *SMALL, f"checkpoint_dir={folder}", f"exp_name=a{len(folder)}",
+                "train",
+                "gan",
+                *SMALL,
+                f"checkpoint_dir={folder}",
+                f"exp_name=a{len(folder)}",
                 "max_steps=1",
             )
             self.assertTrue((self.cwd / f"models/a{len(folder)}/config.yaml").exists())
@@ -525,8 +600,10 @@ class Gan(unittest.TestCase):
     def test_the_help_has_the_defaults_of_the_recipe(self):
         gan, classify = (self.levin("help", "train", name).stdout for name in ("gan", "classify"))
         for key, here, there in (
-            ("max_epochs", "100", "20"), ("optim.name", "adam", "adamw"),
-            ("optim.betas", "[0,0.99]", "[0.9,0.999]"), ("checkpoint.save_top_k", "20", "0"),
+            ("max_epochs", "100", "20"),
+            ("optim.name", "adam", "adamw"),
+            ("optim.betas", "[0,0.99]", "[0.9,0.999]"),
+            ("checkpoint.save_top_k", "20", "0"),
         ):
             for text, value in ((gan, here), (classify, there)):
                 self.assertRegex(text, rf"\n  {re.escape(key)} .*, default {re.escape(value)}\n")
@@ -537,16 +614,30 @@ class Gan(unittest.TestCase):
     def test_checkpoints_of_rcgan_are_weights(self):
         """Keys of its networks' state_dict, with what it has beside the weights."""
         small = [*SMALL[:3], "gen_channels=4", "disc_channels=4", "disc_stages=3", *SMALL[7:]]
-        use = ["train", "gan", *small, "max_steps=1", "limit_val_batches=0",
-               "checkpoint.monitor=train/g_loss", "checkpoint.mode=min"]
-        residual = {"skip": "conv_1x1", **{
-            f"unit{1 + i // 3}.{('conv', 'norm', 'act')[i % 3]}": f"conv_block.{i}"
-            for i in range(6)}}
+        use = [
+            "train",
+            "gan",
+            *small,
+            "max_steps=1",
+            "limit_val_batches=0",
+            "checkpoint.monitor=train/g_loss",
+            "checkpoint.mode=min",
+        ]
+        residual = {
+            "skip": "conv_1x1",
+            **{
+                f"unit{1 + i // 3}.{('conv', 'norm', 'act')[i % 3]}": f"conv_block.{i}"
+                for i in range(6)
+            },
+        }
         names = {
-            "head1": "conv2.0", "head2": "conv2.1",
+            "head1": "conv2.0",
+            "head2": "conv2.1",
             **{f"middle.{p}": f"conv.{i}" for i, p in enumerate(("conv", "norm", "act"))},
-            **{f"res_layer_1.unit.{p}": f"res_layer_1.{i}"
-               for i, p in enumerate(("conv", "norm", "act"))},
+            **{
+                f"res_layer_1.unit.{p}": f"res_layer_1.{i}"
+                for i, p in enumerate(("conv", "norm", "act"))
+            },
         }
         for i in range(5):
             for ours, theirs in residual.items():
@@ -554,19 +645,26 @@ class Gan(unittest.TestCase):
         for i in range(4):
             a, b = f"down_sample_layers.{i}", f"up_sample_layers.{3 - i}"
             for ours, theirs in (
-                ("down%d.unit.conv", f"{a}.conv_1"), ("down%d.unit.norm", f"{a}.bn"),
-                ("down%d.norm", f"{a}.bn"), ("down%d.unit.act", f"{a}.activation"),
-                ("down%d.half", f"{a}.conv_3"), ("up%d.up.conv", f"{b}.conv_1"),
-                ("up%d.up.norm", f"{b}.bn"), ("up%d.up.act", f"{b}.activation"),
-                ("up%d.merge.conv", f"{b}.layers.0"), ("up%d.merge.norm", f"{b}.layers.1"),
+                ("down%d.unit.conv", f"{a}.conv_1"),
+                ("down%d.unit.norm", f"{a}.bn"),
+                ("down%d.norm", f"{a}.bn"),
+                ("down%d.unit.act", f"{a}.activation"),
+                ("down%d.half", f"{a}.conv_3"),
+                ("up%d.up.conv", f"{b}.conv_1"),
+                ("up%d.up.norm", f"{b}.bn"),
+                ("up%d.up.act", f"{b}.activation"),
+                ("up%d.merge.conv", f"{b}.layers.0"),
+                ("up%d.merge.norm", f"{b}.layers.1"),
                 ("up%d.merge.act", f"{b}.layers.2"),
                 *((f"down%d.res.{k}", f"{a}.res.{v}") for k, v in residual.items()),
                 *((f"up%d.res.{k}", f"{b}.layers.3.{v}") for k, v in residual.items()),
             ):
                 names[ours % i] = theirs
         names = {f"generator.{k}": f"generator.{v}" for k, v in names.items()}
-        names |= {"critic.input": "discriminator.initial_layers.0",
-                  "critic.output": "discriminator.dense.1"}
+        names |= {
+            "critic.input": "discriminator.initial_layers.0",
+            "critic.output": "discriminator.dense.1",
+        }
         for i in range(3):
             names[f"critic.stage{i + 1}"] = f"discriminator.encoder_layers.{i}.downsample.1"
         for more in ([], ["alt_upsample=true", "unused_layers=true"]):
@@ -586,8 +684,13 @@ class Gan(unittest.TestCase):
                 theirs[bias] = tensors["generator.head1.bias"]
             theirs["generator.conv.1.num_batches_tracked"] = ("I64", [], bytes(8))
             write_torch(self.cwd / f"checkpoint-epoch={len(more)}.ckpt", theirs)
-            done = self.levin(*[a for a in use if a != "quiet=true"], *more, "seed=1",
-                              f"weights=checkpoint-epoch={len(more)}.ckpt", f"out={out}theirs")
+            done = self.levin(
+                *[a for a in use if a != "quiet=true"],
+                *more,
+                "seed=1",
+                f"weights=checkpoint-epoch={len(more)}.ckpt",
+                f"out={out}theirs",
+            )
             self.assertIn("with the names of rcGAN", done.stdout)
             self.assertEqual(done.stderr.count(bias), 0 if more else 1)
             self.levin(*use, *more, "seed=1", f"weights={own}", f"out={out}own")
@@ -634,12 +737,21 @@ class Gan(unittest.TestCase):
             self.assertRegex(line, r" and \d+ more\Z")
 
     def test_the_weight_of_spread_follows_each_validation(self):  # rows 29, 30
-        self.train("run", "max_epochs=3", "psnr_gain_target=1.5", "std_mult_step=0.5",
-                   "std_mult_init=2", "psnr_gain_tol=100", "num_sanity_val_steps=2")
+        self.train(
+            "run",
+            "max_epochs=3",
+            "psnr_gain_target=1.5",
+            "std_mult_step=0.5",
+            "std_mult_init=2",
+            "psnr_gain_tol=100",
+            "num_sanity_val_steps=2",
+        )
         before = 2.0
         for one, p, now, d, good, score, trained in zip(
-            *(self.epochs("run", f"val/{n}") for n in
-              ("psnr_1", "psnr_p", "std_mult", "psnr_diff", "is_good", "score")),
+            *(
+                self.epochs("run", f"val/{n}")
+                for n in ("psnr_1", "psnr_p", "std_mult", "psnr_diff", "is_good", "score")
+            ),
             self.epochs("run", "train/std_mult"),
         ):
             self.assertAlmostEqual(d, one + 1.5 - p, places=5)
@@ -647,8 +759,15 @@ class Gan(unittest.TestCase):
             self.assertAlmostEqual(trained, before, places=5)
             self.assertEqual((good, score), (1, p))
             before = now
-        self.train("unchecked", "max_epochs=3", "psnr_gain_target=1.5", "std_mult_step=0.5",
-                   "std_mult_init=2", "psnr_gain_tol=100", "num_sanity_val_steps=0")
+        self.train(
+            "unchecked",
+            "max_epochs=3",
+            "psnr_gain_target=1.5",
+            "std_mult_step=0.5",
+            "std_mult_init=2",
+            "psnr_gain_tol=100",
+            "num_sanity_val_steps=0",
+        )
         self.assertEqual(self.hash("run"), self.hash("unchecked"))
 
     def test_a_constant_truth_is_left_out_of_the_psnr(self):
@@ -658,14 +777,17 @@ class Gan(unittest.TestCase):
                 self.write_map(f"{folder}/kappa_train/{i}.npy", waves[i])
             for i, values in enumerate(truths):
                 self.write_map(f"{folder}/kappa_val/{i}.npy", values)
-            done = self.train(f"of_{folder}", f"data={folder}", "experience=mass_mapping",
-                              "max_epochs=2")
+            done = self.train(
+                f"of_{folder}", f"data={folder}", "experience=mass_mapping", "max_epochs=2"
+            )
             share = "33.3" if folder == "some" else "100"
             line = f"PSNR of the validation leaves out {share} % of its measurements"
             self.assertEqual(done.stderr.count(line), 1, done.stderr)
         for one, p, mult, score, left_out in zip(
-            *(self.epochs("of_some", f"val/{n}")
-              for n in ("psnr_1", "psnr_p", "std_mult", "score", "psnr_left_out"))
+            *(
+                self.epochs("of_some", f"val/{n}")
+                for n in ("psnr_1", "psnr_p", "std_mult", "score", "psnr_left_out")
+            )
         ):
             self.assertAlmostEqual(left_out, 1 / 3, places=6)
             d = one + 2.5 - p
@@ -684,9 +806,19 @@ class Gan(unittest.TestCase):
         self.train("usual", "max_steps=2")
         usual = self.hash("usual")
         for option in (
-            "gp_weight=5", "drift_weight=0.1", "adv_schedule=0:1", "adv_reduce=mean",
-            "std_mult_init=3", "num_z_train=3", "data.sigma=0.2", "alt_upsample=true",
-            "gen_levels=3", "gen_channels=6", "disc_channels=6", "disc_stages=2", "seed=1",
+            "gp_weight=5",
+            "drift_weight=0.1",
+            "adv_schedule=0:1",
+            "adv_reduce=mean",
+            "std_mult_init=3",
+            "num_z_train=3",
+            "data.sigma=0.2",
+            "alt_upsample=true",
+            "gen_levels=3",
+            "gen_channels=6",
+            "disc_channels=6",
+            "disc_stages=2",
+            "seed=1",
         ):
             with self.subTest(option):
                 name = option.split("=")[0]
@@ -709,8 +841,11 @@ class Gan(unittest.TestCase):
         self.assertEqual(self.hash("text"), self.hash("pairs"))
         (self.cwd / "list.yml").write_text("adv_schedule: [[0, 0.5], [1, 0.25]]\n")
         done = self.train("list", "config=list.yml", code=64)
-        self.assertIn("list.yml:1:16: a list holds plain values only, not lists or maps; this "
-                      "value is a text, as in 0:1e-2,5:1e-4,23:1e-5", done.stderr)
+        self.assertIn(
+            "list.yml:1:16: a list holds plain values only, not lists or maps; this "
+            "value is a text, as in 0:1e-2,5:1e-4,23:1e-5",
+            done.stderr,
+        )
         for wrong in ("[[0,0.5],[1,0.25]", "[[0,0.5],[0,0.25]]", "[0,0.5]", "[[0:0.5]]", "0:1,"):
             done = self.train("wrong", f"adv_schedule={wrong}", code=64)
             self.assertIn("or [[0,1e-2],[5,1e-4]])", done.stderr)
@@ -730,8 +865,15 @@ class Gan(unittest.TestCase):
                 self.assertEqual(f.read_bytes(), (self.cwd / "one" / f.name).read_bytes())
         done = self.levin("eval", "model=run", "num_samples=2", "data=one.npy")
         self.assertIn("test: 1 measurement, 2 samples each", done.stdout)
-        done = self.levin("train", "gan", *SMALL[1:], "data=one.npy", "experience=mass_mapping",
-                          "out=file", code=1)
+        done = self.levin(
+            "train",
+            "gan",
+            *SMALL[1:],
+            "data=one.npy",
+            "experience=mass_mapping",
+            "out=file",
+            code=1,
+        )
         self.assertIn("one.npy/kappa_train", done.stderr)
         (self.cwd / "no.npy").write_text("text")
         self.assertIn("no.npy", self.levin(*use, "data=no.npy", code=1).stderr)
@@ -813,8 +955,9 @@ class Gan(unittest.TestCase):
         # of the abandoned course nothing is left that could be taken for the newest or the best
         steps = self.checkpoints("run")
         self.assertEqual(steps["last"], 7)
-        self.assertEqual({n for n in steps if n.startswith("epoch=")},
-                         {"epoch=0001-step=3", "epoch=0002-step=6"})
+        self.assertEqual(
+            {n for n in steps if n.startswith("epoch=")}, {"epoch=0001-step=3", "epoch=0002-step=6"}
+        )
         self.assertLessEqual(steps["best"], 6)
         # an attempt that its launcher starts again does not go back once more
         back[2], start["LEVIN_RESTART_COUNT"] = "max_steps=8", "1"
@@ -838,8 +981,9 @@ class Gan(unittest.TestCase):
         done = self.train("run", "resume=true", "resume_epoch=7", code=64)
         self.assertIn("it has 1, 2\n", done.stderr)
         self.train("run", "resume=true", "resume_epoch=1")
-        self.assertIn("epoch=0001-step=3.safetensors: step 3",
-                      (self.cwd / "run/train.log").read_text())
+        self.assertIn(
+            "epoch=0001-step=3.safetensors: step 3", (self.cwd / "run/train.log").read_text()
+        )
         self.assertEqual(self.hash("run"), want)
 
     def test_term_saves_and_the_run_goes_on(self):  # row 37
@@ -867,20 +1011,29 @@ class Gan(unittest.TestCase):
         done = self.train("run", "limit_val_batches=0", code=64)
         self.assertIn(
             "checkpoint.monitor=val/score: the run has no validation set with limit_val_batches=0; "
-            "give more, or checkpoint.monitor=train/NAME", done.stderr,
+            "give more, or checkpoint.monitor=train/NAME",
+            done.stderr,
         )
         self.assertNotIn("val_split", done.stderr)
-        self.train("run", "limit_val_batches=0", "checkpoint.monitor=train/g_loss",
-                   "checkpoint.mode=min", "max_epochs=1")
+        self.train(
+            "run",
+            "limit_val_batches=0",
+            "checkpoint.monitor=train/g_loss",
+            "checkpoint.mode=min",
+            "max_epochs=1",
+        )
 
     def test_checkpoints_are_kept_by_score(self):  # row 34
         self.train("run", "max_epochs=5", "keep_checkpoints=2")
         files = sorted(f.name for f in (self.cwd / "run/checkpoints").iterdir())
-        self.assertEqual([f for f in files if f in ("best.safetensors", "last.safetensors")],
-                         ["best.safetensors", "last.safetensors"])
+        self.assertEqual(
+            [f for f in files if f in ("best.safetensors", "last.safetensors")],
+            ["best.safetensors", "last.safetensors"],
+        )
         kept = [f for f in files if re.match(r"epoch=\d+-step=\d+", f)]
-        score = {line["step"]: line["val/score"] for line in self.lines("run")
-                 if "val/score" in line}
+        score = {
+            line["step"]: line["val/score"] for line in self.lines("run") if "val/score" in line
+        }
         self.assertEqual(len(score), 5)
         most = sorted(score, key=score.get)[-2:]
         self.assertEqual(kept, [f"epoch={s // 3:04}-step={s}.safetensors" for s in sorted(most)])
@@ -888,4 +1041,4 @@ class Gan(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(testLoader=OfToday(2))

@@ -18,6 +18,7 @@ import unittest
 from rank_processes import drop_identity
 from small_png import read_rows
 from weights_case import LEVIN, read_npy, write_npy
+from today import OfToday
 
 drop_identity()
 FAILURE, USAGE = 1, 64
@@ -163,8 +164,9 @@ class Evaluation(unittest.TestCase):
             self.assertEqual(len(samples), 9 * SIDE * SIDE)
             # panels of 512 pixels with a bar and a title
             for kind, columns, rows in (("overview", 3, 2), ("zoom", 4, 3), ("ascent", 3, 2)):
-                self.assertEqual(png_size(f"page/{kind}_{i}.png"),
-                                 (32 + 768 * columns, 32 + 592 * rows), kind)
+                self.assertEqual(
+                    png_size(f"page/{kind}_{i}.png"), (32 + 768 * columns, 32 + 592 * rows), kind
+                )
         for name in ("psnr", "loss", "std_mult"):
             self.assertEqual(png_size(f"page/{name}.png"), (1920, 1200), name)
         self.assertFalse(glob.glob(path("page/*_2.*")))
@@ -230,8 +232,16 @@ class Evaluation(unittest.TestCase):
         noise = [0.05] * SIDE**2
         for name, values in (("mask", [float(m) for m in shown]), ("std1", noise), ("std2", noise)):
             write_npy(path(f"cosmos/cosmos_{name}.npy"), (SIDE, SIDE), values)
-        levin("train", "gan", *SMALL, "cosmo_dir_path=cosmos", "max_epochs=1", "data.count=16",
-              "psnr_gain_tol=99", "out=masked")
+        levin(
+            "train",
+            "gan",
+            *SMALL,
+            "cosmo_dir_path=cosmos",
+            "max_epochs=1",
+            "data.count=16",
+            "psnr_gain_tol=99",
+            "out=masked",
+        )
         use = ["eval", "model=masked", "num_samples=2", "data.count=1"]
         r = json.loads(levin(*use, "output=masked_page", "json=true").stdout)
         truth, mean = (read_npy(path(f"masked_page/np_{kind}_0.npy"))[1] for kind in ("gt", "avgs"))
@@ -246,8 +256,15 @@ class Evaluation(unittest.TestCase):
             self.assertAlmostEqual(r[name]["mean"], value, delta=1e-5 * abs(value), msg=name)
         self.assertNotAlmostEqual(r["PSNR of 2"]["mean"], r["PSNR within the mask"]["mean"])
         chosen = json.loads(
-            levin("eval", "model=masked", "choose=rmse", "num_samples=2", "split=test",
-                  "data.count=1", "json=true").stdout
+            levin(
+                "eval",
+                "model=masked",
+                "choose=rmse",
+                "num_samples=2",
+                "split=test",
+                "data.count=1",
+                "json=true",
+            ).stdout
         )
         self.assertAlmostEqual(chosen["epochs"][0]["rmse"], r["RMSE"]["mean"], delta=1e-12)
         r = json.loads(levin("eval", "model=run", "num_samples=2", "json=true").stdout)
@@ -291,8 +308,17 @@ class Baselines(unittest.TestCase):
     def check(self, kind, row, *arguments):
         sizes = "im_size=32 gen_channels=4 gen_levels=2 disc_channels=4 disc_stages=2".split()
         levin(
-            "train", "gan", f"data=builtin:{kind}", "data.count=8", *sizes, *arguments,
-            "batch_size=4", "max_steps=1", "num_z_valid=2", "quiet=true", f"out={kind}",
+            "train",
+            "gan",
+            f"data=builtin:{kind}",
+            "data.count=8",
+            *sizes,
+            *arguments,
+            "batch_size=4",
+            "max_steps=1",
+            "num_z_valid=2",
+            "quiet=true",
+            f"out={kind}",
             "overwrite=true",
         )
         use = ["eval", f"model={kind}", "num_samples=2", f"output={kind}_page"]
@@ -494,4 +520,4 @@ class Choice(unittest.TestCase):
 if __name__ == "__main__":
     if not os.access(LEVIN, os.X_OK):
         sys.exit(f"usage: {sys.argv[0]} LEVIN [test names]")
-    unittest.main(verbosity=1)
+    unittest.main(verbosity=1, testLoader=OfToday(2))

@@ -527,4 +527,4 @@ class Loop(Case):
 
 
 if __name__ == "__main__":
-    case.main()
+    case.main(turns=2)

@@ -224,4 +224,4 @@ class Memory(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    main()
+    main(turns=2)

@@ -17,6 +17,7 @@ import unittest
 
 from patterns import crop_middle, draw_patterns
 from pretrain_case import ApartCase
+from today import OfToday
 
 SMALL = (
     "data=builtin:shapes data.count=48 image_size=12 model=cnn method_args.hidden_dim=32"
@@ -425,4 +426,4 @@ class Pretrain(ApartCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv, verbosity=0)
+    unittest.main(argv=sys.argv, verbosity=0, testLoader=OfToday(2))

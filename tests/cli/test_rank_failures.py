@@ -250,9 +250,7 @@ class Failures(RankCase):
             "max_epochs=4",
             "devices=3",
         ]
-        for seed in range(
-            40
-        ):  # until another rank than the first meets too many of them
+        for seed in range(40):  # until another rank than the first meets too many of them
             self.out = f"{self.dir}/{seed}"
             p = self.begin(*arguments, f"seed={seed}")
             reported = self.gone(p, WAIT_S, time.monotonic())
@@ -317,4 +315,4 @@ class Failures(RankCase):
 
 
 if __name__ == "__main__":
-    main()
+    main(turns=2)

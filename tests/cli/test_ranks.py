@@ -570,4 +570,4 @@ class Refused(Ranks):
 
 
 if __name__ == "__main__":
-    main()
+    main(turns=2)

@@ -17,6 +17,7 @@ import unittest
 from pathlib import Path
 
 from small_png import write_png
+from today import OfToday
 
 SOURCE, BUILD = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
 README = (SOURCE / "README.md").read_text()
@@ -174,4 +175,4 @@ class Readme(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1])
+    unittest.main(argv=sys.argv[:1], testLoader=OfToday(2))

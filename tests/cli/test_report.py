@@ -477,4 +477,4 @@ class Report(Case):
 
 
 if __name__ == "__main__":
-    main()
+    main(turns=2)

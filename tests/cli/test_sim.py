@@ -483,4 +483,4 @@ class Sim(Case):
         self.assertIn(b"accelerator: cpu", read(f"{self.out}/config.yaml"))
 
 
-main()
+main(turns=2)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from patterns import draw_patterns
 from rank_processes import drop_identity
+from today import OfToday
 
 LEVIN, SOURCE = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 PHOTOS = Path(os.path.abspath(sys.argv[3]), "clothing")
@@ -156,4 +157,4 @@ with tempfile.TemporaryDirectory() as FOLDER:
     shutil.copy(SOURCE, os.path.join(FOLDER, "simclr.c"))
     levin("cc", "simclr.c")
     MINE = "./simclr.so"
-    unittest.main()
+    unittest.main(testLoader=OfToday(2))

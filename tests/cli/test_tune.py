@@ -288,21 +288,37 @@ class Tune(Case):
         three = "accumulate_grad_batches: 3\n"
         for recipe, before, after in (
             ("classify", shapes + "batch_size: 7 # all\n", "batch_size: 2 # all\n" + three),
-            ("classify", shapes + "batch_size_per_device:\t7\n",
-             "batch_size_per_device:\t1\n" + three),
+            (
+                "classify",
+                shapes + "batch_size_per_device:\t7\n",
+                "batch_size_per_device:\t1\n" + three,
+            ),
             ("classify", shapes + "model: cnn", "model: cnn\nbatch_size_per_device: 1\n" + three),
             ("gan", map_of_rcgan + "batch_size: 9 #GPU", "batch_size: 1 #GPU\n" + three),
-            ("gan", map_of_rcgan.replace("experience: mass_mapping", "num_z_test: 32")
-             + "batch_size: 9 #GPU", "batch_size: 1 #GPU\n" + three),
+            (
+                "gan",
+                map_of_rcgan.replace("experience: mass_mapping", "num_z_test: 32")
+                + "batch_size: 9 #GPU",
+                "batch_size: 1 #GPU\n" + three,
+            ),
             ("gan", sections + "  batch_size: 9 # all\n", "  batch_size: 2 # all\n" + three),
             ("classify", shapes + '"batch_size": 7\n', '"batch_size": 2\n' + three),
             ("classify", shapes + "batch-size : 7\r\n", "batch-size : 2\r\n" + three),
-            ("classify", shapes + "train_batch_size:\nseed: 1\n",
-             "train_batch_size: 2\nseed: 1\n" + three),
-            ("classify", "# \u00b5m \u2192\n" + shapes + "optim:\n  lr: 0.1\nbatch_size: 7\n",
-             "batch_size: 2\n" + three),
-            ("classify", shapes + "gradient_accumulation_steps: 4 # all\nbatch_size: 7\n",
-             "gradient_accumulation_steps: 3 # all\nbatch_size: 2\n"),
+            (
+                "classify",
+                shapes + "train_batch_size:\nseed: 1\n",
+                "train_batch_size: 2\nseed: 1\n" + three,
+            ),
+            (
+                "classify",
+                "# \u00b5m \u2192\n" + shapes + "optim:\n  lr: 0.1\nbatch_size: 7\n",
+                "batch_size: 2\n" + three,
+            ),
+            (
+                "classify",
+                shapes + "gradient_accumulation_steps: 4 # all\nbatch_size: 7\n",
+                "gradient_accumulation_steps: 3 # all\nbatch_size: 2\n",
+            ),
         ):
             with open(path, "w", encoding="utf-8", newline="") as f:
                 f.write(before)
@@ -365,4 +381,4 @@ class Tune(Case):
 
 
 if __name__ == "__main__":
-    main()
+    main(turns=2)

@@ -164,4 +164,4 @@ class Watchdog(RankCase):
 
 
 if __name__ == "__main__":
-    main()
+    main(turns=2)

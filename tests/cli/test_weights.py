@@ -760,4 +760,4 @@ class Torch(Case):
 
 
 if __name__ == "__main__":
-    main()
+    main(turns=2)

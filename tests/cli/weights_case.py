@@ -14,6 +14,8 @@ import tempfile
 import unittest
 import zipfile
 
+from today import OfToday
+
 LEVIN = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else ""
 WAIT_S = 120
 
@@ -171,7 +173,7 @@ class Case(unittest.TestCase):
         self.assertLessEqual(max(abs(u - v) for u, v in zip(a[1], b[1])), tolerance * most)
 
 
-def main():
+def main(turns=1):
     if not os.access(LEVIN, os.X_OK):
         sys.exit(f"usage: {sys.argv[0]} LEVIN [test names]")
-    unittest.main(verbosity=1)
+    unittest.main(verbosity=1, testLoader=OfToday(turns))
