@@ -609,7 +609,7 @@ class Gan(unittest.TestCase):
                 self.assertRegex(text, rf"\n  {re.escape(key)} .*, default {re.escape(value)}\n")
         text = self.levin("help", "checkpoint.save_top_k").stdout
         self.assertIn("levin help train.classify\n", text)
-        self.assertIn("The same in: train.gan (default 20), train.pretrain.\n", text)
+        self.assertIn("The same in: train.gan (default 20), train.pretrain, train.pose.\n", text)
 
     def test_checkpoints_of_rcgan_are_weights(self):
         """Keys of its networks' state_dict, with what it has beside the weights."""
