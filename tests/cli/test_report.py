@@ -473,7 +473,7 @@ class Report(Case):
         self.report(code=1, expects=["holds no config.yaml"])
         os.mkdir(self.run_dir)
         write(f"{self.run_dir}/config.yaml", b"recipe: gan\n")
-        self.report("data=x", code=64, expects=["data=x: a run of gan has no predictions"])
+        self.report("data=x", code=64, expects=["data=x: the page of a run of gan shows"])
 
 
 if __name__ == "__main__":
