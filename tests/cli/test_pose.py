@@ -18,6 +18,7 @@ import unittest
 
 from pose_case import NAMES, PoseCase, metrics, read_table, write_project
 from pretrain_case import LEVIN
+from today import OfToday
 
 
 class Pose(PoseCase):
@@ -279,4 +280,4 @@ class Pose(PoseCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(testLoader=OfToday(2))
