@@ -261,7 +261,7 @@ static lvn_status open_training(lvni_run_job *job, opened *o)
     const bool leads = job->ranks != NULL && job->ranks->rank->rank == 0;
     o->at = lvni_core_calloc(LVNI_TAG_DATA, (size_t)o->labels.n, sizeof *o->at);
     LVN_TRY(o->at == NULL ? LVN_ERR_MEMORY : divide(o));
-    LVN_TRY(lvni_pose_fits_make(&o->settings, &o->labels, o->set, leads, &o->fits));
+    LVN_TRY(lvni_pose_fits_make(&o->settings, &o->labels, o->set, job->ranks, &o->fits));
     LVN_TRY(lvni_pose_images_look(&o->labels, lvni_core_str_text(&o->folder), &images));
     LVN_TRY(identify(o));
     LVN_TRY(describe(o));

@@ -1,5 +1,5 @@
-/* What PCA keeps of the labels of the training frames, for the errors that predictions are written
- * with (pose.h). */
+/* What PCA keeps of the labels of the training frames, for the losses of clips and for the errors
+ * that predictions are written with (pose.h). */
 #include "recipes/pose/pose.h"
 
 #include "core/alloc.h"
@@ -9,8 +9,10 @@
 #include "log/run_log.h"
 #include "recipes/pose/pose_split.h"
 #include "run/card.h"
+#include "run/ranks.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char fact_single[] = "pca_singleview", fact_multi[] = "pca_multiview",
@@ -30,16 +32,54 @@ static double *training_points(const lvni_pose_labels *labels, const int8_t *set
     return xy;
 }
 
-/* Too few labels: what they would give is an error of predictions. */
-static lvn_status fit(const lvni_pose_pca_options *options, const double *xy, int64_t n, int k,
-                      bool leads, lvni_pose_pca *out, bool *has)
+/* ---- fitting ---- */
+
+typedef struct fitting {
+    const lvni_pose_settings *settings;
+    const lvni_pose_labels *labels;
+    const double *xy; /* (n, k, 2), of training frames */
+    int64_t n;
+    bool leads;
+} fitting;
+
+static const lvni_pose_unsupervised_settings *loss_of(const lvni_pose_settings *s, bool multiview)
 {
-    const lvn_status s = lvni_pose_pca_fit(options, xy, n, k, out);
+    return &s->unsupervised[multiview ? LVNI_POSE_PCA_MULTIVIEW : LVNI_POSE_PCA_SINGLEVIEW];
+}
+
+/* A loss needs the fit, and its tolerance. */
+static lvn_status check_loss(lvn_status fitted, const char *loss, const lvni_pose_pca *pca)
+{
+    if (fitted == LVN_ERR_INVALID) {
+        const lvn_error why = *lvn_last_error();
+        LVN_FAIL(LVN_ERR_USAGE, "model.losses_to_use %s: %s", loss, why.message);
+    }
+    if (fitted == LVN_OK && isnan(pca->epsilon)) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "model.losses_to_use %s: its tolerance is taken from the errors of training "
+                 "frames that have all of these keypoints, and there is none; give "
+                 "losses.%s.epsilon, in pixels of the frame",
+                 loss, loss);
+    }
+    return fitted;
+}
+
+/* Too few labels: without a loss that needs them this costs an error of predictions. */
+static lvn_status fit(const fitting *f, const lvni_pose_pca_options *options, bool multiview,
+                      lvni_pose_fits *out)
+{
+    lvni_pose_pca *pca = multiview ? &out->multiview : &out->singleview;
+    bool *has = multiview ? &out->has_multiview : &out->has_singleview;
+    const lvn_status s = lvni_pose_pca_fit(options, f->xy, f->n, f->labels->k, pca);
     *has = s == LVN_OK;
+    if (loss_of(f->settings, multiview)->used) {
+        const int which = multiview ? LVNI_POSE_PCA_MULTIVIEW : LVNI_POSE_PCA_SINGLEVIEW;
+        return check_loss(s, lvni_pose_unsupervised_names[which], pca);
+    }
     if (s != LVN_ERR_INVALID) {
         return s;
     }
-    if (leads) {
+    if (f->leads) {
         lvni_log_line(LVNI_LOG_INFO, "note: no PCA errors: %s", lvn_last_error()->message);
     }
     lvn_clear_error();
@@ -50,8 +90,7 @@ static lvn_status fit(const lvni_pose_pca_options *options, const double *xy, in
 static lvn_status options_of(const lvni_pose_settings *s, const lvni_pose_labels *labels,
                              bool multiview, int **column, lvni_pose_pca_options *out)
 {
-    const lvni_pose_unsupervised_settings *u =
-        &s->unsupervised[multiview ? LVNI_POSE_PCA_MULTIVIEW : LVNI_POSE_PCA_SINGLEVIEW];
+    const lvni_pose_unsupervised_settings *u = loss_of(s, multiview);
     *column = NULL;
     *out = (lvni_pose_pca_options){
         .column = s->match,
@@ -75,28 +114,79 @@ static lvn_status options_of(const lvni_pose_settings *s, const lvni_pose_labels
     return *column == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
-lvn_status lvni_pose_fits_make(const lvni_pose_settings *s, const lvni_pose_labels *labels,
-                               const int8_t *set, bool leads, lvni_pose_fits *out)
+/* Errors are of keypoints that the project names; a loss takes all where it names none. */
+static bool is_wanted(const lvni_pose_settings *s, bool multiview)
 {
-    int64_t n;
-    double *xy = training_points(labels, set, &n);
-    lvn_status status = xy == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    return multiview ? s->match != NULL
+                     : s->n_pca_columns > 0 || s->unsupervised[LVNI_POSE_PCA_SINGLEVIEW].used;
+}
+
+static lvn_status fit_all(const fitting *f, lvni_pose_fits *out)
+{
+    lvn_status status = LVN_OK;
     for (int multiview = 0; multiview < 2 && status == LVN_OK; multiview++) {
-        lvni_pose_pca *pca = multiview ? &out->multiview : &out->singleview;
         lvni_pose_pca_options options;
         int *column = NULL;
-        /* errors are of keypoints that the project names */
-        if (multiview ? s->match != NULL : s->n_pca_columns > 0) {
-            status = options_of(s, labels, multiview, &column, &options);
-            status = status != LVN_OK ? status
-                                      : fit(&options, xy, n, labels->k, leads, pca,
-                                            multiview ? &out->has_multiview : &out->has_singleview);
+        if (is_wanted(f->settings, multiview)) {
+            status = options_of(f->settings, f->labels, multiview, &column, &options);
+            status = status != LVN_OK ? status : fit(f, &options, multiview, out);
         }
         lvni_core_free(column);
     }
-    lvni_core_free(xy);
     return status;
 }
+
+/* ---- one fit for all ranks ---- */
+
+/* The text of rank 0 in the place of this rank's own. */
+static lvn_status share_text(const lvni_run_ranks *ranks, lvni_core_str *text)
+{
+    size_t room = text->len + 1;
+    LVN_TRY(lvni_run_ranks_share(ranks, (char *)&room, sizeof room));
+    char *given = lvni_core_calloc(LVNI_TAG_DATA, room, 1);
+    if (given == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    snprintf(given, room, "%s", lvni_core_str_text(text));
+    const lvn_status s = lvni_run_ranks_share(ranks, given, room);
+    lvni_core_str_clear(text);
+    lvni_core_str_append(text, given);
+    lvni_core_free(given);
+    return s == LVN_OK ? lvni_core_str_status(text) : s;
+}
+
+/* The libraries of another machine may round otherwise. */
+static lvn_status share_fit(const lvni_run_ranks *ranks, lvni_pose_pca *pca)
+{
+    lvni_core_str text = {0};
+    lvni_pose_pca_print(pca, &text);
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_core_str_status(&text));
+    LVNI_TRY_DONE(s, share_text(ranks, &text));
+    lvni_pose_pca_free(pca);
+    s = lvni_pose_pca_read(lvni_core_str_text(&text), pca);
+done:
+    lvni_core_str_free(&text);
+    return s;
+}
+
+lvn_status lvni_pose_fits_make(const lvni_pose_settings *s, const lvni_pose_labels *labels,
+                               const int8_t *set, const lvni_run_ranks *ranks, lvni_pose_fits *out)
+{
+    fitting f = {.settings = s, .labels = labels, .leads = ranks != NULL && ranks->rank->rank == 0};
+    double *xy = training_points(labels, set, &f.n);
+    f.xy = xy;
+    const lvn_status status = xy == NULL ? LVN_ERR_MEMORY : fit_all(&f, out);
+    lvni_core_free(xy);
+    LVN_TRY(status);
+    if (ranks == NULL || ranks->world == 1) {
+        return LVN_OK;
+    }
+    LVN_TRY(out->has_singleview ? share_fit(ranks, &out->singleview) : LVN_OK);
+    return out->has_multiview ? share_fit(ranks, &out->multiview) : LVN_OK;
+}
+
+/* ---- in the card of a model ---- */
 
 static lvn_status keep(const lvni_pose_pca *pca, const char *name, lvn_card *facts)
 {
