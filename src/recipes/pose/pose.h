@@ -44,8 +44,8 @@ typedef struct lvni_pose_fits {
 } lvni_pose_fits;
 /* Of the keypoints that the settings name, of all where a loss needs a fit and they name none. set:
  * of each frame. Labels that are too few are a note, and no fit: its errors are then left out; of a
- * loss that needs the fit LVN_ERR_USAGE. All ranks have what rank 0 has fitted. ranks NULL: there
- * are no others. */
+ * loss that needs the fit LVN_ERR_USAGE. All ranks have what rank 0 has fitted. ranks NULL: one
+ * rank. */
 lvn_status lvni_pose_fits_make(const lvni_pose_settings *settings, const lvni_pose_labels *labels,
                                const int8_t *set, const lvni_run_ranks *ranks, lvni_pose_fits *out);
 /* Into the facts of a model's card, with the names of the keypoints, and out of them. */
