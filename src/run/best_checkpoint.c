@@ -135,7 +135,8 @@ static lvn_status read_checkpoints(choice *m)
     if (m->n == 0) {
         LVN_FAIL(LVN_ERR_NOT_FOUND,
                  "choose=%s: %s/checkpoints has none to choose from beside last and best; train "
-                 "with checkpoint.save_top_k, the number to keep",
+                 "with checkpoint.save_top_k, the number to keep, or "
+                 "checkpoint.keep_every_n_epochs",
                  m->score, m->run);
     }
     return LVN_OK;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define NAMED "checkpoint.save_top_k"
+#define KEPT_EPOCHS "checkpoint.keep_every_n_epochs"
 
 static lvn_status check_pattern(const lvni_core_option *row, const lvni_core_value *value,
                                 const char *origin)
@@ -55,6 +56,12 @@ static const lvni_core_option checkpoint_rows[] = {
      .range = LVNI_AT_LEAST(-1),
      .help = "Keep so many of the best checkpoints beside best and last, under names of their own; "
              "-1: every one that is saved, those between two validations, too."},
+    {.name = KEPT_EPOCHS,
+     .type = LVNI_OPT_INT,
+     .unit = "epochs",
+     .fallback = "0",
+     .range = LVNI_BETWEEN(0, 2147483647),
+     .help = "Keep the checkpoint of every so many epochs, too, whatever its metric; 0: none."},
     {.name = "checkpoint.filename",
      .type = LVNI_OPT_STRING,
      .fallback = "{epoch:04d}-{step}",
@@ -97,6 +104,7 @@ lvn_status lvni_run_read_checkpoints(const lvni_core_config *c, lvni_trainer_opt
                        : NULL,
         .larger_is_better = lvni_run_more_is_better(c, "checkpoint.mode", "checkpoint.monitor"),
         .save_top_k = lvni_run_is_dev_run(c) ? 0 : lvni_core_config_int(c, NAMED),
+        .keep_every_n_epochs = lvni_run_is_dev_run(c) ? 0 : lvni_core_config_int(c, KEPT_EPOCHS),
         .filename = lvni_core_config_str(c, "checkpoint.filename"),
         .names_in_filename = lvni_core_config_bool(c, "checkpoint.auto_insert_metric_name"),
         .every_n_steps = lvni_core_config_int(c, "checkpoint.every_n_steps"),
@@ -105,5 +113,6 @@ lvn_status lvni_run_read_checkpoints(const lvni_core_config *c, lvni_trainer_opt
     LVN_TRY(o->keep.monitor == NULL
                 ? LVN_OK
                 : lvni_run_check_monitor(c, "checkpoint.monitor", o->keep.monitor, o->val != NULL));
-    return o->keep.save_top_k == 0 ? LVN_OK : check_filename(c, o);
+    const bool named = o->keep.save_top_k != 0 || o->keep.keep_every_n_epochs > 0;
+    return named ? check_filename(c, o) : LVN_OK;
 }

@@ -241,6 +241,7 @@ static bool is_harmless(const lvni_core_option *row)
                                            "checkpoint.every_n_epochs",
                                            "checkpoint.every_n_minutes",
                                            "checkpoint.save_top_k",
+                                           "checkpoint.keep_every_n_epochs",
                                            "checkpoint.filename",
                                            "checkpoint.auto_insert_metric_name",
                                            "pins",

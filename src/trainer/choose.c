@@ -120,6 +120,13 @@ bool lvni_trainer_choose_is_epoch(const lvni_trainer *t)
     return every <= 1 || (t->at.epoch + 1) % every == 0;
 }
 
+/* Behind the last step of an epoch that stays under a name of its own. */
+static bool is_kept_epoch(const lvni_trainer *t, unsigned news)
+{
+    const int64_t every = t->o.keep.keep_every_n_epochs;
+    return every > 0 && (news & LVNI_NEWS_EPOCH) != 0 && (t->at.epoch + 1) % every == 0;
+}
+
 lvn_status lvni_trainer_choose(lvni_trainer *t, unsigned news, bool validated, bool *best,
                                bool *named)
 {
@@ -130,7 +137,8 @@ lvn_status lvni_trainer_choose(lvni_trainer *t, unsigned news, bool validated, b
     if (!lvni_trainer_choose_is_epoch(t)) {
         return LVN_OK;
     }
-    LVN_TRY(k != 0 ? check_pattern(t, news, validated) : LVN_OK);
+    const bool stays = is_kept_epoch(t, news);
+    LVN_TRY(k != 0 || stays ? check_pattern(t, news, validated) : LVN_OK);
     LVN_TRY(look(t, news, validated, &looked, &score));
     *best = looked && isfinite(score) && (isnan(t->at.best_score) || score > t->at.best_score);
     if (*best) {
@@ -139,11 +147,14 @@ lvn_status lvni_trainer_choose(lvni_trainer *t, unsigned news, bool validated, b
     }
     *named = k < 0 && (looked || (news & LVNI_NEWS_EPOCH) != 0);
     LVN_TRY(k > 0 && looked ? agree_on_name(t, score, named) : LVN_OK);
+    *named = *named || stays;
+    t->checkpointing.next_stays = stays;
     return *named ? record_score(t, score) : LVN_OK;
 }
 
 lvn_status lvni_trainer_choose_periodic(lvni_trainer *t)
 {
+    t->checkpointing.next_stays = false;
     return t->o.keep.save_top_k < 0 ? record_score(t, (double)NAN) : LVN_OK;
 }
 
@@ -153,7 +164,7 @@ lvn_status lvni_trainer_choose_begin_save(lvni_trainer *t)
     lvni_trainer_kept_undo(&k->files, t->at.step);
     return k->next_name[0] != '\0' && k->next_step == t->at.step
                ? lvni_trainer_kept_add(&k->files, t->o.keep.save_top_k, k->next_name, t->at.step,
-                                       k->next_score)
+                                       k->next_score, k->next_stays)
                : LVN_OK;
 }
 

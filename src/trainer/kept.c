@@ -76,18 +76,20 @@ static lvn_status make_room(lvni_trainer_kept *l)
 }
 
 lvn_status lvni_trainer_kept_add(lvni_trainer_kept *l, int64_t k, const char *name, int64_t step,
-                                 double score)
+                                 double score, bool stays)
 {
     for (int64_t i = 0; i < l->n; i++) {
-        if (l->file[i].step == step && counts(&l->file[i])) {
+        const bool same = counts(&l->file[i]) || (stays && l->file[i].state == LVNI_KEPT_OTHER);
+        if (l->file[i].step == step && same) {
             return LVN_OK;
         }
     }
     LVN_TRY(make_room(l));
-    while (k > 0 && count(l) >= k) {
+    while (k > 0 && !stays && count(l) >= k) {
         find_worst(l)->state = LVNI_KEPT_LEAVES;
     }
-    lvni_trainer_kept_file f = {.step = step, .score = score, .state = LVNI_KEPT_NEW};
+    lvni_trainer_kept_file f = {
+        .step = step, .score = score, .stays = stays, .state = LVNI_KEPT_NEW};
     snprintf(f.name, sizeof f.name, "%.*s", LVNI_FILE_NAME - 1, name);
     for (int version = 1; is_taken(l, f.name); version++) {
         snprintf(f.name, sizeof f.name, "%.*s-v%d", LVNI_FILE_NAME - 1, name, version);
@@ -114,7 +116,7 @@ void lvni_trainer_kept_commit(lvni_trainer_kept *l)
         if (l->file[i].state == LVNI_KEPT_LEAVES) {
             lvni_trainer_kept_remove(l, i);
         } else if (l->file[i].state == LVNI_KEPT_NEW) {
-            l->file[i].state = LVNI_KEPT_THERE;
+            l->file[i].state = l->file[i].stays ? LVNI_KEPT_OTHER : LVNI_KEPT_THERE;
         }
     }
 }

@@ -14,13 +14,14 @@ typedef enum lvni_trainer_kept_state {
     LVNI_KEPT_THERE,
     LVNI_KEPT_NEW,    /* its save has not succeeded yet */
     LVNI_KEPT_LEAVES, /* goes once that one has */
-    LVNI_KEPT_OTHER   /* kept for an earlier monitor: stays, and has its name */
+    LVNI_KEPT_OTHER   /* kept for its epoch or an earlier monitor: stays, and has its name */
 } lvni_trainer_kept_state;
 
 typedef struct lvni_trainer_kept_file {
     char name[LVNI_FILE_NAME + 16]; /* without folder and ending */
     int64_t step;
     double score; /* more is better; NaN: as bad as can be */
+    bool stays;   /* of a new one: it does not compete with others */
     lvni_trainer_kept_state state;
 } lvni_trainer_kept_file;
 
@@ -32,10 +33,10 @@ typedef struct lvni_trainer_kept {
 /* Does a checkpoint with this score come among the best k? k -1: every one does. Of equal ones the
  * earlier stays. */
 bool lvni_trainer_kept_wants(const lvni_trainer_kept *kept, int64_t k, double score);
-/* A new one, unless one of this step is there; the worst ones leave for it. A name that is taken
- * gets -v1, -v2 behind it. */
+/* A new one, unless one of this step is there; the worst ones leave for it, unless it stays
+ * whatever its score. A name that is taken gets -v1, -v2 behind it. */
 lvn_status lvni_trainer_kept_add(lvni_trainer_kept *kept, int64_t k, const char *name, int64_t step,
-                                 double score);
+                                 double score, bool stays);
 /* Is there one whose save has not succeeded yet? */
 const lvni_trainer_kept_file *lvni_trainer_kept_new(const lvni_trainer_kept *kept);
 /* The save of the new one succeeded, and what leaves is gone. */

@@ -121,7 +121,8 @@ static lvn_status check_pattern(const lvni_trainer *t, const lvni_nn_step *valid
                                 const char *where)
 {
     lvni_trainer_pattern_field f;
-    const char *at = t->o.keep.save_top_k == 0 ? "" : t->o.keep.filename;
+    const bool named = t->o.keep.save_top_k != 0 || t->o.keep.keep_every_n_epochs > 0;
+    const char *at = named ? t->o.keep.filename : "";
     double value;
     for (lvni_trainer_pattern_part part = lvni_trainer_pattern_next(&at, &f);
          part == LVNI_PATTERN_TEXT || part == LVNI_PATTERN_FIELD;

@@ -76,12 +76,14 @@ typedef struct lvni_trainer_evaluation {
 
 /* Which checkpoints are written and kept (choose.c). */
 typedef struct lvni_trainer_keep_options {
-    const char *monitor;    /* what is best by "val/NAME" or "train/NAME"; NULL: by val/acc, else
-                               val/loss, else train/loss */
-    bool newest_is_best;    /* without a monitor and a validation */
-    bool larger_is_better;  /* of the monitor */
-    int64_t save_top_k;     /* under names of their own: the k best, -1: all; 0: none */
-    const char *filename;   /* file_pattern.h; with save_top_k */
+    const char *monitor;   /* what is best by "val/NAME" or "train/NAME"; NULL: by val/acc, else
+                              val/loss, else train/loss */
+    bool newest_is_best;   /* without a monitor and a validation */
+    bool larger_is_better; /* of the monitor */
+    int64_t save_top_k;    /* under names of their own: the k best, -1: all; 0: none */
+    /* beside these the checkpoint of every so many epochs, which stays; 0: none */
+    int64_t keep_every_n_epochs;
+    const char *filename;   /* of both: file_pattern.h */
     bool names_in_filename; /* "epoch=" before the value */
     int64_t every_n_steps;  /* 0: off */
     int64_t every_n_epochs; /* 0: 1 */
@@ -222,6 +224,7 @@ typedef struct lvni_trainer_checkpointing {
     char next_name[LVNI_FILE_NAME];
     int64_t next_step;
     double next_score;
+    bool next_stays; /* keep_every_n_epochs */
 } lvni_trainer_checkpointing;
 
 typedef struct lvni_trainer {

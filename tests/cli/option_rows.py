@@ -117,6 +117,7 @@ train_rows = {
     "checkpoint.monitor": row("val/none", "code", fails=True),
     "checkpoint.mode": row("max", "files", TOP + " checkpoint.filename={step}", first="min"),
     "checkpoint.save_top_k": row("1", "files"),
+    "checkpoint.keep_every_n_epochs": row("1", "files"),
     "checkpoint.filename": row("{step}", "files", TOP),
     "checkpoint.auto_insert_metric_name": row("false", "files", TOP),
     "log_every_n_steps": row("1", "metrics"),

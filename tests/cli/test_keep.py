@@ -133,6 +133,18 @@ class Keep(Case):
                 )
                 self.assertTrue(os.path.exists(self.path("run", "best")))
 
+    def test_epochs_that_are_kept(self):
+        """Whatever their metric, beside the best of all: they do not compete with the best."""
+        two = ["epoch=0002-step=12", "epoch=0004-step=24"]
+        self.train("run", "max_epochs=5", "checkpoint.keep_every_n_epochs=2")
+        self.assertEqual(self.names("run"), two)
+        values = self.values("run", "val/acc")
+        best = min(step for step in values if values[step] == max(values.values()))
+        self.assertEqual(self.step_of("run", "best"), best)
+        self.train("run", "overwrite=true", "max_epochs=3", "checkpoint.keep_every_n_epochs=2")
+        self.resume("run", "max_epochs=4")
+        self.assertEqual(self.names("run"), two)
+
     def test_by_the_clock(self):
         keys = ["checkpoint.save_top_k=-1", *STEP_NAMES, "checkpoint.every_n_epochs=1000000"]
         keys += ["checkpoint.every_n_minutes=0.004", "max_epochs=-1", "max_time=1s"]

@@ -68,15 +68,14 @@ static lvn_status resolve_seeds(lvni_core_config *c)
     return lvni_core_config_set(c, "seed", text, "seed_data");
 }
 
-/* Each of these is kept; the best one is chosen among them. */
+/* Each of these is kept, and the best is chosen among all. */
 static lvn_status resolve_kept(lvni_core_config *c)
 {
     static const char key[] = "training.ckpt_every_n_epochs";
     if (!lvni_core_config_is_set(c, key)) {
         return LVN_OK;
     }
-    LVN_TRY(lvni_core_config_load_job(c, "checkpoint.save_top_k=-1"));
-    return load_int(c, "checkpoint.every_n_epochs", lvni_core_config_int(c, key));
+    return load_int(c, "checkpoint.keep_every_n_epochs", lvni_core_config_int(c, key));
 }
 
 static lvn_status resolve_steps(lvni_core_config *c)

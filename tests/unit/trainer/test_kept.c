@@ -17,7 +17,7 @@ static bool save(lvni_trainer_kept *l, int64_t k, int64_t step, double score)
     if (!lvni_trainer_kept_wants(l, k, score)) {
         return false;
     }
-    assert_int_equal(lvni_trainer_kept_add(l, k, name, step, score), LVN_OK);
+    assert_int_equal(lvni_trainer_kept_add(l, k, name, step, score, false), LVN_OK);
     lvni_trainer_kept_commit(l);
     return true;
 }
@@ -71,11 +71,11 @@ TEST(a_failed_save_changes_nothing)
 {
     lvni_trainer_kept l = {0};
     assert_true(save(&l, 1, 1, 1));
-    assert_int_equal(lvni_trainer_kept_add(&l, 1, "two", 2, 2), LVN_OK);
+    assert_int_equal(lvni_trainer_kept_add(&l, 1, "two", 2, 2, false), LVN_OK);
     assert_string_equal(steps_of(&l), "-1 2");
     assert_string_equal(lvni_trainer_kept_new(&l)->name, "two");
     lvni_trainer_kept_undo(&l, 2); /* the same step again: it is still to come */
-    assert_int_equal(lvni_trainer_kept_add(&l, 1, "two", 2, 2), LVN_OK);
+    assert_int_equal(lvni_trainer_kept_add(&l, 1, "two", 2, 2, false), LVN_OK);
     assert_string_equal(steps_of(&l), "-1 2");
     lvni_trainer_kept_undo(&l, 3);
     assert_string_equal(steps_of(&l), "1");
@@ -89,7 +89,7 @@ TEST(a_name_that_is_taken_gets_a_version)
     static const char *const names[] = {"a", "a-v1", "a-v2", "last-v1", "best-v1"};
     static const char *const given[] = {"a", "a", "a", "last", "best"};
     for (int i = 0; i < 5; i++) {
-        assert_int_equal(lvni_trainer_kept_add(&l, -1, given[i], i + 1, none), LVN_OK);
+        assert_int_equal(lvni_trainer_kept_add(&l, -1, given[i], i + 1, none, false), LVN_OK);
         assert_string_equal(l.file[i].name, names[i]);
     }
     lvni_trainer_kept_free(&l);
@@ -101,7 +101,7 @@ TEST(a_checkpoint_has_the_list)
     lvni_core_str text = {0}, again = {0};
     assert_true(save(&l, 2, 1, -0.25));
     assert_true(save(&l, 2, 2, none));
-    assert_int_equal(lvni_trainer_kept_add(&l, 2, "with a space", 3, 1), LVN_OK);
+    assert_int_equal(lvni_trainer_kept_add(&l, 2, "with a space", 3, 1, false), LVN_OK);
     lvni_trainer_kept_print(&l, &text);
     assert_int_equal(lvni_trainer_kept_read(lvni_core_str_text(&text), &back), LVN_OK);
     assert_string_equal(steps_of(&back), "1 -2 3");
@@ -118,18 +118,19 @@ TEST(those_of_another_monitor_stay)
 {
     lvni_trainer_kept l = {0}, back;
     lvni_core_str text = {0};
-    assert_int_equal(lvni_trainer_kept_add(&l, 1, "a", 1, 5), LVN_OK);
+    assert_int_equal(lvni_trainer_kept_add(&l, 1, "a", 1, 5, false), LVN_OK);
     assert_int_equal(lvni_trainer_kept_set_aside(&l), 1);
     assert_int_equal(lvni_trainer_kept_set_aside(&l), 0);
     assert_true(lvni_trainer_kept_wants(&l, 1, -9));
-    assert_int_equal(lvni_trainer_kept_add(&l, 1, "a", 1, -9), LVN_OK); /* of the same step, too */
+    assert_int_equal(lvni_trainer_kept_add(&l, 1, "a", 1, -9, false),
+                     LVN_OK); /* of the same step, too */
     assert_string_equal(l.file[1].name, "a-v1");
     lvni_trainer_kept_commit(&l);
-    assert_int_equal(lvni_trainer_kept_add(&l, 1, "a", 2, -8), LVN_OK);
+    assert_int_equal(lvni_trainer_kept_add(&l, 1, "a", 2, -8, false), LVN_OK);
     assert_string_equal(l.file[2].name, "a-v2");
     lvni_trainer_kept_undo(&l, 3);
     assert_int_equal(l.file[0].state, LVNI_KEPT_OTHER);
-    assert_int_equal(lvni_trainer_kept_add(&l, 1, "a", 3, -7), LVN_OK);
+    assert_int_equal(lvni_trainer_kept_add(&l, 1, "a", 3, -7, false), LVN_OK);
     lvni_trainer_kept_commit(&l);
     assert_int_equal(l.n, 2);
     lvni_trainer_kept_print(&l, &text);
@@ -139,6 +140,22 @@ TEST(those_of_another_monitor_stay)
     lvni_core_str_free(&text);
     lvni_trainer_kept_free(&l);
     lvni_trainer_kept_free(&back);
+}
+
+TEST(those_of_an_epoch_stay_whatever_comes)
+{
+    lvni_trainer_kept l = {0};
+    assert_true(save(&l, 1, 1, 5));
+    assert_int_equal(lvni_trainer_kept_add(&l, 1, "epoch", 2, -9, true), LVN_OK);
+    assert_int_equal(l.file[0].state, LVNI_KEPT_THERE); /* it goes for none that stays */
+    lvni_trainer_kept_commit(&l);
+    assert_int_equal(lvni_trainer_kept_add(&l, 1, "epoch", 2, -9, true), LVN_OK); /* saved twice */
+    assert_int_equal(l.n, 2);
+    assert_true(save(&l, 1, 3, 6));
+    assert_int_equal(l.n, 2);
+    assert_string_equal(l.file[0].name, "epoch");
+    assert_string_equal(l.file[1].name, "3");
+    lvni_trainer_kept_free(&l);
 }
 
 /* A name of the list is deleted sometimes: it must not lead to another folder. */
