@@ -56,7 +56,8 @@ static lvn_status open_frames(const opened *o, const int64_t *at, int64_t n,
                                               .height = s->height,
                                               .width = s->width,
                                               .pipeline = pipeline,
-                                              .uniform_for_nan = s->uniform_for_nan};
+                                              .uniform_for_nan = s->uniform_for_nan,
+                                              .context = s->type == LVNI_POSE_CONTEXT};
     return lvni_pose_frames_open(&options, out);
 }
 
@@ -387,10 +388,13 @@ static lvn_status open_job(lvni_run_job *job)
     LVN_TRY(lvni_pose_settings_read(job->keys, &o->settings));
     const lvni_pose_settings *s = &o->settings;
     o->arguments = (lvni_pose_arguments){
+        .type = s->type,
         .network = {.model = s->zoo_model, .keypoints = s->keypoints, .downsample = s->downsample},
         .height = s->height,
         .width = s->width,
-        .loss = (lvni_pose_loss)s->loss};
+        .loss = (lvni_pose_loss)s->loss,
+        .settings = s,
+        .fits = &o->fits};
     job->cls = &lvni_pose_module;
     job->arguments = &o->arguments;
     job->weights_seed = &o->settings.seed_model;

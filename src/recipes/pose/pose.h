@@ -14,18 +14,6 @@
 
 extern const lvni_run_recipe lvni_pose_recipe;
 
-/* ---- pose_module.c ---- */
-
-/* Arguments of the root's build(). */
-typedef struct lvni_pose_arguments {
-    lvni_pose_network_settings network;
-    int height, width; /* of the network's input */
-    lvni_pose_loss loss;
-} lvni_pose_arguments;
-extern const lvn_module_class lvni_pose_module;
-/* (N, 3 K) of a batch: of each keypoint x, y in pixels of the frame, and the likelihood. */
-lvn_tensor *lvni_pose_predict(const lvn_module *root, const lvn_batch *batch, void *user);
-
 /* ---- pose_images.c ---- */
 
 typedef struct lvni_pose_images {
@@ -55,6 +43,22 @@ lvn_status lvni_pose_fits_read(const lvn_card *facts, int keypoints, lvni_pose_f
 /* The names alone, of labels without frames. LVN_ERR_CORRUPT: there are none. */
 lvn_status lvni_pose_names_read(const lvn_card *facts, lvni_pose_labels *out);
 void lvni_pose_fits_free(lvni_pose_fits *fits);
+
+/* ---- pose_module.c ---- */
+
+/* Arguments of the root's build(). */
+typedef struct lvni_pose_arguments {
+    lvni_pose_model_type type; /* heatmap, regression, context */
+    lvni_pose_network_settings network;
+    int height, width; /* of the network's input */
+    lvni_pose_loss loss;
+    const lvni_pose_settings *settings; /* losses of clips and their annealing; outlive the model */
+    const lvni_pose_fits *fits; /* PCA of the training's labels; NULL or empty: it is not trained */
+    bool clips;                 /* a step takes the stream `clips` */
+} lvni_pose_arguments;
+extern const lvn_module_class lvni_pose_module;
+/* (N, 3 K) of a batch: of each keypoint x, y in pixels of the frame, and the likelihood. */
+lvn_tensor *lvni_pose_predict(const lvn_module *root, const lvn_batch *batch, void *user);
 
 /* ---- pose_predict.c ---- */
 

@@ -193,10 +193,10 @@ static const lvni_core_option model_rows[] = {
      .type = LVNI_OPT_CHOICE,
      .choices = "heatmap|regression|heatmap_mhcrnn|heatmap_multiview_transformer",
      .fallback = "heatmap",
-     .later = "regression|heatmap_mhcrnn|heatmap_multiview_transformer",
-     .later_note = "coordinates without maps, and models of several frames or cameras, come with a "
-                   "later version; use heatmap",
-     .help = "heatmap: a map per keypoint, of one frame."},
+     .later = "heatmap_multiview_transformer",
+     .later_note = LATER_VIEWS,
+     .help = "heatmap: a map per keypoint, of one frame; heatmap_mhcrnn: the same of a frame with "
+             "the two before and after it; regression: coordinates without maps."},
     {.name = "model.backbone",
      .type = LVNI_OPT_CHOICE,
      .choices = "resnet18|resnet34|resnet50|resnet101|resnet152|resnet50_animal_apose|"

@@ -1,112 +1,148 @@
 /* What a step of the recipe pose does with a batch of frames (pose.h): maps of the network against
- * those of the labels, and, as a diagnosis, coordinates against coordinates. */
-#include "recipes/pose/pose.h"
-
+ * those of the labels, or coordinates against coordinates, which of maps are a diagnosis. */
 #include "recipes/pose/pose_frames.h"
+#include "recipes/pose/pose_step.h"
 
 #include <stdio.h>
-
-typedef struct pose {
-    lvn_module base;
-    lvni_pose_network net;
-    lvni_pose_arguments of;
-} pose;
 
 /* Deviation of a target's bump, in pixels of the map whatever their size. */
 static const double SIGMA = 1.25;
 
 static lvn_status pose_build(lvn_module *module, lvn_builder *b)
 {
-    pose *m = (pose *)module;
+    lvni_pose_root *m = (lvni_pose_root *)module;
     m->of = *(const lvni_pose_arguments *)lvn_builder_arguments(b);
-    lvni_pose_network_build(b, &m->of.network, &m->net);
+    lvni_pose_model_build(b, m->of.type, &m->of.network, &m->net);
     return lvn_builder_status(b);
 }
+
+/* ---- labels, for every head of the network ---- */
 
 /* Columns of the field `points` (N, K, 4). */
 enum { X, LABELLED = 2, TARGET };
 
-static lvn_tensor *column(const lvn_batch *batch, int64_t at)
+static lvn_tensor *points_of(const lvni_pose_root *m, const lvn_batch *batch)
 {
-    lvn_tensor *points = batch->field[LVNI_POSE_FIELD_POINTS];
-    return lvn_reshape(lvn_slice(points, 2, at, at + 1), 2,
-                       (const int64_t[]){batch->size, lvn_size(points, 1)});
+    return lvni_pose_model_repeat(&m->net, batch->field[LVNI_POSE_FIELD_POINTS]);
 }
 
-static lvn_tensor *find(const pose *m, lvn_tensor *maps)
+static lvn_tensor *column(lvn_tensor *points, int64_t at)
 {
-    return lvn_soft_argmax2d(maps, m->of.network.downsample);
+    return points == NULL
+               ? NULL
+               : lvn_reshape(lvn_slice(points, 2, at, at + 1), 2,
+                             (const int64_t[]){lvn_size(points, 0), lvn_size(points, 1)});
 }
 
-static lvni_pose_scale scale_of(const pose *m, const lvn_batch *batch)
+static lvni_pose_scale scale_of(const lvni_pose_root *m, const lvn_batch *batch)
 {
     return (lvni_pose_scale){
-        .height = m->of.height, .width = m->of.width, .frame = batch->field[LVNI_POSE_FIELD_FRAME]};
+        .height = m->of.height,
+        .width = m->of.width,
+        .frame = lvni_pose_model_repeat(&m->net, batch->field[LVNI_POSE_FIELD_FRAME])};
 }
 
-/* supervised_rmse: of all keypoints that have a label inside the image. */
-static void log_error(const pose *m, const lvn_batch *batch, lvn_tensor *maps, lvn_step *step)
+static lvn_tensor *targets_of(const lvni_pose_root *m, lvn_tensor *points)
 {
-    lvn_tensor *count;
-    const lvni_pose_scale scale = scale_of(m, batch);
-    lvn_tensor *rmse =
-        lvni_pose_rmse(find(m, lvn_detach(maps)), batch->field[LVNI_POSE_FIELD_POINTS],
-                       column(batch, LABELLED), &scale, &count);
-    lvn_log_weighted_by(step, "supervised_rmse", rmse, count);
+    const int64_t side = INT64_C(1) << m->net.downsample;
+    return lvn_heatmap2d(lvn_slice(points, 2, X, X + 2), column(points, TARGET),
+                         m->of.height / side, m->of.width / side, 1.0 / (double)side, SIGMA);
+}
+
+/* ---- the loss of labelled frames ---- */
+
+/* Of one micro-batch. */
+typedef struct supervised {
+    lvn_tensor *loss, *whole; /* without and with its factor */
+    lvn_tensor *count;        /* what they are means over: maps with a target, points */
+} supervised;
+
+static lvn_tensor *measure(const lvni_pose_root *m, lvn_tensor *found, lvn_tensor *points,
+                           const lvni_pose_scale *scale, lvn_tensor **count)
+{
+    if (m->net.type == LVNI_POSE_REGRESSION) {
+        return lvni_pose_regression_loss(found, points, column(points, LABELLED), scale, count);
+    }
+    lvn_tensor *valid = lvn_clamp(column(points, TARGET), 0.0, 1.0);
+    return lvni_pose_heatmap_loss(m->of.loss, targets_of(m, points), found, valid, count);
 }
 
 /* Names are Lightning Pose's. Supervised losses have log_weight 0. */
-static void log_loss(const pose *m, lvn_tensor *loss, lvn_tensor *whole, lvn_tensor *count,
-                     lvn_step *step)
+static const char *loss_name(const lvni_pose_root *m)
 {
     static const char *const names[] = {[LVNI_POSE_MSE] = "heatmap_mse",
                                         [LVNI_POSE_KL] = "heatmap_kl",
                                         [LVNI_POSE_JS] = "heatmap_js"};
-    char name[32];
-    const char *of = names[m->of.loss];
-    lvn_log_weighted_by(step, "supervised_loss", whole, count);
-    snprintf(name, sizeof name, "%s_loss", of);
-    lvn_log_weighted_by(step, name, loss, count);
-    snprintf(name, sizeof name, "%s_loss_weighted", of);
-    lvn_log_weighted_by(step, name, whole, count);
+    return m->net.type == LVNI_POSE_REGRESSION ? "regression" : names[m->of.loss];
 }
 
-/* A mean over the maps that have a target, so a micro-batch weighs as many as it has. */
+static void log_loss(const lvni_pose_root *m, const supervised *s, lvn_step *step)
+{
+    char name[32];
+    lvn_log_weighted_by(step, "supervised_loss", s->whole, s->count);
+    snprintf(name, sizeof name, "%s_loss", loss_name(m));
+    lvn_log_weighted_by(step, name, s->loss, s->count);
+    snprintf(name, sizeof name, "%s_loss_weighted", loss_name(m));
+    lvn_log_weighted_by(step, name, s->whole, s->count);
+}
+
+/* supervised_rmse: of all keypoints that have a label inside the image, of every head. */
+static void log_error(const lvni_pose_root *m, lvn_tensor *found, lvn_tensor *points,
+                      const lvni_pose_scale *scale, lvn_step *step)
+{
+    lvn_tensor *count;
+    lvn_tensor *rmse = lvni_pose_rmse(lvni_pose_model_points(&m->net, lvn_detach(found)), points,
+                                      column(points, LABELLED), scale, &count);
+    lvn_log_weighted_by(step, "supervised_rmse", rmse, count);
+}
+
+static supervised look_at_labels(const lvni_pose_root *m, const lvn_batch *batch, lvn_step *step)
+{
+    supervised s;
+    lvn_tensor *found = lvni_pose_model_run(&m->net, batch->field[LVNI_POSE_FIELD_IMAGE]);
+    lvn_tensor *points = points_of(m, batch);
+    const lvni_pose_scale scale = scale_of(m, batch);
+    s.loss = measure(m, found, points, &scale, &s.count);
+    s.whole = lvn_mul_scalar(s.loss, lvni_pose_loss_weight(0.0));
+    log_loss(m, &s, step);
+    log_error(m, found, points, &scale, step);
+    return s;
+}
+
+/* A mean over what has a label, so a micro-batch weighs as many as it has. */
 static lvn_tensor *pose_step(const lvn_module *module, const lvn_batch *batch, lvn_step *step)
 {
-    const pose *m = (const pose *)module;
-    lvn_tensor *maps = lvni_pose_network_maps(&m->net, batch->field[LVNI_POSE_FIELD_IMAGE]), *count;
-    const int64_t side = INT64_C(1) << m->of.network.downsample;
-    lvn_tensor *kind = column(batch, TARGET);
-    lvn_tensor *xy = lvn_slice(batch->field[LVNI_POSE_FIELD_POINTS], 2, X, X + 2);
-    lvn_tensor *target =
-        lvn_heatmap2d(xy, kind, m->of.height / side, m->of.width / side, 1.0 / (double)side, SIGMA);
-    lvn_tensor *valid = lvn_clamp(kind, 0.0, 1.0);
-    lvn_tensor *loss = lvni_pose_heatmap_loss(m->of.loss, target, maps, valid, &count);
-    lvn_tensor *whole = lvn_mul_scalar(loss, lvni_pose_loss_weight(0.0));
-    lvn_step_weigh_by(step, count);
-    log_loss(m, loss, whole, count, step);
-    lvn_log_weighted_by(step, "loss", whole, count);
-    log_error(m, batch, maps, step);
-    return whole;
+    const supervised s = look_at_labels((const lvni_pose_root *)module, batch, step);
+    lvn_step_weigh_by(step, s.count);
+    lvn_log_weighted_by(step, "loss", s.whole, s.count);
+    return s.whole;
+}
+
+/* ---- predictions ---- */
+
+lvn_tensor *lvni_pose_rows(const lvni_pose_root *m, lvn_tensor *points, lvn_tensor *frame)
+{
+    if (points == NULL) {
+        return NULL;
+    }
+    const lvni_pose_scale scale = {.height = m->of.height, .width = m->of.width, .frame = frame};
+    lvn_tensor *row[] = {lvni_pose_to_frame(points, &scale), lvn_slice(points, 2, 2, 3)};
+    return lvn_reshape(
+        lvn_concat(row, 2, 2), 2,
+        (const int64_t[]){lvn_size(points, 0), 3 * (int64_t)m->of.network.keypoints});
 }
 
 lvn_tensor *lvni_pose_predict(const lvn_module *root, const lvn_batch *batch, void *user)
 {
     (void)user;
-    const pose *m = (const pose *)root;
-    const int64_t n = batch->size, k = m->of.network.keypoints;
-    lvn_tensor *found =
-        find(m, lvni_pose_network_maps(&m->net, batch->field[LVNI_POSE_FIELD_IMAGE]));
-    lvn_tensor *frame =
-        lvn_reshape(batch->field[LVNI_POSE_FIELD_FRAME], 3, (const int64_t[]){n, 1, 2});
-    lvn_tensor *x = lvn_mul(lvn_mul_scalar(lvn_slice(found, 2, 0, 1), 1.0 / m->of.width),
-                            lvn_slice(frame, 2, 0, 1)),
-               *y = lvn_mul(lvn_mul_scalar(lvn_slice(found, 2, 1, 2), 1.0 / m->of.height),
-                            lvn_slice(frame, 2, 1, 2));
-    lvn_tensor *row[] = {x, y, lvn_slice(found, 2, 2, 3)};
-    return lvn_reshape(lvn_concat(row, 3, 2), 2, (const int64_t[]){n, 3 * k});
+    const lvni_pose_root *m = (const lvni_pose_root *)root;
+    lvn_tensor *found = lvni_pose_model_run(&m->net, batch->field[LVNI_POSE_FIELD_IMAGE]);
+    return lvni_pose_rows(m,
+                          lvni_pose_model_choose(&m->net, lvni_pose_model_points(&m->net, found)),
+                          batch->field[LVNI_POSE_FIELD_FRAME]);
 }
 
-const lvn_module_class lvni_pose_module = {
-    .name = "pose", .size = sizeof(pose), .build = pose_build, .training_step = pose_step};
+const lvn_module_class lvni_pose_module = {.name = "pose",
+                                           .size = sizeof(lvni_pose_root),
+                                           .build = pose_build,
+                                           .training_step = pose_step};

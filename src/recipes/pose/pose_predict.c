@@ -267,6 +267,11 @@ static lvn_status make_folder(const char *file)
     return s;
 }
 
+/* As Lightning Pose has them: <model_type>_tracker. */
+static const char *const scorers[] = {[LVNI_POSE_HEATMAP] = "heatmap_tracker",
+                                      [LVNI_POSE_REGRESSION] = "regression_tracker",
+                                      [LVNI_POSE_CONTEXT] = "heatmap_mhcrnn_tracker"};
+
 static lvn_status finish(lvni_run_inference *u)
 {
     const rows *w = u->own;
@@ -275,7 +280,7 @@ static lvn_status finish(lvni_run_inference *u)
     const lvni_pose_predictions p = {.n = w->of->frames,
                                      .k = labels->k,
                                      .keypoint = (const char *const *)labels->keypoint,
-                                     .scorer = "heatmap_tracker",
+                                     .scorer = scorers[w->of->settings->type],
                                      .name = (const char *const *)labels->image,
                                      .value = w->value,
                                      .set = w->of->set};

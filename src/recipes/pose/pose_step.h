@@ -1,0 +1,21 @@
+/* The root of the recipe pose, as the files of its step see it. */
+#ifndef LEVIN_RECIPES_POSE_POSE_STEP_H
+#define LEVIN_RECIPES_POSE_POSE_STEP_H
+
+#include "recipes/pose/pose.h"
+#include "recipes/pose/pose_model.h"
+
+typedef struct lvni_pose_root {
+    lvn_module base;
+    lvni_pose_arguments of;
+    lvni_pose_model net;
+} lvni_pose_root;
+
+/* ---- pose_module.c ---- */
+
+/* Rows of predictions (N, 3 K) of points (N, K, 3) in pixels of the model (lvni_pose_model_choose):
+ * x, y in pixels of the frame, and the likelihood. frame (N, 2), or (1, 2) for all: its width and
+ * height. */
+lvn_tensor *lvni_pose_rows(const lvni_pose_root *m, lvn_tensor *points, lvn_tensor *frame);
+
+#endif
