@@ -83,7 +83,7 @@ LVN_API lvn_tensor *lvn_forward_residual(const lvn_module *module, lvn_tensor *x
 /* ---- what training_step and validation_step report ---- */
 
 /* Report a metric of the micro-batch (one element, a mean over the micro-batch's samples). Names:
- * up to 31 characters; up to 64 a step. They appear as train/NAME or val/NAME, averaged over
+ * up to 39 characters; up to 64 a step. They appear as train/NAME or val/NAME, averaged over
  * samples in micro-batch order, and over the calls and phases that report the same name. NULL
  * values are passed over (the scope failed); more than one element, a longer name or a 65th metric
  * fails the scope. */

@@ -6,7 +6,7 @@
 
 #include <levin/nn.h>
 
-enum { LVNI_METRICS = 64, LVNI_METRIC_NAME = 32 };
+enum { LVNI_METRICS = 64, LVNI_METRIC_NAME = 40 };
 typedef struct lvni_nn_step_metric {
     char name[LVNI_METRIC_NAME];
     double sum, weight; /* mean = sum / weight; weight 0: it has none */

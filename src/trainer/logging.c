@@ -20,7 +20,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-enum { LINE = LVNI_METRICS * 2 + LVNI_PHASES * 2 + 19, NAME = 48, GROWING = 4 };
+enum { LINE = LVNI_METRICS * 2 + LVNI_PHASES * 2 + 19, NAME = 56, GROWING = 4 };
 
 double lvni_trainer_metric_mean(const lvni_nn_step *step, const char *name)
 {

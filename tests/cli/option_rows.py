@@ -660,7 +660,7 @@ pose_rows = {
         "[1]", "metrics", instead=POSE_STEPS, first="[2]"
     ),
     "training.uniform_heatmaps_for_nan_keypoints": row("true", "stdout"),
-    "model.model_type": refusal("heatmap_mhcrnn", instead=POSE_PLAN),
+    "model.model_type": planned("regression"),
     "model.backbone": planned("resnet34"),
     "model.backbone_pretrained": refusal("true", env={"TORCH_HOME": "/nowhere"}),
     "model.heatmap_loss_type": row("kl", "stdout"),

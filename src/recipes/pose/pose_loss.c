@@ -10,6 +10,11 @@ double lvni_pose_loss_weight(double log_weight)
     return 1.0 / (2.0 * lvni_core_exp(log_weight));
 }
 
+lvn_tensor *lvni_pose_number(double value)
+{
+    return lvn_add_scalar(lvn_zeros(LVN_F32, 0, NULL), value);
+}
+
 /* The mean of (N, K) over what is valid. */
 static lvn_tensor *mean_of_valid(lvn_tensor *value, lvn_tensor *valid, lvn_tensor **count)
 {

@@ -13,6 +13,8 @@ typedef enum lvni_pose_loss {
 
 /* 1 / (2 e^w), the factor of a loss with log_weight w. */
 double lvni_pose_loss_weight(double log_weight);
+/* () f32, without a gradient: as a metric, or a sum over micro-batches. */
+lvn_tensor *lvni_pose_number(double value);
 
 /* target and map (N, h, w, K), valid (N, K) 1 or 0 -> (), the mean over the maps with valid = 1 of
  * the loss of each, without its factor; 0 where there is none. *count: (), how many there are. Of

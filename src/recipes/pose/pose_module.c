@@ -1,5 +1,9 @@
 /* What a step of the recipe pose does with a batch of frames (pose.h): maps of the network against
- * those of the labels, or coordinates against coordinates, which of maps are a diagnosis. */
+ * those of the labels, or coordinates against coordinates, which of maps are a diagnosis; beside
+ * it, where frames without labels train, with a clip (pose_clip_step.h). */
+#include "autograd/tape.h"
+#include "core/error.h"
+#include "recipes/pose/pose_clips.h"
 #include "recipes/pose/pose_frames.h"
 #include "recipes/pose/pose_step.h"
 
@@ -13,6 +17,9 @@ static lvn_status pose_build(lvn_module *module, lvn_builder *b)
     lvni_pose_root *m = (lvni_pose_root *)module;
     m->of = *(const lvni_pose_arguments *)lvn_builder_arguments(b);
     lvni_pose_model_build(b, m->of.type, &m->of.network, &m->net);
+    if (m->of.clips) {
+        LVN_TRY(lvni_pose_clip_losses_build(b, &m->of, &m->net, &m->clips));
+    }
     return lvn_builder_status(b);
 }
 
@@ -84,6 +91,8 @@ static void log_loss(const lvni_pose_root *m, const supervised *s, lvn_step *ste
     lvn_log_weighted_by(step, name, s->loss, s->count);
     snprintf(name, sizeof name, "%s_loss_weighted", loss_name(m));
     lvn_log_weighted_by(step, name, s->whole, s->count);
+    snprintf(name, sizeof name, "%s_weight", loss_name(m));
+    lvn_log(step, name, lvni_pose_number(lvni_pose_loss_weight(0.0)));
 }
 
 /* supervised_rmse: of all keypoints that have a label inside the image, of every head. */
@@ -109,10 +118,49 @@ static supervised look_at_labels(const lvni_pose_root *m, const lvn_batch *batch
     return s;
 }
 
+/* ---- the step ---- */
+
+/* Of a micro-batch, whose clip is a part of the step as its labels are: the others of its group
+ * wait for it in the batch norm of both. */
+static const lvn_batch *clip_of(const lvn_batch *batch)
+{
+    const lvn_batch *clip = lvn_batch_stream(batch, LVNI_POSE_CLIPS);
+    if (clip == NULL && !lvni_autograd_scope_failed()) {
+        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__,
+                      "a micro-batch of %lld labelled frames has no frame of a clip that could be "
+                      "read: give fewer micro_batches, or longer clips",
+                      (long long)batch->size);
+        (void)lvni_autograd_op_fail(NULL);
+    }
+    return clip;
+}
+
+static lvn_tensor *step_with_clip(const lvni_pose_root *m, const lvn_batch *batch, lvn_step *step)
+{
+    const lvn_batch *clip = clip_of(batch);
+    if (clip == NULL) {
+        return NULL;
+    }
+    const supervised s = look_at_labels(m, batch, step);
+    const int64_t frames = clip->size - 2 * (int64_t)m->net.around;
+    lvn_tensor *importance = lvn_reshape(lvn_number_tensor(m->clips.importance, step), 0, NULL);
+    lvn_tensor *annealed =
+        lvn_mul(lvni_pose_clip_losses_run(&m->clips, &m->net, clip, step), importance);
+    lvn_tensor *total = lvni_pose_clip_join(s.whole, s.count, annealed, frames, step);
+    lvn_log(step, "total_unsupervised_importance", importance);
+    lvn_log_weighted(step, "total_loss", total, (double)frames);
+    lvn_log_weighted(step, "loss", total, (double)frames);
+    return total;
+}
+
 /* A mean over what has a label, so a micro-batch weighs as many as it has. */
 static lvn_tensor *pose_step(const lvn_module *module, const lvn_batch *batch, lvn_step *step)
 {
-    const supervised s = look_at_labels((const lvni_pose_root *)module, batch, step);
+    const lvni_pose_root *m = (const lvni_pose_root *)module;
+    if (m->of.clips && lvn_is_training()) {
+        return step_with_clip(m, batch, step);
+    }
+    const supervised s = look_at_labels(m, batch, step);
     lvn_step_weigh_by(step, s.count);
     lvn_log_weighted_by(step, "loss", s.whole, s.count);
     return s.whole;

@@ -2,13 +2,13 @@
 #ifndef LEVIN_RECIPES_POSE_POSE_STEP_H
 #define LEVIN_RECIPES_POSE_POSE_STEP_H
 
-#include "recipes/pose/pose.h"
-#include "recipes/pose/pose_model.h"
+#include "recipes/pose/pose_clip_step.h"
 
 typedef struct lvni_pose_root {
     lvn_module base;
     lvni_pose_arguments of;
     lvni_pose_model net;
+    lvni_pose_clip_losses clips; /* with of.clips */
 } lvni_pose_root;
 
 /* ---- pose_module.c ---- */

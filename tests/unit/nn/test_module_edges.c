@@ -98,10 +98,10 @@ TEST(metrics_that_do_not_fit_fail_the_scope)
     lvni_nn_step step;
     lvni_nn_step_begin(&step, 1.0);
     assert_int_equal(lvn_scope_open(), LVN_OK);
-    lvn_log(&step.now, "a_name_of_just_thirty_one_bytes", one);
+    lvn_log(&step.now, "a_name_of_just_thirty_nine_bytes_in_all", one);
     assert_int_equal(lvn_scope_close(), LVN_OK);
     assert_int_equal(lvn_scope_open(), LVN_OK);
-    lvn_log(&step.now, "a_name_of_just_thirty_two_bytes_", one);
+    lvn_log(&step.now, "a_name_of_just_forty_bytes_altogether_in", one);
     assert_int_equal(lvn_scope_close(), LVN_ERR_INVALID);
     assert_int_equal(lvn_scope_open(), LVN_OK);
     lvn_log(&step.now, "vector", two);
