@@ -17,7 +17,7 @@
  *     sample order     a = epoch, b = c = 0    (purpose "order"; of more than 2^27 "order/large")
  *     data             a = epoch, b = sample, c = operation of the augmentation
  *                      (purpose "data"; "data/own" for what users' datasets draw; "data/pose" for
- *                      frames with keypoints)
+ *                      frames with keypoints; "data/clips", a = frame of the clip, b = clip)
  *     split of frames  a = b = c = 0            (purpose "pose/split"; lvni_core_rng_permute)
  */
 #ifndef LEVIN_CORE_RNG_H

@@ -9,11 +9,9 @@
 #include "core/vfs.h"
 #include "log/run_log.h"
 #include "recipes/pose/pose_status.h"
+#include "recipes/pose/pose_video.h"
 #include "run/inference.h"
-#include "run/output_file.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -152,44 +150,12 @@ done:
 
 /* ---- videos ---- */
 
-static bool has_ending_of_video(const char *name)
-{
-    static const char *const endings[] = {".mp4", ".avi", ".mov", ".mkv", ".webm"};
-    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-        if (lvni_run_output_ends_in(name, endings[i], strlen(endings[i]))) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* The first video of the folder behind `name` in the order of bytes, in its place; "": there are
- * no more. */
-static lvn_status next_video(const char *folder, char name[NAME_MAX + 1])
-{
-    char least[NAME_MAX + 1] = "";
-    DIR *dir = lvni_core_path_is_folder(folder) ? opendir(folder) : NULL;
-    if (dir == NULL && lvni_core_path_is_folder(folder)) {
-        LVN_FAIL(LVN_ERR_IO, "eval.test_videos_directory=%s: %s", folder, strerror(errno));
-    }
-    for (struct dirent *e = dir == NULL ? NULL : readdir(dir); e != NULL; e = readdir(dir)) {
-        if (has_ending_of_video(e->d_name) && strcmp(e->d_name, name) > 0 &&
-            (least[0] == '\0' || strcmp(e->d_name, least) < 0)) {
-            snprintf(least, sizeof least, "%s", e->d_name);
-        }
-    }
-    if (dir != NULL) {
-        closedir(dir);
-    }
-    memcpy(name, least, sizeof least);
-    return LVN_OK;
-}
-
 /* As rank 0 sees the folder; where it cannot, the others have no more videos, and it fails. */
 static lvn_status share_next(const lvni_run_job *job, const char *folder, char name[NAME_MAX + 1])
 {
     const bool leads = job->ranks->rank->rank == 0;
-    const lvn_status s = leads ? next_video(folder, name) : LVN_OK;
+    const lvn_status s =
+        leads ? lvni_pose_next_video("eval.test_videos_directory", folder, name) : LVN_OK;
     const lvn_error error = *lvn_last_error();
     if (s != LVN_OK) {
         name[0] = '\0';

@@ -5,7 +5,6 @@
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/thread.h"
-#include "data/image.h"
 #include "data/resample.h"
 #include "data/video.h"
 #include "recipes/pose/pose_frames.h"
@@ -81,25 +80,6 @@ static lvn_status take_frame(video *v, int64_t frame, lvni_data_scratch *scratch
     return s;
 }
 
-static lvn_status write_image(const video *v, lvni_data_scratch *scratch, float *out)
-{
-    static const float mean[CHANNELS] = {0.485f, 0.456f, 0.406f},
-                       deviation[CHANNELS] = {0.229f, 0.224f, 0.225f};
-    const lvni_data_image image = {.rgb = scratch->pixels.data,
-                                   .channels = CHANNELS,
-                                   .width = v->info.width,
-                                   .height = v->info.height,
-                                   .scale = 1.0};
-    const lvni_data_box all = {.width = v->info.width, .height = v->info.height};
-    lvni_data_resample_target target = {
-        .data = out, .step_x = CHANNELS, .step_y = (ptrdiff_t)CHANNELS * v->o.width};
-    for (int c = 0; c < CHANNELS; c++) {
-        target.scale[c] = 1.0f / (255.0f * deviation[c]);
-        target.bias[c] = -mean[c] / deviation[c];
-    }
-    return lvni_data_resample(scratch, &image, &all, v->o.width, v->o.height, &target);
-}
-
 static lvn_status video_get(const lvn_dataset *dataset, const lvn_sample_key *key,
                             void *const field[])
 {
@@ -113,7 +93,8 @@ static lvn_status video_get(const lvn_dataset *dataset, const lvn_sample_key *ke
     memcpy(field[LVNI_POSE_FIELD_FRAME], size, sizeof size);
     memcpy(field[LVNI_POSE_FIELD_PLACE], &key->sample, sizeof key->sample);
     memset(field[LVNI_POSE_FIELD_POINTS], 0, (size_t)v->o.keypoints * 4 * sizeof(float));
-    return write_image(v, scratch, field[LVNI_POSE_FIELD_IMAGE]);
+    return lvni_pose_video_image(scratch, v->info.height, v->info.width, false, v->o.height,
+                                 v->o.width, field[LVNI_POSE_FIELD_IMAGE]);
 }
 
 static void video_destroy(lvn_dataset *dataset)

@@ -3,7 +3,27 @@
 #ifndef LEVIN_RECIPES_POSE_POSE_VIDEO_H
 #define LEVIN_RECIPES_POSE_POSE_VIDEO_H
 
+#include "data/image.h"
+
 #include <levin/data.h>
+
+#include <limits.h>
+
+/* ---- files ---- */
+
+/* The first video of the folder behind `name` in the order of bytes, in its place; "": there are no
+ * more, or no folder. Videos are known by the ends of their names, .mp4 and others. key: what the
+ * folder was given as. LVN_ERR_IO: it cannot be listed. */
+lvn_status lvni_pose_next_video(const char *key, const char *folder, char name[NAME_MAX + 1]);
+
+/* ---- frames ---- */
+
+/* What the network sees of a value: (value / 255 - mean) / deviation, of ImageNet, by channel. */
+extern const float lvni_pose_mean[3], lvni_pose_deviation[3];
+/* The frame in scratch->pixels (from_height, from_width, 3) resized to out (height, width, 3),
+ * linearly, with antialiasing where it shrinks. levels: values stay from 0 to 255. */
+lvn_status lvni_pose_video_image(lvni_data_scratch *scratch, int from_height, int from_width,
+                                 bool levels, int height, int width, float *out);
 
 typedef struct lvni_pose_video_options {
     const char *path;
