@@ -619,8 +619,7 @@ POSE_STOPS = (
 
 
 def unread(*keys):
-    """Of videos, and of frames without labels, which come with a later version: a value that is
-    none is refused."""
+    """Of videos, and of losses of frames without labels: a value that is none is refused."""
     return {key: refusal("none of its values", instead=POSE_PLAN) for key in keys}
 
 
@@ -664,19 +663,25 @@ pose_rows = {
     "model.backbone": planned("resnet34"),
     "model.backbone_pretrained": refusal("true", env={"TORCH_HOME": "/nowhere"}),
     "model.heatmap_loss_type": row("kl", "stdout"),
-    "model.losses_to_use": refusal("[temporal]", instead=POSE_PLAN),
     "losses.pca_singleview.components_to_keep": row("1", "tables", instead=POSE_ENDS),
     "losses.pca_singleview.centering_method": row("mean", "tables", instead=POSE_ENDS),
     **{
         key: row("other", "saved", instead=POSE_ENDS)  # of videos, too
-        for key in ("data.video_dir", "eval.test_videos_directory", "eval.colormap")
+        for key in ("eval.test_videos_directory", "eval.colormap")
+    },
+    **{
+        key: Elsewhere("test_pose_clips.py", f'"{key}=')
+        for key in (
+            "data.video_dir",
+            "model.losses_to_use",
+            "dali.base.train.sequence_length",
+            "dali.context.train.batch_size",
+            "dali.general.seed",
+        )
     },
     **unread(
-        "dali.base.train.sequence_length",
         "dali.base.predict.sequence_length",
-        "dali.context.train.batch_size",
         "dali.context.predict.sequence_length",
-        "dali.general.seed",
         "losses.pca_multiview.components_to_keep",
         "losses.pca_multiview.centering_method",
         *(

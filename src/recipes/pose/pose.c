@@ -11,6 +11,7 @@
 #include "recipes/pose/pose_frames.h"
 #include "recipes/pose/pose_keys.h"
 #include "recipes/pose/pose_split.h"
+#include "recipes/pose/pose_stream.h"
 #include "recipes/pose/pose_video.h"
 #include "run/card.h"
 #include "run/inference.h"
@@ -31,6 +32,7 @@ typedef struct opened {
     int64_t *at;                  /* frames of the training, then those of the validation, or all */
     lvni_pose_pipeline *pipeline; /* of training frames */
     lvn_dataset *train, *val, *used;
+    lvni_pose_stream clips; /* of training */
     lvni_pose_fits fits;
     lvn_card facts;
     lvni_core_str note, identity;
@@ -176,6 +178,8 @@ static lvn_status describe(opened *o)
         lvni_core_str_printf(&o->note, "; %s", lvni_core_str_text(&remarks));
     }
     lvni_core_str_free(&remarks);
+    lvni_core_str_append(&o->note, o->clips.stream.dataset != NULL ? "; " : "");
+    lvni_pose_stream_describe(&o->clips, &o->note);
     return lvni_core_str_status(&o->note);
 }
 
@@ -255,6 +259,14 @@ static lvn_status warn_end(lvni_core_config *c, const lvni_run_job *job, int64_t
 /* A decoded frame, and what an augmentation makes of it. */
 enum { BYTES_OF_A_PIXEL = 9 };
 
+/* Steps take clips beside labelled frames where a loss is of them. */
+static void give_clips(lvni_run_job *job, opened *o)
+{
+    o->arguments.clips = o->clips.stream.dataset != NULL;
+    job->streams = &o->clips.stream;
+    job->n_streams = o->arguments.clips ? 1 : 0;
+}
+
 static lvn_status open_training(lvni_run_job *job, opened *o)
 {
     lvni_pose_images images;
@@ -265,10 +277,12 @@ static lvn_status open_training(lvni_run_job *job, opened *o)
     LVN_TRY(lvni_pose_fits_make(&o->settings, &o->labels, o->set, job->ranks, &o->fits));
     LVN_TRY(lvni_pose_images_look(&o->labels, lvni_core_str_text(&o->folder), &images));
     LVN_TRY(identify(o));
-    LVN_TRY(describe(o));
-    LVN_TRY(find_weights(c, o, leads));
     const lvni_pose_settings *s = &o->settings;
     const int64_t n = list_set(o, LVNI_POSE_TRAIN, 0), val = list_set(o, LVNI_POSE_VALIDATION, n);
+    LVN_TRY(
+        lvni_pose_stream_open(c, s, job->ranks == NULL ? NULL : job->ranks->rank, n, &o->clips));
+    LVN_TRY(describe(o));
+    LVN_TRY(find_weights(c, o, leads));
     LVN_TRY(lvni_pose_pipeline_make(s->imgaug, s->height, s->width, s->hflip, &o->pipeline));
     LVN_TRY(open_frames(o, o->at, n, o->pipeline, &o->train));
     LVN_TRY(open_frames(o, o->at + n, val, NULL, &o->val));
@@ -276,13 +290,19 @@ static lvn_status open_training(lvni_run_job *job, opened *o)
     LVN_TRY(warn_end(c, job, n));
     job->train = o->train;
     job->val = o->val;
+    give_clips(job, o);
     job->facts = &o->facts;
     job->note = lvni_core_str_text(&o->note);
     job->data = lvni_core_str_text(&o->identity);
     const uint64_t labels =
         hash_sets(o); /* other ones make another run, and no rank may have them */
     job->data_files = lvni_core_hash(images.files, &labels, sizeof labels);
-    job->decode_bytes = job->val_decode_bytes = BYTES_OF_A_PIXEL * images.most_pixels;
+    if (job->n_streams > 0) {
+        const uint64_t videos = o->clips.info.files;
+        job->data_files = lvni_core_hash(job->data_files, &videos, sizeof videos);
+    }
+    job->val_decode_bytes = BYTES_OF_A_PIXEL * images.most_pixels;
+    job->decode_bytes = job->val_decode_bytes + o->clips.info.bytes;
     job->headers_read = true;
     job->write_files = write_files;
     job->kept_file = o->file;
@@ -417,6 +437,7 @@ static void close_job(lvni_run_job *job)
         lvn_dataset_destroy(o->train);
         lvn_dataset_destroy(o->val);
         lvn_dataset_destroy(o->used);
+        lvni_pose_stream_close(&o->clips);
         lvni_pose_pipeline_free(o->pipeline);
         lvni_pose_progress_end(&o->progress);
         lvni_pose_fits_free(&o->fits);

@@ -9,6 +9,7 @@
 #include "recipes/pose/pose_labels.h"
 #include "recipes/pose/pose_settings.h"
 #include "recipes/pose/pose_split.h"
+#include "recipes/pose/pose_video.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -405,13 +406,6 @@ static lvn_status check_imgaug(lvni_core_config *c)
 
 static void check_later(lvni_core_config *c)
 {
-    if (uses(c, NULL)) {
-        size_t n;
-        const char *const *names = lvni_core_config_str_list(c, LOSSES, &n);
-        refuse(c, LOSSES, names[0],
-               "training with frames without labels comes with a later version; "
-               "model.losses_to_use=[] trains on the labelled ones alone");
-    }
     const char *csv = lvni_core_config_str(c, "data.csv_file");
     if (csv != NULL && csv[0] == '[') { /* a list is joined with no folder */
         refuse(c, "data.csv_file", csv,
@@ -594,6 +588,31 @@ static void check_out(lvni_core_config *c, const char *data_dir)
     }
 }
 
+/* Frames without labels are those of videos; what these hold is found when they are opened. */
+static lvn_status check_videos(lvni_core_config *c)
+{
+    static const char key[] = "data.video_dir";
+    char name[NAME_MAX + 1] = "";
+    const char *folder = lvni_core_config_str(c, key);
+    if (!uses(c, NULL)) {
+        return LVN_OK;
+    }
+    if (folder == NULL) {
+        need(c, key, "the folder of videos, which " LOSSES " is about");
+        return LVN_OK;
+    }
+    if (!lvni_core_path_is_folder(folder)) {
+        refuse(c, key, folder, "there is no such folder, and " LOSSES " is about its videos");
+        return LVN_OK;
+    }
+    LVN_TRY(keep(c, lvni_pose_next_video(key, folder, name)));
+    if (name[0] == '\0') {
+        refuse(c, key, folder,
+               "there is no video in it, as clip.mp4, and " LOSSES " is about them");
+    }
+    return LVN_OK;
+}
+
 lvn_status lvni_pose_check_project(lvni_core_config *c)
 {
     static const char folder[] = "data.data_dir";
@@ -608,6 +627,7 @@ lvn_status lvni_pose_check_project(lvni_core_config *c)
         return LVN_OK;
     }
     check_out(c, data_dir);
+    LVN_TRY(check_videos(c));
     if (!check_file_name(c, csv)) {
         return LVN_OK;
     }

@@ -1,0 +1,186 @@
+"""levin train pose with losses of frames without labels: which clips a step has, how many steps an
+epoch, the same bits on every layout and when resumed, what is refused.
+
+usage: test_pose_clips.py LEVIN     registered in tests/cli/CMakeLists.txt
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+import unittest
+
+from pose_case import PoseCase, metrics
+from pose_project import HEIGHT, WIDTH, draw
+from pretrain_case import LEVIN
+
+SLOW = os.environ.get("LEVIN_TEST_SLOW") == "1"
+CLIPS = [
+    "model.losses_to_use=[temporal,pca_singleview]",
+    "losses.temporal.epsilon=0.1",
+    "losses.pca_singleview.epsilon=0.1",
+    "losses.pca_singleview.components_to_keep=2",
+    "callbacks.anneal_weight.init_val=0.5",
+]
+# Of 16 frames the micro-batches have 6, 5 and 5.
+THREE = ["training.train_batch_size=3", "micro_batches=3", "dali.base.train.sequence_length=16"]
+
+
+def write_video(path, frames, codec="mpeg4", speed=1.0):
+    """Three spots that walk."""
+    rows = []
+    for i in range(frames):
+        step = speed * i
+        points = [(15 + step, 20), (40, 15 + step), (60 + step, 70 - step)]
+        rows += draw([(x % (WIDTH - 16) + 8, y % (HEIGHT - 16) + 8) for x, y in points])
+    make = ["ffmpeg", "-v", "error", "-y", "-f", "rawvideo", "-pix_fmt", "gray"]
+    make += ["-s", f"{WIDTH}x{HEIGHT}", "-r", "10", "-i", "-", "-c:v", codec, path]
+    subprocess.run(make, input=b"".join(rows), check=True)
+
+
+@unittest.skipUnless(shutil.which("ffmpeg"), "ffmpeg is missing, which makes the videos")
+class PoseClips(PoseCase):
+    def setUp(self):
+        super().setUp()
+        self.videos = f"{self.dir}/project/videos"
+        write_video(f"{self.videos}/a.mp4", 40)
+        write_video(f"{self.videos}/b.mp4", 23, speed=2.0)
+
+    def plan(self, *arguments, code=0):
+        return self.levin("plan", "train", "pose", *self.small, *CLIPS, *arguments, code=code)
+
+    # ---- the plan ----
+
+    def test_shares_of_a_clip(self):
+        """The largest share is that of a device in Lightning Pose."""
+        batch = "training.train_batch_size=16"
+        base, context = {3: 6, 8: 2}, {3: 8, 8: 6}
+        if SLOW:
+            base.update({1: 16, 2: 8, 4: 4})
+            context.update({1: 16, 2: 10, 4: 7})
+        for m, largest in base.items():
+            text = self.plan(batch, "dali.base.train.sequence_length=16", f"micro_batches={m}")
+            shares = re.search(r"stream clips: 16 samples in a step, (\d+)( or \d+)? in", text)
+            self.assertEqual(int(shares[1]), largest, text)
+        for m, largest in context.items():
+            text = self.plan(
+                batch,
+                "model.model_type=heatmap_mhcrnn",
+                "dali.context.train.batch_size=16",
+                f"micro_batches={m}",
+            )
+            self.assertIn(f"stream clips: {12 + 4 * m} samples in a step, {largest} ", text)
+            self.assertIn("an epoch is 10 steps of 16", text)
+        text = self.plan(*THREE, "quiet=false")
+        self.assertIn("clips of 6 or 5 frames, 9 in 2 videos", text)
+
+    def test_steps_of_an_epoch(self):
+        """10, or as many as a pass through the labelled frames needs, on any devices."""
+        clip = "dali.base.train.sequence_length=8"
+        for more, steps in (
+            (("devices=2",), 10),
+            (("training.limit_train_batches=12",), 12),
+            (("training.limit_train_batches=2",), 2),
+            (("accumulate_grad_batches=2", "steps_per_epoch=4"), 4),
+        ):
+            self.assertIn(f"the run: {2 * steps} steps, 2 epochs", self.plan(clip, *more))
+        more = ["training.train_batch_size=1", "training.train_prob=0.9"]
+        self.assertIn("an epoch of 11 samples is 11 steps", self.plan(clip, *more))
+
+    def test_refused(self):
+        for part, *arguments in (
+            ("sequence_length=1 leaves 1 frame", "dali.base.train.sequence_length=1", "devices=2"),
+            (
+                "train.batch_size=5 leaves 1 frame with a result in a step, which cannot be dealt "
+                "out to 2 micro-batches",
+                "model.model_type=heatmap_mhcrnn",
+                "dali.context.train.batch_size=5",
+                "micro_batches=2",
+            ),
+            (
+                "temporal compares neighbours in a clip",
+                "dali.base.train.sequence_length=2",
+                "micro_batches=2",
+            ),
+            ("a video of 50 frames or more", "dali.base.train.sequence_length=50"),
+            ("there is no video in it", "data.video_dir=labeled-data"),
+            ("no such folder", "data.video_dir=nowhere"),
+            ("`data.video_dir` is missing", "data.video_dir=null"),
+            ("has to be one number", "accumulate_grad_batches={0:1,2:2}"),
+        ):
+            self.assertIn(part, self.plan(*arguments, code=64))
+
+    def test_videos_that_are_left_out(self):
+        write_video(f"{self.videos}/c.mp4", 7)
+        with open(f"{self.videos}/d.mp4", "wb") as f:
+            f.write(b"no video")
+        text = self.plan("dali.base.train.sequence_length=8")
+        self.assertIn("clips of 8 frames, 7 in 2 videos", text)
+        self.assertIn("no clips of this video", text)
+        self.assertIn("c.mp4 has 7 frames, and a clip has 8", text)
+        self.assertIn("d.mp4", text)
+
+    # ---- training ----
+
+    def three(self, out, *more, env=None):
+        return self.hash_of(out, *CLIPS, *THREE, "wgrad_threads=1", "max_steps=3", *more, env=env)
+
+    def test_every_layout_has_the_same_bits(self):
+        one = self.three("one", "lanes=1")
+        self.assertEqual(self.three("two", "devices=2"), one)
+        self.assertEqual(self.three("dp", "devices=3", "strategy=dp"), one)
+        self.assertNotEqual(self.three("seed", "dali.general.seed=5"), one)
+        for name in ("temporal_loss", "pca_singleview_loss", "supervised_loss"):
+            values = [v for _, v in metrics(f"{self.dir}/two", f"train/{name}")]
+            self.assertEqual(len(values), 3, name)
+            self.assertTrue(all(v > 0.0 for v in values), name)
+        importance = metrics(f"{self.dir}/two", "total_unsupervised_importance")
+        self.assertEqual([v for _, v in importance], [0.5] * 3)
+        if SLOW:
+            sim = {"LEVIN_SIM_DEVICES": "2"}
+            run = self.three("sim", "accelerator=sim", "devices=2", env=sim)
+            self.assertEqual(run, one)
+
+    @unittest.skipUnless(SLOW, "takes long: LEVIN_TEST_SLOW=1")
+    def test_killed_and_resumed(self):
+        more = [*CLIPS, *THREE, "wgrad_threads=1", "max_steps=12"]
+        one = self.hash_of("one", *more)
+        run = f"{self.dir}/two"
+        arguments = ["train", "pose", *self.small, f"out={run}", "checkpoint.every_n_steps=2"]
+        with subprocess.Popen([LEVIN, *arguments, *more], cwd=self.dir) as p:
+            end = time.monotonic() + 100
+            while len(metrics(run, "lr")) < 5 if os.path.exists(f"{run}/metrics.jsonl") else True:
+                self.assertLess(time.monotonic(), end)
+                time.sleep(0.01)
+            p.send_signal(signal.SIGKILL)
+        self.assertEqual(self.hash_of("two", "resume=true", *more), one)
+
+    def test_resumed(self):
+        """In the middle of an epoch; with other videos it is refused where the key has it."""
+        one = self.three("one")
+        self.three("two", "max_steps=1")
+        more = [*CLIPS, *THREE, "wgrad_threads=1", "max_steps=3", "resume=true"]
+        os.rename(f"{self.videos}/b.mp4", f"{self.dir}/b.mp4")
+        arguments = ["train", "pose", *self.small, "out=two", *more, "data_changed=error"]
+        self.assertIn("than when", self.levin(*arguments, code=64))
+        os.rename(f"{self.dir}/b.mp4", f"{self.videos}/b.mp4")
+        self.assertEqual(self.hash_of("two", *more), one)
+
+    def test_a_damaged_frame(self):
+        for name in ("a", "b"):
+            os.remove(f"{self.videos}/{name}.mp4")
+        write_video(f"{self.videos}/a.mov", 8, codec="png")
+        with open(f"{self.videos}/a.mov", "rb") as f:
+            frames = f.read().split(b"\x89PNG")
+        frames[4] = bytes(len(frames[4]))
+        with open(f"{self.videos}/a.mov", "wb") as f:
+            f.write(b"\x89PNG".join(frames))
+        more = [*CLIPS, "dali.base.train.sequence_length=8", "max_steps=1"]
+        text = self.train("out", *more)
+        self.assertRegex(text, r"1 unreadable training sample of the stream clips .*: frame 3 of 8")
+
+
+if __name__ == "__main__":
+    unittest.main()
