@@ -1,5 +1,7 @@
 /* The dataset of clips: which frames of which videos a step has, and that they are those of the
  * reader of videos from any thread and in any order. */
+#include "core/alloc.h"
+#include "data/image.h"
 #include "plan/plan.h"
 #include "recipes/pose/pose_clips.h"
 #include "recipes/pose/pose_frames.h"
@@ -281,5 +283,33 @@ TEST(a_damaged_frame_is_an_error_of_its_own)
             assert_int_equal(get(d, at, true, &s), at == 3 ? LVN_ERR_CORRUPT : LVN_OK);
         }
         lvn_dataset_destroy(d);
+    }
+}
+
+/* Of opening, and of the first two frames. */
+TEST(allocations_may_fail)
+{
+    if (!make_videos("two")) {
+        skip();
+    }
+    static sample s;
+    lvni_pose_clips_options o = options_of("two", 16, 3);
+    o.augments = true;
+    for (int64_t k = 1;; k++) {
+        lvn_dataset *d = NULL;
+        lvni_data_scratch_release();
+        (void)lvni_core_alloc_fail_at(k);
+        lvn_status status = lvni_pose_clips_open(&o, &d);
+        for (int i = 0; i < 2 && status == LVN_OK; i++) {
+            status = get(d, i, true, &s);
+        }
+        const int64_t left = lvni_core_alloc_fail_at(0);
+        lvn_dataset_destroy(d);
+        if (left > 0) {
+            assert_int_equal(status, LVN_OK);
+            assert_int_in_range(k, 20, 1000);
+            return;
+        }
+        assert_int_equal(status, LVN_ERR_MEMORY);
     }
 }
