@@ -114,6 +114,12 @@ static lvn_status make_unreadable(const lvni_run_inference *u, lvni_data_unreada
     return o.limit == 0 ? LVN_OK : lvni_data_unreadable_create(&o, out);
 }
 
+/* Rows in the order of the data come as soon as they are there where ranks have chunks in turn. */
+static bool in_turn(const lvni_run_inference *u)
+{
+    return u->results->output != NULL && !u->results->any_order;
+}
+
 static lvn_status make_plan(const lvni_run_inference *u, const lvni_run_rank *rank, lvni_plan *out)
 {
     const lvni_core_config *c = u->config;
@@ -126,9 +132,8 @@ static lvn_status make_plan(const lvni_run_inference *u, const lvni_run_rank *ra
                                  .cores = rank->cores,
                                  .eval_batch_size = u->chunk};
     LVN_TRY(lvni_plan_make(&o, out));
-    const int64_t chunks = u->results->output != NULL
-                               ? lvni_plan_eval_turns_of(out, n, rank->rank).count
-                               : lvni_plan_eval_chunks_of(out, n, rank->rank).count,
+    const int64_t chunks = in_turn(u) ? lvni_plan_eval_turns_of(out, n, rank->rank).count
+                                      : lvni_plan_eval_chunks_of(out, n, rank->rank).count,
                   most = chunks > 1 ? chunks : 1;
     /* what runs with wgrad_threads threads does so in each lane */
     const int fixed = u->exported->card.pins.wgrad_threads,
@@ -192,8 +197,8 @@ static lvn_status take_row(void *user, int64_t sample, const float *value, int64
     return (u->results->row != NULL ? u->results->row : lvni_run_take_row)(u, sample, value, k);
 }
 
-/* The rank's chunks of the data through the model on its device; rank 0 gets the rows of all, in
- * the order of the data. A collective of the ranks. */
+/* The rank's chunks of the data through the model on its device; rank 0 gets the rows of all. A
+ * collective of the ranks. */
 static lvn_status run_chunks(lvni_run_inference *u, const lvni_nn_model *model,
                              const lvni_run_rank *rank)
 {
@@ -203,7 +208,7 @@ static lvn_status run_chunks(lvni_run_inference *u, const lvni_nn_model *model,
     LVN_TRY(make_unreadable(u, &unreadable));
     const lvni_data_loader_options o = {.dataset = u->data,
                                         .plan = &plan,
-                                        .in_turn = u->results->output != NULL,
+                                        .in_turn = in_turn(u),
                                         .workers = rank->workers,
                                         .unreadable = unreadable};
     lvni_data_loader *loader = NULL;

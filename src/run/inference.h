@@ -1,6 +1,6 @@
 /* A trained model in use: the way of `levin predict` and `levin eval` for all recipes. Ranks divide
- * the chunks of the data; rank 0 gets the rows of all in order, or all ranks the metrics of the
- * validation step. A recipe names what becomes of them; what it leaves out is as results.c has it:
+ * the chunks of the data; rank 0 gets the rows of all, or all ranks the metrics of the validation
+ * step. A recipe names what becomes of them; what it leaves out is as results.c has it:
  * a line of numbers for each sample, and the means of what the validation step logs. */
 #ifndef LEVIN_RUN_INFERENCE_H
 #define LEVIN_RUN_INFERENCE_H
@@ -30,6 +30,9 @@ struct lvni_run_results {
     const char *(*column)(const lvni_run_inference *use, int i);
     /* Of rank 0, in the order of the data; counts into use->n. NULL: a line of numbers. */
     lvn_status (*row)(lvni_run_inference *use, int64_t sample, const float *value, int64_t k);
+    /* Rows may come in any order, so that a rank reads samples that follow each other: a video is
+     * then decoded once, and not by every rank. */
+    bool any_order;
     /* By rank 0, with all rows or metrics. NULL: writes these lines, or prints the metrics. */
     lvn_status (*finish)(lvni_run_inference *use);
     /* A number of these results by its name, and whether more of it is better, in place of finish,

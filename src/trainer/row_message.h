@@ -1,6 +1,7 @@
 /* What the ranks of a prediction exchange after a wave: the rows of its chunks, whether there are
- * more, how many samples could not be read, and whether one was asked to stop. Ranks have chunks in
- * turn, so chunk i of all ranks comes before chunk i + 1 of any. For this folder: evaluate.c. */
+ * more, how many samples could not be read, and whether one was asked to stop. Chunk i of
+ * all ranks comes before chunk i + 1 of any, which is the order of the data where ranks have chunks
+ * in turn. For this folder: evaluate.c. */
 #ifndef LEVIN_TRAINER_ROW_MESSAGE_H
 #define LEVIN_TRAINER_ROW_MESSAGE_H
 

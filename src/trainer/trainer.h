@@ -355,7 +355,8 @@ lvn_status lvni_trainer_evaluate_within(lvni_trainer *trainer, lvni_data_loader 
 void lvni_trainer_show_average(const lvni_trainer *trainer, bool average);
 /* The rows of output(root, batch, user), which is (N, K): row(user, sample index, K values) in
  * order. Over the ranks of `comm` (NULL: one), each of which has a loader of its chunks in turn,
- * rank 0 gets the rows of all, a wave of chunks at a time. LVN_ERR_CANCELLED as above. */
+ * rank 0 gets the rows of all, a wave of chunks at a time; where loaders have contiguous runs of
+ * chunks, all rows but in another order. LVN_ERR_CANCELLED as above. */
 lvn_status lvni_trainer_predict(const lvni_nn_model *model, lvni_data_loader *loader,
                                 lvni_trainer_lanes *lanes, lvni_dist_comm *comm,
                                 lvni_trainer_predict_output output, lvni_trainer_predict_row row,

@@ -311,6 +311,7 @@ const lvni_run_results lvni_pose_predictions_of_frames = {.check = check_argumen
                                                           .begin = begin,
                                                           .output = lvni_pose_predict,
                                                           .row = take_row,
+                                                          .any_order = true,
                                                           .finish = finish,
                                                           .end = end};
 

@@ -19,7 +19,7 @@ enum { N = 40, CHUNK = 7 }; /* 5 full chunks and one of 5 */
 /* Where loaders of the test's thread note what they leave out; of ranks each its own. */
 static lvni_data_unreadable *left_out[8];
 static int64_t limit = -1; /* how many they may leave out */
-static bool measures;      /* chunks of ranks are for evaluation, not in turn */
+static bool measures;      /* chunks of ranks are runs, not in turn */
 
 static lvni_data_loader *open_loader_of(const memory *data, int lanes, int workers, int rank,
                                         int world)
@@ -314,6 +314,38 @@ TEST(ranks_give_the_rows_of_one)
                                 (size_t)one->n * sizeof r->probability[0]);
         }
     }
+    test_free(one);
+    test_free(r);
+    lvni_nn_model_destroy(m);
+}
+
+/* Where ranks have runs of chunks, as for a video, rows come in another order. */
+TEST(ranks_with_runs_of_chunks_give_all_rows)
+{
+    memory data;
+    memory_init(&data, N, 8);
+    data.unreadable[3] = true;
+    lvni_nn_model *m = make("cnn");
+    rows *one = test_malloc(sizeof *one), *r = test_malloc(sizeof *r);
+    predicting p[MOST_RANKS];
+    one->stop_at = r->stop_at = -1;
+    predict(&data, m, 1, one, LVN_OK);
+    measures = true;
+    for (int world = 2; world <= MOST_RANKS; world += 3) {
+        predict_ranks(&data, world, 0, r, p);
+        assert_int_equal(r->n, one->n);
+        int64_t at[N] = {0};
+        for (int64_t i = 0; i < r->n; i++) {
+            at[r->sample[i]] = i + 1;
+        }
+        for (int64_t i = 0; i < one->n; i++) {
+            const int64_t row = at[one->sample[i]] - 1;
+            assert_true(row >= 0);
+            assert_memory_equal(r->probability[row], one->probability[i],
+                                sizeof one->probability[i]);
+        }
+    }
+    measures = false;
     test_free(one);
     test_free(r);
     lvni_nn_model_destroy(m);
