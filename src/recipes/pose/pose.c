@@ -8,6 +8,7 @@
 #include "core/str.h"
 #include "core/vfs.h"
 #include "log/run_log.h"
+#include "recipes/pose/pose_context.h"
 #include "recipes/pose/pose_frames.h"
 #include "recipes/pose/pose_keys.h"
 #include "recipes/pose/pose_split.h"
@@ -354,16 +355,52 @@ static lvn_status read_labels(const lvni_run_job *job, opened *o)
 
 /* ---- a trained model ---- */
 
+/* Frames of a video that are predicted at once. */
+static lvn_status choose_chunk(const lvni_run_job *job, const opened *o, int64_t *out)
+{
+    static const char key[] = "eval_batch_size";
+    const lvni_pose_settings *s = &o->settings;
+    const bool given = lvni_core_config_layer(job->config, key) != LVNI_LAYER_DEFAULT,
+               context = s->type == LVNI_POSE_CONTEXT;
+    *out = given     ? lvni_core_config_int(job->config, key)
+           : context ? s->context_predict_clip
+                     : s->predict_clip;
+    if (context && *out < LVNI_POSE_WINDOW) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%s=%lld: heatmap_mhcrnn looks at %d frames of a video at a time, so it takes %d "
+                 "or more at once",
+                 key, (long long)*out, LVNI_POSE_WINDOW, LVNI_POSE_WINDOW);
+    }
+    return LVN_OK;
+}
+
+/* on_error=stop, given for this command: else a few frames may be left out, as in the training. */
+static bool stops_at_errors(const lvni_core_config *c)
+{
+    static const char key[] = "on_error";
+    return lvni_core_config_layer(c, key) != LVNI_LAYER_DEFAULT &&
+           strcmp(lvni_core_config_str(c, key), "stop") == 0;
+}
+
 /* The video of data=, whose frames have no labels. */
 static lvn_status open_video(lvni_run_job *job, opened *o)
 {
     const lvni_pose_settings *s = &o->settings;
     LVN_TRY(lvni_pose_names_read(job->facts, &o->labels));
+    LVN_TRY(choose_chunk(job, o, &o->shown.chunk));
     const lvni_pose_video_options options = {.path = lvni_core_config_str(job->config, "data"),
                                              .height = s->height,
                                              .width = s->width,
-                                             .keypoints = o->labels.k};
-    return lvni_pose_video_open(&options, &o->used);
+                                             .keypoints = o->labels.k,
+                                             .clip =
+                                                 s->type == LVNI_POSE_CONTEXT ? o->shown.chunk : 0,
+                                             .strict = stops_at_errors(job->config)};
+    LVN_TRY(lvni_pose_video_open(&options, &o->used));
+    o->shown.cut = *lvni_pose_video_cut(o->used);
+    if (options.clip > 0) {
+        o->shown.chunk = o->shown.cut.clip;
+    }
+    return LVN_OK;
 }
 
 /* The label file of data=, all of whose frames are looked at. */
@@ -379,6 +416,7 @@ static lvn_status open_labelled(lvni_run_job *job, opened *o)
         o->at[i] = i;
     }
     LVN_TRY(open_frames(o, o->at, n, NULL, &o->used));
+    o->shown.cut = lvni_pose_cut_none(n);
     return find_sets(o, job->facts);
 }
 
@@ -388,12 +426,11 @@ static lvn_status open_used(lvni_run_job *job, opened *o)
     LVN_TRY(lvni_pose_fits_read(job->facts, o->labels.k, &o->fits));
     job->used = o->used;
     job->headers_read = true; /* a few frames may be left out, as in the training */
-    o->shown = (lvni_pose_used){.settings = &o->settings,
-                                .labels = &o->labels,
-                                .frames = o->used->cls->length(o->used),
-                                .fits = &o->fits,
-                                .file = o->file,
-                                .set = o->set};
+    o->shown.settings = &o->settings;
+    o->shown.labels = &o->labels;
+    o->shown.fits = &o->fits;
+    o->shown.file = o->file;
+    o->shown.set = o->set;
     return LVN_OK;
 }
 

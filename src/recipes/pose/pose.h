@@ -5,6 +5,7 @@
 #ifndef LEVIN_RECIPES_POSE_POSE_H
 #define LEVIN_RECIPES_POSE_POSE_H
 
+#include "recipes/pose/pose_cut.h"
 #include "recipes/pose/pose_labels.h"
 #include "recipes/pose/pose_loss.h"
 #include "recipes/pose/pose_network.h"
@@ -93,7 +94,8 @@ lvn_status lvni_pose_ended(const lvni_run_job *job, const char *dir);
 typedef struct lvni_pose_used {
     const lvni_pose_settings *settings; /* of the training */
     const lvni_pose_labels *labels;     /* of a video the names alone */
-    int64_t frames;                     /* that are looked at; of a trained model */
+    lvni_pose_cut cut;                  /* of the frames that a trained model looks at */
+    int64_t chunk;                      /* of its predictions; 0: as eval_batch_size has it */
     const lvni_pose_fits *fits;
     const char *file;             /* of the labels */
     const int8_t *set;            /* of each frame; NULL: the file is not the training's */

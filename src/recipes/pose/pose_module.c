@@ -184,6 +184,10 @@ lvn_tensor *lvni_pose_predict(const lvn_module *root, const lvn_batch *batch, vo
 {
     (void)user;
     const lvni_pose_root *m = (const lvni_pose_root *)root;
+    enum { FRAMES = 4 }; /* axes, where windows have five */
+    if (m->net.around > 0 && batch->field[LVNI_POSE_FIELD_IMAGE]->ndim == FRAMES) {
+        return lvni_pose_predict_clip(m, batch);
+    }
     lvn_tensor *found = lvni_pose_model_run(&m->net, batch->field[LVNI_POSE_FIELD_IMAGE]);
     return lvni_pose_rows(m,
                           lvni_pose_model_choose(&m->net, lvni_pose_model_points(&m->net, found)),

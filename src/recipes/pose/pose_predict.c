@@ -43,6 +43,7 @@ static const lvni_core_option predict_rows[] = {
      .fallback = "false",
      .help = "Write the table again where there is one; without it what is there is left as it "
              "is."},
+    LVNI_OPTION_ALIAS("predict_batch_size", "eval_batch_size"),
 };
 const lvni_core_option_table lvni_pose_predict_options = LVNI_OPTION_TABLE("predict", predict_rows);
 
@@ -202,7 +203,8 @@ static lvn_status begin(lvni_run_inference *u)
     }
     w->of = lvni_pose_used_of(&u->exported->job);
     const lvni_pose_labels *labels = w->of->labels;
-    const size_t n = (size_t)w->of->frames, k = (size_t)labels->k;
+    const size_t n = (size_t)w->of->cut.frames, k = (size_t)labels->k;
+    u->chunk = w->of->chunk > 0 ? w->of->chunk : u->chunk;
     LVN_TRY(find_output(u->config, &w->output));
     if (!lvni_run_inference_leads(u)) {
         return LVN_OK;
@@ -221,8 +223,11 @@ static lvn_status begin(lvni_run_inference *u)
 static lvn_status take_row(lvni_run_inference *u, int64_t sample, const float *value, int64_t k)
 {
     const rows *w = u->own;
-    memcpy(w->value + sample * k, value, (size_t)k * sizeof *value);
-    u->n++;
+    const int64_t row = lvni_pose_cut_row(&w->of->cut, sample);
+    if (row >= 0) {
+        memcpy(w->value + row * k, value, (size_t)k * sizeof *value);
+        u->n += w->of->cut.side > 0 && isnan(value[0]) ? 0 : 1;
+    }
     return LVN_OK;
 }
 
@@ -272,12 +277,27 @@ static const char *const scorers[] = {[LVNI_POSE_HEATMAP] = "heatmap_tracker",
                                       [LVNI_POSE_REGRESSION] = "regression_tracker",
                                       [LVNI_POSE_CONTEXT] = "heatmap_mhcrnn_tracker"};
 
+/* Frames of clips that cannot be read are not among the samples that are left out. */
+static void report_windows(const lvni_run_inference *u)
+{
+    const rows *w = u->own;
+    const lvni_pose_cut *cut = &w->of->cut;
+    const int64_t empty = cut->frames - u->n;
+    if (cut->side > 0 && empty > 0) {
+        lvni_log_line(LVNI_LOG_WARNING,
+                      "%s: %lld of %lld rows are empty: a frame that cannot be read leaves those "
+                      "of the two frames before and after it without a window, too",
+                      lvni_core_config_str(u->config, "data"), (long long)empty,
+                      (long long)cut->frames);
+    }
+}
+
 static lvn_status finish(lvni_run_inference *u)
 {
     const rows *w = u->own;
     const lvni_pose_labels *labels = w->of->labels;
     const char *output = lvni_core_str_text(&w->output);
-    const lvni_pose_predictions p = {.n = w->of->frames,
+    const lvni_pose_predictions p = {.n = w->of->cut.frames,
                                      .k = labels->k,
                                      .keypoint = (const char *const *)labels->keypoint,
                                      .scorer = scorers[w->of->settings->type],
@@ -287,6 +307,8 @@ static lvn_status finish(lvni_run_inference *u)
     lvni_core_str path = {0};
     lvn_status s;
     LVN_TRY(lvni_run_check_rows(u));
+    lvni_pose_cut_end(&w->of->cut, w->value, 3 * p.k);
+    report_windows(u);
     LVNI_TRY_DONE(s, make_folder(output));
     LVNI_TRY_DONE(s, write_files(w, &p, &path));
     lvni_log_line(LVNI_LOG_INFO, "predictions of %lld frames in %s", (long long)u->n, output);

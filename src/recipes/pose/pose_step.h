@@ -18,4 +18,10 @@ typedef struct lvni_pose_root {
  * height. */
 lvn_tensor *lvni_pose_rows(const lvni_pose_root *m, lvn_tensor *points, lvn_tensor *frame);
 
+/* ---- pose_predict_clip.c ---- */
+
+/* lvni_pose_predict of a clip of a video (pose_cut.h): rows of its first two and last two frames
+ * are 0; NaN are those of windows with a frame that could not be read. */
+lvn_tensor *lvni_pose_predict_clip(const lvni_pose_root *m, const lvn_batch *batch);
+
 #endif

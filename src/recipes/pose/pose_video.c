@@ -7,7 +7,6 @@
 #include "core/thread.h"
 #include "data/resample.h"
 #include "data/video.h"
-#include "recipes/pose/pose_frames.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -20,6 +19,7 @@ typedef struct video {
     lvni_data_video *file;
     lvni_data_video_decoders *decoders;
     lvni_data_video_info info;
+    lvni_pose_cut cut;
     pthread_mutex_t lock;
     int64_t next;     /* the frame behind the last that was decoded; -1: none was */
     int64_t of[KEPT]; /* which frame is there; -1: none */
@@ -32,8 +32,9 @@ static int video_fields(const lvn_dataset *dataset, lvn_field out[LVN_MAX_FIELDS
     const video *v = (const video *)dataset;
     out[LVNI_POSE_FIELD_IMAGE] = (lvn_field){
         .name = "image", .dtype = LVN_F32, .ndim = 3, .shape = {v->o.height, v->o.width, CHANNELS}};
-    out[LVNI_POSE_FIELD_POINTS] =
-        (lvn_field){.name = "points", .dtype = LVN_F32, .ndim = 2, .shape = {v->o.keypoints, 4}};
+    out[LVNI_POSE_FIELD_POINTS] = v->o.clip > 0
+                                      ? (lvn_field){.name = "read", .dtype = LVN_F32, .ndim = 0}
+                                      : (lvn_field){"points", LVN_F32, 2, {v->o.keypoints, 4}};
     out[LVNI_POSE_FIELD_FRAME] =
         (lvn_field){.name = "frame", .dtype = LVN_F32, .ndim = 1, .shape = {2}};
     out[LVNI_POSE_FIELD_PLACE] = (lvn_field){.name = "place", .dtype = LVN_I64, .ndim = 0};
@@ -42,7 +43,12 @@ static int video_fields(const lvn_dataset *dataset, lvn_field out[LVN_MAX_FIELDS
 
 static int64_t video_length(const lvn_dataset *dataset)
 {
-    return ((const video *)dataset)->info.frames;
+    return lvni_pose_cut_samples(&((const video *)dataset)->cut);
+}
+
+const lvni_pose_cut *lvni_pose_video_cut(const lvn_dataset *dataset)
+{
+    return &((const video *)dataset)->cut;
 }
 
 /* Decoded frames on the way to `frame` are kept; one far ahead is looked for. A damaged one on the
@@ -80,21 +86,43 @@ static lvn_status take_frame(video *v, int64_t frame, lvni_data_scratch *scratch
     return s;
 }
 
+/* The image, black where there is none. */
+static lvn_status read_image(video *v, int64_t frame, lvni_data_scratch *scratch, bool *read,
+                             float *out)
+{
+    const lvn_status s = take_frame(v, frame, scratch);
+    *read = s == LVN_OK;
+    if (s != LVN_ERR_CORRUPT || v->o.clip == 0 || v->o.strict) {
+        LVN_TRY(s);
+        return lvni_pose_video_image(scratch, v->info.height, v->info.width, false, v->o.height,
+                                     v->o.width, out);
+    }
+    lvn_clear_error();
+    memset(out, 0, (size_t)v->o.width * (size_t)v->o.height * CHANNELS * sizeof *out);
+    return LVN_OK;
+}
+
 static lvn_status video_get(const lvn_dataset *dataset, const lvn_sample_key *key,
                             void *const field[])
 {
     video *v = (video *)(uintptr_t)dataset; /* its decoder moves */
     lvni_data_scratch *scratch = lvni_data_scratch_get();
+    bool read;
     LVN_TRY(scratch == NULL ? LVN_ERR_MEMORY : LVN_OK);
-    LVN_ARG(key->sample >= 0 && key->sample < v->info.frames, "frame %lld of %lld was asked for",
-            (long long)key->sample, (long long)v->info.frames);
-    LVN_TRY(take_frame(v, key->sample, scratch));
-    const float size[2] = {(float)v->info.width, (float)v->info.height};
+    LVN_ARG(key->sample >= 0 && key->sample < lvni_pose_cut_samples(&v->cut),
+            "sample %lld of a video of %lld frames was asked for", (long long)key->sample,
+            (long long)v->info.frames);
+    const int64_t frame = lvni_pose_cut_frame(&v->cut, key->sample);
+    LVN_TRY(read_image(v, frame, scratch, &read, field[LVNI_POSE_FIELD_IMAGE]));
+    const float size[2] = {(float)v->info.width, (float)v->info.height}, is_read = read ? 1 : 0;
     memcpy(field[LVNI_POSE_FIELD_FRAME], size, sizeof size);
-    memcpy(field[LVNI_POSE_FIELD_PLACE], &key->sample, sizeof key->sample);
-    memset(field[LVNI_POSE_FIELD_POINTS], 0, (size_t)v->o.keypoints * 4 * sizeof(float));
-    return lvni_pose_video_image(scratch, v->info.height, v->info.width, false, v->o.height,
-                                 v->o.width, field[LVNI_POSE_FIELD_IMAGE]);
+    memcpy(field[LVNI_POSE_FIELD_PLACE], &frame, sizeof frame);
+    if (v->o.clip > 0) {
+        memcpy(field[LVNI_POSE_FIELD_READ], &is_read, sizeof is_read);
+    } else {
+        memset(field[LVNI_POSE_FIELD_POINTS], 0, (size_t)v->o.keypoints * 4 * sizeof(float));
+    }
+    return LVN_OK;
 }
 
 static void video_destroy(lvn_dataset *dataset)
@@ -117,6 +145,8 @@ static lvn_status open_file(video *v)
 {
     LVN_TRY(lvni_data_video_open(v->o.path, NULL, false, &v->file));
     lvni_data_video_describe(v->file, &v->info);
+    v->cut = v->o.clip > 0 ? lvni_pose_cut_make(v->info.frames, v->o.clip)
+                           : lvni_pose_cut_none(v->info.frames);
     LVN_TRY(lvni_data_video_decoders_create(1, &v->decoders));
     v->bytes = (size_t)v->info.width * (size_t)v->info.height * CHANNELS;
     v->pixels = lvni_core_calloc(LVNI_TAG_DATA, KEPT, v->bytes);

@@ -4,6 +4,8 @@
 #define LEVIN_RECIPES_POSE_POSE_VIDEO_H
 
 #include "data/image.h"
+#include "recipes/pose/pose_cut.h"
+#include "recipes/pose/pose_frames.h"
 
 #include <levin/data.h>
 
@@ -29,11 +31,19 @@ typedef struct lvni_pose_video_options {
     const char *path;
     int height, width; /* of the network's input */
     int keypoints;
+    int64_t clip; /* frames of a clip at most (pose_cut.h); 0: samples are the frames */
+    bool strict;  /* in clips: a frame that cannot be read is an error */
 } lvni_pose_video_options;
+
+/* In the place of LVNI_POSE_FIELD_POINTS of a video in clips: f32 (), 1, or 0 of a frame that could
+ * not be read, whose image is black. The frames of a clip stay what they are without it. */
+enum { LVNI_POSE_FIELD_READ = LVNI_POSE_FIELD_POINTS };
 
 /* Fields are those of pose_frames.h, without points. A frame is resized linearly, with antialiasing
  * where it shrinks, and normalised with mean and deviation of ImageNet. LVN_ERR_UNSUPPORTED: the
  * module that reads videos is not installed, or cannot read this one. */
 lvn_status lvni_pose_video_open(const lvni_pose_video_options *options, lvn_dataset **out);
+/* How the video is cut; one that is not is a clip of all of its frames without others around. */
+const lvni_pose_cut *lvni_pose_video_cut(const lvn_dataset *dataset);
 
 #endif

@@ -1,0 +1,84 @@
+"""levin predict pose of videos: with the network of five frames (heatmap_mhcrnn), whose rows must
+depend on nothing but the five frames.
+
+usage: test_pose_videos.py LEVIN     registered in tests/cli/CMakeLists.txt
+"""
+
+import filecmp
+import os
+import shutil
+import subprocess
+import unittest
+
+from pose_case import PoseCase, read_table
+
+CONTEXT = "model.model_type=heatmap_mhcrnn"
+
+
+@unittest.skipUnless(shutil.which("ffmpeg"), "ffmpeg is missing, which makes the videos")
+class PoseVideos(PoseCase):
+    def make_video(self, path, first=0, frames=12):
+        """Of the project's images, without loss."""
+        images = f"{self.dir}/project/labeled-data/CollectedData/img%02d.png"
+        subprocess.run(
+            ["ffmpeg", "-v", "error", "-start_number", str(first), "-i", images]
+            + ["-frames:v", str(frames), "-c:v", "png", f"{self.dir}/{path}"],
+            check=True,
+        )
+
+    def predict(self, *arguments, code=0):
+        return self.levin("predict", "pose", "model=out", *arguments, code=code)
+
+    def rows(self, name):
+        return read_table(f"{self.dir}/out/video_preds/{name}.csv", heads=3)[1]
+
+
+class Context(PoseVideos):
+    def test_rows_are_those_of_five_frames(self):
+        """Wherever the video is cut, on any number of ranks, and at the training's end."""
+        self.make_video("project/videos/whole.mov")
+        self.make_video("five.mov", first=4, frames=5)
+        self.train("out", "max_steps=1", CONTEXT, "eval.predict_vids_after_training=true")
+        rows = [r[1:] for r in self.rows("whole")]
+        self.assertEqual(len(rows), 12)
+        self.assertEqual([rows[i] for i in (0, 1, 10, 11)], [rows[i] for i in (2, 2, 9, 9)])
+        self.assertEqual(len({tuple(r) for r in rows}), 8)
+        table = f"{self.dir}/out/video_preds/whole.csv"
+        for more in (["predict_batch_size=5"], ["eval_batch_size=9", "devices=2"]):
+            video = ["data=project/videos/whole.mov", "output=again.csv", "overwrite=true"]
+            self.predict(*video, *more)
+            self.assertTrue(filecmp.cmp(table, f"{self.dir}/again.csv", shallow=False), more)
+        self.predict("data=five.mov")
+        self.assertEqual([r[1:] for r in self.rows("five")], [rows[6]] * 5)
+        text = self.predict("data=five.mov", "overwrite=true", "predict_batch_size=4", code=64)
+        self.assertIn("eval_batch_size=4: heatmap_mhcrnn looks at 5 frames", text)
+
+    def test_short_and_damaged_videos(self):
+        """Below five frames the first and last stand for those that are not there; a frame that
+        cannot be read leaves five rows empty, however the video is cut."""
+        self.make_video("whole.mov")
+        self.train("out", "max_steps=1", CONTEXT)
+        for n in (1, 4):
+            self.make_video(f"short{n}.mov", frames=n)
+            self.predict(f"data=short{n}.mov")
+            self.assertEqual(len({tuple(r) for r in self.rows(f"short{n}")}), n)
+        with open(f"{self.dir}/whole.mov", "rb") as f:
+            frames = f.read().split(b"\x89PNG")
+        frames[1 + 6] = bytes(len(frames[1 + 6]))
+        with open(f"{self.dir}/damaged.mov", "wb") as f:
+            f.write(b"\x89PNG".join(frames))
+        self.predict("data=whole.mov")
+        expected = self.rows("whole")
+        for i in range(4, 9):
+            expected[i] = [str(i), *[""] * 9]
+        for more in ([], ["predict_batch_size=6"]):
+            text = self.predict("data=damaged.mov", "overwrite=true", *more)
+            self.assertIn("damaged.mov: 5 of 12 rows are empty", text)
+            self.assertEqual(self.rows("damaged"), expected)
+        text = self.predict("data=damaged.mov", "overwrite=true", "on_error=stop", code=1)
+        self.assertIn("frame 6", text)
+        self.assertTrue(os.path.exists(f"{self.dir}/out/video_preds/damaged.csv"))
+
+
+if __name__ == "__main__":
+    unittest.main()
