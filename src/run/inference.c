@@ -385,6 +385,9 @@ static lvn_status use_model(void *user, lvni_run_ranks *ranks)
 {
     lvni_run_inference *u = user;
     u->ranks = ranks;
+    if (u->results->each != NULL) {
+        return u->results->each(u);
+    }
     u->low = LVN_F32;
     u->chunk = lvni_core_config_int(u->config, "eval_batch_size");
     const lvn_status s = open_and_run(u);
@@ -407,6 +410,8 @@ static lvni_run_inference make_use(const lvni_run_recipe *recipe, const char *co
                                 .results = r,
                                 .command = command,
                                 .config = config,
+                                .n_args = of->n,
+                                .args = of->args,
                                 .user = of->user,
                                 .again = of->again,
                                 .metric = of->metric,

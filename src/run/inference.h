@@ -20,6 +20,9 @@ struct lvni_run_results {
     lvn_status (*check)(const lvni_core_config *config);
     /* Is what is asked for there already? It reports so, and no model is opened. NULL: never. */
     lvn_status (*is_done)(const lvni_core_config *config, bool *done);
+    /* In place of all below: the data have parts, each of which goes through
+     * lvni_run_inference_on, on use->ranks, with a configuration of its own. NULL: one. */
+    lvn_status (*each)(lvni_run_inference *use);
     /* The model; NULL: that of model= and checkpoint=, with its data. */
     lvn_status (*open)(lvni_run_inference *use, lvni_run_exported **out);
     /* Once in a process, with model and data open. NULL: nothing. */
@@ -50,6 +53,8 @@ struct lvni_run_inference {
     const lvni_run_results *results;
     const char *command; /* "predict" */
     lvni_core_config *config;
+    int n_args; /* that config was made of; of lvni_run_inference_run */
+    const char *const *args;
     lvni_run_ranks *ranks;
     lvni_run_exported *exported; /* its model is that of the first rank here */
     const lvn_dataset *data;

@@ -1,5 +1,5 @@
 """levin predict pose of videos: with the network of five frames (heatmap_mhcrnn), whose rows must
-depend on nothing but the five frames.
+depend on nothing but the five frames; all videos of a folder, one of which is damaged.
 
 usage: test_pose_videos.py LEVIN     registered in tests/cli/CMakeLists.txt
 """
@@ -11,6 +11,7 @@ import subprocess
 import unittest
 
 from pose_case import PoseCase, read_table
+from pretrain_case import LEVIN
 
 CONTEXT = "model.model_type=heatmap_mhcrnn"
 
@@ -78,6 +79,74 @@ class Context(PoseVideos):
         text = self.predict("data=damaged.mov", "overwrite=true", "on_error=stop", code=1)
         self.assertIn("frame 6", text)
         self.assertTrue(os.path.exists(f"{self.dir}/out/video_preds/damaged.csv"))
+
+
+class Folder(PoseVideos):
+    def setUp(self):
+        super().setUp()
+        os.mkdir(f"{self.dir}/videos")
+        self.make_video("videos/a.mov", frames=5)
+        self.train("out", "max_steps=1")
+
+    def tables(self, place):
+        found = {}
+        for name in sorted(os.listdir(f"{self.dir}/{place}")):
+            with open(f"{self.dir}/{place}/{name}", encoding="ascii") as f:
+                found[name] = f.read()
+        return found
+
+    def test_one_of_them_is_damaged(self):
+        """It is reported and the others go on; what is there is left as it is."""
+        self.make_video("videos/c.mov", first=2)
+        with open(f"{self.dir}/videos/c.mov", "rb") as f:
+            part = f.read()[:1000]
+        with open(f"{self.dir}/videos/b.mov", "wb") as f:
+            f.write(part)
+        text = self.predict("data=videos", code=1)
+        self.assertIn("no predictions of this video: videos/b.mov", text)
+        self.assertIn("error: data=videos: 1 of 3 videos has no predictions", text)
+        one = self.tables("out/video_preds")
+        self.assertEqual([n for n in one if "_" not in n], ["a.csv", "c.csv"])
+        self.assertEqual(len(self.rows("c")), 10)
+        os.remove(f"{self.dir}/videos/b.mov")
+        os.remove(f"{self.dir}/out/video_preds/c.csv")
+        text = self.predict("data=videos")
+        self.assertIn("a.csv is there, and is left as it is", text)
+        self.assertEqual(text.count("predictions of "), 1)
+        self.predict("data=videos", "overwrite=true", "devices=2", "predict_batch_size=4")
+        self.assertEqual(self.tables("out/video_preds"), one)
+        model = "model=out/exported_models/exported_last.safetensors"
+        self.predict("data=videos", model, "output=tables")
+        self.assertEqual(self.tables("tables"), one)
+
+    def test_what_is_refused(self):
+        os.mkdir(f"{self.dir}/empty")
+        self.assertIn("data=empty: the folder has no video", self.predict("data=empty", code=64))
+        text = self.predict("data=videos", "output=all.csv", code=64)
+        self.assertIn("output=all.csv: the videos of data=videos get a table each", text)
+        model = "model=out/exported_models/exported_last.safetensors"
+        self.assertIn("output= is missing", self.predict("data=videos", model, code=64))
+
+    def most_memory(self, folder):
+        command = [LEVIN, "predict", "pose", "model=out", f"data={folder}", "num_workers=1"]
+        with subprocess.Popen(
+            [*command, f"output={folder}.out", "accelerator=cpu"],
+            cwd=self.dir,
+            stderr=subprocess.DEVNULL,
+        ) as p:
+            _, status, usage = os.wait4(p.pid, 0)
+            p.returncode = os.waitstatus_to_exitcode(status)
+        self.assertEqual(p.returncode, 0)
+        return usage.ru_maxrss
+
+    def test_memory_is_that_of_one(self):
+        for folder, n in (("two", 2), ("ten", 10)):
+            os.mkdir(f"{self.dir}/{folder}")
+            for i in range(n):
+                shutil.copy(f"{self.dir}/videos/a.mov", f"{self.dir}/{folder}/{i}.mov")
+        two, ten = self.most_memory("two"), self.most_memory("ten")
+        self.assertEqual(len(self.tables("ten.out")), 3 * 10)
+        self.assertLess(ten, 1.05 * two)
 
 
 if __name__ == "__main__":

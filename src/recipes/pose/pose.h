@@ -13,6 +13,8 @@
 #include "recipes/pose/pose_settings.h"
 #include "run/inference.h"
 
+#include <limits.h>
+
 extern const lvni_run_recipe lvni_pose_recipe;
 
 /* ---- pose_images.c ---- */
@@ -71,6 +73,18 @@ extern const lvni_core_option_table lvni_pose_used_options, /* data data.data_di
 const char *lvni_pose_base_name(const char *path);          /* behind the last '/' */
 /* Is data= a video, and not a label file? */
 bool lvni_pose_is_video(const lvni_core_config *config);
+
+/* ---- pose_videos.c ---- */
+
+/* Of `levin predict`, where data= is a folder: predictions of all of its videos. */
+extern const lvni_run_results lvni_pose_predictions_of_folder;
+/* lvni_pose_next_video as rank 0 sees the folder: a collective of the processes. */
+lvn_status lvni_pose_share_next(const lvni_run_ranks *ranks, const char *key, const char *folder,
+                                char name[NAME_MAX + 1]);
+/* What stands beside others costs only its own predictions: a status that is about the data is
+ * reported by rank 0, and then LVN_OK. Every rank finds the same. */
+lvn_status lvni_pose_forgive(const lvni_run_ranks *ranks, lvn_status s, const char *what,
+                             bool *forgiven);
 
 /* ---- pose_ended.c ---- */
 

@@ -9,10 +9,8 @@
 #include "core/vfs.h"
 #include "log/run_log.h"
 #include "recipes/pose/pose_status.h"
-#include "recipes/pose/pose_video.h"
 #include "run/inference.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -112,19 +110,11 @@ done:
     return s;
 }
 
-/* What stands beside the training's frames costs only its own predictions; every rank finds the
- * same. */
+/* What stands beside the training's frames. */
 static lvn_status forgive(const lvni_run_job *job, lvn_status s, const char *what)
 {
-    if (s != LVN_ERR_USAGE && s != LVN_ERR_CORRUPT && s != LVN_ERR_UNSUPPORTED && s != LVN_ERR_IO) {
-        return s;
-    }
-    if (job->ranks->rank->rank == 0) {
-        lvni_log_line(LVNI_LOG_WARNING, "no predictions of this %s: %s", what,
-                      lvn_last_error()->message);
-    }
-    lvn_clear_error();
-    return LVN_OK;
+    bool forgiven;
+    return lvni_pose_forgive(job->ranks, s, what, &forgiven);
 }
 
 /* "CollectedData_new.csv" beside "CollectedData.csv", where rank 0 finds one. */
@@ -149,20 +139,6 @@ done:
 }
 
 /* ---- videos ---- */
-
-/* As rank 0 sees the folder; where it cannot, the others have no more videos, and it fails. */
-static lvn_status share_next(const lvni_run_job *job, const char *folder, char name[NAME_MAX + 1])
-{
-    const bool leads = job->ranks->rank->rank == 0;
-    const lvn_status s =
-        leads ? lvni_pose_next_video("eval.test_videos_directory", folder, name) : LVN_OK;
-    const lvn_error error = *lvn_last_error();
-    if (s != LVN_OK) {
-        name[0] = '\0';
-    }
-    LVN_TRY(lvni_run_ranks_share(job->ranks, name, NAME_MAX + 1));
-    return s == LVN_OK ? LVN_OK : lvn_error_adopt(&error);
-}
 
 static lvn_status predict_video(const lvni_run_job *job, const char *dir, const char *folder,
                                 const char *video)
@@ -190,7 +166,7 @@ static lvn_status predict_videos(const lvni_run_job *job, const char *dir)
         return LVN_OK;
     }
     for (;;) {
-        LVN_TRY(share_next(job, folder, name));
+        LVN_TRY(lvni_pose_share_next(job->ranks, "eval.test_videos_directory", folder, name));
         if (name[0] == '\0') {
             return LVN_OK;
         }

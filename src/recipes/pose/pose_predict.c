@@ -22,7 +22,7 @@
 static const lvni_core_option used_rows[] = {
     {.name = "data",
      .type = LVNI_OPT_PATH,
-     .help = "Label file (.csv) of frames, or, for predict, a video."},
+     .help = "Label file (.csv) of frames, or, for predict, a video or a folder of videos."},
     {.name = "data.data_dir",
      .type = LVNI_OPT_PATH,
      .help = "Folder that paths in the label file are relative to; the file's own where it is not "
@@ -35,9 +35,11 @@ static const lvni_core_option predict_rows[] = {
     {.name = "output",
      .type = LVNI_OPT_PATH,
      .flags = LVNI_OPT_AUTO,
-     .help = "Table to write (.csv), with tables of errors beside it; auto: "
-             "image_preds/NAME/predictions.csv in the run directory, NAME of the label file, or "
-             "video_preds/NAME.csv, NAME of the video without its ending."},
+     .help =
+         "Table to write (.csv), with tables of errors beside it; auto: "
+         "image_preds/NAME/predictions.csv in the run directory, NAME of the label file, or "
+         "video_preds/NAME.csv, NAME of the video without its ending. Of a folder of videos: the "
+         "folder for NAME.csv of each."},
     {.name = "overwrite",
      .type = LVNI_OPT_BOOL,
      .fallback = "false",
@@ -112,7 +114,9 @@ static lvn_status check_data(const lvni_core_config *c)
 {
     LVN_TRY(lvni_run_inference_check(c));
     if (lvni_core_config_str(c, "data") == NULL) {
-        LVN_FAIL(LVN_ERR_USAGE, "data= is missing: a label file (.csv), or, for predict, a video");
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "data= is missing: a label file (.csv), or, for predict, a video or a folder of "
+                 "videos");
     }
     return LVN_OK;
 }
@@ -328,7 +332,14 @@ static void end(lvni_run_inference *u)
     }
 }
 
-const lvni_run_results lvni_pose_predictions_of_frames = {.check = check_arguments,
+static const lvni_run_results *by_data(const lvni_core_config *c)
+{
+    const char *data = lvni_core_config_str(c, "data");
+    return data != NULL && lvni_core_path_is_folder(data) ? &lvni_pose_predictions_of_folder : NULL;
+}
+
+const lvni_run_results lvni_pose_predictions_of_frames = {.instead = by_data,
+                                                          .check = check_arguments,
                                                           .is_done = is_done,
                                                           .begin = begin,
                                                           .output = lvni_pose_predict,
