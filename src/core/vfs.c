@@ -301,6 +301,14 @@ lvn_status lvni_core_atomic_write(lvni_core_atomic_file *f, const void *data, si
     return write_all(f->fd, f->path, data, bytes);
 }
 
+lvn_status lvni_core_atomic_seek(lvni_core_atomic_file *f, int64_t at)
+{
+    if (lseek(f->fd, (off_t)at, SEEK_SET) < 0) {
+        LVNI_FAIL_ERRNO("go to another place of", f->path);
+    }
+    return LVN_OK;
+}
+
 /* Some file systems cannot sync a directory (EINVAL, ENOTSUP); there is nothing more to do
  * there. */
 static lvn_status sync_directory(int dir_fd, const char *path)

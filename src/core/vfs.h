@@ -47,7 +47,9 @@ typedef struct lvni_core_atomic_file lvni_core_atomic_file;
 #define LVNI_STDOUT_PATH "/dev/stdout"
 lvn_status lvni_core_atomic_open(const char *path, lvni_core_atomic_file **out);
 lvn_status lvni_core_atomic_write(lvni_core_atomic_file *f, const void *data,
-                                  size_t bytes);              /* retries short writes and EINTR */
+                                  size_t bytes); /* retries short writes and EINTR */
+/* Where the next bytes go, counted from the file's beginning. */
+lvn_status lvni_core_atomic_seek(lvni_core_atomic_file *f, int64_t at);
 lvn_status lvni_core_atomic_commit(lvni_core_atomic_file *f); /* frees f in every case */
 void lvni_core_atomic_abort(lvni_core_atomic_file *f);        /* frees f; NULL is fine */
 

@@ -100,6 +100,7 @@ static lvn_status refuse(const char *path, lvni_data_video_problem problem, cons
     case LVNI_VIDEO_NO_MEMORY: LVN_FAIL(LVN_ERR_MEMORY, "%s: out of memory", path);
     case LVNI_VIDEO_BAD_FILE:
     case LVNI_VIDEO_NO_CONTAINER:
+    case LVNI_VIDEO_NO_ENCODER:
     case LVNI_VIDEO_FINE: break;
     }
     if (strstr(why, "moov") != NULL) { /* the table of frames of an MP4, mostly at its end */

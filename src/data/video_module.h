@@ -1,8 +1,8 @@
-/* What levin_video.so does for levin: packets and frames of one video, through the FFmpeg
- * libraries. It is a shared object that is built where their headers are and loaded at the first
- * video (video.c), so that the program starts without them. What a frame's number is, where
- * decoding begins and what a damaged file means is decided by levin itself (video_index.c,
- * video_read.c). */
+/* What levin_video.so does for levin: packets and frames of one video, and frames to a video,
+ * through the FFmpeg libraries. It is a shared object that is built where their headers are and
+ * loaded at the first video (video.c), so that the program starts without them. What a frame's
+ * number is, where decoding begins and what a damaged file means is decided by levin itself
+ * (video_index.c, video_read.c). */
 #ifndef LEVIN_DATA_VIDEO_MODULE_H
 #define LEVIN_DATA_VIDEO_MODULE_H
 
@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 enum {
-    LVNI_VIDEO_TABLE = 1, /* of these structs: another number is another levin's module */
+    LVNI_VIDEO_TABLE = 2, /* of these structs: another number is another levin's module */
     LVNI_VIDEO_NAME = 32
 };
 #define LVNI_VIDEO_SYMBOL "lvni_video_table"
@@ -32,7 +32,8 @@ typedef enum lvni_data_video_problem {
     LVNI_VIDEO_NO_DECODER,
     LVNI_VIDEO_NO_SIZE, /* of its frames */
     LVNI_VIDEO_BAD_FILE,
-    LVNI_VIDEO_NO_MEMORY
+    LVNI_VIDEO_NO_MEMORY,
+    LVNI_VIDEO_NO_ENCODER
 } lvni_data_video_problem;
 
 typedef struct lvni_data_video_stream {
@@ -58,6 +59,22 @@ typedef struct lvni_data_video_packet {
 /* Of a file that is open there are a current packet and a current frame. One thread at a time. */
 typedef struct lvni_data_video_file lvni_data_video_file;
 
+/* Where the bytes of a file go. */
+typedef struct lvni_data_video_target {
+    void *user;
+    /* n bytes at offset `at`, behind the last ones or over earlier ones; false: failed */
+    bool (*write)(void *user, int64_t at, const uint8_t *bytes, int n);
+} lvni_data_video_target;
+
+typedef struct lvni_data_video_form {
+    int32_t width, height;      /* of frames; an odd side gets a copy of its last row or column */
+    int32_t unit_num, unit_den; /* seconds of a unit of time stamps */
+    double rate;                /* frames a second on average; 0: unknown */
+} lvni_data_video_form;
+
+/* An MP4 file that is being written. One thread at a time. */
+typedef struct lvni_data_video_output lvni_data_video_output;
+
 /* Functions that return int: 1 there is one, 0 there is none (any more), -1 failed. */
 typedef struct lvni_data_video_table {
     uint32_t version;   /* LVNI_VIDEO_TABLE */
@@ -81,6 +98,16 @@ typedef struct lvni_data_video_table {
     int (*next_frame)(lvni_data_video_file *file, int64_t *number, bool *damaged);
     /* The current frame as RGB of 8 bits, rows without gaps; false: it has another size. */
     bool (*convert)(lvni_data_video_file *file, uint8_t *rgb);
+    /* With the encoder of this name, "libx264" or "mpeg4"; LVNI_VIDEO_NO_ENCODER: the libraries
+     * have none, or it refuses the form. */
+    lvni_data_video_problem (*create)(const lvni_data_video_target *target,
+                                      const lvni_data_video_form *form, const char *encoder,
+                                      lvni_data_video_output **out);
+    /* A frame as RGB of 8 bits, shown from `time` on, in units of the form: later than the last. A
+     * unit that the encoder cannot have is rounded to one that it can. */
+    int (*encode)(lvni_data_video_output *output, int64_t time, const uint8_t *rgb);
+    int (*complete)(lvni_data_video_output *output); /* no frame follows: the file is whole */
+    void (*discard)(lvni_data_video_output *output); /* frees it, whole or not; NULL is fine */
 } lvni_data_video_table;
 
 typedef const lvni_data_video_table *(*lvni_data_video_table_fn)(void);

@@ -368,6 +368,10 @@ __attribute__((visibility("default"))) const lvni_data_video_table *lvni_video_t
                                                 .feed = feed,
                                                 .finish = finish,
                                                 .next_frame = next_frame,
-                                                .convert = convert};
+                                                .convert = convert,
+                                                .create = lvni_video_output_create,
+                                                .encode = lvni_video_output_encode,
+                                                .complete = lvni_video_output_complete,
+                                                .discard = lvni_video_output_discard};
     return &table;
 }

@@ -61,4 +61,18 @@ bool lvni_video_rgb_can(const AVFrame *frame);
 /* Of the current frame; full: its numbers are 0 to 255. False: no memory. */
 bool lvni_video_rgb_fill(lvni_video_state *file, bool full, uint8_t *rgb);
 
+/* ---- video_output.c: files that are written, as the functions of the table ---- */
+
+lvni_data_video_problem lvni_video_output_create(const lvni_data_video_target *target,
+                                                 const lvni_data_video_form *form,
+                                                 const char *encoder, lvni_data_video_output **out);
+int lvni_video_output_encode(lvni_data_video_output *output, int64_t time, const uint8_t *rgb);
+int lvni_video_output_complete(lvni_data_video_output *output);
+void lvni_video_output_discard(lvni_data_video_output *output);
+
+/* ---- video_yuv.c: what an encoder takes of RGB ---- */
+
+/* rgb (height, width, 3) to a frame of yuv420p, which is larger by one where a side is odd. */
+void lvni_video_yuv_fill(const uint8_t *rgb, int width, int height, AVFrame *frame);
+
 #endif
