@@ -667,7 +667,11 @@ pose_rows = {
     "losses.pca_singleview.centering_method": row("mean", "tables", instead=POSE_ENDS),
     **{
         key: row("other", "saved", instead=POSE_ENDS)  # of videos, too
-        for key in ("eval.test_videos_directory", "eval.colormap")
+        for key in ("eval.test_videos_directory",)
+    },
+    **{
+        key: refusal("other", "eval.save_vids_after_training=true", instead=POSE_PLAN)
+        for key in ("eval.colormap", "eval.frames")
     },
     **{
         key: Elsewhere("test_pose_clips.py", f'"{key}=')
@@ -718,6 +722,11 @@ pose_predict_rows = {
     "data": row("project/fewer.csv", "content", first="project/CollectedData.csv"),
     "output": row("other.csv", "files", first="points.csv"),
     "overwrite": row("true", "stderr", before=POSE_PREDICT),
+    "labeled_video": refusal("true"),  # of a label file
+    "skip_viz": refusal("false"),
+    "eval.frames": refusal("3"),
+    "eval.colormap": refusal("other"),
+    "eval.confidence_thresh_for_vid": refusal("none of its values"),
 }
 
 SPEAK = "-- sh speak.sh"

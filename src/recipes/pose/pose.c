@@ -11,6 +11,7 @@
 #include "recipes/pose/pose_context.h"
 #include "recipes/pose/pose_frames.h"
 #include "recipes/pose/pose_keys.h"
+#include "recipes/pose/pose_labeled.h"
 #include "recipes/pose/pose_split.h"
 #include "recipes/pose/pose_stream.h"
 #include "recipes/pose/pose_video.h"
@@ -498,7 +499,8 @@ static const lvni_core_option_table *const train_keys[] = {
     &lvni_run_batch_options,      &lvni_run_optim_table,       &lvni_run_loop_options,
     &lvni_run_checkpoint_options, &lvni_run_options,           NULL};
 static const lvni_core_option_table *const predict_keys[] = {
-    &lvni_pose_used_options, &lvni_pose_predict_options, &lvni_run_inference_options, NULL};
+    &lvni_pose_used_options, &lvni_pose_predict_options, &lvni_pose_labeled_keys,
+    &lvni_run_inference_options, NULL};
 static const lvni_core_option_table *const eval_keys[] = {&lvni_pose_used_options,
                                                           &lvni_run_inference_options, NULL};
 

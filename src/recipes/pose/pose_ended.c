@@ -8,6 +8,7 @@
 #include "core/str.h"
 #include "core/vfs.h"
 #include "log/run_log.h"
+#include "recipes/pose/pose_labeled.h"
 #include "recipes/pose/pose_status.h"
 #include "run/inference.h"
 
@@ -76,13 +77,13 @@ void lvni_pose_progress_end(lvni_pose_progress *p)
 /* As `levin predict model=DIR data=FILE output=DIR/NAME overwrite=true on_error=skip` would, on
  * these ranks. Whether frames may be missing was decided by the training, which has ended: one that
  * it left out must not cost the predictions of the others. Not as arguments: a ${ in a path is text
- * here. */
+ * here. found: of a video that is to be drawn, NULL of the others. */
 static lvn_status predict(const lvni_run_job *job, const char *dir, const char *file,
-                          const char *name)
+                          const char *name, lvni_pose_found *found)
 {
     static const char origin[] = "the end of the training";
     const lvni_pose_used *used = lvni_pose_used_of(job);
-    const lvni_run_measurement of = {.results = &lvni_pose_predictions_of_frames};
+    const lvni_run_measurement of = {.results = &lvni_pose_predictions_of_frames, .user = found};
     lvni_core_str output = {0};
     lvni_core_config *c = NULL;
     lvn_status s;
@@ -130,7 +131,7 @@ static lvn_status predict_other(const lvni_run_job *job, const char *dir, const 
     there[0] = lvni_core_path_exists(lvni_core_str_text(&path)) ? '1' : '\0';
     LVNI_TRY_DONE(s, lvni_run_ranks_share(job->ranks, there, sizeof there));
     if (there[0] != '\0') {
-        s = predict(job, dir, lvni_core_str_text(&path), name);
+        s = predict(job, dir, lvni_core_str_text(&path), name, NULL);
         s = forgive(job, s, "label file");
     }
 done:
@@ -140,9 +141,69 @@ done:
 
 /* ---- videos ---- */
 
+enum { TURN_S = 20 /* seconds: the others wait for rank 0 a part of collective_timeout alone */ };
+
+/* Rank 0 draws on; text "": it has nothing more to draw. What goes wrong costs this video alone:
+ * its table is there. */
+static lvn_status draw_turn(const lvni_pose_labeled_options *options, lvni_pose_labeled **labeled,
+                            char text[2])
+{
+    bool done = false;
+    lvn_status s = *labeled == NULL ? lvni_pose_labeled_open(options, labeled) : LVN_OK;
+    s = s == LVN_OK ? lvni_pose_labeled_draw(*labeled, TURN_S, &done) : s;
+    text[0] = s != LVN_OK || done ? '\0' : '1';
+    if (s == LVN_OK || s == LVN_ERR_MEMORY) {
+        return s;
+    }
+    lvni_log_line(LVNI_LOG_WARNING, "no labelled video, its predictions are there: %s",
+                  lvn_last_error()->message);
+    lvn_clear_error();
+    return LVN_OK;
+}
+
+/* All ranks: found is rank 0's alone. */
+static lvn_status draw_video(const lvni_run_job *job, const lvni_pose_labeled_options *options)
+{
+    const bool leads = job->ranks->rank->rank == 0 && options->found.value != NULL;
+    lvni_pose_labeled *labeled = NULL;
+    char more[2] = "";
+    lvn_status s;
+    do {
+        s = leads ? draw_turn(options, &labeled, more) : LVN_OK;
+        const lvn_status shared = lvni_run_ranks_share(job->ranks, more, sizeof more);
+        s = s == LVN_OK ? shared : s;
+    } while (s == LVN_OK && more[0] != '\0');
+    lvni_pose_labeled_close(labeled);
+    return s;
+}
+
+static lvn_status predict_and_draw(const lvni_run_job *job, const char *dir, const char *path,
+                                   const char *name)
+{
+    const lvni_pose_settings *settings = lvni_pose_used_of(job)->settings;
+    lvni_pose_found found = {0};
+    lvni_core_str table = {0};
+    lvni_core_str_printf(&table, "%s/%s.csv", dir, name);
+    lvn_status s = lvni_core_str_status(&table);
+    s = s == LVN_OK ? predict(job, dir, path, name, &found) : s;
+    if (s == LVN_OK) {
+        const lvni_pose_labeled_options options = {.video = path,
+                                                   .table = lvni_core_str_text(&table),
+                                                   .colormap = settings->colormap,
+                                                   .threshold = settings->draw_threshold,
+                                                   .frames = settings->draw_frames,
+                                                   .found = found};
+        s = draw_video(job, &options);
+    }
+    lvni_core_free(found.value);
+    lvni_core_str_free(&table);
+    return s;
+}
+
 static lvn_status predict_video(const lvni_run_job *job, const char *dir, const char *folder,
                                 const char *video)
 {
+    const bool draws = lvni_pose_used_of(job)->settings->save_videos;
     lvni_core_str path = {0}, name = {0};
     const char *dot = strrchr(video, '.');
     lvni_core_str_printf(&path, "%s/%s", folder, video);
@@ -150,7 +211,8 @@ static lvn_status predict_video(const lvni_run_job *job, const char *dir, const 
     lvn_status s;
     LVNI_TRY_DONE(s, lvni_core_str_status(&path));
     LVNI_TRY_DONE(s, lvni_core_str_status(&name));
-    s = predict(job, dir, lvni_core_str_text(&path), lvni_core_str_text(&name));
+    s = draws ? predict_and_draw(job, dir, lvni_core_str_text(&path), lvni_core_str_text(&name))
+              : predict(job, dir, lvni_core_str_text(&path), lvni_core_str_text(&name), NULL);
 done:
     lvni_core_str_free(&path);
     lvni_core_str_free(&name);
@@ -186,7 +248,7 @@ lvn_status lvni_pose_ended(const lvni_run_job *job, const char *dir)
         LVN_TRY(p->dir == NULL ? LVN_ERR_MEMORY : LVN_OK);
     }
     write_status(p, "EVALUATING");
-    LVN_TRY(predict(job, dir, file, "predictions"));
+    LVN_TRY(predict(job, dir, file, "predictions", NULL));
     LVN_TRY(predict_other(job, dir, file, "new"));
     LVN_TRY(predict_other(job, dir, file, "test"));
     LVN_TRY(predict_videos(job, dir));

@@ -372,16 +372,23 @@ static const lvni_core_option eval_rows[] = {
      .type = LVNI_OPT_BOOL,
      .flags = LVNI_OPT_RUN,
      .fallback = "false",
-     .help = "Write these videos with their keypoints drawn, too."},
+     .help = "Write these videos with their keypoints drawn, too: "
+             "video_preds/labeled_videos/NAME_labeled.mp4."},
+    {.name = "eval.frames",
+     .type = LVNI_OPT_STRING,
+     .flags = LVNI_OPT_RUN,
+     .help = "With eval.save_vids_after_training, PNG files in video_preds/labeled_videos/NAME in "
+             "place of the video: all frames, or this many at equal distances."},
     {.name = "eval.colormap",
      .type = LVNI_OPT_STRING,
      .fallback = "cool",
-     .flags = LVNI_OPT_RUN,
-     .help = "Colours of the keypoints, a map of matplotlib by its name."},
+     .help =
+         "Colours of the keypoints that are drawn, a map of matplotlib by its name: cool, viridis, "
+         "plasma, inferno, magma, turbo, jet, hsv, rainbow, gray, spring, summer, autumn, "
+         "winter, tab10."},
     {.name = "eval.confidence_thresh_for_vid",
      .type = LVNI_OPT_FLOAT,
      .fallback = "0.9",
-     .flags = LVNI_OPT_RUN,
      .range = LVNI_BETWEEN(0, 1),
      .help = "Points with a confidence up to this are not drawn."},
 };

@@ -7,6 +7,7 @@
 #include "core/str.h"
 #include "core/vfs.h"
 #include "log/run_log.h"
+#include "recipes/pose/pose_labeled.h"
 #include "recipes/pose/pose_pca.h"
 #include "recipes/pose/pose_results.h"
 #include "recipes/pose/pose_status.h"
@@ -145,7 +146,7 @@ static lvn_status check_arguments(const lvni_core_config *c)
     lvni_core_str place = {0};
     lvn_status s = find_output(c, &place);
     lvni_core_str_free(&place);
-    return s;
+    return s == LVN_OK ? lvni_pose_labeled_check(c) : s;
 }
 
 /* Has the table the frames of the label file? A label file that cannot be read is an error of the
@@ -316,6 +317,10 @@ static lvn_status finish(lvni_run_inference *u)
     LVNI_TRY_DONE(s, make_folder(output));
     LVNI_TRY_DONE(s, write_files(w, &p, &path));
     lvni_log_line(LVNI_LOG_INFO, "predictions of %lld frames in %s", (long long)u->n, output);
+    if (lvni_pose_is_video(u->config)) {
+        const lvni_pose_found found = {.value = w->value, .n = p.n, .k = p.k};
+        s = lvni_pose_labeled_finish(u, w->of->settings, output, &found);
+    }
 done:
     lvni_core_str_free(&path);
     return s;

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/vfs.h"
 #include "recipes/pose/pose_augment.h"
+#include "recipes/pose/pose_labeled.h"
 #include "recipes/pose/pose_labels.h"
 #include "recipes/pose/pose_settings.h"
 #include "recipes/pose/pose_split.h"
@@ -385,6 +386,24 @@ static void check_backbone(lvni_core_config *c)
     }
 }
 
+/* Before the training, and not at its end. */
+static void check_drawing(lvni_core_config *c)
+{
+    static const char map[] = "eval.colormap", frames[] = "eval.frames";
+    lvni_report_colour_map known;
+    int64_t n;
+    if (!lvni_core_config_bool(c, "eval.save_vids_after_training")) {
+        return;
+    }
+    if (is_set(c, map) && !lvni_report_colour_map_find(lvni_core_config_str(c, map), &known)) {
+        refuse(c, map, lvni_core_config_str(c, map), "levin has the colour maps %s",
+               lvni_report_colour_map_names);
+    }
+    if (is_set(c, frames) && !lvni_pose_labeled_frames_read(lvni_core_config_str(c, frames), &n)) {
+        refuse(c, frames, lvni_core_config_str(c, frames), "expected all, or how many frames");
+    }
+}
+
 static lvn_status check_imgaug(lvni_core_config *c)
 {
     static const char key[] = "training.imgaug";
@@ -432,6 +451,7 @@ lvn_status lvni_pose_check_keys(lvni_core_config *c)
     check_loss_values(c);
     check_context(c);
     check_backbone(c);
+    check_drawing(c);
     LVN_TRY(check_imgaug(c));
     check_later(c);
     return LVN_OK;

@@ -183,6 +183,7 @@ static void read_evaluation(const lvni_core_config *c, lvni_pose_settings *s)
     s->test_videos = lvni_core_config_str(c, "eval.test_videos_directory");
     s->test_videos = s->test_videos != NULL ? s->test_videos : s->video_dir;
     s->colormap = lvni_core_config_str(c, "eval.colormap");
+    s->draw_frames = lvni_core_config_str(c, "eval.frames");
     s->draw_threshold = lvni_core_config_float(c, "eval.confidence_thresh_for_vid");
 }
 

@@ -78,6 +78,7 @@ typedef struct lvni_pose_settings {
     const char *test_videos; /* NULL: unset */
     const char *colormap;
     double draw_threshold;
+    const char *draw_frames; /* "all" or a number, as PNG files; NULL: a video */
 } lvni_pose_settings;
 
 lvn_status lvni_pose_settings_read(const lvni_core_config *config, lvni_pose_settings *out);
