@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { OWN_KEYS = 11, NUMBER_ROOM = 40, COPY_BYTES = 1 << 20 };
+enum { OWN_KEYS = 11, NUMBER_ROOM = 40 };
 static const char format[] = "checkpoint 1";
 
 /* The metadata being put together; numbers live in text[]. */
@@ -207,52 +207,6 @@ void lvni_ckpt_free(lvni_ckpt *c)
 
 /* ---- best is last ---- */
 
-static lvn_status copy_content(int fd, const char *from, char *buffer, lvni_core_atomic_file *file)
-{
-    for (;;) {
-        const ssize_t n = lvni_core_vfs_get()->read(fd, buffer, COPY_BYTES);
-        if (n < 0 && errno != EINTR) {
-            LVN_FAIL(LVN_ERR_IO, "cannot read \"%s\": %s", from, strerror(errno));
-        }
-        if (n == 0) {
-            return LVN_OK;
-        }
-        if (n > 0) {
-            LVN_TRY(lvni_core_atomic_write(file, buffer, (size_t)n));
-        }
-    }
-}
-
-static lvn_status copy_open_file(int fd, const char *from, const char *to)
-{
-    char *buffer = lvni_core_alloc(LVNI_TAG_CKPT, COPY_BYTES);
-    if (buffer == NULL) {
-        return LVN_ERR_MEMORY;
-    }
-    lvni_core_atomic_file *file = NULL;
-    lvn_status status = lvni_core_atomic_open(to, &file);
-    if (status == LVN_OK) {
-        status = copy_content(fd, from, buffer, file);
-        if (status == LVN_OK) {
-            status = lvni_core_atomic_commit(file);
-        } else {
-            lvni_core_atomic_abort(file);
-        }
-    }
-    lvni_core_free(buffer);
-    return status;
-}
-
-static lvn_status copy_file(const char *from, const char *to)
-{
-    int fd;
-    uint64_t bytes;
-    LVN_TRY(lvni_core_regular_open(from, &fd, &bytes));
-    const lvn_status status = copy_open_file(fd, from, to);
-    lvni_core_vfs_get()->close(fd); /* opened for reading: nothing can be lost */
-    return status;
-}
-
 lvn_status lvni_ckpt_link(const char *from, const char *to)
 {
     LVN_ARG(from != NULL && to != NULL, "linking a checkpoint needs two paths");
@@ -272,7 +226,7 @@ lvn_status lvni_ckpt_link(const char *from, const char *to)
     lvni_core_free(temp);
     /* No sync of the directory: after a power cut `to` is the old checkpoint or the new one, whole
      * in both cases. */
-    return done ? LVN_OK : copy_file(from, to);
+    return done ? LVN_OK : lvni_core_file_copy(from, to);
 }
 
 /* ---- which checkpoint: the newest that is whole, or the last ---- */

@@ -1,5 +1,8 @@
-/* Values of any depth, of rows with LVNI_OPT_JSON: a node of YAML as JSON (config_reader.h). */
+/* Values of any depth, of rows with LVNI_OPT_JSON and of whole files: a node of YAML as JSON
+ * (config_reader.h, json_read.h). */
 #include "core/config_reader.h"
+#include "core/error.h"
+#include "core/json_read.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -148,5 +151,30 @@ lvn_status lvni_core_config_read_json(reader *r, const yaml_event_t *event, int 
         json = NULL;
     }
     *out = json;
+    return status;
+}
+
+/* The first document. */
+lvn_status lvni_core_json_of_yaml(const char *name, const char *text, size_t bytes, json_t **out)
+{
+    reader r = {.name = name};
+    lvn_status status = LVN_OK;
+    *out = NULL;
+    if (!lvni_core_yaml_begin(&r.yaml, text, bytes)) {
+        return no_memory(&r);
+    }
+    for (bool done = false; !done && status == LVN_OK;) {
+        yaml_event_t event;
+        LVNI_TRY_DONE(status, lvni_core_config_next(&r, &event));
+        done = event.type != YAML_STREAM_START_EVENT && event.type != YAML_DOCUMENT_START_EVENT;
+        if (event.type == YAML_STREAM_END_EVENT) {
+            *out = json_null();
+        } else if (done) {
+            status = lvni_core_config_read_json(&r, &event, 1, out);
+        }
+        yaml_event_delete(&event);
+    }
+done:
+    lvni_core_yaml_end(&r.yaml);
     return status;
 }

@@ -27,6 +27,10 @@ lvn_status lvni_core_json_read(const char *path, const char *part, const char *t
  * NULL. */
 json_t *lvni_core_json_try(const char *text, lvni_core_json_source source);
 
+/* A YAML text as its value, the caller's, null of an empty one (config_json.c). Where YAML has a
+ * number, a switch or null as a plain word, it is one. LVN_ERR_USAGE with the place. */
+lvn_status lvni_core_json_of_yaml(const char *name, const char *text, size_t bytes, json_t **out);
+
 /* Appends the value as text. flags: jansson's, of encoding. A value that JSON cannot hold, or one
  * that there is no memory for, marks out as failed. */
 void lvni_core_json_print(const json_t *value, size_t flags, lvni_core_str *out);

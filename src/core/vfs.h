@@ -71,6 +71,8 @@ lvn_status lvni_core_file_check(const char *path);
 lvn_status lvni_core_file_write(const char *path, const void *data, size_t bytes);
 /* The same with the permissions of the file that is there. */
 lvn_status lvni_core_file_rewrite(const char *path, const void *data, size_t bytes);
+/* One that holds data, through lvni_core_atomic_* */
+lvn_status lvni_core_file_copy(const char *from, const char *to);
 lvn_status lvni_core_file_remove(const char *path); /* fine when it does not exist */
 /* What was named and removed in the folder of this path stays so after a power cut. */
 lvn_status lvni_core_folder_sync(const char *path);

@@ -139,3 +139,51 @@ lvn_status lvni_core_file_read(const char *path, size_t max_bytes, char **data, 
     }
     return read_and_close(fd, path, max_bytes, data, bytes);
 }
+
+/* ---- copies ---- */
+
+enum { COPY_BYTES = 1 << 20 };
+
+static lvn_status copy_content(int fd, const char *from, char *buffer, lvni_core_atomic_file *file)
+{
+    for (;;) {
+        const ssize_t n = lvni_core_call_read(fd, buffer, COPY_BYTES);
+        if (n < 0) {
+            LVNI_FAIL_ERRNO("read", from);
+        }
+        if (n == 0) {
+            return LVN_OK;
+        }
+        LVN_TRY(lvni_core_atomic_write(file, buffer, (size_t)n));
+    }
+}
+
+static lvn_status copy_open_file(int fd, const char *from, const char *to)
+{
+    char *buffer = lvni_core_alloc(LVNI_TAG_CORE, COPY_BYTES);
+    if (buffer == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    lvni_core_atomic_file *file = NULL;
+    lvn_status status = lvni_core_atomic_open(to, &file);
+    if (status == LVN_OK) {
+        status = copy_content(fd, from, buffer, file);
+        if (status == LVN_OK) {
+            status = lvni_core_atomic_commit(file);
+        } else {
+            lvni_core_atomic_abort(file);
+        }
+    }
+    lvni_core_free(buffer);
+    return status;
+}
+
+lvn_status lvni_core_file_copy(const char *from, const char *to)
+{
+    int fd;
+    uint64_t bytes;
+    LVN_TRY(lvni_core_regular_open(from, &fd, &bytes));
+    const lvn_status status = copy_open_file(fd, from, to);
+    lvni_core_vfs_get()->close(fd); /* opened for reading: nothing can be lost */
+    return status;
+}
