@@ -670,6 +670,22 @@ lvn_status lvni_run_fit_plan(const lvni_run_job *request)
     return prepare_alone(request, prepare, print_plan);
 }
 
+static lvn_status keep_memory(const lvni_run_fit_run *r)
+{
+    lvni_run_memory *m = r->request->memory;
+    m->bytes = r->need.total;
+    m->device = r->need.device;
+    lvni_core_str_append(&m->line, lvni_core_str_text(&r->memory));
+    lvni_core_str_append(&m->scarce, lvni_core_str_text(&r->scarce));
+    LVN_TRY(lvni_core_str_status(&m->line));
+    return lvni_core_str_status(&m->scarce);
+}
+
+lvn_status lvni_run_fit_estimate(const lvni_run_job *request)
+{
+    return prepare_alone(request, prepare, keep_memory);
+}
+
 /* The plan for what the card records of it. */
 static lvn_status prepare_export(lvni_run_fit_run *r)
 {

@@ -23,6 +23,15 @@ typedef enum lvni_run_purpose {
     LVNI_RUN_EXPORT
 } lvni_run_purpose;
 
+/* The peak of a run, as its plan estimates it. Zeroed first; freed by the caller. */
+typedef struct lvni_run_memory {
+    lvni_core_str line; /* "memory: about 1.2 GiB at peak (...)" */
+    lvni_core_str
+        scarce;      /* a sentence, where there is not as much: what takes less; empty: enough */
+    uint64_t bytes;  /* 0: not known */
+    uint64_t device; /* of these on an accelerator */
+} lvni_run_memory;
+
 typedef struct lvni_run_job {
     lvni_run_purpose purpose;
     lvni_core_config *config; /* of the command; finished; resolved values are written back */
@@ -99,6 +108,8 @@ typedef struct lvni_run_job {
     lvni_trainer_hooks hooks; /* of the first rank of this process */
     /* the loss does not show how good the model is: without a validation the newest is the best */
     bool newest_is_best;
+    /* Of lvni_run_fit_estimate. */
+    lvni_run_memory *memory;
     /* Receives the run directory that rank 0 has in this process, for the caller to free; it stays
      * NULL where there is none. NULL: not wanted. */
     char **dir;
@@ -112,6 +123,8 @@ lvn_status lvni_run_fit_end(lvn_status status);
 /* Print the plan that lvni_run_fit would follow, and the memory it would take; train
  * nothing. */
 lvn_status lvni_run_fit_plan(const lvni_run_job *request);
+/* The memory alone, into request->memory. */
+lvn_status lvni_run_fit_estimate(const lvni_run_job *request);
 /* What it would begin with, weights= of another program, as an exported model in the file `out`;
  * train nothing. */
 lvn_status lvni_run_fit_export_start(const lvni_run_job *request);

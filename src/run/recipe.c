@@ -34,6 +34,7 @@ typedef struct work {
     const lvni_run_driver *driver; /* NULL: trains to the end */
     char *dir;                     /* of the run, where this process has rank 0; or NULL */
     bool exports;                  /* nothing is trained */
+    lvni_run_memory *memory;       /* that is asked for; or NULL */
 } work;
 
 /* ---- behind the end of a training ---- */
@@ -58,6 +59,7 @@ static lvn_status open_and_fit(work *w, lvni_run_ranks *ranks, fit_function fit)
                             .ranks = ranks,
                             .recipe = w->recipe,
                             .exports = w->exports,
+                            .memory = w->memory,
                             .dir = &w->dir};
     lvn_status s;
     LVNI_TRY_DONE(s, w->recipe->open(&request));
@@ -284,9 +286,9 @@ lvn_status lvni_run_train(const lvni_run_recipe *recipe, int n, const char *cons
 
 /* Without ranks and a run directory. */
 static lvn_status use_start(const lvni_run_recipe *recipe, int n, const char *const *args,
-                            fit_function use)
+                            fit_function use, lvni_run_memory *memory)
 {
-    work w = {.recipe = recipe};
+    work w = {.recipe = recipe, .memory = memory};
     char help[LVNI_RUN_HELP];
     w.exports = use == lvni_run_fit_export_start;
     LVN_TRY(read_config(recipe, lvni_run_help_of(recipe, "train", help), w.exports, n, args,
@@ -299,10 +301,17 @@ static lvn_status use_start(const lvni_run_recipe *recipe, int n, const char *co
 
 lvn_status lvni_run_plan(const lvni_run_recipe *recipe, int n, const char *const *args)
 {
-    return use_start(recipe, n, args, lvni_run_fit_plan);
+    return use_start(recipe, n, args, lvni_run_fit_plan, NULL);
+}
+
+lvn_status lvni_run_estimate(const lvni_run_recipe *recipe, int n, const char *const *args,
+                             lvni_run_memory *out)
+{
+    *out = (lvni_run_memory){0};
+    return use_start(recipe, n, args, lvni_run_fit_estimate, out);
 }
 
 lvn_status lvni_run_export_start(const lvni_run_recipe *recipe, int n, const char *const *args)
 {
-    return use_start(recipe, n, args, lvni_run_fit_export_start);
+    return use_start(recipe, n, args, lvni_run_fit_export_start, NULL);
 }

@@ -93,6 +93,9 @@ void lvni_run_close_job(const lvn_job *job);
 /* What `levin train NAME` does; args: key=value as on the command line. */
 lvn_status lvni_run_train(const lvni_run_recipe *recipe, int n, const char *const *args);
 lvn_status lvni_run_plan(const lvni_run_recipe *recipe, int n, const char *const *args);
+/* The memory that such a training takes, in place of its plan. */
+lvn_status lvni_run_estimate(const lvni_run_recipe *recipe, int n, const char *const *args,
+                             lvni_run_memory *out);
 /* `levin export RECIPE weights=FILE`, with keys of a training. */
 lvn_status lvni_run_export_start(const lvni_run_recipe *recipe, int n, const char *const *args);
 /* export.c: `levin export` */
