@@ -94,6 +94,7 @@ int lvni_cli_op_unknown(const char *name);
 int lvni_cli_cmd_ckpt(int n, const char *const *args);
 int lvni_cli_cmd_report(int n, const char *const *args);
 extern const lvni_core_option_table *const lvni_cli_report_keys[];
+int lvni_cli_cmd_data(int n, const char *const *args);
 int lvni_cli_cmd_slurm(int n, const char *const *args);
 int lvni_cli_cmd_doctor(int n, const char *const *args);
 int lvni_cli_cmd_cc(int n, const char *const *args);

@@ -82,6 +82,19 @@ const lvni_cli_command lvni_cli_commands[] = {
              "clear "
              "descent. See docs/tune.md.",
      .keys = lvni_tune_own_keys},
+    {.name = "data",
+     .run = lvni_cli_cmd_data,
+     .computes = true,
+     .alone = true,
+     .use = {{"levin data dlc IN OUT [videos=false] [link=true]",
+              "make a project for levin train pose of one of DeepLabCut"},
+             {"levin data check config=FILE [json=true] [key=value ...]",
+              "labels, frames and videos of a project, and the memory of its training"}},
+     .words = "check dlc",
+     .more = "dlc: labels of all recordings in one file, images and videos (videos=false: without "
+             "them; link=true: links in place of copies), and OUT/config.yaml.\n"
+             "check takes all keys of levin train pose; exit code 1 when something is damaged, "
+             "missing or does not fit. See docs/pose.md."},
     {.name = "slurm",
      .run = lvni_cli_cmd_slurm,
      .use = {{"levin slurm env [--json | --export] [--strict]",

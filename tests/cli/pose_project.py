@@ -102,3 +102,61 @@ def write_project(folder, n=12, missing=((3, 1),), name="CollectedData.csv", see
     with open(f"{folder}/config.yaml", "w", encoding="ascii") as f:
         f.write(CONFIG.replace("DIR", os.path.abspath(folder)))
     return labels
+
+
+def dlc_table(name, parts, points, three=False, individuals=None):
+    """Rows of a CollectedData_SCORER.csv of DeepLabCut. points: of each frame (x, y) or None for
+    each part; three: paths in three columns; individuals: an animal for each part."""
+    empty = ["", ""] if three else []
+    heads = {"scorer": ["me"] * len(parts)}
+    if individuals:
+        heads["individuals"] = individuals
+    heads["bodyparts"] = parts
+    rows = [[head, *empty, *(n for n in names for _ in "xy")] for head, names in heads.items()]
+    rows.append(["coords", *empty, *["x", "y"] * len(parts)])
+    for i, frame in enumerate(points):
+        path = ["labeled-data", name, f"img{i:03}.png"]
+        cells = [c for p in frame for c in (("", "") if p is None else (f"{p[0]}", f"{p[1]}"))]
+        rows.append([*(path if three else ["/".join(path)]), *cells])
+    return rows
+
+
+def write_recording(folder, name, parts, n=4, seed=0, form="%s", ending="\n", **how):
+    """One of a DeepLabCut project; the first frame has no labels. form: around the table's text.
+    Returns the points."""
+    rng = random.Random(seed)
+    points = []
+    for i in range(n):
+        frame = [(rng.randrange(8, WIDTH - 8), rng.randrange(8, HEIGHT - 8) + 0.5) for _ in parts]
+        write_grey(f"{folder}/labeled-data/{name}/img{i:03}.png", draw(frame))
+        points.append(frame if i > 0 else [None] * len(parts))
+    rows = dlc_table(name, parts, points, **how)
+    text = form % "".join(",".join(row) + ending for row in rows)
+    path = f"{folder}/labeled-data/{name}/CollectedData_me.csv"
+    with open(path, "w", encoding="utf-8", newline="") as f:
+        f.write(text)
+    return points
+
+
+DLC_CONFIG = """\
+# Project definitions (do not edit)
+Task: reach
+scorer: me
+multianimalproject: false
+identity:
+project_path: C:\\Users\\me\\reach
+video_sets:
+  ? C:\\Users\\me\\reach\\videos\\long.avi
+  : crop: 0, 120, 0, 100
+bodyparts:
+- tail
+- nose
+skeleton:
+- - tail
+  - nose
+start: 0
+corner2move2:
+- 50
+- 50
+SuperAnimalConversionTables:
+"""

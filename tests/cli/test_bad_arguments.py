@@ -40,6 +40,7 @@ class Words(Case):
                 "cc",
                 "ckpt",
                 "completion",
+                "data",
                 "doctor",
                 "eval",
                 "export",

@@ -15,6 +15,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from pose_project import write_project
 from small_png import write_png
 
 SOURCE, LEVIN = Path(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
@@ -305,6 +306,21 @@ class FrozenNames(unittest.TestCase):
         shown = json.loads(printed)
         tensors = {f"tensors[].{key}" for key in shown["tensors"][0]}
         self.compare("keys of ckpt show json=true", tensors | (set(shown) - {"tensors"}))
+
+    def test_data_check(self):
+        project = work / "project"
+        write_project(str(project), n=6)
+        (project / "videos" / "a.mp4").write_bytes(b"no video")
+        config = f"config={project}/config.yaml"
+        printed, _ = levin("data", "check", config, "json=true", code=1)
+        found = json.loads(printed)
+        parts = {"keypoints", "sizes", "videos"}
+        keys = set(found) - parts
+        for part in parts:
+            keys |= {f"{part}[].{key}" for key in found[part][0]}
+        for part in ("sets", "pca_singleview"):
+            keys = keys - {part} | {f"{part}.{key}" for key in found[part]}
+        self.compare("keys of data check json=true", keys)
 
     def test_configuration(self):
         """A line may hold several spellings of a key: the first is accepted for good, any may be

@@ -1,8 +1,9 @@
-/* Files of labels. What is read is consistent, and a refusal names the file. */
+/* Files of labels, those of DeepLabCut too. What is read is consistent, and a refusal names the
+ * file. */
 #include "fuzz.h"
 
 #include "core/alloc.h"
-#include "recipes/pose/pose_labels.h"
+#include "recipes/pose/pose_dlc.h"
 #include "recipes/pose/pose_split.h"
 
 #include <math.h>
@@ -29,15 +30,16 @@ static void check(const lvni_pose_labels *l)
     CHECK(lvni_pose_labels_check_count(l, 2 * l->k) == LVN_ERR_USAGE);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+typedef lvn_status (*parse_fn)(const char *path, char *text, size_t bytes, lvni_pose_labels *out);
+
+static void parse_with(parse_fn parse, const uint8_t *data, size_t size)
 {
-    const uint64_t live = lvni_core_alloc_get_total().live_bytes;
     char *text = lvni_core_alloc(LVNI_TAG_DATA, size + 1);
     CHECK(text != NULL);
     memcpy(text, data, size);
     text[size] = '\0';
     lvni_pose_labels labels;
-    const lvn_status status = lvni_pose_labels_parse("fuzz.csv", text, size, &labels);
+    const lvn_status status = parse("fuzz.csv", text, size, &labels);
     CHECK_REPORTED(status);
     CHECK(status == LVN_OK || status == LVN_ERR_USAGE);
     if (status == LVN_OK) {
@@ -46,6 +48,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         CHECK(strstr(lvn_last_error()->message, "fuzz.csv") != NULL);
     }
     lvni_pose_labels_free(&labels);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const uint64_t live = lvni_core_alloc_get_total().live_bytes;
+    parse_with(lvni_pose_labels_parse, data, size);
+    parse_with(lvni_pose_dlc_labels_parse, data, size);
     CHECK(lvni_core_alloc_get_total().live_bytes == live);
     return 0;
 }

@@ -23,6 +23,24 @@ typedef struct lvni_pose_images {
     uint64_t files;     /* a hash of the sizes of the files */
     size_t most_pixels; /* of the largest frame */
 } lvni_pose_images;
+/* Of frame i, from its head. path: room for its path, to be freed. */
+typedef struct lvni_pose_frame_head {
+    int width, height;
+    size_t bytes; /* of the file */
+} lvni_pose_frame_head;
+lvn_status lvni_pose_images_head(const lvni_pose_labels *labels, const char *folder, int64_t i,
+                                 lvni_core_str *path, lvni_pose_frame_head *out);
+/* Which sizes frames have, and how many have each. */
+enum { LVNI_POSE_SIZES = 16 };
+typedef struct lvni_pose_sizes {
+    int n;
+    int64_t frames, others; /* all; of sizes behind the last one that is kept */
+    struct {
+        int width, height;
+        int64_t frames;
+    } size[LVNI_POSE_SIZES];
+} lvni_pose_sizes;
+void lvni_pose_sizes_add(lvni_pose_sizes *sizes, int width, int height);
 /* Reads the head of every image. LVN_ERR_USAGE: a label lies outside its frame. */
 lvn_status lvni_pose_images_look(const lvni_pose_labels *labels, const char *folder,
                                  lvni_pose_images *out);
@@ -78,8 +96,8 @@ bool lvni_pose_is_video(const lvni_core_config *config);
 
 /* Of `levin predict`, where data= is a folder: predictions of all of its videos. */
 extern const lvni_run_results lvni_pose_predictions_of_folder;
-/* lvni_pose_next_video as rank 0 sees the folder: a collective of the processes. */
-lvn_status lvni_pose_share_next(const lvni_run_ranks *ranks, const char *key, const char *folder,
+/* The next video of the folder (pose_folder.h) as rank 0 sees it: a collective of the processes. */
+lvn_status lvni_pose_share_next(const lvni_run_ranks *ranks, const char *folder,
                                 char name[NAME_MAX + 1]);
 /* What stands beside others costs only its own predictions: a status that is about the data is
  * reported by rank 0, and then LVN_OK. Every rank finds the same. */

@@ -13,6 +13,7 @@
 #include "data/video.h"
 #include "log/run_log.h"
 #include "recipes/pose/pose_clip_augment.h"
+#include "recipes/pose/pose_folder.h"
 #include "recipes/pose/pose_video.h"
 
 #include <pthread.h>
@@ -397,7 +398,7 @@ static lvn_status add_videos(clips *d, lvni_core_str *left_out)
 {
     char name[NAME_MAX + 1] = "";
     for (;;) {
-        LVN_TRY(lvni_pose_next_video(KEY, d->o.folder, name));
+        LVN_TRY(lvni_pose_folder_next(d->o.folder, lvni_pose_has_video_ending, name));
         if (name[0] == '\0') {
             break;
         }

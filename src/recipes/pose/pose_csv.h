@@ -14,6 +14,7 @@ typedef struct lvni_pose_csv {
     int64_t n, rows_room; /* rows */
     int64_t *begin;       /* (n + 1) first cell of each row */
     int64_t *line;        /* (n) in the file, from 1 */
+    int64_t joined;       /* columns behind the first that are left out, which messages count */
 } lvni_pose_csv;
 
 /* *out is zeroed first; free it in any case. A file that is not there is LVN_ERR_NOT_FOUND, one

@@ -228,7 +228,7 @@ static lvn_status predict_videos(const lvni_run_job *job, const char *dir)
         return LVN_OK;
     }
     for (;;) {
-        LVN_TRY(lvni_pose_share_next(job->ranks, "eval.test_videos_directory", folder, name));
+        LVN_TRY(lvni_pose_share_next(job->ranks, folder, name));
         if (name[0] == '\0') {
             return LVN_OK;
         }

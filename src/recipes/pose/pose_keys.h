@@ -18,6 +18,8 @@ extern const char lvni_pose_job[];
  * data. */
 lvn_status lvni_pose_prepare(lvni_core_config *config);
 lvn_status lvni_pose_prepare_export(lvni_core_config *config);
+/* The paths alone. */
+lvn_status lvni_pose_resolve_paths(lvni_core_config *config);
 
 /* "eval.fiftyone, hydra": keys that were given and that levin makes no use of; "": none. The
  * preparation notes them. */

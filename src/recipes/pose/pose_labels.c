@@ -4,7 +4,6 @@
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/vfs.h"
-#include "recipes/pose/pose_csv.h"
 #include "recipes/pose/pose_split.h"
 
 #include <math.h>
@@ -33,15 +32,22 @@ static bool is_coordinate(const char *text)
 
 /* ---- the header ---- */
 
-static bool row_has_coordinates(const lvni_pose_csv *t, int64_t row)
+int64_t lvni_pose_labels_first_coordinate(const lvni_pose_csv *t, int64_t row)
 {
     for (int64_t c = 1; row < t->n && c < lvni_pose_csv_width(t, row); c++) {
         if (is_coordinate(lvni_pose_csv_at(t, row, c))) {
-            return true;
+            return c;
         }
     }
-    return false;
+    return -1;
 }
+
+static bool row_has_coordinates(const lvni_pose_csv *t, int64_t row)
+{
+    return lvni_pose_labels_first_coordinate(t, row) > 0;
+}
+
+#define OF_DEEPLABCUT "levin data dlc PROJECT OUT makes a project of DeepLabCut's one of this form"
 
 /* What other programs write, and no header at all. */
 static lvn_status check_form(const lvni_pose_csv *t)
@@ -54,8 +60,7 @@ static lvn_status check_form(const lvni_pose_csv *t)
         if (row_has_coordinates(t, 3)) {
             LVN_FAIL(LVN_ERR_USAGE,
                      "%s:%lld: four header rows (`%.64s` is one too many, as DeepLabCut writes for "
-                     "several animals); %s: remove the row `individuals`, and give the body parts "
-                     "of each animal names of their own",
+                     "several animals); %s; " OF_DEEPLABCUT " where it has one animal",
                      t->name, (long long)t->line[3], lvni_pose_csv_at(t, 1, 0), FORM);
         }
         LVN_FAIL(LVN_ERR_USAGE,
@@ -67,8 +72,7 @@ static lvn_status check_form(const lvni_pose_csv *t)
         is_coordinate(lvni_pose_csv_at(t, 2, 3))) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "%s:%lld: the path of an image is cut into three columns, as DeepLabCut writes; "
-                 "%s: join them with slashes (labeled-data/SESSION/IMAGE.png) and remove the two "
-                 "columns without a name",
+                 "%s; " OF_DEEPLABCUT,
                  t->name, (long long)t->line[2], FORM);
     }
     return LVN_OK;
@@ -77,7 +81,7 @@ static lvn_status check_form(const lvni_pose_csv *t)
 static lvn_status refuse_column(const lvni_pose_csv *t, int64_t c, const char *what)
 {
     LVN_FAIL(LVN_ERR_USAGE, "%s:%lld, column %lld (%.64s, %.64s): %s", t->name,
-             (long long)t->line[2], (long long)c + 1, lvni_pose_csv_at(t, 1, c),
+             (long long)t->line[2], (long long)(c + t->joined) + 1, lvni_pose_csv_at(t, 1, c),
              lvni_pose_csv_at(t, 2, c), what);
 }
 
@@ -161,7 +165,7 @@ static lvn_status read_header(const lvni_pose_csv *t, layout *l)
 static lvn_status refuse_cell(const lvni_pose_csv *t, int64_t row, int64_t c, const char *what)
 {
     LVN_FAIL(LVN_ERR_USAGE, "%s:%lld, column %lld (%.64s, %.64s): `%.64s` %s", t->name,
-             (long long)t->line[row], (long long)c + 1, lvni_pose_csv_at(t, 1, c),
+             (long long)t->line[row], (long long)(c + t->joined) + 1, lvni_pose_csv_at(t, 1, c),
              lvni_pose_csv_at(t, 2, c), lvni_pose_csv_at(t, row, c), what);
 }
 
@@ -297,7 +301,7 @@ static lvn_status make_room(const layout *l, int64_t n, lvni_pose_labels *out)
 static lvn_status take_names(const lvni_pose_csv *t, const layout *l, lvni_pose_labels *out)
 {
     for (int k = 0; k < l->k; k++) {
-        out->column[k] = l->x[k] + 1;
+        out->column[k] = l->x[k] + t->joined + 1;
         out->keypoint[k] = lvni_core_strdup(LVNI_TAG_DATA, lvni_pose_csv_at(t, 1, l->x[k]));
         if (out->keypoint[k] == NULL) {
             return LVN_ERR_MEMORY;
@@ -329,8 +333,9 @@ static lvn_status read_table(const lvni_pose_csv *t, layout *l, lvni_pose_labels
     return LVN_OK;
 }
 
-static lvn_status take_table(lvni_pose_csv *t, lvn_status status, lvni_pose_labels *out)
+lvn_status lvni_pose_labels_take(lvni_pose_csv *t, lvn_status status, lvni_pose_labels *out)
 {
+    *out = (lvni_pose_labels){0};
     if (status == LVN_OK) {
         layout *l = LVNI_NEW(LVNI_TAG_DATA, layout);
         out->path = lvni_core_strdup(LVNI_TAG_DATA, t->name);
@@ -344,15 +349,13 @@ static lvn_status take_table(lvni_pose_csv *t, lvn_status status, lvni_pose_labe
 lvn_status lvni_pose_labels_read(const char *path, lvni_pose_labels *out)
 {
     lvni_pose_csv t;
-    *out = (lvni_pose_labels){0};
-    return take_table(&t, lvni_pose_csv_read(path, &t), out);
+    return lvni_pose_labels_take(&t, lvni_pose_csv_read(path, &t), out);
 }
 
 lvn_status lvni_pose_labels_parse(const char *path, char *text, size_t bytes, lvni_pose_labels *out)
 {
     lvni_pose_csv t;
-    *out = (lvni_pose_labels){0};
-    return take_table(&t, lvni_pose_csv_parse(path, text, bytes, &t), out);
+    return lvni_pose_labels_take(&t, lvni_pose_csv_parse(path, text, bytes, &t), out);
 }
 
 void lvni_pose_labels_free(lvni_pose_labels *labels)

@@ -7,6 +7,7 @@
 #define LEVIN_RECIPES_POSE_POSE_LABELS_H
 
 #include "core/str.h"
+#include "recipes/pose/pose_csv.h"
 
 typedef struct lvni_pose_labels {
     int64_t n;       /* frames, in the file's order */
@@ -28,6 +29,10 @@ lvn_status lvni_pose_labels_read(const char *path, lvni_pose_labels *out);
 /* The same of a text, which becomes the function's: `bytes` bytes and a zero (lvni_core_free). */
 lvn_status lvni_pose_labels_parse(const char *path, char *text, size_t bytes,
                                   lvni_pose_labels *out);
+/* Of a table, which becomes the function's; read: what reading it returned. */
+lvn_status lvni_pose_labels_take(lvni_pose_csv *table, lvn_status read, lvni_pose_labels *out);
+/* The first column of the row, from 1 on, that has x or y; -1: none. */
+int64_t lvni_pose_labels_first_coordinate(const lvni_pose_csv *table, int64_t row);
 void lvni_pose_labels_free(lvni_pose_labels *labels);
 
 /* Whether the file has as many keypoints as the configuration names. */

@@ -40,7 +40,7 @@ static lvn_status resolve_path(lvni_core_config *c, const char *key)
     return status;
 }
 
-static lvn_status resolve_paths(lvni_core_config *c)
+lvn_status lvni_pose_resolve_paths(lvni_core_config *c)
 {
     static const char *const keys[] = {"data.csv_file", "data.video_dir", "data.split",
                                        "eval.test_videos_directory"};
@@ -244,7 +244,7 @@ lvn_status lvni_pose_prepare(lvni_core_config *c)
     if (lvni_core_config_is_on(c, "resume")) {
         LVN_TRY(load_saved(c));
     }
-    LVN_TRY(resolve_paths(c));
+    LVN_TRY(lvni_pose_resolve_paths(c));
     LVN_TRY(resolve_end(c));
     if (!lvni_core_config_is_on(c, "resume")) {
         LVN_TRY(lvni_pose_check_keys(c));

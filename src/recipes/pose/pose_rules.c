@@ -6,11 +6,11 @@
 #include "core/error.h"
 #include "core/vfs.h"
 #include "recipes/pose/pose_augment.h"
+#include "recipes/pose/pose_folder.h"
 #include "recipes/pose/pose_labeled.h"
 #include "recipes/pose/pose_labels.h"
 #include "recipes/pose/pose_settings.h"
 #include "recipes/pose/pose_split.h"
-#include "recipes/pose/pose_video.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -625,7 +625,7 @@ static lvn_status check_videos(lvni_core_config *c)
         refuse(c, key, folder, "there is no such folder, and " LOSSES " is about its videos");
         return LVN_OK;
     }
-    LVN_TRY(keep(c, lvni_pose_next_video(key, folder, name)));
+    LVN_TRY(keep(c, lvni_pose_folder_next(folder, lvni_pose_has_video_ending, name)));
     if (name[0] == '\0') {
         refuse(c, key, folder,
                "there is no video in it, as clip.mp4, and " LOSSES " is about them");

@@ -9,17 +9,6 @@
 
 #include <levin/data.h>
 
-#include <limits.h>
-
-/* ---- files ---- */
-
-/* The first video of the folder behind `name` in the order of bytes, in its place; "": there are no
- * more, or no folder. Videos are known by the ends of their names, .mp4 and others. key: what the
- * folder was given as. LVN_ERR_IO: it cannot be listed. */
-lvn_status lvni_pose_next_video(const char *key, const char *folder, char name[NAME_MAX + 1]);
-
-/* ---- frames ---- */
-
 /* What the network sees of a value: (value / 255 - mean) / deviation, of ImageNet, by channel. */
 extern const float lvni_pose_mean[3], lvni_pose_deviation[3];
 /* The frame in scratch->pixels (from_height, from_width, 3) resized to out (height, width, 3),

@@ -7,6 +7,7 @@
 #include "core/str.h"
 #include "core/vfs.h"
 #include "log/run_log.h"
+#include "recipes/pose/pose_folder.h"
 #include "recipes/pose/pose_video.h"
 #include "run/output_file.h"
 
@@ -15,11 +16,12 @@
 /* ---- one after the other ---- */
 
 /* Where rank 0 cannot see the folder, the others have no more videos, and it fails. */
-lvn_status lvni_pose_share_next(const lvni_run_ranks *ranks, const char *key, const char *folder,
+lvn_status lvni_pose_share_next(const lvni_run_ranks *ranks, const char *folder,
                                 char name[NAME_MAX + 1])
 {
     const bool leads = ranks->rank->rank == 0;
-    const lvn_status s = leads ? lvni_pose_next_video(key, folder, name) : LVN_OK;
+    const lvn_status s =
+        leads ? lvni_pose_folder_next(folder, lvni_pose_has_video_ending, name) : LVN_OK;
     const lvn_error error = *lvn_last_error();
     if (s != LVN_OK) {
         name[0] = '\0';
@@ -109,7 +111,7 @@ static lvn_status predict_each(lvni_run_inference *u)
     int n = 0, failed = 0;
     for (;; n++) {
         bool forgiven;
-        LVN_TRY(lvni_pose_share_next(u->ranks, "data", folder, name));
+        LVN_TRY(lvni_pose_share_next(u->ranks, folder, name));
         if (name[0] == '\0') {
             break;
         }
@@ -129,7 +131,7 @@ static lvn_status check_folder(const lvni_core_config *c)
     const char *folder = lvni_core_config_str(c, "data"),
                *output = lvni_core_config_str(c, "output");
     LVN_TRY(lvni_run_inference_check(c));
-    LVN_TRY(lvni_pose_next_video("data", folder, name));
+    LVN_TRY(lvni_pose_folder_next(folder, lvni_pose_has_video_ending, name));
     if (name[0] == '\0') {
         LVN_FAIL(LVN_ERR_USAGE,
                  "data=%s: the folder has no video (.mp4, .avi, .mov, .mkv, .webm); of frames with "

@@ -138,9 +138,11 @@ TEST(cells_that_cannot_be_are_named_with_line_and_column)
 TEST(headers_of_other_programs_are_explained)
 {
     assert_refused("scorer,,,r,r\nbodyparts,,,a,a\ncoords,,,x,y\nlabeled-data,s,1.png,1,2\n",
-                   "cut into three columns");
+                   "levin data dlc PROJECT OUT");
     assert_refused("scorer,r,r\nindividuals,m,m\nbodyparts,a,a\ncoords,x,y\n1.png,1,2\n",
                    "labels.csv:4: four header rows (`individuals`");
+    assert_refused("scorer,r,r\nindividuals,m,m\nbodyparts,a,a\ncoords,x,y\n1.png,1,2\n",
+                   "levin data dlc PROJECT OUT");
     assert_refused("a.png,1,2\nb.png,3,4\nc.png,5,6\n", "labels.csv:3: the third row is that of x");
     assert_refused("a.png,1,2\n", "labels.csv: 1 row, so there are no labels");
     assert_refused("", "labels.csv: 0 rows");
