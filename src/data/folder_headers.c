@@ -153,9 +153,10 @@ lvn_status lvni_data_header_read(lvni_data_scratch *scratch, const char *root, c
     if (s != LVN_OK) { /* damage is a finding here */
         record_damage(damage, root, lvn_last_error()->message);
         const size_t n = out->bytes < LVNI_FOREIGN_BYTES ? (size_t)out->bytes : LVNI_FOREIGN_BYTES;
-        if (s == LVN_ERR_CORRUPT) { /* it was read */
-            damage->foreign.n[lvni_data_foreign_of(scratch->file.data, n)]++;
-        }
+        const lvni_data_foreign kind = s == LVN_ERR_CORRUPT /* it was read */
+                                           ? lvni_data_foreign_of(scratch->file.data, n)
+                                           : LVNI_FOREIGN_NONE;
+        damage->foreign.n[kind] += !lvni_data_foreign_is_read(kind);
         lvn_clear_error();
         return LVN_OK;
     }

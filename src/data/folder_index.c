@@ -27,11 +27,11 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#define VERSION_LINE "levin data index 3\n"
+#define VERSION_LINE "levin data index 4\n"
 #define IMAGE_LINE "picture " /* since version 2: frozen, as files have it */
 
-static const char *const older_lines[] = {"levin data index 1\n",
-                                          "levin data index 2\n"}; /* made again */
+static const char *const older_lines[] = {"levin data index 1\n", "levin data index 2\n",
+                                          "levin data index 3\n"}; /* made again */
 
 /* A folder changed this shortly before it was listed may change again within the same tick of its
  * clock: such an index is not trusted. */
@@ -220,7 +220,11 @@ static bool is_whole(const char *text, size_t n, const char *version)
 
 static bool is_older(const char *text, size_t n)
 {
-    return is_whole(text, n, older_lines[0]) || is_whole(text, n, older_lines[1]);
+    bool older = false;
+    for (size_t i = 0; i < sizeof older_lines / sizeof *older_lines; i++) {
+        older = older || is_whole(text, n, older_lines[i]);
+    }
+    return older;
 }
 
 /* What is not an index at all is an error too: it would be overwritten. */

@@ -73,13 +73,16 @@ static bool begins_as_image(const char *path, lvni_data_foreign *foreign)
         vfs->close(fd);
     }
     *foreign = n > 0 ? lvni_data_foreign_of(bytes, (size_t)n) : LVNI_FOREIGN_NONE;
-    return n > 0 && (lvni_data_jpeg_is(bytes, (size_t)n) || lvni_data_png_is(bytes, (size_t)n));
+    return n > 0 &&
+           (lvni_data_jpeg_is(bytes, (size_t)n) || lvni_data_png_is(bytes, (size_t)n) ||
+            (lvni_data_foreign_is_read(*foreign) && !lvni_data_foreign_is_converted(path)));
 }
 
 bool lvni_data_file_is_image(const char *path)
 {
     lvni_data_foreign foreign;
-    return lvni_data_name_is_image(path) || begins_as_image(path, &foreign);
+    return lvni_data_name_is_image(path) || begins_as_image(path, &foreign) ||
+           lvni_data_foreign_is_read(foreign);
 }
 
 /* ---- what is ignored ---- */

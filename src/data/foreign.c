@@ -1,4 +1,4 @@
-/* Images of kinds that are not read (foreign.h). */
+/* Images of other kinds (foreign.h). */
 #include "data/foreign.h"
 
 #include "core/escape.h"
@@ -12,9 +12,14 @@
 static const struct {
     const char *name, *type;
 } kinds[LVNI_FOREIGN_KINDS] = {
-    [LVNI_FOREIGN_WEBP] = {"WebP", "image/webp"}, [LVNI_FOREIGN_TIFF] = {"TIFF", "image/tiff"},
-    [LVNI_FOREIGN_GIF] = {"GIF", "image/gif"},    [LVNI_FOREIGN_BMP] = {"BMP", "image/*bmp"},
-    [LVNI_FOREIGN_HEIC] = {"HEIC", "image/hei*"}, [LVNI_FOREIGN_AVIF] = {"AVIF", "image/avif"},
+    [LVNI_FOREIGN_WEBP] = {"WebP", "image/webp"},
+    [LVNI_FOREIGN_TIFF] = {"TIFF", "image/tiff"},
+    [LVNI_FOREIGN_GIF] = {"GIF", "image/gif"},
+    [LVNI_FOREIGN_BMP] = {"BMP", "image/*bmp"},
+    [LVNI_FOREIGN_HEIC] = {"HEIC", "image/hei*"},
+    [LVNI_FOREIGN_AVIF] = {"AVIF", "image/avif"},
+    [LVNI_FOREIGN_BIGTIFF] = {"BigTIFF", "image/tiff"},
+    [LVNI_FOREIGN_PNM] = {"PNM", "image/x-portable*"},
 };
 
 static bool has(const uint8_t *bytes, size_t n, size_t at, const char *text, size_t length)
@@ -28,6 +33,23 @@ static bool is_bmp(const uint8_t *bytes, size_t n)
     static const uint8_t lengths[] = {12, 40, 52, 56, 64, 108, 124};
     return has(bytes, n, 0, "BM", 2) && has(bytes, n, 6, "\0\0\0\0", 4) &&
            has(bytes, n, 15, "\0\0\0", 3) && memchr(lengths, bytes[14], sizeof lengths) != NULL;
+}
+
+/* A text may begin so, too: a width or a comment follows, or the first line of a PAM. */
+static bool is_pnm(const uint8_t *bytes, size_t n)
+{
+    if (n < 4 || bytes[0] != 'P' || bytes[1] < '1' || bytes[1] > '7') {
+        return false;
+    }
+    if (bytes[1] == '7') {
+        return has(bytes, n, 2, "\nWIDTH ", 7) || has(bytes, n, 2, "\n#", 2);
+    }
+    size_t at = 2;
+    while (at < n &&
+           (bytes[at] == ' ' || bytes[at] == '\t' || bytes[at] == '\r' || bytes[at] == '\n')) {
+        at++;
+    }
+    return at > 2 && at < n && (bytes[at] == '#' || (bytes[at] >= '0' && bytes[at] <= '9'));
 }
 
 static lvni_data_foreign of_brand(const uint8_t *brand)
@@ -48,9 +70,14 @@ lvni_data_foreign lvni_data_foreign_of(const uint8_t *bytes, size_t n)
     if (has(bytes, n, 0, "RIFF", 4) && has(bytes, n, 8, "WEBP", 4)) {
         return LVNI_FOREIGN_WEBP;
     }
-    if (has(bytes, n, 0, "II*\0", 4) || has(bytes, n, 0, "MM\0*", 4) ||
-        has(bytes, n, 0, "II+\0", 4) || has(bytes, n, 0, "MM\0+", 4)) {
+    if (has(bytes, n, 0, "II*\0", 4) || has(bytes, n, 0, "MM\0*", 4)) {
         return LVNI_FOREIGN_TIFF;
+    }
+    if (has(bytes, n, 0, "II+\0", 4) || has(bytes, n, 0, "MM\0+", 4)) {
+        return LVNI_FOREIGN_BIGTIFF;
+    }
+    if (is_pnm(bytes, n)) {
+        return LVNI_FOREIGN_PNM;
     }
     if (has(bytes, n, 0, "GIF87a", 6) || has(bytes, n, 0, "GIF89a", 6)) {
         return LVNI_FOREIGN_GIF;
@@ -59,6 +86,12 @@ lvni_data_foreign lvni_data_foreign_of(const uint8_t *bytes, size_t n)
         return of_brand(bytes + 8);
     }
     return is_bmp(bytes, n) ? LVNI_FOREIGN_BMP : LVNI_FOREIGN_NONE;
+}
+
+bool lvni_data_foreign_is_read(lvni_data_foreign kind)
+{
+    return kind == LVNI_FOREIGN_WEBP || kind == LVNI_FOREIGN_TIFF || kind == LVNI_FOREIGN_GIF ||
+           kind == LVNI_FOREIGN_BMP || kind == LVNI_FOREIGN_PNM;
 }
 
 const char *lvni_data_foreign_name(lvni_data_foreign kind)
@@ -87,8 +120,8 @@ bool lvni_data_foreign_is_converted(const char *path)
 void lvni_data_foreign_print(lvni_data_foreign kind, int64_t n, const char *const *folders,
                              size_t n_folders, lvni_core_str *out)
 {
-    lvni_core_str_printf(out, "%lld %s image%s not read, only JPEG and PNG; convert %s: find",
-                         (long long)n, kinds[kind].name, lvni_core_plural(n, " is", "s are"),
+    lvni_core_str_printf(out, "%lld %s image%s not read; convert %s: find", (long long)n,
+                         kinds[kind].name, lvni_core_plural(n, " is", "s are"),
                          lvni_core_plural(n, "it", "them"));
     for (size_t i = 0; i < n_folders; i++) {
         lvni_core_str_char(out, ' ');

@@ -176,6 +176,9 @@ lvn_status lvni_data_image_probe(lvni_data_scratch *scratch, const uint8_t *byte
         return lvni_data_png_probe(bytes, n, path, info);
     }
     const lvni_data_foreign foreign = lvni_data_foreign_of(bytes, n);
+    if (lvni_data_foreign_is_read(foreign)) {
+        return lvni_data_other_probe(bytes, n, path, info);
+    }
     if (foreign != LVNI_FOREIGN_NONE) {
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: the image is %s; convert it to JPEG or PNG", path,
                  lvni_data_foreign_name(foreign));
@@ -254,6 +257,8 @@ lvn_status lvni_data_image_decode_channels(lvni_data_scratch *scratch, const uin
 {
     if (info->format == LVNI_IMAGE_JPEG) {
         LVN_TRY(lvni_data_jpeg_decode(scratch, bytes, n, path, need, wanted, out));
+    } else if (info->format == LVNI_IMAGE_OTHER) {
+        LVN_TRY(lvni_data_other_decode(scratch, bytes, n, path, info, channels % 2 == 0, out));
     } else {
         LVN_TRY(lvni_data_png_decode(scratch, bytes, n, path, info, channels % 2 == 0, out));
     }

@@ -1,7 +1,8 @@
 /* Encoded images and the memory that a thread reuses from one to the next. An image gives first its
  * size, then its pixels; its format is known by its first bytes, not by its name; image.c holds the
- * scratch memory and the choice of the decoder, jpeg.c and png.c the decoders, orientation.c how
- * images are turned. Called by the image datasets and what prepares their pixels. */
+ * scratch memory and the choice of the decoder, jpeg.c, png.c and image_other.c the decoders,
+ * orientation.c how images are turned. Called by the image datasets and what prepares their pixels.
+ */
 #ifndef LEVIN_DATA_IMAGE_H
 #define LEVIN_DATA_IMAGE_H
 
@@ -40,7 +41,11 @@ lvn_status lvni_data_read_file(lvni_data_scratch *scratch, const char *path, siz
 
 /* ---- one encoded image ---- */
 
-typedef enum lvni_data_image_format { LVNI_IMAGE_JPEG, LVNI_IMAGE_PNG } lvni_data_image_format;
+typedef enum lvni_data_image_format {
+    LVNI_IMAGE_JPEG,
+    LVNI_IMAGE_PNG,
+    LVNI_IMAGE_OTHER
+} lvni_data_image_format;
 
 typedef struct lvni_data_image_info {
     lvni_data_image_format format;
@@ -121,6 +126,8 @@ void lvni_data_jpeg_handle_free(void *handle); /* NULL is fine */
 
 int lvni_data_jpeg_orientation(const uint8_t *bytes, size_t n);
 int lvni_data_png_orientation(const uint8_t *bytes, size_t n);
+/* Of an Exif block, or of a TIFF file; 0: it has none. */
+int lvni_data_exif_orientation(const uint8_t *bytes, size_t n);
 
 /* A JPEG is segments: a marker, and for most a body. */
 enum {
@@ -164,5 +171,15 @@ lvn_status lvni_data_png_encode(const uint8_t *rgb, int width, int height, void 
 /* Write rgb (height, width, 3). The file appears whole or not at all. LVN_ERR_IO with path and
  * reason. */
 lvn_status lvni_data_png_write(const char *path, const uint8_t *rgb, int width, int height);
+
+/* ---- image_other.c: kinds that levin_video.so decodes (foreign.h) ----
+ *
+ * As PNG: transparency is dropped unless it is asked for, more than 8 bits become 8 by the high
+ * ones. The first image of a file. LVN_ERR_UNSUPPORTED: there is no module. */
+lvn_status lvni_data_other_probe(const uint8_t *bytes, size_t n, const char *path,
+                                 lvni_data_image_info *info);
+lvn_status lvni_data_other_decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
+                                  const char *path, const lvni_data_image_info *info, bool alpha,
+                                  lvni_data_image *out);
 
 #endif

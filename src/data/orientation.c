@@ -117,7 +117,7 @@ static bool begins(const uint8_t *bytes, size_t n, const char *with, size_t leng
 }
 
 /* With or without the name that a JPEG puts before the block. */
-static int exif_orientation(const uint8_t *bytes, size_t n)
+int lvni_data_exif_orientation(const uint8_t *bytes, size_t n)
 {
     const size_t name = begins(bytes, n, "Exif\0", 6) ? 6 : 0;
     return tiff_orientation(bytes + name, n - name);
@@ -149,7 +149,7 @@ typedef struct places {
 
 static void add_exif(places *found, const uint8_t *bytes, size_t n)
 {
-    found->exif = found->exif > 0 ? found->exif : exif_orientation(bytes, n);
+    found->exif = found->exif > 0 ? found->exif : lvni_data_exif_orientation(bytes, n);
 }
 
 static void add_xmp(places *found, const uint8_t *bytes, size_t n)

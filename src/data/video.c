@@ -53,11 +53,12 @@ static void load(void)
     }
 }
 
-static lvn_status get_module(const char *path, const lvni_data_video_table **out)
+lvn_status lvni_data_video_get_module(const char *path, const char *what,
+                                      const lvni_data_video_table **out)
 {
     pthread_once(&once, load);
     if (module == NULL) {
-        LVN_FAIL(LVN_ERR_UNSUPPORTED, "%s: videos cannot be read: %s", path, missing);
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "%s: %s cannot be read: %s", path, what, missing);
     }
     *out = module;
     return LVN_OK;
@@ -206,7 +207,7 @@ lvn_status lvni_data_video_open(const char *path, const char *index, bool keep,
         return LVN_ERR_MEMORY;
     }
     lvn_status s;
-    LVNI_TRY_DONE(s, get_module(path, &v->table));
+    LVNI_TRY_DONE(s, lvni_data_video_get_module(path, "videos", &v->table));
     v->path = lvni_core_strdup(LVNI_TAG_DATA, path);
     s = v->path == NULL ? LVN_ERR_MEMORY : LVN_OK;
     if (s == LVN_OK && (index == NULL || !take_kept(v, index))) {

@@ -1,6 +1,6 @@
-/* What levin_video.so does for levin: packets and frames of one video, and frames to a video,
- * through the FFmpeg libraries. It is a shared object that is built where their headers are and
- * loaded at the first video (video.c), so that the program starts without them. What a frame's
+/* What levin_video.so does for levin: packets and frames of one video, frames to a video, and images
+ * of some kinds, through the FFmpeg libraries. It is a shared object that is built where their headers
+ * are and loaded at the first video (video.c), so that the program starts without them. What a frame's
  * number is, where decoding begins and what a damaged file means is decided by levin itself
  * (video_index.c, video_read.c). */
 #ifndef LEVIN_DATA_VIDEO_MODULE_H
@@ -108,6 +108,10 @@ typedef struct lvni_data_video_table {
     int (*encode)(lvni_data_video_output *output, int64_t time, const uint8_t *rgb);
     int (*complete)(lvni_data_video_output *output); /* no frame follows: the file is whole */
     void (*discard)(lvni_data_video_output *output); /* frees it, whole or not; NULL is fine */
+    /* The first image of a file that the libraries' decoder `codec` reads, width x height pixels:
+     * RGB of 8 bits, or RGB and alpha, rows without gaps. From any thread. */
+    lvni_data_video_problem (*image)(const char *codec, const uint8_t *bytes, size_t n,
+                                     int32_t width, int32_t height, bool alpha, uint8_t *out);
 } lvni_data_video_table;
 
 typedef const lvni_data_video_table *(*lvni_data_video_table_fn)(void);

@@ -11,6 +11,11 @@ struct lvni_data_video {
     lvni_data_video_index index;
 };
 
+/* Loads the module the first time. LVN_ERR_UNSUPPORTED: there is none, so that `what` ("videos")
+ * cannot be read, and which packages it needs. */
+lvn_status lvni_data_video_get_module(const char *path, const char *what,
+                                      const lvni_data_video_table **out);
+
 /* A file whose bytes the module reads. It does not move while the module has it. */
 typedef struct lvni_data_video_bytes {
     int fd; /* -1: not open */

@@ -165,14 +165,14 @@ class Autoencoder(unittest.TestCase):
         """Ends a training before its first step, of either folder where there are two."""
         data, out = self.damaged("empty"), ("out=empty-run", *SMALL, "max_steps=2")
         Path(FOLDER, "empty", "rings", "zero.jpg").touch()
-        Path(FOLDER, "empty", "rings", "x.jpg").write_bytes(b"RIFF\x24\0\0\0WEBPVP8 ")
+        Path(FOLDER, "empty", "rings", "x.jpg").write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0")
         refused = (
-            "2 of 50 images cannot be used: empty/rings/x.jpg: the image is WebP; convert it to "
+            "2 of 50 images cannot be used: empty/rings/x.jpg: the image is HEIC; convert it to "
             "JPEG or PNG; rings/zero.jpg: the file is empty (0 bytes)"
         )
         shown = levin("train", MINE, data, *out, status=1)
         self.assertIn(f"{refused}; repair or remove them, or omit them with on_error=skip", shown)
-        self.assertEqual(shown.count("1 WebP image is not read"), 1)
+        self.assertEqual(shown.count("1 HEIC image is not read"), 1)
         self.assertFalse(Path(FOLDER, "empty-run").exists())
         self.assertIn(refused, levin("plan", "train", MINE, data, *out, status=1))
         shown = levin("train", MINE, data, *out, "on_error=skip")

@@ -83,6 +83,27 @@ put("image/deep.png", png(4, 4, 2, 3, 16))
 put("image/colour.jpg", JPEG)
 put("image/grey.jpg", GREY_JPEG)
 put("image/turned.jpg", with_orientation(JPEG, 6))
+put("image/two.ppm", b"P6\n# a comment\n2 1\n255\nabcdef")
+put("image/two.pam", b"P7\nWIDTH 2\nHEIGHT 1\nDEPTH 1\nMAXVAL 255\nENDHDR\nab")
+put("image/two.gif", b"GIF89a\2\0\1\0\0\0\0")
+put("image/two.bmp", b"BM" + struct.pack("<IIIIiiHH", 62, 0, 54, 40, 2, -1, 1, 24) + bytes(32))
+for name, order in (("little", "<"), ("big", ">")):
+    tags = [(256, 3, 2), (257, 4, 1), (274, 3, 6)]
+    entries = b"".join(
+        struct.pack(order + "HHI", tag, kind, 1)
+        + struct.pack(order + ("HH" if kind == 3 else "I"), *([value, 0] if kind == 3 else [value]))
+        for tag, kind, value in tags
+    )
+    head = (b"II" if order == "<" else b"MM") + struct.pack(order + "HIH", 42, 8, len(tags))
+    put(f"image/{name}.tiff", head + entries + bytes(4))
+CHUNKS = {
+    "lossless": b"VP8L" + struct.pack("<IBI", 12, 0x2F, 1) + bytes(8),
+    "lossy": b"VP8 " + struct.pack("<I", 10) + b"\0\0\0\x9d\x01\x2a\2\0\1\0",
+    "extended": b"VP8X" + struct.pack("<IIIH", 10, 8, 1, 0) + b"EXIF" + struct.pack("<I", 0),
+}
+for name, chunk in CHUNKS.items():
+    body = b"WEBP" + chunk
+    put(f"image/{name}.webp", b"RIFF" + struct.pack("<I", len(body)) + body)
 put("safetensors/empty", safetensors({}))
 put(
     "safetensors/two",

@@ -372,6 +372,7 @@ __attribute__((visibility("default"))) const lvni_data_video_table *lvni_video_t
                                                 .create = lvni_video_output_create,
                                                 .encode = lvni_video_output_encode,
                                                 .complete = lvni_video_output_complete,
-                                                .discard = lvni_video_output_discard};
+                                                .discard = lvni_video_output_discard,
+                                                .image = lvni_video_image};
     return &table;
 }

@@ -75,4 +75,9 @@ void lvni_video_output_discard(lvni_data_video_output *output);
 /* rgb (height, width, 3) to a frame of yuv420p, which is larger by one where a side is odd. */
 void lvni_video_yuv_fill(const uint8_t *rgb, int width, int height, AVFrame *frame);
 
+/* ---- video_image.c: as `image` of the table ---- */
+
+lvni_data_video_problem lvni_video_image(const char *codec, const uint8_t *bytes, size_t n,
+                                         int32_t width, int32_t height, bool alpha, uint8_t *out);
+
 #endif

@@ -344,8 +344,8 @@ TEST(an_older_index_is_made_again)
     const char *index = images_path(folder, "x.index");
     assert_int_equal(lvni_core_file_read(index, 1 << 20, &text, &n), LVN_OK);
     char *version = strchr(text, '\n') - 1, *end = text + n - 21;
-    assert_memory_equal(version, "3\n", 2);
-    for (int older = '1'; older < '3'; older++) {
+    assert_memory_equal(version, "4\n", 2);
+    for (int older = '1'; older < '4'; older++) {
         *version = (char)older;
         snprintf(end, 22, "end %016llx\n", (unsigned long long)XXH3_64bits(text, n - 21));
         assert_int_equal(lvni_core_file_write(index, text, n), LVN_OK);

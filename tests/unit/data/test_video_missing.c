@@ -1,4 +1,5 @@
-/* Where there is no module for videos. */
+/* Where there is no module for videos and other images. */
+#include "data/image.h"
 #include "data/video.h"
 
 #include "support/test.h"
@@ -19,4 +20,12 @@ TEST(a_missing_module_is_named)
             strstr(message, "a.mp4: videos cannot be read: there is no levin_video.so"));
         assert_non_null(strstr(message, "libavformat-dev libavcodec-dev libswscale-dev"));
     }
+    static const char ppm[] = "P6\n1 1\n255\nabc";
+    lvni_data_image_info info;
+    assert_int_equal(lvni_data_image_probe(lvni_data_scratch_get(), (const uint8_t *)ppm,
+                                           sizeof ppm - 1, "a.ppm", &info),
+                     LVN_ERR_UNSUPPORTED);
+    assert_non_null(
+        strstr(lvn_last_error()->message,
+               "a.ppm: images of the kind PNM cannot be read: there is no levin_video"));
 }

@@ -115,7 +115,7 @@ static outcome list(const char *unit)
     char head[256];
     assert_int_equal(stat(folder, &st), 0);
     snprintf(head, sizeof head,
-             "levin data index 3\ndata 9000000000000000000 0 %s\nfolder %lld%09ld %llu \n", folder,
+             "levin data index 4\ndata 9000000000000000000 0 %s\nfolder %lld%09ld %llu \n", folder,
              (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec, (unsigned long long)st.st_ino);
     /* ASan's strict_string_checks walk to the end of the text at every number in it. */
     input in = repeat(head, unit, "", MEASURED ? 3 * MIB : MIB / 16, 0);
