@@ -235,9 +235,9 @@ typedef struct lvni_nn_zoo_arguments {
 #define LVNI_ZOO_BACKBONES                                                                         \
     "resnet18|resnet34|resnet50|resnet101|resnet152|convnext_tiny|convnext_small|convnext_base|"   \
     "convnext_large|vit_s_16|vit_b_16|vit_tiny_patch16_224|"                                       \
-    "vit_small_patch16_224|vit_base_patch16_224|vits14|vitb14|vits14-noreg|vitb14-noreg|"          \
-    "vits14-notpretrained|vitb14-notpretrained|vits14-noreg-notpretrained|"                        \
-    "vitb14-noreg-notpretrained"
+    "vit_small_patch16_224|vit_base_patch16_224|dino_vits16|dino_vitb16|"                          \
+    "vits14|vitb14|vits14-noreg|vitb14-noreg|vits14-notpretrained|vitb14-notpretrained|"           \
+    "vits14-noreg-notpretrained|vitb14-noreg-notpretrained"
 /* "torchvision/resnet18", "timm/resnet18.a1_in1k", "vit_base_patch16_224": the name here of what
  * others call so; NULL: none. */
 const char *lvni_nn_zoo_respell(const char *text);

@@ -382,6 +382,8 @@ static const struct {
               {"vit_tiny_patch16_224", "vit_tiny_patch16_224"},
               {"vit_small_patch16_224", "vit_small_patch16_224"},
               {"vit_base_patch16_224", "vit_base_patch16_224"},
+              {"dino_vits16", "dino_vits16"},
+              {"dino_vitb16", "dino_vitb16"},
               {"vits14", "vits14"},
               {"vitb14", "vitb14"},
               {"vits14-noreg", "vits14-noreg"},

@@ -53,6 +53,8 @@ typedef struct lvni_nn_vit_family {
     int patch;   /* pixels of a side */
     bool glorot; /* initial weights, and zeros in the head; else normal ones */
     bool layer_scale, mask_token;
+    double eps;         /* of norms; 0: 1e-6 */
+    double token;       /* deviation of the class token's initial values; 0: 1e-6 */
     bool uniform_drop;  /* all layers drop paths alike; else more the deeper they are */
     bool no_classifier; /* in the authors' files */
 } lvni_nn_vit_family;

@@ -5,7 +5,8 @@
  *
  * Images of another size than the one that positions are for, such as small crops beside large
  * ones, have them interpolated (Caron et al. 2021, "Emerging properties in self-supervised vision
- * transformers"), as the family does it. */
+ * transformers"), as the family does it. Those of that paper are here, too, as Hugging Face runs
+ * them: with patches of 16 pixels and a filter without antialiasing. */
 #include "nn/zoo_impl.h"
 
 #include "core/math.h"
@@ -15,7 +16,7 @@
 
 enum { LAYERS = LVNI_ZOO_LAYERS }; /* at most */
 enum { MLP_RATIO = 4 };            /* where a network has none of its own */
-static const double EPS = 1e-6;
+static const double EPS = 1e-6;    /* of norms, where a family has none of its own */
 
 typedef lvni_nn_vit_family family;
 
@@ -43,6 +44,8 @@ static const family torchvision = {.class_token = "class_token",
     .qkv_bias = "attn.qkv.bias", .out = "attn.proj", .norm_2 = "norm2", .mlp_in = "mlp.fc1",       \
     .mlp_out = "mlp.fc2", .norm = "norm", .head = "head"
 static const family timm = {NAMES_OF_TIMM, .patch = 16};
+static const family dino = {NAMES_OF_TIMM, .patch = 16, .eps = 1e-12, .token = 0.02,
+                            .no_classifier = true};
 static const family dinov2 = {NAMES_OF_TIMM,      .patch = 14,          .layer_scale = true,
                               .mask_token = true, .uniform_drop = true, .no_classifier = true};
 
@@ -59,6 +62,11 @@ typedef struct encoder_block {
     lvn_tensor *qkv_weight, *qkv_bias;
     lvn_tensor *scale[2]; /* (width); NULL: 1 */
 } encoder_block;
+
+static lvn_module *new_norm(lvn_builder *b, const family *f, const char *name, int64_t width)
+{
+    return lvn_nn_layer_norm(b, name, width, .eps = f->eps > 0.0 ? f->eps : EPS);
+}
 
 /* Uniform with variance 2 / (fan in + fan out) (Glorot & Bengio 2010, eq. 16). */
 static double glorot(int in, int out)
@@ -90,7 +98,7 @@ static lvn_status encoder_build(lvn_module *module, lvn_builder *b)
     encoder_block *m = (encoder_block *)module;
     const family *f = m->of;
     const int w = m->width;
-    m->norm_1 = lvn_nn_layer_norm(b, f->norm_1, w, .eps = EPS);
+    m->norm_1 = new_norm(b, f, f->norm_1, w);
     m->qkv_weight = lvn_builder_parameter(b, f->qkv_weight, 2, (const int64_t[]){3 * (int64_t)w, w},
                                           f->glorot ? LVN_INIT_UNIFORM : LVN_INIT_NORMAL,
                                           f->glorot ? glorot(w, 3 * w) : 0.02);
@@ -98,7 +106,7 @@ static lvn_status encoder_build(lvn_module *module, lvn_builder *b)
                                         LVN_INIT_ZEROS, 0.0);
     m->out = lvn_nn_linear(b, f->out, w, w);
     m->scale[0] = new_scale(b, f, "ls1.gamma", w);
-    m->norm_2 = lvn_nn_layer_norm(b, f->norm_2, w, .eps = EPS);
+    m->norm_2 = new_norm(b, f, f->norm_2, w);
     m->mlp_in = lvn_nn_linear(b, f->mlp_in, w, m->mlp);
     m->mlp_out = lvn_nn_linear(b, f->mlp_out, m->mlp, w);
     m->scale[1] = new_scale(b, f, "ls2.gamma", w);
@@ -280,9 +288,11 @@ static void embeddings_build(vit *m, lvn_builder *b)
     const lvni_nn_zoo_arguments *a = lvn_builder_arguments(b);
     const int64_t token[] = {1, 1, k->width};
     lvn_builder_block(b, "embeddings");
-    m->class_token =
-        lvn_builder_parameter(b, f->class_token, 3, token,
-                              f->glorot ? LVN_INIT_ZEROS : LVN_INIT_NORMAL, f->glorot ? 0.0 : 1e-6);
+    m->class_token = lvn_builder_parameter(b, f->class_token, 3, token,
+                                           f->glorot ? LVN_INIT_ZEROS : LVN_INIT_NORMAL,
+                                           f->glorot      ? 0.0
+                                           : f->token > 0 ? f->token
+                                                          : 1e-6);
     m->patches = lvn_nn_conv2d(b, f->patches, lvni_nn_zoo_channels(b), k->width, f->patch,
                                .stride = f->patch);
     if (f->glorot) {
@@ -347,7 +357,7 @@ static lvn_status vit_build(lvn_module *module, lvn_builder *b)
     embeddings_build(m, b);
     LVN_TRY(layers_build(m, b));
     lvn_builder_block(b, "head");
-    m->norm = lvn_nn_layer_norm(b, f->norm, k->width, .eps = EPS);
+    m->norm = new_norm(b, f, f->norm, k->width);
     lvni_nn_zoo_make_head(&m->base, b, f->head, k->width);
     if (m->base.head != NULL && f->glorot) {
         lvn_builder_set_init(b, "heads.head.weight", LVN_INIT_ZEROS, 0.0);
@@ -394,6 +404,8 @@ const lvni_nn_zoo_vit lvni_nn_zoo_vits[] = {
     TIMM("vit_tiny_patch16_224", 192, 3),
     TIMM("vit_small_patch16_224", 384, 6),
     TIMM("vit_base_patch16_224", 768, 12),
+    {CLASS("dino_vits16"), .family = &dino, .width = 384, .heads = 6, .grid = 14},
+    {CLASS("dino_vitb16"), .family = &dino, .width = 768, .heads = 12, .grid = 14},
     DINOV2("vits14", 384, 6, 0.1),
     DINOV2("vitb14", 768, 12, 0.2),
     /* LightlyTrain's, which trains in seconds */

@@ -121,7 +121,6 @@ lvn_status lvni_run_load_start(const lvni_run_job *job, lvni_nn_model *model)
     }
     if (s == LVN_OK) {
         lvni_run_weights_report_log(&report, from.path);
-        if (report.of_part && !job->exports) {
         if (from.part != NULL && report.of_part && !job->exports) {
             report_fresh(model, from.part,
                          job->exported_part != NULL ? job->exported_part : from.part);

@@ -252,18 +252,14 @@ static void note_channels(load *l, const lvni_ckpt_st_tensor *e, int ndim, const
     }
 }
 
-/* One tensor, by its name within the part; parameter NULL: it lies in the file as it does here. */
-static lvn_status take(load *l, const char *name, lvn_tensor *t, const lvni_nn_parameter *parameter)
+/* One tensor of the file, as f32 into `to`; found is left where it is not there, or differs, which
+ * is noted. shape: that the model needs. */
+static lvn_status read_tensor(load *l, const char *name, int ndim, const int64_t *shape, float *to,
+                              int *found)
 {
     const lvni_ckpt_st_tensor *e = find(l, name);
-    int64_t shape[LVN_MAX_NDIM];
     char mine[96], theirs[96], head[LVNI_WEIGHT_NAME];
-    if (parameter != NULL && !l->checkpoint) {
-        lvni_nn_parameter_file_shape(parameter, shape);
-    } else {
-        memcpy(shape, t->shape, sizeof shape);
-    }
-    lvni_tensor_shape_string(t->ndim, shape, mine);
+    lvni_tensor_shape_string(ndim, shape, mine);
     const lvni_ckpt_st_other *other =
         e != NULL ? NULL
                   : lvni_run_weight_names_find_other(&l->names_in_file, l->naming, l->prefix, name);
@@ -277,16 +273,40 @@ static lvn_status take(load *l, const char *name, lvn_tensor *t, const lvni_nn_p
         return LVN_OK;
     }
     l->used[e - lvni_ckpt_st_at(l->file, 0)] = true;
-    if (!same(e, t->ndim, shape)) {
+    if (!same(e, ndim, shape)) {
         head_of(l, head);
-        note_channels(l, e, t->ndim, shape);
+        note_channels(l, e, ndim, shape);
         l->head_differs = l->head_differs || (head[0] != '\0' && starts_with(name, head));
         add_name(&l->different, "%s is %s, this model needs %s", e->name,
                  lvni_tensor_shape_string(e->ndim, e->shape, theirs), mine);
         return LVN_OK;
     }
+    ++*found;
+    return lvni_ckpt_st_read_f32(e, to);
+}
+
+/* One tensor, by its name within the part; parameter NULL: it lies in the file as it does here. */
+static lvn_status take(load *l, const char *name, lvn_tensor *t, const lvni_nn_parameter *parameter)
+{
+    int64_t shape[LVN_MAX_NDIM];
+    char part[LVNI_WEIGHT_NAME];
+    int found = 0;
+    if (parameter != NULL && !l->checkpoint) {
+        lvni_nn_parameter_file_shape(parameter, shape);
+    } else {
+        memcpy(shape, t->shape, sizeof shape);
+    }
+    const int parts = lvni_run_naming_part(l->naming, name, 0, part);
+    const int64_t numel = lvn_numel(t) / parts;
+    shape[0] = parts > 1 ? shape[0] / parts : shape[0];
+    for (int i = 0; i < parts; i++) {
+        (void)lvni_run_naming_part(l->naming, name, i, part);
+        LVN_TRY(read_tensor(l, part, t->ndim, shape, l->memory + i * numel, &found));
+    }
+    if (found < parts) {
+        return LVN_OK;
+    }
     l->taken++;
-    LVN_TRY(lvni_ckpt_st_read_f32(e, l->memory));
     if (parameter != NULL && !l->checkpoint) {
         lvni_nn_parameter_from_file(parameter, l->memory, l->here);
         return lvni_tensor_mem_copy(t->data, l->here, (size_t)lvn_numel(t) * sizeof(float));

@@ -104,6 +104,8 @@ enum {
     LVNI_NAMING_OLD,         /* torchvision's first files of vision transformers */
     LVNI_NAMING_TORCHVISION, /* of a model with timm's names */
     LVNI_NAMING_LIGHTNING_POSE,
+    LVNI_NAMING_HUGGING_FACE,   /* of a vision transformer with timm's names */
+    LVNI_NAMING_VISION_ENCODER, /* Lightning Pose's of a model with such a backbone */
     LVNI_NAMING_RCGAN,
     LVNI_NAMINGS,
     LVNI_WEIGHT_NAME = 320
@@ -112,6 +114,9 @@ enum {
 const char *lvni_run_naming_label(int naming); /* "timm"; "" for OWN */
 /* The name of one of the model's tensors, or of what its name begins with up to a dot. */
 void lvni_run_naming_translate(int naming, const char *name, char out[LVNI_WEIGHT_NAME]);
+/* In how many tensors, with rows one behind the other, a file has the model's tensor `name`; out:
+ * what to ask for to find part i < the result, "blocks.0.attn.k.weight". 1: as it is. */
+int lvni_run_naming_part(int naming, const char *name, int i, char out[LVNI_WEIGHT_NAME]);
 /* The same of rcGAN's: weights_rcgan.c. */
 void lvni_run_rcgan_name(const char *name, char out[LVNI_WEIGHT_NAME]);
 /* Has no file with this naming the buffer? Numbers of a recipe keep what they begin with. */

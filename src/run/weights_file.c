@@ -2,8 +2,8 @@
  * them.
  *
  * Residual networks are called the same everywhere but in Lightning Pose; vision transformers are
- * not. Sources: the keys of state_dict() of timm 1.0, of torchvision 0.12 and 0.29, and of
- * Lightning Pose 2.4.3. */
+ * not. Sources: the keys of state_dict() of timm 1.0, of torchvision 0.12 and 0.29, of Hugging
+ * Face's ViTModel and ViTMAEForPreTraining, and of Lightning Pose 2.4.3. */
 #include "run/weights.h"
 
 #include "ckpt/checkpoint.h"
@@ -48,6 +48,34 @@ static const rule timm_layer[] = {
     {"mlp.3.", "mlp.fc2."},
     {NULL, NULL},
 };
+static const rule hugging_face_top[] = {
+    {"cls_token", "embeddings.cls_token"},
+    {"pos_embed", "embeddings.position_embeddings"},
+    {"patch_embed.proj.", "embeddings.patch_embeddings.projection."},
+    {"norm.", "layernorm."},
+    {NULL, NULL},
+};
+static const rule hugging_face_layer[] = {
+    {"norm1.", "layernorm_before."},
+    {"norm2.", "layernorm_after."},
+    {"attn.qkv.", "attention.attention.query."}, /* the first of the parts */
+    {"attn.q.", "attention.attention.query."},
+    {"attn.k.", "attention.attention.key."},
+    {"attn.v.", "attention.attention.value."},
+    {"attn.proj.", "attention.output.dense."},
+    {"mlp.fc1.", "intermediate.dense."},
+    {"mlp.fc2.", "output.dense."},
+    {NULL, NULL},
+};
+/* Within a model that has it as its backbone. */
+#define OF_BACKBONE "backbone.vision_encoder."
+static const rule vision_encoder_top[] = {
+    {"backbone.cls_token", OF_BACKBONE "embeddings.cls_token"},
+    {"backbone.pos_embed", OF_BACKBONE "embeddings.position_embeddings"},
+    {"backbone.patch_embed.proj.", OF_BACKBONE "embeddings.patch_embeddings.projection."},
+    {"backbone.norm.", OF_BACKBONE "layernorm."},
+    {NULL, NULL},
+};
 static const rule none[] = {{NULL, NULL}};
 static const rule old_layer[] = {
     {"mlp.0.", "mlp.linear_1."}, {"mlp.3.", "mlp.linear_2."}, {NULL, NULL}};
@@ -79,6 +107,11 @@ static const struct {
     [LVNI_NAMING_OLD] = {"torchvision before 0.13", layer, layer, none, old_layer},
     [LVNI_NAMING_TORCHVISION] = {"torchvision", timm_layers, layer, timm_top, timm_layer, true},
     [LVNI_NAMING_LIGHTNING_POSE] = {"Lightning Pose", layer, layer, lightning_pose, none},
+    [LVNI_NAMING_HUGGING_FACE] = {"Hugging Face", timm_layers, "encoder.layer.", hugging_face_top,
+                                  hugging_face_layer},
+    [LVNI_NAMING_VISION_ENCODER] = {"Lightning Pose", "backbone.blocks.",
+                                    OF_BACKBONE "encoder.layer.", vision_encoder_top,
+                                    hugging_face_layer},
     [LVNI_NAMING_RCGAN] = {"rcGAN", layer, layer, none, none},
 };
 
@@ -124,6 +157,22 @@ void lvni_run_naming_translate(int naming, const char *name, char out[LVNI_WEIGH
     begin = apply(namings[naming].in_layer, back, name + n + digits + strlen(dot), &rest);
     snprintf(out, LVNI_WEIGHT_NAME, "%s%.*s%s%s%s", namings[naming].theirs, (int)digits, name + n,
              dot, begin, rest);
+}
+
+int lvni_run_naming_part(int naming, const char *name, int i, char out[LVNI_WEIGHT_NAME])
+{
+    static const char *const parts[] = {"q", "k", "v"};
+    enum { PARTS = sizeof parts / sizeof *parts };
+    static const char joint[] = "attn.qkv.";
+    const bool apart = naming == LVNI_NAMING_HUGGING_FACE || naming == LVNI_NAMING_VISION_ENCODER;
+    const char *at = apart ? strstr(name, joint) : NULL;
+    if (at == NULL || i >= PARTS) {
+        snprintf(out, LVNI_WEIGHT_NAME, "%s", name);
+        return 1;
+    }
+    snprintf(out, LVNI_WEIGHT_NAME, "%.*sattn.%s.%s", (int)(at - name), name, parts[i],
+             at + sizeof joint - 1);
+    return PARTS;
 }
 
 bool lvni_run_naming_lacks(int naming, const char *buffer)

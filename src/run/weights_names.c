@@ -329,12 +329,14 @@ static const network networks[] = {
     {"vit_tiny_patch16_224", "patch_embed.proj.weight", {192, 3, 16, 16}, 152},
     {"vit_small_patch16_224", "patch_embed.proj.weight", {384, 3, 16, 16}, 152},
     {"vit_base_patch16_224", "patch_embed.proj.weight", {768, 3, 16, 16}, 152},
+    {"dino_vits16", "embeddings.patch_embeddings.projection.weight", {384, 3, 16, 16}, 200},
+    {"dino_vitb16", "embeddings.patch_embeddings.projection.weight", {768, 3, 16, 16}, 200},
     {"vits14", "patch_embed.proj.weight", {384, 3, 14, 14}, 178}, /* with a head */
     {"vits14-noreg", "patch_embed.proj.weight", {384, 3, 14, 14}, 177},
     {"vitb14", "patch_embed.proj.weight", {768, 3, 14, 14}, 178},
     {"vitb14-noreg", "patch_embed.proj.weight", {768, 3, 14, 14}, 177},
 };
-enum { HEAD = 2 }; /* its tensors */
+enum { HEAD = 2 }; /* its tensors, or those of a pooler */
 
 /* Length of what stands before the tensor's name, -1: it is another tensor. */
 static ptrdiff_t front_of(const lvni_run_weight_names *names, const lvni_run_weight_name *e,

@@ -1,7 +1,8 @@
 /* Where pretrained weights of the built-in networks come from, for messages, and whether a file of
  * such a name is what was published (weights.h). The addresses are those of torchvision's
- * WeightsEnum classes, of timm's default_cfgs, of DINOv2's hubconf, and those of MMPose that
- * Lightning Pose 2.4.3 has; behind the last '-' most names hold the first digits of the file's
+ * WeightsEnum classes, of timm's default_cfgs, of DINO's and DINOv2's hubconf, of MAE's
+ * demonstration, which Hugging Face's vit-mae-base was made of, and those of MMPose that Lightning
+ * Pose 2.4.3 has; behind the last '-' most names hold the first digits of the file's
  * SHA-256. levin itself downloads nothing. */
 #include "run/weights.h"
 
@@ -21,6 +22,8 @@ typedef struct source {
 static const char torchvision[] = "https://download.pytorch.org/models/";
 
 #define MMPOSE "https://download.openmmlab.com/mmpose/"
+#define DINO "https://dl.fbaipublicfiles.com/dino/"
+#define MAE "https://dl.fbaipublicfiles.com/mae/"
 #define DINOV2 "https://dl.fbaipublicfiles.com/dinov2/"
 
 static const source sources[] = {
@@ -39,6 +42,11 @@ static const source sources[] = {
     {"vit_b_16", torchvision, "vit_b_16-c867db91.pth", ""},
     {"vit_s_16", "https://dl.fbaipublicfiles.com/deit/", "deit_small_patch16_224-cd65a155.pth",
      " eval.preset=deit"},
+    {"dino_vits16", DINO "dino_deitsmall16_pretrain/", "dino_deitsmall16_pretrain.pth", ""},
+    {"dino_vitb16", DINO "dino_vitbase16_pretrain/", "dino_vitbase16_pretrain.pth", ""},
+    {"vits_dino", DINO "dino_deitsmall16_pretrain/", "dino_deitsmall16_pretrain.pth", ""},
+    {"vitb_dino", DINO "dino_vitbase16_pretrain/", "dino_vitbase16_pretrain.pth", ""},
+    {"vitb_imagenet", MAE "visualize/", "mae_visualize_vit_base.pth", ""},
     {"vits14", DINOV2 "dinov2_vits14/", "dinov2_vits14_reg4_pretrain.pth", ""},
     {"vitb14", DINOV2 "dinov2_vitb14/", "dinov2_vitb14_reg4_pretrain.pth", ""},
     {"vits14-noreg", DINOV2 "dinov2_vits14/", "dinov2_vits14_pretrain.pth", ""},

@@ -135,7 +135,7 @@ class Config(unittest.TestCase):
             (("training.lr_scheduler=cosine",), "training.lr_scheduler `cosine`"),
             (("data.columns_for_singleview_pca=[2]",), "data.columns_for_singleview_pca 2: there"),
             (("data.keypoint_names=[paw,tail]",), "names tail: keypoint 1 of the labels is `nose`"),
-            (("model.backbone=resnet51",), "resnet50_human_hand  (command line)"),
+            (("model.backbone=resnet51",), "vitb_dino, vitb_imagenet  (command line)"),
             (("data.keypoint_names=[a,b,c]",), "data.keypoint_names has 3 names"),
             (("data.data_dir=${data.csv_file}", "data.csv_file=${data.data_dir}"), "needs itself"),
             (("data.data_dir=nowhere",), "data.data_dir nowhere: there is no such folder"),

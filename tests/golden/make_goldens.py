@@ -2,8 +2,9 @@
 """Makes the golden files beside it: what PyTorch computes, in double precision, for the networks of
 the zoo.
 
-usage: python3 make_goldens.py [NAME ...]   by hand, with torch, torchvision, timm, and for vits14*
-lightly-train, which has DINOv2's definition; no names: all
+usage: python3 make_goldens.py [NAME ...]   by hand, with torch, torchvision, for vit_s_16 and
+vit_tiny_patch16_224 timm, and for vits14* lightly-train, which has DINOv2's definition; no names:
+all
 
 Weights are not stored: both sides fill them by one rule (golden_rule.py and golden_support.c), f32
 numbers of the tensor's name and the element's place in PyTorch's layout. A file holds, for train
@@ -20,6 +21,11 @@ vit_tiny_patch16_224 is timm's and vits14, vits14-noreg are DINOv2's, under thei
 images are smaller than those that their positions are for, which are interpolated. A linear layer
 stands behind DINOv2's.
 
+dino_vits16 is written out here (VisionTransformer), with the tensors of DINO's files: as Hugging
+Face runs these, norms have an epsilon of 1e-12 and positions of other sizes are interpolated
+bicubically without antialiasing. `names` lists what Hugging Face calls them, for queries, keys and
+values, which are three tensors there, the first.
+
 The seed of each mode is one for which no input of a relu is near zero, or the fewest are
 (`train_kinks`, `eval_kinks` in the file; one in the training of resnet50). A kernel that rounds in
 another way and fails the test of gradients there alone may have met it.
@@ -29,7 +35,6 @@ import re
 import sys
 from pathlib import Path
 
-import timm
 import torch
 import torchvision
 
@@ -50,6 +55,27 @@ TIMM_NAMES = (
     (r"^norm\.", "encoder.ln."),
     (r"^head\.", "heads.head."),
 )
+
+
+HUGGING_FACE_NAMES = (
+    (r"^cls_token$", "embeddings.cls_token"),
+    (r"^pos_embed$", "embeddings.position_embeddings"),
+    (r"^patch_embed\.proj\.", "embeddings.patch_embeddings.projection."),
+    (r"^blocks\.", "encoder.layer."),
+    (r"\.norm1\.", ".layernorm_before."),
+    (r"\.norm2\.", ".layernorm_after."),
+    (r"\.attn\.qkv\.", ".attention.attention.query."),
+    (r"\.attn\.proj\.", ".attention.output.dense."),
+    (r"\.mlp\.fc1\.", ".intermediate.dense."),
+    (r"\.mlp\.fc2\.", ".output.dense."),
+    (r"^norm\.", "layernorm."),
+)
+
+
+def to_hugging_face(name):
+    for ours, theirs in HUGGING_FACE_NAMES:
+        name = re.sub(ours, theirs, name)
+    return name
 
 
 def from_timm(name):
@@ -196,6 +222,65 @@ class Flatten(torch.nn.Module):
         return self.fc2(self.relu3(self.fc1(torch.flatten(x, 1))))
 
 
+class Layer(torch.nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = (torch.nn.LayerNorm(width, eps=1e-12) for _ in range(2))
+        self.attn, self.mlp = torch.nn.Module(), torch.nn.Module()
+        self.attn.qkv = torch.nn.Linear(width, 3 * width)
+        self.attn.proj = torch.nn.Linear(width, width)
+        self.mlp.fc1 = torch.nn.Linear(width, 4 * width)
+        self.mlp.fc2 = torch.nn.Linear(4 * width, width)
+
+    def attend(self, x):
+        n, t, width = x.shape
+        qkv = self.attn.qkv(x).reshape(n, t, 3, self.heads, width // self.heads)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # of each (n, heads, t, width / heads)
+        chance = (q @ k.mT / (width // self.heads) ** 0.5).softmax(-1)
+        return self.attn.proj((chance @ v).transpose(1, 2).reshape(n, t, width))
+
+    def forward(self, x):
+        x = x + self.attend(self.norm1(x))
+        return x + self.mlp.fc2(torch.nn.functional.gelu(self.mlp.fc1(self.norm2(x))))
+
+
+class VisionTransformer(torch.nn.Module):
+    """Patches of 16 pixels, 14 x 14 positions, 12 layers."""
+
+    def __init__(self, width, heads, classes):
+        super().__init__()
+        self.cls_token = torch.nn.Parameter(torch.zeros(1, 1, width))
+        self.pos_embed = torch.nn.Parameter(torch.zeros(1, 14 * 14 + 1, width))
+        self.patch_embed = torch.nn.Module()
+        self.patch_embed.proj = torch.nn.Conv2d(3, width, 16, stride=16)
+        self.blocks = torch.nn.ModuleList(Layer(width, heads) for _ in range(12))
+        self.norm = torch.nn.LayerNorm(width, eps=1e-12)
+        self.head = torch.nn.Linear(width, classes)
+
+    def positions(self, h, w):
+        grid = self.pos_embed[:, 1:].reshape(1, 14, 14, -1).permute(0, 3, 1, 2)
+        grid = torch.nn.functional.interpolate(
+            grid, size=(h, w), mode="bicubic", align_corners=False
+        )
+        return torch.cat([self.pos_embed[:, :1], grid.flatten(2).mT], 1)
+
+    def forward(self, x):
+        x = self.patch_embed.proj(x)
+        h, w = x.shape[2:]
+        x = torch.cat([self.cls_token.expand(len(x), -1, -1), x.flatten(2).mT], 1)
+        x = x + self.positions(h, w)
+        for layer in self.blocks:
+            x = layer(x)
+        return self.head(self.norm(x)[:, 0])
+
+
+def timm_model(*arguments, **options):
+    import timm
+
+    return timm.create_model(*arguments, **options)
+
+
 def dinov2(name):
     from lightly_train._models.dinov2_vit.dinov2_vit_package import DINOV2_VIT_PACKAGE
 
@@ -252,7 +337,7 @@ NETS = {
         features=("encoder", "tokens"),
     ),  # no dropout, no batch norm: training is the same
     "vit_s_16": dict(
-        make=lambda: timm.create_model(TIMM_VIT, num_classes=10),
+        make=lambda: timm_model(TIMM_VIT, num_classes=10),
         batch=1,
         size=224,
         classes=10,
@@ -271,9 +356,17 @@ NETS = {
         features=("features", "map"),
     ),  # no dropout, no batch norm: training differs by the paths that it drops
     "vit_tiny_patch16_224": dict(
-        make=lambda: timm.create_model(
-            "vit_tiny_patch16_224", num_classes=10, dynamic_img_size=True
-        ),
+        make=lambda: timm_model("vit_tiny_patch16_224", num_classes=10, dynamic_img_size=True),
+        batch=2,
+        size=64,
+        classes=10,
+        last="none",
+        modes=("eval",),
+        features=("norm", "tokens"),
+    ),
+    "dino_vits16": dict(
+        make=lambda: VisionTransformer(384, 6, 10),
+        theirs=to_hugging_face,
         batch=2,
         size=64,
         classes=10,
@@ -312,9 +405,16 @@ def main(names):
             "by": f"torch {torch.__version__}, torchvision {torchvision.__version__}, float64",
         }
         if "names" in net:
+            import timm
+
             meta["by"] += f", timm {timm.__version__} {TIMM_VIT}"
             theirs = net["make"]().state_dict()
             meta["names"] = "".join(f"{net['names'](name)} {name}\n" for name in theirs)
+            meta["naming"] = "timm"
+        if "theirs" in net:
+            own = net["make"]().state_dict()
+            meta["names"] = "".join(f"{name} {net['theirs'](name)}\n" for name in own)
+            meta["naming"] = "Hugging Face"
         arrays, narrow = {}, {}
         for mode in net.get("modes", ("train", "eval")):
             meta[f"{mode}_kinks"] = str(

@@ -74,27 +74,60 @@ static const char *their_name(const char *names, const char *ours, char out[128]
     return "";
 }
 
+/* Queries, keys and values, one after the other in `whole`, as three tensors of their own. */
+static int split(const lvni_ckpt_st_tensor *whole, lvni_ckpt_st_tensor entry[3], char name[3][128])
+{
+    static const char first[] = ".query.", *const parts[] = {"query", "key", "value"};
+    const char *at = strstr(whole->name, first);
+    if (at == NULL) {
+        entry[0] = *whole;
+        return 1;
+    }
+    int64_t third = 1;
+    for (int i = 0; i < whole->ndim; i++) {
+        third *= whole->shape[i];
+    }
+    third /= 3;
+    for (int i = 0; i < 3; i++) {
+        snprintf(name[i], sizeof name[i], "%.*s.%s.%s", (int)(at - whole->name), whole->name,
+                 parts[i], at + sizeof first - 1);
+        entry[i] = *whole;
+        entry[i].name = name[i];
+        entry[i].shape[0] /= 3;
+        entry[i].data = (const float *)whole->data + i * third;
+    }
+    return 3;
+}
+
 /* The weights into a file as the other library writes it. */
 static void write_theirs(const problem *p, const char *names, const char *path)
 {
     const int n = p->model->n_parameters;
-    lvni_ckpt_st_tensor *entry = lvni_core_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *entry);
-    char(*name)[128] = lvni_core_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *name);
+    const size_t most = 3 * (size_t)n;
+    lvni_ckpt_st_tensor *entry = lvni_core_calloc(LVNI_TAG_MODEL, most, sizeof *entry);
+    char(*name)[128] = lvni_core_calloc(LVNI_TAG_MODEL, most, sizeof *name), own[128];
     float **data = lvni_core_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *data);
     if (entry == NULL || name == NULL || data == NULL) {
         fail_msg("%s", lvn_last_error()->message);
         return;
     }
+    int entries = 0;
     for (int i = 0; i < n; i++) {
         const lvni_nn_parameter *q = &p->model->parameters[i];
         data[i] = lvni_core_alloc(LVNI_TAG_MODEL, (size_t)q->numel * sizeof(float));
         assert_non_null(data[i]);
         lvni_nn_parameter_to_file(q, LVNI_F32(q->tensor), data[i]);
-        entry[i] = (lvni_ckpt_st_tensor){
-            .name = their_name(names, q->name, name[i]), .dtype = LVN_F32, .data = data[i]};
-        entry[i].ndim = lvni_nn_parameter_file_shape(q, entry[i].shape);
+        lvni_ckpt_st_tensor whole = {
+            .name = their_name(names, q->name, own), .dtype = LVN_F32, .data = data[i]};
+        whole.ndim = lvni_nn_parameter_file_shape(q, whole.shape);
+        const int parts = split(&whole, entry + entries, name + entries);
+        if (parts == 1) {
+            snprintf(name[entries], sizeof name[entries], "%s", own);
+            entry[entries].name = name[entries];
+        }
+        entries += parts;
     }
-    assert_int_equal(lvni_ckpt_st_save(path, entry, n, NULL, 0), LVN_OK);
+    assert_int_equal(lvni_ckpt_st_save(path, entry, entries, NULL, 0), LVN_OK);
     for (int i = 0; i < n; i++) {
         lvni_core_free(data[i]);
     }
@@ -119,7 +152,7 @@ static void load_theirs(problem *p, const char *names)
     if (s != LVN_OK) {
         fail_msg("%s", lvn_last_error()->message);
     }
-    assert_string_equal(report.naming, "timm");
+    assert_string_equal(report.naming, lvni_ckpt_st_meta_get(p->file, "naming"));
     assert_int_equal(report.taken, report.all);
     assert_string_equal(lvni_core_str_text(&report.unused), "");
     lvni_run_weights_report_free(&report);

@@ -21,9 +21,11 @@ static const lvni_core_option model_rows[] = {
      .choices = "cnn|mlp|" LVNI_ZOO_BACKBONES "|_vittest14",
      .fallback = "cnn",
      .respell = lvni_nn_zoo_respell,
-     .help = "Network: cnn (three convolutions with batch norm), mlp (two hidden layers), or one "
-             "with the names and shapes of torchvision, of timm (timm/vit_tiny_patch16_224) or of "
-             "DINOv2 (dinov2/vits14, whose weights= is needed; dinov2/vits14-notpretrained)."},
+     .help =
+         "Network: cnn (three convolutions with batch norm), mlp (two hidden layers), or one "
+         "with the names and shapes of torchvision, of timm (timm/vit_tiny_patch16_224), of DINO "
+         "(dino_vits16) or of DINOv2 (dinov2/vits14, whose weights= is needed; "
+         "dinov2/vits14-notpretrained)."},
     LVNI_OPTION_ALIAS("model", "model.name"),
     {.name = "model.dropout",
      .type = LVNI_OPT_FLOAT,

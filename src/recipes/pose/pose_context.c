@@ -39,13 +39,14 @@ static lvn_module *make_doubling(lvn_builder *b, const char *name, int in, int o
     return m;
 }
 
-static void make_recurrence(lvn_builder *b, const char *direction, int keypoints,
+/* in: channels of a frame's maps. */
+static void make_recurrence(lvn_builder *b, const char *direction, int in, int keypoints,
                             lvni_pose_recurrence *out)
 {
     const int wide = FILTERS * keypoints;
     char name[NAME];
     snprintf(name, sizeof name, "head.head_mf.W_%s", direction);
-    out->in = make_doubling(b, name, keypoints, keypoints);
+    out->in = make_doubling(b, name, in, keypoints);
     snprintf(name, sizeof name, "head.head_mf.H_%s.0", direction);
     out->squeeze =
         lvn_nn_conv2d(b, name, keypoints, wide, SQUEEZE, .stride = SQUEEZE, .groups = keypoints);
@@ -64,11 +65,15 @@ void lvni_pose_context_build(lvn_builder *b, const lvni_pose_network_settings *s
                                                .downsample = LVNI_POSE_CONTEXT_DOWNSAMPLE,
                                                .head = "head.head_sf"};
     lvni_pose_network_build(b, &single, &out->single);
-    out->pre = make_doubling(b, "head.head_mf.W_pre",
-                             lvni_nn_zoo_feature_dim(settings->model) / (SHUFFLE * SHUFFLE),
-                             settings->keypoints);
-    make_recurrence(b, "f", settings->keypoints, &out->forwards);
-    make_recurrence(b, "b", settings->keypoints, &out->backwards);
+    int in = lvni_nn_zoo_feature_dim(settings->model) / (SHUFFLE * SHUFFLE);
+    /* the shuffle and the recurrence double maps once each */
+    out->pre = NULL;
+    if (lvni_pose_network_halvings(settings->model) > 2 + LVNI_POSE_CONTEXT_DOWNSAMPLE) {
+        out->pre = make_doubling(b, "head.head_mf.W_pre", in, settings->keypoints);
+        in = settings->keypoints;
+    }
+    make_recurrence(b, "f", in, settings->keypoints, &out->forwards);
+    make_recurrence(b, "b", in, settings->keypoints, &out->backwards);
 }
 
 /* ---- windows ---- */
@@ -111,7 +116,8 @@ lvni_pose_both lvni_pose_context_heads(const lvni_pose_context *net, lvn_tensor 
     const int64_t frames = lvn_size(features, 0);
     const windows of = {.n = clip ? frames - (LVNI_POSE_WINDOW - 1) : frames / LVNI_POSE_WINDOW,
                         .clip = clip};
-    lvn_tensor *x = lvn_forward(net->pre, lvn_pixel_shuffle(features, SHUFFLE));
+    lvn_tensor *x = lvn_pixel_shuffle(features, SHUFFLE);
+    x = net->pre == NULL ? x : lvn_forward(net->pre, x);
     lvn_tensor *there = run(&net->forwards, of, x, 0, 1),
                *back = run(&net->backwards, of, x, LVNI_POSE_WINDOW - 1, -1);
     return (lvni_pose_both){.single = lvni_pose_network_head(

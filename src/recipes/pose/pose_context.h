@@ -21,7 +21,7 @@ typedef struct lvni_pose_recurrence {
 
 typedef struct lvni_pose_context {
     lvni_pose_network single; /* backbone and head_sf */
-    lvn_module *pre;
+    lvn_module *pre;          /* NULL where the backbone's maps have 1/16 of the sides */
     lvni_pose_recurrence forwards, backwards;
 } lvni_pose_context;
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define LATER_VIEWS "several cameras of one animal, and boxes, come with a later version"
-#define LATER_VIT "its weights and its shape come with a later version; use a resnet"
+#define LATER_BACKBONE "this network comes with a later version; use vits_dino or a resnet"
 
 static const lvni_core_option data_rows[] = {
     {.name = "data.data_dir",
@@ -205,12 +205,12 @@ static const lvni_core_option model_rows[] = {
                 "efficientnet_b2|vits_dino|vitb_dino|vits_dinov2|vitb_dinov2|vits_dinov3|"
                 "vitb_dinov3|vitb_imagenet|vitb_sam|vitb_sam2|vits_sam2|vitt_sam2",
      .fallback = "resnet50_animal_ap10k",
-     .later = "efficientnet_b0|efficientnet_b1|efficientnet_b2|vits_dino|vitb_dino|vits_dinov2|"
-              "vitb_dinov2|vits_dinov3|vitb_dinov3|vitb_imagenet|vitb_sam|vitb_sam2|vits_sam2|"
-              "vitt_sam2",
-     .later_note = LATER_VIT,
-     .help = "The network before the head; resnet50_NAME is resnet50 with the weights that NAME is "
-             "known for."},
+     .later = "efficientnet_b0|efficientnet_b1|efficientnet_b2|vits_dinov2|vitb_dinov2|"
+              "vits_dinov3|vitb_dinov3|vitb_sam|vitb_sam2|vits_sam2|vitt_sam2",
+     .later_note = LATER_BACKBONE,
+     .help = "The network before the head; resnet50_NAME is resnet50, vitb_imagenet the network of "
+             "vitb_dino, with the weights that NAME is known for. The transformers take square "
+             "frames."},
     {.name = "model.backbone_pretrained",
      .type = LVNI_OPT_BOOL,
      .fallback = "true",
@@ -219,7 +219,7 @@ static const lvni_core_option model_rows[] = {
     {.name = "model.backbone_checkpoint",
      .type = LVNI_OPT_STRING,
      .flags = LVNI_OPT_LATER | LVNI_OPT_HIDDEN,
-     .later_note = LATER_VIT,
+     .later_note = "weights=FILE takes such a file",
      .help = "Weights of a ViT-MAE."},
     {.name = "model.heatmap_loss_type",
      .type = LVNI_OPT_CHOICE,

@@ -6,8 +6,23 @@
 #include <stdio.h>
 
 enum { KERNEL = 3, SHUFFLE = 2 };
-/* The map of the backbone has 1 / 2^5 of the sides, the pixel shuffle takes one of the five. */
-enum { HALVINGS = 5 };
+
+int lvni_pose_network_halvings(const char *model)
+{
+    enum { SIDE = 128 }; /* pixels, which all strides divide */
+    int n = 0;
+    for (int side = lvni_nn_zoo_map_side(model, SIDE); side < SIDE; side *= 2) {
+        n++;
+    }
+    return n;
+}
+
+/* Paths are dropped as the network's authors do. */
+static lvn_module *make_backbone(lvn_builder *b, const char *model)
+{
+    const lvni_nn_zoo_arguments a = {.drop_path = lvni_nn_zoo_drop_path(model)};
+    return lvni_nn_zoo_backbone(b, "backbone", model, &a);
+}
 
 /* Xavier uniform (Glorot and Bengio 2010, eq. 16) times 0.01: the first maps are nearly uniform. */
 static void make_layer(lvn_builder *b, const char *head, int at, int in, int out, lvn_module **made)
@@ -27,9 +42,10 @@ void lvni_pose_network_build(lvn_builder *b, const lvni_pose_network_settings *s
                              lvni_pose_network *out)
 {
     const char *head = settings->head == NULL ? "head" : settings->head;
-    *out = (lvni_pose_network){.layers = HALVINGS - 1 - settings->downsample};
-    out->backbone =
-        lvni_nn_zoo_backbone(b, "backbone", settings->model, &(lvni_nn_zoo_arguments){0});
+    /* the pixel shuffle doubles maps once */
+    *out = (lvni_pose_network){.layers = lvni_pose_network_halvings(settings->model) - 1 -
+                                         settings->downsample};
+    out->backbone = make_backbone(b, settings->model);
     lvn_builder_block(b, head);
     int in = lvni_nn_zoo_feature_dim(settings->model) / (SHUFFLE * SHUFFLE);
     for (int i = 0; i < out->layers; i++) { /* number 0 is the pixel shuffle */
@@ -71,8 +87,7 @@ lvn_tensor *lvni_pose_network_maps(const lvni_pose_network *net, lvn_tensor *ima
 void lvni_pose_regression_build(lvn_builder *b, const lvni_pose_network_settings *settings,
                                 lvni_pose_regression *out)
 {
-    out->backbone =
-        lvni_nn_zoo_backbone(b, "backbone", settings->model, &(lvni_nn_zoo_arguments){0});
+    out->backbone = make_backbone(b, settings->model);
     lvn_builder_block(b, "head");
     out->linear = lvn_nn_linear(b, "head.linear_layer", lvni_nn_zoo_feature_dim(settings->model),
                                 2 * (int64_t)settings->keypoints);

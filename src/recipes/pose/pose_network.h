@@ -8,10 +8,11 @@
 #include "nn/model.h"
 
 typedef struct lvni_pose_network_settings {
-    const char *model; /* of the zoo: one whose last map has 1/32 of the image's sides */
+    const char *model; /* of the zoo: one whose last map has 1/16 or 1/32 of the image's sides */
     int keypoints;     /* K */
-    int downsample;    /* 1, 2, 3: the sides of maps are those of the image / 2^downsample */
-    const char *head;  /* whose parameters are called HEAD.*; NULL: "head" */
+    /* 1, 2, with 1/32 3: the sides of maps are those of the image / 2^downsample */
+    int downsample;
+    const char *head; /* whose parameters are called HEAD.*; NULL: "head" */
 } lvni_pose_network_settings;
 
 enum { LVNI_POSE_LEAST_DOWNSAMPLE = 1, LVNI_POSE_MOST_DOWNSAMPLE = 3 };
@@ -22,10 +23,13 @@ typedef struct lvni_pose_network {
     int layers;
 } lvni_pose_network;
 
+/* How often the sides of images are halved in the last map of a network: 4 or 5. */
+int lvni_pose_network_halvings(const char *model);
 /* In build(); failures are the builder's. */
 void lvni_pose_network_build(lvn_builder *b, const lvni_pose_network_settings *settings,
                              lvni_pose_network *out);
-/* The backbone's last map of images (N, H, W, 3): (N, H/32, W/32, C). */
+/* The backbone's last map of images (N, H, W, 3): (N, H/32, W/32, C), or of transformers (N, H/16,
+ * W/16, C). */
 lvn_tensor *lvni_pose_network_features(const lvni_pose_network *net, lvn_tensor *image);
 /* Of that: (N, h, w, K), each map a distribution over its pixels. */
 lvn_tensor *lvni_pose_network_head(const lvni_pose_network *net, lvn_tensor *features);

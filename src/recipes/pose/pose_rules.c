@@ -374,9 +374,19 @@ static void check_context(lvni_core_config *c)
 
 static void check_backbone(lvni_core_config *c)
 {
+    static const char down[] = "data.downsample_factor";
+    enum { MOST = 2 }; /* a pixel shuffle doubles maps of 1/16 of the sides, then a layer does */
     const char *backbone = lvni_core_config_str(c, "model.backbone");
-    if (backbone == NULL || strncmp(backbone, "vit", 3) != 0 || !is_set(c, HEIGHT) ||
-        !is_set(c, WIDTH)) {
+    if (backbone == NULL || strncmp(backbone, "vit", 3) != 0) {
+        return;
+    }
+    if (is_type(c, "regression")) {
+        refuse(c, "model.backbone", backbone,
+               "model.model_type regression takes networks with a pooled map; use a resnet");
+    } else if (is_set(c, down) && lvni_core_config_int(c, down) > MOST) {
+        refuse_int(c, down, lvni_core_config_int(c, down), "%s takes 1 or 2", backbone);
+    }
+    if (!is_set(c, HEIGHT) || !is_set(c, WIDTH)) {
         return;
     }
     const int64_t height = lvni_core_config_int(c, HEIGHT), width = lvni_core_config_int(c, WIDTH);

@@ -116,6 +116,16 @@ static void read_training(const lvni_core_config *c, lvni_pose_settings *s)
 /* "resnet50_animal_ap10k" is a resnet50 */
 static const char *zoo_model(const char *backbone)
 {
+    static const struct {
+        const char *theirs, *ours;
+    } transformers[] = {{"vits_dino", "dino_vits16"},
+                        {"vitb_dino", "dino_vitb16"},
+                        {"vitb_imagenet", "dino_vitb16"}};
+    for (size_t i = 0; i < sizeof transformers / sizeof *transformers; i++) {
+        if (strcmp(backbone, transformers[i].theirs) == 0) {
+            return transformers[i].ours;
+        }
+    }
     return strncmp(backbone, "resnet50_", 9) == 0 ? "resnet50" : backbone;
 }
 

@@ -33,8 +33,9 @@ static const lvni_core_option pretrain_rows[] = {
      .type = LVNI_OPT_CHOICE,
      .choices = "cnn|" LVNI_ZOO_BACKBONES "|_vittest14",
      .respell = lvni_nn_zoo_respell,
-     .help = "Backbone, also as torchvision/resnet50, timm/vit_tiny_patch16_224, "
-             "dinov2/vits14-notpretrained, or dinov2/vits14 with its weights=; needed."},
+     .help =
+         "Backbone, also as torchvision/resnet50, timm/vit_tiny_patch16_224, "
+         "dino_vits16, dinov2/vits14-notpretrained, or dinov2/vits14 with its weights=; needed."},
     LVNI_OPTION_ALIAS("model", "model.name"),
     {.name = "model.drop_path",
      .type = LVNI_OPT_FLOAT,

@@ -68,6 +68,7 @@ static const struct {
             {"convnext_tiny", 70, 2, 768, "classifier.2"},
             {"vit_s_16", 48, 3, 384, "heads.head"},
             {"vit_tiny_patch16_224", 48, 3, 192, "head"},
+            {"dino_vits16", 48, 3, 384, "head"},
             {"vits14-notpretrained", 42, 3, 384, "head"},
             {"vits14-noreg", 28, 2, 384, "head"}};
 enum { NETS = sizeof nets / sizeof *nets };
@@ -240,6 +241,8 @@ TEST(shapes_are_those_of_the_authors)
                {"vit_tiny_patch16_224", "patch_embed.proj.weight", 4, {192, 16, 16, 3}, 152},
                {"vit_small_patch16_224", "blocks.11.attn.qkv.weight", 2, {1152, 384}, 152},
                {"vit_base_patch16_224", "blocks.0.mlp.fc1.bias", 1, {3072}, 152},
+               {"dino_vits16", "pos_embed", 3, {1, 197, 384}, 152},
+               {"dino_vitb16", "blocks.11.mlp.fc2.weight", 2, {768, 3072}, 152},
                {"vits14", "pos_embed", 3, {1, 1370, 384}, 178},
                {"vits14", "register_tokens", 3, {1, 4, 384}, 178},
                {"vits14-notpretrained", "pos_embed", 3, {1, 257, 384}, 178},
@@ -259,6 +262,8 @@ TEST(shapes_are_those_of_the_authors)
         lvni_nn_model_destroy(m);
     }
     assert_true(lvni_nn_zoo_needs_weights("vits14-noreg"));
+    assert_false(lvni_nn_zoo_needs_weights("dino_vits16"));
+    assert_false(lvni_nn_zoo_has_classifier("dino_vitb16"));
     assert_false(lvni_nn_zoo_needs_weights("vits14-noreg-notpretrained"));
     assert_ptr_equal(lvni_nn_zoo_find("dinov2_vits14"), lvni_nn_zoo_find("dinov2/vits14-noreg"));
 }

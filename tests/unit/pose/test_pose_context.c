@@ -26,19 +26,29 @@ static lvn_status build(lvn_module *module, lvn_builder *b)
     return lvn_builder_status(b);
 }
 
+static lvn_status build_vit(lvn_module *module, lvn_builder *b)
+{
+    const lvni_pose_network_settings vit = {.model = "dino_vits16", .keypoints = KEYPOINTS};
+    lvni_pose_context_build(b, &vit, &((context *)module)->net);
+    return lvn_builder_status(b);
+}
+
 static lvn_status build_plain(lvn_module *module, lvn_builder *b)
 {
     lvni_pose_network_build(b, &settings, &((context *)module)->plain);
     return lvn_builder_status(b);
 }
 
-static lvni_nn_model *make(bool plain)
+enum { CONTEXT, PLAIN, TRANSFORMER };
+
+static lvni_nn_model *make(int kind)
 {
     static const lvn_module_class classes[] = {
-        {.name = "context", .size = sizeof(context), .build = build},
-        {.name = "plain", .size = sizeof(context), .build = build_plain}};
+        [CONTEXT] = {.name = "context", .size = sizeof(context), .build = build},
+        [PLAIN] = {.name = "plain", .size = sizeof(context), .build = build_plain},
+        [TRANSFORMER] = {.name = "transformer", .size = sizeof(context), .build = build_vit}};
     lvni_nn_model *m;
-    if (lvni_nn_model_build(&classes[plain], NULL, 3, &m) != LVN_OK) {
+    if (lvni_nn_model_build(&classes[kind], NULL, 3, &m) != LVN_OK) {
         fail_msg("%s", lvn_last_error()->message);
     }
     return m;
@@ -103,7 +113,7 @@ TEST(parameters_of_the_second_head)
                {"head.head_mf.W_b", KEYPOINTS * KEYPOINTS * 9, 2 * KEYPOINTS * 9},
                {"head.head_mf.H_b.0", 16 * KEYPOINTS * 4, (16 * KEYPOINTS + 1) * 4},
                {"head.head_mf.H_b.1", 16 * KEYPOINTS * 4, (16 * KEYPOINTS + 1) * 4}};
-    lvni_nn_model *m = make(false);
+    lvni_nn_model *m = make(CONTEXT);
     char name[64];
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         const double bound = sqrt(6.0 / (double)row[i].fans);
@@ -132,6 +142,29 @@ TEST(parameters_of_the_second_head)
     lvni_nn_model_destroy(m);
 }
 
+/* The maps of a transformer have twice the sides: no layer doubles them before the recurrence. */
+TEST(the_second_head_of_a_transformer)
+{
+    enum { CLIP = 6, FEATURES = 384 / 4 };
+    lvni_nn_model *m = make(TRANSFORMER);
+    lvn_tensor *x = make_frames(CLIP);
+    for (int i = 0; i < m->n_parameters; i++) {
+        assert_null(strstr(m->parameters[i].name, "W_pre"));
+    }
+    assert_int_equal(lvn_numel(find(m, "head.head_mf.W_f.weight")), FEATURES * KEYPOINTS * 9);
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    const lvni_pose_both both = lvni_pose_context_of_clip(&root(m)->net, x);
+    const int64_t want[] = {CLIP - 4, MAP, MAP, KEYPOINTS};
+    for (int i = 0; i < 2; i++) {
+        const lvn_tensor *maps = i == 0 ? both.single : both.multi;
+        assert_non_null(maps);
+        assert_memory_equal(maps->shape, want, sizeof want);
+    }
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    lvn_release(x);
+    lvni_nn_model_destroy(m);
+}
+
 /* ---- windows ---- */
 
 /* Both networks with the same weights, the head's large enough that maps have peaks. */
@@ -152,7 +185,7 @@ static void equal_weights(const lvni_nn_model *m, const lvni_nn_model *plain)
 
 TEST(the_first_head_is_the_network_of_one_frame)
 {
-    lvni_nn_model *m = make(false), *plain = make(true);
+    lvni_nn_model *m = make(CONTEXT), *plain = make(PLAIN);
     equal_weights(m, plain);
     lvn_tensor *frame = make_frames(1);
     assert_int_equal(lvn_scope_open(), LVN_OK);
@@ -179,7 +212,7 @@ TEST(the_first_head_is_the_network_of_one_frame)
 TEST(windows_of_a_clip_are_windows)
 {
     enum { FRAMES = 7, WINDOWS = 3, PIXELS = SIDE * SIDE * 3 };
-    lvni_nn_model *m = make(false);
+    lvni_nn_model *m = make(CONTEXT);
     lvn_tensor *clip = make_frames(FRAMES),
                *each =
                    lvn_tensor_create(LVN_F32, LVN_SHAPE(WINDOWS, LVNI_POSE_WINDOW, SIDE, SIDE, 3));
@@ -218,7 +251,7 @@ static void expect_failure(lvni_pose_both maps, const char *want)
 
 TEST(clips_below_five_frames_are_refused)
 {
-    lvni_nn_model *m = make(false);
+    lvni_nn_model *m = make(CONTEXT);
     lvn_tensor *four = make_frames(4);
     assert_int_equal(lvn_scope_open(), LVN_OK);
     expect_failure(lvni_pose_context_of_clip(&root(m)->net, four),

@@ -288,6 +288,10 @@ TEST(each_rule_names_key_value_and_place)
         {"training: {optimizer: Adagrad2}\n", "optim.name `Adagrad2`: expected one of"},
         {"model: {backbone: resnet52}\n", "model.backbone `resnet52`"},
         {"model: {backbone: vits_dino}\n", "data.image_resize_dims.height 128: vits_dino takes"},
+        {"model: {backbone: vitb_dino}\ndata.downsample_factor: 3\n",
+         "data.downsample_factor 3: vitb_dino takes 1 or 2"},
+        {"model: {backbone: vitb_imagenet, model_type: regression}\n",
+         "model.backbone vitb_imagenet: model.model_type regression takes networks"},
         {"model: {model_type: heat}\n", "model.model_type `heat`"},
         {"model: {losses_to_use: [temporal], model_type: heatmap_mhcrnn}\n"
          "dali: {context: {train: {batch_size: 4}}}\n",

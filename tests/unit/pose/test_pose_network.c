@@ -68,7 +68,9 @@ TEST(parameters_of_the_head_and_the_backbone)
     } row[] = {{"resnet50", 2, 80971, 23508032},
                {"resnet50", 3, 512 * 17 * 9 + 17, 23508032},
                {"resnet50", 1, 80971 + 17 * 17 * 9 + 17, 23508032},
-               {"resnet18", 2, 128 * 17 * 9 + 17 + 17 * 17 * 9 + 17, 11176512}};
+               {"resnet18", 2, 128 * 17 * 9 + 17 + 17 * 17 * 9 + 17, 11176512},
+               {"dino_vits16", 2, 96 * 17 * 9 + 17, 21665664},
+               {"dino_vits16", 1, 96 * 17 * 9 + 17 + 17 * 17 * 9 + 17, 21665664}};
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         lvni_nn_model *m = make(row[i].model, 17, row[i].downsample, 0);
         assert_int_equal(count(m, "head."), row[i].head);

@@ -17,6 +17,8 @@ TEST(files_of_names)
     assert_string_equal(lvni_run_source_of("resnet50_animal_ap10k").file,
                         "res50_ap10k_256x256-35760eb8_20211029.pth");
     assert_non_null(strstr(lvni_run_source_of("resnet50_human_hand").folder, "mmpose/hand/"));
+    assert_string_equal(lvni_run_source_of("vitb_dino").file, "dino_vitbase16_pretrain.pth");
+    assert_string_equal(lvni_run_source_of("vitb_imagenet").file, "mae_visualize_vit_base.pth");
     assert_null(lvni_run_source_of("resnet50_animal").file);
 }
 
