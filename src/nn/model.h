@@ -225,8 +225,8 @@ lvn_status lvni_nn_model_copy_leader(const lvn_buffer *buffer, float *values);
 typedef struct lvni_nn_zoo_arguments {
     int image_size, n_classes;
     double dropout;
-    /* of a vision transformer or a ConvNeXt: probability that an image passes a layer by, or that
-     * of the last layer where it grows with the layers */
+    /* of a vision transformer, a ConvNeXt or an EfficientNet: probability that an image passes a
+     * layer by, or that of the last layer where it grows with the layers */
     double drop_path;
     int channels; /* of an image; 0: 3 */
     bool masked;  /* it is trained with masks, and its mask token with it */
@@ -234,7 +234,8 @@ typedef struct lvni_nn_zoo_arguments {
 /* Choices of model=, those that can be backbones. */
 #define LVNI_ZOO_BACKBONES                                                                         \
     "resnet18|resnet34|resnet50|resnet101|resnet152|convnext_tiny|convnext_small|convnext_base|"   \
-    "convnext_large|vit_s_16|vit_b_16|vit_tiny_patch16_224|"                                       \
+    "convnext_large|efficientnet_b0|efficientnet_b1|efficientnet_b2|"                              \
+    "vit_s_16|vit_b_16|vit_tiny_patch16_224|"                                                      \
     "vit_small_patch16_224|vit_base_patch16_224|dino_vits16|dino_vitb16|"                          \
     "vits14|vitb14|vits14-noreg|vitb14-noreg|vits14-notpretrained|vitb14-notpretrained|"           \
     "vits14-noreg-notpretrained|vitb14-noreg-notpretrained"

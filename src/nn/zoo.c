@@ -1,5 +1,6 @@
 /* The models of `model=NAME`: classifiers of images (N, S, S, 3) -> logits (N, classes). cnn, mlp,
- * residual networks, and at the end the table of them, with those of zoo_vit.c and zoo_convnext.c.
+ * residual networks, and at the end the table of them, with those of zoo_vit.c, zoo_convnext.c and
+ * zoo_efficientnet.c.
  * Each is a body, what is pooled of it, and a linear layer: features of a backbone and logits come
  * from the same code. */
 #include "nn/zoo_impl.h"
@@ -344,6 +345,9 @@ static const struct {
     {&lvni_nn_zoo_convnexts[1].base, .features = 768, .drop_path = 0.4, .any_size = true},
     {&lvni_nn_zoo_convnexts[2].base, .features = 1024, .drop_path = 0.5, .any_size = true},
     {&lvni_nn_zoo_convnexts[3].base, .features = 1536, .drop_path = 0.5, .any_size = true},
+    {&lvni_nn_zoo_efficientnets[0].base, 1280, .dropout = 0.2, .drop_path = 0.2, .any_size = true},
+    {&lvni_nn_zoo_efficientnets[1].base, 1280, .dropout = 0.2, .drop_path = 0.2, .any_size = true},
+    {&lvni_nn_zoo_efficientnets[2].base, 1408, .dropout = 0.3, .drop_path = 0.2, .any_size = true},
 };
 
 static int index_of(const char *name)
@@ -377,6 +381,9 @@ static const struct {
               {"convnext_small", "convnext_small"},
               {"convnext_base", "convnext_base"},
               {"convnext_large", "convnext_large"},
+              {"efficientnet_b0", "efficientnet_b0"},
+              {"efficientnet_b1", "efficientnet_b1"},
+              {"efficientnet_b2", "efficientnet_b2"},
               {"vit_s_16", "vit_s_16"},
               {"vit_b_16", "vit_b_16"},
               {"vit_tiny_patch16_224", "vit_tiny_patch16_224"},
@@ -427,11 +434,16 @@ const lvn_module_class *lvni_nn_zoo_find(const char *name)
     return i >= 0 ? zoo[i].cls : v != NULL ? &v->base : NULL;
 }
 
+static bool is_efficientnet(const char *name)
+{
+    return strncmp(name, "efficientnet", 12) == 0;
+}
+
 bool lvni_nn_zoo_any_channels(const char *name)
 {
     const lvni_nn_zoo_vit *v = find_vit(name); /* of those with torchvision's names: 3 */
     return strcmp(name, "cnn") == 0 || strncmp(name, "resnet", 6) == 0 ||
-           strncmp(name, "convnext", 8) == 0 || (v != NULL && v->grid > 0);
+           strncmp(name, "convnext", 8) == 0 || is_efficientnet(name) || (v != NULL && v->grid > 0);
 }
 
 bool lvni_nn_zoo_any_size(const char *name)
@@ -485,10 +497,10 @@ int lvni_nn_zoo_map_side(const char *name, int side)
     }
     /* five convolutions or poolings with a stride of 2, of which each rounds up; one of 4 and three
      * of 2, or two of 2, that round down */
-    return strncmp(name, "resnet", 6) == 0     ? (side + 31) / 32
-           : strncmp(name, "convnext", 8) == 0 ? side / 32
-           : strcmp(name, "cnn") == 0          ? side / 4
-                                               : 0;
+    return strncmp(name, "resnet", 6) == 0 || is_efficientnet(name) ? (side + 31) / 32
+           : strncmp(name, "convnext", 8) == 0                      ? side / 32
+           : strcmp(name, "cnn") == 0                               ? side / 4
+                                                                    : 0;
 }
 
 bool lvni_nn_zoo_has_masks(const char *name)

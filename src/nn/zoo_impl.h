@@ -1,5 +1,5 @@
 /* What the networks of the zoo share: zoo.c has them and their table, zoo_vit.c the vision
- * transformers, zoo_convnext.c the networks of that name. */
+ * transformers, zoo_convnext.c and zoo_efficientnet.c the networks of these names. */
 #ifndef LEVIN_NN_ZOO_IMPL_H
 #define LEVIN_NN_ZOO_IMPL_H
 
@@ -86,5 +86,16 @@ typedef struct lvni_nn_zoo_convnext {
     double drop_path; /* what model.drop_path=auto means */
 } lvni_nn_zoo_convnext;
 extern const lvni_nn_zoo_convnext lvni_nn_zoo_convnexts[LVNI_CONVNEXTS];
+
+/* ---- zoo_efficientnet.c ---- */
+
+enum { LVNI_EFFICIENTNETS = 3 };
+
+/* A class, as the first member of what its build() needs. */
+typedef struct lvni_nn_zoo_efficientnet {
+    lvn_module_class base;
+    double width, depth; /* factors on the channels and the blocks of b0 */
+} lvni_nn_zoo_efficientnet;
+extern const lvni_nn_zoo_efficientnet lvni_nn_zoo_efficientnets[LVNI_EFFICIENTNETS];
 
 #endif

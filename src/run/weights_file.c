@@ -82,6 +82,8 @@ static const rule old_layer[] = {
 /* The backbone is a sequence there, of the parts of torchvision's network in their order; alone,
  * and within a model that has it as its backbone. */
 static const rule lightning_pose[] = {
+    {"backbone.features.", "backbone.0."},
+    {"features.", "0."},
     {"backbone.conv1.", "backbone.0."},
     {"backbone.bn1.", "backbone.1."},
     {"backbone.layer1.", "backbone.4."},

@@ -39,6 +39,12 @@ static const source sources[] = {
     {"convnext_small", torchvision, "convnext_small-0c510722.pth", " eval.resize=230"},
     {"convnext_base", torchvision, "convnext_base-6075fbad.pth", " eval.resize=232"},
     {"convnext_large", torchvision, "convnext_large-ea097f82.pth", " eval.resize=232"},
+    {"efficientnet_b0", torchvision, "efficientnet_b0_rwightman-7f5810bc.pth",
+     " eval.resize=256 eval.filter=bicubic"},
+    {"efficientnet_b1", torchvision, "efficientnet_b1-c27df63c.pth",
+     " eval.crop=240 eval.resize=255"},
+    {"efficientnet_b2", torchvision, "efficientnet_b2_rwightman-c35c1473.pth",
+     " eval.crop=288 eval.resize=288 eval.filter=bicubic"},
     {"vit_b_16", torchvision, "vit_b_16-c867db91.pth", ""},
     {"vit_s_16", "https://dl.fbaipublicfiles.com/deit/", "deit_small_patch16_224-cd65a155.pth",
      " eval.preset=deit"},
@@ -187,7 +193,7 @@ lvn_status lvni_run_source_check_model(const lvni_core_config *c)
         lvni_core_config_float(c, "model.drop_path") > 0.0) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "model.drop_path=%g (%s): model=%s has no layers that images can pass by, as "
-                 "transformers and ConvNeXts have; omit it",
+                 "transformers, ConvNeXts and EfficientNets have; omit it",
                  lvni_core_config_float(c, "model.drop_path"),
                  lvni_core_config_origin(c, "model.drop_path"), model);
     }

@@ -9,7 +9,7 @@ import os
 import unittest
 
 from pose_case import PoseCase
-from safetensors_files import write_safetensors
+from safetensors_files import read_safetensors, write_safetensors
 from today import OfToday
 
 STEP = ["training.max_epochs=1", "training.min_epochs=1", "training.unfreezing_epoch=0"]
@@ -44,12 +44,26 @@ def zeros(shapes):
 
 class Backbones(PoseCase):
     def same_on_two_ranks(self, backbone, *more):
+        """The model that was trained."""
         same = [*STEP, f"model.backbone={backbone}", *more]
         one = self.hash_of("one", *same)
         self.assertEqual(self.hash_of("two", *same, "devices=2"), one)
+        return read_safetensors(f"{self.dir}/one/exported_models/exported_last.safetensors")[0]
 
     def test_a_step_of_a_transformer(self):
         self.same_on_two_ranks("vits_dino", "training.optimizer=AdamW")
+
+    def test_a_step_of_an_efficientnet(self):
+        """And its tensors under the names that Lightning Pose has for them."""
+        model = self.same_on_two_ranks("efficientnet_b0")
+        posed = {f"model.{n}".replace("features.", "0."): t for n, t in model.items()}
+        path = f"{self.dir}/posed.safetensors"
+        write_safetensors(path, posed)
+        plan = ["plan", "train", "pose", "config=project/config.yaml", f"weights={path}"]
+        text = self.levin(*plan, "model.backbone=efficientnet_b0")
+        n = sum(not name.endswith("num_batches_tracked") for name in model)
+        taken = f"{n} of the model's {n} tensors are from it"
+        self.assertIn(f"{taken}, with the names of Lightning Pose", text)
 
     def test_names_of_weights(self):
         """Of ViT-MAE, within a larger model, and of a model of Lightning Pose."""

@@ -355,6 +355,14 @@ NETS = {
         modes=("eval",),
         features=("features", "map"),
     ),  # no dropout, no batch norm: training differs by the paths that it drops
+    "efficientnet_b0": dict(
+        make=lambda: TV.efficientnet_b0(num_classes=10, dropout=0.0, stochastic_depth_prob=0.0),
+        batch=2,
+        size=70,
+        classes=10,
+        last="block.3.1",
+        features=("features", "map"),
+    ),
     "vit_tiny_patch16_224": dict(
         make=lambda: timm_model("vit_tiny_patch16_224", num_classes=10, dynamic_img_size=True),
         batch=2,

@@ -31,13 +31,15 @@ static const lvni_core_option model_rows[] = {
      .type = LVNI_OPT_FLOAT,
      .range = LVNI_FROM_TO_BELOW(0, 1),
      .flags = LVNI_OPT_AUTO,
-     .help = "Dropout before the last layer; auto: 0.1 for cnn and mlp, else 0."},
+     .help = "Dropout before the last layer; auto: 0.1 for cnn and mlp, those of "
+             "EfficientNets (0.2, b2 0.3), else 0."},
     {.name = "model.drop_path",
      .type = LVNI_OPT_FLOAT,
      .fallback = "0",
      .range = LVNI_FROM_TO_BELOW(0, 1),
      .help = "Probability that an image passes a half of a transformer's layer, or a block of a "
-             "ConvNeXt, by in training (stochastic depth): of all layers for DINOv2's, else of the "
+             "ConvNeXt or EfficientNet, by in training (stochastic depth): of all layers for "
+             "DINOv2's, else of the "
              "last one, less in front of it."},
 };
 static const lvni_core_option_table model_table = LVNI_OPTION_TABLE("model", model_rows);

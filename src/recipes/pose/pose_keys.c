@@ -205,8 +205,8 @@ static const lvni_core_option model_rows[] = {
                 "efficientnet_b2|vits_dino|vitb_dino|vits_dinov2|vitb_dinov2|vits_dinov3|"
                 "vitb_dinov3|vitb_imagenet|vitb_sam|vitb_sam2|vits_sam2|vitt_sam2",
      .fallback = "resnet50_animal_ap10k",
-     .later = "efficientnet_b0|efficientnet_b1|efficientnet_b2|vits_dinov2|vitb_dinov2|"
-              "vits_dinov3|vitb_dinov3|vitb_sam|vitb_sam2|vits_sam2|vitt_sam2",
+     .later = "vits_dinov2|vitb_dinov2|vits_dinov3|vitb_dinov3|vitb_sam|vitb_sam2|vits_sam2|"
+              "vitt_sam2",
      .later_note = LATER_BACKBONE,
      .help = "The network before the head; resnet50_NAME is resnet50, vitb_imagenet the network of "
              "vitb_dino, with the weights that NAME is known for. The transformers take square "

@@ -41,12 +41,13 @@ static const lvni_core_option pretrain_rows[] = {
      .type = LVNI_OPT_FLOAT,
      .range = LVNI_FROM_TO_BELOW(0, 1),
      .flags = LVNI_OPT_AUTO,
-     .help =
-         "Probability that an image passes a half of a transformer's layer, or a block of a "
-         "ConvNeXt, by in training (stochastic depth): of all layers for DINOv2's, else of the "
-         "last one, less in front of it; auto: 0.3 for published weights of DINOv2, else 0.1 "
-         "(vits14, convnext_tiny), 0.2 (vitb14), 0.4 (convnext_small), 0.5 (its larger ones), or "
-         "0."},
+     .help = "Probability that an image passes a half of a transformer's layer, or a block of a "
+             "ConvNeXt or EfficientNet, by in training (stochastic depth): of all layers for "
+             "DINOv2's, else of the "
+             "last one, less in front of it; auto: 0.3 for published weights of DINOv2, else 0.1 "
+             "(vits14, convnext_tiny), 0.2 (vitb14, EfficientNets), 0.4 (convnext_small), 0.5 (its "
+             "larger ones), or "
+             "0."},
     LVNI_OPTION_ALIAS("model_args.drop_path_rate", "model.drop_path"),
     {.name = "embed_dim",
      .type = LVNI_OPT_INT,

@@ -66,6 +66,7 @@ static const struct {
             {"resnet18", 64, 2, 512, "fc"},
             {"resnet50", 33, 2, 2048, "fc"},
             {"convnext_tiny", 70, 2, 768, "classifier.2"},
+            {"efficientnet_b0", 33, 2, 1280, "classifier.1"},
             {"vit_s_16", 48, 3, 384, "heads.head"},
             {"vit_tiny_patch16_224", 48, 3, 192, "head"},
             {"dino_vits16", 48, 3, 384, "head"},
@@ -106,7 +107,7 @@ TEST(logits_are_the_head_of_the_pooled_features)
         } else {
             assert_shape(f.map, 4, (const int64_t[]){SAMPLES, grid, grid, c});
         }
-        if (nets[k].model[0] == 'c' || nets[k].model[0] == 'r') {
+        if (strchr("cre", nets[k].model[0]) != NULL) {
             assert_near(f.pooled, lvn_global_avg_pool2d(f.map), 0.0);
         }
         lvn_tensor *logits = lvn_forward(m->root, x);
@@ -249,6 +250,9 @@ TEST(shapes_are_those_of_the_authors)
                {"vits14-noreg", "mask_token", 2, {1, 384}, 177},
                {"vitb14-noreg-notpretrained", "pos_embed", 3, {1, 257, 768}, 177},
                {"vitb14", "blocks.11.ls2.gamma", 1, {768}, 178},
+               {"efficientnet_b0", "features.2.0.block.1.0.weight", 4, {96, 3, 3, 1}, 311},
+               {"efficientnet_b1", "features.7.1.block.2.fc1.weight", 4, {80, 1, 1, 1920}, 439},
+               {"efficientnet_b2", "features.8.0.weight", 4, {1408, 1, 1, 352}, 439},
                {"convnext_tiny", "features.1.0.block.0.weight", 4, {96, 7, 7, 1}, 182},
                {"convnext_small", "features.5.26.layer_scale", 3, {384, 1, 1}, 344},
                {"convnext_base", "features.6.1.weight", 4, {1024, 2, 2, 512}, 344},
@@ -389,13 +393,13 @@ TEST(deeper_layers_drop_more)
 
 TEST(maps_have_the_side_that_is_predicted)
 {
-    static const char *const models[] = {"cnn", "resnet18", "vit_tiny_patch16_224",
-                                         "convnext_tiny"};
-    for (int i = 0; i < 12; i++) {
+    static const char *const models[] = {"cnn", "resnet18", "vit_tiny_patch16_224", "convnext_tiny",
+                                         "efficientnet_b0"};
+    for (int i = 0; i < 15; i++) {
         const char *model = models[i / 3];
-        const int side = i < 6   ? (int[]){30, 32, 34}[i % 3]
-                         : i < 9 ? 16 * (1 + i % 3)
-                                 : (int[]){32, 63, 64}[i % 3],
+        const int side = i < 6 || i >= 12 ? (int[]){30, 32, 34}[i % 3]
+                         : i < 9          ? 16 * (1 + i % 3)
+                                          : (int[]){32, 63, 64}[i % 3],
                   n = lvni_nn_zoo_map_side(model, side);
         const lvni_nn_zoo_arguments a = {.image_size = side};
         lvni_nn_model *m;

@@ -121,6 +121,9 @@ TEST(networks_have_their_sizes)
         {"resnet101", 64, 314, 208, 44549160, "conv1.weight", "fc.weight"},
         {"resnet152", 64, 467, 310, 60192808, "conv1.weight", "fc.weight"},
         {"convnext_tiny", 64, 182, 0, 28589128, "features.0.0.weight", "classifier.2.weight"},
+        {"efficientnet_b0", 64, 213, 98, 5288548, "features.0.0.weight", "classifier.1.weight"},
+        {"efficientnet_b1", 64, 301, 138, 7794184, "features.0.0.weight", "classifier.1.weight"},
+        {"efficientnet_b2", 64, 301, 138, 9109994, "features.0.0.weight", "classifier.1.weight"},
         {"vit_s_16", 224, 152, 0, 22050664, "class_token", "heads.head.weight"},
         {"vit_b_16", 224, 152, 0, 86567656, "class_token", "heads.head.weight"}};
     for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) {
@@ -133,12 +136,16 @@ TEST(networks_have_their_sizes)
         assert_true(lvni_nn_model_count(m) == nets[i].weights);
         assert_string_equal(m->parameters[0].name, nets[i].first);
         assert_string_equal(m->parameters[m->n_parameters - 2].name, nets[i].head);
-        assert_true(lvni_nn_zoo_dropout(nets[i].name) == 0.0);
+        assert_true(lvni_nn_zoo_dropout(nets[i].name) ==
+                    (strcmp(nets[i].name, "efficientnet_b2") == 0     ? 0.3
+                     : strncmp(nets[i].name, "efficientnet", 12) == 0 ? 0.2
+                                                                      : 0.0));
         lvni_nn_model_destroy(m);
     }
     assert_true(lvni_nn_zoo_dropout("cnn") == 0.1);
     assert_true(lvni_nn_zoo_drop_path("convnext_small") == 0.4 &&
                 lvni_nn_zoo_has_paths("vit_b_16"));
+    assert_true(lvni_nn_zoo_drop_path("efficientnet_b1") == 0.2);
     assert_false(lvni_nn_zoo_has_paths("resnet18"));
 }
 
@@ -199,6 +206,21 @@ TEST(initial_values_are_those_of_torchvision)
     assert_true(mean_square(m, "features.5.8.block.3.bias") == 0.0 &&
                 mean_square(m, "features.1.0.block.2.weight") == 1.0);
     assert_true(fabs(mean_square(m, "features.7.2.layer_scale") / 1e-12 - 1) < 1e-3);
+    lvni_nn_model_destroy(m);
+}
+
+/* PyTorch counts all outputs of a depthwise convolution. */
+TEST(initial_values_of_an_efficientnet)
+{
+    lvni_nn_model *m = make("efficientnet_b0", 32, 5);
+    assert_true(fabs(mean_square(m, "features.0.0.weight") * 32 * 9 / 2 - 1) < 0.1);
+    assert_true(fabs(mean_square(m, "features.6.2.block.1.0.weight") * 1152 * 25 / 2 - 1) < 0.1);
+    assert_true(fabs(mean_square(m, "features.6.2.block.2.fc1.weight") * 48 / 2 - 1) < 0.1);
+    assert_true(mean_square(m, "features.6.2.block.2.fc1.bias") == 0.0 &&
+                mean_square(m, "features.6.2.block.3.1.weight") == 1.0 &&
+                mean_square(m, "classifier.1.bias") == 0.0);
+    /* uniform within 1 / sqrt(5) */
+    assert_true(fabs(mean_square(m, "classifier.1.weight") * 5 * 3 - 1) < 0.1);
     lvni_nn_model_destroy(m);
 }
 

@@ -69,6 +69,8 @@ TEST(parameters_of_the_head_and_the_backbone)
                {"resnet50", 3, 512 * 17 * 9 + 17, 23508032},
                {"resnet50", 1, 80971 + 17 * 17 * 9 + 17, 23508032},
                {"resnet18", 2, 128 * 17 * 9 + 17 + 17 * 17 * 9 + 17, 11176512},
+               {"efficientnet_b0", 2, 320 * 17 * 9 + 17 + 17 * 17 * 9 + 17, 4007548},
+               {"efficientnet_b2", 3, 352 * 17 * 9 + 17, 7700994},
                {"dino_vits16", 2, 96 * 17 * 9 + 17, 21665664},
                {"dino_vits16", 1, 96 * 17 * 9 + 17 + 17 * 17 * 9 + 17, 21665664}};
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {

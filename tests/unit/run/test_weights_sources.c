@@ -19,6 +19,7 @@ TEST(files_of_names)
     assert_non_null(strstr(lvni_run_source_of("resnet50_human_hand").folder, "mmpose/hand/"));
     assert_string_equal(lvni_run_source_of("vitb_dino").file, "dino_vitbase16_pretrain.pth");
     assert_string_equal(lvni_run_source_of("vitb_imagenet").file, "mae_visualize_vit_base.pth");
+    assert_string_equal(lvni_run_source_of("efficientnet_b1").file, "efficientnet_b1-c27df63c.pth");
     assert_null(lvni_run_source_of("resnet50_animal").file);
 }
 
