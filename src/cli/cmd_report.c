@@ -143,7 +143,7 @@ static lvn_status measure(const lvni_run_recipe *recipe, const own_data *own, ar
     recipe = shown != NULL ? shown : recipe;
     if (recipe->page == NULL) {
         LVN_FAIL(LVN_ERR_USAGE,
-                 "%s: %s: the page of a run of %s shows its curves and settings alone: leave the "
+                 "%s: %s: the page of a run of %s shows what is in its directory alone: leave the "
                  "key out%s%s%s",
                  a->run, a->eval[0], recipe->name,
                  recipe->predict != NULL ? "; what the model finds in other data is written by "

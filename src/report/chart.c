@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* The drawing in units of its view box; a page scales it to its column. */
-enum { WIDTH = 480, HEIGHT = 220, LEFT = 58, RIGHT = 12, TOP = 10, BOTTOM = 36 };
+enum { WIDTH = 480, HEIGHT = 220, LEFT = 58, RIGHT = 12, TOP = 10, BOTTOM = 36, MARK = 8 };
 enum { MOST_TICKS = 12 };
 #define MINUS "\xe2\x88\x92" /* U+2212 */
 
@@ -255,9 +255,11 @@ static void write_axes(const lvni_report_chart *c, const axis *x, const axis *y,
     }
     lvni_core_str_printf(out,
                          "<line class=a x1=%d x2=%d y1=%d y2=%d /><text x=%d y=%d "
-                         "text-anchor=end>step</text>",
+                         "text-anchor=end>",
                          LEFT, WIDTH - RIGHT, HEIGHT - BOTTOM, HEIGHT - BOTTOM, WIDTH - RIGHT,
                          HEIGHT - 4);
+    lvni_report_escape(out, c->x_label != NULL ? c->x_label : "step");
+    lvni_core_str_append(out, "</text>");
 }
 
 /* ---- lines ---- */
@@ -320,7 +322,24 @@ static void write_legend(const lvni_report_chart *c, lvni_core_str *out)
         lvni_report_escape(out, c->line[i]->name);
         lvni_core_str_append(out, "</span>");
     }
+    if (c->n_marks > 0) {
+        lvni_core_str_printf(out, " <span class=\"k c%d\">", c->n);
+        lvni_report_escape(out, c->mark_name);
+        lvni_core_str_append(out, "</span>");
+    }
     lvni_core_str_append(out, "</figcaption>");
+}
+
+/* In the colour behind those of the lines. */
+static void write_marks(const lvni_report_chart *c, const axis *x, lvni_core_str *out)
+{
+    if (c->n_marks > 0) {
+        lvni_core_str_printf(out, "<path class=\"l c%d\" d=\"", c->n);
+    }
+    for (int i = 0; i < c->n_marks; i++) {
+        lvni_core_str_printf(out, "M%.1f,%dv%d", place(x, c->mark[i]), TOP, MARK);
+    }
+    lvni_core_str_append(out, c->n_marks > 0 ? "\" />" : "");
 }
 
 void lvni_report_chart_write(const lvni_report_chart *chart, lvni_core_str *out)
@@ -348,5 +367,6 @@ void lvni_report_chart_write(const lvni_report_chart *chart, lvni_core_str *out)
     for (int i = 0; i < c.n; i++) {
         write_line(c.line[i], i, &x, &y, out);
     }
+    write_marks(&c, &x, out);
     lvni_core_str_append(out, "</svg></figure>\n");
 }

@@ -17,7 +17,12 @@ typedef struct lvni_report_chart {
     const char *title;            /* "loss" */
     char group[LVNI_REPORT_NAME]; /* of lvni_report_chart_next: what title points to */
     lvni_report_unit unit;
-    bool log; /* a logarithmic axis, where all values are above 0 */
+    bool log;            /* a logarithmic axis, where all values are above 0 */
+    const char *x_label; /* NULL: "step" */
+    /* Steps that are marked at the upper edge, and what they are; in the range of the lines. */
+    const double *mark;
+    int n_marks;
+    const char *mark_name;
     const lvni_report_series *line[LVNI_REPORT_LINES]; /* named by what their names differ in */
     int n;
 } lvni_report_chart;

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+enum { COLOURS = 6 };
+
 /* Six colours that differ in lightness, too, for those who see few colours (Okabe and Ito, 2008);
  * the dark page has lighter ones. */
 static const char style[] =
@@ -24,6 +26,7 @@ static const char style[] =
     ".soft{font-weight:400}.k{font-weight:400;font-size:.85rem;white-space:nowrap}\n"
     ".k::before{content:\"\";display:inline-block;width:1rem;height:.2rem;margin:0 .3rem .2rem "
     ".5rem;background:var(--c)}\n"
+    "figure .f{fill:none;vector-effect:non-scaling-stroke}"
     "svg{width:100%;height:auto;display:block}svg text{font-size:12px;fill:var(--soft)}\n"
     ".g{stroke:var(--rule)}.a{stroke:var(--soft)}.l{fill:none;stroke:var(--c);stroke-width:1.75;"
     "stroke-linejoin:round}.b{fill:var(--c);opacity:.18}.p{fill:var(--c)}.s{stroke-width:1;opacity:"
@@ -100,6 +103,16 @@ void lvni_report_heading(lvni_core_str *out, const char *text)
     lvni_core_str_append(out, "</h2>\n");
 }
 
+void lvni_report_class(lvni_core_str *out, const char *name, int i, int n)
+{
+    if (n <= COLOURS) {
+        lvni_core_str_printf(out, " class=\"%s c%d\"", name, i);
+    } else {
+        lvni_core_str_printf(out, " class=\"%s\" style=\"--c:hsl(%d 65%% 50%%)\"", name,
+                             360 * i / n);
+    }
+}
+
 static void write_base64(lvni_core_str *out, const unsigned char *bytes, size_t n)
 {
     static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -113,11 +126,17 @@ static void write_base64(lvni_core_str *out, const unsigned char *bytes, size_t 
     }
 }
 
+void lvni_report_png_address(lvni_core_str *out, const void *png, size_t n)
+{
+    lvni_core_str_append(out, "data:image/png;base64,");
+    write_base64(out, png, n);
+}
+
 void lvni_report_png(lvni_core_str *out, const void *png, size_t n, const char *alt)
 {
     lvni_core_str_append(out, "<figure><img alt=\"");
     lvni_report_escape(out, alt);
-    lvni_core_str_append(out, "\" src=\"data:image/png;base64,");
-    write_base64(out, png, n);
+    lvni_core_str_append(out, "\" src=\"");
+    lvni_report_png_address(out, png, n);
     lvni_core_str_append(out, "\">");
 }

@@ -13,6 +13,11 @@ void lvni_report_page_end(lvni_core_str *out);
 void lvni_report_escape(lvni_core_str *out, const char *text);
 /* <h2> */
 void lvni_report_heading(lvni_core_str *out, const char *text);
+/* ` class="NAME cI"`, the colour of group i of n: the page's own six where they are enough, else a
+ * circle of hues. Elements of it are drawn in var(--c). */
+void lvni_report_class(lvni_core_str *out, const char *name, int i, int n);
+/* `data:image/png;base64,...` of the n bytes of a PNG file. */
+void lvni_report_png_address(lvni_core_str *out, const void *png, size_t n);
 /* <figure> with the n bytes of a PNG file within the page, `alt` in its place for who does not see
  * it. The caller writes <figcaption> behind it and </figure>. */
 void lvni_report_png(lvni_core_str *out, const void *png, size_t n, const char *alt);

@@ -39,7 +39,7 @@ static void widen(lvni_report_series *s)
     s->width *= 2;
 }
 
-static void put(lvni_report_series *s, int64_t step, double value)
+void lvni_report_series_add(lvni_report_series *s, int64_t step, double value)
 {
     while (step / s->width >= LVNI_REPORT_BUCKETS) {
         widen(s);
@@ -274,7 +274,7 @@ lvn_status lvni_report_metrics_add(lvni_report_metrics *m, const char *line, siz
         }
         LVN_TRY(find_or_add(m, &pairs[i], &at, &s));
         if (s != NULL && isfinite(pairs[i].value)) {
-            put(s, (int64_t)step, pairs[i].value);
+            lvni_report_series_add(s, (int64_t)step, pairs[i].value);
         } else if (s != NULL) {
             s->n_null++;
         }

@@ -48,6 +48,9 @@ void lvni_report_metrics_free(lvni_report_metrics *metrics);
 const lvni_report_series *lvni_report_metrics_find(const lvni_report_metrics *metrics,
                                                    const char *name); /* NULL: there is none */
 
+/* A finite value, of steps from 0 to 2^53; width is 1 before the first. */
+void lvni_report_series_add(lvni_report_series *series, int64_t step, double value);
+
 /* A line without its end, for tests; damaged lines are counted. LVN_ERR_MEMORY. */
 lvn_status lvni_report_metrics_add(lvni_report_metrics *metrics, const char *line, size_t n);
 

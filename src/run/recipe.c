@@ -159,10 +159,15 @@ done:
 lvn_status lvni_run_page_write(const lvni_run_recipe *recipe, const char *run, const char *sections,
                                const char *output)
 {
-    lvni_core_str page = {0}, defaults = {0};
+    lvni_core_str page = {0}, defaults = {0}, more = {0};
     lvn_status s;
     if (recipe != NULL) {
         LVNI_TRY_DONE(s, write_defaults(recipe, &defaults));
+    }
+    if (recipe != NULL && recipe->page_sections != NULL) {
+        lvni_core_str_append(&more, sections != NULL ? sections : "");
+        LVNI_TRY_DONE(s, recipe->page_sections(run, &more));
+        sections = lvni_core_str_text(&more);
     }
     const char *of_recipe = defaults.len > 0 ? lvni_core_str_text(&defaults) : NULL;
     LVNI_TRY_DONE(s, lvni_report_run_page(run, of_recipe, sections, &page));
@@ -171,6 +176,7 @@ lvn_status lvni_run_page_write(const lvni_run_recipe *recipe, const char *run, c
 done:
     lvni_core_str_free(&page);
     lvni_core_str_free(&defaults);
+    lvni_core_str_free(&more);
     return s;
 }
 

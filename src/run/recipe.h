@@ -74,6 +74,9 @@ typedef struct lvni_run_recipe {
      * that of the run, and where there is none any more a sentence is in its place. NULL: this
      * row, with data= alone. */
     const struct lvni_run_recipe *shown;
+    /* Sections of HTML behind the curves of every page, from the files of the run directory alone,
+     * also of one that goes on. Fails for want of memory alone. NULL: none. */
+    lvn_status (*page_sections)(const char *run, lvni_core_str *out);
     /* Of `eval choose=` (best_checkpoint.h), where eval has that key; NULL: none. */
     const struct lvni_run_choice_rules *choice;
 } lvni_run_recipe;

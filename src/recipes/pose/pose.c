@@ -12,6 +12,7 @@
 #include "recipes/pose/pose_frames.h"
 #include "recipes/pose/pose_keys.h"
 #include "recipes/pose/pose_labeled.h"
+#include "recipes/pose/pose_page.h"
 #include "recipes/pose/pose_split.h"
 #include "recipes/pose/pose_stream.h"
 #include "recipes/pose/pose_video.h"
@@ -524,4 +525,5 @@ const lvni_run_recipe lvni_pose_recipe = {
     .predict = &lvni_pose_predictions_of_frames,
     .eval_keys = eval_keys,
     .eval = &lvni_pose_metrics,
+    .page_sections = lvni_pose_page,
     .export_keys = lvni_run_export_keys};
