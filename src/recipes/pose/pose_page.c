@@ -53,6 +53,15 @@ double lvni_pose_page_quantile(const double *sorted, int64_t n, double part)
     return sorted[i] + (at - (double)i) * (sorted[next] - sorted[i]);
 }
 
+double lvni_pose_page_mean(const double *value, int64_t n)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        sum += value[i];
+    }
+    return n > 0 ? sum / (double)n : (double)NAN;
+}
+
 void lvni_pose_page_cell(lvni_core_str *out, double value)
 {
     if (isnan(value)) {
@@ -212,15 +221,6 @@ static int64_t take_errors(const lvni_pose_page_frames *f, int k, int set, doubl
     return n;
 }
 
-static double mean_of(const double *value, int64_t n)
-{
-    double sum = 0.0;
-    for (int64_t i = 0; i < n; i++) {
-        sum += value[i];
-    }
-    return n > 0 ? sum / (double)n : (double)NAN;
-}
-
 /* mean: (k, groups), for the drawing. */
 static void write_errors_row(const lvni_pose_page_frames *f, const groups *g, int k, double *room,
                              double *mean, lvni_core_str *out)
@@ -229,7 +229,7 @@ static void write_errors_row(const lvni_pose_page_frames *f, const groups *g, in
     lvni_report_escape(out, k < 0 ? "all" : f->keypoint[k]);
     lvni_core_str_append(out, "</th>");
     for (int i = 0; i < g->n; i++) {
-        const double value = mean_of(room, take_errors(f, k, g->set[i], room));
+        const double value = lvni_pose_page_mean(room, take_errors(f, k, g->set[i], room));
         lvni_pose_page_cell(out, value);
         if (k >= 0) {
             mean[k * g->n + i] = value;
@@ -473,6 +473,7 @@ lvn_status lvni_pose_page(const char *run, lvni_core_str *out)
     }
     LVNI_TRY_DONE(s, s);
     LVNI_TRY_DONE(s, write_frames(run, config, out));
+    LVNI_TRY_DONE(s, lvni_pose_page_files(run, out));
     LVNI_TRY_DONE(s, lvni_pose_page_videos(run, config, out));
     s = lvni_core_str_status(out);
 done:

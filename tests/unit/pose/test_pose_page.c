@@ -289,6 +289,21 @@ TEST(jumps_of_videos)
                 "<span class=\"k c2\">2 jumps</span>");
 }
 
+TEST(other_label_files)
+{
+    write_run("/gone");
+    assert_page(false, "Other label files");
+    write_text("predictions_test_pixel_error.csv", ",paw,tail\na.png,1.0,9.0\nb.png,2.0,\n");
+    assert_int_equal(lvni_core_mkdirs(in_dir("image_preds/o.csv")), LVN_OK);
+    assert_int_equal(lvni_core_mkdirs(in_dir("image_preds/none.csv")), LVN_OK);
+    write_text("image_preds/o.csv/predictions_pixel_error.csv", "\"damaged\n");
+    assert_page(true, "<tr><th>predictions_test</th><td class=n>2</td><td class=n>3</td>"
+                      "<td class=n>4.00</td><td class=n>2.00</td><td class=n>7.60</td>"
+                      "<td class=n>9.00</td><td class=soft>tail</td></tr>");
+    assert_page(true, "<tr><th>image_preds/o.csv/predictions</th><td colspan=7>");
+    assert_page(false, "none.csv");
+}
+
 /* Hundreds: a table of some, traces of few, and how many are left out. */
 TEST(many_videos)
 {
