@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-enum { LVNI_COMMAND_USES = 6 };
+enum { LVNI_COMMAND_USES = 8 };
 
 typedef struct lvni_cli_command {
     const char *name;
@@ -96,6 +96,9 @@ int lvni_cli_cmd_report(int n, const char *const *args);
 extern const lvni_core_option_table *const lvni_cli_report_keys[];
 int lvni_cli_cmd_data(int n, const char *const *args);
 int lvni_cli_cmd_slurm(int n, const char *const *args);
+/* cmd_slurm_script.c: what follows `slurm script` and `slurm profiles`. */
+int lvni_cli_slurm_script(int n, const char *const *args);
+int lvni_cli_slurm_profiles(int n, const char *const *args);
 int lvni_cli_cmd_doctor(int n, const char *const *args);
 int lvni_cli_cmd_cc(int n, const char *const *args);
 int lvni_cli_cmd_completion(int n, const char *const *args);

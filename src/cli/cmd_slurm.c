@@ -1,5 +1,5 @@
 /* levin slurm env|expand|compress: the rank of this process, found from its environment, and host
- * lists; without asking Slurm. */
+ * lists; without asking Slurm. Job scripts are in cmd_slurm_script.c. */
 #include "cli/cli.h"
 #include "core/alloc.h"
 #include "core/error.h"
@@ -161,7 +161,11 @@ int lvni_cli_cmd_slurm(int n, const char *const *args)
     static const struct {
         const char *name;
         int (*run)(int n, const char *const *args);
-    } all[] = {{"env", env}, {"expand", expand}, {"compress", compress}};
+    } all[] = {{"env", env},
+               {"expand", expand},
+               {"compress", compress},
+               {"script", lvni_cli_slurm_script},
+               {"profiles", lvni_cli_slurm_profiles}};
     for (size_t i = 0; n > 0 && i < sizeof all / sizeof *all; i++) {
         if (strcmp(args[0], all[i].name) == 0) {
             return all[i].run(n - 1, args + 1);

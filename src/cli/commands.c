@@ -8,6 +8,7 @@
 #include "recipes/user/user_recipe.h"
 #include "run/error_record.h"
 #include "run/run_dir.h"
+#include "slurm/slurm_options.h"
 #include "tune/tune.h"
 
 #include <stdint.h>
@@ -101,13 +102,23 @@ const lvni_cli_command lvni_cli_commands[] = {
               "which rank this process is, and from which variables"},
              {"levin slurm expand [--first] LIST...",
               "the hosts of a list such as n[08-11], one a line"},
-             {"levin slurm compress HOST...", "the shortest list of these hosts"}},
-     .words = "env expand compress",
-     .more = "env: --env-source NAME reads the variables of one launcher alone (levin torchrun "
+             {"levin slurm compress HOST...", "the shortest list of these hosts"},
+             {"levin slurm script [options] -- PROGRAM [ARGS...]",
+              "a job script for sbatch, checked, on standard output or in out=FILE"},
+             {"levin slurm script [options] train RECIPE key=value ...",
+              "the same of a training: its devices and num_nodes are the job's"},
+             {"levin slurm profiles", "defaults of clusters that profile=NAME takes"}},
+     .words = "env expand compress script profiles",
+     .more = "script: options are --key value or key=value, and -t, -p, ... as of sbatch; a value "
+             "that begins with ? is written as a "
+             "comment. A key that the\n"
+             "training has, too, is slurm.KEY behind the recipe. See docs/slurm.md. env: "
+             "--env-source NAME reads the variables of one launcher alone (levin torchrun "
              "ompi mvapich2 pals jsm flux pmi slurm single);\n"
              "--export prints lines for a shell's eval. expand: --first prints the first host "
              "(exit code 1 when there is none), --count how many\n"
-             "there are, -0 ends each with a zero byte. Works without Slurm; see docs/launch.md."},
+             "there are, -0 ends each with a zero byte. Works without Slurm; see docs/launch.md.",
+     .keys = lvni_slurm_keys},
     {.name = "launch",
      .run = run_launch,
      .own_arguments = lvni_launch_own_arguments,

@@ -176,6 +176,12 @@ static void print_lists(void)
         printf("    %s\\ * | plan\\ %s) echo train.%s ;;\n", name, name, name);
     }
     print_topics();
+    fputs("    slurm\\ script) # in front of a recipe keys of the job, behind it the training's\n"
+          "        while (($# > 1)) && [[ $1 != train ]]; do shift; done\n"
+          "        if (($# > 1)); then echo \"train.$2\"; else echo slurm; fi\n"
+          "        ;;\n"
+          "    slurm\\ *) ;;\n",
+          stdout);
     fputs("    *) echo \"$1\" ;;\n    esac\n}\n\n", stdout);
 }
 

@@ -147,6 +147,11 @@ void lvni_core_config_set_help(lvni_core_config *config, const char *command)
     config->help_command = command;
 }
 
+void lvni_core_config_set_section(lvni_core_config *config, const char *section)
+{
+    config->section = section;
+}
+
 /* ---- one assignment ---- */
 
 /* Another name of the key has given a value in this file or on this command line. */

@@ -26,6 +26,10 @@ void lvni_core_config_destroy(lvni_core_config *config); /* NULL is fine */
 /* The command that lists all keys ("levin help train.classify"), named when a key is unknown.
  * Borrowed. */
 void lvni_core_config_set_help(lvni_core_config *config, const char *command);
+/* Of files (LVNI_LAYER_FILE) only what stands in this section at their top counts ("slurm"), with
+ * the section's keys as they are; where none is set, a section `slurm:` is passed over. Borrowed.
+ */
+void lvni_core_config_set_section(lvni_core_config *config, const char *section);
 
 /* Mistakes in files and arguments are kept for lvni_core_config_check, which reports all of them;
  * else the first one is an error at once. So is in any case a file that is not YAML. */

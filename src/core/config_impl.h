@@ -51,6 +51,9 @@ void lvni_core_foreign_print_hint(const lvni_core_foreign *entry, lvni_core_str 
 
 /* ---- slots ---- */
 
+/* The section of job scripts, which `levin slurm` reads and no other command. */
+#define LVNI_CORE_JOB_SECTION "slurm"
+
 typedef struct lvni_core_slot {
     const lvni_core_option *row;
     const lvni_core_option *target; /* the row itself, or the one it is an alias of */
@@ -73,6 +76,7 @@ struct lvni_core_config {
     size_t n;
     int sources;
     const char *help_command;
+    const char *section; /* of files, the only one that counts; NULL: all but the one below */
     bool collects;
     lvni_core_str notes;    /* of keys without effect, a line each */
     lvni_core_str mistakes; /* messages of values that cannot be, a line each */

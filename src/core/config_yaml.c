@@ -425,6 +425,33 @@ static lvn_status skip_node(reader *r)
     return LVN_OK;
 }
 
+/* The map behind the name of a section, or nothing. */
+static lvn_status read_section(reader *r, int depth)
+{
+    yaml_event_t event;
+    LVN_TRY(lvni_core_config_next(r, &event));
+    const yaml_mark_t mark = event.start_mark;
+    const bool map = event.type == YAML_MAPPING_START_EVENT,
+               empty = event.type == YAML_SCALAR_EVENT && !lvni_core_config_quoted(&event) &&
+                       (event.data.scalar.length == 0 ||
+                        lvni_core_option_is_null(lvni_core_config_text(&event)));
+    yaml_event_delete(&event);
+    if (!map && !empty) {
+        return lvni_core_config_refuse(r, mark, "a section holds `key: value` lines");
+    }
+    return map ? read_map(r, depth + 1) : LVN_OK;
+}
+
+/* Only the configuration's own section counts, or all but the one of job scripts. */
+static bool is_passed_over(const reader *r, const char *key)
+{
+    const char *section = r->layer == LVNI_LAYER_FILE ? r->config->section : NULL;
+    return section != NULL ? strcmp(key, section) != 0
+                           : strcmp(key, LVNI_CORE_JOB_SECTION) == 0 &&
+                                 lvni_core_config_target(r->config, key) == NULL &&
+                                 !lvni_core_config_is_prefix(r->config, key);
+}
+
 static lvn_status read_pair(reader *r, const yaml_event_t *key, map_read *m)
 {
     bool there;
@@ -435,8 +462,12 @@ static lvn_status read_pair(reader *r, const yaml_event_t *key, map_read *m)
         return take_merge(r, key->start_mark, m);
     }
     LVN_TRY(add_key(r, key, m->merged, &m->keys, &there));
-    if (there) {
+    const bool top = m->depth == 1;
+    if (there || (top && is_passed_over(r, lvni_core_config_text(key)))) {
         return skip_node(r);
+    }
+    if (top && r->layer == LVNI_LAYER_FILE && r->config->section != NULL) {
+        return read_section(r, m->depth);
     }
     const size_t length = r->path.len;
     lvni_core_str_append(&r->path, length > 0 ? "." : "");

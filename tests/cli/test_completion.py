@@ -79,6 +79,8 @@ class Completion(unittest.TestCase):
         self.assertEqual(self.ask("ckpt ver"), ["verify"])
         self.assertEqual(self.ask("completion "), ["bash", "zsh"])
         self.assertEqual(self.ask("slurm ex"), ["expand"])
+        self.assertEqual(self.ask("slurm script ntas"), ["ntasks_per_node="])
+        self.assertEqual(self.ask("slurm script --time=3 train classify max_e"), ["max_epochs="])
         self.assertEqual(self.ask("doctor "), ["--json"])
         self.assertIn("conv2d", self.ask("ops conv"))
         self.assertIn("train.classify", self.ask("help tr"))

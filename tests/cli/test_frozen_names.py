@@ -353,6 +353,12 @@ class FrozenNames(unittest.TestCase):
         for recipe in ("gan", "pose", "pretrain"):
             self.configuration_of(recipe)
 
+    def test_job_scripts(self):
+        """Keys of the section `slurm:` and of profiles."""
+        printed, _ = levin("help", "slurm")
+        keys = re.findall(r"^  ([a-z_]+)  +\S", printed[printed.index("\njob script\n") :], re.M)
+        self.compare("keys of job scripts", keys)
+
     def configuration_of(self, recipe):
         known = {s for line in self.list["configuration keys"] for s in line.split()}
         shared = set(self.list["configuration values"])

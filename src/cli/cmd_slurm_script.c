@@ -1,0 +1,317 @@
+/* levin slurm script [options] -- PROGRAM..., and levin slurm script [options] train RECIPE
+ * key=value ...: of the keys behind a recipe each goes to the job, to the training, or to both. */
+#include "cli/cli.h"
+#include "core/alloc.h"
+#include "core/error.h"
+#include "core/escape.h"
+#include "core/vfs.h"
+#include "recipes/registry.h"
+#include "recipes/user/user_recipe.h"
+#include "run/error_record.h"
+#include "slurm/slurm_profiles.h"
+#include "slurm/slurm_script.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The arguments, sorted. */
+typedef struct parts {
+    const char **options; /* of the job */
+    int n_options;
+    const char **words; /* of the program */
+    int n_words;
+    const lvni_run_recipe *recipe; /* NULL: another program */
+    bool trains, has_run_dir;
+    char *turned[2]; /* words that the job's options add; owned */
+} parts;
+
+/* ---- a training's keys ---- */
+
+static bool is_own_key(const char *arg)
+{
+    return strncmp(arg, LVNI_SLURM_PREFIX, strlen(LVNI_SLURM_PREFIX)) == 0 ||
+           strncmp(arg, "--" LVNI_SLURM_PREFIX, strlen(LVNI_SLURM_PREFIX) + 2) == 0;
+}
+
+/* A key of both tables that means two things: the training's run directory, and a file. */
+static void check_both(const lvni_slurm_row *row, const char *text, const char *recipe,
+                       lvni_slurm_findings *f)
+{
+    const size_t n = text == NULL ? 0 : strlen(text);
+    const bool run = strcmp(row->key, "out") == 0;
+    if (!run || (n > 3 && strcmp(text + n - 3, ".sh") == 0)) {
+        lvni_slurm_error(f, "V01",
+                         "%s=%.100s: both levin slurm script and levin train %s have this key: "
+                         "write slurm.%s for the script's%s",
+                         row->key, text == NULL ? "" : text, recipe, row->key,
+                         run ? "; the training's out is its run directory"
+                             : ", and the training's into config=FILE");
+    }
+}
+
+/* The argument at `at` of those behind a recipe; returns how many it takes. */
+static int sort_key(parts *p, const lvni_core_config *job, lvni_core_config *training, int n,
+                    const char *const *at, lvni_slurm_findings *f)
+{
+    const lvni_slurm_row *row;
+    const char *text, *name, *value;
+    int used = lvni_slurm_option_at(job, n, at, &row, &text);
+    const int theirs = lvni_core_config_arguments_of(training, n, at, &name, &value);
+    const lvni_slurm_row *shared = theirs > 0 ? lvni_slurm_row_shared(name) : NULL;
+    if (is_own_key(at[0])) {
+        p->options[p->n_options++] = at[0];
+        if (strncmp(at[0], "--", 2) == 0 && strchr(at[0], '=') == NULL && n > 1) {
+            p->options[p->n_options++] = at[1];
+            return 2;
+        }
+        return 1;
+    }
+    const bool trains = theirs > 0 || used == 0, both = theirs > 0 && used > 0 && shared == NULL;
+    if (both) {
+        check_both(row, text, p->recipe->name, f);
+    }
+    if (theirs == 0 && used == 0 && lvni_core_config_load_arguments(training, 1, at) != LVN_OK) {
+        lvni_slurm_error(f, "V01", "%s", lvn_last_error()->message);
+        lvn_clear_error();
+    }
+    used = trains ? theirs > 0 ? theirs : 1 : used;
+    for (int i = 0; i < used; i++) {
+        if (trains) {
+            p->words[p->n_words++] = at[i];
+        }
+        if (!trains || shared != NULL) {
+            p->options[p->n_options++] = at[i];
+        }
+    }
+    p->has_run_dir = p->has_run_dir || (theirs > 0 && strcmp(name, "out") == 0);
+    return used;
+}
+
+static lvn_status sort_training(parts *p, int n, const char *const *args, lvni_slurm_findings *f)
+{
+    lvni_core_config *job, *training = NULL;
+    LVN_TRY(lvni_core_config_create(lvni_slurm_keys, &job));
+    const lvn_status s = lvni_core_config_create(p->recipe->keys, &training);
+    if (s == LVN_OK) {
+        lvni_core_config_set_help(training, "levin help train");
+    }
+    for (int i = 0; s == LVN_OK && i < n;) {
+        i += sort_key(p, job, training, n - i, args + i, f);
+    }
+    lvni_core_config_destroy(job);
+    lvni_core_config_destroy(training);
+    return s;
+}
+
+/* ---- the arguments ---- */
+
+/* Where the options of the job end: at `--` or at the first word that is none. */
+static lvn_status find_end(int n, const char *const *args, int *end)
+{
+    lvni_core_config *job;
+    LVN_TRY(lvni_core_config_create(lvni_slurm_keys, &job));
+    int i = 0;
+    while (i < n && strcmp(args[i], "--") != 0) {
+        const lvni_slurm_row *row;
+        const char *text;
+        const char *own[2] = {args[i], i + 1 < n ? args[i + 1] : NULL};
+        own[0] += is_own_key(own[0]) ? strlen(LVNI_SLURM_PREFIX) : 0;
+        const int used = lvni_slurm_option_at(job, n - i, own, &row, &text);
+        if (used == 0 && args[i][0] != '-' && strchr(args[i], '=') == NULL) {
+            break;
+        }
+        i += used > 0 ? used : lvni_slurm_has_value(n - i, own) ? 2 : 1;
+    }
+    lvni_core_config_destroy(job);
+    *end = i < n ? i : n;
+    return LVN_OK;
+}
+
+/* `levin train ...` or `levin RECIPE ...` as a program. */
+static void look_at_program(parts *p)
+{
+    const char *name = strrchr(p->words[0], '/');
+    name = name != NULL ? name + 1 : p->words[0];
+    p->trains = p->n_words > 1 && strcmp(name, "levin") == 0 &&
+                (strcmp(p->words[1], "train") == 0 || lvni_recipes_find(p->words[1]) != NULL);
+    for (int i = 0; i < p->n_words; i++) {
+        const char *w = p->words[i] + (strncmp(p->words[i], "--", 2) == 0 ? 2 : 0);
+        p->has_run_dir = p->has_run_dir || strncmp(w, "out=", 4) == 0 || strcmp(w, "out") == 0 ||
+                         strncmp(w, "config=", 7) == 0;
+    }
+}
+
+static int no_program(void)
+{
+    fputs("error: levin slurm script: what is the job to run? `-- PROGRAM ARGUMENTS`, or `train "
+          "RECIPE key=value ...`\n",
+          stderr);
+    return LVNI_EXIT_USAGE;
+}
+
+/* *code: LVNI_EXIT_OK, or an error was printed. */
+static lvn_status sort(parts *p, int n, const char *const *args, lvni_slurm_findings *f, int *code)
+{
+    int end;
+    *code = LVNI_EXIT_OK;
+    LVN_TRY(find_end(n, args, &end));
+    for (int i = 0; i < end; i++) {
+        p->options[p->n_options++] = args[i];
+    }
+    const bool program = end < n && strcmp(args[end], "--") == 0,
+               train = end < n && strcmp(args[end], "train") == 0;
+    if (program && end + 1 < n) {
+        for (int i = end + 1; i < n; i++) {
+            p->words[p->n_words++] = args[i];
+        }
+        look_at_program(p);
+        return LVN_OK;
+    }
+    if (!train) {
+        if (end < n && !program) {
+            lvni_core_print(stderr,
+                            "error: levin slurm script: `%s` is not an option; a program "
+                            "stands behind `--`, a training behind `train`\n",
+                            args[end]);
+        }
+        *code = end < n && !program ? LVNI_EXIT_USAGE : no_program();
+        return LVN_OK;
+    }
+    p->recipe = lvni_cli_find_recipe(n - end - 1, args + end + 1, "train", code);
+    if (p->recipe == NULL) {
+        return LVN_OK;
+    }
+    *code = LVNI_EXIT_OK;
+    p->trains = true;
+    p->words[p->n_words++] = "levin";
+    p->words[p->n_words++] = args[end];
+    p->words[p->n_words++] = args[end + 1];
+    return sort_training(p, n - end - 2, args + end + 2, f);
+}
+
+/* What the job's options have of a training's keys, from a file or a profile, or in front of the
+ * recipe, is the training's, too. */
+static lvn_status hand_over(parts *p, const lvni_slurm_options *o)
+{
+    static const char *const keys[] = {"auto_requeue", "max_requeues"};
+    for (size_t i = 0; p->recipe != NULL && i < 2; i++) {
+        lvni_core_str word = {0};
+        const char *where = lvni_slurm_origin(o, keys[i]),
+                   *text = i == 1 ? lvni_slurm_text(o, keys[i]) : "";
+        bool there = strcmp(where, "default") == 0 || text == NULL;
+        const size_t length = strlen(keys[i]);
+        for (int k = 0; k < p->n_words; k++) {
+            const char *w = p->words[k] + (strncmp(p->words[k], "--", 2) == 0 ? 2 : 0);
+            there = there ||
+                    (strncmp(w, keys[i], length) == 0 && (w[length] == '=' || w[length] == '\0'));
+        }
+        if (there) {
+            continue;
+        }
+        lvni_core_str_printf(&word, "%s=%s", keys[i],
+                             i == 1                         ? text
+                             : lvni_slurm_is_on(o, keys[i]) ? "true"
+                                                            : "false");
+        LVN_TRY(lvni_core_str_status(&word));
+        p->turned[i] = lvni_core_str_take(&word);
+        p->words[p->n_words++] = p->turned[i];
+    }
+    return LVN_OK;
+}
+
+/* ---- the command ---- */
+
+/* A file that is there stays, unless force. */
+static lvn_status write_file(const lvni_slurm_options *o, const char *path,
+                             const lvni_core_str *out)
+{
+    if (lvni_core_path_exists(path) && !lvni_slurm_is_on(o, "force")) {
+        LVN_FAIL(LVN_ERR_USAGE, "out %s: the file is there; another name, or force=true", path);
+    }
+    LVN_TRY(lvni_core_file_write(path, lvni_core_str_text(out), out->len));
+    if (chmod(path, 0755) != 0) {
+        LVN_FAIL(LVN_ERR_IO, "out %s: it is written, but cannot be made executable", path);
+    }
+    return LVN_OK;
+}
+
+static lvn_status write_script(const lvni_slurm_job *job, int n, const char *const *args)
+{
+    lvni_core_str out = {0};
+    const char *path = lvni_slurm_text(job->options, "out");
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_slurm_script_write(job, n, args, &out));
+    if (path != NULL && strcmp(path, "-") != 0) {
+        s = write_file(job->options, path, &out);
+    } else {
+        fwrite(lvni_core_str_text(&out), 1, out.len, stdout);
+    }
+done:
+    lvni_core_str_free(&out);
+    return s;
+}
+
+static lvn_status make(parts *p, int n, const char *const *args, lvni_slurm_findings *f)
+{
+    lvni_slurm_options o;
+    lvni_slurm_job job = {.options = &o};
+    lvni_core_str origins = {0};
+    lvn_status s;
+    LVNI_TRY_DONE(s, lvni_slurm_options_load(p->n_options, p->options, environ, f, &o));
+    LVNI_TRY_DONE(s, hand_over(p, &o));
+    job.n_words = p->n_words;
+    job.words = p->words;
+    job.trains = p->trains;
+    job.has_run_dir = p->has_run_dir || lvni_slurm_text(&o, "config") != NULL;
+    LVNI_TRY_DONE(s, lvni_slurm_job_make(&job, f));
+    if (lvni_slurm_is_on(&o, "show_origin")) {
+        lvni_slurm_print_origins(&o, &origins);
+        fputs(lvni_core_str_text(&origins), stdout);
+    } else if (f->errors == 0) {
+        s = write_script(&job, n, args);
+    }
+done:
+    lvni_core_str_free(&origins);
+    lvni_slurm_job_free(&job);
+    lvni_slurm_options_free(&o);
+    return s;
+}
+
+int lvni_cli_slurm_script(int n, const char *const *args)
+{
+    parts p = {.n_words = 0};
+    lvni_slurm_findings f = {.errors = 0};
+    int code = LVNI_EXIT_OK;
+    lvn_status s;
+    const size_t room = (size_t)n + 8;
+    p.options = lvni_core_calloc(LVNI_TAG_CORE, room, sizeof *p.options);
+    p.words = lvni_core_calloc(LVNI_TAG_CORE, room, sizeof *p.words);
+    LVNI_TRY_DONE(s, p.options == NULL || p.words == NULL ? LVN_ERR_MEMORY : LVN_OK);
+    LVNI_TRY_DONE(s, sort(&p, n, args, &f, &code));
+    LVNI_TRY_DONE(s, code != LVNI_EXIT_OK ? LVN_OK : make(&p, n, args, &f));
+    fputs(lvni_core_str_text(&f.text), stderr);
+    code = f.errors > 0 ? LVNI_EXIT_USAGE : code;
+done:
+    lvni_core_free(p.options);
+    lvni_core_free(p.words);
+    lvni_core_free(p.turned[0]);
+    lvni_core_free(p.turned[1]);
+    lvni_slurm_findings_free(&f);
+    return s == LVN_OK ? code : lvni_run_report_status(s);
+}
+
+int lvni_cli_slurm_profiles(int n, const char *const *args)
+{
+    lvni_core_str out = {0};
+    if (n > 0) {
+        lvni_core_print(stderr, "error: levin slurm profiles takes no arguments, and `%s` is one\n",
+                        args[0]);
+        return LVNI_EXIT_USAGE;
+    }
+    const lvn_status s = lvni_slurm_profiles_print(environ, &out);
+    fputs(lvni_core_str_text(&out), stdout);
+    lvni_core_str_free(&out);
+    return lvni_run_report_status(s);
+}

@@ -1,0 +1,34 @@
+/* A job: its options and command, the numbers that follow from them, and the rules about those
+ * (V02, V05, V08, V14 to V16). slurm_script.h writes it down. */
+#ifndef LEVIN_SLURM_SLURM_JOB_H
+#define LEVIN_SLURM_SLURM_JOB_H
+
+#include "slurm/slurm_directives.h"
+#include "slurm/slurm_grammar.h"
+#include "slurm/slurm_options.h"
+
+typedef struct lvni_slurm_job {
+    /* the caller's, borrowed */
+    const lvni_slurm_options *options;
+    int n_words;
+    const char *const *words; /* the program and its arguments */
+    bool trains;              /* it is a training of levin's: requeue and signal are on */
+    bool has_run_dir;         /* that names its run directory */
+
+    /* what lvni_slurm_job_make finds */
+    int64_t nodes, devices; /* of a node; 0: not given */
+    int64_t per_node;       /* tasks; 0: not given */
+    int64_t cpus, workers;  /* of a task; 0 and -1: not given */
+    bool requeue, has_signal;
+    lvni_slurm_signal signal;
+    lvni_slurm_directives directives;
+} lvni_slurm_job;
+
+/* Mistakes are findings. */
+lvn_status lvni_slurm_job_make(lvni_slurm_job *job, lvni_slurm_findings *f);
+void lvni_slurm_job_free(lvni_slurm_job *job); /* what make has found */
+
+/* Is a process of one node the task, whatever its devices? */
+bool lvni_slurm_job_node_is_task(const lvni_slurm_job *job);
+
+#endif
