@@ -96,9 +96,10 @@ int lvni_cli_cmd_report(int n, const char *const *args);
 extern const lvni_core_option_table *const lvni_cli_report_keys[];
 int lvni_cli_cmd_data(int n, const char *const *args);
 int lvni_cli_cmd_slurm(int n, const char *const *args);
-/* cmd_slurm_script.c: what follows `slurm script` and `slurm profiles`. */
+/* cmd_slurm_script.c: what follows `slurm script`, `slurm profiles`, `slurm check`. */
 int lvni_cli_slurm_script(int n, const char *const *args);
 int lvni_cli_slurm_profiles(int n, const char *const *args);
+int lvni_cli_slurm_check(int n, const char *const *args);
 int lvni_cli_cmd_doctor(int n, const char *const *args);
 int lvni_cli_cmd_cc(int n, const char *const *args);
 int lvni_cli_cmd_completion(int n, const char *const *args);

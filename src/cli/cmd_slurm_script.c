@@ -8,6 +8,7 @@
 #include "recipes/registry.h"
 #include "recipes/user/user_recipe.h"
 #include "run/error_record.h"
+#include "slurm/slurm_check.h"
 #include "slurm/slurm_profiles.h"
 #include "slurm/slurm_script.h"
 
@@ -24,7 +25,8 @@ typedef struct parts {
     int n_words;
     const lvni_run_recipe *recipe; /* NULL: another program */
     bool trains, has_run_dir;
-    char *turned[2]; /* words that the job's options add; owned */
+    char **made; /* options and words that were put together; owned */
+    int n_made;
 } parts;
 
 /* ---- a training's keys ---- */
@@ -51,9 +53,30 @@ static void check_both(const lvni_slurm_row *row, const char *text, const char *
     }
 }
 
+/* "key=value", owned by p. */
+static lvn_status make_word(parts *p, const char *key, const char *value, const char **out)
+{
+    lvni_core_str word = {0};
+    lvni_core_str_printf(&word, "%s=%s", key, value);
+    LVN_TRY(lvni_core_str_status(&word));
+    p->made[p->n_made] = lvni_core_str_take(&word);
+    *out = p->made[p->n_made++];
+    return LVN_OK;
+}
+
+/* A key that means the same to both, under the job's name (gpus= of a training is devices=); auto
+ * leaves it to the job. */
+static lvn_status share(parts *p, const lvni_slurm_row *row, const char *value)
+{
+    if (value != NULL && strcmp(value, "auto") == 0) {
+        return LVN_OK;
+    }
+    return make_word(p, row->key, value == NULL ? "true" : value, &p->options[p->n_options++]);
+}
+
 /* The argument at `at` of those behind a recipe; returns how many it takes. */
-static int sort_key(parts *p, const lvni_core_config *job, lvni_core_config *training, int n,
-                    const char *const *at, lvni_slurm_findings *f)
+static lvn_status sort_key(parts *p, const lvni_core_config *job, lvni_core_config *training, int n,
+                           const char *const *at, lvni_slurm_findings *f, int *i)
 {
     const lvni_slurm_row *row;
     const char *text, *name, *value;
@@ -61,12 +84,12 @@ static int sort_key(parts *p, const lvni_core_config *job, lvni_core_config *tra
     const int theirs = lvni_core_config_arguments_of(training, n, at, &name, &value);
     const lvni_slurm_row *shared = theirs > 0 ? lvni_slurm_row_shared(name) : NULL;
     if (is_own_key(at[0])) {
-        p->options[p->n_options++] = at[0];
-        if (strncmp(at[0], "--", 2) == 0 && strchr(at[0], '=') == NULL && n > 1) {
-            p->options[p->n_options++] = at[1];
-            return 2;
+        const bool two = strncmp(at[0], "--", 2) == 0 && strchr(at[0], '=') == NULL && n > 1;
+        for (int k = 0; k < (two ? 2 : 1); k++) {
+            p->options[p->n_options++] = at[k];
         }
-        return 1;
+        *i += two ? 2 : 1;
+        return LVN_OK;
     }
     const bool trains = theirs > 0 || used == 0, both = theirs > 0 && used > 0 && shared == NULL;
     if (both) {
@@ -77,28 +100,28 @@ static int sort_key(parts *p, const lvni_core_config *job, lvni_core_config *tra
         lvn_clear_error();
     }
     used = trains ? theirs > 0 ? theirs : 1 : used;
-    for (int i = 0; i < used; i++) {
+    for (int k = 0; k < used; k++) {
         if (trains) {
-            p->words[p->n_words++] = at[i];
-        }
-        if (!trains || shared != NULL) {
-            p->options[p->n_options++] = at[i];
+            p->words[p->n_words++] = at[k];
+        } else {
+            p->options[p->n_options++] = at[k];
         }
     }
     p->has_run_dir = p->has_run_dir || (theirs > 0 && strcmp(name, "out") == 0);
-    return used;
+    *i += used;
+    return shared != NULL ? share(p, shared, value) : LVN_OK;
 }
 
 static lvn_status sort_training(parts *p, int n, const char *const *args, lvni_slurm_findings *f)
 {
     lvni_core_config *job, *training = NULL;
     LVN_TRY(lvni_core_config_create(lvni_slurm_keys, &job));
-    const lvn_status s = lvni_core_config_create(p->recipe->keys, &training);
+    lvn_status s = lvni_core_config_create(p->recipe->keys, &training);
     if (s == LVN_OK) {
         lvni_core_config_set_help(training, "levin help train");
     }
     for (int i = 0; s == LVN_OK && i < n;) {
-        i += sort_key(p, job, training, n - i, args + i, f);
+        s = sort_key(p, job, training, n - i, args + i, f, &i);
     }
     lvni_core_config_destroy(job);
     lvni_core_config_destroy(training);
@@ -191,32 +214,31 @@ static lvn_status sort(parts *p, int n, const char *const *args, lvni_slurm_find
     return sort_training(p, n - end - 2, args + end + 2, f);
 }
 
+static bool has_word(const parts *p, const char *key)
+{
+    const size_t n = strlen(key);
+    for (int k = 0; k < p->n_words; k++) {
+        const char *w = p->words[k] + (strncmp(p->words[k], "--", 2) == 0 ? 2 : 0);
+        if (strncmp(w, key, n) == 0 && (w[n] == '=' || w[n] == '\0')) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* What the job's options have of a training's keys, from a file or a profile, or in front of the
  * recipe, is the training's, too. */
 static lvn_status hand_over(parts *p, const lvni_slurm_options *o)
 {
     static const char *const keys[] = {"auto_requeue", "max_requeues"};
     for (size_t i = 0; p->recipe != NULL && i < 2; i++) {
-        lvni_core_str word = {0};
-        const char *where = lvni_slurm_origin(o, keys[i]),
-                   *text = i == 1 ? lvni_slurm_text(o, keys[i]) : "";
-        bool there = strcmp(where, "default") == 0 || text == NULL;
-        const size_t length = strlen(keys[i]);
-        for (int k = 0; k < p->n_words; k++) {
-            const char *w = p->words[k] + (strncmp(p->words[k], "--", 2) == 0 ? 2 : 0);
-            there = there ||
-                    (strncmp(w, keys[i], length) == 0 && (w[length] == '=' || w[length] == '\0'));
+        if (strcmp(lvni_slurm_origin(o, keys[i]), "default") != 0 && !has_word(p, keys[i])) {
+            const char *number = i == 1 ? lvni_slurm_text(o, keys[i]) : NULL,
+                       *text = number != NULL                                     ? number
+                               : lvni_core_config_switch(o->config, keys[i]) == 1 ? "true"
+                                                                                  : "false";
+            LVN_TRY(make_word(p, keys[i], text, &p->words[p->n_words++]));
         }
-        if (there) {
-            continue;
-        }
-        lvni_core_str_printf(&word, "%s=%s", keys[i],
-                             i == 1                         ? text
-                             : lvni_slurm_is_on(o, keys[i]) ? "true"
-                                                            : "false");
-        LVN_TRY(lvni_core_str_status(&word));
-        p->turned[i] = lvni_core_str_take(&word);
-        p->words[p->n_words++] = p->turned[i];
     }
     return LVN_OK;
 }
@@ -288,7 +310,9 @@ int lvni_cli_slurm_script(int n, const char *const *args)
     const size_t room = (size_t)n + 8;
     p.options = lvni_core_calloc(LVNI_TAG_CORE, room, sizeof *p.options);
     p.words = lvni_core_calloc(LVNI_TAG_CORE, room, sizeof *p.words);
-    LVNI_TRY_DONE(s, p.options == NULL || p.words == NULL ? LVN_ERR_MEMORY : LVN_OK);
+    p.made = lvni_core_calloc(LVNI_TAG_CORE, room, sizeof *p.made);
+    LVNI_TRY_DONE(s,
+                  p.options == NULL || p.words == NULL || p.made == NULL ? LVN_ERR_MEMORY : LVN_OK);
     LVNI_TRY_DONE(s, sort(&p, n, args, &f, &code));
     LVNI_TRY_DONE(s, code != LVNI_EXIT_OK ? LVN_OK : make(&p, n, args, &f));
     fputs(lvni_core_str_text(&f.text), stderr);
@@ -296,8 +320,10 @@ int lvni_cli_slurm_script(int n, const char *const *args)
 done:
     lvni_core_free(p.options);
     lvni_core_free(p.words);
-    lvni_core_free(p.turned[0]);
-    lvni_core_free(p.turned[1]);
+    for (int i = 0; i < p.n_made; i++) {
+        lvni_core_free(p.made[i]);
+    }
+    lvni_core_free(p.made);
     lvni_slurm_findings_free(&f);
     return s == LVN_OK ? code : lvni_run_report_status(s);
 }
@@ -314,4 +340,46 @@ int lvni_cli_slurm_profiles(int n, const char *const *args)
     fputs(lvni_core_str_text(&out), stdout);
     lvni_core_str_free(&out);
     return lvni_run_report_status(s);
+}
+
+/* ---- scripts of others ---- */
+
+enum { SCRIPT_MOST = 4 << 20 }; /* what sbatch takes */
+
+/* *bad: it has an error. */
+static lvn_status check_file(const char *path, bool *bad)
+{
+    char *text;
+    size_t bytes;
+    int directives = 0;
+    lvni_slurm_findings f = {.errors = 0};
+    LVN_TRY(lvni_core_file_read(path, SCRIPT_MOST, &text, &bytes));
+    const lvn_status s = lvni_slurm_check(path, text, bytes, &f, &directives);
+    if (s == LVN_OK) {
+        fputs(lvni_core_str_text(&f.text), stdout);
+        lvni_core_print(stdout, "%s: %d option%s of sbatch, %d error%s, %d warning%s\n", path,
+                        directives, lvni_core_plural(directives, "", "s"), f.errors,
+                        lvni_core_plural(f.errors, "", "s"), f.warnings,
+                        lvni_core_plural(f.warnings, "", "s"));
+        *bad = *bad || f.errors > 0;
+    }
+    lvni_slurm_findings_free(&f);
+    lvni_core_free(text);
+    return s;
+}
+
+int lvni_cli_slurm_check(int n, const char *const *args)
+{
+    bool bad = false;
+    if (n == 0 || args[0][0] == '-') {
+        fputs("error: levin slurm check: which script? levin slurm check job.sh\n", stderr);
+        return LVNI_EXIT_USAGE;
+    }
+    for (int i = 0; i < n; i++) {
+        const lvn_status s = check_file(args[i], &bad);
+        if (s != LVN_OK) {
+            return lvni_run_report_status(s);
+        }
+    }
+    return bad ? LVNI_EXIT_FAILURE : LVNI_EXIT_OK;
 }

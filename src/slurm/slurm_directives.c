@@ -237,6 +237,28 @@ static void check_time(const lvni_slurm_directives *d, lvni_slurm_findings *f)
     }
 }
 
+/* Of what has several ranks or GPUs. */
+static void check_cpus(const lvni_slurm_directives *d, lvni_slurm_findings *f)
+{
+    static const char *const gives[] = {"cpus-per-task", "cpus-per-gpu", "exclusive"},
+                             *const takes[] = {"ntasks-per-node", "gpus-per-node", "gpus", "gres"};
+    const lvni_slurm_directive *one = NULL;
+    for (size_t i = 0; i < sizeof gives / sizeof *gives; i++) {
+        if (lvni_slurm_directive_find(d, gives[i]) != NULL) {
+            return;
+        }
+    }
+    for (size_t i = 0; one == NULL && i < sizeof takes / sizeof *takes; i++) {
+        one = lvni_slurm_directive_find(d, takes[i]);
+    }
+    if (one != NULL) {
+        lvni_slurm_warn(f, "V05",
+                        "no cpus-per-task beside %s=%s: each task gets one core, and none for the "
+                        "threads that load data  (%s)",
+                        one->name, one->value == NULL ? "" : one->value, one->where);
+    }
+}
+
 static void check_array(const lvni_slurm_directives *d, lvni_slurm_findings *f)
 {
     const lvni_slurm_directive *one = lvni_slurm_directive_find(d, "array");
@@ -311,6 +333,7 @@ void lvni_slurm_directives_check(const lvni_slurm_directives *d, bool checked,
     check_tasks(d, f);
     check_one_of(d, "V04", "GPUs are asked for", gpus, f);
     check_one_of(d, "V09", "memory is asked for", memory, f);
+    check_cpus(d, f);
     check_time(d, f);
     check_array(d, f);
     check_mail(d, f);

@@ -229,6 +229,12 @@ class Scripts(Case):
         self.assertIn(requeue, text)
         run = "levin train classify data=x out=run devices=8 num_nodes=12\nrc=$?"
         self.assertIn(f"\nsrun --kill-on-bad-exit=1 --unbuffered {run}", text)
+        text = self.script("train", "classify", "out=r", "gpus=2", "num_workers=3", "time=1d")
+        self.assertIn("#SBATCH --gpus-per-node=2\n", text)
+        self.assertIn("#SBATCH --cpus-per-task=4\n", text)
+        self.assertIn("levin train classify out=r gpus=2 num_workers=3\n", text)
+        text = self.script("train", "classify", "out=r", "devices=2", "num_workers=auto")
+        self.assertNotIn("cpus-per-task", text)
         error = self.script("train", "classify", "out=job.sh", "devices=2", code=USAGE)
         self.assertIn("write slurm.out for the script's", error)
         error = self.script("train", "classify", "out=r", "devices=2", "bach_size=3", code=USAGE)

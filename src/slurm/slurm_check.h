@@ -1,0 +1,13 @@
+/* levin slurm check: the rules of docs/slurm.md on a script that others wrote, read as sbatch reads
+ * it and, of its commands, as far as words alone show. */
+#ifndef LEVIN_SLURM_SLURM_CHECK_H
+#define LEVIN_SLURM_SLURM_CHECK_H
+
+#include "slurm/slurm_findings.h"
+
+/* The bytes of a script, zero-terminated; `path` stands in the findings: "job.sh:12". *directives:
+ * how many #SBATCH lines count. */
+lvn_status lvni_slurm_check(const char *path, const char *text, size_t bytes,
+                            lvni_slurm_findings *f, int *directives);
+
+#endif
