@@ -1,6 +1,7 @@
 /* levin slurm script [options] -- PROGRAM..., and levin slurm script [options] train RECIPE
  * key=value ...: of the keys behind a recipe each goes to the job, to the training, or to both. */
 #include "cli/cli.h"
+#include "cli/slurm_plan.h"
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/escape.h"
@@ -24,6 +25,7 @@ typedef struct parts {
     const char **words; /* of the program */
     int n_words;
     const lvni_run_recipe *recipe; /* NULL: another program */
+    lvni_core_config *training;    /* of its keys and its file; NULL: another program */
     bool trains, has_run_dir;
     char **made; /* options and words that were put together; owned */
     int n_made;
@@ -112,6 +114,62 @@ static lvn_status sort_key(parts *p, const lvni_core_config *job, lvni_core_conf
     return shared != NULL ? share(p, shared, value) : LVN_OK;
 }
 
+enum { VALUE = 64 };
+
+/* The text of what a file has given; NULL: it is not from a file. */
+static const char *text_of_file(const lvni_core_config *c, const char *name, char room[VALUE])
+{
+    if (!lvni_core_config_has(c, name) || lvni_core_config_layer(c, name) != LVNI_LAYER_FILE ||
+        !lvni_core_config_is_set(c, name)) {
+        return NULL;
+    }
+    switch (lvni_core_config_row(c, name)->type) {
+    case LVNI_OPT_BOOL: return lvni_core_config_bool(c, name) ? "true" : "false";
+    case LVNI_OPT_INT:
+        snprintf(room, VALUE, "%lld", (long long)lvni_core_config_int(c, name));
+        return room;
+    default: return lvni_core_config_str(c, name);
+    }
+}
+
+/* What the training's file has of the keys that both share; it comes before the options, which win.
+ */
+static lvn_status share_file(parts *p)
+{
+    static const char *const names[] = {"devices",     "num_nodes",    "strategy",    "accelerator",
+                                        "num_workers", "auto_requeue", "max_requeues"};
+    enum { NAMES = sizeof names / sizeof *names };
+    const char *own[NAMES] = {NULL};
+    const int before = p->n_options;
+    for (int i = 0; i < NAMES; i++) {
+        char room[VALUE];
+        const char *text = text_of_file(p->training, names[i], room);
+        if (text != NULL) {
+            LVN_TRY(share(p, lvni_slurm_row_shared(names[i]), text));
+            own[i] = p->options[p->n_options - 1];
+        }
+    }
+    const int n = p->n_options - before;
+    memmove(p->options + n, p->options, (size_t)before * sizeof *p->options);
+    for (int i = 0, at = 0; i < NAMES && at < n; i++) {
+        if (own[i] != NULL) {
+            p->options[at++] = own[i];
+        }
+    }
+    return LVN_OK;
+}
+
+/* Mistakes in values are the plan's to report. */
+static lvn_status load_training(parts *p)
+{
+    LVN_TRY(lvni_core_config_create(p->recipe->keys, &p->training));
+    lvni_core_config_collect(p->training);
+    if (lvni_core_config_load_arguments(p->training, p->n_words - 3, p->words + 3) != LVN_OK) {
+        lvn_clear_error();
+    }
+    return share_file(p);
+}
+
 static lvn_status sort_training(parts *p, int n, const char *const *args, lvni_slurm_findings *f)
 {
     lvni_core_config *job, *training = NULL;
@@ -125,7 +183,7 @@ static lvn_status sort_training(parts *p, int n, const char *const *args, lvni_s
     }
     lvni_core_config_destroy(job);
     lvni_core_config_destroy(training);
-    return s;
+    return s == LVN_OK ? load_training(p) : s;
 }
 
 /* ---- the arguments ---- */
@@ -275,6 +333,25 @@ done:
     return s;
 }
 
+/* With what is known of the job, where that is right in itself. */
+static lvn_status plan(const parts *p, const lvni_slurm_job *job, lvni_slurm_findings *f)
+{
+    const char *accelerator = lvni_slurm_text(job->options, "accelerator");
+    const int64_t per_node = job->devices > 0 ? job->devices : job->per_node;
+    if (p->recipe == NULL || f->errors > 0 || per_node == 0 ||
+        !lvni_slurm_is_on(job->options, "plan")) {
+        return LVN_OK;
+    }
+    return lvni_cli_slurm_plan(
+        &(lvni_cli_slurm_training){.n = p->n_words - 2,
+                                   .words = p->words + 2,
+                                   .config = p->training,
+                                   .ranks = job->nodes * per_node,
+                                   .on_cpu =
+                                       accelerator != NULL && strcmp(accelerator, "cpu") == 0},
+        f);
+}
+
 static lvn_status make(parts *p, int n, const char *const *args, lvni_slurm_findings *f)
 {
     lvni_slurm_options o;
@@ -288,6 +365,7 @@ static lvn_status make(parts *p, int n, const char *const *args, lvni_slurm_find
     job.trains = p->trains;
     job.has_run_dir = p->has_run_dir || lvni_slurm_text(&o, "config") != NULL;
     LVNI_TRY_DONE(s, lvni_slurm_job_make(&job, f));
+    LVNI_TRY_DONE(s, plan(p, &job, f));
     if (lvni_slurm_is_on(&o, "show_origin")) {
         lvni_slurm_print_origins(&o, &origins);
         fputs(lvni_core_str_text(&origins), stdout);
@@ -307,7 +385,7 @@ int lvni_cli_slurm_script(int n, const char *const *args)
     lvni_slurm_findings f = {.errors = 0};
     int code = LVNI_EXIT_OK;
     lvn_status s;
-    const size_t room = (size_t)n + 8;
+    const size_t room = 2 * (size_t)n + 16;
     p.options = lvni_core_calloc(LVNI_TAG_CORE, room, sizeof *p.options);
     p.words = lvni_core_calloc(LVNI_TAG_CORE, room, sizeof *p.words);
     p.made = lvni_core_calloc(LVNI_TAG_CORE, room, sizeof *p.made);
@@ -324,6 +402,7 @@ done:
         lvni_core_free(p.made[i]);
     }
     lvni_core_free(p.made);
+    lvni_core_config_destroy(p.training);
     lvni_slurm_findings_free(&f);
     return s == LVN_OK ? code : lvni_run_report_status(s);
 }

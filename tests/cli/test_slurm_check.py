@@ -133,7 +133,7 @@ class Check(Case):
         """Those that levin slurm script writes have no errors."""
         for arguments in (
             ["--devices=4", "--time=2h", "-c", "8", "--log-dir=.", "--", "python", "x.py"],
-            ["train", "classify", "data=x", "out=r", "devices=2", "num_workers=3", "time=60"],
+            ["train", "classify", "data=builtin:shapes", "out=r", "devices=2", "time=60"],
         ):
             done = subprocess.run(
                 [LEVIN, "slurm", "script", *arguments], cwd=self.dir, capture_output=True,

@@ -18,6 +18,8 @@ from case import LEVIN, OK, USAGE, Case, main, write
 
 SLOW = os.environ.get("LEVIN_TEST_SLOW") == "1"
 USUAL = ["--devices=2", "--time=60"]
+SMALL = ["classify", "data=builtin:shapes"]
+SHAPES = "classify data=builtin:shapes batch_size=768"
 
 # key: arguments, a line that they emit (None: what is tested elsewhere), arguments that are wrong,
 # what is reported of them.
@@ -124,6 +126,7 @@ ROWS = {
     "config": ("config=c.yaml", "#SBATCH --qos=of_file", "config=not.yaml", "not.yaml"),
     "out": ("out=job.sh", None, "out=old.sh", "the file is there"),
     "force": ("--force --ntasks-per-node 5", "#SBATCH --ntasks-per-node=5", "force=2", "V01"),
+    "plan": ("plan=false", None, "plan=2", "V01"),
     "show_origin": ("--show-origin", "devices=2  (command line)", "show_origin=2", "V01"),
 }
 
@@ -221,29 +224,63 @@ class Scripts(Case):
     def test_training(self):
         """Keys behind a recipe: the training's, the job's, or both."""
         text = self.script(
-            *"train classify data=x out=run devices=8 num_nodes=12 time=02:00:00".split(),
+            *f"train {SHAPES} out=run devices=8 num_nodes=12 time=02:00:00".split(),
             "slurm.comment=c",
         )
         self.assertIn("#SBATCH --nodes=12\n#SBATCH --gpus-per-node=8\n", text)
         requeue = "#SBATCH --signal=USR1@90\n#SBATCH --requeue\n#SBATCH --open-mode=append\n"
         self.assertIn(requeue, text)
-        run = "levin train classify data=x out=run devices=8 num_nodes=12\nrc=$?"
+        run = f"levin train {SHAPES} out=run devices=8 num_nodes=12\nrc=$?"
         self.assertIn(f"\nsrun --kill-on-bad-exit=1 --unbuffered {run}", text)
-        text = self.script("train", "classify", "out=r", "gpus=2", "num_workers=3", "time=1d")
+        text = self.script("train", *SMALL, "out=r", "gpus=2", "num_workers=3", "time=1d")
         self.assertIn("#SBATCH --gpus-per-node=2\n", text)
         self.assertIn("#SBATCH --cpus-per-task=4\n", text)
-        self.assertIn("levin train classify out=r gpus=2 num_workers=3\n", text)
-        text = self.script("train", "classify", "out=r", "devices=2", "num_workers=auto")
+        self.assertIn("data=builtin:shapes out=r gpus=2 num_workers=3\n", text)
+        text = self.script("train", *SMALL, "out=r", "devices=2", "num_workers=auto")
         self.assertNotIn("cpus-per-task", text)
         error = self.script("train", "classify", "out=job.sh", "devices=2", code=USAGE)
         self.assertIn("write slurm.out for the script's", error)
         error = self.script("train", "classify", "out=r", "devices=2", "bach_size=3", code=USAGE)
         self.assertIn("V01: unknown key `bach_size`; did you mean `batch_size`?", error)
         write(f"{self.dir}/j.yaml", b"max_epochs: 2\nslurm: {max_requeues: 3, auto_requeue: no}\n")
-        text = self.script("train", "classify", "out=r", "devices=2", "config=j.yaml")
+        text = self.script("train", *SMALL, "out=r", "devices=2", "config=j.yaml")
         self.assertIn("config=j.yaml auto_requeue=false max_requeues=3\n", text)
         self.assertNotIn("requeue\n", text.split("srun")[0])
         self.assertNotIn("--requeue", self.script("--devices=2", "--", "python", "x.py"))
+
+    def test_plan(self):
+        """The training itself, with the ranks of the job."""
+        os.makedirs(f"{self.dir}/old/checkpoints")
+        write(f"{self.dir}/old/train.log", b"\n")
+        write(f"{self.dir}/t.yaml", b"devices: 4\nnum_workers: 9\nmicro_batches: 6\n"
+              b"slurm: {cpus_per_task: 4}\n")
+        for arguments, found in (
+            ("devices=8 micro_batches=6", "8 devices cannot share 6 micro-batches"),
+            ("devices=4 num_nodes=3 batch_size=8", "batch_size 8 cannot be cut into 12"),
+            ("devices=8 num_nodes=12 batch_size=32", "batch_size 32 cannot be cut into 96"),
+            ("devices=2 out=old", "out=old exists: resume=true continues that run"),
+            ("devices=2 config=none.yaml", 'cannot open "none.yaml"'),
+            ("devices=2 data=no_such", "data=no_such: No such file or directory"),
+            ("devices=2 precision=half", "precision `half`"),
+            ("devices=2 optim.lr=fast", "optim.lr `fast`"),
+            ("devices=2 accelerator=cpu micro_batches=1", "2 devices cannot share 1 micro-batch"),
+        ):
+            error = self.script("train", *SMALL, *arguments.split(), code=USAGE)
+            self.assertIn(found, error)
+        error = self.script("train", *SMALL, "devices=8", "micro_batches=6", code=USAGE)
+        self.assertIn("levin: error plan: the training would stop: 8 devices", error)
+        text = self.script("train", *SMALL, "devices=8", "micro_batches=6", "plan=false")
+        self.assertIn("#SBATCH --gpus-per-node=8\n", text)
+        # the training's file has the job's devices; its section has what the workers contradict
+        done = subprocess.run(
+            [LEVIN, "slurm", "script", "train", *SMALL, "config=t.yaml", "time=1d", "out=r"],
+            cwd=self.dir, capture_output=True, text=True, check=False,
+        )
+        self.assertEqual(done.returncode, OK, done.stderr)
+        self.assertIn("#SBATCH --gpus-per-node=4\n#SBATCH --ntasks-per-node=4\n", done.stdout)
+        self.assertIn("warning V05: cpus_per_task 4 with 9 workers", done.stderr)
+        text = self.script("--devices=2", "train", *SMALL, "config=t.yaml", "out=r")
+        self.assertIn("#SBATCH --gpus-per-node=2\n", text)
 
     def test_bytes(self):
         """T98: bash reads back what was given, and the comment makes the same script again."""
