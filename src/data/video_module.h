@@ -1,8 +1,8 @@
-/* What levin_video.so does for levin: packets and frames of one video, frames to a video, and images
- * of some kinds, through the FFmpeg libraries. It is a shared object that is built where their headers
- * are and loaded at the first video (video.c), so that the program starts without them. What a frame's
- * number is, where decoding begins and what a damaged file means is decided by levin itself
- * (video_index.c, video_read.c). */
+/* What levin_video.so does for levin: packets and frames of one video, frames to a video, and
+ * images of some kinds, through the FFmpeg libraries. It is a shared object that is built where
+ * their headers are and loaded at the first video (video.c), so that the program starts without
+ * them. What a frame's number is, where decoding begins and what a damaged file means is decided by
+ * levin itself (video_index.c, video_read.c). */
 #ifndef LEVIN_DATA_VIDEO_MODULE_H
 #define LEVIN_DATA_VIDEO_MODULE_H
 
