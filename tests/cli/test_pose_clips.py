@@ -139,10 +139,12 @@ class PoseClips(PoseCase):
         self.assertIn("than when", text)
         os.rename(f"{self.dir}/b.mp4", f"{self.videos}/b.mp4")
         self.assertEqual(self.three("two", "devices=2", "max_steps=3", "resume=true"), one)
-        for name in ("temporal_loss", "pca_singleview_loss", "supervised_loss"):
-            values = [v for _, v in metrics(f"{self.dir}/one", f"train/{name}_step")]
-            self.assertEqual(len(values), 3, name)
-            self.assertTrue(all(v > 0.0 for v in values), name)
+        losses = ["temporal_loss", "pca_singleview_loss", "supervised_loss", "total_loss"]
+        for name in (*losses, "total_unsupervised_importance"):
+            runs = [metrics(f"{self.dir}/{run}", f"train/{name}_step") for run in ("one", "two")]
+            self.assertEqual(runs[0], runs[1])
+            self.assertEqual(len(runs[0]), 3, name)
+            self.assertTrue(all(v > 0.0 for _, v in runs[0]), name)
 
     @unittest.skipUnless(SLOW, "takes long: LEVIN_TEST_SLOW=1")
     def test_more_layouts(self):

@@ -1,6 +1,6 @@
 """levin train pose: the model types beside heatmap, regression and heatmap_mhcrnn.
 
-One hash on one and two ranks, stopped and resumed, accumulated; files, errors and exported models;
+One hash on one and two ranks, stopped and resumed; files, errors and exported models;
 what learns before the backbone does, and backbones of files.
 
 usage: test_pose_models.py LEVIN     registered in tests/cli/CMakeLists.txt
@@ -99,11 +99,6 @@ class Models(PoseCase):
         names = self.changed("1", "2")
         parts = {".".join(n.split("/")[1].split(".")[:2]) for n in names}
         self.assertEqual(parts, {"head.head_sf", "head.head_mf"})
-
-    def test_accumulation(self):
-        """Two batches of two are one of four, where batch norm looks at two frames, too."""
-        two = ["training.train_batch_size=2", "training.accumulate_grad_batches=2"]
-        self.assertEqual(self.hash_of("two", *two), self.hash_of("four", "group=1"))
 
 
 if __name__ == "__main__":
