@@ -126,6 +126,16 @@ void lvni_data_jpeg_handle_free(void *handle); /* NULL is fine */
 
 int lvni_data_jpeg_orientation(const uint8_t *bytes, size_t n);
 int lvni_data_png_orientation(const uint8_t *bytes, size_t n);
+/* Numbers of either byte order. */
+static inline uint32_t lvni_data_read_u16(const uint8_t *p, bool little)
+{
+    return little ? (uint32_t)(p[0] | p[1] << 8) : (uint32_t)(p[0] << 8 | p[1]);
+}
+static inline uint32_t lvni_data_read_u32(const uint8_t *p, bool little)
+{
+    const uint32_t a = lvni_data_read_u16(p, little), b = lvni_data_read_u16(p + 2, little);
+    return little ? a | b << 16 : a << 16 | b;
+}
 /* Of an Exif block, or of a TIFF file; 0: it has none. */
 int lvni_data_exif_orientation(const uint8_t *bytes, size_t n);
 

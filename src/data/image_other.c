@@ -11,18 +11,8 @@
 typedef struct size_of_image {
     int64_t width, height;
     int orientation; /* 0: none is given */
+    bool preview;    /* of another image of the file */
 } size_of_image;
-
-static uint32_t read_u16(const uint8_t *p, bool little)
-{
-    return little ? (uint32_t)(p[0] | p[1] << 8) : (uint32_t)(p[0] << 8 | p[1]);
-}
-
-static uint32_t read_u32(const uint8_t *p, bool little)
-{
-    const uint32_t a = read_u16(p, little), b = read_u16(p + 2, little);
-    return little ? a | b << 16 : a << 16 | b;
-}
 
 /* ---- each kind: false where the header is cut off or is none ---- */
 
@@ -31,8 +21,8 @@ static bool size_of_gif(const uint8_t *p, size_t n, size_of_image *out)
     if (n < 10) {
         return false;
     }
-    out->width = read_u16(p + 6, true);
-    out->height = read_u16(p + 8, true);
+    out->width = lvni_data_read_u16(p + 6, true);
+    out->height = lvni_data_read_u16(p + 8, true);
     return true;
 }
 
@@ -43,12 +33,12 @@ static bool size_of_bmp(const uint8_t *p, size_t n, size_of_image *out)
         return false;
     }
     if (p[14] == 12) {
-        out->width = read_u16(p + 18, true);
-        out->height = read_u16(p + 20, true);
+        out->width = lvni_data_read_u16(p + 18, true);
+        out->height = lvni_data_read_u16(p + 20, true);
         return true;
     }
-    out->width = (int32_t)read_u32(p + 18, true);
-    out->height = llabs((long long)(int32_t)read_u32(p + 22, true));
+    out->width = (int32_t)lvni_data_read_u32(p + 18, true);
+    out->height = llabs((long long)(int32_t)lvni_data_read_u32(p + 22, true));
     return true;
 }
 
@@ -99,7 +89,14 @@ static bool size_of_pnm(const uint8_t *p, size_t n, size_of_image *out)
     return out->width >= 0 && out->height >= 0;
 }
 
-enum { TAG_WIDTH = 256, TAG_HEIGHT = 257, TYPE_SHORT = 3, TYPE_LONG = 4, ENTRY = 12 };
+enum {
+    TAG_SUBFILE = 254,
+    TAG_WIDTH = 256,
+    TAG_HEIGHT = 257,
+    TYPE_SHORT = 3,
+    TYPE_LONG = 4,
+    ENTRY = 12
+};
 
 /* The first directory, which may stand at the file's end. */
 static bool size_of_tiff(const uint8_t *p, size_t n, size_of_image *out)
@@ -108,20 +105,22 @@ static bool size_of_tiff(const uint8_t *p, size_t n, size_of_image *out)
         return false;
     }
     const bool little = p[0] == 'I';
-    const size_t directory = read_u32(p + 4, little);
+    const size_t directory = lvni_data_read_u32(p + 4, little);
     if (directory > n - 2) {
         return false;
     }
-    const size_t entries = read_u16(p + directory, little);
+    const size_t entries = lvni_data_read_u16(p + directory, little);
     if (entries * ENTRY > n - 2 - directory) {
         return false;
     }
     for (size_t i = 0; i < entries; i++) {
         const uint8_t *e = p + directory + 2 + i * ENTRY;
-        const uint32_t tag = read_u16(e, little), type = read_u16(e + 2, little);
-        const int64_t value = type == TYPE_SHORT  ? (int64_t)read_u16(e + 8, little)
-                              : type == TYPE_LONG ? (int64_t)read_u32(e + 8, little)
+        const uint32_t tag = lvni_data_read_u16(e, little),
+                       type = lvni_data_read_u16(e + 2, little);
+        const int64_t value = type == TYPE_SHORT  ? (int64_t)lvni_data_read_u16(e + 8, little)
+                              : type == TYPE_LONG ? (int64_t)lvni_data_read_u32(e + 8, little)
                                                   : -1;
+        out->preview = tag == TAG_SUBFILE ? value % 2 == 1 : out->preview;
         out->width = tag == TAG_WIDTH ? value : out->width;
         out->height = tag == TAG_HEIGHT ? value : out->height;
     }
@@ -132,9 +131,9 @@ static bool size_of_tiff(const uint8_t *p, size_t n, size_of_image *out)
 /* Chunks from the first on; false: its Exif block is cut off here. */
 static bool find_exif(const uint8_t *p, size_t n, size_of_image *out)
 {
-    const size_t whole = 8 + (size_t)read_u32(p + 4, true);
+    const size_t whole = 8 + (size_t)lvni_data_read_u32(p + 4, true);
     for (size_t at = 12; at + 8 <= n;) {
-        const size_t bytes = read_u32(p + at + 4, true);
+        const size_t bytes = lvni_data_read_u32(p + at + 4, true);
         if (bytes > n - at - 8) {
             return false;
         }
@@ -154,18 +153,18 @@ static bool size_of_webp(const uint8_t *p, size_t n, size_of_image *out)
         return false;
     }
     if (memcmp(p + 12, "VP8X", 4) == 0) {
-        out->width = 1 + (int64_t)(read_u32(p + 24, true) & 0xFFFFFF);
-        out->height = 1 + (int64_t)(read_u32(p + 27, true) & 0xFFFFFF);
+        out->width = 1 + (int64_t)(lvni_data_read_u32(p + 24, true) & 0xFFFFFF);
+        out->height = 1 + (int64_t)(lvni_data_read_u32(p + 27, true) & 0xFFFFFF);
         return (p[20] & EXIF) == 0 || find_exif(p, n, out);
     }
     if (memcmp(p + 12, "VP8L", 4) == 0) {
-        const uint32_t bits = read_u32(p + 21, true);
+        const uint32_t bits = lvni_data_read_u32(p + 21, true);
         out->width = 1 + (int64_t)(bits & 0x3FFF);
         out->height = 1 + (int64_t)(bits >> 14 & 0x3FFF);
         return p[20] == 0x2F;
     }
-    out->width = read_u16(p + 26, true) & 0x3FFF;
-    out->height = read_u16(p + 28, true) & 0x3FFF;
+    out->width = lvni_data_read_u16(p + 26, true) & 0x3FFF;
+    out->height = lvni_data_read_u16(p + 28, true) & 0x3FFF;
     return memcmp(p + 12, "VP8 ", 4) == 0 && memcmp(p + 23, "\x9d\x01\x2a", 3) == 0;
 }
 
@@ -212,6 +211,13 @@ lvn_status lvni_data_other_probe(const uint8_t *bytes, size_t n, const char *pat
     if (!size_of(kind, bytes, n, &size)) {
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged %s: the header is missing or cut off", path,
                  lvni_data_foreign_name(kind));
+    }
+    if (size.preview) {
+        LVN_FAIL(
+            LVN_ERR_CORRUPT,
+            "%s: the first image of this TIFF is a preview, as in raw files of cameras; convert "
+            "it to JPEG or PNG",
+            path);
     }
     LVN_TRY(lvni_data_image_check_size(path, size.width, size.height));
     LVN_TRY(get_module(path, kind, &module)); /* now, and not at the first batch */

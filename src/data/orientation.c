@@ -62,17 +62,6 @@ bool lvni_data_jpeg_segment_next(const uint8_t *bytes, size_t n, size_t *at,
 
 /* ---- blocks: 0 where there is no valid orientation ---- */
 
-static uint32_t read_u16(const uint8_t *p, bool little)
-{
-    return little ? (uint32_t)(p[0] | p[1] << 8) : (uint32_t)(p[0] << 8 | p[1]);
-}
-
-static uint32_t read_u32(const uint8_t *p, bool little)
-{
-    const uint32_t a = read_u16(p, little), b = read_u16(p + 2, little);
-    return little ? a | b << 16 : a << 16 | b;
-}
-
 static int check_orientation(uint32_t value)
 {
     return value >= 1 && value <= 8 ? (int)value : 0;
@@ -81,13 +70,14 @@ static int check_orientation(uint32_t value)
 /* Writers use other whole numbers than the standard's SHORT, too. */
 static int entry_orientation(const uint8_t *entry, bool little)
 {
-    if (read_u16(entry, little) != TAG_ORIENTATION || read_u32(entry + 4, little) != 1) {
+    if (lvni_data_read_u16(entry, little) != TAG_ORIENTATION ||
+        lvni_data_read_u32(entry + 4, little) != 1) {
         return 0;
     }
-    switch (read_u16(entry + 2, little)) {
+    switch (lvni_data_read_u16(entry + 2, little)) {
     case TYPE_BYTE: return check_orientation(entry[8]);
-    case TYPE_SHORT: return check_orientation(read_u16(entry + 8, little));
-    case TYPE_LONG: return check_orientation(read_u32(entry + 8, little));
+    case TYPE_SHORT: return check_orientation(lvni_data_read_u16(entry + 8, little));
+    case TYPE_LONG: return check_orientation(lvni_data_read_u32(entry + 8, little));
     default: return 0;
     }
 }
@@ -99,11 +89,11 @@ static int tiff_orientation(const uint8_t *tiff, size_t n)
         return 0;
     }
     const bool little = tiff[0] == 'I';
-    const size_t directory = read_u32(tiff + 4, little);
-    if (read_u16(tiff + 2, little) != 42 || directory > n - 2) {
+    const size_t directory = lvni_data_read_u32(tiff + 4, little);
+    if (lvni_data_read_u16(tiff + 2, little) != 42 || directory > n - 2) {
         return 0;
     }
-    const size_t entries = read_u16(tiff + directory, little);
+    const size_t entries = lvni_data_read_u16(tiff + directory, little);
     int found = 0;
     for (size_t i = 0; found == 0 && i < entries && directory + 2 + (i + 1) * 12 <= n; i++) {
         found = entry_orientation(tiff + directory + 2 + i * 12, little);
@@ -285,7 +275,7 @@ int lvni_data_png_orientation(const uint8_t *bytes, size_t n)
 {
     places found = {0};
     for (size_t at = SIGNATURE; at < n && n - at >= CHUNK_FRAME;) {
-        const size_t length = read_u32(bytes + at, false);
+        const size_t length = lvni_data_read_u32(bytes + at, false);
         const char *type = (const char *)bytes + at + 4;
         const uint8_t *body = bytes + at + 8;
         if (length > n - at - CHUNK_FRAME) {

@@ -12,6 +12,7 @@ import unittest
 
 from pose_case import PoseCase, read_table
 from pretrain_case import LEVIN
+from today import OfToday
 
 CONTEXT = "model.model_type=heatmap_mhcrnn"
 
@@ -118,13 +119,13 @@ class Folder(PoseVideos):
         model = "model=out/exported_models/exported_last.safetensors"
         self.predict("data=videos", model, "output=tables")
         self.assertEqual(self.tables("tables"), one)
+        self.refuse(model)
 
-    def test_what_is_refused(self):
+    def refuse(self, model):
         os.mkdir(f"{self.dir}/empty")
         self.assertIn("data=empty: the folder has no video", self.predict("data=empty", code=64))
         text = self.predict("data=videos", "output=all.csv", code=64)
         self.assertIn("output=all.csv: the videos of data=videos get a table each", text)
-        model = "model=out/exported_models/exported_last.safetensors"
         self.assertIn("output= is missing", self.predict("data=videos", model, code=64))
 
     def most_memory(self, folder):
@@ -140,14 +141,14 @@ class Folder(PoseVideos):
         return usage.ru_maxrss
 
     def test_memory_is_that_of_one(self):
-        for folder, n in (("two", 2), ("ten", 10)):
+        for folder, n in (("two", 2), ("six", 6)):
             os.mkdir(f"{self.dir}/{folder}")
             for i in range(n):
                 shutil.copy(f"{self.dir}/videos/a.mov", f"{self.dir}/{folder}/{i}.mov")
-        two, ten = self.most_memory("two"), self.most_memory("ten")
-        self.assertEqual(len(self.tables("ten.out")), 3 * 10)
-        self.assertLess(ten, 1.05 * two)
+        two, six = self.most_memory("two"), self.most_memory("six")
+        self.assertEqual(len(self.tables("six.out")), 3 * 6)
+        self.assertLess(six, 1.05 * two)
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(testLoader=OfToday(2))

@@ -366,22 +366,6 @@ static lvn_status make_folder(writer *w)
     return lvni_core_mkdirs(lvni_core_str_text(&w->folder));
 }
 
-static lvn_status write_all(writer *w)
-{
-    LVN_TRY(make_folder(w));
-    LVN_TRY(write_labels(w));
-    for (int r = 0; r < w->p->recordings.n; r++) {
-        LVN_TRY(bring_images(w, r));
-    }
-    LVN_TRY(bring_videos(w));
-    LVN_TRY(write_config(w));
-    if (lvni_core_vfs_get()->rename(lvni_core_str_text(&w->folder), w->o->out) != 0) {
-        LVN_FAIL(LVN_ERR_IO, "%s: cannot give the new project this name: %s", w->o->out,
-                 strerror(errno));
-    }
-    return LVN_OK;
-}
-
 /* ---- the report ---- */
 
 static void report_list(const lvni_pose_list *list, const char *what, const char *why,
@@ -430,7 +414,29 @@ static void report(const writer *w, lvni_core_str *out)
     lvni_core_str_printf(&config, "%s/config.yaml", w->o->out);
     lvni_core_shell_quote(out, lvni_core_str_text(&config));
     lvni_core_str_append(out, " out=RUN\n");
+    out->failed = out->failed || config.failed;
     lvni_core_str_free(&config);
+}
+
+/* ---- the whole ---- */
+
+/* The name comes last: what fails before it leaves nothing. */
+static lvn_status write_all(writer *w, lvni_core_str *out)
+{
+    LVN_TRY(make_folder(w));
+    LVN_TRY(write_labels(w));
+    for (int r = 0; r < w->p->recordings.n; r++) {
+        LVN_TRY(bring_images(w, r));
+    }
+    LVN_TRY(bring_videos(w));
+    LVN_TRY(write_config(w));
+    report(w, out);
+    LVN_TRY(lvni_core_str_status(out));
+    if (lvni_core_vfs_get()->rename(lvni_core_str_text(&w->folder), w->o->out) != 0) {
+        LVN_FAIL(LVN_ERR_IO, "%s: cannot give the new project this name: %s", w->o->out,
+                 strerror(errno));
+    }
+    return LVN_OK;
 }
 
 lvn_status lvni_pose_dlc_convert(const lvni_pose_dlc_options *o, lvni_core_str *out)
@@ -440,15 +446,14 @@ lvn_status lvni_pose_dlc_convert(const lvni_pose_dlc_options *o, lvni_core_str *
     lvn_status s;
     LVNI_TRY_DONE(s, check_out(o->out));
     LVNI_TRY_DONE(s, lvni_pose_dlc_read(o->in, o->videos, &project));
-    s = write_all(&w);
+    s = write_all(&w, out);
     if (s != LVN_OK && w.folder.len > 0) {
         const lvn_error error = *lvn_last_error();
         (void)nftw(lvni_core_str_text(&w.folder), remove_entry, OPEN_FOLDERS, FTW_DEPTH | FTW_PHYS);
         lvn_error_adopt(&error);
     }
-    if (s == LVN_OK) {
-        report(&w, out);
-        s = lvni_core_str_status(out);
+    if (s != LVN_OK) {
+        lvni_core_str_clear(out);
     }
 done:
     lvni_core_str_free(&w.folder);

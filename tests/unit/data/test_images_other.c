@@ -62,25 +62,35 @@ static uint8_t colour(int x, int y, int c)
     return (uint8_t)(c == 0 ? 40 * x : c == 1 ? 80 * y : c == 2 ? 10 * (x + y) + 5 : 17 * x);
 }
 
+/* The pixels of all of it. */
+static const uint8_t *decode(const file *f, int channels, lvni_data_image_info *info)
+{
+    lvni_data_scratch *scratch = lvni_data_scratch_get();
+    lvni_data_image image = {0};
+    *info = (lvni_data_image_info){0};
+    if (lvni_data_image_probe(scratch, f->bytes, f->n, "x", info) != LVN_OK ||
+        lvni_data_image_decode_channels(scratch, f->bytes, f->n, "x", info, channels, 1.0, NULL,
+                                        &image) != LVN_OK ||
+        image.rgb == NULL) {
+        fail_msg("%.2s: %s", (const char *)f->bytes, lvn_last_error()->message);
+        abort();
+    }
+    return image.rgb;
+}
+
 /* channels: of the result; has_alpha: the file has them. */
 static void expect(const file *f, int channels, bool has_alpha)
 {
-    lvni_data_scratch *scratch = lvni_data_scratch_get();
-    lvni_data_image_info info = {0};
-    lvni_data_image image = {0};
-    if (lvni_data_image_probe(scratch, f->bytes, f->n, "x", &info) != LVN_OK ||
-        lvni_data_image_decode_channels(scratch, f->bytes, f->n, "x", &info, channels, 1.0, NULL,
-                                        &image) != LVN_OK) {
-        fail_msg("%.2s: %s", (const char *)f->bytes, lvn_last_error()->message);
-    }
+    lvni_data_image_info info;
+    const uint8_t *pixels = decode(f, channels, &info);
     assert_int_equal(info.width, W);
     assert_int_equal(info.height, H);
     for (int i = 0; i < W * H * channels; i++) {
         const int c = i % channels, x = i / channels % W, y = i / channels / W;
         const uint8_t right = c == 3 && !has_alpha ? 255 : colour(x, y, c);
-        if (image.rgb[i] != right) {
+        if (pixels[i] != right) {
             fail_msg("%.2s: pixel (%d, %d), channel %d: %d, not %d", (const char *)f->bytes, x, y,
-                     c, image.rgb[i], right);
+                     c, pixels[i], right);
         }
     }
 }
@@ -172,17 +182,12 @@ TEST(text_and_alpha)
 /* The pixels that a file of one channel gives. */
 static void expect_grey(const file *f, int width, int height, const uint8_t *right)
 {
-    lvni_data_scratch *scratch = lvni_data_scratch_get();
-    lvni_data_image_info info = {0};
-    lvni_data_image image = {0};
-    if (lvni_data_image_probe(scratch, f->bytes, f->n, "x", &info) != LVN_OK ||
-        lvni_data_image_decode(scratch, f->bytes, f->n, "x", &info, 1.0, NULL, &image) != LVN_OK) {
-        fail_msg("%.2s: %s", (const char *)f->bytes, lvn_last_error()->message);
-    }
+    lvni_data_image_info info;
+    const uint8_t *pixels = decode(f, 3, &info);
     assert_int_equal(info.width, width);
     assert_int_equal(info.height, height);
     for (int i = 0; i < width * height * 3; i++) {
-        assert_int_equal(image.rgb[i], right[i / 3]);
+        assert_int_equal(pixels[i], right[i / 3]);
     }
 }
 
@@ -194,11 +199,12 @@ static void put_entry(file *f, int tag, int value)
     put_u32(f, value);
 }
 
-/* Two columns, three rows, grey of 16 bits, whose stored image lies on its side. */
-static file make_tiff(void)
+/* Two columns, three rows, grey of 16 bits, whose stored image lies on its side. subfile: 1 of a
+ * preview. */
+static file make_tiff(int subfile)
 {
-    static const int entry[][2] = {{256, 2}, {257, 3}, {258, 16}, {259, 1}, {262, 1},
-                                   {273, 8}, {274, 6}, {277, 1},  {278, 3}, {279, 12}};
+    const int entry[][2] = {{254, subfile}, {256, 2}, {257, 3}, {258, 16}, {259, 1}, {262, 1},
+                            {273, 8},       {274, 6}, {277, 1}, {278, 3},  {279, 12}};
     enum { ENTRIES = sizeof entry / sizeof *entry };
     file f = {.n = 0};
     put_text(&f, "II*");
@@ -219,12 +225,16 @@ TEST(numbers_of_other_widths)
 {
     NEEDS_MODULE();
     static const uint8_t high[6] = {0x12, 0x22, 0x32, 0x42, 0x52, 0x62}, ink[4] = {0, 255, 255, 0};
-    const file tiff = make_tiff();
+    const file tiff = make_tiff(0), preview = make_tiff(1);
     expect_grey(&tiff, 2, 3, high);
     lvni_data_image_info info = {0};
     assert_int_equal(lvni_data_image_probe(lvni_data_scratch_get(), tiff.bytes, tiff.n, "x", &info),
                      LVN_OK);
     assert_int_equal(info.orientation, 6);
+    assert_int_equal(
+        lvni_data_image_probe(lvni_data_scratch_get(), preview.bytes, preview.n, "x", &info),
+        LVN_ERR_CORRUPT);
+    assert_non_null(strstr(lvn_last_error()->message, "is a preview, as in raw files of cameras"));
     file pgm = {.n = 0}, pbm = {.n = 0};
     put_text(&pgm, "P5\n3 2\n65535\n");
     for (int i = 0; i < 6; i++) {
@@ -268,7 +278,7 @@ TEST(a_table_of_colours)
 TEST(files_that_are_cut_off)
 {
     NEEDS_MODULE();
-    file all[4] = {make_ppm(), make_bmp(4), make_tiff(), {.n = 0}};
+    file all[4] = {make_ppm(), make_bmp(4), make_tiff(0), {.n = 0}};
     put(&all[3], webp, sizeof webp);
     lvni_data_scratch *scratch = lvni_data_scratch_get();
     for (int i = 0; i < 4; i++) {
