@@ -100,6 +100,7 @@ int lvni_cli_cmd_slurm(int n, const char *const *args);
 int lvni_cli_slurm_script(int n, const char *const *args);
 int lvni_cli_slurm_profiles(int n, const char *const *args);
 int lvni_cli_slurm_check(int n, const char *const *args);
+int lvni_cli_slurm_submit(int n, const char *const *args);
 int lvni_cli_cmd_doctor(int n, const char *const *args);
 int lvni_cli_cmd_cc(int n, const char *const *args);
 int lvni_cli_cmd_completion(int n, const char *const *args);

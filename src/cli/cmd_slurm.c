@@ -166,7 +166,8 @@ int lvni_cli_cmd_slurm(int n, const char *const *args)
                {"compress", compress},
                {"script", lvni_cli_slurm_script},
                {"profiles", lvni_cli_slurm_profiles},
-               {"check", lvni_cli_slurm_check}};
+               {"check", lvni_cli_slurm_check},
+               {"submit", lvni_cli_slurm_submit}};
     for (size_t i = 0; n > 0 && i < sizeof all / sizeof *all; i++) {
         if (strcmp(args[0], all[i].name) == 0) {
             return all[i].run(n - 1, args + 1);

@@ -2,6 +2,7 @@
  * key=value ...: of the keys behind a recipe each goes to the job, to the training, or to both. */
 #include "cli/cli.h"
 #include "cli/slurm_plan.h"
+#include "cli/slurm_submit.h"
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/escape.h"
@@ -27,6 +28,7 @@ typedef struct parts {
     const lvni_run_recipe *recipe; /* NULL: another program */
     lvni_core_config *training;    /* of its keys and its file; NULL: another program */
     bool trains, has_run_dir;
+    const lvni_cli_slurm_submission *submission; /* NULL: the script is wanted */
     char **made; /* options and words that were put together; owned */
     int n_made;
 } parts;
@@ -317,13 +319,16 @@ static lvn_status write_file(const lvni_slurm_options *o, const char *path,
     return LVN_OK;
 }
 
-static lvn_status write_script(const lvni_slurm_job *job, int n, const char *const *args)
+static lvn_status write_script(const parts *p, const lvni_slurm_job *job, int n,
+                               const char *const *args, int *code)
 {
     lvni_core_str out = {0};
     const char *path = lvni_slurm_text(job->options, "out");
     lvn_status s;
     LVNI_TRY_DONE(s, lvni_slurm_script_write(job, n, args, &out));
-    if (path != NULL && strcmp(path, "-") != 0) {
+    if (p->submission != NULL) {
+        s = lvni_cli_slurm_submit_job(job, &out, p->submission, code);
+    } else if (path != NULL && strcmp(path, "-") != 0) {
         s = write_file(job->options, path, &out);
     } else {
         fwrite(lvni_core_str_text(&out), 1, out.len, stdout);
@@ -352,7 +357,7 @@ static lvn_status plan(const parts *p, const lvni_slurm_job *job, lvni_slurm_fin
         f);
 }
 
-static lvn_status make(parts *p, int n, const char *const *args, lvni_slurm_findings *f)
+static lvn_status make(parts *p, int n, const char *const *args, lvni_slurm_findings *f, int *code)
 {
     lvni_slurm_options o;
     lvni_slurm_job job = {.options = &o};
@@ -363,14 +368,23 @@ static lvn_status make(parts *p, int n, const char *const *args, lvni_slurm_find
     job.n_words = p->n_words;
     job.words = p->words;
     job.trains = p->trains;
+    job.makes_folders = p->submission != NULL;
     job.has_run_dir = p->has_run_dir || lvni_slurm_text(&o, "config") != NULL;
+    if (p->submission != NULL && lvni_slurm_text(&o, "out") != NULL) {
+        lvni_slurm_error(f, "V01",
+                         "out has no effect with submit, which writes the script into "
+                         "log_dir  (%s)",
+                         lvni_slurm_origin(&o, "out"));
+    }
     LVNI_TRY_DONE(s, lvni_slurm_job_make(&job, f));
     LVNI_TRY_DONE(s, plan(p, &job, f));
+    fputs(lvni_core_str_text(&f->text), stderr); /* before sbatch prints */
+    lvni_core_str_clear(&f->text);
     if (lvni_slurm_is_on(&o, "show_origin")) {
         lvni_slurm_print_origins(&o, &origins);
         fputs(lvni_core_str_text(&origins), stdout);
     } else if (f->errors == 0) {
-        s = write_script(&job, n, args);
+        s = write_script(p, &job, n, args, code);
     }
 done:
     lvni_core_str_free(&origins);
@@ -379,9 +393,9 @@ done:
     return s;
 }
 
-int lvni_cli_slurm_script(int n, const char *const *args)
+static int run(int n, const char *const *args, const lvni_cli_slurm_submission *submission)
 {
-    parts p = {.n_words = 0};
+    parts p = {.submission = submission};
     lvni_slurm_findings f = {.errors = 0};
     int code = LVNI_EXIT_OK;
     lvn_status s;
@@ -392,8 +406,7 @@ int lvni_cli_slurm_script(int n, const char *const *args)
     LVNI_TRY_DONE(s,
                   p.options == NULL || p.words == NULL || p.made == NULL ? LVN_ERR_MEMORY : LVN_OK);
     LVNI_TRY_DONE(s, sort(&p, n, args, &f, &code));
-    LVNI_TRY_DONE(s, code != LVNI_EXIT_OK ? LVN_OK : make(&p, n, args, &f));
-    fputs(lvni_core_str_text(&f.text), stderr);
+    LVNI_TRY_DONE(s, code != LVNI_EXIT_OK ? LVN_OK : make(&p, n, args, &f, &code));
     code = f.errors > 0 ? LVNI_EXIT_USAGE : code;
 done:
     lvni_core_free(p.options);
@@ -403,8 +416,40 @@ done:
     }
     lvni_core_free(p.made);
     lvni_core_config_destroy(p.training);
+    fputs(lvni_core_str_text(&f.text), stderr);
     lvni_slurm_findings_free(&f);
     return s == LVN_OK ? code : lvni_run_report_status(s);
+}
+
+int lvni_cli_slurm_script(int n, const char *const *args)
+{
+    return run(n, args, NULL);
+}
+
+/* Its own switches stand among the options of the job. */
+int lvni_cli_slurm_submit(int n, const char *const *args)
+{
+    lvni_cli_slurm_submission how = {.dry_run = false};
+    const char **rest = lvni_core_calloc(LVNI_TAG_CORE, (size_t)n + 1, sizeof *rest);
+    int n_rest = 0;
+    bool own = true;
+    for (int i = 0; rest != NULL && i < n; i++) {
+        own = own && strcmp(args[i], "--") != 0 && strcmp(args[i], "train") != 0;
+        bool *flag = !own                                  ? NULL
+                     : strcmp(args[i], "--dry-run") == 0   ? &how.dry_run
+                     : strcmp(args[i], "--test-only") == 0 ? &how.test_only
+                     : strcmp(args[i], "--wait") == 0      ? &how.wait
+                                                           : NULL;
+        if (flag != NULL) {
+            *flag = true;
+        } else {
+            rest[n_rest++] = args[i];
+        }
+    }
+    const int code =
+        rest == NULL ? lvni_run_report_status(LVN_ERR_MEMORY) : run(n_rest, rest, &how);
+    lvni_core_free(rest);
+    return code;
 }
 
 int lvni_cli_slurm_profiles(int n, const char *const *args)

@@ -107,9 +107,11 @@ const lvni_cli_command lvni_cli_commands[] = {
               "a job script for sbatch, checked, on standard output or in out=FILE"},
              {"levin slurm script [options] train RECIPE key=value ...",
               "the same of a training: its devices and num_nodes are the job's"},
+             {"levin slurm submit [--dry-run] [--test-only] [--wait] [options] ...",
+              "the script to sbatch; its number, script and time go into jobs.tsv"},
              {"levin slurm check FILE...", "what is wrong with job scripts that others wrote"},
              {"levin slurm profiles", "defaults of clusters that profile=NAME takes"}},
-     .words = "env expand compress script check profiles",
+     .words = "env expand compress script submit check profiles",
      .more = "script: options are --key value or key=value, and -t, -p, ... as of sbatch; a value "
              "that begins with ? is written as a "
              "comment. A key that the\n"

@@ -176,7 +176,8 @@ static void print_lists(void)
         printf("    %s\\ * | plan\\ %s) echo train.%s ;;\n", name, name, name);
     }
     print_topics();
-    fputs("    slurm\\ script) # in front of a recipe keys of the job, behind it the training's\n"
+    fputs("    slurm\\ script | slurm\\ submit) # in front of a recipe keys of the job, behind it "
+          "the training's\n"
           "        while (($# > 1)) && [[ $1 != train ]]; do shift; done\n"
           "        if (($# > 1)); then echo \"train.$2\"; else echo slurm; fi\n"
           "        ;;\n"

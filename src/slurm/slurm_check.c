@@ -421,7 +421,7 @@ lvn_status lvni_slurm_check(const char *path, const char *text, size_t bytes,
     LVNI_TRY_DONE(status, read_lines(&s, text, bytes));
     LVNI_TRY_DONE(status, lvni_slurm_directives_status(&s.directives));
     lvni_slurm_directives_check(&s.directives, false, f);
-    lvni_slurm_output_check(&s.directives, f);
+    lvni_slurm_output_check(&s.directives, false, f);
     check_start(&s);
     *directives = (int)s.directives.n;
     status = lvni_core_str_status(&f->text);

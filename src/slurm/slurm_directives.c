@@ -340,7 +340,7 @@ void lvni_slurm_directives_check(const lvni_slurm_directives *d, bool checked,
     check_twice(d, f);
 }
 
-void lvni_slurm_output_check(const lvni_slurm_directives *d, lvni_slurm_findings *f)
+void lvni_slurm_output_check(const lvni_slurm_directives *d, bool made, lvni_slurm_findings *f)
 {
     static const char *const names[] = {"output", "error"};
     const int64_t nodes = lvni_slurm_directive_number(d, "nodes", 1);
@@ -358,7 +358,7 @@ void lvni_slurm_output_check(const lvni_slurm_directives *d, lvni_slurm_findings
             lvni_slurm_warn(f, "V08",
                             "%s %s: /tmp is another folder on each of the %lld nodes  (%s)",
                             one->name, one->value, (long long)nodes, one->where);
-        } else if (!lvni_core_path_is_folder(path)) {
+        } else if (!made && !lvni_core_path_is_folder(path)) {
             lvni_slurm_warn(f, "V08",
                             "the folder of %s %s is not there, and Slurm then ends the job without "
                             "a log: mkdir -p %s  (%s)",

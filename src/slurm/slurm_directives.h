@@ -41,7 +41,7 @@ void lvni_slurm_directives_print(const lvni_slurm_directives *d, lvni_core_str *
 /* Rules over all of them. `checked`: the values were checked before, as options. */
 void lvni_slurm_directives_check(const lvni_slurm_directives *d, bool checked,
                                  lvni_slurm_findings *f);
-/* V08: Slurm writes no log, and no error, into a folder that is not there. */
-void lvni_slurm_output_check(const lvni_slurm_directives *d, lvni_slurm_findings *f);
+/* V08: Slurm writes no log, and no error, into a folder that is not there. made: it will be. */
+void lvni_slurm_output_check(const lvni_slurm_directives *d, bool made, lvni_slurm_findings *f);
 
 #endif

@@ -357,7 +357,7 @@ lvn_status lvni_slurm_job_make(lvni_slurm_job *job, lvni_slurm_findings *f)
     LVN_TRY(add_directives(job, f));
     const bool checked = lvni_slurm_item_at(job->options, "sbatch", 0) == NULL;
     lvni_slurm_directives_check(&job->directives, checked, f);
-    lvni_slurm_output_check(&job->directives, f);
+    lvni_slurm_output_check(&job->directives, job->makes_folders, f);
     check_variables(job, f);
     check_port(job, f);
     check_requeue(job, f);

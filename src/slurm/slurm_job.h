@@ -14,6 +14,7 @@ typedef struct lvni_slurm_job {
     const char *const *words; /* the program and its arguments */
     bool trains;              /* it is a training of levin's: requeue and signal are on */
     bool has_run_dir;         /* that names its run directory */
+    bool makes_folders;       /* those of the output are made before sbatch runs */
 
     /* what lvni_slurm_job_make finds */
     int64_t nodes, devices; /* of a node; 0: not given */

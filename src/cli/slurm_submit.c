@@ -1,0 +1,303 @@
+/* A job to sbatch (slurm_submit.h). */
+#include "cli/slurm_submit.h"
+
+#include "core/alloc.h"
+#include "core/error.h"
+#include "core/escape.h"
+#include "core/vfs.h"
+#include "launch/env_vars.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { TIME_TEXT = 32, ID = 64 };
+
+typedef struct submission {
+    const lvni_slurm_job *job;
+    const lvni_cli_slurm_submission *how;
+    const char *folder; /* of the logs */
+    const char *name;   /* of the job */
+    char time[TIME_TEXT];
+    lvni_core_str path; /* of the script */
+    lvni_launch_variables environment;
+    char id[ID]; /* "123" or "123;CLUSTER"; "": none yet */
+} submission;
+
+/* ---- files ---- */
+
+static lvn_status name_script(submission *s)
+{
+    struct tm utc;
+    const time_t now = time(NULL);
+    if (gmtime_r(&now, &utc) == NULL ||
+        strftime(s->time, sizeof s->time, "%Y-%m-%dT%H-%M-%SZ", &utc) == 0) {
+        LVN_FAIL(LVN_ERR_INTERNAL, "the time of the submission cannot be written");
+    }
+    for (int i = 1; i < 1000; i++) {
+        lvni_core_str_clear(&s->path);
+        lvni_core_str_printf(&s->path, "%s/scripts/%s-%s", s->folder, s->name, s->time);
+        if (i > 1) { /* several within one second */
+            lvni_core_str_printf(&s->path, "-%d", i);
+        }
+        lvni_core_str_append(&s->path, ".sh");
+        LVN_TRY(lvni_core_str_status(&s->path));
+        if (!lvni_core_path_exists(lvni_core_str_text(&s->path))) {
+            return LVN_OK;
+        }
+    }
+    LVN_FAIL(LVN_ERR_IO, "%s is there, and a thousand others of this second",
+             lvni_core_str_text(&s->path));
+}
+
+/* Slurm ends a job whose output has no folder without a word. */
+static lvn_status make_output_folder(const submission *s, const char *directive)
+{
+    const lvni_slurm_directive *one = lvni_slurm_directive_find(&s->job->directives, directive);
+    const char *slash = one == NULL || one->value == NULL ? NULL : strrchr(one->value, '/'),
+               *chdir = lvni_slurm_text(s->job->options, "chdir");
+    lvni_core_str path = {0};
+    lvn_status status = LVN_OK;
+    if (slash == NULL || slash == one->value ||
+        memchr(one->value, '%', (size_t)(slash - one->value)) != NULL) {
+        return LVN_OK;
+    }
+    if (chdir != NULL && one->value[0] != '/') {
+        lvni_core_str_printf(&path, "%s/", chdir);
+    }
+    lvni_core_str_append_n(&path, one->value, (size_t)(slash - one->value));
+    LVNI_TRY_DONE(status, lvni_core_str_status(&path));
+    status = lvni_core_mkdirs(lvni_core_str_text(&path));
+done:
+    lvni_core_str_free(&path);
+    return status;
+}
+
+static lvn_status write_script(const submission *s, const lvni_core_str *script)
+{
+    lvni_core_str folder = {0};
+    lvn_status status;
+    const char *path = lvni_core_str_text(&s->path);
+    lvni_core_str_printf(&folder, "%s/scripts", s->folder);
+    LVNI_TRY_DONE(status, lvni_core_str_status(&folder));
+    LVNI_TRY_DONE(status, lvni_core_mkdirs(lvni_core_str_text(&folder)));
+    LVNI_TRY_DONE(status, make_output_folder(s, "output"));
+    LVNI_TRY_DONE(status, make_output_folder(s, "error"));
+    LVNI_TRY_DONE(status, lvni_core_file_write(path, lvni_core_str_text(script), script->len));
+    if (chmod(path, 0755) != 0) {
+        status = lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__, "%s: it is not executable: %s", path,
+                               strerror(errno));
+    }
+done:
+    lvni_core_str_free(&folder);
+    return status;
+}
+
+/* A line of jobs.tsv: id, name, script, time; the first line of the file names them. */
+static lvn_status record(const submission *s)
+{
+    lvni_core_str path = {0}, line = {0};
+    int fd = -1;
+    lvn_status status;
+    lvni_core_str_printf(&path, "%s/jobs.tsv", s->folder);
+    LVNI_TRY_DONE(status, lvni_core_str_status(&path));
+    if (!lvni_core_path_exists(lvni_core_str_text(&path))) {
+        lvni_core_str_append(&line, "job\tname\tscript\ttime\n");
+    }
+    lvni_core_str_message(&line, "%s\t%s\t%s\t%s\n", s->id, s->name, lvni_core_str_text(&s->path),
+                          s->time);
+    LVNI_TRY_DONE(status, lvni_core_str_status(&line));
+    LVNI_TRY_DONE(status, lvni_core_append_open(lvni_core_str_text(&path), false, &fd));
+    status =
+        lvni_core_append_write(fd, lvni_core_str_text(&path), lvni_core_str_text(&line), line.len);
+    close(fd);
+done:
+    lvni_core_str_free(&path);
+    lvni_core_str_free(&line);
+    return status;
+}
+
+/* ---- sbatch ---- */
+
+/* A SLURM_CPU_BIND of the step that this runs in would pin the new job to a few cores. What finds
+ * the cluster stays, and SBATCH_* are the user's own. */
+static lvn_status make_environment(submission *s)
+{
+    static const char *const kept[] = {"SLURM_CONF", "SLURM_JWT", "SLURM_CLUSTERS"};
+    lvni_launch_variables *v = &s->environment;
+    lvni_launch_variables_copy(v, environ);
+    lvni_launch_variables_unset_prefix(v, "SLURM_");
+    lvni_launch_variables_unset_prefix(v, "SRUN_");
+    lvni_launch_variables_unset_prefix(v, "PMI");
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        const char *value = lvni_launch_env_get(environ, kept[i]);
+        if (value != NULL) {
+            lvni_launch_variables_set(v, kept[i], value);
+        }
+    }
+    LVN_TRY(lvni_launch_variables_status(v));
+    for (size_t i = 0; i < v->n; i++) {
+        if (strncmp(v->list[i], "SBATCH_", 7) == 0) {
+            lvni_core_print(stderr, "levin: note: %s of the environment counts before the script\n",
+                            v->list[i]);
+        }
+    }
+    return LVN_OK;
+}
+
+/* "123", "123;c1" and, of a sbatch that knows no --parsable, "Submitted batch job 123". */
+static bool take_id(submission *s, const char *line)
+{
+    static const char words[] = "Submitted batch job ";
+    line += strncmp(line, words, strlen(words)) == 0 ? strlen(words) : 0;
+    const size_t digits = strspn(line, "0123456789"), n = strcspn(line, "\r\n ");
+    if (digits == 0 || n >= sizeof s->id || (line[digits] != ';' && digits != n)) {
+        return false;
+    }
+    memcpy(s->id, line, n);
+    s->id[n] = '\0';
+    return true;
+}
+
+/* What sbatch prints. Its first line is recorded at once: with wait the others come late. */
+static lvn_status listen_to(submission *s, int fd)
+{
+    lvni_core_str text = {0};
+    lvn_status status = LVN_OK;
+    char piece[256];
+    for (;;) {
+        const ssize_t n = read(fd, piece, sizeof piece);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n > 0) {
+            lvni_core_str_append_n(&text, piece, (size_t)n);
+        }
+        const bool line = n <= 0 || memchr(piece, '\n', (size_t)n) != NULL;
+        if (line && s->id[0] == '\0' && take_id(s, lvni_core_str_text(&text))) {
+            lvni_core_print(stdout, "job %.*s\n", (int)strcspn(s->id, ";"), s->id);
+            fflush(stdout);
+            status = record(s);
+        }
+        if (n <= 0) {
+            break;
+        }
+    }
+    if (s->id[0] == '\0') {
+        lvni_core_print(stderr, "%-s", lvni_core_str_text(&text));
+    }
+    status = status == LVN_OK ? lvni_core_str_status(&text) : status;
+    lvni_core_str_free(&text);
+    return status;
+}
+
+enum { WORDS = 6 };
+
+static void make_words(const submission *s, const char *words[WORDS])
+{
+    int n = 0;
+    words[n++] = "sbatch";
+    words[n++] = "--parsable";
+    if (s->how->test_only) {
+        words[n++] = "--test-only";
+    }
+    if (s->how->wait) {
+        words[n++] = "--wait";
+    }
+    words[n++] = lvni_core_str_text(&s->path);
+    words[n] = NULL;
+}
+
+/* error: errno of a sbatch that cannot be started. */
+static lvn_status run(submission *s, int *status, int *error)
+{
+    const char *words[WORDS];
+    int ends[2];
+    pid_t pid;
+    posix_spawn_file_actions_t actions;
+    make_words(s, words);
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        LVN_FAIL(LVN_ERR_IO, "sbatch cannot be started: %s", strerror(errno));
+    }
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
+    *error = posix_spawnp(&pid, words[0], &actions, NULL, (char *const *)(uintptr_t)words,
+                          s->environment.list);
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    lvn_status result = LVN_OK;
+    if (*error == 0) {
+        result = listen_to(s, ends[0]);
+        while (waitpid(pid, status, 0) < 0 && errno == EINTR) {
+        }
+    }
+    close(ends[0]);
+    return result;
+}
+
+static lvn_status submit(submission *s, int *code)
+{
+    int status = 0, error = 0;
+    LVN_TRY(run(s, &status, &error));
+    const int exit_code =
+        WIFEXITED(status) ? WEXITSTATUS(status) : lvni_core_exit_of_signal(WTERMSIG(status));
+    if (error != 0) {
+        lvni_core_print(stderr,
+                        "error: sbatch not found (%s): is this a machine of the cluster? The "
+                        "script is %s\n",
+                        strerror(error), lvni_core_str_text(&s->path));
+        *code = LVNI_EXIT_RESOURCE;
+    } else if (s->how->wait && s->id[0] != '\0') {
+        *code = exit_code;
+    } else if (exit_code != 0) {
+        lvni_core_print(stderr, "error: sbatch refused the job (exit code %d); the script is %s\n",
+                        exit_code, lvni_core_str_text(&s->path));
+        *code = LVNI_EXIT_RESOURCE;
+    } else if (s->id[0] == '\0' && !s->how->test_only) {
+        fputs("error: sbatch printed no number of a job, so it is not recorded\n", stderr);
+        *code = LVNI_EXIT_RESOURCE;
+    }
+    return LVN_OK;
+}
+
+static void print_command(const submission *s)
+{
+    const char *words[WORDS];
+    make_words(s, words);
+    for (int i = 0; words[i] != NULL; i++) {
+        lvni_core_print(stdout, "%s%s", i > 0 ? " " : "", words[i]);
+    }
+    putchar('\n');
+}
+
+lvn_status lvni_cli_slurm_submit_job(const lvni_slurm_job *job, const lvni_core_str *script,
+                                     const lvni_cli_slurm_submission *how, int *code)
+{
+    const char *folder = lvni_slurm_text(job->options, "log_dir"),
+               *name = lvni_slurm_text(job->options, "job_name");
+    submission s = {.job = job,
+                    .how = how,
+                    .folder = folder != NULL ? folder : ".",
+                    .name = name != NULL ? name : "job"};
+    lvn_status status;
+    LVNI_TRY_DONE(status, name_script(&s));
+    if (how->dry_run) {
+        fwrite(lvni_core_str_text(script), 1, script->len, stdout);
+        print_command(&s);
+        goto done;
+    }
+    LVNI_TRY_DONE(status, write_script(&s, script));
+    LVNI_TRY_DONE(status, make_environment(&s));
+    status = submit(&s, code);
+done:
+    lvni_core_str_free(&s.path);
+    lvni_launch_variables_free(&s.environment);
+    return status;
+}

@@ -1,0 +1,21 @@
+/* levin slurm submit: the script of a job into its log folder, and sbatch (cmd_slurm_script.c makes
+ * the script). */
+#ifndef LEVIN_CLI_SLURM_SUBMIT_H
+#define LEVIN_CLI_SLURM_SUBMIT_H
+
+#include "slurm/slurm_job.h"
+
+typedef struct lvni_cli_slurm_submission {
+    bool dry_run;   /* the script and the command on standard output, and nothing else */
+    bool test_only; /* sbatch looks at the job, and does not take it */
+    bool wait;      /* until the job has ended, with its exit code */
+} lvni_cli_slurm_submission;
+
+/* Writes LOG_DIR/scripts/NAME-TIME.sh, makes the folders of the job's output, starts sbatch without
+ * a shell and without the variables of a step that this may run in, prints "job ID" and appends it
+ * to LOG_DIR/jobs.tsv. *code: what to exit with where the status is LVN_OK: 69 where sbatch is not
+ * there or refuses, and then nothing is recorded. */
+lvn_status lvni_cli_slurm_submit_job(const lvni_slurm_job *job, const lvni_core_str *script,
+                                     const lvni_cli_slurm_submission *how, int *code);
+
+#endif
