@@ -88,11 +88,8 @@ static lvn_status sort_key(parts *p, const lvni_core_config *job, lvni_core_conf
     const int theirs = lvni_core_config_arguments_of(training, n, at, &name, &value);
     const lvni_slurm_row *shared = theirs > 0 ? lvni_slurm_row_shared(name) : NULL;
     if (is_own_key(at[0])) {
-        const bool two = strncmp(at[0], "--", 2) == 0 && strchr(at[0], '=') == NULL && n > 1;
-        for (int k = 0; k < (two ? 2 : 1); k++) {
-            p->options[p->n_options++] = at[k];
-        }
-        *i += two ? 2 : 1;
+        p->options[p->n_options++] = at[0];
+        *i += 1;
         return LVN_OK;
     }
     const bool trains = theirs > 0 || used == 0, both = theirs > 0 && used > 0 && shared == NULL;
@@ -199,13 +196,12 @@ static lvn_status find_end(int n, const char *const *args, int *end)
     while (i < n && strcmp(args[i], "--") != 0) {
         const lvni_slurm_row *row;
         const char *text;
-        const char *own[2] = {args[i], i + 1 < n ? args[i + 1] : NULL};
-        own[0] += is_own_key(own[0]) ? strlen(LVNI_SLURM_PREFIX) : 0;
-        const int used = lvni_slurm_option_at(job, n - i, own, &row, &text);
+        const int used =
+            is_own_key(args[i]) ? 1 : lvni_slurm_option_at(job, n - i, args + i, &row, &text);
         if (used == 0 && args[i][0] != '-' && strchr(args[i], '=') == NULL) {
             break;
         }
-        i += used > 0 ? used : lvni_slurm_has_value(n - i, own) ? 2 : 1;
+        i += used > 0 ? used : lvni_slurm_has_value(n - i, args + i) ? 2 : 1;
     }
     lvni_core_config_destroy(job);
     *end = i < n ? i : n;

@@ -100,7 +100,7 @@ const lvni_slurm_row *lvni_slurm_row_shared(const char *key)
 /* `--` ends the options, and is not a value. */
 static bool has_next(int n, const char *const *args)
 {
-    return n > 1 && args[1] != NULL && strcmp(args[1], "--") != 0;
+    return n > 1 && strcmp(args[1], "--") != 0;
 }
 
 int lvni_slurm_option_at(const lvni_core_config *config, int n, const char *const *args,
@@ -171,11 +171,18 @@ static lvn_status sort_arguments(lvni_slurm_options *o, int n, const char *const
         const lvni_slurm_row *row;
         const char *text;
         const char *const *at = args + i;
-        const bool dashes = strncmp(*at, "--" LVNI_SLURM_PREFIX, prefix + 2) == 0;
+        const bool dashes = strncmp(*at, "--" LVNI_SLURM_PREFIX, prefix + 2) == 0,
+                   own_key = dashes || strncmp(*at, LVNI_SLURM_PREFIX, prefix) == 0;
         const char *own[2] = {*at, i + 1 < n ? at[1] : NULL};
-        if (dashes || strncmp(*at, LVNI_SLURM_PREFIX, prefix) == 0) {
-            own[0] = *at + prefix + (dashes ? 2 : 0);
+        if (own_key && strchr(*at, '=') == NULL) {
+            lvni_slurm_error(f, "V01",
+                             "%s has no value: " LVNI_SLURM_PREFIX "KEY=VALUE  (command "
+                             "line)",
+                             *at);
+            i++;
+            continue;
         }
+        own[0] += own_key ? prefix + (dashes ? 2 : 0) : 0;
         const int used = lvni_slurm_option_at(o->config, n - i, own, &row, &text);
         i += used > 0 ? used : 1;
         if (used == 0 && is_ntasks(own[0])) {
