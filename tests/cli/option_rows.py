@@ -619,7 +619,7 @@ POSE_STOPS = (
 
 
 def unread(*keys):
-    """Of videos, and of losses of frames without labels: a value that is none is refused."""
+    """Of videos, and without effect beside them: a value that is none is refused."""
     return {key: refusal("none of its values", instead=POSE_PLAN) for key in keys}
 
 
@@ -683,30 +683,35 @@ pose_rows = {
             "dali.general.seed",
         )
     },
+    **{
+        f"losses.{loss}.{key}": Elsewhere("test_pose_clips.py", f'{key}=')  # test_keys_of_losses
+        for losses, keys in (
+            (
+                ("pca_multiview", "pca_singleview"),
+                (
+                    "log_weight",
+                    "epsilon",
+                    "empirical_epsilon_percentile",
+                    "empirical_epsilon_multiplier",
+                ),
+            ),
+            (
+                ("temporal", "temporal_heatmap_mse", "temporal_heatmap_kl"),
+                ("log_weight", "epsilon", "prob_threshold"),
+            ),
+        )
+        for loss in losses
+        for key in keys
+    },
+    **{
+        f"callbacks.anneal_weight.{key}": Elsewhere("test_pose_clips.py", f'"{key}=')
+        for key in ("init_val", "increase_factor", "final_val", "freeze_until_epoch")
+    },
     **unread(
         "dali.base.predict.sequence_length",
         "dali.context.predict.sequence_length",
         "losses.pca_multiview.components_to_keep",
         "losses.pca_multiview.centering_method",
-        *(
-            f"losses.{loss}.{key}"
-            for loss in ("pca_multiview", "pca_singleview")
-            for key in (
-                "log_weight",
-                "epsilon",
-                "empirical_epsilon_percentile",
-                "empirical_epsilon_multiplier",
-            )
-        ),
-        *(
-            f"losses.{loss}.{key}"
-            for loss in ("temporal", "temporal_heatmap_mse", "temporal_heatmap_kl")
-            for key in ("log_weight", "epsilon", "prob_threshold")
-        ),
-        *(
-            f"callbacks.anneal_weight.{key}"
-            for key in ("init_val", "increase_factor", "final_val", "freeze_until_epoch")
-        ),
         "eval.predict_vids_after_training",
         "eval.save_vids_after_training",
         "eval.confidence_thresh_for_vid",

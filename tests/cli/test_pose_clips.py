@@ -24,6 +24,25 @@ CLIPS = [
     "losses.pca_singleview.components_to_keep=2",
     "callbacks.anneal_weight.init_val=0.5",
 ]
+# Two epochs of a step each, of all losses: their importance grows in the second one.
+LOSSES = [
+    "model.losses_to_use=[pca_singleview,pca_multiview,temporal,temporal_heatmap_mse,"
+    "temporal_heatmap_kl]",
+    "data.mirrored_column_matches=[[0],[1]]",
+    "dali.base.train.sequence_length=3",
+    "training.limit_train_batches=1",
+    "callbacks.anneal_weight.init_val=0.5",
+    "callbacks.anneal_weight.freeze_until_epoch=0",
+    "training.unfreezing_epoch=0",
+]
+PER_LOSS = {
+    "pca_singleview": ("epsilon=0.5", "empirical_epsilon_percentile=6"),
+    "pca_multiview": ("epsilon=0.5", "empirical_epsilon_multiplier=0.2"),
+    "temporal": ("epsilon=0", "prob_threshold=0.9"),
+    "temporal_heatmap_mse": ("epsilon=1e-12", "prob_threshold=0.9"),
+    "temporal_heatmap_kl": ("epsilon=1e-9", "prob_threshold=0.9"),
+}
+IMPORTANCE = ("init_val=0.1", "increase_factor=0.2", "final_val=0.5", "freeze_until_epoch=5")
 # Of 16 frames the micro-batches have 6, 5 and 5.
 THREE = ["training.train_batch_size=3", "micro_batches=3", "dali.base.train.sequence_length=16"]
 
@@ -175,6 +194,27 @@ class PoseClips(PoseCase):
                 time.sleep(0.01)
             p.send_signal(signal.SIGKILL)
         self.assertEqual(self.hash_of("two", "resume=true", *more), one)
+
+    @unittest.skipUnless(SLOW, "takes long: LEVIN_TEST_SLOW=1")
+    def test_keys_of_losses(self):
+        """Each changes the loss: losses.LOSS.KEY and callbacks.anneal_weight.KEY."""
+        keys = [f"callbacks.anneal_weight.{key}" for key in IMPORTANCE]
+        for loss, own in PER_LOSS.items():
+            keys += [f"losses.{loss}.{key}" for key in ("log_weight=1", *own)]
+        base = ["losses.temporal.epsilon=1e-6"]
+        base += ["losses.pca_singleview.empirical_epsilon_percentile=5"]
+        base += ["losses.pca_multiview.empirical_epsilon_multiplier=0.1"]
+        # new maps are nearly equal
+        weights = dict.fromkeys(PER_LOSS, -3)
+        weights.update(temporal_heatmap_mse=-26, temporal_heatmap_kl=-18)
+        base += [f"losses.{loss}.log_weight={weight}" for loss, weight in weights.items()]
+        losses = []
+        for i, key in enumerate(["seed=1", *keys]):
+            self.train(f"out{i}", *LOSSES, *base, key)
+            losses.append(metrics(f"{self.dir}/out{i}", "train/total_loss"))
+            self.assertEqual(len(losses[i]), 2)
+        same = [key for key, found in zip(keys, losses[1:]) if found == losses[0]]
+        self.assertEqual(same, [])
 
     def test_a_damaged_frame(self):
         for name in ("a", "b"):

@@ -8,6 +8,7 @@
 #include "core/vfs.h"
 #include "log/run_log.h"
 #include "recipes/pose/pose_folder.h"
+#include "recipes/pose/pose_labeled.h"
 #include "recipes/pose/pose_video.h"
 #include "run/output_file.h"
 
@@ -149,7 +150,7 @@ static lvn_status check_folder(const lvni_core_config *c)
                  "predictions",
                  lvni_core_config_str(c, "model"));
     }
-    return LVN_OK;
+    return lvni_pose_labeled_check(c);
 }
 
 const lvni_run_results lvni_pose_predictions_of_folder = {.check = check_folder,
