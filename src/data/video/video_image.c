@@ -81,8 +81,7 @@ static lvni_data_video_problem decode(image *m, const uint8_t *bytes, size_t n)
 
 static uint8_t of_8_bits(uint16_t value, int depth)
 {
-    return depth >= 8 ? (uint8_t)(value >> (depth - 8))
-                      : (uint8_t)(value * 255 / ((1 << depth) - 1));
+    return (uint8_t)(depth >= 8 ? value >> (depth - 8) : value * 255 / ((1 << depth) - 1));
 }
 
 /* Channel `to` of all pixels from component c of the frame. */

@@ -21,7 +21,7 @@ static double uniform(const lvni_core_rng *rng, uint64_t element, double lo, dou
 }
 
 /* Both matrices keep the centre where it is. */
-static void keep_centre(double m[2][3], double x, double y)
+static void keep_centre(double (*m)[3], double x, double y)
 {
     m[0][2] = x - m[0][0] * x - m[0][1] * y;
     m[1][2] = y - m[1][0] * x - m[1][1] * y;
