@@ -155,16 +155,22 @@ static lvn_status share_text(const lvni_run_ranks *ranks, lvni_core_str *text)
     return s == LVN_OK ? lvni_core_str_status(text) : s;
 }
 
-/* The libraries of another machine may round otherwise. */
-static lvn_status share_fit(const lvni_run_ranks *ranks, lvni_pose_pca *pca)
+/* Rank 0's, whether it has one and whether this rank does: no label has been compared yet. */
+static lvn_status share_fit(const lvni_run_ranks *ranks, lvni_pose_pca *pca, bool *has)
 {
     lvni_core_str text = {0};
-    lvni_pose_pca_print(pca, &text);
+    if (*has) {
+        lvni_pose_pca_print(pca, &text);
+        lvni_pose_pca_free(pca);
+        *has = false;
+    }
     lvn_status s;
     LVNI_TRY_DONE(s, lvni_core_str_status(&text));
     LVNI_TRY_DONE(s, share_text(ranks, &text));
-    lvni_pose_pca_free(pca);
-    s = lvni_pose_pca_read(lvni_core_str_text(&text), pca);
+    if (text.len > 0) {
+        s = lvni_pose_pca_read(lvni_core_str_text(&text), pca);
+        *has = s == LVN_OK;
+    }
 done:
     lvni_core_str_free(&text);
     return s;
@@ -182,8 +188,9 @@ lvn_status lvni_pose_fits_make(const lvni_pose_settings *s, const lvni_pose_labe
     if (ranks == NULL || ranks->world == 1) {
         return LVN_OK;
     }
-    LVN_TRY(out->has_singleview ? share_fit(ranks, &out->singleview) : LVN_OK);
-    return out->has_multiview ? share_fit(ranks, &out->multiview) : LVN_OK;
+    /* the libraries of another machine may round otherwise */
+    LVN_TRY(share_fit(ranks, &out->singleview, &out->has_singleview));
+    return share_fit(ranks, &out->multiview, &out->has_multiview);
 }
 
 /* ---- in the card of a model ---- */
