@@ -12,6 +12,7 @@ import unittest
 from pose_case import read_table
 from pose_project import DLC_CONFIG, dlc_table, write_project, write_recording
 from pretrain_case import ApartCase, run_levin
+from today import OfToday
 
 HEADS = [
     ["scorer", *["me"] * 6],
@@ -270,4 +271,4 @@ class Check(ApartCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(testLoader=OfToday(2))

@@ -15,6 +15,7 @@ import unittest
 from pose_case import PoseCase, metrics
 from pose_project import HEIGHT, WIDTH, draw
 from pretrain_case import LEVIN
+from today import OfToday
 
 SLOW = os.environ.get("LEVIN_TEST_SLOW") == "1"
 CLIPS = [
@@ -231,4 +232,4 @@ class PoseClips(PoseCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(testLoader=OfToday(2))

@@ -10,6 +10,7 @@ import shutil
 import unittest
 
 from pose_case import PoseCase, read_table, write_project
+from today import OfToday
 
 
 class PoseEnd(PoseCase):
@@ -73,4 +74,4 @@ class PoseEnd(PoseCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(testLoader=OfToday(2))

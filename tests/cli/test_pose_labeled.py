@@ -10,6 +10,7 @@ import unittest
 
 from pose_case import PoseCase, read_table
 from pose_project import HEIGHT, WIDTH
+from today import OfToday
 
 COOL = [(0, 255, 255), (128, 128, 255), (255, 0, 255)]
 WIDE, HIGH = WIDTH * 5 // 2, HEIGHT * 5 // 2  # small frames are drawn enlarged
@@ -138,4 +139,4 @@ class PoseLabeled(PoseCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(testLoader=OfToday(2))

@@ -12,6 +12,7 @@ import unittest
 
 from pose_case import NAMES, PoseCase, read_table
 from test_report import Page
+from today import OfToday
 
 
 def write_video(path, frames, jump=None):
@@ -106,4 +107,4 @@ class PoseReport(PoseCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(testLoader=OfToday(2))
