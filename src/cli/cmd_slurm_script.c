@@ -15,6 +15,7 @@
 #include "slurm/slurm_script.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -78,6 +79,11 @@ static lvn_status share(parts *p, const lvni_slurm_row *row, const char *value)
     return make_word(p, row->key, value == NULL ? "true" : value, &p->options[p->n_options++]);
 }
 
+static bool is_count(const char *text)
+{
+    return text[0] != '\0' && text[strspn(text, "0123456789")] == '\0';
+}
+
 /* The argument at `at` of those behind a recipe; returns how many it takes. */
 static lvn_status sort_key(parts *p, const lvni_core_config *job, lvni_core_config *training, int n,
                            const char *const *at, lvni_slurm_findings *f, int *i)
@@ -91,6 +97,15 @@ static lvn_status sort_key(parts *p, const lvni_core_config *job, lvni_core_conf
         p->options[p->n_options++] = at[0];
         *i += 1;
         return LVN_OK;
+    }
+    if (theirs == 2 && used == 2 && strcmp(at[0], "-c") == 0 && is_count(at[1])) {
+        lvni_slurm_error(
+            f, "V01",
+            "-c %.20s: behind a recipe -c is the configuration; cpus_per_task=%.20s, or "
+            "-c %.20s in front of `train`",
+            at[1], at[1], at[1]);
+        *i += 2;
+        return make_word(p, "cpus_per_task", at[1], &p->options[p->n_options++]);
     }
     const bool trains = theirs > 0 || used == 0, both = theirs > 0 && used > 0 && shared == NULL;
     if (both) {
@@ -113,7 +128,12 @@ static lvn_status sort_key(parts *p, const lvni_core_config *job, lvni_core_conf
     return shared != NULL ? share(p, shared, value) : LVN_OK;
 }
 
-enum { VALUE = 64 };
+enum { VALUE = 64, SHARED = 7 };
+
+/* Keys of a training that the job has, too. */
+static const char *const shared_keys[SHARED] = {"devices",     "num_nodes",   "strategy",
+                                                "accelerator", "num_workers", "auto_requeue",
+                                                "max_requeues"};
 
 /* The text of what a file has given; NULL: it is not from a file. */
 static const char *text_of_file(const lvni_core_config *c, const char *name, char room[VALUE])
@@ -135,22 +155,19 @@ static const char *text_of_file(const lvni_core_config *c, const char *name, cha
  */
 static lvn_status share_file(parts *p)
 {
-    static const char *const names[] = {"devices",     "num_nodes",    "strategy",    "accelerator",
-                                        "num_workers", "auto_requeue", "max_requeues"};
-    enum { NAMES = sizeof names / sizeof *names };
-    const char *own[NAMES] = {NULL};
+    const char *own[SHARED] = {NULL};
     const int before = p->n_options;
-    for (int i = 0; i < NAMES; i++) {
+    for (int i = 0; i < SHARED; i++) {
         char room[VALUE];
-        const char *text = text_of_file(p->training, names[i], room);
+        const char *text = text_of_file(p->training, shared_keys[i], room);
         if (text != NULL) {
-            LVN_TRY(share(p, lvni_slurm_row_shared(names[i]), text));
+            LVN_TRY(share(p, lvni_slurm_row_shared(shared_keys[i]), text));
             own[i] = p->options[p->n_options - 1];
         }
     }
     const int n = p->n_options - before;
     memmove(p->options + n, p->options, (size_t)before * sizeof *p->options);
-    for (int i = 0, at = 0; i < NAMES && at < n; i++) {
+    for (int i = 0, at = 0; i < SHARED && at < n; i++) {
         if (own[i] != NULL) {
             p->options[at++] = own[i];
         }
@@ -250,10 +267,12 @@ static lvn_status sort(parts *p, int n, const char *const *args, lvni_slurm_find
     }
     if (!train) {
         if (end < n && !program) {
+            const bool script = lvni_core_path_exists(args[end]);
             lvni_core_print(stderr,
-                            "error: levin slurm script: `%s` is not an option; a program "
-                            "stands behind `--`, a training behind `train`\n",
-                            args[end]);
+                            "error: levin slurm %s: `%s` is not an option; a program "
+                            "stands behind `--`, a training behind `train`%s\n",
+                            p->submission != NULL ? "submit" : "script", args[end],
+                            script ? "; a script that is there is submitted by sbatch" : "");
         }
         *code = end < n && !program ? LVNI_EXIT_USAGE : no_program();
         return LVN_OK;
@@ -270,33 +289,82 @@ static lvn_status sort(parts *p, int n, const char *const *args, lvni_slurm_find
     return sort_training(p, n - end - 2, args + end + 2, f);
 }
 
-static bool has_word(const parts *p, const char *key)
+/* The key's value among the words, "" where it stands behind a blank; NULL: it is not there. */
+static const char *find_word(const parts *p, const char *key)
 {
     const size_t n = strlen(key);
-    for (int k = 0; k < p->n_words; k++) {
+    for (int k = 0; k < p->n_words && p->words[k] != NULL; k++) {
         const char *w = p->words[k] + (strncmp(p->words[k], "--", 2) == 0 ? 2 : 0);
         if (strncmp(w, key, n) == 0 && (w[n] == '=' || w[n] == '\0')) {
-            return true;
+            return w[n] == '=' ? w + n + 1 : k + 1 < p->n_words ? p->words[k + 1] : "";
         }
     }
-    return false;
+    return NULL;
+}
+
+/* Does the training have the key by its own words, under whatever name, or this value by its file?
+ */
+static bool has_key(const parts *p, const char *key, const char *text)
+{
+    char room[VALUE];
+    const char *file = text_of_file(p->training, key, room);
+    return find_word(p, key) != NULL ||
+           lvni_core_config_layer(p->training, key) == LVNI_LAYER_ARGUMENTS ||
+           (file != NULL && text != NULL && strcmp(file, text) == 0);
 }
 
 /* What the job's options have of a training's keys, from a file or a profile, or in front of the
  * recipe, is the training's, too. */
 static lvn_status hand_over(parts *p, const lvni_slurm_options *o)
 {
-    static const char *const keys[] = {"auto_requeue", "max_requeues"};
-    for (size_t i = 0; p->recipe != NULL && i < 2; i++) {
-        if (strcmp(lvni_slurm_origin(o, keys[i]), "default") != 0 && !has_word(p, keys[i])) {
-            const char *number = i == 1 ? lvni_slurm_text(o, keys[i]) : NULL,
-                       *text = number != NULL                                     ? number
-                               : lvni_core_config_switch(o->config, keys[i]) == 1 ? "true"
-                                                                                  : "false";
-            LVN_TRY(make_word(p, keys[i], text, &p->words[p->n_words++]));
+    for (size_t i = 0; p->recipe != NULL && i < SHARED; i++) {
+        const char *key = shared_keys[i];
+        const lvni_slurm_row *row = lvni_slurm_row_shared(key);
+        const bool is_switch = row->type == LVNI_OPT_BOOL;
+        const char *text = !is_switch ? lvni_slurm_text(o, row->key)
+                           : lvni_core_config_switch(o->config, row->key) == 1 ? "true"
+                                                                               : "false";
+        if (strcmp(lvni_slurm_origin(o, row->key), "default") != 0 && text != NULL &&
+            lvni_core_config_has(p->training, key) && !has_key(p, key, text)) {
+            LVN_TRY(make_word(p, key, text, &p->words[p->n_words++]));
         }
     }
     return LVN_OK;
+}
+
+/* The run directory of all elements of an array; NULL: each has its own, or with resume they
+ * go on with a run that is there, one behind the other (%1). */
+static const char *fixed_run_dir(const parts *p, const lvni_slurm_options *o)
+{
+    const char *word = find_word(p, "out"), *array = lvni_slurm_text(o, "array"),
+               *end = array != NULL ? strchr(array, '%') : NULL;
+    const bool raw = lvni_slurm_is_on(o, "raw"),
+               behind = end != NULL && strcmp(end, "%1") == 0 && find_word(p, "resume") != NULL;
+    const bool mine = word == NULL && p->training != NULL &&
+                      lvni_core_config_is_given(p->training, "out") &&
+                      lvni_core_config_is_set(p->training, "out") &&
+                      !lvni_core_config_is_mistaken(p->training, "out");
+    const char *config = find_word(p, "config"),
+               *out = word != NULL ? word
+                      : mine       ? lvni_core_config_str(p->training, "out")
+                                   : NULL;
+    const bool varies = word == NULL && config != NULL && lvni_cli_slurm_is_open(config, raw);
+    return out == NULL || behind || varies || lvni_cli_slurm_is_open(out, raw) ? NULL : out;
+}
+
+static bool is_in_path(const char *name)
+{
+    lvni_core_str path = {0};
+    bool found = false;
+    for (const char *p = getenv("PATH"); p != NULL && !found; p = strchr(p, ':')) {
+        p += *p == ':';
+        lvni_core_str_clear(&path);
+        lvni_core_str_append_n(&path, p, strcspn(p, ":"));
+        lvni_core_str_printf(&path, "/%s", name);
+        found = !path.failed && access(lvni_core_str_text(&path), X_OK) == 0;
+    }
+    lvni_core_str_free(&path);
+    return found;
 }
 
 /* ---- the command ---- */
@@ -348,6 +416,8 @@ static lvn_status plan(const parts *p, const lvni_slurm_job *job, lvni_slurm_fin
                                    .words = p->words + 2,
                                    .config = p->training,
                                    .ranks = job->nodes * per_node,
+                                   .raw = lvni_slurm_is_on(job->options, "raw"),
+                                   .chdir = lvni_slurm_text(job->options, "chdir"),
                                    .on_cpu =
                                        accelerator != NULL && strcmp(accelerator, "cpu") == 0},
         f);
@@ -365,6 +435,8 @@ static lvn_status make(parts *p, int n, const char *const *args, lvni_slurm_find
     job.words = p->words;
     job.trains = p->trains;
     job.makes_folders = p->submission != NULL;
+    job.fixed_run_dir = fixed_run_dir(p, &o);
+    job.levin_is_missing = !is_in_path("levin");
     job.has_run_dir = p->has_run_dir || lvni_slurm_text(&o, "config") != NULL;
     if (p->submission != NULL && lvni_slurm_text(&o, "out") != NULL) {
         lvni_slurm_error(f, "V01",
@@ -491,9 +563,18 @@ static lvn_status check_file(const char *path, bool *bad)
 int lvni_cli_slurm_check(int n, const char *const *args)
 {
     bool bad = false;
-    if (n == 0 || args[0][0] == '-') {
+    if (n == 0) {
         fputs("error: levin slurm check: which script? levin slurm check job.sh\n", stderr);
         return LVNI_EXIT_USAGE;
+    }
+    for (int i = 0; i < n; i++) {
+        if (args[i][0] == '-') {
+            lvni_core_print(stderr,
+                            "error: levin slurm check takes files alone, and `%s` is an option; "
+                            "levin slurm check job.sh\n",
+                            args[i]);
+            return LVNI_EXIT_USAGE;
+        }
     }
     for (int i = 0; i < n; i++) {
         const lvn_status s = check_file(args[i], &bad);

@@ -37,6 +37,41 @@ static bool is_one_of(const char *name, const char *const *names)
     return false;
 }
 
+bool lvni_cli_slurm_is_open(const char *word, bool raw)
+{
+    return (raw && strchr(word, '$') != NULL) || strstr(word, "${oc.env:SLURM") != NULL;
+}
+
+static bool is_open(const lvni_cli_slurm_training *t, int at, int used)
+{
+    bool open = false;
+    for (int k = 0; k < used; k++) {
+        open = open || lvni_cli_slurm_is_open(t->words[at + k], t->raw);
+    }
+    return open;
+}
+
+/* What is known when the job runs alone. False: without it there is nothing to plan. */
+static bool note_open(const lvni_cli_slurm_training *t, lvni_slurm_findings *f)
+{
+    static const char *const needed[] = {"data", "config", "model", NULL};
+    bool can = true;
+    for (int i = 1; i < t->n;) {
+        const char *name, *text;
+        const int taken = lvni_core_config_arguments_of(t->config, t->n - i, t->words + i, &name,
+                                                        &text),
+                  used = taken > 0 ? taken : 1;
+        if (is_open(t, i, used)) {
+            const bool all = is_one_of(taken > 0 ? name : NULL, needed);
+            lvni_slurm_note(f, "plan", "%.100s is known in the job alone: %s", t->words[i],
+                            all ? "the training is not planned" : "planned without it");
+            can = can && !all;
+        }
+        i += used;
+    }
+    return can;
+}
+
 /* The words without those about the place where it runs. */
 static lvn_status make_words(const lvni_cli_slurm_training *t, child *c)
 {
@@ -57,7 +92,8 @@ static lvn_status make_words(const lvni_cli_slurm_training *t, child *c)
         const char *name, *text;
         const int used =
             lvni_core_config_arguments_of(t->config, t->n - i, t->words + i, &name, &text);
-        const bool left_out = is_one_of(name, place) || (cpu_for_gpu && is_one_of(name, of_gpus));
+        const bool left_out = is_open(t, i, used > 0 ? used : 1) || is_one_of(name, place) ||
+                              (cpu_for_gpu && is_one_of(name, of_gpus));
         for (int k = 0; k < (used > 0 ? used : 1) && !left_out; k++) {
             c->words[n++] = t->words[i + k];
         }
@@ -157,7 +193,7 @@ static void check_run_dir(const lvni_cli_slurm_training *t, lvni_slurm_findings 
     lvni_core_free(path);
 }
 
-lvn_status lvni_cli_slurm_plan(const lvni_cli_slurm_training *t, lvni_slurm_findings *f)
+static lvn_status plan_here(const lvni_cli_slurm_training *t, lvni_slurm_findings *f)
 {
     child c = {.sim = !t->on_cpu && t->ranks <= SIM_MOST};
     lvni_core_str out = {0};
@@ -174,5 +210,31 @@ done:
     lvni_core_str_free(&out);
     lvni_launch_variables_free(&c.environment);
     lvni_core_free(c.words);
+    return s;
+}
+
+lvn_status lvni_cli_slurm_plan(const lvni_cli_slurm_training *t, lvni_slurm_findings *f)
+{
+    if (!note_open(t, f)) {
+        return LVN_OK;
+    }
+    if (t->chdir == NULL) {
+        return plan_here(t, f);
+    }
+    const int here = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (here < 0 || chdir(t->chdir) != 0) {
+        lvni_slurm_note(f, "plan", "the training is not planned: chdir %.200s: %s", t->chdir,
+                        strerror(errno));
+        if (here >= 0) {
+            close(here);
+        }
+        return LVN_OK;
+    }
+    lvn_status s = plan_here(t, f);
+    if (fchdir(here) != 0 && s == LVN_OK) {
+        s = lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__, "back from chdir %.200s: %s", t->chdir,
+                          strerror(errno));
+    }
+    close(here);
     return s;
 }

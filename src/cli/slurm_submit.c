@@ -272,7 +272,10 @@ static void print_command(const submission *s)
     const char *words[WORDS];
     make_words(s, words);
     for (int i = 0; words[i] != NULL; i++) {
-        lvni_core_print(stdout, "%s%s", i > 0 ? " " : "", words[i]);
+        lvni_core_str word = {0};
+        lvni_core_shell_quote(&word, words[i]);
+        lvni_core_print(stdout, "%s%s", i > 0 ? " " : "", lvni_core_str_text(&word));
+        lvni_core_str_free(&word);
     }
     putchar('\n');
 }
@@ -296,6 +299,9 @@ lvn_status lvni_cli_slurm_submit_job(const lvni_slurm_job *job, const lvni_core_
     LVNI_TRY_DONE(status, write_script(&s, script));
     LVNI_TRY_DONE(status, make_environment(&s));
     status = submit(&s, code);
+    if (how->test_only && status == LVN_OK && *code == LVNI_EXIT_OK) {
+        (void)unlink(lvni_core_str_text(&s.path));
+    }
 done:
     lvni_core_str_free(&s.path);
     lvni_launch_variables_free(&s.environment);

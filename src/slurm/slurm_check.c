@@ -3,7 +3,9 @@
 
 #include "core/alloc.h"
 #include "core/error.h"
+#include "launch/env_vars.h"
 #include "slurm/slurm_directives.h"
+#include "slurm/slurm_grammar.h"
 #include "slurm/slurm_options.h"
 
 #include <ctype.h>
@@ -21,7 +23,13 @@ typedef struct script {
     int step;           /* the first that starts ranks; 0: none */
     bool step_has_cpus; /* its srun is given them */
     bool exports_cpus;
-    int port; /* line with a fixed MASTER_PORT */
+    int port;          /* line with a fixed MASTER_PORT */
+    int nested;        /* line where srun starts what starts tasks; 0: none */
+    int background;    /* line where srun is left behind; 0: none */
+    bool traps, waits; /* there is a trap, a wait */
+    bool exports_all;  /* srun gets the script's variables */
+    bool parts;        /* behind `#SBATCH hetjob` */
+    char here[NAME];   /* the word that ends a here-document; "": in none */
 } script;
 
 static const char *where(const script *s, int line, char out[WHERE])
@@ -98,7 +106,23 @@ static const struct {
               {"tres-per-task", 0, false},
               {"mcs-label", 0, false},
               {"comment", 0, false},
-              {"workdir", 0, false}};
+              {"workdir", 0, false},
+              {"gres-flags", 0, false},
+              {"wait-all-nodes", 0, false},
+              {"batch", 0, false},
+              {"con", 0, false},
+              {"extra", 0, false},
+              {"segment", 0, false},
+              {"resv-ports", 0, true},
+              {"stepmgr", 0, true},
+              {"oom-kill-step", 0, true},
+              {"external", 0, true},
+              {"consolidate-segments", 0, true},
+              {"spread-segments", 0, true},
+              {"exclusive-topo", 0, true},
+              {"help", 'h', true},
+              {"usage", 0, true},
+              {"version", 'V', true}};
 enum { OTHERS = sizeof others / sizeof *others };
 
 static bool is_alone(const char *name)
@@ -148,6 +172,13 @@ static const char *nearest(const char *name)
     return near;
 }
 
+bool lvni_slurm_sbatch_knows(const char *name, const char **near)
+{
+    const bool known = is_known(name);
+    *near = known ? NULL : nearest(name);
+    return known;
+}
+
 static const char *name_of_letter(char letter)
 {
     const lvni_slurm_row *row = lvni_slurm_row_of_letter(letter);
@@ -193,14 +224,16 @@ static void add(script *s, const char *name, const char *value)
 {
     char place[WHERE];
     where(s, s->line, place);
-    if (!is_known(name)) {
-        const char *near = nearest(name);
+    const char *near;
+    if (!lvni_slurm_sbatch_knows(name, &near)) {
         lvni_slurm_error(s->f, "V01", "sbatch has no option --%.60s%s%s%s  (%s)", name,
                          near != NULL ? "; did you mean --" : "", near != NULL ? near : "",
                          near != NULL ? "?" : "", place);
         return;
     }
-    lvni_slurm_directive_add(&s->directives, name, value, place, false);
+    if (!s->parts) {
+        lvni_slurm_directive_add(&s->directives, name, value, place, false);
+    }
 }
 
 /* --name=value, --name value, -x value, -xvalue; more words of the line are at *rest. */
@@ -237,6 +270,18 @@ static lvn_status read_directives(script *s, const char *line)
         return LVN_OK;
     }
     while (next_word(&line, &word)) {
+        const bool parts = strcmp(lvni_core_str_text(&word), "hetjob") == 0 ||
+                           strcmp(lvni_core_str_text(&word), "packjob") == 0;
+        if (parts) {
+            if (!s->parts) {
+                lvni_slurm_note(s->f, "hetjob",
+                                "the rules look at the options of the first part alone; of the "
+                                "others they look at the names  (%s)",
+                                where(s, s->line, place));
+            }
+            s->parts = true;
+            continue;
+        }
         read_option(s, lvni_core_str_text(&word), &line, &value);
     }
     const lvn_status status = word.failed || value.failed ? LVN_ERR_MEMORY : LVN_OK;
@@ -282,11 +327,20 @@ static void look_for_start(script *s, const char *line)
     const char *srun = find_word(line, "srun");
     bool starts = srun != NULL || strstr(line, "levin launch") != NULL;
     for (size_t i = 0; i < sizeof starters / sizeof *starters; i++) {
-        starts = starts || find_word(line, starters[i]) != NULL;
+        const bool other = find_word(line, starters[i]) != NULL;
+        s->nested = s->nested == 0 && srun != NULL && other ? s->line : s->nested;
+        starts = starts || other;
     }
     if (!starts) {
         return;
     }
+    size_t end = strlen(line);
+    while (end > 0 && isspace((unsigned char)line[end - 1])) {
+        end--;
+    }
+    const bool left = srun != NULL && end > 1 && line[end - 1] == '&' && line[end - 2] != '&';
+    s->background = left && s->background == 0 ? s->line : s->background;
+    s->exports_all = s->exports_all || (srun != NULL && strstr(srun, "--export") != NULL);
     if (srun != NULL && strstr(srun, "RANDOM") != NULL) {
         lvni_slurm_warn(s->f, "V14",
                         "RANDOM in a command of srun: each rank may draw another number; set it in "
@@ -298,12 +352,68 @@ static void look_for_start(script *s, const char *line)
                        strstr(srun, "--cpus-per-task") != NULL;
 }
 
+/* The word behind `<<`, which ends the lines that follow; they are a text of the script. */
+static void look_for_document(script *s, const char *line)
+{
+    for (const char *p = line; (p = strstr(p, "<<")) != NULL; p += 2) {
+        if (p[2] == '<') {
+            p++;
+            continue;
+        }
+        p += 2 + (p[2] == '-');
+        p += strspn(p, " \t'\"\\");
+        size_t n = 0;
+        while (is_part(p[n]) && n < sizeof s->here - 1) {
+            n++;
+        }
+        if (n > 0 && !isdigit((unsigned char)*p)) {
+            snprintf(s->here, sizeof s->here, "%.*s", (int)n, p);
+            return;
+        }
+        p -= 2;
+    }
+}
+
+/* W214, of each NCCL_NAME= of the line. */
+static void look_for_nccl(const script *s, const char *line)
+{
+    char name[NAME], place[WHERE];
+    for (const char *p = line, *near; (p = strstr(p, "NCCL_")) != NULL; p += 5) {
+        size_t n = 0;
+        while (is_part(p[n])) {
+            n++;
+        }
+        const bool begins = p == line || (!is_part(p[-1]) && p[-1] != '$' && p[-1] != '{');
+        snprintf(name, sizeof name, "%.*s", (int)n, p);
+        if (begins && p[n] == '=' && n < sizeof name && lvni_launch_nccl_is_unknown(name, &near)) {
+            lvni_slurm_warn(s->f, "W214", "%s is not a known variable of NCCL%s%s%s  (%s)", name,
+                            near != NULL ? ": did you mean NCCL_" : "", near != NULL ? near : "",
+                            near != NULL ? "?" : "", where(s, s->line, place));
+        }
+    }
+}
+
+static bool is_fixed(const char *port)
+{
+    port += strspn(port, "\"'");
+    if (strncmp(port, "${", 2) == 0) { /* ${MASTER_PORT:-29500} */
+        port += 2 + strcspn(port + 2, "}:");
+        port += strspn(port, ":-=");
+    }
+    return isdigit((unsigned char)port[0]);
+}
+
 static void read_command(script *s, const char *line)
 {
     char place[WHERE];
     s->first = s->first == 0 ? s->line : s->first;
+    s->traps = s->traps || find_word(line, "trap") != NULL;
+    s->waits = s->waits || find_word(line, "wait") != NULL;
+    s->exports_all = s->exports_all || find_value(line, "SLURM_EXPORT_ENV") != NULL;
+    look_for_document(s, line);
+    look_for_nccl(s, line);
     const char *port = find_value(line, "MASTER_PORT");
-    if (port != NULL && isdigit((unsigned char)port[0]) && s->port == 0) {
+    if (port != NULL && is_fixed(port) && s->port == 0) {
         s->port = s->line;
     }
     if (find_value(line, "CUDA_VISIBLE_DEVICES") != NULL) {
@@ -333,6 +443,39 @@ static void take_line(const char *text, size_t bytes, size_t *at, lvni_core_str 
     }
 }
 
+/* V17, of a line that was meant to be #SBATCH: sbatch passes such a comment over. */
+static void look_at_comment(const script *s, const char *line, bool indented)
+{
+    char word[NAME], place[WHERE];
+    const char *p = line + 1 + strspn(line + 1, " \t");
+    const size_t n = strcspn(p, " \t\r");
+    const char *option = p + n + strspn(p + n, " \t");
+    if (n == 0 || n > 8 || option[0] != '-' || s->first > 0) {
+        return;
+    }
+    for (size_t i = 0; i <= n; i++) {
+        word[i] = (char)toupper((unsigned char)(i < n ? p[i] : '\0'));
+    }
+    /* not "# sbatch --mem=4G job.sh", by which the script is submitted */
+    const bool upper = strncmp(word, p, n) == 0,
+               near = upper ? lvni_core_edit_distance(word, "SBATCH") <= 2
+                            : p == line + 1 && strcmp(word, "SBATCH") == 0,
+               same = strncmp(line, "#SBATCH", 7) == 0;
+    if (near && (!same || indented)) {
+        lvni_slurm_warn(s->f, "V17",
+                        "Slurm ignores this line, which does not begin with `#SBATCH `: `%.60s`; "
+                        "an option that is switched off is ##SBATCH  (%s)",
+                        line, where(s, s->line, place));
+    }
+}
+
+/* Does the line end the here-document that it stands in? */
+static bool ends_document(const script *s, const char *line)
+{
+    const size_t n = strlen(s->here);
+    return strncmp(line, s->here, n) == 0 && line[n + strspn(line + n, " \t\r")] == '\0';
+}
+
 static lvn_status read_lines(script *s, const char *text, size_t bytes)
 {
     lvni_core_str line = {0};
@@ -342,10 +485,18 @@ static lvn_status read_lines(script *s, const char *text, size_t bytes)
     for (size_t at = 0; at < bytes && status == LVN_OK; s->line += lines) {
         take_line(text, bytes, &at, &line, &lines);
         const char *all = lvni_core_str_text(&line), *p = all + strspn(all, " \t\r");
-        if (strncmp(all, "#SBATCH", 7) == 0 && isspace((unsigned char)all[7])) {
+        if (s->here[0] != '\0') {
+            if (ends_document(s, p)) {
+                s->here[0] = '\0';
+            } else { /* it may be the input of a shell */
+                look_for_start(s, p);
+            }
+        } else if (strncmp(all, "#SBATCH", 7) == 0 && isspace((unsigned char)all[7])) {
             status = read_directives(s, all + 7);
         } else if (*p != '\0' && *p != '#') {
             read_command(s, p);
+        } else if (*p == '#' && p[1] != '#' && p[1] != '!') {
+            look_at_comment(s, p, p > all);
         }
     }
     status = status == LVN_OK ? lvni_core_str_status(&line) : status;
@@ -373,6 +524,75 @@ static void check_form(const script *s, const char *text, size_t bytes)
                          "lines end with a carriage return, as of a DOS file, and sbatch refuses "
                          "them: sed -i 's/\\r$//' %s  (%s)",
                          s->path, where(s, line, place));
+    }
+}
+
+/* V02, R04 of docs/launch.md: as a warning, as a task may have several devices on purpose. */
+static void check_devices(const script *s)
+{
+    const lvni_slurm_directives *d = &s->directives;
+    const lvni_slurm_directive *gpus = lvni_slurm_directive_find(d, "gpus-per-node"),
+                               *gres = lvni_slurm_directive_find(d, "gres"),
+                               *tasks = lvni_slurm_directive_find(d, "ntasks-per-node");
+    const char *text = gpus != NULL                           ? gpus->value
+                       : gres == NULL || !gres->value         ? NULL
+                       : strncmp(gres->value, "gpu:", 4) == 0 ? gres->value + 4
+                                                              : NULL,
+               *type;
+    size_t n_type;
+    int64_t devices;
+    const int64_t per_node = lvni_slurm_directive_number(d, "ntasks-per-node", 0);
+    if (tasks == NULL || text == NULL || per_node <= 1 || s->step == 0 ||
+        !lvni_slurm_gpus_read(text, &devices, &type, &n_type) || devices == per_node) {
+        return;
+    }
+    lvni_slurm_warn(s->f, "V02",
+                    "ntasks-per-node=%lld beside %lld GPUs of each node: programs with a rank for "
+                    "each device need as many tasks  (%s)",
+                    (long long)per_node, (long long)devices, tasks->where);
+}
+
+/* Of the line that starts the ranks: V12, V13. */
+static void check_step(const script *s)
+{
+    char place[WHERE];
+    const lvni_slurm_directive *export = lvni_slurm_directive_find(&s->directives, "export");
+    const int64_t per_node = lvni_slurm_directive_number(&s->directives, "ntasks-per-node", 1);
+    if (s->nested > 0 && per_node > 1) {
+        lvni_slurm_warn(s->f, "V12",
+                        "each of %lld tasks of a node starts tasks itself: --ntasks-per-node=1, or "
+                        "the program alone behind srun  (%s)",
+                        (long long)per_node, where(s, s->nested, place));
+    }
+    if (s->background > 0 && !s->waits) {
+        lvni_slurm_warn(
+            s->f, "V12",
+            "srun runs in the background, and the job ends with the script: wait at its "
+            "end  (%s)",
+            where(s, s->background, place));
+    }
+    if (export != NULL && export->value != NULL && strcmp(export->value, "ALL") != 0 &&
+        s->step > 0 && !s->exports_all) {
+        lvni_slurm_warn(
+            s->f, "V13",
+            "export=%s (%s): srun follows it, and does not pass on what the script sets: "
+            "export SLURM_EXPORT_ENV=ALL before it  (%s)",
+            export->value, export->where, where(s, s->step, place));
+    }
+}
+
+/* V07: a shell without a trap ends of the signal. */
+static void check_signal(const script *s)
+{
+    const lvni_slurm_directive *one = lvni_slurm_directive_find(&s->directives, "signal");
+    lvni_slurm_signal signal;
+    if (one != NULL && one->value != NULL && lvni_slurm_signal_read(one->value, &signal) &&
+        signal.batch && !s->traps) {
+        lvni_slurm_warn(
+            s->f, "V07",
+            "signal %s goes to the script, which has no trap and ends of it: remove B:, "
+            "or trap it and pass it on  (%s)",
+            one->value, one->where);
     }
 }
 
@@ -423,6 +643,9 @@ lvn_status lvni_slurm_check(const char *path, const char *text, size_t bytes,
     lvni_slurm_directives_check(&s.directives, false, f);
     lvni_slurm_output_check(&s.directives, false, f);
     check_start(&s);
+    check_devices(&s);
+    check_signal(&s);
+    check_step(&s);
     *directives = (int)s.directives.n;
     status = lvni_core_str_status(&f->text);
 done:

@@ -10,4 +10,7 @@
 lvn_status lvni_slurm_check(const char *path, const char *text, size_t bytes,
                             lvni_slurm_findings *f, int *directives);
 
+/* Is it an option of sbatch, without its dashes? *near: the known one nearest to it; NULL: none. */
+bool lvni_slurm_sbatch_knows(const char *name, const char **near);
+
 #endif

@@ -2,6 +2,7 @@
 #include "slurm/slurm_directives.h"
 
 #include "core/alloc.h"
+#include "core/escape.h"
 #include "core/vfs.h"
 #include "slurm/slurm_grammar.h"
 
@@ -178,7 +179,13 @@ static void check_tasks(const lvni_slurm_directives *d, lvni_slurm_findings *f)
         return;
     }
     const char *where = lvni_slurm_directive_find(d, "ntasks")->where;
+    const lvni_slurm_directive *range = lvni_slurm_directive_find(d, "nodes");
+    const char *dash = range == NULL || range->value == NULL ? NULL : strchr(range->value, '-');
     const long long all = (long long)nodes * per_node;
+    if (dash != NULL && tasks > nodes * per_node &&
+        tasks <= strtol(dash + 1, NULL, 10) * per_node) {
+        return; /* Slurm takes as many nodes as they need */
+    }
     if (tasks != nodes * per_node) {
         lvni_slurm_error(f, "V03",
                          "ntasks=%lld beside ntasks-per-node=%lld and nodes=%lld, which are %lld "
@@ -217,14 +224,22 @@ static void check_one_of(const lvni_slurm_directives *d, const char *rule, const
 static void check_time(const lvni_slurm_directives *d, lvni_slurm_findings *f)
 {
     const lvni_slurm_directive *time = lvni_slurm_directive_find(d, "time"),
+                               *least = lvni_slurm_directive_find(d, "time-min"),
                                *sent = lvni_slurm_directive_find(d, "signal");
-    int64_t seconds;
+    int64_t seconds, shortest;
     lvni_slurm_signal signal;
     if (time == NULL) {
         lvni_slurm_warn(f, "W213",
                         "no time limit is given: the partition's counts; time=2:00:00 lets the job "
                         "begin earlier");
         return;
+    }
+    if (time->value != NULL && least != NULL && least->value != NULL &&
+        lvni_slurm_time_read(time->value, &seconds) &&
+        lvni_slurm_time_read(least->value, &shortest) && seconds != LVNI_SLURM_UNLIMITED &&
+        (shortest > seconds || shortest == LVNI_SLURM_UNLIMITED)) {
+        lvni_slurm_error(f, "V06", "time-min %s is longer than time %s, which Slurm refuses  (%s)",
+                         least->value, time->value, least->where);
     }
     if (time->value != NULL && lvni_slurm_time_read(time->value, &seconds) && sent != NULL &&
         sent->value != NULL && lvni_slurm_signal_read(sent->value, &signal) &&
@@ -340,18 +355,65 @@ void lvni_slurm_directives_check(const lvni_slurm_directives *d, bool checked,
     check_twice(d, f);
 }
 
+/* "mkdir -p 'a b'" */
+static void advise_folder(const lvni_slurm_directive *one, const char *path, lvni_slurm_findings *f)
+{
+    lvni_core_str quoted = {0};
+    lvni_core_shell_quote(&quoted, path);
+    lvni_slurm_warn(f, "V08",
+                    "the folder of %s %s is not there, and Slurm then ends the job without a log: "
+                    "mkdir -p %s  (%s)",
+                    one->name, one->value, lvni_core_str_text(&quoted), one->where);
+    lvni_core_str_free(&quoted);
+}
+
+/* What the name itself has, whatever is there. True: its folder can be looked at. */
+static bool check_name(const lvni_slurm_directives *d, const lvni_slurm_directive *one,
+                       const char *slash, lvni_slurm_findings *f)
+{
+    if (strchr(one->value, '$') != NULL || strncmp(one->value, "~/", 2) == 0) {
+        lvni_slurm_warn(f, "V08",
+                        "%s %s: Slurm replaces neither $NAME nor ~ in it; write the path, with %%x "
+                        "(name), %%j (number), %%a (element)  (%s)",
+                        one->name, one->value, one->where);
+        return false;
+    }
+    const bool each = strstr(one->value, "%a") != NULL || strstr(one->value, "%j") != NULL ||
+                      strstr(one->value, "%J") != NULL || strcmp(one->value, "/dev/null") == 0;
+    if (lvni_slurm_directive_find(d, "array") != NULL && !each) {
+        lvni_slurm_warn(
+            f, "V08", "%s %s is one file for all elements of the array: %%A_%%a in its name  (%s)",
+            one->name, one->value, one->where);
+    }
+    if (slash == NULL || slash == one->value) {
+        return false;
+    }
+    if (memchr(one->value, '%', (size_t)(slash - one->value)) != NULL) {
+        lvni_slurm_warn(
+            f, "V08",
+            "%s %s: Slurm makes no folders, and this one has another name for each job; "
+            "%% in the name of the file alone  (%s)",
+            one->name, one->value, one->where);
+        return false;
+    }
+    return true;
+}
+
 void lvni_slurm_output_check(const lvni_slurm_directives *d, bool made, lvni_slurm_findings *f)
 {
     static const char *const names[] = {"output", "error"};
     const int64_t nodes = lvni_slurm_directive_number(d, "nodes", 1);
+    const lvni_slurm_directive *chdir = lvni_slurm_directive_find(d, "chdir");
     for (size_t i = 0; i < 2; i++) {
         const lvni_slurm_directive *one = lvni_slurm_directive_find(d, names[i]);
         const char *slash = one == NULL || one->value == NULL ? NULL : strrchr(one->value, '/');
-        if (slash == NULL || slash == one->value ||
-            memchr(one->value, '%', (size_t)(slash - one->value)) != NULL) {
+        if (one == NULL || one->value == NULL || !check_name(d, one, slash, f)) {
             continue;
         }
         lvni_core_str folder = {0};
+        if (chdir != NULL && chdir->value != NULL && one->value[0] != '/') {
+            lvni_core_str_printf(&folder, "%s/", chdir->value);
+        }
         lvni_core_str_append_n(&folder, one->value, (size_t)(slash - one->value));
         const char *path = lvni_core_str_text(&folder);
         if (nodes > 1 && (strncmp(path, "/tmp/", 5) == 0 || strcmp(path, "/tmp") == 0)) {
@@ -359,10 +421,7 @@ void lvni_slurm_output_check(const lvni_slurm_directives *d, bool made, lvni_slu
                             "%s %s: /tmp is another folder on each of the %lld nodes  (%s)",
                             one->name, one->value, (long long)nodes, one->where);
         } else if (!made && !lvni_core_path_is_folder(path)) {
-            lvni_slurm_warn(f, "V08",
-                            "the folder of %s %s is not there, and Slurm then ends the job without "
-                            "a log: mkdir -p %s  (%s)",
-                            one->name, one->value, path, one->where);
+            advise_folder(one, path, f);
         }
         lvni_core_str_free(&folder);
     }

@@ -37,6 +37,14 @@ void lvni_slurm_warn(lvni_slurm_findings *f, const char *rule, const char *fmt, 
     f->warnings++;
 }
 
+void lvni_slurm_note(lvni_slurm_findings *f, const char *rule, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    add(f, "note", rule, fmt, args);
+    va_end(args);
+}
+
 void lvni_slurm_findings_free(lvni_slurm_findings *f)
 {
     lvni_core_str_free(&f->text);

@@ -1,5 +1,5 @@
 /* What is wrong with a job script, before Slurm sees it: errors and warnings with the number of
- * their rule (V01 to V20 of docs/slurm.md, W213, W214), each a line for standard error. All are
+ * their rule (V01 to V22 of docs/slurm.md, W213, W214), each a line for standard error. All are
  * collected, so that one call reports every mistake. A zeroed lvni_slurm_findings is empty. */
 #ifndef LEVIN_SLURM_SLURM_FINDINGS_H
 #define LEVIN_SLURM_SLURM_FINDINGS_H
@@ -14,6 +14,9 @@ typedef struct lvni_slurm_findings {
 void lvni_slurm_error(lvni_slurm_findings *f, const char *rule, const char *fmt, ...)
     LVN_PRINTF(3, 4);
 void lvni_slurm_warn(lvni_slurm_findings *f, const char *rule, const char *fmt, ...)
+    LVN_PRINTF(3, 4);
+/* "levin: note RULE: ...", which counts as neither. */
+void lvni_slurm_note(lvni_slurm_findings *f, const char *rule, const char *fmt, ...)
     LVN_PRINTF(3, 4);
 void lvni_slurm_findings_free(lvni_slurm_findings *f);
 

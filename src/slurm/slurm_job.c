@@ -3,7 +3,9 @@
 
 #include "core/alloc.h"
 #include "core/error.h"
+#include "core/vfs.h"
 #include "launch/env_vars.h"
+#include "slurm/slurm_check.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,9 +18,16 @@ static bool is(const lvni_slurm_job *job, const char *key, const char *value)
     return text != NULL && strcmp(text, value) == 0;
 }
 
+static bool is_program(const lvni_slurm_job *job, const char *name)
+{
+    const char *slash = job->n_words > 0 ? strrchr(job->words[0], '/') : NULL;
+    return job->n_words > 0 && strcmp(slash != NULL ? slash + 1 : job->words[0], name) == 0;
+}
+
 bool lvni_slurm_job_node_is_task(const lvni_slurm_job *job)
 {
-    return is(job, "mode", "launcher") || is(job, "strategy", "dp") || is(job, "strategy", "ddp2");
+    return lvni_slurm_is_on(job->options, "no_srun") || is_program(job, "torchrun") ||
+           is(job, "mode", "launcher") || is(job, "strategy", "dp") || is(job, "strategy", "ddp2");
 }
 
 static bool given(const lvni_slurm_job *job, const char *key)
@@ -60,14 +69,15 @@ static void count_tasks(lvni_slurm_job *job, lvni_slurm_findings *f)
         (lvni_slurm_is_on(o, "force") ? lvni_slurm_warn : lvni_slurm_error)(
             f, "V02", "ntasks_per_node %lld, but %lld: %s; remove it, or force=true  (%s)",
             (long long)asked, (long long)usual,
-            one ? "a node is one task with mode=launcher and strategy=dp or ddp2"
+            one ? "a node is one task with mode=launcher, strategy=dp or ddp2, torchrun and no_srun"
                 : "every device of a node has a task",
             lvni_slurm_origin(o, "ntasks_per_node"));
     }
-    if (job->per_node == 0 && !lvni_slurm_is_on(o, "no_srun")) {
+    if (job->per_node == 0 && f->errors == 0) { /* else it may be what follows from another */
         lvni_slurm_error(f, "V02",
-                         "how many ranks has a node? devices=D: GPUs, and a rank for each; with "
-                         "accelerator=cpu ranks alone; else ntasks_per_node=T");
+                         "how many ranks has a node? devices=2: two GPUs and a rank for each, with "
+                         "accelerator=cpu two ranks without GPUs; ntasks_per_node=1: one program, "
+                         "without GPUs");
     }
 }
 
@@ -89,7 +99,8 @@ static void count(lvni_slurm_job *job, lvni_slurm_findings *f)
     }
 }
 
-/* On for levin's own trainings, which write a checkpoint and go on. */
+/* On for levin's own trainings, which write a checkpoint and go on. Without auto_requeue no signal
+ * is sent, which ends a program that does not expect it. */
 static void take_requeue(lvni_slurm_job *job)
 {
     const lvni_slurm_options *o = job->options;
@@ -100,7 +111,7 @@ static void take_requeue(lvni_slurm_job *job)
     const bool hidden = lvni_slurm_comment(o, "signal") != NULL;
     if (text != NULL) {
         job->has_signal = lvni_slurm_signal_read(text, &job->signal);
-    } else if (job->requeue && !hidden) {
+    } else if (job->requeue && !hidden && (automatic >= 0 ? automatic == 1 : job->trains)) {
         job->has_signal = lvni_slurm_signal_read("USR1@90", &job->signal);
     }
 }
@@ -179,6 +190,22 @@ static lvn_status add_output(lvni_slurm_job *job, const lvni_slurm_row *row)
     return s;
 }
 
+/* Clusters have options of their own, too. */
+static void check_known(const char *text, const char *where, lvni_slurm_findings *f)
+{
+    char name[64];
+    const char *key = text + (strncmp(text, "--", 2) == 0 ? 2 : 0), *near;
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(key, "= "), key);
+    if (!lvni_slurm_sbatch_knows(name, &near)) {
+        lvni_slurm_warn(
+            f, "V01",
+            "sbatch `%.60s` is not a known option of sbatch%s%s%s; it is passed on as it "
+            "is  (%s)",
+            name, near != NULL ? ": did you mean " : "", near != NULL ? near : "",
+            near != NULL ? "?" : "", where);
+    }
+}
+
 static lvn_status add_made(lvni_slurm_job *job, const lvni_slurm_row *row, lvni_slurm_findings *f)
 {
     const lvni_slurm_options *o = job->options;
@@ -204,6 +231,8 @@ static lvn_status add_made(lvni_slurm_job *job, const lvni_slurm_row *row, lvni_
                                  "sbatch `%.80s`: expected KEY, KEY=VALUE or KEY=VALUE # "
                                  "comment  (%s)",
                                  text, where);
+            } else {
+                check_known(text, where, f);
             }
         }
     } else if (row->type == LVNI_OPT_STRING && (text = lvni_slurm_text(o, key)) != NULL) {
@@ -314,7 +343,13 @@ static void check_requeue(const lvni_slurm_job *job, lvni_slurm_findings *f)
     if (job->requeue && !job->has_signal) {
         lvni_slurm_warn(f, "V16",
                         "requeue without signal: the job ends at its time limit without "
-                        "a checkpoint; signal=USR1@90");
+                        "a checkpoint; signal=USR1@90 where the program writes one at SIGUSR1");
+    } else if (!job->trains && lvni_core_config_switch(o->config, "auto_requeue") == 1) {
+        lvni_slurm_warn(f, "V16",
+                        "auto_requeue of another program than levin train: at the signal it has to "
+                        "write a checkpoint and to run `scontrol requeue $SLURM_JOB_ID` itself  "
+                        "(%s)",
+                        lvni_slurm_origin(o, "auto_requeue"));
     } else if (job->requeue && job->trains && !job->has_run_dir) {
         lvni_slurm_warn(f, "V16",
                         "requeue without a run directory: each start of the job would be "
@@ -331,6 +366,135 @@ static void check_requeue(const lvni_slurm_job *job, lvni_slurm_findings *f)
                          "signal B:%s goes to the script, and without srun the program "
                          "is the script's own: remove B:  (%s)",
                          job->signal.name, lvni_slurm_origin(o, "signal"));
+    }
+    static const char deaf[] = "KILL|STOP|9|19";
+    const char *name = job->signal.name;
+    if (job->has_signal && job->signal.batch &&
+        lvni_core_option_choice_index(deaf, name, strlen(name)) >= 0) {
+        lvni_slurm_error(f, "V07",
+                         "signal B:%s: no script can pass this one on; USR1, TERM or INT  (%s)",
+                         name, lvni_slurm_origin(o, "signal"));
+    }
+}
+
+/* ---- what the script needs where it runs ---- */
+
+static bool is_variable_path(const lvni_slurm_job *job, const char *path)
+{
+    return path[0] == '?' || (lvni_slurm_is_on(job->options, "raw") && strchr(path, '$') != NULL);
+}
+
+/* V08: a folder of `key`, or `file` in it, that is not there. */
+static lvn_status check_path(const lvni_slurm_job *job, const char *key, const char *file,
+                             lvni_slurm_findings *f)
+{
+    const char *path = lvni_slurm_given(job->options, key),
+               *chdir = lvni_slurm_text(job->options, "chdir");
+    lvni_core_str all = {0};
+    if (path == NULL || is_variable_path(job, path)) {
+        return LVN_OK;
+    }
+    if (chdir != NULL && path[0] != '/' && strcmp(key, "chdir") != 0) {
+        lvni_core_str_printf(&all, "%s/", chdir);
+    }
+    lvni_core_str_printf(&all, "%s%s", path, file);
+    if (!all.failed && !lvni_core_path_exists(lvni_core_str_text(&all))) {
+        lvni_slurm_warn(
+            f, "V08",
+            "%s `%.200s`: there is no %.300s here; without it on the nodes the job ends "
+            "as it begins%s  (%s)",
+            key, path, lvni_core_str_text(&all),
+            strchr(path, '$') != NULL ? ", and $NAME in it is replaced with raw=true" : "",
+            lvni_slurm_origin(job->options, key));
+    }
+    const lvn_status s = lvni_core_str_status(&all);
+    lvni_core_str_free(&all);
+    return s;
+}
+
+static lvn_status check_paths(const lvni_slurm_job *job, lvni_slurm_findings *f)
+{
+    LVN_TRY(check_path(job, "chdir", "", f));
+    LVN_TRY(check_path(job, "venv", "/bin/activate", f));
+    return check_path(job, "conda_base", "/etc/profile.d/conda.sh", f);
+}
+
+/* V12: programs that start tasks themselves, in tasks of srun. */
+static void check_program(const lvni_slurm_job *job, lvni_slurm_findings *f)
+{
+    static const char *const starters[] = {"srun", "mpirun", "mpiexec"};
+    const bool srun = !lvni_slurm_is_on(job->options, "no_srun");
+    for (size_t i = 0; srun && i < sizeof starters / sizeof *starters; i++) {
+        if (is_program(job, starters[i])) {
+            lvni_slurm_warn(f, "V12",
+                            "%s in each task of srun: the script starts the program with srun; "
+                            "remove %s, or no_srun=true",
+                            starters[i], starters[i]);
+        }
+    }
+    if (!srun && job->nodes > 1) {
+        lvni_slurm_warn(f, "V12",
+                        "no_srun: the program runs once, on the first of %lld nodes  (%s)",
+                        (long long)job->nodes, lvni_slurm_origin(job->options, "no_srun"));
+    }
+    for (int i = 0; srun && lvni_slurm_is_on(job->options, "raw") && i < job->n_words; i++) {
+        const char *word = job->words[i];
+        if (strstr(word, "SLURM_PROCID") != NULL || strstr(word, "SLURM_LOCALID") != NULL ||
+            strstr(word, "$RANDOM") != NULL) {
+            lvni_slurm_warn(f, "V14",
+                            "raw: `%.100s` is replaced once, by the script, and is the same in all "
+                            "tasks; bash -c '...' replaces it in each",
+                            word);
+        }
+    }
+}
+
+/* V21. What loads modules or makes a path of its own may have it later. */
+static void check_levin(const lvni_slurm_job *job, lvni_slurm_findings *f)
+{
+    static const char *const makes[] = {"module", "setup", "export"};
+    const lvni_slurm_options *o = job->options;
+    bool other = given(job, "venv") || given(job, "conda") || given(job, "container");
+    for (size_t i = 0; i < sizeof makes / sizeof *makes; i++) {
+        other = other || lvni_slurm_item_at(o, makes[i], 0) != NULL;
+    }
+    const bool starts = is(job, "mode", "launcher") || (job->trains && is_program(job, "levin") &&
+                                                        strchr(job->words[0], '/') == NULL);
+    if (starts && !other && job->levin_is_missing) {
+        lvni_slurm_warn(f, "V21",
+                        "PATH has no levin, and the job looks for it there: --setup 'export "
+                        "PATH=FOLDER_OF_LEVIN:$PATH'");
+    }
+}
+
+/* Types are the GPUs', and not their number. */
+static void check_gpu_type(const lvni_slurm_job *job, lvni_slurm_findings *f)
+{
+    const char *type = lvni_slurm_text(job->options, "gpu_type");
+    if (type != NULL && strchr(type, ':') != NULL) {
+        lvni_slurm_error(f, "V04",
+                         "gpu_type `%.80s`: the type alone, as the number is devices=D  (%s)", type,
+                         lvni_slurm_origin(job->options, "gpu_type"));
+    }
+}
+
+/* Elements of an array would meet in one run directory, and tasks of srun are one training. */
+static void check_shared_run(const lvni_slurm_job *job, lvni_slurm_findings *f)
+{
+    const lvni_slurm_options *o = job->options;
+    if (job->trains && given(job, "independent_tasks")) {
+        lvni_slurm_error(f, "V22",
+                         "independent_tasks of a training: tasks of srun are the ranks of one; "
+                         "several trainings are an array, -a 0-3 with --raw and "
+                         "'out=DIR/run_$SLURM_ARRAY_TASK_ID'  (%s)",
+                         lvni_slurm_origin(o, "independent_tasks"));
+    } else if (job->trains && given(job, "array") && job->fixed_run_dir != NULL) {
+        lvni_slurm_error(f, "V22",
+                         "all elements of array %.60s would train in one run directory: --raw "
+                         "'out=%.200s_$SLURM_ARRAY_TASK_ID'; one long training needs no array, as "
+                         "it is queued again (auto_requeue)  (%s)",
+                         lvni_slurm_text(o, "array"), job->fixed_run_dir,
+                         lvni_slurm_origin(o, "array"));
     }
 }
 
@@ -362,6 +526,11 @@ lvn_status lvni_slurm_job_make(lvni_slurm_job *job, lvni_slurm_findings *f)
     check_port(job, f);
     check_requeue(job, f);
     check_needs(job, f);
+    check_program(job, f);
+    check_levin(job, f);
+    check_gpu_type(job, f);
+    check_shared_run(job, f);
+    LVN_TRY(check_paths(job, f));
     return lvni_core_str_status(&f->text);
 }
 

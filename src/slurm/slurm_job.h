@@ -1,5 +1,5 @@
 /* A job: its options and command, the numbers that follow from them, and the rules about those
- * (V02, V05, V08, V14 to V16). slurm_script.h writes it down. */
+ * (V02, V04, V05, V08, V12, V14 to V16, V21, V22). slurm_script.h writes it down. */
 #ifndef LEVIN_SLURM_SLURM_JOB_H
 #define LEVIN_SLURM_SLURM_JOB_H
 
@@ -11,10 +11,12 @@ typedef struct lvni_slurm_job {
     /* the caller's, borrowed */
     const lvni_slurm_options *options;
     int n_words;
-    const char *const *words; /* the program and its arguments */
-    bool trains;              /* it is a training of levin's: requeue and signal are on */
-    bool has_run_dir;         /* that names its run directory */
-    bool makes_folders;       /* those of the output are made before sbatch runs */
+    const char *const *words;  /* the program and its arguments */
+    bool trains;               /* it is a training of levin's: requeue and signal are on */
+    bool has_run_dir;          /* that names its run directory */
+    bool levin_is_missing;     /* PATH has no levin */
+    const char *fixed_run_dir; /* of a training, the same in all elements of an array; NULL: not */
+    bool makes_folders;        /* those of the output are made before sbatch runs */
 
     /* what lvni_slurm_job_make finds */
     int64_t nodes, devices; /* of a node; 0: not given */

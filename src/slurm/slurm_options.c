@@ -4,6 +4,7 @@
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/escape.h"
+#include "launch/env_vars.h"
 #include "slurm/slurm_grammar.h"
 #include "slurm/slurm_profiles.h"
 
@@ -156,10 +157,41 @@ bool lvni_slurm_has_value(int n, const char *const *args)
            strchr(args[1], '=') == NULL && strcmp(args[1], "train") != 0;
 }
 
-static bool is_ntasks(const char *arg)
+/* Options of sbatch that follow from others here. */
+static bool is_sbatchs_own(const char *arg, int n, const char *const *args, lvni_slurm_findings *f,
+                           int *used)
 {
-    return strncmp(arg, "--ntasks=", 9) == 0 || strcmp(arg, "--ntasks") == 0 ||
-           strncmp(arg, "ntasks=", 7) == 0 || strncmp(arg, "-n", 2) == 0;
+    static const struct {
+        const char *name, *rule, *instead;
+    } own[] = {{"ntasks", "V03",
+                "the tasks follow from nodes and devices; of tasks that are not one group "
+                "independent_tasks=N"},
+               {"gres", "V01",
+                "GPUs are devices=D, with gpu_type=TYPE and gpu_syntax=gres; other GRES "
+                "are --sbatch gres=..."},
+               {"gpus_per_node", "V01", "GPUs are devices=D, with gpu_type=TYPE"},
+               {"gpus_per_task", "V01", "GPUs of a node are devices=D; each task has one"}};
+    const bool letter = strncmp(arg, "-n", 2) == 0;
+    const char *key = arg + (strncmp(arg, "--", 2) == 0 ? 2 : 0);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        size_t k = 0;
+        while (own[i].name[k] != '\0' &&
+               (key[k] == own[i].name[k] || (key[k] == '-' && own[i].name[k] == '_'))) {
+            k++;
+        }
+        const bool same = own[i].name[k] == '\0' && (key[k] == '\0' || key[k] == '=');
+        if (same || (letter && i == 0)) {
+            const bool unknown = strcmp(own[i].rule, "V01") == 0;
+            lvni_slurm_error(f, own[i].rule, "%s`%.60s`: %s  (command line)",
+                             unknown ? "unknown key " : "", unknown ? own[i].name : arg,
+                             own[i].instead);
+            *used = (same && key[k] == '\0') || strcmp(arg, "-n") == 0
+                        ? 1 + lvni_slurm_has_value(n, args)
+                        : 1;
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Each argument into the items or, as key=value, into `rest`. */
@@ -184,13 +216,13 @@ static lvn_status sort_arguments(lvni_slurm_options *o, int n, const char *const
         }
         own[0] += own_key ? prefix + (dashes ? 2 : 0) : 0;
         const int used = lvni_slurm_option_at(o->config, n - i, own, &row, &text);
+        int passed = 0;
+        if (used == 0 && is_sbatchs_own(own[0], n - i, own, f, &passed)) {
+            i += passed;
+            continue;
+        }
         i += used > 0 ? used : 1;
-        if (used == 0 && is_ntasks(own[0])) {
-            lvni_slurm_error(f, "V03",
-                             "`%.60s`: the tasks follow from nodes and devices; of tasks "
-                             "that are not one group independent_tasks=N  (command line)",
-                             own[0]);
-        } else if (used == 0 || own[0][0] == '~') {
+        if (used == 0 || own[0][0] == '~') {
             rest[(*n_rest)++] = own[0]; /* the configuration words it */
             i += lvni_slurm_has_value(n - i + 1, own) ? 1 : 0;
         } else if (text == NULL) {
@@ -234,20 +266,45 @@ static lvn_status load_layers(lvni_slurm_options *o, int n, const char *const *r
 
 /* ---- values ---- */
 
-static const char *raw_text(const lvni_slurm_options *o, const char *key)
+static const char *const paths[LVNI_SLURM_PATHS] = {"venv",    "conda_base", "output",    "error",
+                                                    "log_dir", "chdir",      "container", "out"};
+
+/* Neither Slurm nor a word between quotes has a meaning for `~`. */
+static lvn_status expand_paths(lvni_slurm_options *o, char *const *environment)
 {
+    const char *home = lvni_launch_env_get(environment, "HOME");
+    for (size_t i = 0; home != NULL && home[0] != '\0' && i < LVNI_SLURM_PATHS; i++) {
+        const char *text = lvni_slurm_given(o, paths[i]),
+                   *path = text != NULL && text[0] == '?' ? text + 1 : text;
+        if (path != NULL && path[0] == '~' && (path[1] == '/' || path[1] == '\0')) {
+            lvni_core_str s = {0};
+            lvni_core_str_printf(&s, "%s%s%s", path > text ? "?" : "", home, path + 1);
+            LVN_TRY(lvni_core_str_status(&s));
+            o->paths[i] = o->made[o->n_made++] = lvni_core_str_take(&s);
+        }
+    }
+    return LVN_OK;
+}
+
+const char *lvni_slurm_given(const lvni_slurm_options *o, const char *key)
+{
+    for (size_t i = 0; i < LVNI_SLURM_PATHS; i++) {
+        if (o->paths[i] != NULL && strcmp(paths[i], key) == 0) {
+            return o->paths[i];
+        }
+    }
     return lvni_core_config_is_set(o->config, key) ? lvni_core_config_str(o->config, key) : NULL;
 }
 
 const char *lvni_slurm_text(const lvni_slurm_options *o, const char *key)
 {
-    const char *text = raw_text(o, key);
+    const char *text = lvni_slurm_given(o, key);
     return text != NULL && text[0] == '?' ? NULL : text;
 }
 
 const char *lvni_slurm_comment(const lvni_slurm_options *o, const char *key)
 {
-    const char *text = raw_text(o, key);
+    const char *text = lvni_slurm_given(o, key);
     return text != NULL && text[0] == '?' ? text + 1 : NULL;
 }
 
@@ -320,7 +377,7 @@ static void check_values(const lvni_slurm_options *o, lvni_slurm_findings *f)
             for (size_t k = 0; (text = lvni_slurm_item_at(o, row->key, k)) != NULL; k++) {
                 check_one(o, row, text, f);
             }
-        } else if (row->type != LVNI_OPT_BOOL && (text = raw_text(o, row->key)) != NULL) {
+        } else if (row->type != LVNI_OPT_BOOL && (text = lvni_slurm_given(o, row->key)) != NULL) {
             check_one(o, row, text, f);
         }
     }
@@ -335,7 +392,7 @@ lvn_status lvni_slurm_options_load(int n, const char *const *args, char *const *
     LVN_TRY(lvni_core_config_create(lvni_slurm_keys, &out->config));
     lvni_core_config_set_help(out->config, "levin help slurm");
     lvni_core_config_set_section(out->config, "slurm");
-    const size_t room = (size_t)n + 1;
+    const size_t room = (size_t)n + 1 + LVNI_SLURM_PATHS;
     const char **rest = lvni_core_calloc(LVNI_TAG_CONFIG, room, sizeof *rest);
     out->items = lvni_core_calloc(LVNI_TAG_CONFIG, room, sizeof *out->items);
     out->made = lvni_core_calloc(LVNI_TAG_CONFIG, room, sizeof *out->made);
@@ -345,6 +402,7 @@ lvn_status lvni_slurm_options_load(int n, const char *const *args, char *const *
                                                                              : LVN_OK);
     LVNI_TRY_DONE(s, sort_arguments(out, n, args, f, rest, &n_rest));
     LVNI_TRY_DONE(s, load_layers(out, n_rest, rest, environment, f));
+    LVNI_TRY_DONE(s, expand_paths(out, environment));
     check_values(out, f);
 done:
     lvni_core_free(rest);
@@ -378,7 +436,7 @@ void lvni_slurm_print_origins(const lvni_slurm_options *o, lvni_core_str *out)
             lvni_core_str_message(out, "%s=%s  (%s)\n", key,
                                   lvni_slurm_is_on(o, key) ? "true" : "false", where);
         } else {
-            text = raw_text(o, key);
+            text = lvni_slurm_given(o, key);
             lvni_core_str_message(out, "%s=%s  (%s)\n", key, text != NULL ? text : "", where);
         }
     }

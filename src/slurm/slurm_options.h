@@ -40,6 +40,8 @@ const lvni_slurm_row *lvni_slurm_row_of_letter(char letter);
  * recipe counts for both. `key` is the training's name. NULL: it is not. */
 const lvni_slurm_row *lvni_slurm_row_shared(const char *key);
 
+enum { LVNI_SLURM_PATHS = 8 }; /* rows whose value is a path of the job */
+
 typedef struct lvni_slurm_options {
     lvni_core_config *config;
     /* rows that may be repeated, as the command line has them; borrowed texts */
@@ -48,7 +50,8 @@ typedef struct lvni_slurm_options {
         const char *text;
     } * items;
     size_t n_items;
-    char **made; /* texts of arguments that were put together; owned */
+    const char *paths[LVNI_SLURM_PATHS]; /* values of path rows behind their `~/`; NULL: as given */
+    char **made; /* texts of arguments and paths that were put together; owned */
     size_t n_made;
 } lvni_slurm_options;
 
@@ -65,7 +68,10 @@ int lvni_slurm_option_at(const lvni_core_config *config, int n, const char *cons
 /* Is args[0], which is not an option, followed by what looks like its value? */
 bool lvni_slurm_has_value(int n, const char *const *args);
 
-/* The value as given; NULL: unset, or written as a comment (`?`). Borrowed. */
+/* The value with its `?`, and the user's home directory in place of a leading `~` of a path; NULL:
+ * unset. Borrowed. */
+const char *lvni_slurm_given(const lvni_slurm_options *o, const char *key);
+/* The same without those of a `?`; NULL: unset, or written as a comment. Borrowed. */
 const char *lvni_slurm_text(const lvni_slurm_options *o, const char *key);
 /* The value behind a `?`; NULL: there is none. */
 const char *lvni_slurm_comment(const lvni_slurm_options *o, const char *key);

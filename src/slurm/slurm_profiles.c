@@ -12,6 +12,7 @@
 #include <string.h>
 
 static const char ending[] = ".yaml";
+enum { PROFILE_MOST = 1 << 20 };
 
 typedef struct folders {
     lvni_core_str project, user; /* empty: there is none */
@@ -61,6 +62,21 @@ static void folders_free(folders *f)
     lvni_core_str_free(&f->user);
 }
 
+/* Its keys under `slurm:`, as a configuration has them, would be passed over. */
+static lvn_status refuse_section(const char *path)
+{
+    char *text;
+    size_t bytes;
+    LVN_TRY(lvni_core_file_read(path, PROFILE_MOST, &text, &bytes));
+    const bool section = strncmp(text, "slurm:", 6) == 0 || strstr(text, "\nslurm:") != NULL;
+    lvni_core_free(text);
+    if (section) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "profile %.300s: the keys of a profile stand at its top, without `slurm:`", path);
+    }
+    return LVN_OK;
+}
+
 static lvn_status load_from(lvni_core_config *config, lvni_core_layer layer,
                             const lvni_core_str *folder, const char *name, bool *found)
 {
@@ -70,6 +86,7 @@ static lvn_status load_from(lvni_core_config *config, lvni_core_layer layer,
     LVNI_TRY_DONE(s, lvni_core_str_status(&path));
     if (folder->len > 0 && lvni_core_path_exists(lvni_core_str_text(&path))) {
         *found = true;
+        LVNI_TRY_DONE(s, refuse_section(lvni_core_str_text(&path)));
         s = lvni_core_config_load_file(config, layer, lvni_core_str_text(&path));
     }
 done:
@@ -151,6 +168,11 @@ lvn_status lvni_slurm_profiles_print(char *const *environment, lvni_core_str *ou
     LVNI_TRY_DONE(s, find(environment, &in));
     print_folder(&in.project, out);
     print_folder(&in.user, out);
+    if (out->len == 0) {
+        lvni_core_str_message(out,
+                              "no profiles: no NAME.yaml in .levin/slurm.d here or above%s%s\n",
+                              in.user.len > 0 ? ", nor in " : "", lvni_core_str_text(&in.user));
+    }
     s = lvni_core_str_status(out);
 done:
     folders_free(&in);

@@ -10,7 +10,7 @@
  * one cannot be read; the message names the folders. */
 lvn_status lvni_slurm_profile_load(lvni_core_config *config, const char *name,
                                    char *const *environment);
-/* Lines "name  path", the project's first. */
+/* Lines "name  path", the project's first; where there is none a sentence with the folders. */
 lvn_status lvni_slurm_profiles_print(char *const *environment, lvni_core_str *out);
 
 #endif

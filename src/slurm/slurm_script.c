@@ -7,6 +7,46 @@
 #include <levin/version.h>
 #include <string.h>
 
+/* Bytes of the $(...) at `p`, or of what there is of it: quotes and parentheses within count. */
+static size_t substitution(const char *p)
+{
+    size_t n = 2, depth = 1;
+    bool quoted = false;
+    while (p[n] != '\0' && depth > 0) {
+        if (p[n] == '\\' && p[n + 1] != '\0') {
+            n += 2;
+        } else if (strncmp(p + n, "$(", 2) == 0) {
+            n += substitution(p + n);
+        } else if (p[n] == '\'' && !quoted) {
+            const char *end = strchr(p + n + 1, '\'');
+            n = end != NULL ? (size_t)(end - p) + 1 : n + strlen(p + n);
+        } else {
+            quoted = quoted != (p[n] == '"');
+            depth += !quoted && p[n] == '(';
+            depth -= !quoted && p[n] == ')';
+            n++;
+        }
+    }
+    return n;
+}
+
+/* Between double quotes; $(...) and \$, which is a dollar, stay as they are. */
+static void put_open(lvni_core_str *out, const char *text)
+{
+    lvni_core_str_char(out, '"');
+    while (*text != '\0') {
+        const size_t n = strncmp(text, "$(", 2) == 0    ? substitution(text)
+                         : strncmp(text, "\\$", 2) == 0 ? 2
+                                                        : 1;
+        if (n == 1 && strchr("\"\\`", *text) != NULL) {
+            lvni_core_str_char(out, '\\');
+        }
+        lvni_core_str_append_n(out, text, n);
+        text += n;
+    }
+    lvni_core_str_char(out, '"');
+}
+
 void lvni_slurm_word(lvni_core_str *out, const char *text, bool expands)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -15,19 +55,19 @@ void lvni_slurm_word(lvni_core_str *out, const char *text, bool expands)
         lvni_core_str_append(out, text);
         return;
     }
-    const bool open = expands && strchr(text, '$') != NULL;
-    lvni_core_str_char(out, open ? '"' : '\'');
+    if (expands && strchr(text, '$') != NULL) {
+        put_open(out, text);
+        return;
+    }
+    lvni_core_str_char(out, '\'');
     for (; *text != '\0'; text++) {
-        if (open && strchr("\"\\`", *text) != NULL) {
-            lvni_core_str_char(out, '\\');
-        }
-        if (!open && *text == '\'') {
+        if (*text == '\'') {
             lvni_core_str_append(out, "'\\''");
         } else {
             lvni_core_str_char(out, *text);
         }
     }
-    lvni_core_str_char(out, open ? '"' : '\'');
+    lvni_core_str_char(out, '\'');
 }
 
 /* ---- lines ---- */
@@ -46,14 +86,18 @@ static void put_line(lvni_core_str *out, lvni_core_str *line, bool comment)
     lvni_core_str_free(line);
 }
 
-/* "FRONT WORD BACK"; the word is given with or without `?`. */
-static void put_word(lvni_core_str *out, const char *front, const char *word, const char *back)
+/* "FRONT WORD", with `back` behind the word; that is given with or without `?`. The job ends where
+ * the line fails, so that the program does not run in another environment; `module` of old versions
+ * has no exit code. */
+static void put_word(lvni_core_str *out, const char *front, const char *word, const char *back,
+                     bool raw)
 {
     lvni_core_str line = {0}, joined = {0};
     const bool comment = word[0] == '?';
     lvni_core_str_printf(&joined, "%s%s", word + comment, back);
     lvni_core_str_append(&line, front);
-    lvni_slurm_word(&line, lvni_core_str_text(&joined), false);
+    lvni_slurm_word(&line, lvni_core_str_text(&joined), raw);
+    lvni_core_str_append(&line, strncmp(front, "module", 6) == 0 ? "" : " || exit");
     line.failed = line.failed || joined.failed;
     lvni_core_str_free(&joined);
     put_line(out, &line, comment);
@@ -85,9 +129,7 @@ static void put_export(lvni_core_str *out, const char *name, const char *value, 
 /* The value of an option as given, with its `?`; NULL: unset. */
 static const char *given(const lvni_slurm_job *job, const char *key)
 {
-    return lvni_core_config_is_set(job->options->config, key)
-               ? lvni_core_config_str(job->options->config, key)
-               : NULL;
+    return lvni_slurm_given(job->options, key);
 }
 
 /* ---- set-up ---- */
@@ -97,20 +139,21 @@ static void put_setup(const lvni_slurm_job *job, lvni_core_str *out)
     const lvni_slurm_options *o = job->options;
     const char *text, *base = given(job, "conda_base"), *conda = given(job, "conda"),
                       *venv = given(job, "venv");
+    const bool raw = lvni_slurm_is_on(o, "raw");
     if (lvni_slurm_is_on(o, "module_purge")) {
         lvni_core_str_append(out, "module purge\n");
     }
     for (size_t i = 0; (text = lvni_slurm_item_at(o, "module", i)) != NULL; i++) {
-        put_word(out, "module load ", text, "");
+        put_word(out, "module load ", text, "", false);
     }
     if (base != NULL) {
-        put_word(out, "source ", base, "/etc/profile.d/conda.sh");
+        put_word(out, "source ", base, "/etc/profile.d/conda.sh", raw);
     }
     if (conda != NULL) {
-        put_word(out, "conda activate ", conda, "");
+        put_word(out, "conda activate ", conda, "", raw);
     }
     if (venv != NULL) {
-        put_word(out, "source ", venv, "/bin/activate");
+        put_word(out, "source ", venv, "/bin/activate", raw);
     }
     for (size_t i = 0; (text = lvni_slurm_item_at(o, "setup", i)) != NULL; i++) {
         put_code(out, text);
@@ -164,12 +207,13 @@ static void put_variables(const lvni_slurm_job *job, lvni_core_str *out)
 {
     const lvni_slurm_options *o = job->options;
     const char *text, *port = lvni_slurm_text(o, "master_port"),
-                      *propagate = lvni_slurm_text(o, "env_propagate"),
                       *hidden = lvni_slurm_comment(o, "master_port");
+    const lvni_slurm_directive *propagate = lvni_slurm_directive_find(&job->directives, "export");
     if (job->cpus > 0) { /* since 22.05 srun does not take it from the job */
         lvni_core_str_append(out, "export SRUN_CPUS_PER_TASK=\"$SLURM_CPUS_PER_TASK\"\n");
     }
-    if (propagate != NULL && strcmp(propagate, "NONE") == 0) { /* else srun would follow it */
+    if (propagate != NULL && propagate->value != NULL && strcmp(propagate->value, "ALL") != 0) {
+        /* what the script exports is not in the list, which srun would follow */
         lvni_core_str_append(out, "export SLURM_EXPORT_ENV=ALL\n");
     }
     for (size_t i = 0; (text = lvni_slurm_item_at(o, "export", i)) != NULL; i++) {
@@ -202,7 +246,7 @@ static void put_banner(const lvni_slurm_job *job, lvni_core_str *out)
                               "nodes $SLURM_JOB_NODELIST");
     if (independent > 0) {
         lvni_core_str_printf(out, " tasks %lld", (long long)independent);
-    } else if (per_node > 0) {
+    } else if (per_node > 0 && (job->trains || !lvni_slurm_is_on(job->options, "no_srun"))) {
         lvni_core_str_printf(out, " ranks %lld", (long long)job->nodes * per_node);
     }
     if (time != NULL && time->value != NULL) {

@@ -99,6 +99,25 @@ class Check(Case):
             ("#!/bin/bash -l\n", "\n", "error V20: the first line is not #!"),
             ("-l\n", "-l\r\n", "error V20: lines end with a carriage return"),
             ("#SBATCH -t 0-02:00:00\n", "", "warning W213: no time limit"),
+            ("gpu:2", "gpu:4", "warning V02: ntasks-per-node=2 beside 4 GPUs"),
+            ("-c 8", "-c 8 -n 9 -N 1-4", "error V03: ntasks=9 beside"),
+            ("-c 8", "-c 8 --signal=B:USR1@300", "warning V07: signal B:USR1@300 goes to "
+             "the script"),
+            ("-c 8", "-c 8 --export=NONE", "warning V13: export=NONE (job.sh:5): srun follows it"),
+            ("srun python", "srun torchrun", "warning V12: each of 2 tasks of a node starts tasks"),
+            ("train.py\n", "train.py &\n", "warning V12: srun runs in the background"),
+            ("%x-%j.out", "$HOME/%j.out", "warning V08: output $HOME/%j.out: Slurm replaces"),
+            ("%x-%j.out", "x.out -a 1-3", "warning V08: output x.out is one file for all"),
+            ("srun", 'export MASTER_PORT="29400"\nsrun', "warning V14: MASTER_PORT is fixed"),
+            ("srun", "export MASTER_PORT=${PORT:-2940}\nsrun", "warning V14: MASTER_PORT is fixed"),
+            ("#SBATCH -c 8", "# SBATCH --qos=x\n#SBATCH -c 8", "warning V17: Slurm ignores this "
+             "line, which does not begin with `#SBATCH `: `# SBATCH --qos=x`; an option that is "
+             "switched off is ##SBATCH  (job.sh:5)"),
+            ("#SBATCH -c 8", "#SBTACH --qos=x\n#SBATCH -c 8", "warning V17: Slurm ignores this"),
+            ("#SBATCH -c 8", "#sbatch --qos=x\n#SBATCH -c 8", "warning V17: Slurm ignores this"),
+            ("#SBATCH -c 8", " #SBATCH --qos=x\n#SBATCH -c 8", "warning V17: Slurm ignores this"),
+            ("srun", "export NCCL_IB_DISABEL=1\nsrun", "warning W214: NCCL_IB_DISABEL is not a "
+             "known variable of NCCL: did you mean NCCL_IB_DISABLE?  (job.sh:11)"),
         ):
             error = "error " in found or "is not an option" in found or "fewer" in found
             text = self.check(GOOD.replace(old, new, 1), FAILURE if error else OK)
@@ -116,8 +135,26 @@ class Check(Case):
             ("srun", "# srun with RANDOM and CUDA_VISIBLE_DEVICES=1\nsrun"),
             ("srun", "echo $CUDA_VISIBLE_DEVICES\nsrun"),
             ("#SBATCH -c", "##SBATCH --nonsense\n#SBATCH -c"),
+            ("#SBATCH -c", "# sbatch --mem=4G job.sh\n# patch -p1\n#SBATCH -c"),
+            ("#SBATCH -c", "# the batch of options\n# - one\n#SBATCH -c"),
+            ("-c 8", "-c 8 --gres-flags=enforce-binding --wait-all-nodes=1 --batch=a --segment=2"),
+            ("-c 8", "-c 8 --extra=a --stepmgr --oom-kill-step"),
+            ("srun", "trap 'kill $!' USR1\nexport NCCL_DEBUG=INFO\nsrun"),
+            ("-c 8", "-c 8 --export=ALL"),
+            ("srun", "export SLURM_EXPORT_ENV=ALL\nsrun"),
+            ("train.py\n", "train.py 2>&1 &\nwait\n"),
+            ("srun", "cat >x.sh <<'EOF'\n#!/bin/sh\n#SBATCH --nonsense\nEOF\nsrun"),
         ):
             self.assertIn("0 errors, 0 warnings", self.check(GOOD.replace(old, new, 1), OK), new)
+
+    def test_parts(self):
+        """A range of nodes has room for more; of a job of several parts the first is checked."""
+        text = self.check(GOOD.replace("-c 8", "-c 8 -n 8 -N 2-4", 1), OK)
+        self.assertNotIn("V03", text)
+        text = self.check(GOOD.replace("%j.out", "%j.out\n#SBATCH hetjob\n#SBATCH -n 1 -c 1"), OK)
+        self.assertIn("levin: note hetjob: the rules look at the options of the first part alone",
+                      text)
+        self.assertIn("0 errors, 0 warnings", text)
 
     def test_known_scripts(self):
         """T99"""
@@ -142,7 +179,8 @@ class Check(Case):
             self.assertIn(" 0 errors", self.check(done.stdout, OK))
 
     def test_no_file(self):
-        for arguments, code in ((["check"], USAGE), (["check", "none.sh"], FAILURE)):
+        for arguments, code in ((["check"], USAGE), (["check", "--x", "a.sh"], USAGE),
+                                (["check", "none.sh"], FAILURE)):
             done = subprocess.run(
                 [LEVIN, "slurm", *arguments], cwd=self.dir, capture_output=True, text=True,
                 check=False,

@@ -53,7 +53,7 @@ ROWS = {
     "mem_per_gpu": ("--mem-per-gpu 8G", "#SBATCH --mem-per-gpu=8G", "mem_per_gpu=x", "V09"),
     "mem_per_cpu": ("--mem-per-cpu 2G", "#SBATCH --mem-per-cpu=2G", "mem_per_cpu=x", "V09"),
     "time": ("-t 1-1", "#SBATCH --time=1-01:00:00", "-t bad", "V06: time `bad`"),
-    "time_min": ("--time-min 2h", "#SBATCH --time-min=0-02:00:00", "--time-min 1x", "V06"),
+    "time_min": ("--time-min 30m", "#SBATCH --time-min=0-00:30:00", "--time-min 1x", "V06"),
     "array": ("-a 0-8%3", "#SBATCH --array=0-8%3", "--array 3-1", "V10: array `3-1`"),
     "signal": ("--signal INT@30", "#SBATCH --signal=INT@30", "--signal FOO@1", "V07"),
     "requeue": ("--requeue --signal USR1", "#SBATCH --requeue", "requeue=2", "V01"),
@@ -93,12 +93,12 @@ ROWS = {
     "module": ("--module cuda/12", "module load cuda/12", "module=a\nb", "V01"),
     "conda_base": (
         "conda_base=/c conda=e",
-        "source /c/etc/profile.d/conda.sh",
+        "source /c/etc/profile.d/conda.sh || exit",
         "conda_base=/c",
         "V01: conda_base has no effect without conda",
     ),
-    "conda": ("--conda e", "conda activate e", "conda=a\nb", "V01"),
-    "venv": ("--venv .venv", "source .venv/bin/activate", "venv=a\nb", "V01"),
+    "conda": ("--conda e", "conda activate e || exit", "conda=a\nb", "V01"),
+    "venv": ("--venv .venv", "source .venv/bin/activate || exit", "venv=a\nb", "V01"),
     "setup": ("--setup hostname", "hostname", "--setup=", "V01"),
     "teardown": ("--teardown date", "date", "--teardown=", "V01"),
     "export": ("--export A=1", "export A=1", "--export 1A=2", "V01: export"),
@@ -139,7 +139,7 @@ class Scripts(Case):
         write(f"{self.dir}/old.sh", b"mine\n")
         write(f"{self.dir}/.levin/slurm.d/p.yaml", b"partition: of_profile\nnodes: 2\n")
 
-    def script(self, *arguments, code=OK):
+    def run_script(self, *arguments, code=OK):
         done = subprocess.run(
             [LEVIN, "slurm", "script", *arguments],
             cwd=self.dir,
@@ -150,6 +150,10 @@ class Scripts(Case):
             check=False,
         )
         self.assertEqual(done.returncode, code, (arguments, done.stdout, done.stderr))
+        return done
+
+    def script(self, *arguments, code=OK):
+        done = self.run_script(*arguments, code=code)
         return done.stdout if code == OK else done.stderr
 
     def directives(self, *arguments):
@@ -286,6 +290,7 @@ class Scripts(Case):
         self.assertIn("warning V05: cpus_per_task 4 with 9 workers", done.stderr)
         text = self.script("--devices=2", "train", *SMALL, "config=t.yaml", "out=r")
         self.assertIn("#SBATCH --gpus-per-node=2\n", text)
+        self.assertIn("config=t.yaml out=r devices=2\n", text)
 
     def test_bytes(self):
         """T98: bash reads back what was given, and the comment makes the same script again."""
@@ -309,6 +314,115 @@ class Scripts(Case):
         self.assertIn(f"\n{line}\n", self.script(*USUAL, "--setup", line, "--", "x"))
         raw = self.script(*USUAL, "--raw", "--", "x", "a $SLURM_ARRAY_TASK_ID \"")
         self.assertIn('x "a $SLURM_ARRAY_TASK_ID \\""\n', raw)
+
+    def test_raw(self):
+        """bash evaluates $NAME and $(...) as they are given; \\$ is a dollar."""
+        write(f"{self.dir}/list.txt", b"one\ntwo words\n")
+        for word, value in (
+            ('$(sed -n "${ELEMENT}p" list.txt)', "two words"),
+            ('$(echo "hi  there")"', 'hi  there"'),
+            ("x$(echo '$ELEMENT)' \"$(echo \"(a\")\" $((1 + 2)))$ELEMENT", "x$ELEMENT) (a 32"),
+            ("\\$ELEMENT is $ELEMENT \\", "$ELEMENT is 2 \\"),
+        ):
+            text = self.script(*USUAL, "--no-srun", "--raw", "--", "printf", "%s", word)
+            done = subprocess.run(
+                ["bash", "-c", text], cwd=self.dir, capture_output=True, text=True, check=True,
+                env={**os.environ, "ELEMENT": "2"}, timeout=20,
+            )
+            self.assertEqual(done.stdout.split("limit 0-01:00:00\n", 1)[1], value)
+
+    def test_paths(self):
+        """`~/` is the home directory, in options and in profiles; a variable is raw's."""
+        home = f"{self.dir}/home"
+        write(f"{self.dir}/.levin/slurm.d/h.yaml", b"venv: ~/v\noutput: ?~/x.out\n")
+        text = self.script(*USUAL, "--profile=h", "--log-dir=~/l", "-e", "~/%j", "-D~/w", "--",
+                           "x")
+        for line in (f"source {home}/v/bin/activate || exit", f"##SBATCH --output={home}/x.out",
+                     f"#SBATCH --output={home}/l/%x-%j.out", f"#SBATCH --error={home}/%j",
+                     f"#SBATCH --chdir={home}/w"):
+            self.assertIn(f"\n{line}\n", text)
+        text = self.script(*USUAL, "--venv=$HOME/v", "--raw", "--", "x")
+        self.assertIn('\nsource "$HOME/v/bin/activate" || exit\n', text)
+        text = self.script(*USUAL, "--no-srun", "--venv=gone", "--", "echo", "ran")
+        done = subprocess.run(["bash", "-c", text], cwd=self.dir, capture_output=True, text=True,
+                              check=False)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        write(f"{self.dir}/.levin/slurm.d/n.yaml", b"slurm:\n  partition: p\n")
+        error = self.script(*USUAL, "--profile=n", "--", "x", code=USAGE)
+        self.assertIn("n.yaml: the keys of a profile stand at its top", error)
+
+    def test_exported(self):
+        """What the script exports reaches the tasks, whatever the job gets."""
+        for words, there in (
+            (["--env-propagate=PATH,HOME"], True),
+            (["--sbatch=export=NONE"], True),
+            (["--env-propagate=ALL"], False),
+            ([], False),
+        ):
+            text = self.script(*USUAL, *words, "--", "x")
+            self.assertEqual("\nexport SLURM_EXPORT_ENV=ALL\n" in text, there, words)
+
+    def test_requeue(self):
+        """A signal that the program does not expect would end it."""
+        text = self.script(*USUAL, "--requeue", "--", "x")
+        self.assertNotIn("--signal", text)
+        self.assertIn("#SBATCH --requeue\n", text)
+        text = self.script(*USUAL, "--requeue", "train", *SMALL, "out=r")
+        self.assertIn("#SBATCH --signal=USR1@90\n", text)
+
+    def test_tasks(self):
+        """Of a node one: the program of a script, and torchrun."""
+        one = "#SBATCH --gpus-per-node=2\n#SBATCH --ntasks-per-node=1\n"
+        for words in (["--no-srun", "--", "x"], ["--", "/bin/torchrun", "--nproc-per-node=2", "t"]):
+            self.assertIn(one, self.script(*USUAL, *words))
+
+    def test_keys_in_front(self):
+        """Those that mean the same to both are the training's, too."""
+        front = "--strategy ddp2 --accelerator cpu --num-workers 2 -N 2 --max-requeues 3".split()
+        text = self.script(*USUAL, *front, "train", *SMALL, "out=r")
+        self.assertIn(f"levin train {' '.join(SMALL)} out=r devices=2 num_nodes=2 strategy=ddp2 "
+                      "accelerator=cpu num_workers=2 max_requeues=3\n", text)
+        text = self.script(*USUAL, *front, "train", *SMALL, "out=r", "gpus=2", "strategy=ddp2")
+        self.assertIn("out=r gpus=2 strategy=ddp2 num_nodes=2 accelerator=cpu ", text)
+        error = self.script(*USUAL, "train", *SMALL, "out=r", "-c", "4", code=USAGE)
+        self.assertIn("behind a recipe -c is the configuration; cpus_per_task=4", error)
+        self.assertNotIn("V05", error)
+
+    def test_arrays(self):
+        """Elements train in a run directory each, and are planned without what they alone know."""
+        element = "$SLURM_ARRAY_TASK_ID"
+        done = self.run_script(*USUAL, "-a0-3", "--raw", "train", *SMALL, f"out=r/{element}",
+                               f"seed={element}", code=OK)
+        self.assertIn(f'"out=r/{element}" "seed={element}" devices=2\n', done.stdout)
+        self.assertIn(f"note plan: seed={element} is known in the job alone: planned without it",
+                      done.stderr)
+        self.script(*USUAL, "-a0-3", "--raw", "train", "classify", f"data=d{element}")
+        error = self.script(*USUAL, "-a0-3", "--raw", "train", *SMALL, f"out=r/{element}",
+                            f"seed={element}", "micro_batches=1", code=USAGE)
+        self.assertIn("2 devices cannot share 1 micro-batch", error)
+        for words in (["train", *SMALL, "out=r"], ["--raw", "train", *SMALL, "out=r", "seed=$A"],
+                      ["--", "levin", "train", *SMALL, "out=r"]):
+            error = self.script(*USUAL, "-a0-3", *words, code=USAGE)
+            self.assertIn("V22: all elements of array 0-3 would train in one run directory: --raw "
+                          "'out=r_$SLURM_ARRAY_TASK_ID'", error)
+        self.script(*USUAL, "-a0-3%1", "train", *SMALL, "out=r", "resume=true", "plan=false")
+        self.script(*USUAL, "-a0-3", "train", *SMALL)
+        error = self.script("--independent-tasks=4", "train", *SMALL, "out=r", code=USAGE)
+        self.assertIn("V22: independent_tasks of a training", error)
+
+    def test_plan_there(self):
+        """The training is planned where it begins."""
+        os.makedirs(f"{self.dir}/there")
+        write(f"{self.dir}/here/a.txt", b"x")
+        words = ["train", "classify", "out=r", "plan=true"]
+        error = self.script(*USUAL, "-Dthere", *words, "data=here", code=USAGE)
+        self.assertIn("data=here: No such file or directory", error)
+        write(f"{self.dir}/there/old/train.log", b"\n")
+        os.makedirs(f"{self.dir}/there/old/checkpoints")
+        error = self.script(*USUAL, "-Dthere", "train", *SMALL, "out=old", code=USAGE)
+        self.assertIn("out=old exists", error)
+        done = self.run_script(*USUAL, "-Dnowhere", "train", *SMALL, "out=r", code=OK)
+        self.assertIn("warning V08: chdir `nowhere`: there is no nowhere here", done.stderr)
 
     def test_comments(self):
         text = self.script(*USUAL, "--module", "?NCCL/2.4", "--ifname", "?^docker0,lo", "-A", "?me",
@@ -345,7 +459,11 @@ class Scripts(Case):
 
     def test_rules(self):
         for arguments, rule in (
-            ("--gres x", "V01: unknown key `gres`"),
+            ("--gres gpu:2", "V01: unknown key `gres`: GPUs are devices=D"),
+            ("--gpus-per-node=2", "V01: unknown key `gpus_per_node`: GPUs are devices=D"),
+            ("--gpu-type A100:2", "V04: gpu_type `A100:2`"),
+            ("--time-min 2h", "V06: time-min 0-02:00:00 is longer than time 0-01:00:00"),
+            ("--signal B:KILL@9", "V07: signal B:KILL: no script can"),
             ("--jobname x", "V01: unknown key `jobname`; did you mean `job_name`?"),
             ("--gpus 4", "V04: GPUs are asked for twice"),
             ("--mem 0 --mem-per-gpu 4G", "V09: memory is asked for twice"),
@@ -358,12 +476,25 @@ class Scripts(Case):
             self.assertIn(f"levin: error {rule}", error)
         error = self.script("--time", "60", "--", "x", code=USAGE)
         self.assertIn("V02: how many ranks", error)
+        for words in ("--gres gpu:2", "--ntasks 4", "--devices 0,1"):
+            error = self.script(*words.split(), "--time", "60", "--", "x", code=USAGE)
+            self.assertEqual(error.count("levin: error"), 1, error)
 
     def test_warnings(self):
         for arguments, rule in (
             ("--workers 8 -c 8", "V05: cpus_per_task 8 with 8 workers"),
             ("-t 3 --signal USR1@90", "V06: time 0-00:03:00"),
             ("-o logs/x.out", "V08: the folder of output"),
+            ("-o new/%j/x.out", "V08: output new/%j/x.out: Slurm makes no folders"),
+            ("-o $HOME/%j.out", "V08: output $HOME/%j.out: Slurm replaces neither"),
+            ("-a 0-3 -o x.out", "V08: output x.out is one file for all elements"),
+            ("--venv gone", "V08: venv `gone`: there is no gone/bin/activate here"),
+            ("--conda e --conda-base c", "V08: conda_base `c`: there is no c/etc"),
+            ("--no-srun -N 2", "V12: no_srun: the program runs once"),
+            ("--auto-requeue", "V16: auto_requeue of another program"),
+            ("--requeue", "V16: requeue without signal"),
+            ("--sbatch foo=1", "V01: sbatch `foo` is not a known option"),
+            ("--mode launcher", "V21: PATH has no levin"),
             ("-N 2 -o /tmp/x.out", "V08: output /tmp/x.out: /tmp is another"),
             ("--array 0-1001", "V10: array 0-1001 has 1002"),
             ("--mail-type END", "V11"),
@@ -379,6 +510,11 @@ class Scripts(Case):
                 cwd=self.dir, capture_output=True, text=True, check=True,
             )
             self.assertIn(f"levin: warning {rule}", done.stderr)
+        for words, rule in ((["--", "srun", "x"], "V12: srun in each task of srun"),
+                            (["--raw", "--", "x", "$SLURM_PROCID"], "V14: raw: `$SLURM_PROCID`")):
+            self.assertIn(f"levin: warning {rule}", self.run_script(*USUAL, *words).stderr)
+        done = self.run_script(*USUAL, "-c2", "--sbatch", "gres-flags=x", "--", "x")
+        self.assertEqual(done.stderr, "")
 
     def test_profiles(self):
         """The command line wins over the file, the project's profile and the user's."""
@@ -395,6 +531,12 @@ class Scripts(Case):
             [LEVIN, "slurm", "profiles"], cwd=self.dir, capture_output=True, text=True, check=True,
             env={"HOME": f"{self.dir}/home"},
         )
+        bare = subprocess.run(
+            [LEVIN, "slurm", "profiles"], cwd="/", capture_output=True, text=True, check=True,
+            env={"HOME": "/nowhere"},
+        )
+        self.assertIn("no profiles: no NAME.yaml in .levin/slurm.d here or above, nor in "
+                      "/nowhere/.config/levin/slurm.d\n", bare.stdout)
         names = [line.split("  ")[0] for line in done.stdout.splitlines()]
         self.assertEqual(names, ["p", "p", "u"])
 

@@ -113,6 +113,20 @@ class Submit(Case):
         self.submit("--test-only", "--", "x")
         self.assertEqual(self.lines("called")[:2], ["--parsable", "--test-only"])
         self.assertEqual(len(self.lines("logs/jobs.tsv")), 2)
+        self.assertEqual(len(os.listdir(f"{self.dir}/logs/scripts")), 1)
+
+    def test_names(self):
+        """A leading ~/ is the home directory; a command with blanks is quoted; a script is refused.
+        """
+        self.sbatch("echo 7\n")
+        self.submit("--log-dir=~/jobs", "--", "x", HOME=f"{self.dir}/home")
+        self.assertEqual(sorted(os.listdir(self.dir)), ["bin", "called", "home", "variables"])
+        self.assertTrue(os.path.exists(f"{self.dir}/home/jobs/jobs.tsv"))
+        text = self.submit("-J", "my job", "--dry-run", "--", "x").stdout
+        self.assertRegex(text, r"\nsbatch --parsable 'logs/scripts/my job-.*\.sh'\n$")
+        error = self.submit("called", code=USAGE).stderr
+        self.assertIn("error: levin slurm submit: `called` is not an option", error)
+        self.assertIn("is submitted by sbatch", error)
 
 
 if __name__ == "__main__":
