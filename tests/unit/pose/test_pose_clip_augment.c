@@ -117,7 +117,7 @@ static lvni_pose_clip_draw draw_of_geometry(uint64_t clip)
 static void draw_spot(double x, double y)
 {
     for (int i = 0; i < PIXELS; i++) {
-        const double dx = i % WIDTH + 0.5 - x, dy = i / WIDTH + 0.5 - y;
+        const double dx = i % WIDTH + 0.5 - x, dy = (double)(i / WIDTH) + 0.5 - y;
         for (int c = 0; c < CHANNELS; c++) {
             image[i * CHANNELS + c] = (float)(255.0 * exp(-(dx * dx + dy * dy) / 8.0));
         }
@@ -132,7 +132,7 @@ static void find_spot(double at[2])
         const double v = (double)out[i * CHANNELS];
         sum += v;
         at[0] += v * (i % WIDTH + 0.5);
-        at[1] += v * (i / WIDTH + 0.5);
+        at[1] += v * ((double)(i / WIDTH) + 0.5);
     }
     at[0] /= sum;
     at[1] /= sum;
@@ -316,7 +316,7 @@ TEST(numbers_are_as_often_as_poissons)
         assert_true(fabs(sum - mean) < 5.0 * sqrt(mean / N));
         assert_true(fabs(square / mean - 1.0) < 5.0 * sqrt((2.0 + 1.0 / mean) / N));
         double p = exp(-mean);
-        for (int k = 0; k < MOST - 1 && mean < MOST / 2; p *= mean / ++k) {
+        for (int k = 0; k < MOST - 1 && mean < MOST / 2.0; p *= mean / ++k) {
             /* rounded normal numbers are off by less than 1 in 200 of the peak */
             const double slack = mean < LVNI_POSE_POISSON_EXACT ? 0.0 : 0.002 * N / sqrt(mean);
             assert_true(fabs(count[k] - p * N) < 5.0 * sqrt(p * N) + 1.0 + slack);
