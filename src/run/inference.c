@@ -89,12 +89,23 @@ static lvn_status check_predict(const lvni_core_config *c)
 
 /* ---- a rank's part ---- */
 
+static bool skips_unreadable(const lvni_run_inference *u)
+{
+    return strcmp(lvni_core_config_str(u->config, "on_error"), "skip") == 0;
+}
+
 /* Rank 0 reports the unreadable samples of all ranks. */
-static lvn_status report_unreadable(const lvni_run_rank *rank, lvni_data_unreadable *u)
+static lvn_status report_unreadable(lvni_run_inference *use, const lvni_run_rank *rank,
+                                    lvni_data_unreadable *u)
 {
     lvni_core_str text = {0};
     LVN_TRY(lvni_trainer_unreadable_settle(u, rank->comm, 0));
-    if (lvni_data_unreadable_report(u, &text) && rank->rank == 0) {
+    const bool any = lvni_data_unreadable_report(u, &text);
+    if (any && use->goes_on && !skips_unreadable(use)) {
+        if (rank == use->ranks->rank) { /* the first here; no other rank touches it */
+            lvni_core_str_append(&use->unread, lvni_core_str_text(&text));
+        }
+    } else if (any && rank->rank == 0) {
         lvni_log_line(LVNI_LOG_WARNING, "%s", lvni_core_str_text(&text));
     }
     const lvn_status s = lvni_core_str_status(&text);
@@ -102,15 +113,16 @@ static lvn_status report_unreadable(const lvni_run_rank *rank, lvni_data_unreada
     return s;
 }
 
-/* Where those that are left out are noted; *out stays NULL where none are. */
+/* Where those that are left out are noted; *out stays NULL where none are. A rank that failed alone
+ * could not go on with the others: where they do, it fails behind the last sample, with all. */
 static lvn_status make_unreadable(const lvni_run_inference *u, lvni_data_unreadable **out)
 {
-    const bool skips = strcmp(lvni_core_config_str(u->config, "on_error"), "skip") == 0,
-               photos = u->as_run && u->exported->job.headers_read;
+    const int64_t n = u->data->cls->length(u->data);
+    const bool skips = skips_unreadable(u), photos = u->as_run && u->exported->job.headers_read;
     const lvni_data_unreadable_options o = {
         .dataset = u->data,
         .what = "",
-        .limit = lvni_trainer_unreadable_limit(skips, photos, u->data->cls->length(u->data))};
+        .limit = u->goes_on && !skips ? n : lvni_trainer_unreadable_limit(skips, photos, n)};
     return o.limit == 0 ? LVN_OK : lvni_data_unreadable_create(&o, out);
 }
 
@@ -226,7 +238,7 @@ static lvn_status run_chunks(lvni_run_inference *u, const lvni_nn_model *model,
                                                 u->results->output, take_row, u)
                          : measure(u, model, loader, lanes, rank));
     if (unreadable != NULL) {
-        LVNI_TRY_DONE(s, report_unreadable(rank, unreadable));
+        LVNI_TRY_DONE(s, report_unreadable(u, rank, unreadable));
     }
 done:
     lvni_data_loader_destroy(loader);
@@ -362,22 +374,53 @@ static lvn_status open_model(lvni_run_inference *u)
     return lvni_run_choose_data(u);
 }
 
-static lvn_status open_and_run(lvni_run_inference *u)
+static lvn_status (*check_of(const lvni_run_results *r,
+                             const char *command))(const lvni_core_config *config)
+{
+    return r->check != NULL                  ? r->check
+           : strcmp(command, "predict") == 0 ? check_predict
+                                             : lvni_run_inference_check;
+}
+
+static lvn_status prepare(lvni_run_inference *u)
 {
     const lvni_run_results *r = u->results;
+    LVN_TRY(u->goes_on ? check_of(r, u->command)(u->config) : LVN_OK);
     keep_on_error(u);
     LVN_TRY(lvni_cpu_start());
     LVN_TRY(lvni_run_accelerator_use(u->config, u->ranks->rank->device));
     LVN_TRY(open_model(u));
     take_keys(u);
     LVN_TRY(r->begin != NULL ? r->begin(u) : LVN_OK);
-    LVN_TRY(u->metric != NULL && r->check_score != NULL ? r->check_score(u, u->metric) : LVN_OK);
+    return u->metric != NULL && r->check_score != NULL ? r->check_score(u, u->metric) : LVN_OK;
+}
+
+/* By rank 0. */
+static lvn_status finish(lvni_run_inference *u)
+{
+    const lvni_run_results *r = u->results;
+    return r->finish != NULL   ? r->finish(u)
+           : r->output != NULL ? lvni_run_write_rows(u)
+                               : lvni_run_print_metrics(u);
+}
+
+static lvn_status agree(const lvni_run_inference *u, lvn_status s)
+{
+    return u->goes_on ? lvni_run_ranks_agree(u->ranks, s) : s;
+}
+
+static lvn_status open_and_run(lvni_run_inference *u)
+{
+    const lvn_status s = prepare(u);
+    LVN_TRY(agree(u, s));
+    LVN_TRY(s);
     report_model(u);
     LVN_TRY(lvni_run_ranks_each(u->ranks, rank_work, u));
-    return !lvni_run_inference_leads(u) ? LVN_OK
-           : r->finish != NULL          ? r->finish(u)
-           : r->output != NULL          ? lvni_run_write_rows(u)
-                                        : lvni_run_print_metrics(u);
+    if (u->unread.len > 0) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "on_error=stop, which leaves out none: %s",
+                 lvni_core_str_text(&u->unread));
+    }
+    return agree(u, lvni_run_inference_leads(u) ? finish(u) : LVN_OK);
 }
 
 /* Called by lvni_run_ranks_run. */
@@ -397,6 +440,7 @@ static lvn_status use_model(void *user, lvni_run_ranks *ranks)
     }
     lvni_run_exported_close(u->exported);
     lvni_core_str_free(&u->text);
+    lvni_core_str_free(&u->unread);
     lvn_device_use(LVN_CPU);
     lvn_error_adopt(&error);
     return s;
@@ -417,14 +461,6 @@ static lvni_run_inference make_use(const lvni_run_recipe *recipe, const char *co
                                 .metric = of->metric,
                                 .lines = r->output != NULL && r->row == NULL &&
                                          lvni_run_inference_wants_lines(config)};
-}
-
-static lvn_status (*check_of(const lvni_run_results *r,
-                             const char *command))(const lvni_core_config *config)
-{
-    return r->check != NULL                  ? r->check
-           : strcmp(command, "predict") == 0 ? check_predict
-                                             : lvni_run_inference_check;
 }
 
 lvn_status lvni_run_inference_run(const lvni_run_recipe *recipe, const char *command,
@@ -450,8 +486,8 @@ lvn_status lvni_run_inference_on(const lvni_run_recipe *recipe, const char *comm
                                  lvni_run_ranks *ranks)
 {
     lvni_run_inference u = make_use(recipe, command, of, config);
-    lvn_status s = check_of(of->results, command)(config);
-    s = s == LVN_OK ? use_model(&u, ranks) : s;
+    u.goes_on = true;
+    const lvn_status s = use_model(&u, ranks);
     lvni_core_config_destroy(config);
     return s;
 }

@@ -62,11 +62,13 @@ struct lvni_run_inference {
     lvn_dtype low; /* of matrix products */
     int64_t n;     /* rows so far */
     lvni_nn_step metrics;
-    void *own;          /* of the recipe's results, by begin */
-    void *user;         /* of the caller of lvni_run_inference_run */
-    bool again;         /* of several models: not the first one */
-    const char *metric; /* of which score is called; NULL: finish is */
-    bool as_run;        /* on_error=stop is that of the model's run, which leaves out a few */
+    void *own;            /* of the recipe's results, by begin */
+    void *user;           /* of the caller of lvni_run_inference_run */
+    bool again;           /* of several models: not the first one */
+    const char *metric;   /* of which score is called; NULL: finish is */
+    bool as_run;          /* on_error=stop is that of the model's run, which leaves out a few */
+    bool goes_on;         /* the ranks have more to do, and agree on how this one went */
+    lvni_core_str unread; /* goes_on and on_error=stop: samples that could not be read */
     /* of results.c */
     const char *split; /* "val" */
     bool lines;        /* JSON lines */
@@ -89,7 +91,8 @@ typedef struct lvni_run_measurement {
 /* Takes `config`. */
 lvn_status lvni_run_inference_run(const lvni_run_recipe *recipe, const char *command,
                                   const lvni_run_measurement *of, lvni_core_config *config);
-/* The same on ranks that are there, as at the end of a training. */
+/* The same on ranks that are there, as at the end of a training. What goes wrong with the model or
+ * the data, on whichever rank, fails on all of them alike, and they can go on with others. */
 lvn_status lvni_run_inference_on(const lvni_run_recipe *recipe, const char *command,
                                  const lvni_run_measurement *of, lvni_core_config *config,
                                  lvni_run_ranks *ranks);

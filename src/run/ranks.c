@@ -355,6 +355,55 @@ lvn_status lvni_run_ranks_share(const lvni_run_ranks *ranks, char *text, size_t 
     return ranks->world > 1 ? lvni_run_ranks_each(ranks, share_text, &s) : LVN_OK;
 }
 
+/* How it went in a process. */
+typedef struct outcome {
+    int32_t status;
+    char message[sizeof((lvn_error *)NULL)->message];
+} outcome;
+
+typedef struct agreement {
+    const lvni_run_rank *first; /* of this process, which stands for it */
+    outcome mine, all;
+} agreement;
+
+/* Called by lvni_run_ranks_each. */
+static lvn_status gather_outcomes(void *user, const lvni_run_rank *rank)
+{
+    agreement *a = user;
+    const bool first = rank == a->first;
+    const outcome mine = first ? a->mine : (outcome){0};
+    outcome *all = lvni_core_calloc(LVNI_TAG_DIST, (size_t)rank->world, sizeof *all);
+    if (all == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    const lvn_status s = lvni_dist_comm_all_gather(rank->comm, &mine, sizeof mine, all);
+    for (int i = 0; first && s == LVN_OK && a->all.status == LVN_OK && i < rank->world; i++) {
+        a->all = all[i];
+    }
+    lvni_core_free(all);
+    return s;
+}
+
+lvn_status lvni_run_ranks_agree(const lvni_run_ranks *ranks, lvn_status mine)
+{
+    const lvn_error error = *lvn_last_error();
+    agreement a = {.first = ranks->rank, .mine = {.status = mine}};
+    if (ranks->world == 1) {
+        return mine;
+    }
+    if (mine != LVN_OK) {
+        memcpy(a.mine.message, error.message, sizeof a.mine.message);
+    }
+    LVN_TRY(lvni_run_ranks_each(ranks, gather_outcomes, &a));
+    if (a.all.status == LVN_OK) {
+        return LVN_OK;
+    }
+    if (memcmp(&a.all, &a.mine, sizeof a.all) == 0) {
+        return lvn_error_adopt(&error);
+    }
+    LVN_FAIL((lvn_status)a.all.status, "%s", a.all.message);
+}
+
 lvn_status lvni_run_ranks_estimate(lvni_core_config *c, lvni_run_rank *out)
 {
     lvni_run_rank_request r;

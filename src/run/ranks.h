@@ -75,6 +75,10 @@ lvn_status lvni_run_ranks_each(const lvni_run_ranks *ranks, lvni_run_rank_work w
 /* Rank 0's text of `room` bytes in every process: what one rank has looked up for all, as files may
  * look different on other machines. A collective of the processes. */
 lvn_status lvni_run_ranks_share(const lvni_run_ranks *ranks, char *text, size_t room);
+/* All processes go on, or none: `mine` is this one's status, with the thread's last error. Returns
+ * the status of the first rank that has another than LVN_OK, with its error. A collective of the
+ * processes, before which no rank may have failed in one. */
+lvn_status lvni_run_ranks_agree(const lvni_run_ranks *ranks, lvn_status mine);
 /* Wakes the others before this rank's work is over, with the thread's last error. Nothing after
  * LVN_OK and LVN_ERR_CANCELLED. */
 void lvni_run_rank_give_up(const lvni_run_rank *rank, lvn_status status);

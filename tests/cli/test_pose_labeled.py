@@ -25,6 +25,20 @@ class PoseLabeled(PoseCase):
         make = ["ffmpeg", "-v", "error", "-r", "10", "-i", images, "-pix_fmt", "yuv420p"]
         subprocess.run([*make, self.video], check=True)
 
+    def break_all(self, path):
+        """No frame of it can be decoded, which rank 0 alone finds when it has all rows; a link to
+        nothing beside it."""
+        make = ["ffmpeg", "-v", "error", "-i", self.video, "-c:v", "png", f"{self.dir}/{path}"]
+        subprocess.run(make, check=True)
+        with open(f"{self.dir}/{path}", "r+b") as f:
+            data = bytearray(f.read())
+            at = 0
+            while (at := data.find(b"\x89PNG", at)) >= 0:
+                data[at : at + 40] = bytes(40)
+            f.seek(0)
+            f.write(data)
+        os.symlink("nowhere", f"{self.dir}/project/videos/a.aa.mp4")
+
     def probe(self, path):
         """Codec, width, height, rate, and the time of each frame."""
         ask = ["ffprobe", "-v", "error", "-select_streams", "v:0", "-of", "csv=p=0"]
@@ -57,7 +71,11 @@ class PoseLabeled(PoseCase):
             "out", "eval.predict_vids_after_training=true", "eval.save_vids_after_training=true",
             "eval.confidence_thresh_for_vid=0", "devices=2", "max_steps=1",
         ]  # fmt: skip
-        self.train(*drawn)
+        self.break_all("project/videos/a.broken.mov")
+        text = self.train(*drawn)
+        self.assertEqual(text.count("no predictions of this video: "), 2)
+        self.assertIn("none of the 12 samples could be read", text)
+        os.remove(f"{self.dir}/project/videos/a.broken.mov")
         place = f"{self.dir}/out/video_preds"
         self.folder = f"{place}/labeled_videos"
         made = f"{self.folder}/a.b_labeled.mp4"
@@ -105,6 +123,12 @@ class PoseLabeled(PoseCase):
         for name in names:
             (drawn[name],) = self.pixels(f"{folder}/{name}")
             self.check_dots(drawn[name], self.rows[int(name[:-4])])
+        with open(f"{folder}/notes.png", "w", encoding="ascii"):
+            pass
+        self.levin(*self.predict, "eval.frames=2")  # those of before are gone, and no others
+        names = sorted(os.listdir(folder))
+        self.assertEqual(names, ["000000.png", "000011.png", "notes.png"])
+        os.remove(f"{folder}/notes.png")
         self.levin(*self.predict, "eval.frames=all", "eval.confidence_thresh_for_vid=1")
         self.assertEqual(len(os.listdir(folder)), 12)
         (bare,) = self.pixels(f"{folder}/000005.png")

@@ -28,6 +28,16 @@ class PoseVideos(PoseCase):
             check=True,
         )
 
+    def damage(self, path, to, numbers):
+        """These frames cannot be decoded."""
+        with open(f"{self.dir}/{path}", "rb") as f:
+            frames = f.read().split(b"\x89PNG")
+        for i in numbers:
+            n = frames[1 + i].find(b"IEND")  # behind the last one is the index
+            frames[1 + i] = bytes(n) + frames[1 + i][n:]
+        with open(f"{self.dir}/{to}", "wb") as f:
+            f.write(b"\x89PNG".join(frames))
+
     def predict(self, *arguments, code=0):
         return self.levin("predict", "pose", "model=out", *arguments, code=code)
 
@@ -64,11 +74,7 @@ class Context(PoseVideos):
             self.make_video(f"short{n}.mov", frames=n)
             self.predict(f"data=short{n}.mov")
             self.assertEqual(len({tuple(r) for r in self.rows(f"short{n}")}), n)
-        with open(f"{self.dir}/whole.mov", "rb") as f:
-            frames = f.read().split(b"\x89PNG")
-        frames[1 + 6] = bytes(len(frames[1 + 6]))
-        with open(f"{self.dir}/damaged.mov", "wb") as f:
-            f.write(b"\x89PNG".join(frames))
+        self.damage("whole.mov", "damaged.mov", [6])
         self.predict("data=whole.mov")
         expected = self.rows("whole")
         for i in range(4, 9):
@@ -92,8 +98,9 @@ class Folder(PoseVideos):
     def tables(self, place):
         found = {}
         for name in sorted(os.listdir(f"{self.dir}/{place}")):
-            with open(f"{self.dir}/{place}/{name}", encoding="ascii") as f:
-                found[name] = f.read()
+            if name.endswith(".csv"):
+                with open(f"{self.dir}/{place}/{name}", encoding="ascii") as f:
+                    found[name] = f.read()
         return found
 
     def test_one_of_them_is_damaged(self):
@@ -103,12 +110,14 @@ class Folder(PoseVideos):
             part = f.read()[:1000]
         with open(f"{self.dir}/videos/b.mov", "wb") as f:
             f.write(part)
+        shutil.copy(f"{self.dir}/videos/c.mov", f"{self.dir}/videos/e.m4v")
         text = self.predict("data=videos", code=1)
         self.assertIn("no predictions of this video: videos/b.mov", text)
         self.assertIn("error: data=videos: 1 of 3 videos has no predictions", text)
         one = self.tables("out/video_preds")
         self.assertEqual([n for n in one if "_" not in n], ["a.csv", "c.csv"])
         self.assertEqual(len(self.rows("c")), 10)
+        self.assertIn("data=videos: 1 file is not looked at (e.m4v): ", text)
         os.remove(f"{self.dir}/videos/b.mov")
         os.remove(f"{self.dir}/out/video_preds/c.csv")
         text = self.predict("data=videos")
@@ -127,6 +136,45 @@ class Folder(PoseVideos):
         text = self.predict("data=videos", "output=all.csv", code=64)
         self.assertIn("output=all.csv: the videos of data=videos get a table each", text)
         self.assertIn("output= is missing", self.predict("data=videos", model, code=64))
+        for data in ("videos", "videos/a.mov"):
+            text = self.predict(f"data={data}", "json=true", code=64)
+            self.assertIn("json=true: predictions of keypoints are tables", text)
+        self.predict("data=videos/a.mov", "json=false", "output=j.csv")
+
+    def test_ranks_go_on_together(self):
+        """What fails on one rank alone, as rank 0 alone has the rows, costs that video, and the
+        ranks go on with the next: a link to nothing, no readable frame, one that is damaged where
+        none may be, two of one name."""
+        self.make_video("c.mov")
+        os.symlink("nowhere", f"{self.dir}/videos/aa.mp4")
+        self.damage("c.mov", "videos/b.mov", range(12))
+        self.damage("c.mov", "videos/c.mov", [8])
+        shutil.copy(f"{self.dir}/c.mov", f"{self.dir}/videos/d.mov")
+        shutil.copy(f"{self.dir}/c.mov", f"{self.dir}/videos/d.avi")
+        small = ["predict_batch_size=4", "labeled_video=true", "devices=2"]
+        text = self.predict("data=videos", "output=t", "on_error=stop", *small, code=1)
+        twins = "videos/d.mov: a table has the name of its video without the ending, and d.avi has"
+        for part in ("videos/aa.mp4", twins,
+                     "on_error=stop, which leaves out none: 12 unreadable samples left out",
+                     "which leaves out none: 1 unreadable sample left out: sample 8: videos/c.mov",
+                     "data=videos: 4 of 6 videos have no predictions"):  # fmt: skip
+            self.assertIn(part, text)
+        self.assertEqual([n for n in self.tables("t") if "_" not in n], ["a.csv", "d.csv"])
+        drawn = sorted(os.listdir(f"{self.dir}/t/labeled_videos"))
+        self.assertEqual(drawn, ["a_labeled.mp4", "d_labeled.mp4"])
+        text = self.predict("data=videos", "output=u", *small, "labeled_video=false", code=1)
+        self.assertIn("data=videos: 3 of 6 videos have no predictions", text)
+        self.assertEqual([n for n in self.tables("u") if "_" not in n], ["a.csv", "c.csv", "d.csv"])
+
+    @unittest.skipUnless(os.environ.get("LEVIN_TEST_SLOW") == "1", "slow: LEVIN_TEST_SLOW=1")
+    def test_drawing_is_longer_than_the_timeout(self):
+        """The ranks that do not draw are heard from in between."""
+        make = ["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc=size=1280x960:rate=25"]
+        video = f"{self.dir}/videos/a.mov"
+        subprocess.run([*make, "-frames:v", "100", "-c:v", "mjpeg", "-y", video], check=True)
+        text = self.predict("data=videos", "output=t", "devices=2", "eval.frames=all",
+                            "collective_timeout=6", "predict_batch_size=4")  # fmt: skip
+        self.assertIn("keypoints drawn in 100 frames in t/labeled_videos/a", text)
 
     def most_memory(self, folder):
         command = [LEVIN, "predict", "pose", "model=out", f"data={folder}", "num_workers=1"]

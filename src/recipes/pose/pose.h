@@ -89,6 +89,9 @@ extern const lvni_run_results lvni_pose_metrics;            /* of `levin eval`, 
 extern const lvni_core_option_table lvni_pose_used_options, /* data data.data_dir */
     lvni_pose_predict_options;                              /* output overwrite */
 const char *lvni_pose_base_name(const char *path);          /* behind the last '/' */
+/* output= of a configuration of predict, or where the table lies without it. */
+lvn_status lvni_pose_table_place(const lvni_core_config *config, lvni_core_str *out);
+lvn_status lvni_pose_refuse_json(const lvni_core_config *config); /* json= of predict */
 /* Is data= a video, and not a label file? */
 bool lvni_pose_is_video(const lvni_core_config *config);
 
@@ -99,8 +102,11 @@ extern const lvni_run_results lvni_pose_predictions_of_folder;
 /* The next video of the folder (pose_folder.h) as rank 0 sees it: a collective of the processes. */
 lvn_status lvni_pose_share_next(const lvni_run_ranks *ranks, const char *folder,
                                 char name[NAME_MAX + 1]);
+/* By rank 0, of one that lvni_pose_share_next has found: LVN_ERR_USAGE where a video before it in
+ * the folder has the name of its table. */
+lvn_status lvni_pose_check_video_name(const char *folder, const char *name);
 /* What stands beside others costs only its own predictions: a status that is about the data is
- * reported by rank 0, and then LVN_OK. Every rank finds the same. */
+ * reported by rank 0, and then LVN_OK. s: what all ranks have agreed on. */
 lvn_status lvni_pose_forgive(const lvni_run_ranks *ranks, lvn_status s, const char *what,
                              bool *forgiven);
 

@@ -77,13 +77,13 @@ void lvni_pose_progress_end(lvni_pose_progress *p)
 /* As `levin predict model=DIR data=FILE output=DIR/NAME overwrite=true on_error=skip` would, on
  * these ranks. Whether frames may be missing was decided by the training, which has ended: one that
  * it left out must not cost the predictions of the others. Not as arguments: a ${ in a path is text
- * here. found: of a video that is to be drawn, NULL of the others. */
+ * here. kept: of a video that is to be drawn, NULL of the others. */
 static lvn_status predict(const lvni_run_job *job, const char *dir, const char *file,
-                          const char *name, lvni_pose_found *found)
+                          const char *name, lvni_pose_kept *kept)
 {
     static const char origin[] = "the end of the training";
     const lvni_pose_used *used = lvni_pose_used_of(job);
-    const lvni_run_measurement of = {.results = &lvni_pose_predictions_of_frames, .user = found};
+    const lvni_run_measurement of = {.results = &lvni_pose_predictions_of_frames, .user = kept};
     lvni_core_str output = {0};
     lvni_core_config *c = NULL;
     lvn_status s;
@@ -141,61 +141,26 @@ done:
 
 /* ---- videos ---- */
 
-enum { TURN_S = 20 /* seconds: the others wait for rank 0 a part of collective_timeout alone */ };
-
-/* Rank 0 draws on; text "": it has nothing more to draw. What goes wrong costs this video alone:
- * its table is there. */
-static lvn_status draw_turn(const lvni_pose_labeled_options *options, lvni_pose_labeled **labeled,
-                            char text[2])
-{
-    bool done = false;
-    lvn_status s = *labeled == NULL ? lvni_pose_labeled_open(options, labeled) : LVN_OK;
-    s = s == LVN_OK ? lvni_pose_labeled_draw(*labeled, TURN_S, &done) : s;
-    text[0] = s != LVN_OK || done ? '\0' : '1';
-    if (s == LVN_OK || s == LVN_ERR_MEMORY) {
-        return s;
-    }
-    lvni_log_line(LVNI_LOG_WARNING, "no labelled video, its predictions are there: %s",
-                  lvn_last_error()->message);
-    lvn_clear_error();
-    return LVN_OK;
-}
-
-/* All ranks: found is rank 0's alone. */
-static lvn_status draw_video(const lvni_run_job *job, const lvni_pose_labeled_options *options)
-{
-    const bool leads = job->ranks->rank->rank == 0 && options->found.value != NULL;
-    lvni_pose_labeled *labeled = NULL;
-    char more[2] = "";
-    lvn_status s;
-    do {
-        s = leads ? draw_turn(options, &labeled, more) : LVN_OK;
-        const lvn_status shared = lvni_run_ranks_share(job->ranks, more, sizeof more);
-        s = s == LVN_OK ? shared : s;
-    } while (s == LVN_OK && more[0] != '\0');
-    lvni_pose_labeled_close(labeled);
-    return s;
-}
-
 static lvn_status predict_and_draw(const lvni_run_job *job, const char *dir, const char *path,
                                    const char *name)
 {
     const lvni_pose_settings *settings = lvni_pose_used_of(job)->settings;
-    lvni_pose_found found = {0};
+    lvni_pose_kept kept = {0};
+    bool undrawn;
     lvni_core_str table = {0};
     lvni_core_str_printf(&table, "%s/%s.csv", dir, name);
     lvn_status s = lvni_core_str_status(&table);
-    s = s == LVN_OK ? predict(job, dir, path, name, &found) : s;
+    s = s == LVN_OK ? predict(job, dir, path, name, &kept) : s;
     if (s == LVN_OK) {
         const lvni_pose_labeled_options options = {.video = path,
                                                    .table = lvni_core_str_text(&table),
                                                    .colormap = settings->colormap,
                                                    .threshold = settings->draw_threshold,
                                                    .frames = settings->draw_frames,
-                                                   .found = found};
-        s = draw_video(job, &options);
+                                                   .found = kept.found};
+        s = lvni_pose_labeled_together(job->ranks, job->config, &options, &undrawn);
     }
-    lvni_core_free(found.value);
+    lvni_core_free(kept.found.value);
     lvni_core_str_free(&table);
     return s;
 }
@@ -211,6 +176,8 @@ static lvn_status predict_video(const lvni_run_job *job, const char *dir, const 
     lvn_status s;
     LVNI_TRY_DONE(s, lvni_core_str_status(&path));
     LVNI_TRY_DONE(s, lvni_core_str_status(&name));
+    s = job->ranks->rank->rank == 0 ? lvni_pose_check_video_name(folder, video) : LVN_OK;
+    LVNI_TRY_DONE(s, lvni_run_ranks_agree(job->ranks, s));
     s = draws ? predict_and_draw(job, dir, lvni_core_str_text(&path), lvni_core_str_text(&name))
               : predict(job, dir, lvni_core_str_text(&path), lvni_core_str_text(&name), NULL);
 done:

@@ -9,10 +9,18 @@
 
 /* Does the name end as that of a video does? */
 bool lvni_pose_has_video_ending(const char *name);
+/* As that of a video of another kind does, which folders are not searched for. */
+bool lvni_pose_has_other_ending(const char *name);
 /* The first name in the folder behind `name` that is wanted (NULL: any; names that begin with a
  * point never are), in its place; "": there are no more, or there is no such folder. */
 lvn_status lvni_pose_folder_next(const char *folder, bool (*wanted)(const char *name),
                                  char name[NAME_MAX + 1]);
+
+/* The first name in the folder before `name` that is a video's, too, and differs in its ending
+ * alone: what is written about either has the same name. "": there is none. */
+lvn_status lvni_pose_folder_twin(const char *folder, const char *name, char twin[NAME_MAX + 1]);
+/* Removes the files whose names are wanted. */
+lvn_status lvni_pose_folder_remove(const char *folder, bool (*wanted)(const char *name));
 
 /* A list of texts that it owns; zeroed, it is empty. */
 typedef struct lvni_pose_list {

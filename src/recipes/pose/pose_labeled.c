@@ -11,9 +11,11 @@
 #include "data/video_writer.h"
 #include "log/run_log.h"
 #include "recipes/pose/pose.h"
+#include "recipes/pose/pose_folder.h"
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,6 +47,19 @@ bool lvni_pose_labeled_frames_read(const char *text, int64_t *n)
     return errno == 0 && text[0] >= '0' && text[0] <= '9' && *end == '\0' && *n >= 1;
 }
 
+static bool is_drawn_frame(const char *name)
+{
+    const size_t digits = strspn(name, "0123456789");
+    return digits >= 6 && strcmp(name + digits, ".png") == 0;
+}
+
+/* For images: those of an earlier drawing, perhaps with another model's points, go. */
+static lvn_status make_folder(const char *folder)
+{
+    LVN_TRY(lvni_core_mkdirs(folder));
+    return lvni_pose_folder_remove(folder, is_drawn_frame);
+}
+
 /* DIR/labeled_videos/NAME_labeled.mp4, or DIR/labeled_videos/NAME. */
 static lvn_status find_place(lvni_pose_labeled *l, const lvni_pose_labeled_options *o)
 {
@@ -55,7 +70,7 @@ static lvn_status find_place(lvni_pose_labeled *l, const lvni_pose_labeled_optio
     LVN_TRY(lvni_core_mkdirs(lvni_core_str_text(&l->place)));
     lvni_core_str_printf(&l->place, "/%.*s%s", stem, name, o->frames == NULL ? "_labeled.mp4" : "");
     LVN_TRY(lvni_core_str_status(&l->place));
-    return o->frames == NULL ? LVN_OK : lvni_core_mkdirs(lvni_core_str_text(&l->place));
+    return o->frames == NULL ? LVN_OK : make_folder(lvni_core_str_text(&l->place));
 }
 
 static lvn_status open_writer(lvni_pose_labeled *l)
@@ -203,6 +218,53 @@ lvn_status lvni_pose_labeled_draw(lvni_pose_labeled *l, double seconds, bool *do
     return LVN_OK;
 }
 
+/* ---- with all ranks ---- */
+
+/* Of rank 0, which the others wait for. */
+static double turn_of(const lvni_core_config *c)
+{
+    static const char timeout[] = "collective_timeout";
+    static const double most = 20, part = 4;
+    const double s = lvni_core_config_has(c, timeout) ? lvni_core_config_float(c, timeout) : 0;
+    return s > 0 && s / part < most ? s / part : most;
+}
+
+/* Draws on; text "": there is nothing more to draw. */
+static lvn_status draw_turn(const lvni_pose_labeled_options *options, double seconds,
+                            lvni_pose_labeled **labeled, char text[2], bool *undrawn)
+{
+    bool done = false;
+    lvn_status s = *labeled == NULL ? lvni_pose_labeled_open(options, labeled) : LVN_OK;
+    s = s == LVN_OK ? lvni_pose_labeled_draw(*labeled, seconds, &done) : s;
+    text[0] = s != LVN_OK || done ? '\0' : '1';
+    if (s == LVN_OK || s == LVN_ERR_MEMORY) {
+        return s;
+    }
+    *undrawn = s != LVN_ERR_UNSUPPORTED;
+    lvni_log_line(LVNI_LOG_WARNING, "no labelled video, its predictions are there: %s",
+                  lvn_last_error()->message);
+    lvn_clear_error();
+    return LVN_OK;
+}
+
+lvn_status lvni_pose_labeled_together(const lvni_run_ranks *ranks, const lvni_core_config *config,
+                                      const lvni_pose_labeled_options *options, bool *undrawn)
+{
+    const bool leads = ranks->rank->rank == 0 && options->found.value != NULL;
+    const double seconds = turn_of(config);
+    lvni_pose_labeled *labeled = NULL;
+    char more[2] = "";
+    lvn_status s;
+    *undrawn = false;
+    do {
+        s = leads ? draw_turn(options, seconds, &labeled, more, undrawn) : LVN_OK;
+        const lvn_status shared = lvni_run_ranks_share(ranks, more, sizeof more);
+        s = s == LVN_OK ? shared : s;
+    } while (s == LVN_OK && more[0] != '\0');
+    lvni_pose_labeled_close(labeled);
+    return s;
+}
+
 /* ---- of levin predict ---- */
 
 static lvn_status check_frames(const lvni_core_option *row, const lvni_core_value *value,
@@ -252,8 +314,14 @@ static const lvni_core_option rows[] = {
 };
 const lvni_core_option_table lvni_pose_labeled_keys = LVNI_OPTION_TABLE("predict, drawn", rows);
 
+const char *lvni_pose_labeled_images(const lvni_core_config *c)
+{
+    static const char frames[] = "eval.frames";
+    return lvni_core_config_is_set(c, frames) ? lvni_core_config_str(c, frames) : NULL;
+}
+
 /* Frames are asked for by their number alone. */
-static bool is_wanted(const lvni_core_config *c)
+bool lvni_pose_labeled_wanted(const lvni_core_config *c)
 {
     return lvni_core_config_bool(c, "labeled_video") || lvni_core_config_is_set(c, "eval.frames") ||
            (lvni_core_config_is_set(c, "skip_viz") && !lvni_core_config_bool(c, "skip_viz"));
@@ -261,7 +329,7 @@ static bool is_wanted(const lvni_core_config *c)
 
 lvn_status lvni_pose_labeled_check(const lvni_core_config *c)
 {
-    if (!is_wanted(c)) {
+    if (!lvni_pose_labeled_wanted(c)) {
         return LVN_OK;
     }
     if (lvni_core_config_is_set(c, "skip_viz") && lvni_core_config_bool(c, "skip_viz")) {
@@ -310,12 +378,6 @@ lvn_status lvni_pose_labeled_finish(const lvni_run_inference *use,
                                     const lvni_pose_found *found)
 {
     const lvni_core_config *c = use->config;
-    if (use->user != NULL) {
-        return copy_found(found, use->user);
-    }
-    if (!is_wanted(c)) {
-        return LVN_OK;
-    }
     static const char colormap[] = "eval.colormap", threshold[] = "eval.confidence_thresh_for_vid";
     const lvni_pose_labeled_options options = {
         .video = lvni_core_config_str(c, "data"),
@@ -324,8 +386,13 @@ lvn_status lvni_pose_labeled_finish(const lvni_run_inference *use,
                                                          : settings->colormap,
         .threshold = lvni_core_config_is_set(c, threshold) ? lvni_core_config_float(c, threshold)
                                                            : settings->draw_threshold,
-        .frames = lvni_core_config_is_set(c, "eval.frames") ? lvni_core_config_str(c, "eval.frames")
-                                                            : NULL,
+        .frames = lvni_pose_labeled_images(c),
         .found = *found};
-    return draw_whole(&options);
+    lvni_pose_kept *kept = use->user;
+    if (kept != NULL) {
+        snprintf(kept->colormap, sizeof kept->colormap, "%s", options.colormap);
+        kept->threshold = options.threshold;
+        return copy_found(found, &kept->found);
+    }
+    return lvni_pose_labeled_wanted(c) ? draw_whole(&options) : LVN_OK;
 }

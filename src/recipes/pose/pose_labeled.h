@@ -1,6 +1,6 @@
 /* Labelled videos: a video once more, with the keypoints that were found drawn into its frames.
  * Called at the end of a training and by `levin predict`, once the table of the video is there; by
- * rank 0. */
+ * rank 0, for which other ranks may wait. */
 #ifndef LEVIN_RECIPES_POSE_POSE_LABELED_H
 #define LEVIN_RECIPES_POSE_POSE_LABELED_H
 
@@ -36,13 +36,28 @@ lvn_status lvni_pose_labeled_open(const lvni_pose_labeled_options *options,
 lvn_status lvni_pose_labeled_draw(lvni_pose_labeled *labeled, double seconds, bool *done);
 void lvni_pose_labeled_close(lvni_pose_labeled *labeled); /* NULL is fine */
 
+/* By all ranks, which have more to do: rank 0, which alone has found.value, draws in turns that are
+ * shorter than collective_timeout= of `config`. What goes wrong costs this video alone, and is a
+ * warning of rank 0; *undrawn there: it is not that there is no encoder. */
+lvn_status lvni_pose_labeled_together(const lvni_run_ranks *ranks, const lvni_core_config *config,
+                                      const lvni_pose_labeled_options *options, bool *undrawn);
+
 /* ---- of `levin predict` ---- */
 
 /* labeled_video skip_viz eval.frames eval.colormap eval.confidence_thresh_for_vid */
 extern const lvni_core_option_table lvni_pose_labeled_keys;
 lvn_status lvni_pose_labeled_check(const lvni_core_config *config);
-/* With the rows of a video and its table in place: draws, if that is asked for, or, at the end of a
- * training, copies them to the lvni_pose_found of use->user. A missing encoder is a warning. */
+/* eval.frames; NULL: a video is asked for, if anything. */
+const char *lvni_pose_labeled_images(const lvni_core_config *config);
+bool lvni_pose_labeled_wanted(const lvni_core_config *config);
+/* What rank 0 keeps of an inference, whose model is closed when all ranks draw together. */
+typedef struct lvni_pose_kept {
+    lvni_pose_found found; /* value: of the caller, who frees it */
+    char colormap[32];
+    double threshold;
+} lvni_pose_kept;
+/* With the rows of a video and its table in place: draws, if that is asked for, or copies them to
+ * the lvni_pose_kept of use->user. A missing encoder is a warning. */
 lvn_status lvni_pose_labeled_finish(const lvni_run_inference *use,
                                     const lvni_pose_settings *settings, const char *table,
                                     const lvni_pose_found *found);

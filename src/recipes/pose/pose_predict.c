@@ -85,7 +85,7 @@ bool lvni_pose_is_video(const lvni_core_config *c)
 }
 
 /* model= is a run directory, or a file in a folder of one. */
-static lvn_status find_output(const lvni_core_config *c, lvni_core_str *out)
+lvn_status lvni_pose_table_place(const lvni_core_config *c, lvni_core_str *out)
 {
     const char *model = lvni_core_config_str(c, "model");
     if (lvni_core_config_is_set(c, "output")) {
@@ -133,8 +133,20 @@ static lvn_status check_eval(const lvni_core_config *c)
     return LVN_OK;
 }
 
+/* Lines of JSON are of recipes with a row of numbers for each sample. */
+lvn_status lvni_pose_refuse_json(const lvni_core_config *c)
+{
+    if (lvni_core_config_bool(c, "json")) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "json=true: predictions of keypoints are tables, and have no lines of JSON: leave "
+                 "it out; output=FILE.csv names the table");
+    }
+    return LVN_OK;
+}
+
 static lvn_status check_arguments(const lvni_core_config *c)
 {
+    LVN_TRY(lvni_pose_refuse_json(c));
     LVN_TRY(check_data(c));
     const char *output = lvni_core_config_str(c, "output");
     if (output != NULL && !lvni_run_output_ends_in(output, csv, sizeof csv - 1)) {
@@ -144,7 +156,7 @@ static lvn_status check_arguments(const lvni_core_config *c)
                  output);
     }
     lvni_core_str place = {0};
-    lvn_status s = find_output(c, &place);
+    lvn_status s = lvni_pose_table_place(c, &place);
     lvni_core_str_free(&place);
     return s == LVN_OK ? lvni_pose_labeled_check(c) : s;
 }
@@ -193,7 +205,8 @@ static lvn_status is_done(const lvni_core_config *c, bool *done)
 {
     lvni_core_str place = {0};
     *done = !lvni_core_config_bool(c, "overwrite") && check_arguments(c) == LVN_OK &&
-            find_output(c, &place) == LVN_OK && lvni_core_path_exists(lvni_core_str_text(&place));
+            lvni_pose_table_place(c, &place) == LVN_OK &&
+            lvni_core_path_exists(lvni_core_str_text(&place));
     lvn_clear_error(); /* which the command finds again */
     const lvn_status s = *done ? check_table(c, lvni_core_str_text(&place)) : LVN_OK;
     lvni_core_str_free(&place);
@@ -210,7 +223,7 @@ static lvn_status begin(lvni_run_inference *u)
     const lvni_pose_labels *labels = w->of->labels;
     const size_t n = (size_t)w->of->cut.frames, k = (size_t)labels->k;
     u->chunk = w->of->chunk > 0 ? w->of->chunk : u->chunk;
-    LVN_TRY(find_output(u->config, &w->output));
+    LVN_TRY(lvni_pose_table_place(u->config, &w->output));
     if (!lvni_run_inference_leads(u)) {
         return LVN_OK;
     }

@@ -31,11 +31,24 @@ lvn_status lvni_pose_share_next(const lvni_run_ranks *ranks, const char *folder,
     return s == LVN_OK ? LVN_OK : lvn_error_adopt(&error);
 }
 
+lvn_status lvni_pose_check_video_name(const char *folder, const char *name)
+{
+    char twin[NAME_MAX + 1];
+    LVN_TRY(lvni_pose_folder_twin(folder, name, twin));
+    if (twin[0] != '\0') {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%s/%s: a table has the name of its video without the ending, and %s has the same "
+                 "one: rename one of them",
+                 folder, name, twin);
+    }
+    return LVN_OK;
+}
+
 lvn_status lvni_pose_forgive(const lvni_run_ranks *ranks, lvn_status s, const char *what,
                              bool *forgiven)
 {
-    *forgiven =
-        s == LVN_ERR_USAGE || s == LVN_ERR_CORRUPT || s == LVN_ERR_UNSUPPORTED || s == LVN_ERR_IO;
+    *forgiven = s == LVN_ERR_USAGE || s == LVN_ERR_CORRUPT || s == LVN_ERR_UNSUPPORTED ||
+                s == LVN_ERR_IO || s == LVN_ERR_NOT_FOUND || s == LVN_ERR_MISMATCH;
     if (!*forgiven) {
         return s;
     }
@@ -50,8 +63,7 @@ lvn_status lvni_pose_forgive(const lvni_run_ranks *ranks, lvn_status s, const ch
 /* ---- levin predict pose data=DIR ---- */
 
 /* As the command with data=DIR/VIDEO would have it, and output=OUTPUT/NAME.csv where output= is
- * given. Frames of one that is damaged are left out, unless on_error= is given: a rank that failed
- * alone would end all that is left. */
+ * given. Frames of one that is damaged are left out, unless on_error= is given. */
 static lvn_status make_config(const lvni_run_inference *u, const char *video,
                               lvni_core_config **out)
 {
@@ -87,43 +99,129 @@ done:
     return s;
 }
 
-static lvn_status predict_video(const lvni_run_inference *u, const char *video)
+/* Rank 0 knows whether the table is there. */
+static lvn_status look(const lvni_run_inference *u, const char *video, lvni_core_config **c,
+                       char there[2])
 {
-    const lvni_run_measurement of = {.results = &lvni_pose_predictions_of_frames};
-    lvni_core_config *c;
     bool done = false;
-    char there[2] = "";
-    LVN_TRY(make_config(u, video, &c));
-    lvn_status s = lvni_run_inference_leads(u) ? of.results->is_done(c, &done) : LVN_OK;
+    lvn_status s = make_config(u, video, c);
+    if (s == LVN_OK && lvni_run_inference_leads(u)) {
+        s = lvni_pose_check_video_name(lvni_core_config_str(u->config, "data"), video);
+        s = s == LVN_OK ? lvni_pose_predictions_of_frames.is_done(*c, &done) : s;
+    }
+    LVN_TRY(lvni_run_ranks_agree(u->ranks, s));
     there[0] = done ? '1' : '\0';
-    const lvn_status shared = lvni_run_ranks_share(u->ranks, there, sizeof there);
-    s = s == LVN_OK ? shared : s;
+    return lvni_run_ranks_share(u->ranks, there, 2);
+}
+
+/* Where the ranks draw, as they go on together, rank 0 keeps what was found. */
+static lvn_status draw_video(const lvni_run_inference *u, const char *video,
+                             const lvni_pose_kept *kept, const char *table, bool *undrawn)
+{
+    const lvni_pose_labeled_options options = {.video = video,
+                                               .table = table,
+                                               .colormap = kept->colormap,
+                                               .threshold = kept->threshold,
+                                               .frames = lvni_pose_labeled_images(u->config),
+                                               .found = kept->found};
+    return lvni_pose_labeled_together(u->ranks, u->config, &options, undrawn);
+}
+
+static lvn_status predict_and_draw(const lvni_run_inference *u, lvni_core_config *c, bool *undrawn)
+{
+    const bool draws = lvni_pose_labeled_wanted(c);
+    lvni_pose_kept kept = {0};
+    const lvni_run_measurement of = {.results = &lvni_pose_predictions_of_frames,
+                                     .user = draws ? &kept : NULL};
+    lvni_core_str video = {0}, table = {0};
+    lvni_core_str_append(&video, lvni_core_config_str(c, "data"));
+    lvn_status s = lvni_core_str_status(&video);
+    s = s == LVN_OK ? lvni_pose_table_place(c, &table) : s;
+    s = lvni_run_ranks_agree(u->ranks, s);
+    if (s != LVN_OK) {
+        lvni_core_config_destroy(c);
+    } else {
+        s = lvni_run_inference_on(u->recipe, u->command, &of, c, u->ranks);
+    }
+    if (s == LVN_OK && draws) {
+        s = draw_video(u, lvni_core_str_text(&video), &kept, lvni_core_str_text(&table), undrawn);
+    }
+    lvni_core_free(kept.found.value);
+    lvni_core_str_free(&video);
+    lvni_core_str_free(&table);
+    return s;
+}
+
+static lvn_status predict_video(const lvni_run_inference *u, const char *video, bool *undrawn)
+{
+    lvni_core_config *c = NULL;
+    char there[2] = "";
+    const lvn_status s = look(u, video, &c, there);
     if (s == LVN_OK && there[0] == '\0') {
-        return lvni_run_inference_on(u->recipe, u->command, &of, c, u->ranks);
+        return predict_and_draw(u, c, undrawn);
     }
     lvni_core_config_destroy(c);
     return s;
+}
+
+/* By rank 0: a video that is passed over must not look as if it had predictions. */
+static void report_others(const char *folder)
+{
+    lvni_core_str names = {0};
+    char name[NAME_MAX + 1] = "";
+    int n = 0;
+    enum { NAMED = 8 };
+    while (lvni_pose_folder_next(folder, lvni_pose_has_other_ending, name) == LVN_OK &&
+           name[0] != '\0') {
+        if (n < NAMED) {
+            lvni_core_str_printf(&names, "%s%s", n > 0 ? ", " : "", name);
+        }
+        n++;
+    }
+    if (n > 0 && lvni_core_str_status(&names) == LVN_OK) {
+        lvni_log_line(LVNI_LOG_WARNING,
+                      "data=%s: %d file%s not looked at (%s%s): of a folder those are that end in "
+                      ".mp4, .avi, .mov, .mkv or .webm; data=FILE takes one of any ending",
+                      folder, n, n == 1 ? " is" : "s are", lvni_core_str_text(&names),
+                      n > NAMED ? ", ..." : "");
+    }
+    lvn_clear_error();
+    lvni_core_str_free(&names);
+}
+
+/* By rank 0. */
+static lvn_status report_failed(const char *folder, int n, int failed, int undrawn)
+{
+    if (failed > 0) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "data=%s: %d of %d videos %s no predictions: see the warnings",
+                 folder, failed, n, failed == 1 ? "has" : "have");
+    }
+    if (undrawn > 0) {
+        LVN_FAIL(LVN_ERR_IO, "data=%s: %d of %d videos %s not drawn: see the warnings", folder,
+                 undrawn, n, undrawn == 1 ? "is" : "are");
+    }
+    return LVN_OK;
 }
 
 static lvn_status predict_each(lvni_run_inference *u)
 {
     const char *folder = lvni_core_config_str(u->config, "data");
     char name[NAME_MAX + 1] = "";
-    int n = 0, failed = 0;
+    int n = 0, failed = 0, undrawn = 0;
+    if (lvni_run_inference_leads(u)) {
+        report_others(folder);
+    }
     for (;; n++) {
-        bool forgiven;
+        bool forgiven, bare = false;
         LVN_TRY(lvni_pose_share_next(u->ranks, folder, name));
         if (name[0] == '\0') {
             break;
         }
-        LVN_TRY(lvni_pose_forgive(u->ranks, predict_video(u, name), "video", &forgiven));
+        LVN_TRY(lvni_pose_forgive(u->ranks, predict_video(u, name, &bare), "video", &forgiven));
         failed += forgiven ? 1 : 0;
+        undrawn += bare ? 1 : 0;
     }
-    if (failed > 0 && lvni_run_inference_leads(u)) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "data=%s: %d of %d videos %s no predictions: see the warnings",
-                 folder, failed, n, failed == 1 ? "has" : "have");
-    }
-    return LVN_OK;
+    return lvni_run_inference_leads(u) ? report_failed(folder, n, failed, undrawn) : LVN_OK;
 }
 
 static lvn_status check_folder(const lvni_core_config *c)
@@ -131,6 +229,7 @@ static lvn_status check_folder(const lvni_core_config *c)
     char name[NAME_MAX + 1] = "";
     const char *folder = lvni_core_config_str(c, "data"),
                *output = lvni_core_config_str(c, "output");
+    LVN_TRY(lvni_pose_refuse_json(c));
     LVN_TRY(lvni_run_inference_check(c));
     LVN_TRY(lvni_pose_folder_next(folder, lvni_pose_has_video_ending, name));
     if (name[0] == '\0') {
