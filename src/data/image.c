@@ -183,7 +183,9 @@ lvn_status lvni_data_image_probe(lvni_data_scratch *scratch, const uint8_t *byte
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: the image is %s; convert it to JPEG or PNG", path,
                  lvni_data_foreign_name(foreign));
     }
-    LVN_FAIL(LVN_ERR_CORRUPT, "%s: neither a JPEG nor a PNG file (%zu bytes, the first is 0x%02x)",
+    LVN_FAIL(LVN_ERR_CORRUPT,
+             "%s: neither a JPEG nor a PNG file, nor WebP, TIFF, GIF, BMP or PNM (%zu bytes, the "
+             "first is 0x%02x)",
              path, n, bytes[0]);
 }
 

@@ -12,6 +12,7 @@ typedef struct size_of_image {
     int64_t width, height;
     int orientation; /* 0: none is given */
     bool preview;    /* of another image of the file */
+    bool animated;
 } size_of_image;
 
 /* ---- each kind: false where the header is cut off or is none ---- */
@@ -148,13 +149,14 @@ static bool find_exif(const uint8_t *p, size_t n, size_of_image *out)
 
 static bool size_of_webp(const uint8_t *p, size_t n, size_of_image *out)
 {
-    enum { EXIF = 8 };
+    enum { ANIMATED = 2, EXIF = 8 };
     if (n < 30) {
         return false;
     }
     if (memcmp(p + 12, "VP8X", 4) == 0) {
         out->width = 1 + (int64_t)(lvni_data_read_u32(p + 24, true) & 0xFFFFFF);
-        out->height = 1 + (int64_t)(lvni_data_read_u32(p + 27, true) & 0xFFFFFF);
+        out->height = 1 + (int64_t)(lvni_data_read_u32(p + 26, true) >> 8);
+        out->animated = (p[20] & ANIMATED) != 0;
         return (p[20] & EXIF) == 0 || find_exif(p, n, out);
     }
     if (memcmp(p + 12, "VP8L", 4) == 0) {
@@ -218,6 +220,10 @@ lvn_status lvni_data_other_probe(const uint8_t *bytes, size_t n, const char *pat
             "%s: the first image of this TIFF is a preview, as in raw files of cameras; convert "
             "it to JPEG or PNG",
             path);
+    }
+    if (size.animated) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: an animated WebP is not read; convert one frame to PNG",
+                 path);
     }
     LVN_TRY(lvni_data_image_check_size(path, size.width, size.height));
     LVN_TRY(get_module(path, kind, &module)); /* now, and not at the first batch */

@@ -99,6 +99,7 @@ for name, order in (("little", "<"), ("big", ">")):
 CHUNKS = {
     "lossless": b"VP8L" + struct.pack("<IBI", 12, 0x2F, 1) + bytes(8),
     "lossy": b"VP8 " + struct.pack("<I", 10) + b"\0\0\0\x9d\x01\x2a\2\0\1\0",
+    "extended_head": b"VP8X" + struct.pack("<IIIH", 10, 0, 1, 0),
     "extended": b"VP8X" + struct.pack("<IIIH", 10, 8, 1, 0) + b"EXIF" + struct.pack("<I", 0),
 }
 for name, chunk in CHUNKS.items():

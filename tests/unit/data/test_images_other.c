@@ -304,6 +304,27 @@ TEST(files_that_are_cut_off)
     }
 }
 
+/* The header of an extended WebP may end with the file, in a block of just these bytes. */
+TEST(extended_webp)
+{
+    NEEDS_MODULE();
+    static const uint8_t head[30] = "RIFF\x16\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0\x06\1\0\x04\2";
+    lvni_data_image_info info = {0};
+    uint8_t *part = malloc(sizeof head);
+    assert_non_null(part);
+    memcpy(part, head, sizeof head);
+    assert_int_equal(lvni_data_image_probe(lvni_data_scratch_get(), part, sizeof head, "x", &info),
+                     LVN_OK);
+    assert_int_equal(info.width, 1 + 0x106);
+    assert_int_equal(info.height, 1 + 0x204);
+    part[20] = 2;
+    assert_int_equal(lvni_data_image_probe(lvni_data_scratch_get(), part, sizeof head, "x", &info),
+                     LVN_ERR_CORRUPT);
+    assert_string_equal(lvn_last_error()->message,
+                        "x: an animated WebP is not read; convert one frame to PNG");
+    free(part);
+}
+
 TEST(kinds_are_known_by_their_first_bytes)
 {
     static const struct {
