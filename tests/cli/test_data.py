@@ -117,9 +117,17 @@ class Dlc(ApartCase):
         self.write("config.yaml", DLC_CONFIG.replace(named, elsewhere))
         text = self.levin("data", "dlc", "dlc", "out", "link=true")
         self.assertIn("2 videos, as links", text)
+        self.assertNotIn("name of another", text)
         self.assertEqual(sorted(os.listdir(f"{self.dir}/out/videos")), ["far.avi", "x.mp4"])
         link = f"{self.dir}/out/labeled-data/a/img001.png"
         self.assertEqual(os.readlink(link), f"{self.project}/labeled-data/a/img001.png")
+        other = f"{self.dir}/other/x.mp4"  # as each session has one
+        os.mkdir(f"{self.dir}/other")
+        with open(other, "w", encoding="ascii") as f:
+            f.write("another one")
+        self.write("config.yaml", DLC_CONFIG.replace(named, other))
+        text = self.levin("data", "dlc", "dlc", "twins")
+        self.assertIn(f"1 video of config.yaml left out, with the name of another: {other}", text)
         self.levin("data", "dlc", "dlc", "copy", "videos=false")
         self.assertEqual(os.listdir(f"{self.dir}/copy/videos"), [])
         self.assertFalse(os.path.islink(f"{self.dir}/copy/labeled-data/a/img001.png"))
@@ -268,6 +276,14 @@ class Check(ApartCase):
         text = self.check(code=1)
         self.assertIn("a.mp4: h264, 64 x 48, 10 frames/s, 20 frames\n", text)
         self.assertIn("b.mp4: the file's end is missing", text)
+        os.remove(f"{self.dir}/project/videos/b.mp4")
+        with open(video, "r+b") as f:  # its index is whole
+            data = bytearray(f.read())
+            at = data.index(b"mdat") + 4
+            data[at : at + 900] = bytes(900)
+            f.seek(0)
+            f.write(data)
+        self.assertIn(" cannot be decoded, the file is damaged there", self.check(code=1))
 
 
 if __name__ == "__main__":

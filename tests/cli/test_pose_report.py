@@ -91,6 +91,15 @@ class PoseReport(PoseCase):
         with open(f"{folder}/session_b_temporal_norm.csv", "w", encoding="ascii") as f:
             f.write(",nose\n")
         page, text = self.page()
+        self.assertIn("more than 20 pixels from one frame to the next (losses.temporal.epsilon).",
+                      text)  # fmt: skip
+        with open(f"{self.dir}/out/config.yaml", "a", encoding="ascii") as f:
+            f.write("losses.temporal.epsilon: [0.0]\n")
+        self.assertIn("the next (losses.temporal.epsilon is 0).", self.page()[1])
+        with open(f"{self.dir}/out/config.yaml", "w", encoding="ascii") as f:
+            f.write("recipe: pose\nlosses.temporal.epsilon: [30.0, 0.0, 30.0]\n")
+        page, text = self.page()
+        self.assertIn("has for the keypoint, or than 20 where that is 0.", text)
         self.assertEqual(self.cells(page, "session_b")[:4], ["400", "0.75", "0.0 %", "2"])
         self.assertEqual(self.cells(page, "session_a")[:4], ["300", "0.75", "0.0 %", "0"])
         self.assertLess(text.index("<h3>session_b</h3>"), text.index("<h3>session_a</h3>"))

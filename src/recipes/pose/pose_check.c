@@ -140,6 +140,22 @@ static lvn_status look_at_labels(lvni_pose_check *c)
 
 /* ---- videos ---- */
 
+/* The first frame, one in the middle and the last: a file may have all frames, and none of them can
+ * be decoded. */
+static lvn_status decode_some(const lvni_data_video *video, const lvni_data_video_info *info)
+{
+    lvni_data_video_decoders *decoders = NULL;
+    const int64_t frame[] = {0, info->frames / 2, info->frames - 1};
+    uint8_t *rgb = lvni_core_calloc(LVNI_TAG_DATA, (size_t)info->height, (size_t)info->width * 3);
+    lvn_status s = rgb == NULL ? LVN_ERR_MEMORY : lvni_data_video_decoders_create(1, &decoders);
+    for (size_t i = 0; i < sizeof frame / sizeof *frame && s == LVN_OK; i++) {
+        s = lvni_data_video_read(decoders, video, frame[i], 1, rgb);
+    }
+    lvni_data_video_decoders_destroy(decoders);
+    lvni_core_free(rgb);
+    return s;
+}
+
 static lvn_status look_at_video(const char *path, lvni_pose_check_video *out)
 {
     lvni_data_video *video;
@@ -154,6 +170,7 @@ static lvn_status look_at_video(const char *path, lvni_pose_check_video *out)
         out->rate = info.rate;
         snprintf(out->codec, sizeof out->codec, "%s", info.codec);
         s = lvni_data_video_check(video);
+        s = s == LVN_OK && info.frames > 0 ? decode_some(video, &info) : s;
         lvni_data_video_close(video);
     }
     if (s == LVN_OK || s == LVN_ERR_MEMORY) {

@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define LABELED "labeled-data"
 enum { CONFIG_MAX = 1 << 20 };
@@ -28,24 +29,38 @@ static lvn_status take_names(const json_t *names, lvni_pose_dlc *p)
     return LVN_OK;
 }
 
-/* A video by the name of its file, from the project's folder or from where config.yaml has it. */
-static bool has_video(const lvni_pose_dlc *p, const char *path)
+/* A video by the name of its file, from the project's folder or from where config.yaml has it; -1:
+ * there is none. */
+static int find_video(const lvni_pose_dlc *p, const char *path)
 {
-    for (int i = 0; i < p->videos.n; i++) {
-        if (strcmp(lvni_pose_dlc_name_in(p->videos.text[i]), lvni_pose_dlc_name_in(path)) == 0) {
-            return true;
-        }
+    int i = 0;
+    while (i < p->videos.n &&
+           strcmp(lvni_pose_dlc_name_in(p->videos.text[i]), lvni_pose_dlc_name_in(path)) != 0) {
+        i++;
     }
-    return false;
+    return i < p->videos.n ? i : -1;
+}
+
+/* Both are there. copied: one may be the copy of the other. */
+static bool are_different(const char *a, const char *b, bool copied)
+{
+    struct stat one, two;
+    return stat(a, &one) == 0 && stat(b, &two) == 0 &&
+           (one.st_ino != two.st_ino || one.st_dev != two.st_dev) &&
+           (!copied || one.st_size != two.st_size);
 }
 
 static lvn_status take_video_sets(json_t *sets, lvni_pose_dlc *p)
 {
     const char *path;
     json_t *value;
+    const int listed = p->videos.n; /* those of the project's folder */
     json_object_foreach(sets, path, value)
     {
-        if (lvni_pose_dlc_name_in(path)[0] != '\0' && !has_video(p, path)) {
+        const int at = find_video(p, path);
+        if (at >= 0 && are_different(p->videos.text[at], path, at < listed)) {
+            LVN_TRY(lvni_pose_list_add(&p->same_name, path));
+        } else if (at < 0 && lvni_pose_dlc_name_in(path)[0] != '\0') {
             LVN_TRY(
                 lvni_pose_list_add(lvni_core_path_exists(path) ? &p->videos : &p->missing, path));
         }
@@ -285,5 +300,6 @@ void lvni_pose_dlc_free(lvni_pose_dlc *p)
     lvni_pose_list_free(&p->unlabelled);
     lvni_pose_list_free(&p->videos);
     lvni_pose_list_free(&p->missing);
+    lvni_pose_list_free(&p->same_name);
     *p = (lvni_pose_dlc){0};
 }

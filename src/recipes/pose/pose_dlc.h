@@ -25,6 +25,7 @@ typedef struct lvni_pose_dlc {
     lvni_pose_labels *labels;  /* one per recording; image[i]: a name in its folder */
     lvni_pose_list videos;     /* paths */
     lvni_pose_list missing;    /* videos that config.yaml names and that are not there */
+    lvni_pose_list same_name;  /* videos that config.yaml names, of the name of another of these */
     lvni_pose_sizes sizes;     /* of all images */
 } lvni_pose_dlc;
 

@@ -397,6 +397,7 @@ static void report(const writer *w, lvni_core_str *out)
                           lvni_core_plural(p->videos.n, "", "s"), w->o->link ? ", as links" : "");
     report_list(&p->unlabelled, "recording", "without labels left out", out);
     report_list(&p->missing, "video", "of config.yaml not found", out);
+    report_list(&p->same_name, "video", "of config.yaml left out, with the name of another", out);
     if (p->named > 0 && p->named < p->keypoints.n) {
         lvni_core_str_message(out,
                               "config.yaml has %d body part%s, labels have more: the first is "

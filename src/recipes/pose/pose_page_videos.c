@@ -144,6 +144,29 @@ static double epsilon_of(const videos *v, int k)
     return one > 0.0 ? one : epsilon_default;
 }
 
+static void write_epsilon(const videos *v, lvni_core_str *out)
+{
+    size_t zeros = 0;
+    for (size_t i = 0; i < v->n_epsilon; i++) {
+        zeros += v->epsilon[i] > 0.0 ? 0 : 1;
+    }
+    if (v->n_epsilon > 1 && zeros < v->n_epsilon) {
+        lvni_core_str_append(out, "Jumps are moves of more pixels from one frame to the next than "
+                                  "losses.temporal.epsilon has for the keypoint");
+    } else {
+        lvni_core_str_printf(out,
+                             "Jumps are moves of more than %g pixels from one frame to the "
+                             "next (losses.temporal.epsilon",
+                             epsilon_of(v, 0));
+        lvni_core_str_append(out, zeros > 0 ? " is 0)" : ")");
+        zeros = 0;
+    }
+    if (zeros > 0) {
+        lvni_core_str_printf(out, ", or than %g where that is 0", epsilon_default);
+    }
+    lvni_core_str_append(out, ".");
+}
+
 /* ---- reading one ---- */
 
 /* What reading a table finds. */
@@ -236,7 +259,10 @@ static lvn_status trace_row(void *user, const lvni_pose_table_row *row)
         return LVN_OK;
     }
     for (int i = 0; i < s->video->n_traces; i++) {
-        const int k = s->video->trace[i] < s->k ? s->video->trace[i] : 0;
+        const int k = s->video->trace[i];
+        if (k >= s->k) { /* a table that was written again meanwhile */
+            continue;
+        }
         const double *value = row->value + 3 * k;
         if (step_of(s, k, value) > epsilon_of(s->of, k)) {
             s->mark[i][s->frame * MARKS / s->video->frames] = true;
@@ -337,15 +363,7 @@ static void write_table(const videos *v, int64_t read, lvni_core_str *out)
 {
     const int64_t shown = read < LISTED ? read : LISTED;
     lvni_core_str_append(out, "<p class=soft>");
-    if (v->n_epsilon > 1) {
-        lvni_core_str_append(out, "Jumps are moves of more pixels from one frame to the next than "
-                                  "losses.temporal.epsilon has for the keypoint.");
-    } else {
-        lvni_core_str_printf(out,
-                             "Jumps are moves of more than %g pixels from one frame to the next "
-                             "(losses.temporal.epsilon).",
-                             epsilon_of(v, 0));
-    }
+    write_epsilon(v, out);
     lvni_core_str_append(out, " The videos with the most jumps of a frame come first.");
     if (shown < v->n) {
         lvni_core_str_printf(out, " Of %lld videos %lld are shown, of %lld that were read.",
@@ -383,6 +401,9 @@ static void write_trace(const scan *s, int i, lvni_core_str *out)
 {
     const video *v = s->video;
     const lvni_report_series *x = s->x[i];
+    if (v->trace[i] >= s->k) {
+        return;
+    }
     double at[MARKS];
     char name[32];
     lvni_report_chart chart = {.title = s->keypoint[v->trace[i]],

@@ -95,8 +95,10 @@ static lvn_status read_columns(table *t, const lvni_pose_csv *csv, const char **
     const int64_t width = lvni_pose_csv_width(csv, 2);
     t->set = -1;
     for (int64_t c = 1; c < width; c++) {
-        const bool is_x = strcmp(lvni_pose_csv_at(csv, 2, c), "x") == 0;
-        for (int64_t row = 0; row < HEADERS; row++) {
+        const char *what = lvni_pose_csv_at(csv, 2, c);
+        const bool is_x = strcmp(what, "x") == 0,
+                   of_point = is_x || strcmp(what, "y") == 0 || strcmp(what, "likelihood") == 0;
+        for (int64_t row = 0; row < HEADERS && !of_point; row++) { /* not a keypoint called so */
             t->set = strcmp(lvni_pose_csv_at(csv, row, c), "set") == 0 ? c : t->set;
         }
         if (is_x && strcmp(lvni_pose_csv_at(csv, 2, c + 1), "y") == 0 &&

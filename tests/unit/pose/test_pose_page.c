@@ -160,6 +160,19 @@ TEST(odd_tables)
     }
 }
 
+TEST(a_scorer_called_set)
+{
+    seen s;
+    bool whole;
+    size_t budget = SIZE_MAX;
+    write_text("t.csv", "scorer,set,set,set,set,set,set,set\n"
+                        "bodyparts,,paw,paw,paw,\"tail, <end>\",\"tail, <end>\",x\n"
+                        "coords,,x,y,likelihood,x,y,likelihood\n"
+                        "i.png,test,1,2,3,4,5,6\n");
+    assert_int_equal(see(&s, &budget, &whole), LVN_OK);
+    assert_int_equal(s.set, LVNI_POSE_TEST);
+}
+
 TEST(quantiles)
 {
     static const double value[] = {1.0, 2.0, 4.0, 8.0};
