@@ -215,6 +215,7 @@ static lvn_status efficientnet_build(lvn_module *module, lvn_builder *b)
             LVN_TRY(one_block(m, b, s, i, &in));
         }
     }
+    LVN_TRY(lvn_builder_status(b)); /* else a block may be NULL */
     set_drops(m, a->drop_path);
     snprintf(top, sizeof top, "features.%d", STAGES + 1);
     lvn_builder_block(b, top);

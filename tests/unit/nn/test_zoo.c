@@ -1,5 +1,6 @@
 /* The networks of the zoo: names and shapes; loss and gradients of model=cnn (f32) against the same
  * network written with ops in f64, and those against differences. */
+#include "core/alloc.h"
 #include "kernels/kernels.h"
 #include "nn/model.h"
 #include "nn/step_metrics.h"
@@ -222,6 +223,26 @@ TEST(initial_values_of_an_efficientnet)
     /* uniform within 1 / sqrt(5) */
     assert_true(fabs(mean_square(m, "classifier.1.weight") * 5 * 3 - 1) < 0.1);
     lvni_nn_model_destroy(m);
+}
+
+/* In every place while its modules are built, the last block of it too. */
+TEST(memory_may_fail_in_an_efficientnet)
+{
+    const lvni_nn_zoo_arguments arguments = {.image_size = 32, .n_classes = 5, .drop_path = 0.2};
+    enum { FIRST = 600, MOST = 2000 }; /* earlier ones are those of its first blocks */
+    lvn_status s = LVN_ERR_MEMORY;
+    int64_t k = FIRST;
+    for (; s != LVN_OK && k < MOST; k++) {
+        lvni_nn_model *m;
+        (void)lvni_core_alloc_fail_at(k);
+        s = lvni_nn_model_build_empty(lvni_nn_zoo_find("efficientnet_b0"), &arguments, &m);
+        (void)lvni_core_alloc_fail_at(0);
+        assert_true(s == LVN_OK || s == LVN_ERR_MEMORY);
+        if (s == LVN_OK) {
+            lvni_nn_model_destroy(m);
+        }
+    }
+    assert_int_in_range(k, FIRST + 100, MOST - 1);
 }
 
 TEST(patches_must_fit)
