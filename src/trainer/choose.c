@@ -133,11 +133,13 @@ lvn_status lvni_trainer_choose(lvni_trainer *t, unsigned news, bool validated, b
     const int64_t k = t->o.keep.save_top_k;
     bool looked;
     double score;
-    *best = *named = false;
-    if (!lvni_trainer_choose_is_epoch(t)) {
-        return LVN_OK;
-    }
     const bool stays = is_kept_epoch(t, news);
+    *best = *named = false;
+    if (!lvni_trainer_choose_is_epoch(t)) { /* it does not compete */
+        *named = t->checkpointing.next_stays = stays;
+        LVN_TRY(stays ? check_pattern(t, news, validated) : LVN_OK);
+        return stays ? record_score(t, (double)NAN) : LVN_OK;
+    }
     LVN_TRY(k != 0 || stays ? check_pattern(t, news, validated) : LVN_OK);
     LVN_TRY(look(t, news, validated, &looked, &score));
     *best = looked && isfinite(score) && (isnan(t->at.best_score) || score > t->at.best_score);

@@ -141,6 +141,9 @@ class Keep(Case):
         values = self.values("run", "val/acc")
         best = min(step for step in values if values[step] == max(values.values()))
         self.assertEqual(self.step_of("run", "best"), best)
+        more = ["max_epochs=4", "checkpoint.every_n_epochs=2", "checkpoint.keep_every_n_epochs=3"]
+        self.train("run", "overwrite=true", *more)
+        self.assertEqual(self.names("run"), ["epoch=0003-step=18"])
         self.train("run", "overwrite=true", "max_epochs=3", "checkpoint.keep_every_n_epochs=2")
         self.resume("run", "max_epochs=4")
         self.assertEqual(self.names("run"), two)
