@@ -199,7 +199,7 @@ static void report_frozen(const lvni_trainer_engine_options *o, const lvni_optim
     }
     if (held != NULL) {
         lvni_log_line(LVNI_LOG_WARNING, "%s: %s has the rate 0 in all of the run's %lld step%s",
-                      o->rules.held_by != NULL ? o->rules.held_by : "lr_zero_until=", held,
+                      o->rules.held_by != NULL ? o->rules.held_by : "lr_zero_until", held,
                       (long long)end, lvni_core_plural(end, "", "s"));
     }
 }

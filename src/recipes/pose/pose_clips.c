@@ -1,7 +1,6 @@
-/* The dataset of clips (pose_clips.h). A clip that is being read has a reader: a decoder, and the
- * frames that were decoded on the way to others and are not asked for yet, which all threads share:
- * they ask for frames that follow each other, and not quite in their order. So a clip is decoded
- * once, while its first frames are resized and changed. */
+/* The dataset of clips (pose_clips.h). A clip that is being read has a reader: a decoder, and its
+ * frames that are not asked for yet, which all threads share. A clip is decoded as a whole when the
+ * first of its frames is asked for: only then is it known whether another takes its place. */
 #include "recipes/pose/pose_clips.h"
 
 #include "core/alloc.h"
@@ -23,7 +22,6 @@
 
 enum {
     CHANNELS = 3,
-    KEPT = 24,    /* frames of a reader: more than threads are apart */
     READERS = 64, /* beyond them clips that are not read to their end give way */
     NONE = -1
 };
@@ -37,9 +35,10 @@ typedef struct reader {
     uint64_t used; /* when it was chosen last */
     pthread_mutex_t lock;
     lvni_data_video_decoders *decoders;
-    int64_t next;                 /* frame of the clip behind the last that was decoded */
-    int64_t of[KEPT];             /* which frame is there; NONE */
-    lvni_data_buffer frame[KEPT]; /* (height, width, 3) of 8 bits */
+    int video;               /* that the clip was read from */
+    int64_t n;               /* of `frame` */
+    lvni_data_buffer *frame; /* (height, width, 3) of 8 bits each */
+    bool *has;               /* (n) which are there */
 } reader;
 
 typedef struct source {
@@ -59,6 +58,7 @@ typedef struct clips {
     reader **reader;
     int readers;
     uint64_t clock;
+    bool *damaged; /* (info.clips) cannot be read, as far as they were tried; has the lock */
 } clips;
 
 static clips *clips_of(const lvn_dataset *dataset)
@@ -99,6 +99,21 @@ static int video_of(const clips *d, int64_t clip)
     return low;
 }
 
+/* Which of all clips number `number` of the sequence is, or the one `behind` it in the order of its
+ * pass, whose last one is followed by the first. */
+static int64_t clip_at(const clips *d, uint64_t number, int64_t behind)
+{
+    const uint64_t n = (uint64_t)d->info.clips;
+    return lvni_data_sampler_at(d->o.seed, (uint32_t)(number / n), (uint32_t)n,
+                                (uint32_t)((number % n + (uint64_t)behind) % n));
+}
+
+/* In the video that has it. */
+static int64_t first_frame(const clips *d, int64_t clip, int video)
+{
+    return (clip - d->source[video].first) * d->info.longest;
+}
+
 /* Shares are those of the plan (lvni_plan_stream_micro_batch): the first ones have one frame more.
  */
 lvni_pose_clip_place lvni_pose_clips_place(const lvn_dataset *dataset, int64_t sample)
@@ -107,14 +122,11 @@ lvni_pose_clip_place lvni_pose_clips_place(const lvn_dataset *dataset, int64_t s
     const int64_t m = d->o.micro_batches, step = sample / d->o.batch, at = sample % d->o.batch,
                   size = d->o.batch / m, larger = d->o.batch % m, large = larger * (size + 1);
     const int64_t share = at < large ? at / (size + 1) : larger + (at - large) / size;
-    const uint64_t number = (uint64_t)step * (uint64_t)m + (uint64_t)share,
-                   n = (uint64_t)d->info.clips;
-    const int64_t clip = lvni_data_sampler_at(d->o.seed, (uint32_t)(number / n), (uint32_t)n,
-                                              (uint32_t)(number % n));
-    lvni_pose_clip_place p = {.clip = number,
-                              .frame = at < large ? at % (size + 1) : (at - large) % size,
-                              .video = video_of(d, clip)};
-    p.video_frame = (clip - d->source[p.video].first) * d->info.longest + p.frame;
+    lvni_pose_clip_place p = {.clip = (uint64_t)step * (uint64_t)m + (uint64_t)share,
+                              .frame = at < large ? at % (size + 1) : (at - large) % size};
+    const int64_t clip = clip_at(d, p.clip, 0);
+    p.video = video_of(d, clip);
+    p.video_frame = first_frame(d, clip, p.video) + p.frame;
     return p;
 }
 
@@ -136,12 +148,23 @@ static void reader_destroy(reader *r)
 {
     if (r != NULL) {
         lvni_data_video_decoders_destroy(r->decoders);
-        for (int i = 0; i < KEPT; i++) {
+        for (int64_t i = 0; i < r->n; i++) {
             lvni_core_free(r->frame[i].data);
         }
+        lvni_core_free(r->frame);
+        lvni_core_free(r->has);
         pthread_mutex_destroy(&r->lock);
         lvni_core_free(r);
     }
+}
+
+static lvn_status make_room(reader *r, int64_t n)
+{
+    r->frame = lvni_core_calloc(LVNI_TAG_DATA, (size_t)n, sizeof *r->frame);
+    r->has = lvni_core_calloc(LVNI_TAG_DATA, (size_t)n, sizeof *r->has);
+    r->n = r->frame == NULL ? 0 : n;
+    return r->frame == NULL || r->has == NULL ? LVN_ERR_MEMORY
+                                              : lvni_data_video_decoders_create(1, &r->decoders);
 }
 
 static lvn_status add_reader(clips *d, reader **out)
@@ -155,7 +178,7 @@ static lvn_status add_reader(clips *d, reader **out)
         return LVN_ERR_MEMORY;
     }
     (void)pthread_mutex_init(&r->lock, NULL);
-    const lvn_status s = lvni_data_video_decoders_create(1, &r->decoders);
+    const lvn_status s = make_room(r, d->info.longest);
     if (s != LVN_OK) {
         reader_destroy(r);
         return s;
@@ -192,56 +215,103 @@ static lvn_status choose(clips *d, const lvni_pose_clip_place *p, reader **out)
     }
     best->clip = (int64_t)p->clip;
     best->left = length_of(d, p->clip);
-    best->next = 0;
-    for (int i = 0; i < KEPT; i++) {
-        best->of[i] = NONE;
-    }
+    memset(best->has, 0, (size_t)best->n * sizeof *best->has);
     *out = best;
     return LVN_OK;
 }
 
-/* Frames on the way to the one that is asked for are kept. A damaged one on the way is an error of
- * its own alone: which thread comes first is chance. */
-static lvn_status decode(const clips *d, reader *r, const lvni_pose_clip_place *p)
+/* Frames of this one of all clips. */
+static lvn_status decode(const clips *d, reader *r, int64_t clip, int64_t n)
 {
-    const source *s = &d->source[p->video];
+    r->video = video_of(d, clip);
+    const source *s = &d->source[r->video];
     const size_t bytes = (size_t)s->info.width * (size_t)s->info.height * CHANNELS;
-    for (int64_t i = p->frame < r->next ? p->frame : r->next; i <= p->frame; i++) {
-        lvni_data_buffer *buffer = &r->frame[i % KEPT];
-        r->of[i % KEPT] = NONE;
-        r->next = i >= r->next ? i + 1 : r->next;
-        LVN_TRY(lvni_data_buffer_reserve(buffer, bytes));
-        const lvn_status status = lvni_data_video_read(
-            r->decoders, s->file, p->video_frame - p->frame + i, 1, buffer->data);
-        if (status == LVN_ERR_CORRUPT && i < p->frame) {
-            lvn_clear_error();
-            continue;
-        }
-        LVN_TRY(status);
-        r->of[i % KEPT] = i;
+    for (int64_t i = 0; i < n; i++) {
+        LVN_TRY(lvni_data_buffer_reserve(&r->frame[i], bytes));
+        LVN_TRY(lvni_data_video_read(r->decoders, s->file, first_frame(d, clip, r->video) + i, 1,
+                                     r->frame[i].data));
     }
+    memset(r->has, 1, (size_t)n * sizeof *r->has);
     return LVN_OK;
 }
 
-/* The frame changes places with what the thread had before: nothing is copied. */
-static lvn_status take(const clips *d, reader *r, const lvni_pose_clip_place *p,
-                       lvni_data_scratch *scratch)
+static bool is_damaged(clips *d, int64_t clip)
 {
-    const int64_t at = p->frame % KEPT;
+    pthread_mutex_lock(&d->lock);
+    const bool damaged = d->damaged[clip];
+    pthread_mutex_unlock(&d->lock);
+    return damaged;
+}
+
+/* Once for each clip. */
+static void note_damaged(clips *d, int64_t clip)
+{
+    pthread_mutex_lock(&d->lock);
+    const bool again = d->damaged[clip];
+    d->damaged[clip] = true;
+    pthread_mutex_unlock(&d->lock);
+    if (!again) {
+        lvni_log_line(LVNI_LOG_WARNING, "another clip takes the place of a damaged one: %s",
+                      lvn_last_error()->message);
+    }
+}
+
+/* By the loader, up to a few: a clip would have a gap. */
+static bool is_left_out(lvn_status s)
+{
+    return s == LVN_ERR_CORRUPT || s == LVN_ERR_IO || s == LVN_ERR_NOT_FOUND ||
+           s == LVN_ERR_UNSUPPORTED;
+}
+
+static lvn_status refuse(lvn_status s)
+{
+    return lvn_error_set(
+        LVN_ERR_USAGE, __FILE__, __LINE__, "a clip cannot be read: %s%s", lvn_last_error()->message,
+        s == LVN_ERR_CORRUPT ? "; without on_error=stop another one takes its place" : "");
+}
+
+/* The clip, or the next one of its pass that can be read. */
+static lvn_status decode_some(clips *d, reader *r)
+{
+    const uint64_t number = (uint64_t)r->clip;
+    for (int64_t behind = 0; behind < d->info.clips; behind++) {
+        const int64_t clip = clip_at(d, number, behind);
+        if (is_damaged(d, clip)) {
+            continue;
+        }
+        const lvn_status s = decode(d, r, clip, length_of(d, number));
+        if (s != LVN_ERR_CORRUPT || d->o.stops) {
+            return is_left_out(s) ? refuse(s) : s;
+        }
+        note_damaged(d, clip);
+        lvn_clear_error();
+    }
+    LVN_FAIL(LVN_ERR_USAGE,
+             KEY "=%s: each of its %lld clip%s of %lld frame%s has one that cannot be read: see "
+                 "the warnings",
+             d->o.folder, (long long)d->info.clips, lvni_core_plural(d->info.clips, "", "s"),
+             (long long)d->info.longest, lvni_core_plural(d->info.longest, "", "s"));
+}
+
+/* The frame changes places with what the thread had before: nothing is copied. */
+static lvn_status take(clips *d, reader *r, int64_t frame, lvni_data_scratch *scratch, int *video)
+{
     pthread_mutex_lock(&r->lock);
-    const lvn_status s = r->of[at] == p->frame ? LVN_OK : decode(d, r, p);
+    const lvn_status s = r->has[frame] ? LVN_OK : decode_some(d, r);
     if (s == LVN_OK) {
         const lvni_data_buffer before = scratch->pixels;
-        scratch->pixels = r->frame[at];
-        r->frame[at] = before;
-        r->of[at] = NONE;
+        scratch->pixels = r->frame[frame];
+        r->frame[frame] = before;
+        r->has[frame] = false;
+        *video = r->video;
     }
     pthread_mutex_unlock(&r->lock);
     return s;
 }
 
-/* Into the thread's scratch->pixels. */
-static lvn_status read_frame(clips *d, const lvni_pose_clip_place *p, lvni_data_scratch *scratch)
+/* Into the thread's scratch->pixels; *video: that it is of. */
+static lvn_status read_frame(clips *d, const lvni_pose_clip_place *p, lvni_data_scratch *scratch,
+                             int *video)
 {
     reader *r;
     pthread_mutex_lock(&d->lock);
@@ -253,7 +323,7 @@ static lvn_status read_frame(clips *d, const lvni_pose_clip_place *p, lvni_data_
     }
     pthread_mutex_unlock(&d->lock);
     LVN_TRY(s);
-    s = take(d, r, p, scratch);
+    s = take(d, r, p->frame, scratch, video);
     pthread_mutex_lock(&d->lock);
     r->users--;
     pthread_mutex_unlock(&d->lock);
@@ -297,8 +367,9 @@ static lvn_status clips_get(const lvn_dataset *dataset, const lvn_sample_key *ke
     LVN_TRY(scratch == NULL ? LVN_ERR_MEMORY : LVN_OK);
     LVN_ARG(key->sample >= 0, "frame %lld of clips was asked for", (long long)key->sample);
     const lvni_pose_clip_place p = lvni_pose_clips_place(dataset, key->sample);
-    const source *s = &d->source[p.video];
-    LVN_TRY(read_frame(d, &p, scratch));
+    int video;
+    LVN_TRY(read_frame(d, &p, scratch, &video));
+    const source *s = &d->source[video];
     const float size[2] = {(float)s->info.width, (float)s->info.height};
     memcpy(field[LVNI_POSE_CLIP_FRAME], size, sizeof size);
     lvni_pose_clip_draw draw = {.to = {{1.0, 0.0, 0.0}, {0.0, 1.0, 0.0}}};
@@ -327,6 +398,7 @@ static void clips_destroy(lvn_dataset *dataset)
         lvni_core_free(d->source[i].path);
     }
     lvni_core_free(d->reader);
+    lvni_core_free(d->damaged);
     lvni_core_free(d->source);
     lvni_pose_poisson_destroy(d->poisson);
     pthread_mutex_destroy(&d->lock);
@@ -356,7 +428,7 @@ static lvn_status measure(clips *d, source *s, const char *name)
     }
     const uint64_t size = stat(s->path, &file) == 0 ? (uint64_t)file.st_size : 0;
     const size_t pixels = (size_t)s->info.width * (size_t)s->info.height * CHANNELS,
-                 bytes = (KEPT + 1) * pixels;
+                 bytes = ((size_t)longest + 1) * pixels;
     d->info.files = lvni_core_hash(lvni_core_hash_text(d->info.files, name), &size, sizeof size);
     d->info.bytes = bytes > d->info.bytes ? bytes : d->info.bytes;
     s->first = d->info.clips;
@@ -437,7 +509,9 @@ static lvn_status open_all(clips *d)
         report(lvni_core_str_text(&left_out));
     }
     lvni_core_str_free(&left_out);
-    return s;
+    LVN_TRY(s);
+    d->damaged = lvni_core_calloc(LVNI_TAG_DATA, (size_t)d->info.clips, sizeof *d->damaged);
+    return d->damaged == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
 lvn_status lvni_pose_clips_open(const lvni_pose_clips_options *options, lvn_dataset **out)

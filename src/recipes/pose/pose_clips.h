@@ -6,7 +6,11 @@
  * cuts every batch; what a micro-batch gets of them is its clip. Clips of a video begin at frames
  * 0, L, 2 L, ... with L the largest share, of which smaller shares take the first frames. Micro-
  * batch m of step t has clip number t M + m of an endless sequence: pass after pass all clips of
- * all videos, each pass in an order of its own (lvni_data_sampler_at, of the seed and the pass). */
+ * all videos, each pass in an order of its own (lvni_data_sampler_at, of the seed and the pass).
+ *
+ * In the place of a clip that has a frame which cannot be read stands the next one of the pass that
+ * can be read, as a whole, with a warning; so which frames a sample has depends on the files alone.
+ * LVN_ERR_USAGE of a sample: there is no such clip. */
 #ifndef LEVIN_RECIPES_POSE_POSE_CLIPS_H
 #define LEVIN_RECIPES_POSE_POSE_CLIPS_H
 
@@ -28,6 +32,7 @@ typedef struct lvni_pose_clips_options {
     int64_t batch;      /* frames of a step */
     int micro_batches;  /* of a step, at most `batch` */
     bool leads;         /* names the videos that are left out */
+    bool stops;         /* a damaged clip is an error of its samples (on_error=stop) */
 } lvni_pose_clips_options;
 
 /* Videos that cannot be read or are shorter than the largest clip are left out. LVN_ERR_USAGE:
@@ -43,7 +48,7 @@ typedef struct lvni_pose_clips_info {
 } lvni_pose_clips_info;
 void lvni_pose_clips_describe(const lvn_dataset *clips, lvni_pose_clips_info *out);
 
-/* Where a sample comes from. */
+/* Where a sample comes from, unless another clip takes the place of its own. */
 typedef struct lvni_pose_clip_place {
     uint64_t clip; /* its number in the sequence */
     int64_t frame; /* within it */

@@ -6,9 +6,11 @@
 #include "recipes/pose/pose_context.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { LEAST_STEPS = 10 };
 #define LOSSES "model.losses_to_use"
+#define STEPS "steps_per_epoch"
 
 bool lvni_pose_uses_clips(const lvni_pose_settings *s)
 {
@@ -77,34 +79,59 @@ static lvn_status check_terms(const lvni_pose_settings *s, const given *g, const
 }
 
 /* Whatever the devices: of the effective batch alone. */
-static lvn_status resolve_steps(lvni_core_config *c, const lvni_plan *plan, int64_t samples)
+static int64_t count_own(const lvni_core_config *c, int64_t samples, const lvni_plan *plan)
 {
-    static const char key[] = "steps_per_epoch";
-    const int64_t e = plan->effective_batch, own = (samples + e - 1) / e, a = plan->accumulate;
+    const int64_t e = plan->effective_batch, a = plan->accumulate, own = (samples + e - 1) / e;
     const lvni_run_limit limit = lvni_run_read_limit(c, "limit_train_batches");
-    const int64_t steps = limit.batches > 0 ? (limit.batches + a - 1) / a : LEAST_STEPS;
-    char text[24];
-    if (lvni_core_config_is_set(c, key) || steps <= own) {
-        return LVN_OK;
+    if (limit.batches > 0) {
+        return (limit.batches + a - 1) / a;
     }
+    return own > LEAST_STEPS ? own : LEAST_STEPS;
+}
+
+/* With a number of steps every one has a full batch of labelled frames. */
+static lvn_status set_steps(lvni_core_config *c, int64_t steps)
+{
+    char text[24];
     snprintf(text, sizeof text, "%lld", (long long)steps);
-    return lvni_core_config_set(c, key, text, "frames without labels");
+    return lvni_core_config_set(c, STEPS, text, "frames without labels");
+}
+
+/* The effective batch does not depend on steps_per_epoch, and a part of an epoch
+ * (limit_train_batches=0.1) is one of the steps that it gets here. */
+static lvn_status plan_steps(lvni_core_config *c, int64_t samples, const lvni_run_rank *rank,
+                             lvni_plan *plan)
+{
+    int64_t steps;
+    if (!lvni_core_config_is_set(c, STEPS)) {
+        LVN_TRY(set_steps(c, INT32_MAX));
+        LVN_TRY(lvni_run_count_steps(c, samples, rank, plan, &steps));
+        LVN_TRY(set_steps(c, count_own(c, samples, plan)));
+    }
+    return lvni_run_count_steps(c, samples, rank, plan, &steps);
+}
+
+/* on_error=stop, where it is given: one damaged video among others is left out else. */
+static bool stops_at_damage(const lvni_core_config *c)
+{
+    static const char key[] = "on_error";
+    return lvni_core_config_layer(c, key) != LVNI_LAYER_DEFAULT &&
+           strcmp(lvni_core_config_str(c, key), "stop") == 0;
 }
 
 lvn_status lvni_pose_stream_open(lvni_core_config *c, const lvni_pose_settings *s,
                                  const lvni_run_rank *rank, int64_t samples, lvni_pose_stream *out)
 {
     lvni_plan plan;
-    int64_t steps, batch = 0;
+    int64_t batch = 0;
     const given g = given_of(s);
     *out = (lvni_pose_stream){.stream = {.dataset = NULL}};
     if (!lvni_pose_uses_clips(s)) {
         return LVN_OK;
     }
-    LVN_TRY(lvni_run_count_steps(c, samples, rank, &plan, &steps));
+    LVN_TRY(plan_steps(c, samples, rank, &plan));
     LVN_TRY(count_frames(&g, &plan, &batch));
     LVN_TRY(check_terms(s, &g, &plan, batch));
-    LVN_TRY(resolve_steps(c, &plan, samples));
     const lvni_pose_clips_options o = {.folder = s->video_dir,
                                        .height = s->height,
                                        .width = s->width,
@@ -112,7 +139,8 @@ lvn_status lvni_pose_stream_open(lvni_core_config *c, const lvni_pose_settings *
                                        .augments = lvni_pose_clip_augments(s->imgaug),
                                        .batch = batch,
                                        .micro_batches = plan.micro_batches,
-                                       .leads = rank == NULL || rank->rank == 0};
+                                       .leads = rank == NULL || rank->rank == 0,
+                                       .stops = stops_at_damage(c)};
     lvn_dataset *dataset;
     LVN_TRY(lvni_pose_clips_open(&o, &dataset));
     lvni_pose_clips_describe(dataset, &out->info);

@@ -14,9 +14,9 @@ typedef struct lvni_pose_stream {
 
 /* Is a loss of frames without labels used? */
 bool lvni_pose_uses_clips(const lvni_pose_settings *settings);
-/* samples: of the training set. With clips and fewer than 10 steps in a pass through it an epoch
- * has 10, or as many as limit_train_batches counts: steps_per_epoch, where it is not given, becomes
- * that. rank as in lvni_run_count_steps. LVN_ERR_USAGE: a micro-batch would have no frame, or a
+/* samples: of the training set. With clips steps_per_epoch, where it is not given, becomes what a
+ * pass through it takes, at least 10, or what limit_train_batches counts: each step then has a full
+ * batch. rank as in lvni_run_count_steps. LVN_ERR_USAGE: a micro-batch would have no frame, or a
  * loss no term; there is no video. */
 lvn_status lvni_pose_stream_open(lvni_core_config *config, const lvni_pose_settings *settings,
                                  const lvni_run_rank *rank, int64_t samples, lvni_pose_stream *out);

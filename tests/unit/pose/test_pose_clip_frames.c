@@ -268,24 +268,62 @@ TEST(short_and_broken_videos_are_left_out)
     assert_non_null(strstr(lvn_last_error()->message, "it has none"));
 }
 
-/* The others of its clip are read, in any order. */
-TEST(a_damaged_frame_is_an_error_of_its_own)
+/* Of 8 frames number 3 is damaged. */
+static void make_damaged(const char *folder)
+{
+    VIDEO_RUN("mkdir -p %s; ffmpeg -v error -y -f lavfi -i "
+              "testsrc2=size=48x40:rate=10:duration=0.8 -c:v png whole.mov",
+              folder);
+    VIDEO_RUN("python3 -c \"b = open('whole.mov', 'rb').read().split(b'\\x89PNG'); "
+              "b[4] = bytes(len(b[4])); open('%s/a.mov', 'wb').write(b'\\x89PNG'.join(b))\"",
+              folder);
+}
+
+/* As a whole, whichever of its frames is asked for first. */
+TEST(another_clip_takes_the_place_of_a_damaged_one)
+{
+    if (!video_can_test()) {
+        skip();
+    }
+    enum { L = 4, SAMPLES = 6 * L };
+    static sample s, good[L];
+    make_damaged("bad");
+    lvni_pose_clips_options o = options_of("bad", L, 1);
+    for (int backwards = 0; backwards < 2; backwards++) {
+        lvn_dataset *d = open_clips(&o);
+        int own[2] = {0, 0};
+        for (int i = 0; i < L; i++) { /* a clip of frames 4 to 7, at one of the first two places */
+            const int64_t first = lvni_pose_clips_place(d, 0).video_frame == L ? 0 : L;
+            assert_int_equal(lvni_pose_clips_place(d, first).video_frame, L);
+            assert_int_equal(get(d, first + i, true, &good[i]), LVN_OK);
+        }
+        assert_memory_not_equal(good[0].image, good[1].image, sizeof good[0].image);
+        for (int i = 0; i < SAMPLES; i++) {
+            const int at = backwards ? SAMPLES - 1 - i : i;
+            own[lvni_pose_clips_place(d, at).video_frame / L]++;
+            assert_int_equal(get(d, at, true, &s), LVN_OK);
+            assert_memory_equal(s.image, good[at % L].image, sizeof s.image);
+        }
+        assert_true(own[0] > 0 && own[1] > 0);
+        lvn_dataset_destroy(d);
+    }
+}
+
+TEST(damaged_clips_may_be_errors)
 {
     if (!video_can_test()) {
         skip();
     }
     static sample s;
-    VIDEO_RUN("mkdir -p bad; ffmpeg -v error -y -f lavfi -i "
-              "testsrc2=size=48x40:rate=10:duration=0.8 -c:v png whole.mov");
-    VIDEO_RUN("python3 -c \"b = open('whole.mov', 'rb').read().split(b'\\x89PNG'); "
-              "b[4] = bytes(len(b[4])); open('bad/a.mov', 'wb').write(b'\\x89PNG'.join(b))\"");
-    const lvni_pose_clips_options o = options_of("bad", 8, 1);
-    for (int backwards = 0; backwards < 2; backwards++) {
+    make_damaged("worse");
+    for (int stops = 0; stops < 2; stops++) {
+        lvni_pose_clips_options o = options_of("worse", 8, 1);
+        o.stops = stops == 1;
         lvn_dataset *d = open_clips(&o);
-        for (int i = 0; i < 8; i++) {
-            const int at = backwards ? 7 - i : i;
-            assert_int_equal(get(d, at, true, &s), at == 3 ? LVN_ERR_CORRUPT : LVN_OK);
-        }
+        assert_int_equal(get(d, 0, true, &s), LVN_ERR_USAGE);
+        const char *message = lvn_last_error()->message;
+        assert_non_null(strstr(message, o.stops ? "a.mov" : "worse: each of its 1 clip of 8"));
+        assert_non_null(strstr(message, o.stops ? "frame 3 of 8" : "see the warnings"));
         lvn_dataset_destroy(d);
     }
 }
