@@ -34,6 +34,7 @@ lvn_buffer *lvni_nn_builder_constant(lvn_builder *b, const char *name, int ndim,
     if (n == 0) {
         return NULL;
     }
+    buffer->is_constant = true;
     buffer->constant = lvni_core_alloc(LVNI_TAG_MODEL, n * sizeof *buffer->constant);
     if (buffer->constant == NULL) {
         return lvni_nn_builder_fail(b, LVN_ERR_MEMORY);

@@ -112,6 +112,7 @@ struct lvn_buffer {
     int64_t value_offset;  /* of its values in the model's `weights` */
     double fill;           /* at the start, unless `init` draws */
     float *constant;       /* all of them instead, while the model is built; NULL: none. Owned */
+    bool is_constant;      /* lvni_nn_builder_constant */
     lvn_init init;
     double bound;
     double momentum;              /* LVNI_RULE_MEAN, unless a number moves it */
@@ -179,7 +180,8 @@ int64_t lvni_nn_buffer_record_length(const lvn_buffer *buffer);
 int64_t lvni_nn_model_count(const lvni_nn_model *model);
 /* a parameter or buffer of that name */
 bool lvni_nn_model_has(const lvni_nn_model *model, const char *name);
-/* A buffer of these values that no step moves. NULL on failure. */
+/* A buffer of these values that no step moves. A resumed run and a trained model have those of
+ * their file, a run that begins with weights= its own. NULL on failure. */
 lvn_buffer *lvni_nn_builder_constant(lvn_builder *b, const char *name, int ndim,
                                      const int64_t *shape, const double *value);
 /* Of the parameter made last; image: height, width, channels for LVNI_LAYOUT_FLATTEN, else NULL. */

@@ -194,6 +194,7 @@ static lvn_status find_saved(lvni_run_fit_run *r)
         return load_weights(r);
     }
     LVN_TRY(s);
+    LVN_TRY(lvni_run_check_fixed(r->request, r->saved));
     return lvni_run_check_start(r->request->config, r->saved);
 }
 

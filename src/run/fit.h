@@ -60,7 +60,11 @@ typedef struct lvni_run_job {
     /* of all files that the samples come from, before the start; of a trained model: a training
      * on such data would have */
     bool headers_read;
-    bool balanced;       /* training samples are drawn with replacement, classes alike */
+    bool balanced; /* training samples are drawn with replacement, classes alike */
+    /* Keys of which a resumed run has the values of its checkpoint, as what they made is in it;
+     * n_fixed of them, static. */
+    const char *fixed[16];
+    int n_fixed;
     const char *note;    /* one line about the data for the banner, or NULL */
     const char *ignored; /* the line behind it, on what of the data is not used; NULL, "": none */
     const char *chosen;  /* a line on what the recipe chose itself, and why; NULL, "": nothing */

@@ -127,6 +127,9 @@ lvn_status lvni_run_rewind(const char *dir, const lvni_ckpt *to, bool finished);
 /* Weights of an exported model or a checkpoint into the job's model, by name; nothing without
  * weights=. */
 lvn_status lvni_run_load_start(const lvni_run_job *job, lvni_nn_model *model);
+/* LVN_ERR_USAGE when a key of job->fixed has another value than in `ckpt`, from which the run
+ * resumes. */
+lvn_status lvni_run_check_fixed(const lvni_run_job *job, const lvni_ckpt *ckpt);
 /* LVN_ERR_USAGE when the command line gives a run that resumes from `ckpt` other weights to begin
  * with. */
 lvn_status lvni_run_check_start(const lvni_core_config *config, const lvni_ckpt *ckpt);

@@ -76,7 +76,7 @@ static void report_fresh(const lvni_nn_model *m, const char *part, const char *o
         see_name(&f, m->parameters[i].name);
     }
     for (int i = 0; i < m->n_buffers; i++) {
-        if (!m->buffers[i]->left_out) {
+        if (!m->buffers[i]->left_out && !m->buffers[i]->is_constant) {
             see_name(&f, m->buffers[i]->name);
         }
     }
@@ -96,7 +96,8 @@ lvn_status lvni_run_load_start(const lvni_run_job *job, lvni_nn_model *model)
         .part = part,
         .or_whole = !job->exports,
         .key = lvni_core_config_str(c, lvni_run_key_name(c, "weights.key")),
-        .reset_head = lvni_core_config_bool(c, "reset_head")};
+        .reset_head = lvni_core_config_bool(c, "reset_head"),
+        .starts = true};
     if (from.path == NULL) {
         if (from.reset_head || from.key != NULL) {
             LVN_FAIL(LVN_ERR_USAGE, "%s applies to the file of weights=, which is not given",
@@ -203,7 +204,7 @@ static bool is_same(const json_t *old, const json_t *now)
 static void print_value(const json_t *value, lvni_core_str *out)
 {
     const size_t flags = JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15);
-    if (json_is_null(value)) {
+    if (value == NULL || json_is_null(value)) {
         lvni_core_str_append(out, "unset");
     } else {
         lvni_core_json_print(value, flags, out);
@@ -332,6 +333,48 @@ static bool repeats(const lvni_core_config *config, const char *key, const lvni_
     json_decref(was);
     json_decref(is);
     return same;
+}
+
+static bool is_unset(const json_t *value)
+{
+    return value == NULL || json_is_null(value);
+}
+
+static lvn_status check_fixed(const char *key, const json_t *old, const json_t *now,
+                              const char *path)
+{
+    if ((is_unset(old) && is_unset(now)) ||
+        (!is_unset(old) && !is_unset(now) && is_same(old, now))) {
+        return LVN_OK;
+    }
+    lvni_core_str was = {0}, is = {0};
+    print_value(is_unset(old) ? NULL : old, &was);
+    print_value(is_unset(now) ? NULL : now, &is);
+    const lvn_status s = lvn_error_set(
+        LVN_ERR_USAGE, __FILE__, __LINE__,
+        "%s is %s, and the run of %s had %s: what was computed from it is part of the checkpoint, "
+        "and a resumed run keeps that; leave it as it was, or start a new run in another out (with "
+        "weights= from this one)",
+        key, lvni_core_str_text(&is), path, lvni_core_str_text(&was));
+    lvni_core_str_free(&was);
+    lvni_core_str_free(&is);
+    return s;
+}
+
+lvn_status lvni_run_check_fixed(const lvni_run_job *job, const lvni_ckpt *ckpt)
+{
+    lvni_core_str now = {0};
+    lvn_status s = lvni_core_config_to_json(job->config, &now);
+    json_t *was = lvni_core_json_try(ckpt->config, LVNI_JSON_INNER),
+           *is = s != LVN_OK ? NULL : lvni_core_json_try(lvni_core_str_text(&now), LVNI_JSON_INNER);
+    for (int i = 0; i < job->n_fixed && s == LVN_OK; i++) {
+        s = check_fixed(job->fixed[i], json_object_get(was, job->fixed[i]),
+                        json_object_get(is, job->fixed[i]), ckpt->path);
+    }
+    lvni_core_str_free(&now);
+    json_decref(was);
+    json_decref(is);
+    return s;
 }
 
 lvn_status lvni_run_check_start(const lvni_core_config *config, const lvni_ckpt *ckpt)

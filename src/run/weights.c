@@ -62,6 +62,7 @@ typedef struct load {
     int n_roots;
     bool checkpoint; /* levin's own layout */
     bool average;    /* of a checkpoint: the averaged weights */
+    bool starts;     /* a run that keeps its own constants (lvni_nn_builder_constant) */
     char head[256];  /* "fc.": parameters under it are passed over; "": none */
     bool head_differs;
     float *memory, *here; /* one tensor in the order of the file, and in this model's */
@@ -507,6 +508,17 @@ static lvn_status check_loaded(load *l)
     return s;
 }
 
+/* A constant is of the data of its run: one that begins has its own, and of another shape it
+ * decides nothing. */
+static bool keeps_constant(const load *l, const lvn_buffer *b, const char *name)
+{
+    const lvni_ckpt_st_tensor *e = find(l, name);
+    if (e != NULL) {
+        l->used[e - lvni_ckpt_st_at(l->file, 0)] = true;
+    }
+    return l->starts || e == NULL || !same(e, b->tensor->ndim, b->tensor->shape);
+}
+
 /* A classifier that is not trained stays as it is where the file has none, or one of other
  * classes. */
 static bool is_left(load *l, const lvn_buffer *b, const char *name)
@@ -530,7 +542,8 @@ static bool is_left(load *l, const lvn_buffer *b, const char *name)
 static lvn_status take_buffer(load *l, const lvn_buffer *b)
 {
     const char *name = name_within(l, b->name);
-    if (name == NULL || (b->left_out && l->part[0] == '\0') ||
+    const bool kept = name != NULL && b->is_constant && keeps_constant(l, b, name);
+    if (name == NULL || kept || (b->left_out && l->part[0] == '\0') ||
         lvni_run_naming_lacks(l->naming, b->name) || is_left(l, b, name)) {
         return LVN_OK;
     }
@@ -584,7 +597,9 @@ static void fill_report(load *l, const lvni_nn_model *model, lvni_run_weights_re
         report->all += name_within(l, model->parameters[i].name) != NULL ? 1 : 0;
     }
     for (int i = 0; i < model->n_buffers; i++) {
-        report->all += name_within(l, model->buffers[i]->name) != NULL ? 1 : 0;
+        const lvn_buffer *b = model->buffers[i];
+        const bool own = l->starts && b->is_constant;
+        report->all += !own && name_within(l, b->name) != NULL ? 1 : 0;
     }
     report->unused = l->unused.text;
     lvni_core_str_append_n(&report->head, l->head, n > 0 ? n - 1 : 0);
@@ -633,6 +648,7 @@ static lvn_status load_from(lvni_nn_model *model, load *l, const lvni_run_weight
 {
     char head[256];
     l->model = model;
+    l->starts = from->starts;
     l->checkpoint = lvni_ckpt_st_meta_get(l->file, LVNI_CKPT_FORMAT) != NULL;
     l->part =
         from->part == NULL || (from->or_whole && holds_within(l, from->part)) ? "" : from->part;

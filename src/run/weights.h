@@ -33,6 +33,9 @@ typedef struct lvni_run_weights_source {
     bool or_whole;   /* of a checkpoint that has the part within such a model all is loaded */
     const char *key; /* where in it: a key of nested dicts or the front of names; NULL: not given */
     bool reset_head; /* the model's last layer is left as it is, whatever the file has for it */
+    /* A run begins from it, whose constants (lvni_nn_builder_constant) are its own: those of the
+     * file are not taken. Else they are, where shapes fit. */
+    bool starts;
 } lvni_run_weights_source;
 
 /* The network of a model, or of its module `part` where that is not NULL: "resnet18". */

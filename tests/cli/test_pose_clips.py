@@ -15,6 +15,7 @@ import unittest
 from pose_case import PoseCase, metrics
 from pose_project import HEIGHT, WIDTH, draw
 from pretrain_case import LEVIN
+from safetensors_files import read_safetensors, write_safetensors
 from today import OfToday
 
 SLOW = os.environ.get("LEVIN_TEST_SLOW") == "1"
@@ -107,7 +108,13 @@ class PoseClips(PoseCase):
         ):
             self.assertIn(f"the run: {2 * steps} steps, 2 epochs", self.plan(clip, *more))
         more = ["training.train_batch_size=1", "training.train_prob=0.9"]
-        self.assertIn("an epoch of 11 samples is 11 steps", self.plan(clip, *more))
+        self.assertIn("an epoch is 11 steps of 1", self.plan(clip, *more))
+        more = ["training.train_batch_size=3", "training.train_prob=0.9"]  # 11 = 3 3 3 2
+        for part, steps in (("0.1", 1), ("0.34", 3), ("1.0", 10)):
+            text = self.plan(clip, *more, f"training.limit_train_batches={part}")
+            self.assertIn(f"an epoch is {steps} step{'s' * (steps > 1)} of 3", text)
+        text = self.plan(clip, "training.limit_train_batches=0.05", code=64)
+        self.assertIn("leaves no step of the epoch's 10", text)
 
     def test_refused(self):
         for part, *arguments in (
@@ -218,6 +225,7 @@ class PoseClips(PoseCase):
         self.assertEqual(same, [])
 
     def test_a_damaged_frame(self):
+        """Its clip is another one; without another one, or with on_error=stop, the run ends."""
         for name in ("a", "b"):
             os.remove(f"{self.videos}/{name}.mp4")
         write_video(f"{self.videos}/a.mov", 8, codec="png")
@@ -226,9 +234,62 @@ class PoseClips(PoseCase):
         frames[4] = bytes(len(frames[4]))
         with open(f"{self.videos}/a.mov", "wb") as f:
             f.write(b"\x89PNG".join(frames))
-        more = [*CLIPS, "dali.base.train.sequence_length=8", "max_steps=1"]
-        text = self.train("out", *more)
-        self.assertRegex(text, r"1 unreadable training sample of the stream clips .*: frame 3 of 8")
+        clip = "dali.base.train.sequence_length"
+        text = self.train("out", *CLIPS, f"{clip}=4", "max_steps=2")
+        warning = "another clip takes the place of a damaged one"
+        self.assertEqual(len(re.findall(f"{warning}: .*a.mov: frame 3 of 8", text)), 1, text)
+        self.assertEqual(len(metrics(f"{self.dir}/out", "train/temporal_loss_step")), 2)
+        for more, code, part in (
+            (f"{clip}=8", 64, "project/videos: each of its 1 clip of 8 frames has one"),
+            (f"{clip}=4 on_error=stop", 64, "a.mov: frame 3 of 8"),
+        ):
+            more = [*CLIPS, "overwrite=true", "max_steps=2", *more.split()]
+            text = self.train("end", *more, code=code)
+            self.assertIn(part, text)
+
+    # ---- weights=, and resuming ----
+
+    def test_a_fit_is_of_its_own_run(self):
+        """Begun from the file of a backbone, of another project, with other components."""
+        base = [*CLIPS, "dali.base.train.sequence_length=4", "max_steps=1"]
+        text = self.train("one", *base, "callbacks.anneal_weight.init_val=0")
+        self.assertIn("freeze_until_epoch=60: the losses of model.losses_to_use count 0", text)
+        model = "one/exported_models/exported_last.safetensors"
+        tensors, meta = read_safetensors(f"{self.dir}/{model}")
+        labels = f"{self.dir}/project/CollectedData.csv"
+        front = "backbone."
+        part = {n[len(front) :]: t for n, t in tensors.items() if n.startswith(front)}
+        write_safetensors(f"{self.dir}/backbone.safetensors", part)
+        with open(labels, encoding="ascii") as f:
+            lines = f.read().splitlines(keepends=True)
+        with open(labels, "w", encoding="ascii") as f:
+            f.writelines(lines[:3])
+            for line in lines[3:]:
+                name, *values = line.strip().split(",")
+                values = [v and str(float(v) + i % 2) for i, v in enumerate(values)]
+                f.write(",".join([name, *values]) + "\n")
+        for weights, more, taken in (
+            ("backbone.safetensors", "", "new in this run: head ("),
+            (model, "losses.pca_singleview.components_to_keep=1", "tensors are from it"),
+        ):
+            text = self.train(
+                "two", "overwrite=true", "quiet=false", *base, f"weights={weights}", *more.split()
+            )
+            self.assertIn(taken, text)
+            self.assertNotIn("not used", text)
+            self.assert_own_fit("one", "two")
+        changed = "losses.pca_singleview.epsilon=5"
+        text = self.train("two", "resume=true", *base, "max_steps=2", changed, code=64)
+        self.assertIn('losses.pca_singleview.components_to_keep is "2", and the run of ', text)
+        more = ["losses.pca_singleview.components_to_keep=1", changed]
+        text = self.train("two", "resume=true", *base, "max_steps=2", *more, code=64)
+        self.assertRegex(text, "losses.pca_singleview.epsilon is 5, and the run of .* had 0.1")
+
+    def assert_own_fit(self, other, run):
+        name = "model/pca_singleview.mean"
+        path = "checkpoints/last.safetensors"
+        both = [read_safetensors(f"{self.dir}/{r}/{path}")[0][name] for r in (other, run)]
+        self.assertNotEqual(both[0], both[1])
 
 
 if __name__ == "__main__":

@@ -240,8 +240,24 @@ static lvn_status find_weights(lvni_core_config *c, const opened *o, bool leads)
     return LVN_OK;
 }
 
+/* Importance begins to grow behind this epoch. */
+static void warn_importance(const opened *o, int64_t steps, int64_t steps_per_epoch)
+{
+    const lvni_pose_settings *s = &o->settings;
+    if (o->clips.stream.dataset != NULL && s->anneal_init == 0.0 && steps > 0 &&
+        (steps - 1) / steps_per_epoch <= s->anneal_from_epoch) {
+        lvni_log_line(LVNI_LOG_WARNING,
+                      "callbacks.anneal_weight.freeze_until_epoch=%lld: the losses of "
+                      "model.losses_to_use count 0 in all of the run's %lld step%s, as "
+                      "callbacks.anneal_weight.init_val is 0: train longer, or give a larger one",
+                      (long long)s->anneal_from_epoch, (long long)steps,
+                      lvni_core_plural(steps, "", "s"));
+    }
+}
+
 /* The best checkpoint is one of a validation. */
-static lvn_status warn_end(lvni_core_config *c, const lvni_run_job *job, int64_t frames)
+static lvn_status warn_end(lvni_core_config *c, const lvni_run_job *job, const opened *o,
+                           int64_t frames)
 {
     lvni_plan plan;
     int64_t steps;
@@ -249,7 +265,11 @@ static lvn_status warn_end(lvni_core_config *c, const lvni_run_job *job, int64_t
     LVN_TRY(lvni_run_count_steps(c, frames, rank, &plan, &steps));
     const int64_t every = lvni_core_config_int(c, "check_val_every_n_epoch"),
                   first = every * plan.steps_per_epoch;
-    if (every > 0 && steps < first && steps > 0 && (rank == NULL || rank->rank == 0)) {
+    const bool leads = rank == NULL || rank->rank == 0;
+    if (leads) {
+        warn_importance(o, steps, plan.steps_per_epoch);
+    }
+    if (every > 0 && steps < first && steps > 0 && leads) {
         lvni_log_line(LVNI_LOG_WARNING,
                       "the run ends after %lld step%s, before its first validation after step %lld "
                       "(check_val_every_n_epoch=%lld): its last checkpoint counts as the best",
@@ -268,6 +288,7 @@ static void give_clips(lvni_run_job *job, opened *o)
     o->arguments.clips = o->clips.stream.dataset != NULL;
     job->streams = &o->clips.stream;
     job->n_streams = o->arguments.clips ? 1 : 0;
+    lvni_pose_fits_fix(&o->settings, job);
 }
 
 static lvn_status open_training(lvni_run_job *job, opened *o)
@@ -290,7 +311,7 @@ static lvn_status open_training(lvni_run_job *job, opened *o)
     LVN_TRY(open_frames(o, o->at, n, o->pipeline, &o->train));
     LVN_TRY(open_frames(o, o->at + n, val, NULL, &o->val));
     LVN_TRY(lvni_pose_fits_keep(&o->fits, &o->labels, &o->facts));
-    LVN_TRY(warn_end(c, job, n));
+    LVN_TRY(warn_end(c, job, o, n));
     job->train = o->train;
     job->val = o->val;
     give_clips(job, o);

@@ -57,6 +57,8 @@ typedef struct lvni_pose_fits {
  * rank. */
 lvn_status lvni_pose_fits_make(const lvni_pose_settings *settings, const lvni_pose_labels *labels,
                                const int8_t *set, const lvni_run_ranks *ranks, lvni_pose_fits *out);
+/* job->fixed: the keys of fits that losses use. */
+void lvni_pose_fits_fix(const lvni_pose_settings *settings, lvni_run_job *job);
 /* Into the facts of a model's card, with the names of the keypoints, and out of them. */
 lvn_status lvni_pose_fits_keep(const lvni_pose_fits *fits, const lvni_pose_labels *labels,
                                lvn_card *facts);

@@ -193,6 +193,26 @@ lvn_status lvni_pose_fits_make(const lvni_pose_settings *s, const lvni_pose_labe
     return share_fit(ranks, &out->multiview, &out->has_multiview);
 }
 
+/* ---- when a run is resumed ---- */
+
+#define FIT_KEYS(loss)                                                                             \
+    "losses." loss ".components_to_keep", "losses." loss ".epsilon",                               \
+        "losses." loss ".empirical_epsilon_percentile",                                            \
+        "losses." loss ".empirical_epsilon_multiplier", "losses." loss ".centering_method"
+
+void lvni_pose_fits_fix(const lvni_pose_settings *s, lvni_run_job *job)
+{
+    enum { KEYS = 6 };
+    static const char *const keys[2][KEYS] = {
+        {FIT_KEYS("pca_singleview"), "data.columns_for_singleview_pca"},
+        {FIT_KEYS("pca_multiview"), "data.mirrored_column_matches"}};
+    for (int multiview = 0; multiview < 2; multiview++) {
+        for (int i = 0; i < KEYS && loss_of(s, multiview)->used; i++) {
+            job->fixed[job->n_fixed++] = keys[multiview][i];
+        }
+    }
+}
+
 /* ---- in the card of a model ---- */
 
 static lvn_status keep(const lvni_pose_pca *pca, const char *name, lvn_card *facts)

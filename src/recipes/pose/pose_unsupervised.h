@@ -37,7 +37,7 @@ lvn_tensor *lvni_pose_temporal_map_loss(const lvni_pose_temporal *t, lvni_pose_m
                                         lvn_tensor *maps, lvn_tensor *confidence, int64_t *terms);
 
 /* In build(): `epsilon` of n numbers of the configuration, one or one for each keypoint.
- * Checkpoints do not have it. */
+ * Checkpoints do not have it: a resumed run takes it from its keys. */
 void lvni_pose_epsilon_build(lvn_builder *b, const char *name, const double *value, int n,
                              lvn_tensor **out);
 
