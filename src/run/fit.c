@@ -610,8 +610,9 @@ lvn_status lvni_run_fit(const lvni_run_job *request)
                               .changed = PTHREAD_COND_INITIALIZER};
     run_of_process run = {.request = request, .turn = &turn};
     const lvn_status s = lvni_run_ranks_each(request->ranks, fit_rank, &run);
-    if (request->ranks->process == NULL) {
-        /* else lvni_run_ranks_run has still to leave */
+    const bool goes_on = s == LVN_OK && request->drive == NULL && request->recipe->ended != NULL;
+    if (request->ranks->process == NULL && !goes_on) {
+        /* else lvni_run_ranks_run has still to leave, or recipe.c to end the training */
         lvni_core_signals_remove();
     }
     return s;

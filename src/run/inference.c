@@ -487,7 +487,8 @@ lvn_status lvni_run_inference_on(const lvni_run_recipe *recipe, const char *comm
 {
     lvni_run_inference u = make_use(recipe, command, of, config);
     u.goes_on = true;
-    const lvn_status s = use_model(&u, ranks);
+    lvn_status s = lvni_run_ranks_check_stop(ranks);
+    s = s == LVN_OK ? use_model(&u, ranks) : s;
     lvni_core_config_destroy(config);
     return s;
 }

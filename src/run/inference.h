@@ -92,7 +92,8 @@ typedef struct lvni_run_measurement {
 lvn_status lvni_run_inference_run(const lvni_run_recipe *recipe, const char *command,
                                   const lvni_run_measurement *of, lvni_core_config *config);
 /* The same on ranks that are there, as at the end of a training. What goes wrong with the model or
- * the data, on whichever rank, fails on all of them alike, and they can go on with others. */
+ * the data, on whichever rank, fails on all of them alike, and they can go on with others.
+ * LVN_ERR_CANCELLED: one was asked to stop, before, or between two waves of chunks. */
 lvn_status lvni_run_inference_on(const lvni_run_recipe *recipe, const char *command,
                                  const lvni_run_measurement *of, lvni_core_config *config,
                                  lvni_run_ranks *ranks);

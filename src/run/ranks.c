@@ -15,6 +15,7 @@
 #include "run/rank_impl.h"
 #include "run/run_dir.h"
 #include "run/watchdog.h"
+#include "trainer/trainer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -402,6 +403,27 @@ lvn_status lvni_run_ranks_agree(const lvni_run_ranks *ranks, lvn_status mine)
         return lvn_error_adopt(&error);
     }
     LVN_FAIL((lvn_status)a.all.status, "%s", a.all.message);
+}
+
+/* Called by lvni_run_ranks_each. */
+static lvn_status agree_on_stop(void *user, const lvni_run_rank *rank)
+{
+    (void)user;
+    int32_t signal_number = lvni_trainer_stop_signal();
+    if (rank->comm != NULL) {
+        LVN_TRY(lvni_dist_comm_all_reduce(rank->comm, &signal_number, &signal_number, 1, LVN_I32,
+                                          LVNI_REDUCE_MAX));
+        lvni_trainer_stop_record(signal_number);
+    }
+    if (signal_number != 0) {
+        LVN_FAIL(LVN_ERR_CANCELLED, "%s", lvni_core_signal_name(signal_number));
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_run_ranks_check_stop(const lvni_run_ranks *ranks)
+{
+    return lvni_run_ranks_each(ranks, agree_on_stop, NULL);
 }
 
 lvn_status lvni_run_ranks_estimate(lvni_core_config *c, lvni_run_rank *out)

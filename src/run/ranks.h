@@ -79,6 +79,10 @@ lvn_status lvni_run_ranks_share(const lvni_run_ranks *ranks, char *text, size_t 
  * the status of the first rank that has another than LVN_OK, with its error. A collective of the
  * processes, before which no rank may have failed in one. */
 lvn_status lvni_run_ranks_agree(const lvni_run_ranks *ranks, lvn_status mine);
+/* Between two parts of a work that has no steps: LVN_ERR_CANCELLED in every process once one of
+ * their ranks was asked to stop (trainer.h: lvni_trainer_stop_signal). A collective of the
+ * processes. */
+lvn_status lvni_run_ranks_check_stop(const lvni_run_ranks *ranks);
 /* Wakes the others before this rank's work is over, with the thread's last error. Nothing after
  * LVN_OK and LVN_ERR_CANCELLED. */
 void lvni_run_rank_give_up(const lvni_run_rank *rank, lvn_status status);

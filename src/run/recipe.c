@@ -15,9 +15,11 @@
 #include "log/run_log.h"
 #include "report/run_page.h"
 #include "run/options.h"
+#include "run/requeue.h"
 #include "run/run_dir.h"
 #include "trainer/trainer.h"
 
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -39,6 +41,28 @@ typedef struct work {
 
 /* ---- behind the end of a training ---- */
 
+/* Called by lvni_run_ranks_each. There may be progress without a step: a table that is there is not
+ * written again. */
+static lvn_status requeue(void *user, const lvni_run_rank *rank)
+{
+    const lvni_core_config *c = user;
+    return lvni_run_requeue(rank, lvni_core_config_bool(c, "auto_requeue"),
+                            lvni_core_config_int(c, "max_requeues"), true);
+}
+
+/* All ranks have stopped together; the checkpoint of the last step is on the disk. */
+static lvn_status stop_ended(const work *w, const lvni_run_job *job)
+{
+    const int signal_number = lvni_trainer_stop_signal();
+    if (signal_number == SIGUSR1) {
+        LVN_TRY(lvni_run_ranks_each(job->ranks, requeue, w->config));
+    }
+    LVN_FAIL(LVN_ERR_CANCELLED,
+             "%s in what follows the last step of the training, whose checkpoint is saved: "
+             "resume=true goes on with what is missing",
+             lvni_core_signal_name(signal_number));
+}
+
 /* No rank goes on before rank 0 has its files. */
 static lvn_status end_training(const work *w, const lvni_run_job *job)
 {
@@ -49,7 +73,8 @@ static lvn_status end_training(const work *w, const lvni_run_job *job)
     }
     LVN_TRY(lvni_run_ranks_share(job->ranks, dir, sizeof dir));
     lvni_trainer_stop_forget_time();
-    return dir[0] == '\0' ? LVN_OK : w->recipe->ended(job, dir);
+    const lvn_status s = dir[0] == '\0' ? LVN_OK : w->recipe->ended(job, dir);
+    return s == LVN_ERR_CANCELLED ? stop_ended(w, job) : s;
 }
 
 static lvn_status open_and_fit(work *w, lvni_run_ranks *ranks, fit_function fit)
@@ -72,6 +97,9 @@ static lvn_status open_and_fit(work *w, lvni_run_ranks *ranks, fit_function fit)
     LVNI_TRY_DONE(s, fit(&request));
     if (fit == lvni_run_fit && w->driver == NULL && w->recipe->ended != NULL) {
         s = end_training(w, &request);
+        if (ranks->process == NULL) {
+            lvni_core_signals_remove(); /* which lvni_run_fit left to this */
+        }
     }
 done:
     if (w->recipe->close != NULL) {

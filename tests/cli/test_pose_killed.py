@@ -1,17 +1,20 @@
 """A rank of levin train pose that is killed while the labelled frames are predicted, behind the
-training's last step: one first error, nothing half written, and a resumed run makes up for it.
+training's last step: one first error, nothing half written, and a resumed run makes up for it. And
+runs that are asked to stop there.
 
 usage: test_pose_killed.py LEVIN     registered in tests/cli/CMakeLists.txt
 """
 
 import json
 import os
+import shutil
 import signal
+import time
 import unittest
 
 from case import LEVIN
 from pose_project import write_project
-from rank_case import RankCase
+from rank_case import GRACE_S, RankCase
 
 FRAMES = 120  # to predict, so many that there is time to kill
 
@@ -24,6 +27,10 @@ class PoseKilled(RankCase):
                 with open(f"{run}/{name}", encoding="ascii") as f:
                     found[name] = f.read()
         return found
+
+    def status(self):
+        with open(f"{self.out}/train_status.json", encoding="ascii") as f:
+            return json.load(f)["status"]
 
     def test_a_rank_killed_in_the_evaluation(self):
         write_project(f"{self.dir}/project")
@@ -44,13 +51,43 @@ class PoseKilled(RankCase):
             p, 1, signal.SIGKILL, code=137, expects=["rank 1 (", "failed first: killed by SIGKILL"]
         )
         self.assertNotIn("predictions_new.csv", self.files(self.out), reported)
-        with open(f"{self.out}/train_status.json", encoding="ascii") as f:
-            self.assertEqual(json.load(f)["status"], "EVALUATING")
+        self.assertEqual(self.status(), "EVALUATING")
         self.levin([*train[1:], f"out={self.out}", "resume=true"], 0)
         whole = f"{self.dir}/whole"
         self.levin([*train[1:], f"out={whole}"], 0)
         self.assertEqual(self.files(self.out), self.files(whole))
         self.assertIn("predictions_new.csv", self.files(self.out))
+
+    def stopped(self, devices, signal_number, code):
+        train = ["train", "pose", f"config={self.dir}/project/config.yaml", "max_steps=2"]
+        train += [f"out={self.out}", f"devices={devices}"]
+        p = self.start_ranks([LEVIN, *train, "quiet=true"])
+        self.wait_for(lambda: os.path.exists(f"{self.out}/predictions.csv"), p)
+        os.kill(p.pid, signal_number)
+        reported = self.gone(p, GRACE_S, time.monotonic())
+        self.assertEqual(p.returncode, code, reported)
+        self.assertEqual(reported.count("stopped: "), 1, reported)
+        self.assertIn("resume=true goes on with what is missing", reported)
+        self.assertEqual(self.status(), "EVALUATING")
+        self.assertNotIn("predictions_new.csv", self.files(self.out), reported)
+        first = os.stat(f"{self.out}/predictions.csv")
+        self.levin([*train, "resume=true"], 0, ["predictions_new.csv"])
+        self.assertEqual(self.status(), "COMPLETED")
+        self.assertEqual(os.stat(f"{self.out}/predictions.csv"), first)
+        return [*train, "resume=true"]
+
+    def test_a_stop_in_the_evaluation(self):
+        """What is there stays, and what is missing, or older than its labels, is made."""
+        write_project(f"{self.dir}/project")
+        write_project(f"{self.dir}/project", n=FRAMES, name="CollectedData_new.csv")
+        self.stopped(2, signal.SIGTERM, 143)
+        shutil.rmtree(self.out)
+        resume = self.stopped(1, signal.SIGINT, 130)
+        out, _ = self.levin(resume, 0, ["nothing to do"])
+        self.assertNotIn("predictions of", out)
+        os.utime(f"{self.dir}/project/CollectedData.csv")
+        out, _ = self.levin(resume, 0)
+        self.assertEqual(out.count("predictions of"), 1, out)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@
 #include "core/vfs.h"
 #include "log/run_log.h"
 #include "recipes/pose/pose_labeled.h"
+#include "recipes/pose/pose_results.h"
 #include "recipes/pose/pose_status.h"
 #include "run/inference.h"
 
@@ -111,6 +112,42 @@ done:
     return s;
 }
 
+/* Was it all written behind the same end, before a stop? Rank 0 looks; true in every process. */
+static lvn_status is_kept(const lvni_run_job *job, const char *dir, const char *file,
+                          const char *name, bool draws, bool *kept)
+{
+    char there[2] = "";
+    lvni_core_str path = {0};
+    lvn_status s;
+    if (job->ranks->rank->rank == 0 && lvni_pose_used_of(job)->progress->completed < 0) {
+        lvni_core_str_printf(&path, "%s/%s.csv", dir, name);
+        LVNI_TRY_DONE(s, lvni_core_str_status(&path));
+        bool is = lvni_pose_is_written(lvni_core_str_text(&path), dir, file);
+        if (draws && is) {
+            lvni_core_str_clear(&path);
+            lvni_core_str_printf(&path, "%s/video_preds/labeled_videos/%s_labeled.mp4", dir,
+                                 lvni_pose_base_name(name));
+            LVNI_TRY_DONE(s, lvni_core_str_status(&path));
+            is = lvni_pose_is_written(lvni_core_str_text(&path), dir, file);
+        }
+        there[0] = is ? '1' : '\0';
+    }
+    s = lvni_run_ranks_share(job->ranks, there, sizeof there);
+    *kept = there[0] != '\0';
+done:
+    lvni_core_str_free(&path);
+    return s;
+}
+
+/* Nothing where that is there. */
+static lvn_status predict_missing(const lvni_run_job *job, const char *dir, const char *file,
+                                  const char *name)
+{
+    bool kept;
+    LVN_TRY(is_kept(job, dir, file, name, false, &kept));
+    return kept ? LVN_OK : predict(job, dir, file, name, NULL);
+}
+
 /* What stands beside the training's frames. */
 static lvn_status forgive(const lvni_run_job *job, lvn_status s, const char *what)
 {
@@ -131,7 +168,7 @@ static lvn_status predict_other(const lvni_run_job *job, const char *dir, const 
     there[0] = lvni_core_path_exists(lvni_core_str_text(&path)) ? '1' : '\0';
     LVNI_TRY_DONE(s, lvni_run_ranks_share(job->ranks, there, sizeof there));
     if (there[0] != '\0') {
-        s = predict(job, dir, lvni_core_str_text(&path), name, NULL);
+        s = predict_missing(job, dir, lvni_core_str_text(&path), name);
         s = forgive(job, s, "label file");
     }
 done:
@@ -171,6 +208,7 @@ static lvn_status predict_video(const lvni_run_job *job, const char *dir, const 
     const bool draws = lvni_pose_used_of(job)->settings->save_videos;
     lvni_core_str path = {0}, name = {0};
     const char *dot = strrchr(video, '.');
+    bool kept;
     lvni_core_str_printf(&path, "%s/%s", folder, video);
     lvni_core_str_printf(&name, "video_preds/%.*s", (int)(dot - video), video);
     lvn_status s;
@@ -178,8 +216,11 @@ static lvn_status predict_video(const lvni_run_job *job, const char *dir, const 
     LVNI_TRY_DONE(s, lvni_core_str_status(&name));
     s = job->ranks->rank->rank == 0 ? lvni_pose_check_video_name(folder, video) : LVN_OK;
     LVNI_TRY_DONE(s, lvni_run_ranks_agree(job->ranks, s));
-    s = draws ? predict_and_draw(job, dir, lvni_core_str_text(&path), lvni_core_str_text(&name))
-              : predict(job, dir, lvni_core_str_text(&path), lvni_core_str_text(&name), NULL);
+    LVNI_TRY_DONE(
+        s, is_kept(job, dir, lvni_core_str_text(&path), lvni_core_str_text(&name), draws, &kept));
+    s = kept    ? LVN_OK
+        : draws ? predict_and_draw(job, dir, lvni_core_str_text(&path), lvni_core_str_text(&name))
+                : predict(job, dir, lvni_core_str_text(&path), lvni_core_str_text(&name), NULL);
 done:
     lvni_core_str_free(&path);
     lvni_core_str_free(&name);
@@ -215,7 +256,7 @@ lvn_status lvni_pose_ended(const lvni_run_job *job, const char *dir)
         LVN_TRY(p->dir == NULL ? LVN_ERR_MEMORY : LVN_OK);
     }
     write_status(p, "EVALUATING");
-    LVN_TRY(predict(job, dir, file, "predictions", NULL));
+    LVN_TRY(predict_missing(job, dir, file, "predictions"));
     LVN_TRY(predict_other(job, dir, file, "new"));
     LVN_TRY(predict_other(job, dir, file, "test"));
     LVN_TRY(predict_videos(job, dir));

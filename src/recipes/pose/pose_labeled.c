@@ -209,7 +209,8 @@ lvn_status lvni_pose_labeled_draw(lvni_pose_labeled *l, double seconds, bool *do
     while (l->next < l->chosen) {
         LVN_TRY(draw_frame(l, number_of(l, l->next)));
         l->next++;
-        if ((double)(lvni_core_now_ns() - begun) * 1e-9 > seconds) {
+        if ((double)(lvni_core_now_ns() - begun) * 1e-9 > seconds ||
+            (isfinite(seconds) && lvni_trainer_stop_signal() != 0)) {
             return LVN_OK;
         }
     }
@@ -257,10 +258,12 @@ lvn_status lvni_pose_labeled_together(const lvni_run_ranks *ranks, const lvni_co
     lvn_status s;
     *undrawn = false;
     do {
+        LVNI_TRY_DONE(s, lvni_run_ranks_check_stop(ranks));
         s = leads ? draw_turn(options, seconds, &labeled, more, undrawn) : LVN_OK;
         const lvn_status shared = lvni_run_ranks_share(ranks, more, sizeof more);
         s = s == LVN_OK ? shared : s;
     } while (s == LVN_OK && more[0] != '\0');
+done:
     lvni_pose_labeled_close(labeled);
     return s;
 }

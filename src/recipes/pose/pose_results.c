@@ -11,6 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { PIECE = 1 << 16 };
 
@@ -229,4 +230,27 @@ void lvni_pose_temporal_norm(const lvni_pose_predictions *p, double *error)
                      dy = (double)now[1] - (double)before[1];
         error[i] = sqrt(dx * dx + dy * dy);
     }
+}
+
+/* ---- tables that are there ---- */
+
+static bool is_before(const struct stat *a, const struct stat *b)
+{
+    return a->st_mtim.tv_sec != b->st_mtim.tv_sec ? a->st_mtim.tv_sec < b->st_mtim.tv_sec
+                                                  : a->st_mtim.tv_nsec < b->st_mtim.tv_nsec;
+}
+
+bool lvni_pose_is_written(const char *path, const char *run, const char *data)
+{
+    static const char *const models[] = {"best", "last"};
+    struct stat own, other;
+    bool is = stat(path, &own) == 0 && stat(data, &other) == 0 && !is_before(&own, &other);
+    for (size_t i = 0; is && i < sizeof models / sizeof *models; i++) {
+        lvni_core_str model = {0};
+        lvni_core_str_printf(&model, "%s/exported_models/exported_%s.safetensors", run, models[i]);
+        is = lvni_core_str_status(&model) == LVN_OK &&
+             (stat(lvni_core_str_text(&model), &other) != 0 || !is_before(&own, &other));
+        lvni_core_str_free(&model);
+    }
+    return is;
 }

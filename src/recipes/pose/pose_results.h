@@ -5,6 +5,7 @@
 #define LEVIN_RECIPES_POSE_POSE_RESULTS_H
 
 #include <levin/status.h>
+#include <stdbool.h>
 
 /* Borrowed. */
 typedef struct lvni_pose_predictions {
@@ -22,6 +23,10 @@ lvn_status lvni_pose_write_predictions(const char *path, const lvni_pose_predict
 /* error (n, k), NaN: an empty cell. Of p the names and sets alone are read. */
 lvn_status lvni_pose_write_errors(const char *path, const lvni_pose_predictions *p,
                                   const double *error);
+
+/* Is there a table (or another file), which was not written before the exported models of the run
+ * directory, nor before the file `data`? */
+bool lvni_pose_is_written(const char *path, const char *run, const char *data);
 
 /* error (n, k): how far a point lies from its label xy (n, k, 2); NaN: it has none. */
 void lvni_pose_pixel_error(const lvni_pose_predictions *p, const double *xy, double *error);
