@@ -11,7 +11,7 @@ import unittest
 
 from pose_case import read_table
 from pose_project import DLC_CONFIG, dlc_table, write_project, write_recording
-from pretrain_case import ApartCase, run_levin
+from pretrain_case import LEVIN, ApartCase, run_levin
 from today import OfToday
 
 HEADS = [
@@ -140,6 +140,15 @@ class Dlc(ApartCase):
             "CollectedData_me.csv:2: the body part `nose` is that of several animals (`mouse1`, "
             "`mouse2`)"
         )
+        table = dlc_table("c", ["nose", "ear"], [[(1, 2), (3, 4)]], individuals=["m1", "m2"])
+        self.rows("c", *table)
+        self.refused("CollectedData_me.csv:2: body parts of several animals (`m1`, `m2`)")
+
+    def test_an_image_with_two_rows(self):
+        table = dlc_table("b", ["tail", "nose"], [[(1, 2), (3, 4)]])
+        self.rows("b", *table, [*table[3][:-1], "5"])
+        text = self.levin("data", "dlc", "dlc", "out")
+        self.assertIn("CollectedData_me.csv:5: the image img000.png has a row in line 4, too", text)
 
     def test_mistakes_have_their_place_in_the_file(self):
         table = dlc_table("b", ["tail", "nose"], [[(1, 2), (3, 4)]], three=True)
@@ -157,8 +166,11 @@ class Dlc(ApartCase):
         self.refused("nothing: there is no such folder", arguments=("nothing", "out"), code=1)
         os.makedirs(f"{self.dir}/empty")
         self.refused("empty has no folder labeled-data", arguments=("empty", "out"), code=1)
+        os.makedirs(f"{self.dir}/empty/labeled-data")
+        self.refused("labeled-data has no folder", arguments=("empty", "out"), code=1)
+        self.refused("it is a file", arguments=("dlc/config.yaml", "out"), code=1)
         os.makedirs(f"{self.dir}/empty/labeled-data/a")
-        self.refused("none of its 1 folders has labels", arguments=("empty", "out"), code=1)
+        self.refused("none of its 1 folder has labels", arguments=("empty", "out"), code=1)
         with open(f"{self.dir}/empty/labeled-data/a/CollectedData_me.h5", "wb"):
             pass
         self.refused("in an HDF5 file alone", "pandas.read_hdf", arguments=("empty", "out"))
@@ -243,7 +255,24 @@ class Check(ApartCase):
         self.assertIn("500 lies outside of the frame", found["problems"][2])
         self.assertIn("img02.png", found["refused"])
         self.assertEqual(found["sizes"], [{"width": 120, "height": 100, "frames": 10}])
-        self.assertIn("problem: ", self.check(code=64))
+        done = subprocess.run(
+            f"'{LEVIN}' data check config=project/config.yaml 2>&1",
+            shell=True, cwd=self.dir, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        self.assertEqual(done.returncode, 64)
+        self.assertIn("problem: ", done.stdout[: done.stdout.index("error: ")])
+
+    def test_what_a_training_would_omit(self):
+        """Half of an image, and an image with two rows."""
+        path = f"{self.dir}/project/labeled-data/CollectedData/img07.png"
+        os.truncate(path, os.path.getsize(path) // 2)
+        with open(f"{self.dir}/project/CollectedData.csv", "a+", encoding="ascii") as f:
+            f.seek(0)
+            f.write(f.read().splitlines()[-1] + "\n")
+        found = self.json(code=1)["problems"]
+        self.assertEqual(len(found), 2, found)
+        self.assertIn("img11.png has a row in line 15, too (1 row too many", found[0])
+        self.assertIn("img07.png: damaged PNG", found[1])
 
     def test_a_configuration_that_cannot_be_used(self):
         self.assertIn("config=FILE is missing", self.levin("data", "check", code=64))

@@ -30,6 +30,9 @@ typedef struct lvni_pose_frame_head {
 } lvni_pose_frame_head;
 lvn_status lvni_pose_images_head(const lvni_pose_labels *labels, const char *folder, int64_t i,
                                  lvni_core_str *path, lvni_pose_frame_head *out);
+/* Whether all of it can be decoded. */
+lvn_status lvni_pose_images_decode(const lvni_pose_labels *labels, const char *folder, int64_t i,
+                                   lvni_core_str *path);
 /* Which sizes frames have, and how many have each. */
 enum { LVNI_POSE_SIZES = 16 };
 typedef struct lvni_pose_sizes {

@@ -117,6 +117,8 @@ static lvn_status look_at_frames(lvni_pose_check *c)
         if (s == LVN_OK) {
             lvni_pose_sizes_add(&c->sizes, head.width, head.height);
             s = lvni_pose_labels_check_inside(l, i, head.width, head.height);
+            LVNI_TRY_DONE(s, keep_problem(c, s));
+            s = lvni_pose_images_decode(l, folder, i, &path);
         }
         LVNI_TRY_DONE(s, keep_problem(c, s));
     }
@@ -134,6 +136,7 @@ static lvn_status look_at_labels(lvni_pose_check *c)
     }
     LVN_TRY(count_labels(c));
     LVN_TRY(divide(c));
+    LVN_TRY(keep_problem(c, lvni_pose_labels_check_once(&c->labels)));
     count_rows(c);
     return look_at_frames(c);
 }
@@ -272,6 +275,7 @@ lvn_status lvni_pose_data_check(int n, const char *const *args, bool json, bool 
         (json ? lvni_pose_check_json : lvni_pose_check_lines)(&c, &text);
         s = lvni_core_str_status(&text);
         fputs(lvni_core_str_text(&text), stdout);
+        fflush(stdout); /* before the error, where both go into one file */
         *clean = is_clean(&c);
         s = s == LVN_OK && c.refused != NULL ? lvn_error_adopt(&refusal) : s;
     }

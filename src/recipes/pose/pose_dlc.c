@@ -263,9 +263,14 @@ static lvn_status read_recordings(const char *in, lvni_pose_dlc *p)
         lvni_core_free(folder);
     }
     if (s == LVN_OK && p->recordings.n == 0) {
-        s = lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__,
-                          "%s: none of its %d folders has labels (%s_SCORER%s)", all,
-                          p->unlabelled.n, table_begin, table_end);
+        const int n = p->unlabelled.n;
+        s = n == 0 ? lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__,
+                                   "%s has no folder, and each recording has one with its images "
+                                   "and %s_SCORER%s",
+                                   all, table_begin, table_end)
+                   : lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__,
+                                   "%s: none of its %d folder%s has labels (%s_SCORER%s)", all, n,
+                                   lvni_core_plural(n, "", "s"), table_begin, table_end);
     }
 done:
     lvni_core_free(all);
@@ -279,9 +284,9 @@ lvn_status lvni_pose_dlc_read(const char *in, bool videos, lvni_pose_dlc *out)
     *out = (lvni_pose_dlc){0};
     if (!lvni_core_path_is_folder(in)) {
         LVN_FAIL(LVN_ERR_NOT_FOUND,
-                 "%s: there is no such folder; give that of a project of "
-                 "DeepLabCut, in which config.yaml and " LABELED " are",
-                 in);
+                 "%s: %s; give the folder of a project of DeepLabCut, in which config.yaml "
+                 "and " LABELED " are",
+                 in, lvni_core_path_exists(in) ? "it is a file" : "there is no such folder");
     }
     LVN_TRY(videos ? list_videos(in, out) : LVN_OK);
     LVN_TRY(read_config(in, videos, out));

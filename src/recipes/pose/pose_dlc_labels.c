@@ -8,6 +8,8 @@
 
 enum { HEADERS = 3, PATH_COLUMNS = 3, COLUMNS_MAX = 4096 };
 
+static const char of_none[] = "single"; /* animal of the body parts that are of none */
+
 /* Of one body part; two animals have the same ones. */
 static lvn_status refuse_animals(const lvni_pose_csv *t, int64_t a, int64_t b)
 {
@@ -16,6 +18,16 @@ static lvn_status refuse_animals(const lvni_pose_csv *t, int64_t a, int64_t b)
              "levin finds the keypoints of one in a frame: keep the columns of one animal alone",
              t->name, (long long)t->line[1], lvni_pose_csv_at(t, 2, a), lvni_pose_csv_at(t, 1, a),
              lvni_pose_csv_at(t, 1, b));
+}
+
+static lvn_status refuse_parts(const lvni_pose_csv *t, int64_t a, int64_t b)
+{
+    LVN_FAIL(LVN_ERR_USAGE,
+             "%s:%lld: body parts of several animals (`%.64s`, `%.64s`), and levin finds the "
+             "keypoints of one in a frame: keep the columns of one animal alone, beside those of "
+             "`%s`",
+             t->name, (long long)t->line[1], lvni_pose_csv_at(t, 1, a), lvni_pose_csv_at(t, 1, b),
+             of_none);
 }
 
 /* Row 1 names the animal, row 2 body parts, row 3 coordinates. Body parts that are of no animal
@@ -32,6 +44,15 @@ static lvn_status check_animals(const lvni_pose_csv *t, int64_t first)
                 strcmp(lvni_pose_csv_at(t, 1, c), lvni_pose_csv_at(t, 1, k)) != 0) {
                 return refuse_animals(t, k, c);
             }
+        }
+    }
+    int64_t animal = -1;
+    for (int64_t c = first; c < n; c++) {
+        const char *name = lvni_pose_csv_at(t, 1, c);
+        if (strcmp(name, of_none) != 0) {
+            animal = animal < 0 ? c : animal;
+            LVN_TRY(strcmp(name, lvni_pose_csv_at(t, 1, animal)) != 0 ? refuse_parts(t, animal, c)
+                                                                      : LVN_OK);
         }
     }
     return LVN_OK;

@@ -383,6 +383,17 @@ static void report_list(const lvni_pose_list *list, const char *what, const char
     lvni_core_str_append(out, list->n > NAMED ? ", ...\n" : "\n");
 }
 
+/* They are converted as they are. */
+static void report_twice(const lvni_pose_dlc *p, lvni_core_str *out)
+{
+    for (int r = 0; r < p->recordings.n; r++) {
+        if (lvni_pose_labels_check_once(&p->labels[r]) != LVN_OK) {
+            lvni_core_str_message(out, "%s\n", lvn_last_error()->message);
+            lvn_clear_error();
+        }
+    }
+}
+
 static void report(const writer *w, lvni_core_str *out)
 {
     const lvni_pose_dlc *p = w->p;
@@ -409,6 +420,7 @@ static void report(const writer *w, lvni_core_str *out)
         lvni_core_str_printf(out, "%lld frame%s without any label\n", (long long)w->without,
                              lvni_core_plural(w->without, "", "s"));
     }
+    report_twice(p, out);
     lvni_core_str_printf(out, "frames are resized to %d x %d (width x height)\n", width, height);
     lvni_core_str_append(out, "levin train pose config=");
     lvni_core_str config = {0};

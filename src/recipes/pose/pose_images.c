@@ -7,20 +7,41 @@
 #include "core/str.h"
 #include "data/image.h"
 
+/* The file of frame i, in *scratch, and its head. */
+static lvn_status read_image(const lvni_pose_labels *labels, const char *folder, int64_t i,
+                             lvni_core_str *path, lvni_data_scratch **scratch, size_t *bytes,
+                             lvni_data_image_info *info)
+{
+    lvni_core_str_clear(path);
+    lvni_pose_labels_image_path(labels, folder, i, path);
+    *scratch = lvni_data_scratch_get();
+    LVN_TRY(*scratch == NULL ? LVN_ERR_MEMORY : lvni_core_str_status(path));
+    const char *name = lvni_core_str_text(path);
+    LVN_TRY(lvni_data_read_file(*scratch, name, bytes));
+    return lvni_data_image_probe(*scratch, (*scratch)->file.data, *bytes, name, info);
+}
+
 lvn_status lvni_pose_images_head(const lvni_pose_labels *labels, const char *folder, int64_t i,
                                  lvni_core_str *path, lvni_pose_frame_head *out)
 {
-    lvni_data_scratch *scratch = lvni_data_scratch_get();
+    lvni_data_scratch *scratch;
     lvni_data_image_info info;
-    lvni_core_str_clear(path);
-    lvni_pose_labels_image_path(labels, folder, i, path);
-    LVN_TRY(scratch == NULL ? LVN_ERR_MEMORY : lvni_core_str_status(path));
-    const char *name = lvni_core_str_text(path);
-    LVN_TRY(lvni_data_read_file(scratch, name, &out->bytes));
-    LVN_TRY(lvni_data_image_probe(scratch, scratch->file.data, out->bytes, name, &info));
+    LVN_TRY(read_image(labels, folder, i, path, &scratch, &out->bytes, &info));
     out->width = info.width;
     out->height = info.height;
     return LVN_OK;
+}
+
+lvn_status lvni_pose_images_decode(const lvni_pose_labels *labels, const char *folder, int64_t i,
+                                   lvni_core_str *path)
+{
+    lvni_data_scratch *scratch;
+    lvni_data_image_info info;
+    lvni_data_image image;
+    size_t bytes;
+    LVN_TRY(read_image(labels, folder, i, path, &scratch, &bytes, &info));
+    return lvni_data_image_decode(scratch, scratch->file.data, bytes, lvni_core_str_text(path),
+                                  &info, 1.0, NULL, &image);
 }
 
 void lvni_pose_sizes_add(lvni_pose_sizes *s, int width, int height)

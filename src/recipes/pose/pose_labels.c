@@ -7,6 +7,7 @@
 #include "recipes/pose/pose_split.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -522,6 +523,44 @@ lvn_status lvni_pose_labels_check_images(const lvni_pose_labels *labels, const c
     lvni_core_str_free(&path);
     lvni_core_str_free(&first);
     return status;
+}
+
+typedef struct image_row {
+    const char *image;
+    int64_t line;
+} image_row;
+
+static int compare_rows(const void *a, const void *b)
+{
+    const image_row *x = a, *y = b;
+    const int order = strcmp(x->image, y->image);
+    return order != 0 ? order : (x->line > y->line) - (x->line < y->line);
+}
+
+lvn_status lvni_pose_labels_check_once(const lvni_pose_labels *labels)
+{
+    image_row *row = lvni_core_calloc(LVNI_TAG_DATA, (size_t)labels->n + 1, sizeof *row);
+    int64_t more = 0, first = 0;
+    LVN_TRY(row == NULL ? LVN_ERR_MEMORY : LVN_OK);
+    for (int64_t i = 0; i < labels->n; i++) {
+        row[i] = (image_row){.image = labels->image[i], .line = labels->line[i]};
+    }
+    qsort(row, (size_t)labels->n, sizeof *row, compare_rows);
+    for (int64_t i = 1; i < labels->n; i++) {
+        if (strcmp(row[i].image, row[i - 1].image) == 0) {
+            first = more++ == 0 ? i : first;
+        }
+    }
+    const image_row before = row[first > 0 ? first - 1 : 0], again = row[first];
+    lvni_core_free(row);
+    if (more == 0) {
+        return LVN_OK;
+    }
+    LVN_FAIL(LVN_ERR_USAGE,
+             "%s:%lld: the image %s has a row in line %lld, too (%lld row%s too many in all), so "
+             "that it trains or validates once more: keep one row of each image",
+             labels->path, (long long)again.line, again.image, (long long)before.line,
+             (long long)more, lvni_core_plural(more, "", "s"));
 }
 
 lvn_status lvni_pose_labels_check_inside(const lvni_pose_labels *labels, int64_t i, double width,

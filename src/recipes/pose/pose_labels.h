@@ -41,6 +41,8 @@ lvn_status lvni_pose_labels_check_count(const lvni_pose_labels *labels, int64_t 
 lvn_status lvni_pose_labels_arrange(lvni_pose_labels *labels, int k, const char *const *name);
 /* Whether all images are there: all missing ones are counted, the first is named. */
 lvn_status lvni_pose_labels_check_images(const lvni_pose_labels *labels, const char *data_dir);
+/* Whether no image has two rows: a training would take it twice, with two labels. */
+lvn_status lvni_pose_labels_check_once(const lvni_pose_labels *labels);
 /* Whether the points of frame i lie in it, up to a pixel of rounding. */
 lvn_status lvni_pose_labels_check_inside(const lvni_pose_labels *labels, int64_t i, double width,
                                          double height);
