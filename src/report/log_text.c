@@ -64,6 +64,13 @@ static void add_message(lvni_report_log *log, const char *text, bool error)
     log->message[log->n_messages++] = (lvni_report_message){text, error, 1};
 }
 
+/* What follows the end of the training, as predictions do, is not how the start ended, unless it
+ * failed or was stopped there. */
+static bool is_end(const lvni_report_log *log, const char *text, bool error)
+{
+    return !log->done || error || begins(text, "stopped: ");
+}
+
 static void add_line(lvni_report_log *log, lvni_report_start **now, char *line)
 {
     const char *time = NULL;
@@ -85,10 +92,10 @@ static void add_line(lvni_report_log *log, lvni_report_start **now, char *line)
     }
     log->error = error ? text : log->error;
     log->stopped = begins(text, "stopped: ") ? text : log->stopped;
-    log->done = log->done || begins(text, "done after ");
-    if (*now != NULL && strcmp(level, "DEBUG") != 0) {
+    if (*now != NULL && strcmp(level, "DEBUG") != 0 && is_end(log, text, error)) {
         (*now)->end = text;
     }
+    log->done = log->done || begins(text, "done after ");
     log->stepped = log->stepped || strcmp(level, "DEBUG") == 0 || begins(text, "epoch ");
     if (!log->stepped && log->n_first < LVNI_REPORT_LINES_OF_START && strcmp(level, "INFO") == 0) {
         log->first[log->n_first++] = text;

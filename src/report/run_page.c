@@ -105,14 +105,16 @@ static bool next_pair(const char **lines, lvni_core_str *key, lvni_core_str *val
         }
         const char *from = colon + 1, *to = end;
         from += from < to && *from == ' ';
-        if (to - from >= 2 && *from == '"' && to[-1] == '"') {
-            from++;
-            to--;
-        }
+        const bool quoted = to - from >= 2 && *from == '"' && to[-1] == '"';
+        from += quoted;
+        to -= quoted;
         lvni_core_str_clear(key);
         lvni_core_str_clear(value);
         lvni_core_str_append_n(key, line, (size_t)(colon - line));
-        lvni_core_str_append_n(value, from, (size_t)(to - from));
+        for (; from < to; from++) {
+            from += quoted && *from == '\\' && (from[1] == '"' || from[1] == '\\');
+            lvni_core_str_char(value, *from);
+        }
         return true;
     }
     return false;

@@ -95,8 +95,8 @@ static lvn_status open_and_fit(work *w, lvni_run_ranks *ranks, fit_function fit)
         request.host = w->driver->host;
     }
     LVNI_TRY_DONE(s, fit(&request));
-    if (fit == lvni_run_fit && w->driver == NULL && w->recipe->ended != NULL) {
-        s = end_training(w, &request);
+    if (fit == lvni_run_fit && w->recipe->ended != NULL) {
+        s = w->driver == NULL ? end_training(w, &request) : LVN_OK;
         if (ranks->process == NULL) {
             lvni_core_signals_remove(); /* which lvni_run_fit left to this */
         }

@@ -98,6 +98,8 @@ class Dlc(ApartCase):
             "model.backbone=resnet18", "model.backbone_pretrained=false", "seed_data=1",
             "training.train_batch_size=2", "check_val_every_n_epoch=1",
         )  # fmt: skip
+        with open(f"{self.dir}/out/config.yaml", encoding="ascii") as f:
+            self.assertNotIn("model_name", f.read())
         rows = read_table(f"{self.dir}/run/predictions.csv", heads=3)[1]
         self.assertEqual(len(rows), 13)
 

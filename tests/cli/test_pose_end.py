@@ -71,6 +71,8 @@ class PoseEnd(PoseCase):
         text = self.levin(*arguments, "data=d2/c.csv", code=64)
         self.assertIn("has other frames than data=d2/c.csv: give output=", text)
         self.levin(*arguments, "data=d2/c.csv", "overwrite=true")
+        text = self.levin(*arguments, "data=d1/labeled-data/c/img00.png", code=64)
+        self.assertIn("img00.png is an image: give a label file", text)
 
 
 if __name__ == "__main__":

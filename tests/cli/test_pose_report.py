@@ -46,7 +46,7 @@ class PoseReport(PoseCase):
         return [t for t in page.texts[at + 1 : at + 12] if t.strip()]
 
     def test_a_run(self):
-        self.train("out", "report=true")
+        self.train("out", "report=true", "data.image_orig_dims={height: 100, width: 120}")
         with open(f"{self.dir}/out/report.html", encoding="utf-8") as f:
             written = f.read()
         page, text = self.page()
@@ -57,6 +57,8 @@ class PoseReport(PoseCase):
         train = [float(r[at]) for r in rows if r[-1] == "train"]
         row = self.cells(page, "nose")
         self.assertEqual(row[0], f"{sum(train) / len(train):.2f}")
+        self.assertTrue(page.has('{"height":100,"width":120}'))
+        self.assertTrue(any(t.startswith("done after ") for t in page.texts))
         # of 12 frames the worst 8, each with its image, and what is drawn over it
         self.assertTrue(page.has("Worst frames"))
         self.assertEqual(page.names.count("image"), 8)

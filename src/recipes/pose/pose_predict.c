@@ -144,10 +144,27 @@ lvn_status lvni_pose_refuse_json(const lvni_core_config *c)
     return LVN_OK;
 }
 
+/* FFmpeg reads an image as a video of one frame, whose table would lie among those of videos. */
+static lvn_status refuse_image(const char *data)
+{
+    static const char *const endings[] = {".png",  ".jpg",  ".jpeg", ".tif",
+                                          ".tiff", ".webp", ".bmp"};
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        if (lvni_run_output_ends_in(data, endings[i], strlen(endings[i]))) {
+            LVN_FAIL(LVN_ERR_USAGE,
+                     "data=%s is an image: give a label file (.csv) whose rows name images, their "
+                     "points may be empty; a video; or a folder of videos",
+                     data);
+        }
+    }
+    return LVN_OK;
+}
+
 static lvn_status check_arguments(const lvni_core_config *c)
 {
     LVN_TRY(lvni_pose_refuse_json(c));
     LVN_TRY(check_data(c));
+    LVN_TRY(refuse_image(lvni_core_config_str(c, "data")));
     const char *output = lvni_core_config_str(c, "output");
     if (output != NULL && !lvni_run_output_ends_in(output, csv, sizeof csv - 1)) {
         LVN_FAIL(LVN_ERR_USAGE,
@@ -329,7 +346,8 @@ static lvn_status finish(lvni_run_inference *u)
     report_windows(u);
     LVNI_TRY_DONE(s, make_folder(output));
     LVNI_TRY_DONE(s, write_files(w, &p, &path));
-    lvni_log_line(LVNI_LOG_INFO, "predictions of %lld frames in %s", (long long)u->n, output);
+    lvni_log_line(LVNI_LOG_INFO, "predictions of %lld frame%s in %s", (long long)u->n,
+                  lvni_core_plural(u->n, "", "s"), output);
     if (lvni_pose_is_video(u->config)) {
         const lvni_pose_found found = {.value = w->value, .n = p.n, .k = p.k};
         s = lvni_pose_labeled_finish(u, w->of->settings, output, &found);
