@@ -117,7 +117,7 @@ static lvni_pose_clip_draw draw_of_geometry(uint64_t clip)
 static void draw_spot(double x, double y)
 {
     for (int i = 0; i < PIXELS; i++) {
-        const double dx = i % WIDTH + 0.5 - x, dy = (double)(i / WIDTH) + 0.5 - y;
+        const double dx = i % WIDTH + 0.5 - x, dy = floor((double)i / WIDTH) + 0.5 - y;
         for (int c = 0; c < CHANNELS; c++) {
             image[i * CHANNELS + c] = (float)(255.0 * exp(-(dx * dx + dy * dy) / 8.0));
         }
@@ -132,7 +132,7 @@ static void find_spot(double at[2])
         const double v = (double)out[i * CHANNELS];
         sum += v;
         at[0] += v * (i % WIDTH + 0.5);
-        at[1] += v * ((double)(i / WIDTH) + 0.5);
+        at[1] += v * (floor((double)i / WIDTH) + 0.5);
     }
     at[0] /= sum;
     at[1] /= sum;
