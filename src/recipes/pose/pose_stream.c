@@ -42,11 +42,6 @@ static lvn_status count_frames(const given *g, const lvni_plan *plan, int64_t *b
 {
     const int64_t usable = plan->accumulate * (g->frames - g->without), m = plan->micro_batches,
                   least = (m + plan->accumulate - 1) / plan->accumulate + g->without;
-    if (plan->n_factors > 0) {
-        LVN_FAIL(LVN_ERR_USAGE,
-                 LOSSES ": accumulate_grad_batches has to be one number where a step has frames "
-                        "without labels; it changes with the epoch");
-    }
     if (usable < m) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "%s=%lld leaves %lld frame%s with a result in a step, which cannot be dealt out "
@@ -103,6 +98,11 @@ static lvn_status plan_steps(lvni_core_config *c, int64_t samples, const lvni_ru
                              lvni_plan *plan)
 {
     int64_t steps;
+    if (strchr(lvni_core_config_str(c, "accumulate_grad_batches"), ':') != NULL) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 LOSSES ": accumulate_grad_batches has to be one number where a step has frames "
+                        "without labels; it changes with the epoch");
+    }
     if (!lvni_core_config_is_set(c, STEPS)) {
         LVN_TRY(set_steps(c, INT32_MAX));
         LVN_TRY(lvni_run_count_steps(c, samples, rank, plan, &steps));
