@@ -32,7 +32,8 @@ bool lvni_pose_labeled_frames_read(const char *text, int64_t *n);
 /* LVN_ERR_UNSUPPORTED: there is no encoder. Other errors: the video, the file. */
 lvn_status lvni_pose_labeled_open(const lvni_pose_labeled_options *options,
                                   lvni_pose_labeled **out);
-/* Draws for about so many seconds, or until a stop is asked for; *done: the file is there, and was reported. */
+/* Draws for about so many seconds, or until a stop is asked for; *done: the file is there, and was
+ * reported. */
 lvn_status lvni_pose_labeled_draw(lvni_pose_labeled *labeled, double seconds, bool *done);
 void lvni_pose_labeled_close(lvni_pose_labeled *labeled); /* NULL is fine */
 
