@@ -351,7 +351,7 @@ TEST(other_text_is_no_sums)
                                         "[[\"loss\",\"x\",2]]",
                                         "[[1,1,2]]",
                                         "[[\"loss\",1,2]",
-                                        "[[\"a_name_of_thirty_two_characters__\",1,2]]"};
+                                        "[[\"a_name_of_forty_characters_is_1_too_long\",1,2]]"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         lvni_nn_step back;
         assert_int_equal(lvni_trainer_epoch_sums_read(wrong[i], &back), LVN_ERR_CORRUPT);
