@@ -571,8 +571,8 @@ class Help(Case):
             self.assertEqual(keys, ["optim.lr", *linear])
             self.assertIn("levin help train.classify", out)
             self.assertIn("number, default 0.001", out)
-        # training, use of a model (predict, eval), launch
-        self.assertEqual(self.help("devices")[1].count("levin help "), 3)
+        # training, use of a model (predict, eval), job scripts, launch
+        self.assertEqual(self.help("devices")[1].count("levin help "), 4)
         self.assertEqual(self.help("launch", "nproc_per_node")[0], ["nproc"])
         self.assertEqual(self.help("train", "classify", "wd")[0], ["optim.weight_decay"])
         self.assertEqual(self.help("train.classify", "wd"), self.help("plan", "wd"))

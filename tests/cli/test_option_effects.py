@@ -298,7 +298,7 @@ def check(command, key, row, fixtures, cache):
     )
 
 
-PARTS = 3  # one of them a day
+PARTS = 5  # one of them a day
 
 
 def main():

@@ -280,4 +280,4 @@ class Pose(PoseCase):
 
 
 if __name__ == "__main__":
-    unittest.main(testLoader=OfToday(2))
+    unittest.main(testLoader=OfToday(4))

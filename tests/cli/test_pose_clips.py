@@ -293,4 +293,4 @@ class PoseClips(PoseCase):
 
 
 if __name__ == "__main__":
-    unittest.main(testLoader=OfToday(2))
+    unittest.main(testLoader=OfToday(4))

@@ -91,4 +91,4 @@ class PoseKilled(RankCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(testLoader=OfToday(2))

@@ -163,4 +163,4 @@ class PoseLabeled(PoseCase):
 
 
 if __name__ == "__main__":
-    unittest.main(testLoader=OfToday(2))
+    unittest.main(testLoader=OfToday(4))

@@ -86,4 +86,4 @@ class PoseLoop(PoseCase):
 
 
 if __name__ == "__main__":
-    unittest.main(testLoader=OfToday(2))
+    unittest.main(testLoader=OfToday(4))

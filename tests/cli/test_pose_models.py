@@ -102,4 +102,4 @@ class Models(PoseCase):
 
 
 if __name__ == "__main__":
-    unittest.main(testLoader=OfToday(2))
+    unittest.main(testLoader=OfToday(4))

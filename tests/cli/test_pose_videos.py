@@ -199,4 +199,4 @@ class Folder(PoseVideos):
 
 
 if __name__ == "__main__":
-    unittest.main(testLoader=OfToday(2))
+    unittest.main(testLoader=OfToday(4))
