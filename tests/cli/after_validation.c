@@ -134,7 +134,7 @@ static lvn_status net_validated(const lvn_module *module, lvn_step *step)
         return lvn_buffer_write(m->margin, (const float[]){1.0f, 2.0f}, 2);
     }
     if (strcmp(m->s->trouble, "name") == 0) {
-        lvn_log_number(step, "a_name_of_more_than_39_characters_is_refused", 1.0);
+        lvn_log_number(step, "a_name_of_more_than_39_characters_in_all", 1.0);
     }
     return LVN_OK;
 }

@@ -15,6 +15,7 @@ import unittest
 from case import LEVIN
 from pose_project import write_project
 from rank_case import GRACE_S, RankCase
+from today import OfToday
 
 FRAMES = 120  # to predict, so many that there is time to kill
 
