@@ -116,7 +116,8 @@ class AfterValidation(unittest.TestCase):
         text = train("size", "max_epochs=1", "trouble=size", status=1)
         self.assertIn("lvn_buffer_write: 2 values for the buffer margin of 1", text)
         text = train("name", "max_epochs=1", "trouble=name", status=1)
-        self.assertIn("lvn_log_number of a_name_of_more_than_39_characters_in_all: names have at", text)
+        name = "a_name_of_more_than_39_characters_in_all"
+        self.assertIn(f"lvn_log_number of {name}: names have at most 39", text)
 
 
 with tempfile.TemporaryDirectory() as FOLDER:
