@@ -20,11 +20,6 @@ AFTER_ALL()
     return video_folder_remove(state);
 }
 
-#define NEEDS_FFMPEG()                                                                             \
-    if (!video_can_test()) {                                                                       \
-        skip();                                                                                    \
-    }
-
 /* Shell commands. What each file is about: the kinds of frames (b.mp4), groups that refer to those
  * before them (open.mp4, hevc.mp4), key frames from which an image only recovers (intra.mp4),
  * times (vfr), sides that are odd, edit lists, files that begin in the middle of a group (cut.mkv,

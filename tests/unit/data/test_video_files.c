@@ -28,11 +28,6 @@ AFTER_ALL()
     return video_folder_remove(state);
 }
 
-#define NEEDS_FFMPEG()                                                                             \
-    if (!video_can_test()) {                                                                       \
-        skip();                                                                                    \
-    }
-
 /* The first 60 % of a file, or `size` bytes. */
 #define CUT(from, to) "head -c $(($(stat -c %%s " from ") * 6 / 10)) " from " > " to
 

@@ -31,11 +31,6 @@ AFTER_ALL()
     return video_folder_remove(state);
 }
 
-#define NEEDS_FFMPEG()                                                                             \
-    if (!video_can_test()) {                                                                       \
-        skip();                                                                                    \
-    }
-
 typedef struct opened {
     lvni_data_video *video;
     lvni_data_video_decoders *decoders;

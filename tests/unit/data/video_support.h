@@ -16,6 +16,10 @@ const char *video_path(const char *name);
 
 /* Is there a program ffmpeg, and the module? Prints why not. */
 bool video_can_test(void);
+#define NEEDS_FFMPEG()                                                                             \
+    if (!video_can_test()) {                                                                       \
+        skip();                                                                                    \
+    }
 /* A shell command in the folder; a failed one fails the test, with its words. */
 void video_shell(const char *command);
 #define VIDEO_RUN(...)                                                                             \
