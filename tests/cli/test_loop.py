@@ -386,7 +386,10 @@ class Loop(Case):
             ("validation", 2),
         ):
             self.assertEqual(parts[part][0], times, part)
-        self.assertAlmostEqual(sum(p[1] for p in parts.values()), whole_s, delta=0.05 * whole_s)
+        # Each figure is rounded to a millisecond, which a short run has few of.
+        rounding_s = 0.0005 * (len(parts) + 1)
+        of_parts_s = sum(p[1] for p in parts.values())
+        self.assertAlmostEqual(of_parts_s, whole_s, delta=0.05 * whole_s + rounding_s)
         self.assertAlmostEqual(sum(p[2] for p in parts.values()), 100, delta=1)
         shares = [p[2] for p in parts.values()]
         self.assertEqual(shares, sorted(shares, reverse=True))
