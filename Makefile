@@ -1,5 +1,5 @@
 # The human door; CMake (CMakePresets.json) does the work. `make help` lists what there is.
-.PHONY: all help install uninstall build cuda deps try-deps demo-deps lint-deps check test demo asan tsan bench fuzz soak lint fmt release clean
+.PHONY: all help install uninstall dist deb build cuda deps try-deps demo-deps lint-deps check test demo asan tsan bench fuzz soak lint fmt release clean
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
@@ -87,6 +87,15 @@ uninstall: ## remove what the last `make install` put there
 
 release: ## check that the committed state can be released, and write build/release/levin-VERSION.tar.gz
 	@tools/release
+
+dist: build ## a directory that runs on any Linux of these years, and its .tar.xz, in build/dist (docs/dist.md)
+	@tools/install-deps dist || [ $$? -eq 3 ]
+	@tools/build default $(JOBS) levin_start
+	@tools/dist '$(or $(BUILD_DIR),build)' '$(or $(BUILD_DIR),build)/dist'
+
+deb: build ## a package for this Debian, in build/dist
+	@tools/install-deps dist || [ $$? -eq 3 ]
+	@cd '$(or $(BUILD_DIR),build)' && cpack -G DEB -B dist
 
 clean: ## remove the build folders
 	@tools/clean

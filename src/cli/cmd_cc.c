@@ -4,6 +4,7 @@
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/escape.h"
+#include "core/own_program.h"
 #include "core/str.h"
 #include "run/error_record.h"
 
@@ -19,12 +20,10 @@
 static bool find_headers(char out[PATH_MAX])
 {
     char program[PATH_MAX], header[PATH_MAX + 32];
-    const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
     static const char *const from_program[] = {"/include", "/../include", "/../../include"};
-    if (n <= 0) {
+    if (!lvni_core_self(program, sizeof program)) {
         return false;
     }
-    program[n] = '\0';
     *strrchr(program, '/') = '\0';
     for (size_t i = 0; i < sizeof from_program / sizeof *from_program; i++) {
         snprintf(header, sizeof header, "%s%s/levin/recipe.h", program, from_program[i]);

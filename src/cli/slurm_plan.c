@@ -4,11 +4,13 @@
 
 #include "core/alloc.h"
 #include "core/error.h"
+#include "core/own_program.h"
 #include "launch/env_vars.h"
 #include "run/run_dir.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <spawn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -137,6 +139,7 @@ static void read_all(int fd, lvni_core_str *out)
 static lvn_status run(const child *c, lvni_core_str *out, int *code)
 {
     int ends[2], status = 0;
+    char path[PATH_MAX];
     pid_t pid;
     posix_spawn_file_actions_t actions;
     if (pipe2(ends, O_CLOEXEC) != 0) {
@@ -145,8 +148,10 @@ static lvn_status run(const child *c, lvni_core_str *out, int *code)
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
     posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
-    const int error = posix_spawn(&pid, "/proc/self/exe", &actions, NULL,
-                                  (char *const *)(uintptr_t)c->words, c->environment.list);
+    const int error = !lvni_core_self(path, sizeof path)
+                          ? ENOENT
+                          : posix_spawn(&pid, path, &actions, NULL,
+                                        (char *const *)(uintptr_t)c->words, c->environment.list);
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
     if (error == 0) {

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/escape.h"
 #include "core/machine.h"
+#include "core/own_program.h"
 #include "launch/env_vars.h"
 #include "launch/launch_impl.h"
 
@@ -28,9 +29,11 @@ enum { FDS_PER_RANK = 8, FDS_OWN = 64 };
 bool lvni_launch_is_training(const lvni_launch_run *r)
 {
     const char *second = r->o.program[1];
+    char path[PATH_MAX];
     struct stat own, its;
-    return second != NULL && strcmp(second, "train") == 0 && stat("/proc/self/exe", &own) == 0 &&
-           stat(r->program, &its) == 0 && own.st_dev == its.st_dev && own.st_ino == its.st_ino;
+    return second != NULL && strcmp(second, "train") == 0 && lvni_core_self(path, sizeof path) &&
+           stat(path, &own) == 0 && stat(r->program, &its) == 0 && own.st_dev == its.st_dev &&
+           own.st_ino == its.st_ino;
 }
 
 lvn_status lvni_launch_take_signals(lvni_launch_run *r, const int *ours, size_t n)
@@ -381,11 +384,9 @@ lvn_status lvni_launch_self(int n_options, const char *const *options, int n_arg
     }
     /* the program's own path, so that a rank is the same file whatever PATH holds */
     static char path[PATH_MAX];
-    const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-    if (n <= 0) {
+    if (!lvni_core_self(path, sizeof path)) {
         LVN_FAIL(LVN_ERR_INTERNAL, "which program is this? /proc/self/exe: %s", strerror(errno));
     }
-    path[n] = '\0';
     const char **argv =
         lvni_core_calloc(LVNI_TAG_CORE, (size_t)(n_options + n_args) + 5, sizeof *argv);
     if (argv == NULL) {

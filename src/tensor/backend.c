@@ -4,6 +4,7 @@
 #include "tensor/backend.h"
 
 #include "core/alloc.h"
+#include "core/own_program.h"
 #include "core/str.h"
 
 #include <dirent.h>
@@ -185,7 +186,8 @@ static void for_each_folder(bool (*fn)(const char *folder, void *user), void *us
     Dl_info object;
     const bool in_library = dladdr(&n_tables, &object) != 0 && object.dli_fname != NULL &&
                             strstr(object.dli_fname, "liblevin") != NULL;
-    if (realpath(in_library ? object.dli_fname : "/proc/self/exe", self) == NULL ||
+    if (!(in_library ? realpath(object.dli_fname, self) != NULL
+                     : lvni_core_self(self, sizeof self)) ||
         strrchr(self, '/') == NULL) {
         return;
     }

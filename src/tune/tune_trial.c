@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/escape.h"
 #include "core/machine.h"
+#include "core/own_program.h"
 #include "core/str.h"
 #include "launch/env_vars.h"
 #include "log/run_log.h"
@@ -19,6 +20,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -412,7 +414,10 @@ static const char **make_line(const lvni_tune_command *c)
 static lvn_status start(const lvni_tune_command *c, const files *f, bool dry, int64_t size,
                         pid_t *pid)
 {
-    char trial_text[96];
+    char trial_text[96], path[PATH_MAX];
+    if (!lvni_core_self(path, sizeof path)) {
+        LVN_FAIL(LVN_ERR_INTERNAL, "which program is this? /proc/self/exe: %s", strerror(errno));
+    }
     const pid_t parent = getpid();
     const char **line = make_line(c);
     if (line == NULL) {
@@ -427,7 +432,7 @@ static lvn_status start(const lvni_tune_command *c, const files *f, bool dry, in
         prctl(PR_SET_PDEATHSIG, SIGTERM);
         if (getppid() == parent && dup2(f->output, STDOUT_FILENO) >= 0 &&
             dup2(f->output, STDERR_FILENO) >= 0) {
-            execv("/proc/self/exe", (char *const *)(uintptr_t)line);
+            execv(path, (char *const *)(uintptr_t)line);
         }
         _exit(LVNI_EXIT_NO_PROGRAM);
     }

@@ -14,6 +14,7 @@
  * the environment at load can set it, so the command starts itself again for this alone, too;
  * setting GOMP_SPINCOUNT=2000 beforehand (launchers do) saves these 2 ms. */
 
+#include "core/own_program.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/omp_team.h"
 #include "kernels/cpu/onednn_api.h"
@@ -107,7 +108,8 @@ static char **first_arguments(void)
         args[count++] = text + at;
     }
     args[count] = NULL;
-    return args;
+    const int loader = lvni_core_self_loader_words();
+    return count > loader ? args + loader : NULL;
 }
 
 void lvni_cpu_clean_environment(char **argv)
@@ -126,14 +128,14 @@ void lvni_cpu_clean_environment(char **argv)
     /* The real path, so that ps shows the program's name; the link when the file was moved
      * meanwhile. */
     char path[4096];
-    const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
     setenv(GUARD, "1", 1);
     setenv("GOMP_SPINCOUNT", "2000", 0);
-    if (n > 0) {
-        path[n] = '\0';
+    if (lvni_core_self(path, sizeof path)) {
         execv(path, argv);
     }
-    execv("/proc/self/exe", argv);
+    if (lvni_core_self_loader_words() == 0) {
+        execv("/proc/self/exe", argv);
+    }
     unsetenv(GUARD); /* no /proc: lvni_cpu_start reports whether it matters */
 }
 
