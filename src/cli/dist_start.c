@@ -60,8 +60,8 @@ static int use_host(void)
     return sscanf(gnu_get_libc_version(), "%d.%d", &major, &minor) == 2 && host_minor() >= minor;
 }
 
-/* The loader's call of the program; src/core/own_program.h knows how many words stand in front of the
- * program's own. NULL: no memory. */
+/* The loader's call of the program; src/core/own_program.h knows how many words stand in front of
+ * the program's own. NULL: no memory. */
 static char **loader_words(int argc, char **argv, char *loader, char *libraries, char *program)
 {
     static char path[] = "--library-path", name[] = "--argv0", levin[] = "levin";
