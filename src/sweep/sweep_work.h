@@ -12,7 +12,7 @@ typedef struct lvni_sweep_work_options {
     int retries;       /* more attempts of a trial that failed */
     bool fail_fast;    /* the first failure stops the sweep */
     int64_t only;      /* >= 0: this trial alone (`levin sweep trial`) */
-    bool single;       /* LEVIN_ENV=single for trials: workers of one srun step are no group */
+    bool single;       /* LEVIN_ENV=single for trials: workers of one srun step form none */
 } lvni_sweep_work_options;
 
 /* Until no trial is left that could be claimed, or a signal or `stop` ends it. *exit_code: 0 where
