@@ -6,15 +6,12 @@
 #include "core/escape.h"
 #include "core/vfs.h"
 #include "launch/env_vars.h"
+#include "slurm/slurm_tool.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <spawn.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -216,38 +213,25 @@ static void make_words(const submission *s, const char *words[WORDS])
 }
 
 /* error: errno of a sbatch that cannot be started. */
-static lvn_status run(submission *s, int *status, int *error)
+static lvn_status run(submission *s, int *exit_code, int *error)
 {
     const char *words[WORDS];
-    int ends[2];
-    pid_t pid;
-    posix_spawn_file_actions_t actions;
+    lvni_slurm_tool tool;
     make_words(s, words);
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        LVN_FAIL(LVN_ERR_IO, "sbatch cannot be started: %s", strerror(errno));
+    LVN_TRY(
+        lvni_slurm_tool_start(LVNI_SLURM_TOOL_BESIDE, s->environment.list, words, &tool, error));
+    if (*error != 0) {
+        return LVN_OK;
     }
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
-    *error = posix_spawnp(&pid, words[0], &actions, NULL, (char *const *)(uintptr_t)words,
-                          s->environment.list);
-    posix_spawn_file_actions_destroy(&actions);
-    close(ends[1]);
-    lvn_status result = LVN_OK;
-    if (*error == 0) {
-        result = listen_to(s, ends[0]);
-        while (waitpid(pid, status, 0) < 0 && errno == EINTR) {
-        }
-    }
-    close(ends[0]);
+    const lvn_status result = listen_to(s, tool.output);
+    *exit_code = lvni_slurm_tool_end(&tool);
     return result;
 }
 
 static lvn_status submit(submission *s, int *code)
 {
-    int status = 0, error = 0;
-    LVN_TRY(run(s, &status, &error));
-    const int exit_code =
-        WIFEXITED(status) ? WEXITSTATUS(status) : lvni_core_exit_of_signal(WTERMSIG(status));
+    int exit_code = 0, error = 0;
+    LVN_TRY(run(s, &exit_code, &error));
     if (error != 0) {
         lvni_core_print(stderr,
                         "error: sbatch not found (%s): is this a machine of the cluster? The "

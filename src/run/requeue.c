@@ -7,20 +7,16 @@
 #include "launch/env_vars.h"
 #include "log/run_log.h"
 #include "run/error_record.h"
+#include "slurm/slurm_tool.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-enum { LIMIT_S = 60, QUERY_S = 10, TRIES = 3, BETWEEN_S = 1, NOT_FOUND = 127, TIMED_OUT = 124 };
+enum { LIMIT_S = 60, QUERY_S = 10, TRIES = 3, BETWEEN_S = 1, ANSWER = 4096 };
 enum { MARGIN_S = 60 }; /* for the step under way, a checkpoint and scontrol */
 enum { LATER_S = 10 };  /* squeue prints whole seconds, and a limit grows by minutes */
 
@@ -46,80 +42,19 @@ int lvni_run_requeue_restarts(void)
     return text == NULL ? 0 : (int)strtol(text, NULL, 10);
 }
 
-/* No shell; output and errors into `output`. An errno. */
-static int start(char *const argument[], int output, pid_t *pid)
-{
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    sigset_t none, all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO);
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setsigdefault(&attributes, &all);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    const int error =
-        posix_spawnp(pid, argument[0], &actions, &attributes, argument, lvni_run_environment());
-    posix_spawnattr_destroy(&attributes);
-    posix_spawn_file_actions_destroy(&actions);
-    return error;
-}
-
-/* Until the program has closed its output, or the time is over; false: it is. */
-static bool listen_to(int input, int limit_s, lvni_core_str *text)
-{
-    const uint64_t end = lvni_core_now_ns() + (uint64_t)limit_s * 1000000000u;
-    for (;;) {
-        char piece[512];
-        const uint64_t now = lvni_core_now_ns();
-        struct pollfd wait = {.fd = input, .events = POLLIN};
-        const int ready = now >= end ? 0 : poll(&wait, 1, (int)((end - now) / 1000000u) + 1);
-        if (ready == 0) {
-            return false;
-        }
-        const ssize_t n = ready < 0 ? -1 : read(input, piece, sizeof piece);
-        if (n > 0) {
-            lvni_core_str_append_n(text, piece, (size_t)n);
-        } else if (n == 0 || errno != EINTR) {
-            return true;
-        }
-    }
-}
-
 /* Its exit code; what it printed is added to `text`. */
-static int call(char *const argument[], int limit_s, lvni_core_str *text)
+static int call(const char *const argument[], int limit_s, lvni_core_str *text)
 {
-    int ends[2], status = 0;
-    pid_t pid;
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        lvni_core_str_append(text, strerror(errno));
-        return NOT_FOUND;
+    int code = 0;
+    if (lvni_slurm_tool_run_in(lvni_run_environment(), argument, 1000 * limit_s, ANSWER, text,
+                               &code) != LVN_OK) {
+        lvni_core_str_append(text, lvn_last_error()->message);
+        lvn_clear_error();
+        return LVNI_SLURM_TOOL_NOT_FOUND;
     }
-    const int error = start(argument, ends[1], &pid);
-    close(ends[1]);
-    if (error != 0) {
-        close(ends[0]);
-        lvni_core_str_append(text, strerror(error));
-        return NOT_FOUND;
-    }
-    const bool ended = listen_to(ends[0], limit_s, text);
-    close(ends[0]);
-    if (!ended) {
-        kill(pid, SIGKILL);
-    }
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-    }
-    if (!ended) {
-        lvni_core_str_printf(text, "no answer within %d s", limit_s);
-        return TIMED_OUT;
-    }
-    if (WIFSIGNALED(status) && (WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGKILL)) {
-        return 0; /* Slurm ends the job with all its processes as soon as it accepts */
-    }
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    const bool killed =
+        code == lvni_core_exit_of_signal(SIGTERM) || code == lvni_core_exit_of_signal(SIGKILL);
+    return killed ? 0 : code; /* Slurm ends the job with all its processes as soon as it accepts */
 }
 
 /* One line of it, without the end of the line. */
@@ -137,14 +72,12 @@ static const char *one_line(lvni_core_str *text)
 static void ask_slurm(const char *id)
 {
     lvni_core_str text = {0};
-    char program[] = "scontrol", verb[] = "requeue", job[64];
-    char *const argument[] = {program, verb, job, NULL};
-    int code = NOT_FOUND;
-    snprintf(job, sizeof job, "%s", id);
+    const char *const argument[] = {"scontrol", "requeue", id, NULL};
+    int code = LVNI_SLURM_TOOL_NOT_FOUND;
     for (int i = 0; i < TRIES; i++) {
         text.len = 0;
         code = call(argument, LIMIT_S, &text);
-        if (code == 0 || code == NOT_FOUND || i + 1 == TRIES) {
+        if (code == 0 || code == LVNI_SLURM_TOOL_NOT_FOUND || i + 1 == TRIES) {
             break;
         }
         sleep(BETWEEN_S);
@@ -238,9 +171,7 @@ static double ask_time_left(void)
         return 0.0;
     }
     lvni_core_str text = {0};
-    char program[] = "squeue", header[] = "-h", of[] = "-j", job[64], form[] = "-o", left[] = "%L";
-    char *const argument[] = {program, header, of, job, form, left, NULL};
-    snprintf(job, sizeof job, "%s", id);
+    const char *const argument[] = {"squeue", "-h", "-j", id, "-o", "%L", NULL};
     const int code = call(argument, QUERY_S, &text);
     const double s = code == 0 ? seconds_left(lvni_core_str_text(&text)) : -1.0;
     lvni_log_line(LVNI_LOG_DEBUG, "time left of job %s: %s", id, one_line(&text));
