@@ -19,10 +19,10 @@
 enum { RECORD_MAX = 64 << 10, UNKNOWN_TIMES = 3 };
 
 static const char *const state_names[LVNI_SWEEP_STATES] = {
-    [LVNI_SWEEP_PENDING] = "pending",         [LVNI_SWEEP_RUNNING] = "running",
-    [LVNI_SWEEP_LOST] = "lost",               [LVNI_SWEEP_INTERRUPTED] = "interrupted",
-    [LVNI_SWEEP_DONE] = "done",               [LVNI_SWEEP_DIVERGED] = "diverged",
-    [LVNI_SWEEP_FAILED] = "failed",           [LVNI_SWEEP_PRUNED] = "pruned",
+    [LVNI_SWEEP_PENDING] = "pending", [LVNI_SWEEP_RUNNING] = "running",
+    [LVNI_SWEEP_LOST] = "lost",       [LVNI_SWEEP_INTERRUPTED] = "interrupted",
+    [LVNI_SWEEP_DONE] = "done",       [LVNI_SWEEP_DIVERGED] = "diverged",
+    [LVNI_SWEEP_FAILED] = "failed",   [LVNI_SWEEP_PRUNED] = "pruned",
 };
 
 static const char *const end_names[LVNI_SWEEP_ENDS] = {
@@ -227,8 +227,10 @@ lvn_status lvni_sweep_reader_create(const lvni_sweep_plan *plan, lvni_sweep_ask 
     if (r == NULL) {
         return LVN_ERR_MEMORY;
     }
-    *r = (lvni_sweep_reader){
-        .plan = plan, .ask = ask, .user = user, .now_ns = now_ns != NULL ? now_ns : lvni_core_now_ns};
+    *r = (lvni_sweep_reader){.plan = plan,
+                             .ask = ask,
+                             .user = user,
+                             .now_ns = now_ns != NULL ? now_ns : lvni_core_now_ns};
     *out = r;
     return LVN_OK;
 }
@@ -300,6 +302,8 @@ static lvn_status look_at_owner(lvni_sweep_reader *r, memory *m, lvni_sweep_look
                       (alive == LVNI_SWEEP_GONE && silent_s >= dead_s) ||
                       (alive == LVNI_SWEEP_UNKNOWN && silent_s >= UNKNOWN_TIMES * dead_s);
     out->state = lost ? LVNI_SWEEP_LOST : LVNI_SWEEP_RUNNING;
+    out->silent_s = silent_s;
+    out->there = alive == LVNI_SWEEP_THERE;
     return LVN_OK;
 }
 
@@ -335,13 +339,14 @@ static lvn_status look_at_end(lvni_sweep_reader *r, const json_t *left, lvni_swe
     switch (end_of(left)) {
     case LVNI_SWEEP_END_RETRY:
     case LVNI_SWEEP_END_LOST: out->state = LVNI_SWEEP_PENDING; return count_failed(r, out);
-    case LVNI_SWEEP_END_INTERRUPTED: out->state = LVNI_SWEEP_INTERRUPTED; return count_failed(r, out);
+    case LVNI_SWEEP_END_INTERRUPTED:
+        out->state = LVNI_SWEEP_INTERRUPTED;
+        return count_failed(r, out);
     case LVNI_SWEEP_END_ENDED:
         if (!read_result(left, &out->result)) {
             return damaged(r->path.data);
         }
-        out->state = has_record(r, "failed", out->attempt) ? LVNI_SWEEP_PENDING
-                                                           : out->result.state;
+        out->state = has_record(r, "failed", out->attempt) ? LVNI_SWEEP_PENDING : out->result.state;
         return LVN_OK;
     default: return damaged(r->path.data);
     }
@@ -367,7 +372,7 @@ static lvn_status look_at_result(lvni_sweep_reader *r, lvni_sweep_look *out)
 
 lvn_status lvni_sweep_reader_look(lvni_sweep_reader *r, int64_t trial, lvni_sweep_look *out)
 {
-    memory *m;
+    memory *m = NULL;
     *out = (lvni_sweep_look){.state = LVNI_SWEEP_PENDING};
     LVN_TRY(remember(r, trial, &m));
     lvni_core_str_clear(&r->dir);

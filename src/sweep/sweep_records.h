@@ -78,6 +78,8 @@ typedef struct lvni_sweep_look {
     int64_t attempt; /* the highest claim; 0: none */
     int64_t failed;  /* attempts that failed and are to be repeated */
     lvni_sweep_owner owner;
+    double silent_s;          /* that this reader saw no beat of it */
+    bool there;               /* its process is known to be there */
     lvni_sweep_result result; /* where state is an end */
 } lvni_sweep_look;
 
@@ -133,7 +135,6 @@ typedef enum lvni_sweep_end {
 /* *won: it was this call. Else it was over already, and what this call brought is refused: the
  * caller logs that. result: NULL where `why` has none. */
 lvn_status lvni_sweep_leave(const char *dir, int64_t attempt, lvni_sweep_end why,
-                            const lvni_sweep_owner *by, const lvni_sweep_result *result,
-                            bool *won);
+                            const lvni_sweep_owner *by, const lvni_sweep_result *result, bool *won);
 
 #endif
