@@ -313,10 +313,10 @@ static void take_over(int me, const lvni_sweep_owner *self, const lvni_sweep_loo
 
 /* An attempt without an owner, or a result that is refused though it counts, would be as bad as
  * two: the name that was not won is another worker's. */
-static void check_other(int me, const char *name, int64_t attempt)
+static void check_other(int me, const char *record, int64_t attempt)
 {
     char path[NAME], own[32];
-    snprintf(path, sizeof path, "%s/%s.%" PRId64, trial, name, attempt);
+    snprintf(path, sizeof path, "%s/%s.%" PRId64, trial, record, attempt);
     snprintf(own, sizeof own, "\"host\":\"%c\"", 'a' + me);
     const int i = find(path);
     assert_true(i >= 0);
