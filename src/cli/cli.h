@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-enum { LVNI_COMMAND_USES = 8 };
+enum { LVNI_COMMAND_USES = 16 };
 
 typedef struct lvni_cli_command {
     const char *name;

@@ -1,5 +1,6 @@
 /* The table of commands (cli.h), and those that are a few lines. */
 #include "cli/cli.h"
+#include "cli/sweep.h"
 #include "core/error.h"
 #include "core/escape.h"
 #include "core/str.h"
@@ -122,6 +123,17 @@ const lvni_cli_command lvni_cli_commands[] = {
              "(exit code 1 when there is none), --count how many\n"
              "there are, -0 ends each with a zero byte. Works without Slurm; see docs/launch.md.",
      .keys = lvni_slurm_keys},
+    {.name = "sweep",
+     .run = lvni_cli_cmd_sweep,
+     .use = {{"levin sweep train RECIPE \"optim.lr=[0.1,0.01]\" out=DIR [key=value ...]",
+              "plan a training for each choice, and run them"},
+             {"levin sweep plan [options] -- COMMAND {NAME} {trial_dir}",
+              "plan trials of any program; DIR/sweep.json and DIR/trials"}},
+     .words = "plan train",
+     .more = "A list for a key that is not a list itself is a choice. Options are --key value or "
+             "key=value; a key that the training has, too, is sweep.KEY\n"
+             "behind the recipe. See docs/sweep.md.",
+     .keys = lvni_cli_sweep_keys},
     {.name = "launch",
      .run = run_launch,
      .own_arguments = lvni_launch_own_arguments,

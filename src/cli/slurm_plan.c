@@ -170,7 +170,7 @@ static lvn_status run(const child *c, lvni_core_str *out, int *code)
 /* Each line "error: ..." of it, and all where there is none. */
 static void report(const lvni_core_str *text, int code, lvni_slurm_findings *f)
 {
-    static const char advice[] = "; plan=false writes the script without this check";
+    static const char advice[] = "; plan=false omits this check";
     static const char front[] = "error: ";
     const int before = f->errors;
     for (const char *p = lvni_core_str_text(text); *p != '\0';) {

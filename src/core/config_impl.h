@@ -53,6 +53,7 @@ void lvni_core_foreign_print_hint(const lvni_core_foreign *entry, lvni_core_str 
 
 /* The section of job scripts, which `levin slurm` reads and no other command. */
 #define LVNI_CORE_JOB_SECTION "slurm"
+#define LVNI_CORE_SWEEP_SECTION "sweep"
 
 typedef struct lvni_core_slot {
     const lvni_core_option *row;

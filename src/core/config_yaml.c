@@ -442,12 +442,13 @@ static lvn_status read_section(reader *r, int depth)
     return map ? read_map(r, depth + 1) : LVN_OK;
 }
 
-/* Only the configuration's own section counts, or all but the one of job scripts. */
+/* Only the configuration's own section counts, or all but those of job scripts and sweeps. */
 static bool is_passed_over(const reader *r, const char *key)
 {
     const char *section = r->layer == LVNI_LAYER_FILE ? r->config->section : NULL;
     return section != NULL ? strcmp(key, section) != 0
-                           : strcmp(key, LVNI_CORE_JOB_SECTION) == 0 &&
+                           : (strcmp(key, LVNI_CORE_JOB_SECTION) == 0 ||
+                              strcmp(key, LVNI_CORE_SWEEP_SECTION) == 0) &&
                                  lvni_core_config_target(r->config, key) == NULL &&
                                  !lvni_core_config_is_prefix(r->config, key);
 }

@@ -4,6 +4,7 @@
 #include "run/options.h"
 
 #include "core/alloc.h"
+#include "core/option_list.h"
 #include "core/vfs.h"
 #include "log/loggers.h"
 #include "log/run_log.h"
@@ -190,7 +191,7 @@ static const lvni_core_option run_rows[] = {
     {.name = "devices",
      .type = LVNI_OPT_STRING,
      .fallback = "auto",
-     .flags = LVNI_OPT_LAYOUT,
+     .flags = LVNI_OPT_LAYOUT | LVNI_OPT_TEXT_LIST,
      .help = "How many devices, or which (2, [0,2], -1: all); auto: all that this process may use, "
              "on the CPU one."},
     {.name = "allow_shared_device",

@@ -233,11 +233,7 @@ static lvn_status new_parameter(lvni_sweep_space *space, const char *name, size_
 {
     LVN_TRY(check_name(name, n));
     const int64_t before = find(space, name, n);
-    bool twice = before >= 0 && (!conditional || space->parameters[before].other < 0);
-    for (int64_t i = 0; space->fixed_names != NULL && space->fixed_names[i] != NULL; i++) {
-        twice = twice || is_text(space->fixed_names[i], name, n);
-    }
-    if (twice) {
+    if (before >= 0 && (!conditional || space->parameters[before].other < 0)) {
         LVN_FAIL(LVN_ERR_USAGE, "`%.*s` is declared twice%s", (int)n, name,
                  conditional ? "; with several conditions each of them has `when`" : "");
     }
@@ -319,21 +315,17 @@ static lvn_status add_list(lvni_sweep_space *space, const char *text)
     return read_values(rest, &p->values);
 }
 
+/* A list of one value, whatever it looks like. */
 static lvn_status add_fixed(lvni_sweep_space *space, const char *text)
 {
     size_t n = 0;
     const char *rest = "";
     char *value = NULL;
+    lvni_sweep_parameter *p;
     LVN_TRY(split_name(text, &n, &rest));
-    LVN_TRY(check_name(text, n));
-    if (find(space, text, n) >= 0) {
-        LVN_FAIL(LVN_ERR_USAGE, "`%.*s` is declared twice", (int)n, text);
-    }
+    LVN_TRY(new_parameter(space, text, n, false, &p));
     LVN_TRY(lvni_sweep_value(rest, NULL, &value));
-    lvn_status s = lvni_sweep_texts_add(&space->fixed_names, text, n);
-    if (s == LVN_OK) {
-        s = lvni_sweep_texts_add(&space->fixed_values, value, strlen(value));
-    }
+    const lvn_status s = lvni_sweep_texts_add(&p->values, value, strlen(value));
     lvni_core_free(value);
     return s;
 }
@@ -819,7 +811,5 @@ void lvni_sweep_space_free(lvni_sweep_space *space)
     }
     lvni_core_free(space->parameters);
     lvni_sweep_texts_free(space->names);
-    lvni_sweep_texts_free(space->fixed_names);
-    lvni_sweep_texts_free(space->fixed_values);
     *space = (lvni_sweep_space){.n = 0};
 }

@@ -5,7 +5,7 @@
  *           [LOW, HIGH), all different; numbers in [LOW, HIGH), with log evenly by their logarithm
  *   sample  NAME=uniform(a,b) loguniform(a,b) int(a,b) choice(v1|v2) normal(m,s): each trial draws;
  *           int has b, too
- *   fixed   NAME=VALUE
+ *   fixed   NAME=VALUE, the same in all trials
  *   when    OTHER==a|b: NAME=v1,v2   or !=, or a distribution of `sample`: NAME is there in those
  *           trials alone. OTHER stands before it. A name may have several such declarations.
  *   zip     NAME,NAME,...: lists that go together, the i-th value of one with that of the others
@@ -44,8 +44,7 @@ typedef struct lvni_sweep_parameter {
 typedef struct lvni_sweep_space {
     lvni_sweep_parameter *parameters;
     int64_t n, room;
-    char **names;                       /* the columns */
-    char **fixed_names, **fixed_values; /* in all trials */
+    char **names; /* the columns */
 } lvni_sweep_space;
 
 /* One declaration; the kinds are those above. `seed`: of what range draws. LVN_ERR_USAGE with the

@@ -3,6 +3,7 @@
 
 #include "core/alloc.h"
 #include "core/error.h"
+#include "core/option_list.h"
 #include "core/str.h"
 #include "core/vfs.h"
 #include "data/sampler.h"
@@ -24,6 +25,7 @@ static const lvni_core_option rows[] = {
              "plain cross entropy."},
     {.name = "class_weights",
      .type = LVNI_OPT_STRING,
+     .flags = LVNI_OPT_TEXT_LIST,
      .fallback = "none",
      .help = "Weights of the classes in the training loss, a weighted mean as in PyTorch: auto "
              "(training samples / (classes x samples of the "
