@@ -6,14 +6,19 @@
 
 #include <string.h>
 
-const lvni_core_option_table *const lvni_cli_sweep_keys[] = {&lvni_sweep_plan_table, NULL};
+const lvni_core_option_table *const lvni_cli_sweep_keys[] = {&lvni_sweep_plan_table,
+                                                             &lvni_cli_sweep_run_table, NULL};
 
 int lvni_cli_cmd_sweep(int n, const char *const *args)
 {
     static const struct {
         const char *name;
         int (*run)(int n, const char *const *args);
-    } all[] = {{"plan", lvni_cli_sweep_plan}, {"train", lvni_cli_sweep_train}};
+    } all[] = {{"plan", lvni_cli_sweep_plan},
+               {"train", lvni_cli_sweep_train},
+               {"run", lvni_cli_sweep_run},
+               {"worker", lvni_cli_sweep_worker},
+               {"trial", lvni_cli_sweep_trial}};
     for (size_t i = 0; n > 0 && i < sizeof all / sizeof *all; i++) {
         if (strcmp(args[0], all[i].name) == 0) {
             return all[i].run(n - 1, args + 1);

@@ -128,8 +128,12 @@ const lvni_cli_command lvni_cli_commands[] = {
      .use = {{"levin sweep train RECIPE \"optim.lr=[0.1,0.01]\" out=DIR [key=value ...]",
               "plan a training for each choice, and run them"},
              {"levin sweep plan [options] -- COMMAND {NAME} {trial_dir}",
-              "plan trials of any program; DIR/sweep.json and DIR/trials"}},
-     .words = "plan train",
+              "plan trials of any program; DIR/sweep.json and DIR/trials"},
+             {"levin sweep run DIR [options]", "run what is left of a sweep on this machine"},
+             {"levin sweep worker DIR [options]",
+              "the same as one of several, on one or more nodes"},
+             {"levin sweep trial DIR N", "run one trial, as an element of a job array does"}},
+     .words = "plan train run worker trial",
      .more = "A list for a key that is not a list itself is a choice. Options are --key value or "
              "key=value; a key that the training has, too, is sweep.KEY\n"
              "behind the recipe. See docs/sweep.md.",

@@ -15,6 +15,12 @@ int lvni_cli_cmd_sweep(int n, const char *const *args);
 int lvni_cli_sweep_plan(int n, const char *const *args);
 int lvni_cli_sweep_train(int n, const char *const *args);
 
+/* cmd_sweep_run.c */
+extern const lvni_core_option_table lvni_cli_sweep_run_table;
+int lvni_cli_sweep_run(int n, const char *const *args);
+int lvni_cli_sweep_worker(int n, const char *const *args);
+int lvni_cli_sweep_trial(int n, const char *const *args);
+
 /* sweep_check.c: the trainings of a plan before anything is written. */
 /* The recipe's place among the words of a command, where it is a training of levin's; 0: it is
  * not. */

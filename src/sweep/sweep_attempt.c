@@ -123,6 +123,19 @@ done:
     return s;
 }
 
+/* {trial_dir} of other programs is there when they begin; a training makes its own. */
+static lvn_status make_folder(const lvni_sweep_worker *w, const lvni_sweep_slot *slot)
+{
+    lvni_core_str path = {0};
+    lvni_core_str_printf(&path, "%s/" LVNI_SWEEP_RUN, slot->dir.data);
+    lvn_status s = lvni_core_str_status(&path);
+    if (s == LVN_OK && !w->plan->training) {
+        s = lvni_core_mkdirs(path.data);
+    }
+    lvni_core_str_free(&path);
+    return s;
+}
+
 static void remove_record(const lvni_sweep_slot *slot)
 {
     lvni_core_str path = {0};
@@ -229,6 +242,8 @@ static lvn_status leave(lvni_sweep_worker *w, lvni_sweep_slot *slot, lvni_sweep_
         print_end(w, slot,
                   why == LVNI_SWEEP_END_ENDED ? lvni_sweep_state_name(result->state) : words[why],
                   result);
+        w->interrupted += why == LVNI_SWEEP_END_INTERRUPTED;
+        w->ended[result->state] += why == LVNI_SWEEP_END_ENDED;
         w->failed =
             w->failed || (why == LVNI_SWEEP_END_ENDED && result->state == LVNI_SWEEP_FAILED);
         *after = why == LVNI_SWEEP_END_RETRY ? LVNI_SWEEP_AFTER_AGAIN : LVNI_SWEEP_AFTER_DONE;
@@ -294,6 +309,7 @@ static lvn_status start_program(lvni_sweep_worker *w, lvni_sweep_slot *slot,
     int log = -1, error = 0;
     lvn_status s;
     remove_record(slot);
+    LVNI_TRY_DONE(s, make_folder(w, slot));
     LVNI_TRY_DONE(s, make_command(w, slot, trial, &argv));
     LVNI_TRY_DONE(s, make_environment(w, slot, &environment));
     LVNI_TRY_DONE(s, open_log(w, slot, argv, &log));

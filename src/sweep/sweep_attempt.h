@@ -43,8 +43,9 @@ typedef struct lvni_sweep_worker {
     bool stopping; /* because of `signal`; -1: of a file, or a failure */
     int signal;
     uint64_t stop_ns;
-    bool failed;   /* a trial */
-    bool advanced; /* a trial has ended, or made a step */
+    bool failed;                                   /* a trial */
+    int64_t ended[LVNI_SWEEP_STATES], interrupted; /* here */
+    bool advanced;                                 /* a trial has ended, or made a step */
 } lvni_sweep_worker;
 
 /* What becomes of a trial whose attempt is over. */

@@ -419,6 +419,26 @@ static void end_all(lvni_sweep_worker *w)
 
 /* ---- beginning and end ---- */
 
+static void print_summary(const lvni_sweep_worker *w)
+{
+    lvni_core_str text = {0};
+    for (int s = LVNI_SWEEP_DONE; s < LVNI_SWEEP_STATES; s++) {
+        if (w->ended[s] > 0) {
+            lvni_core_str_printf(&text, "%s%" PRId64 " %s", text.len > 0 ? ", " : "", w->ended[s],
+                                 lvni_sweep_state_name((lvni_sweep_state)s));
+        }
+    }
+    if (w->interrupted > 0) {
+        lvni_core_str_printf(&text, "%s%" PRId64 " interrupted", text.len > 0 ? ", " : "",
+                             w->interrupted);
+    }
+    if (!w->o->quiet) {
+        lvni_core_print(stderr, "levin sweep: %s; levin sweep show %s\n",
+                        text.len > 0 ? text.data : "nothing was left to run", w->plan->dir);
+    }
+    lvni_core_str_free(&text);
+}
+
 static lvn_status open_worker(lvni_sweep_worker *w)
 {
     w->slots = lvni_core_calloc(LVNI_TAG_CORE, (size_t)w->n_slots, sizeof *w->slots);
@@ -499,6 +519,8 @@ lvn_status lvni_sweep_work(lvni_sweep_plan *plan, const lvni_sweep_work_options 
         s = serve(&w);
         if (s != LVN_OK) {
             end_all(&w);
+        } else {
+            print_summary(&w);
         }
     }
     if (s == LVN_OK && w.signal == SIGUSR1) {
