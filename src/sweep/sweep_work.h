@@ -22,8 +22,11 @@ typedef struct lvni_sweep_work_options {
     bool fail_fast;    /* the first failure stops the sweep */
     int64_t only;      /* >= 0: this trial alone (`levin sweep trial`); -1: all */
     int64_t first;     /* where looking for trials begins: workers begin at different places */
-    bool single;       /* LEVIN_ENV=single for trials: workers of one srun step are no group */
-    bool quiet;        /* prints errors alone */
+    /* With `only`: the command in place of the plan's, such as srun and its options; its word
+     * `{command}` is the plan's. NULL: the plan's. Not freed. */
+    char *const *words;
+    bool single; /* LEVIN_ENV=single for trials: workers of one srun step are no group */
+    bool quiet;  /* prints errors alone */
     /* Trials are this, one after the other, in place of the plan's command; NULL: they are not. */
     lvni_sweep_function *function;
     void *user;
