@@ -61,7 +61,7 @@ typedef struct job {
     lvni_core_config *config;
     const char *dir, *trial; /* the arguments without a key */
     lvni_sweep_plan plan;
-    char **sets;
+    char **sets, **words;
     char levin[PATH_MAX];
     lvni_sweep_work_options o;
 } job;
@@ -194,10 +194,30 @@ static int64_t choose_first(const job *j)
 
 static const char *const words[] = {[RUN] = "run", [WORKER] = "worker", [TRIAL] = "trial"};
 
+/* `levin sweep trial DIR N -- srun -N 2 {command}` */
+static lvn_status take_words(job *j, int n, const char *const *args)
+{
+    bool has_plans = false;
+    for (int i = 0; i < n; i++) {
+        has_plans = has_plans || strcmp(args[i], "{command}") == 0;
+        LVN_TRY(lvni_sweep_texts_add(&j->words, args[i], strlen(args[i])));
+    }
+    if (!has_plans) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "levin sweep trial: the command behind -- needs the word {command}, "
+                 "which stands for the trial's own: -- srun -N 2 {command}");
+    }
+    j->o.words = j->words;
+    return LVN_OK;
+}
+
 static lvn_status take_arguments(job *j, int n, const char *const *args)
 {
     for (int i = 0; i < n;) {
         const char *name, *text;
+        if (j->how == TRIAL && strcmp(args[i], "--") == 0) {
+            return take_words(j, n - i - 1, args + i + 1);
+        }
         const int used = lvni_core_config_arguments_of(j->config, n - i, args + i, &name, &text);
         const bool bare = used == 0 && args[i][0] != '-' && strchr(args[i], '=') == NULL;
         if (bare && j->dir == NULL) {
@@ -209,6 +229,11 @@ static lvn_status take_arguments(job *j, int n, const char *const *args)
             i += used > 0 ? used : 1;
         }
     }
+    return LVN_OK;
+}
+
+static lvn_status check_dir(const job *j)
+{
     if (j->dir == NULL) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "levin sweep %s: which sweep? give its folder, in which sweep.json "
@@ -241,6 +266,7 @@ static lvn_status prepare(job *j, int n, const char *const *args)
     lvni_core_config_set_help(j->config, "levin help sweep");
     lvni_core_config_collect(j->config);
     LVN_TRY(take_arguments(j, n, args));
+    LVN_TRY(check_dir(j));
     LVN_TRY(lvni_core_config_check(j->config));
     LVN_TRY(lvni_sweep_plan_read(j->dir, &j->plan));
     LVN_TRY(choose_trial(j));
@@ -268,6 +294,7 @@ static int work(how kind, int n, const char *const *args)
         s = lvni_sweep_work(&j.plan, &j.o, &code);
     }
     lvni_sweep_texts_free(j.sets);
+    lvni_sweep_texts_free(j.words);
     lvni_sweep_plan_free(&j.plan);
     lvni_core_config_destroy(j.config);
     return s == LVN_OK ? code : lvni_run_report_status(s);

@@ -132,7 +132,8 @@ const lvni_cli_command lvni_cli_commands[] = {
              {"levin sweep run DIR [options]", "run what is left of a sweep on this machine"},
              {"levin sweep worker DIR [options]",
               "the same as one of several, on one or more nodes"},
-             {"levin sweep trial DIR N", "run one trial, as an element of a job array does"}},
+             {"levin sweep trial DIR N [-- srun -N 2 {command}]",
+              "run one trial, as an element of a job array does"}},
      .words = "plan train run worker trial",
      .more = "A list for a key that is not a list itself is a choice. Options are --key value or "
              "key=value; a key that the training has, too, is sweep.KEY\n"

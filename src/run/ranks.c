@@ -215,6 +215,10 @@ static lvn_status open_alone(const lvni_core_config *c, const lvni_run_rank_requ
                                                               : lvni_run_dir_choose(c, &dir));
     const bool starts = r->devices > 1 && !r->threads && command->command[0] != NULL;
     lvn_status s = prepare_alone(c, r, command, starts, &dir, &made);
+    if (s == LVN_OK && !starts) { /* of `levin sweep`, which has started it */
+        s = lvni_core_error_record_begin(
+            lvni_launch_env_get(lvni_run_environment(), "LEVIN_ERROR_FILE"), 0);
+    }
     if (s == LVN_OK) {
         s = starts ? lvni_run_rank_start(c, command, dir, made) : open_threads(r, &transport, out);
     }
