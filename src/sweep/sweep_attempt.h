@@ -2,6 +2,7 @@
 #ifndef LEVIN_SWEEP_SWEEP_ATTEMPT_H
 #define LEVIN_SWEEP_SWEEP_ATTEMPT_H
 
+#include "sweep/sweep_ask.h"
 #include "sweep/sweep_process.h"
 #include "sweep/sweep_work.h"
 
@@ -25,6 +26,8 @@ typedef struct lvni_sweep_worker {
     const lvni_sweep_work_options *o;
     lvni_sweep_owner owner;
     lvni_sweep_reader *reader;
+    lvni_sweep_asker
+        *asker; /* strategy exec:CMD; NULL: all trials are planned, or it has stopped */
     lvni_sweep_guard guard;
     int signal_fd;
     sigset_t mask; /* before */

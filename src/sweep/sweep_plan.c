@@ -197,8 +197,7 @@ bool lvni_sweep_plan_asks(const lvni_sweep_plan *plan)
     return strncmp(plan->strategy, "exec:", 5) == 0;
 }
 
-/* Those that were made since the plan was. */
-static lvn_status count_trials(lvni_sweep_plan *plan)
+lvn_status lvni_sweep_plan_count(lvni_sweep_plan *plan)
 {
     lvni_core_str path = {0};
     lvn_status s = LVN_OK;
@@ -242,7 +241,7 @@ lvn_status lvni_sweep_plan_read(const char *dir, lvni_sweep_plan *out)
     }
     LVNI_TRY_DONE(s, read_object(lvni_core_str_text(&path), &j));
     LVNI_TRY_DONE(s, get_plan(lvni_core_str_text(&path), j, out));
-    s = lvni_sweep_plan_asks(out) ? count_trials(out) : LVN_OK;
+    s = lvni_sweep_plan_asks(out) ? lvni_sweep_plan_count(out) : LVN_OK;
 done:
     json_decref(j);
     lvni_core_str_free(&path);
@@ -625,6 +624,49 @@ lvn_status lvni_sweep_plan_write(lvni_sweep_plan *plan, const lvni_sweep_points 
     LVNI_TRY_DONE(s, lvni_core_str_status(&text));
     LVNI_TRY_DONE(s, lvni_core_file_write(lvni_core_str_text(&path), text.data, text.len));
     plan->n_trials += points->n;
+done:
+    lvni_core_str_free(&path);
+    lvni_core_str_free(&text);
+    return s;
+}
+
+/* Written under a name of this process, then linked, so that it is whole where it is. */
+static lvn_status link_trial(const char *path, const lvni_core_str *text, bool *taken)
+{
+    char host[65] = "";
+    lvni_core_str own = {0};
+    (void)gethostname(host, sizeof host - 1);
+    lvni_core_str_printf(&own, "%s.%s.%lld", path, host, (long long)getpid());
+    lvn_status s = lvni_core_str_status(&own);
+    if (s == LVN_OK) {
+        s = lvni_core_file_write(lvni_core_str_text(&own), text->data, text->len);
+    }
+    if (s == LVN_OK) {
+        *taken = lvni_core_vfs_get()->link(lvni_core_str_text(&own), path) != 0;
+        if (*taken && errno != EEXIST) {
+            s = io_error(path, "cannot be linked");
+        }
+        const lvn_status removed = lvni_core_file_remove(lvni_core_str_text(&own));
+        s = s == LVN_OK ? removed : s;
+    }
+    lvni_core_str_free(&own);
+    return s;
+}
+
+lvn_status lvni_sweep_trial_add(lvni_sweep_plan *plan, char *const *names, char *const *values,
+                                bool *taken)
+{
+    lvni_core_str path = {0}, text = {0};
+    lvn_status s;
+    trial_path(plan, plan->n_trials, "", &path);
+    LVNI_TRY_DONE(s, lvni_core_str_status(&path));
+    LVNI_TRY_DONE(s, make_folder(lvni_core_str_text(&path)));
+    lvni_core_str_append(&path, "/trial.json");
+    trial_json(plan->n_trials, names, values, lvni_sweep_texts_count(names), &text);
+    LVNI_TRY_DONE(s, lvni_core_str_status(&path));
+    LVNI_TRY_DONE(s, lvni_core_str_status(&text));
+    LVNI_TRY_DONE(s, link_trial(lvni_core_str_text(&path), &text, taken));
+    plan->n_trials++;
 done:
     lvni_core_str_free(&path);
     lvni_core_str_free(&text);

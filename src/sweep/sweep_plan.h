@@ -85,6 +85,13 @@ void lvni_sweep_points_free(lvni_sweep_points *points);
  * number, which plan gets, too. Killed before its end it leaves what was there, and trials without
  * a plan, which the next call replaces. */
 lvn_status lvni_sweep_plan_write(lvni_sweep_plan *plan, const lvni_sweep_points *points);
+/* Of a plan that asks: plan->n_trials becomes the number of those that there are. */
+lvn_status lvni_sweep_plan_count(lvni_sweep_plan *plan);
+/* One more trial of such a plan. *taken: another process made one of this number first; there is
+ * one more in either case, and plan->n_trials counts it. */
+lvn_status lvni_sweep_trial_add(lvni_sweep_plan *plan, char *const *names, char *const *values,
+                                bool *taken);
+
 /* Lists of texts that end with NULL. */
 int64_t lvni_sweep_texts_count(char *const *texts);
 void lvni_sweep_texts_free(char **texts);

@@ -312,6 +312,23 @@ static lvn_status reap(lvni_sweep_worker *w, uint64_t now)
     return LVN_OK;
 }
 
+/* Of a strategy that makes trials while they run: *more, there is one more that may be claimed. */
+static lvn_status ask_for_more(lvni_sweep_worker *w, bool *more)
+{
+    lvni_sweep_answer answer;
+    *more = false;
+    if (w->asker == NULL) {
+        return LVN_OK;
+    }
+    LVN_TRY(lvni_sweep_asker_next(w->asker, &answer));
+    *more = answer == LVNI_SWEEP_ANSWER_TRIAL;
+    if (answer == LVNI_SWEEP_ANSWER_STOP) {
+        lvni_sweep_asker_destroy(w->asker);
+        w->asker = NULL;
+    }
+    return grow(w);
+}
+
 /* Fills free slots. */
 static lvn_status claim_all(lvni_sweep_worker *w)
 {
@@ -329,8 +346,17 @@ static lvn_status claim_all(lvni_sweep_worker *w)
             see_stop_files(w, lvni_core_now_ns());
         }
         LVN_TRY(w->stopping ? LVN_OK : claim_next(w, &trial, &look));
-        if (w->stopping || trial < 0) {
+        if (w->stopping) {
             return LVN_OK;
+        }
+        if (trial < 0) {
+            bool more;
+            LVN_TRY(ask_for_more(w, &more));
+            if (!more) {
+                return LVN_OK;
+            }
+            i--;
+            continue;
         }
         LVN_TRY(lvni_sweep_attempt_begin(w, &w->slots[i], trial, &look, &after));
         if (w->slots[i].trial < 0) { /* it is over at once */
@@ -453,12 +479,17 @@ static lvn_status open_worker(lvni_sweep_worker *w)
     LVN_TRY(lvni_sweep_reader_create(w->plan, w->o->ask != NULL ? w->o->ask : lvni_sweep_ask_host,
                                      w->o->user, NULL, &w->reader));
     LVN_TRY(take_signals(w));
+    if (lvni_sweep_plan_asks(w->plan) && w->o->only < 0) {
+        w->first = 0; /* numbers are added behind those that there are */
+        LVN_TRY(lvni_sweep_asker_create(w->plan, w->reader, &w->asker));
+    }
     return w->o->function != NULL ? LVN_OK : lvni_sweep_guard_start(&w->guard);
 }
 
 static void close_worker(lvni_sweep_worker *w)
 {
     lvni_sweep_guard_end(&w->guard);
+    lvni_sweep_asker_destroy(w->asker);
     for (int i = 0; w->slots != NULL && i < w->n_slots; i++) {
         lvni_core_str_free(&w->slots[i].dir);
     }
