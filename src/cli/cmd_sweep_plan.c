@@ -205,23 +205,25 @@ static lvn_status sort_key(parts *p, const char *name, const char *key, const ch
     return LVN_OK;
 }
 
+/* Can the row have that value? */
+static bool fits(const lvni_core_option *row, const char *text)
+{
+    lvni_core_value value;
+    bool right = lvni_core_option_parse(row, text, false, "command line", &value) == LVN_OK;
+    if (right) {
+        right = row->check == NULL || row->check(row, &value, "command line") == LVN_OK;
+        lvni_core_value_free(&value);
+    }
+    lvn_clear_error();
+    return right;
+}
+
 /* A value that the training's key cannot have, and the sweep's key of that name can. */
 static bool is_meant_for_sweep(const parts *p, const char *name, const char *text)
 {
     const lvni_core_option *row = lvni_core_config_row(p->training, name),
                            *own = lvni_core_config_row(p->sweep, name);
-    lvni_core_value value;
-    if (own == NULL || text == NULL || own->type != LVNI_OPT_CHOICE ||
-        row->type != LVNI_OPT_CHOICE) {
-        return false;
-    }
-    const bool theirs = lvni_core_option_parse(row, text, false, "command line", &value) == LVN_OK;
-    if (theirs) {
-        lvni_core_value_free(&value);
-    }
-    lvn_clear_error();
-    return !theirs && (lvni_core_option_choice_index(own->choices, text, strlen(text)) >= 0 ||
-                       strncmp(text, "exec:", 5) == 0);
+    return own != NULL && text != NULL && !is_list(text) && !fits(row, text) && fits(own, text);
 }
 
 /* "sweep.KEY=VALUE", without its front. */

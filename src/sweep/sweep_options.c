@@ -12,15 +12,32 @@
 
 /* ---- the table ---- */
 
+/* test-tube's names of them, too. */
+static const char *const strategies[][2] = {{"grid", "grid"},
+                                            {"random", "random"},
+                                            {"list", "list"},
+                                            {"grid_search", "grid"},
+                                            {"random_search", "random"}};
+
+/* NULL: there is none of that name. */
+static const char *strategy_of(const char *text)
+{
+    for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++) {
+        if (strcmp(text, strategies[i][0]) == 0) {
+            return strategies[i][1];
+        }
+    }
+    return strncmp(text, "exec:", 5) == 0 && text[5] != '\0' ? text : NULL;
+}
+
 static lvn_status check_strategy(const lvni_core_option *row, const lvni_core_value *value,
                                  const char *origin)
 {
-    if (value->choice >= 0 || (strncmp(value->text, "exec:", 5) == 0 && value->text[5] != '\0')) {
-        return LVN_OK;
-    }
-    return lvni_core_option_fail(row, value, origin,
-                                 "expected grid, random, list or exec:COMMAND, a program that is "
-                                 "asked for each trial");
+    return strategy_of(value->text) != NULL
+               ? LVN_OK
+               : lvni_core_option_fail(row, value, origin,
+                                       "expected grid, random, list or exec:COMMAND, a program "
+                                       "that is asked for each trial");
 }
 
 #define DECLARATION(key, text)                                                                     \
@@ -45,12 +62,9 @@ static const lvni_core_option rows[] = {
                         "value."),
     DECLARATION("zip", "NAME,NAME: lists that go together, the i-th values of all."),
     {.name = "strategy",
-     .type = LVNI_OPT_CHOICE,
-     .choices = "grid|random|list",
+     .type = LVNI_OPT_STRING,
      .fallback = "grid",
-     .flags = LVNI_OPT_OPEN,
      .check = check_strategy,
-     .spellings = "grid_search=grid|random_search=random",
      .help = "grid: all combinations, the last parameter fastest; random: trials=N of them; list: "
              "trial i has the i-th value of each list; exec:COMMAND asks a program."},
     {.name = "trials",
@@ -397,7 +411,7 @@ static lvn_status make_plan(const lvni_sweep_options *o, const lvni_sweep_comman
                       : name != NULL && name[1] != '\0'  ? name + 1
                                                          : dir,
                       &plan->name));
-    LVN_TRY(copy_text(lvni_core_config_str(c, "strategy"), &plan->strategy));
+    LVN_TRY(copy_text(strategy_of(lvni_core_config_str(c, "strategy")), &plan->strategy));
     LVN_TRY(make_command(c, command, plan));
     LVN_TRY(make_metric(c, plan));
     LVN_TRY(copy_texts(o->space, &plan->space));
@@ -414,7 +428,8 @@ static lvn_status check_extension(const lvni_core_config *c, const lvni_sweep_co
     static const char *const keys[] = {"strategy", "seed", "metric", "mode", "style", "dead_after"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const bool same =
-            (i == 0 && strcmp(lvni_core_config_str(c, keys[i]), plan->strategy) == 0) ||
+            (i == 0 &&
+             strcmp(strategy_of(lvni_core_config_str(c, keys[i])), plan->strategy) == 0) ||
             (i == 1 && (uint64_t)lvni_core_config_int(c, keys[i]) == plan->seed) || i == 2 ||
             (i == 3 &&
              strcmp(lvni_core_config_str(c, keys[i]), plan->maximize ? "max" : "min") == 0) ||
