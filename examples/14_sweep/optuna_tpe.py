@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trials of a sweep from Optuna's TPE sampler (pip install optuna):
 
-levin sweep plan --name tpe --sample optim.lr=loguniform(1e-5,1e-1) --list optim.name=sgd,adamw \\
+levin sweep plan --name tpe --sample "optim.lr=loguniform(1e-5,1e-1)" --list optim.name=sgd,adamw \\
     "--strategy=exec:python3 examples/14_sweep/optuna_tpe.py" --trials 40 -- levin train classify ...
 levin sweep run tpe
 
