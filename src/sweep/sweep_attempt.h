@@ -16,7 +16,7 @@ typedef struct lvni_sweep_slot {
     lvni_core_str dir;
     pid_t pid;
     bool asked;  /* to stop */
-    bool robbed; /* taken over: what it does now is no longer this worker's */
+    bool robbed; /* taken over: what it does now does not count */
     bool mute;   /* a failed beat was reported */
     uint64_t begin_ns, asked_ns;
 } lvni_sweep_slot;
@@ -42,7 +42,7 @@ typedef struct lvni_sweep_worker {
     bool waits; /* in this pass: another worker has one */
     bool again; /* in this pass: one was claimed by another meanwhile */
     uint64_t watched_ns;
-    bool told;     /* that it waits */
+    bool noted;     /* that it waits */
     bool stopping; /* because of `signal`; -1: of a file, or a failure */
     int signal;
     uint64_t stop_ns;

@@ -124,7 +124,7 @@ static lvn_status write_own(const char *dir, const lvni_sweep_owner *owner, cons
     return s;
 }
 
-/* Gives the own file the second name. Whether it got it is what its links tell, whatever link(2)
+/* Gives the own file the second name. Whether it got it is read from its links, whatever link(2)
  * answered: a server may have done it twice, and have answered the second time alone. */
 static lvn_status link_own(const char *own, const char *name, bool *won)
 {
@@ -156,7 +156,7 @@ static lvn_status publish(const char *dir, const char *name, int64_t attempt, bo
     LVNI_TRY_DONE(s, write_own(dir, owner, text, durable, &own));
     s = link_own(own.data, path.data, won);
     const lvn_error error = *lvn_last_error();
-    (void)lvni_core_vfs_get()->unlink(own.data); /* it stays as rubbish if not */
+    (void)lvni_core_vfs_get()->unlink(own.data); /* if that fails, it stays, and means nothing */
     lvni_core_error_restore(&error);
     if (s == LVN_OK && durable && *won) {
         s = lvni_core_folder_sync(path.data);
@@ -238,6 +238,5 @@ lvn_status lvni_sweep_leave(const char *dir, int64_t attempt, lvni_sweep_end why
         s = publish(dir, "left", attempt, true, by, text.data, won);
     }
     lvni_core_str_free(&text);
-    return s == LVN_OK && *won && why == LVNI_SWEEP_END_ENDED ? link_result(dir, attempt)
-                                                               : s;
+    return s == LVN_OK && *won && why == LVNI_SWEEP_END_ENDED ? link_result(dir, attempt) : s;
 }

@@ -18,7 +18,7 @@
 enum { GROUPS = 4096 };
 
 /* Group g runs (g > 0), or has ended (-g). */
-static void tell_guard(const lvni_sweep_guard *guard, pid_t change)
+static void inform_guard(const lvni_sweep_guard *guard, pid_t change)
 {
     ssize_t n;
     do {
@@ -156,7 +156,7 @@ lvn_status lvni_sweep_process_start(const lvni_sweep_guard *guard, char *const *
         return no_process();
     }
     setpgid(*pid, *pid); /* here, too: it may be sent a signal before it came to that itself */
-    tell_guard(guard, *pid);
+    inform_guard(guard, *pid);
     do { /* nothing once the program has begun: the pipe closes */
         got = read(ends[0], error, sizeof *error);
     } while (got < 0 && errno == EINTR);
@@ -164,7 +164,7 @@ lvn_status lvni_sweep_process_start(const lvni_sweep_guard *guard, char *const *
     if (got == (ssize_t)sizeof *error) {
         while (waitpid(*pid, NULL, 0) < 0 && errno == EINTR) {
         }
-        tell_guard(guard, -*pid);
+        inform_guard(guard, -*pid);
     } else {
         *error = 0;
     }
@@ -178,7 +178,7 @@ bool lvni_sweep_process_ended(const lvni_sweep_guard *guard, pid_t pid, int *exi
         return false;
     }
     kill(-pid, SIGKILL); /* while the number is still its own */
-    tell_guard(guard, -pid);
+    inform_guard(guard, -pid);
     int status = 0;
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }

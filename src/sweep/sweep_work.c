@@ -100,13 +100,13 @@ static bool waits_for(lvni_sweep_worker *w, int64_t trial, const lvni_sweep_look
     w->watched_ns = w->watched_ns == 0 ? now : w->watched_ns;
     const bool beats = look->silent_s + 0.5 < 1e-9 * (double)(now - w->watched_ns);
     const bool leaves = w->o->only >= 0 && (look->there || beats);
-    if (leaves || (!w->told && !w->o->quiet && n_running(w) == 0)) {
+    if (leaves || (!w->noted && !w->o->quiet && n_running(w) == 0)) {
         lvni_core_print(
             stderr, "levin sweep: trial %" PRId64 " runs on %s (process %" PRId64 "%s%s)%s\n",
             trial, look->owner.host, look->owner.pid, look->owner.job[0] != '\0' ? ", job " : "",
             look->owner.job,
             leaves ? "" : ": waiting, as it may have to be taken over; Ctrl-C ends this");
-        w->told = true;
+        w->noted = true;
     }
     if (leaves) {
         w->known[trial] = CLOSED;

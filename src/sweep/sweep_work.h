@@ -25,7 +25,7 @@ typedef struct lvni_sweep_work_options {
     /* With `only`: the command in place of the plan's, such as srun and its options; its word
      * `{command}` is the plan's. NULL: the plan's. Not freed. */
     char *const *words;
-    bool single; /* LEVIN_ENV=single for trials: workers of one srun step are no group */
+    bool single; /* LEVIN_ENV=single for trials: workers of one srun step are not a group */
     bool quiet;  /* prints errors alone */
     /* Trials are this, one after the other, in place of the plan's command; NULL: they are not. */
     lvni_sweep_function *function;

@@ -159,7 +159,7 @@ class Programs(Sweep):
         self.assertEqual(sets[:2], ["0", "1,3"])
 
     def test_workers_of_a_step(self):
-        """Each has the set of its number on the node, and its trials are no ranks of the step."""
+        """Each has the set of its number on the node, and its trials are not ranks of the step."""
         self.plan("echo set=$CUDA_VISIBLE_DEVICES env=$LEVIN_ENV", n=1)
         step = {"SLURM_PROCID": "3", "SLURM_LOCALID": "1", "SLURM_NTASKS": "4"}
         done = self.levin("sweep", "worker", self.sweep, "--gpu-sets=0,1;2,3",
