@@ -42,7 +42,7 @@ typedef struct lvni_sweep_worker {
     bool waits; /* in this pass: another worker has one */
     bool again; /* in this pass: one was claimed by another meanwhile */
     uint64_t watched_ns;
-    bool noted;     /* that it waits */
+    bool noted;    /* that it waits */
     bool stopping; /* because of `signal`; -1: of a file, or a failure */
     int signal;
     uint64_t stop_ns;
