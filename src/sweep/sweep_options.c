@@ -239,21 +239,25 @@ static lvn_status declare_file(const lvni_core_config *c, int kind, char ***spac
     return s;
 }
 
-/* Does the command line declare the name of this declaration of the file? */
-static bool is_replaced(char *const *own, const char *kind, const char *text)
+static bool is_named(const char *kind)
 {
-    const size_t n = strcspn(text, "=");
-    const bool named = strcmp(kind, kinds[WHEN]) != 0 && strcmp(kind, kinds[ZIP]) != 0;
-    for (int64_t i = 0; named && own != NULL && own[i] != NULL; i += 2) {
-        if (strcmp(own[i], kinds[WHEN]) != 0 && strcmp(own[i], kinds[ZIP]) != 0 &&
-            strncmp(own[i + 1], text, n + 1) == 0) {
-            return true;
-        }
-    }
-    return false;
+    return strcmp(kind, kinds[WHEN]) != 0 && strcmp(kind, kinds[ZIP]) != 0;
 }
 
-/* Those of the file that the command line leaves, then its own. */
+/* Where one list declares the name of this declaration of the other; -1: nowhere. */
+static int64_t find_name(char *const *space, const char *kind, const char *text)
+{
+    const size_t n = strcspn(text, "=") + 1;
+    for (int64_t i = 0; is_named(kind) && space != NULL && space[i] != NULL; i += 2) {
+        if (is_named(space[i]) && strncmp(space[i + 1], text, n) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* Those of the file, in their places those of the command line with the same name; then its others.
+ */
 static lvn_status join_declarations(const lvni_core_config *c, char *const *own, char ***out)
 {
     char **file = NULL;
@@ -262,12 +266,14 @@ static lvn_status join_declarations(const lvni_core_config *c, char *const *own,
         s = declare_file(c, kind, &file);
     }
     for (int64_t i = 0; s == LVN_OK && file != NULL && file[i] != NULL; i += 2) {
-        if (!is_replaced(own, file[i], file[i + 1])) {
-            s = declare(out, file[i], file[i + 1]);
-        }
+        const int64_t at = find_name(own, file[i], file[i + 1]);
+        char *const *from = at >= 0 ? own + at : file + i;
+        s = declare(out, from[0], from[1]);
     }
     for (int64_t i = 0; s == LVN_OK && own != NULL && own[i] != NULL; i += 2) {
-        s = declare(out, own[i], own[i + 1]);
+        if (find_name(file, own[i], own[i + 1]) < 0) {
+            s = declare(out, own[i], own[i + 1]);
+        }
     }
     lvni_sweep_texts_free(file);
     return s;
