@@ -352,21 +352,6 @@ static const char *fixed_run_dir(const parts *p, const lvni_slurm_options *o)
     return out == NULL || behind || varies || lvni_cli_slurm_is_open(out, raw) ? NULL : out;
 }
 
-static bool is_in_path(const char *name)
-{
-    lvni_core_str path = {0};
-    bool found = false;
-    for (const char *p = getenv("PATH"); p != NULL && !found; p = strchr(p, ':')) {
-        p += *p == ':';
-        lvni_core_str_clear(&path);
-        lvni_core_str_append_n(&path, p, strcspn(p, ":"));
-        lvni_core_str_printf(&path, "/%s", name);
-        found = !path.failed && access(lvni_core_str_text(&path), X_OK) == 0;
-    }
-    lvni_core_str_free(&path);
-    return found;
-}
-
 /* ---- the command ---- */
 
 /* A file that is there stays, unless force. */
@@ -436,7 +421,7 @@ static lvn_status make(parts *p, int n, const char *const *args, lvni_slurm_find
     job.trains = p->trains;
     job.makes_folders = p->submission != NULL;
     job.fixed_run_dir = fixed_run_dir(p, &o);
-    job.levin_is_missing = !is_in_path("levin");
+    job.levin_is_missing = !lvni_cli_slurm_is_in_path("levin");
     job.has_run_dir = p->has_run_dir || lvni_slurm_text(&o, "config") != NULL;
     if (p->submission != NULL && lvni_slurm_text(&o, "out") != NULL) {
         lvni_slurm_error(f, "V01",
@@ -446,8 +431,7 @@ static lvn_status make(parts *p, int n, const char *const *args, lvni_slurm_find
     }
     LVNI_TRY_DONE(s, lvni_slurm_job_make(&job, f));
     LVNI_TRY_DONE(s, plan(p, &job, f));
-    fputs(lvni_core_str_text(&f->text), stderr); /* before sbatch prints */
-    lvni_core_str_clear(&f->text);
+    lvni_cli_slurm_print_findings(f);
     if (lvni_slurm_is_on(&o, "show_origin")) {
         lvni_slurm_print_origins(&o, &origins);
         fputs(lvni_core_str_text(&origins), stdout);

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -100,16 +101,22 @@ done:
 /* A line of jobs.tsv: id, name, script, time; the first line of the file names them. */
 static lvn_status record(const submission *s)
 {
+    const lvni_cli_slurm_submission *how = s->how;
     lvni_core_str path = {0}, line = {0};
     int fd = -1;
     lvn_status status;
-    lvni_core_str_printf(&path, "%s/jobs.tsv", s->folder);
+    lvni_core_str_printf(&path, "%s/jobs.tsv", how->folder != NULL ? how->folder : s->folder);
     LVNI_TRY_DONE(status, lvni_core_str_status(&path));
     if (!lvni_core_path_exists(lvni_core_str_text(&path))) {
-        lvni_core_str_append(&line, "job\tname\tscript\ttime\n");
+        lvni_core_str_printf(&line, "job\tname\tscript\ttime%s\n",
+                             how->trials != NULL ? "\ttrials\toffset" : "");
     }
-    lvni_core_str_message(&line, "%s\t%s\t%s\t%s\n", s->id, s->name, lvni_core_str_text(&s->path),
+    lvni_core_str_message(&line, "%s\t%s\t%s\t%s", s->id, s->name, lvni_core_str_text(&s->path),
                           s->time);
+    if (how->trials != NULL) {
+        lvni_core_str_printf(&line, "\t%s\t%s", how->trials, how->offset);
+    }
+    lvni_core_str_char(&line, '\n');
     LVNI_TRY_DONE(status, lvni_core_str_status(&line));
     LVNI_TRY_DONE(status, lvni_core_append_open(lvni_core_str_text(&path), false, &fd));
     status =
@@ -179,7 +186,9 @@ static lvn_status listen_to(submission *s, int fd)
         }
         const bool line = n <= 0 || memchr(piece, '\n', (size_t)n) != NULL;
         if (line && s->id[0] == '\0' && take_id(s, lvni_core_str_text(&text))) {
-            lvni_core_print(stdout, "job %.*s\n", (int)strcspn(s->id, ";"), s->id);
+            lvni_core_print(stdout, "job %.*s%s%s\n", (int)strcspn(s->id, ";"), s->id,
+                            s->how->trials != NULL ? ": trials " : "",
+                            s->how->trials != NULL ? s->how->trials : "");
             fflush(stdout);
             status = record(s);
         }
@@ -290,4 +299,25 @@ done:
     lvni_core_str_free(&s.path);
     lvni_launch_variables_free(&s.environment);
     return status;
+}
+
+bool lvni_cli_slurm_is_in_path(const char *name)
+{
+    lvni_core_str path = {0};
+    bool found = false;
+    for (const char *p = getenv("PATH"); p != NULL && !found; p = strchr(p, ':')) {
+        p += *p == ':';
+        lvni_core_str_clear(&path);
+        lvni_core_str_append_n(&path, p, strcspn(p, ":"));
+        lvni_core_str_printf(&path, "/%s", name);
+        found = !path.failed && access(lvni_core_str_text(&path), X_OK) == 0;
+    }
+    lvni_core_str_free(&path);
+    return found;
+}
+
+void lvni_cli_slurm_print_findings(lvni_slurm_findings *f)
+{
+    fputs(lvni_core_str_text(&f->text), stderr);
+    lvni_core_str_clear(&f->text);
 }

@@ -17,6 +17,8 @@ typedef struct lvni_slurm_job {
     bool levin_is_missing;     /* PATH has no levin */
     const char *fixed_run_dir; /* of a training, the same in all elements of an array; NULL: not */
     bool makes_folders;        /* those of the output are made before sbatch runs */
+    const char *front; /* of the shell, in front of srun: what starts the step; NULL: the script */
+    const char *made_by; /* the command that made the script; NULL: levin slurm script */
 
     /* what lvni_slurm_job_make finds */
     int64_t nodes, devices; /* of a node; 0: not given */
