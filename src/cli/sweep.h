@@ -21,6 +21,26 @@ int lvni_cli_sweep_run(int n, const char *const *args);
 int lvni_cli_sweep_worker(int n, const char *const *args);
 int lvni_cli_sweep_trial(int n, const char *const *args);
 
+/* cmd_sweep_show.c */
+extern const lvni_core_option_table lvni_cli_sweep_show_table;
+int lvni_cli_sweep_status(int n, const char *const *args);
+int lvni_cli_sweep_best(int n, const char *const *args);
+int lvni_cli_sweep_show(int n, const char *const *args);
+int lvni_cli_sweep_export(int n, const char *const *args);
+int lvni_cli_sweep_stop(int n, const char *const *args);
+int lvni_cli_sweep_resume(int n, const char *const *args);
+/* What resume does before trials run: failed and pruned ones are pending again, and the sweep is
+ * not stopped. */
+lvn_status lvni_cli_sweep_prepare(const lvni_sweep_plan *plan, bool retry_failed,
+                                  const int64_t *pruned, size_t n_pruned);
+
+/* cmd_sweep_submit.c */
+extern const lvni_core_option_table lvni_cli_sweep_submit_table;
+int lvni_cli_sweep_submit(int n, const char *const *args);
+enum { LVNI_CLI_SWEEP_TOOL_MS = 20000 }; /* until a command of Slurm is given up */
+/* The user's jobs as `squeue -h -r -o %i` prints them, one call for all. */
+lvn_status lvni_cli_sweep_queue(const lvni_sweep_plan *plan, lvni_core_str *out);
+
 /* sweep_check.c: the trainings of a plan before anything is written. */
 /* The recipe's place among the words of a command, where it is a training of levin's; 0: it is
  * not. */

@@ -110,6 +110,14 @@ static const char *value_of(const lvni_sweep_trial *trial, const char *name)
     return NULL;
 }
 
+/* For people. */
+static void add_short(lvni_core_str *out, double value)
+{
+    char text[32];
+    lvni_core_format(text, sizeof text, "%.6g", value);
+    lvni_core_str_append(out, text);
+}
+
 void lvni_sweep_row_line(const lvni_sweep_plan *plan, const lvni_sweep_row *row, lvni_core_str *out)
 {
     const lvni_sweep_trial *trial = &row->trial;
@@ -119,7 +127,7 @@ void lvni_sweep_row_line(const lvni_sweep_plan *plan, const lvni_sweep_row *row,
     }
     if (row->look.result.has_value) {
         lvni_core_str_message(out, " %s=", plan->metric);
-        lvni_core_str_double(out, row->look.result.value);
+        add_short(out, row->look.result.value);
     }
 }
 
@@ -232,6 +240,7 @@ typedef struct column {
 typedef struct columns {
     column *list;
     size_t n;
+    bool exact; /* numbers as they are, for other programs */
 } columns;
 
 static const char *const kind_names[KINDS] = {
@@ -256,7 +265,7 @@ static lvn_status choose(const lvni_sweep_plan *plan, lvni_sweep_format format, 
     while (plan->parameters != NULL && plan->parameters[n_parameters] != NULL) {
         n_parameters++;
     }
-    *out = (columns){0};
+    *out = (columns){.exact = format == LVNI_SWEEP_CSV || format == LVNI_SWEEP_TSV};
     out->list = lvni_core_calloc(LVNI_TAG_CORE, n + n_parameters, sizeof *out->list);
     if (out->list == NULL) {
         return LVN_ERR_MEMORY;
@@ -279,13 +288,13 @@ void lvni_sweep_time_print(double seconds, lvni_core_str *out)
 }
 
 /* What only the end of a trial knows. */
-static void add_result(const lvni_sweep_result *r, column_kind kind, lvni_core_str *out)
+static void add_result(const lvni_sweep_result *r, column_kind kind, bool exact, lvni_core_str *out)
 {
     switch (kind) {
     case VALUE:
     case LAST:
         if (r->has_value) {
-            lvni_core_str_double(out, kind == VALUE ? r->value : r->last);
+            (exact ? lvni_core_str_double : add_short)(out, kind == VALUE ? r->value : r->last);
         }
         break;
     case STEP:
@@ -304,7 +313,7 @@ static void add_result(const lvni_sweep_result *r, column_kind kind, lvni_core_s
 }
 
 /* Replaces what is in out. */
-static void make_cell(const lvni_sweep_row *row, const column *c, lvni_core_str *out)
+static void make_cell(const lvni_sweep_row *row, const column *c, bool exact, lvni_core_str *out)
 {
     const char *text = NULL;
     lvni_core_str_clear(out);
@@ -320,7 +329,7 @@ static void make_cell(const lvni_sweep_row *row, const column *c, lvni_core_str 
         break;
     default:
         if (lvni_sweep_state_is_end(row->look.state)) {
-            add_result(&row->look.result, c->kind, out);
+            add_result(&row->look.result, c->kind, exact, out);
         }
         break;
     }
@@ -371,7 +380,7 @@ static void put_row(const columns *c, const size_t *widths, const lvni_sweep_row
     lvni_core_str cell = {0};
     for (size_t k = 0; k < c->n; k++) {
         if (row != NULL) {
-            make_cell(row, &c->list[k], &cell);
+            make_cell(row, &c->list[k], c->exact, &cell);
         }
         put_cell(format, row == NULL ? c->list[k].name : lvni_core_str_text(&cell), widths[k],
                  k == 0, k + 1 == c->n, out);
@@ -390,7 +399,7 @@ static void measure(const lvni_sweep_table *t, int64_t n, const columns *c, size
     for (size_t k = 0; k < c->n; k++) {
         widths[k] = characters(c->list[k].name);
         for (int64_t i = 0; i < n; i++) {
-            make_cell(&t->rows[i], &c->list[k], &cell);
+            make_cell(&t->rows[i], &c->list[k], c->exact, &cell);
             const size_t w = characters(lvni_core_str_text(&cell));
             widths[k] = w > widths[k] ? w : widths[k];
         }
