@@ -381,6 +381,7 @@ static void put_row(const columns *c, const size_t *widths, const lvni_sweep_row
     for (size_t k = 0; k < c->n; k++) {
         if (row != NULL) {
             make_cell(row, &c->list[k], c->exact, &cell);
+            out->failed = out->failed || cell.failed;
         }
         put_cell(format, row == NULL ? c->list[k].name : lvni_core_str_text(&cell), widths[k],
                  k == 0, k + 1 == c->n, out);
@@ -389,17 +390,19 @@ static void put_row(const columns *c, const size_t *widths, const lvni_sweep_row
         out->data[--out->len] = '\0'; /* the last columns of many trials are empty */
     }
     lvni_core_str_char(out, '\n');
-    out->failed = out->failed || cell.failed;
     lvni_core_str_free(&cell);
 }
 
-static void measure(const lvni_sweep_table *t, int64_t n, const columns *c, size_t *widths)
+/* Marks out where memory is missing. */
+static void measure(const lvni_sweep_table *t, int64_t n, const columns *c, size_t *widths,
+                    lvni_core_str *out)
 {
     lvni_core_str cell = {0};
     for (size_t k = 0; k < c->n; k++) {
         widths[k] = characters(c->list[k].name);
         for (int64_t i = 0; i < n; i++) {
             make_cell(&t->rows[i], &c->list[k], c->exact, &cell);
+            out->failed = out->failed || cell.failed;
             const size_t w = characters(lvni_core_str_text(&cell));
             widths[k] = w > widths[k] ? w : widths[k];
         }
@@ -417,7 +420,7 @@ static lvn_status write_rows(const lvni_sweep_table *t, int64_t n, lvni_sweep_fo
     widths = lvni_core_calloc(LVNI_TAG_CORE, c.n, sizeof *widths);
     LVNI_TRY_DONE(s, widths == NULL ? LVN_ERR_MEMORY : LVN_OK);
     if (format == LVNI_SWEEP_TEXT) {
-        measure(t, n, &c, widths);
+        measure(t, n, &c, widths, out);
     }
     put_row(&c, widths, NULL, format, out);
     for (size_t k = 0; format == LVNI_SWEEP_MD && k < c.n; k++) {
