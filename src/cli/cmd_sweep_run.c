@@ -194,18 +194,16 @@ static int64_t choose_first(const job *j)
 
 static const char *const words[] = {[RUN] = "run", [WORKER] = "worker", [TRIAL] = "trial"};
 
-/* `levin sweep trial DIR N -- srun -N 2 {command}` */
+/* `levin sweep trial DIR N -- srun -N 2 {command}`, and the trial's words in place of {command}, as
+ * in the scripts of levin sweep submit, where they can be seen. */
 static lvn_status take_words(job *j, int n, const char *const *args)
 {
-    bool has_plans = false;
-    for (int i = 0; i < n; i++) {
-        has_plans = has_plans || strcmp(args[i], "{command}") == 0;
-        LVN_TRY(lvni_sweep_texts_add(&j->words, args[i], strlen(args[i])));
+    if (n == 0) {
+        LVN_FAIL(LVN_ERR_USAGE, "levin sweep trial: a command is missing behind --: "
+                                "-- srun -N 2 {command}");
     }
-    if (!has_plans) {
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "levin sweep trial: the command behind -- needs the word {command}, "
-                 "which stands for the trial's own: -- srun -N 2 {command}");
+    for (int i = 0; i < n; i++) {
+        LVN_TRY(lvni_sweep_texts_add(&j->words, args[i], strlen(args[i])));
     }
     j->o.words = j->words;
     return LVN_OK;

@@ -41,17 +41,11 @@ static lvn_status add_resume(const char *dir, char ***argv)
     return s;
 }
 
-/* The plan's command, with levin as this executable is found. The end of a job is the worker's to
- * see to: it has other trials, whose checkpoints are needed, too. */
-static lvn_status add_plans(const lvni_sweep_worker *w, const lvni_sweep_slot *slot,
-                            const lvni_sweep_trial *trial, char ***out)
+/* What a training needs besides. The end of a job is the worker's to see to: it has other trials,
+ * whose checkpoints are needed, too. */
+static lvn_status add_keys(const lvni_sweep_worker *w, const lvni_sweep_slot *slot, char ***out)
 {
     static const char own[] = "auto_requeue=false";
-    for (int i = 0; trial->argv[i] != NULL; i++) {
-        const bool levin = i == 0 && w->o->levin != NULL && strcmp(trial->argv[i], "levin") == 0;
-        const char *text = levin ? w->o->levin : trial->argv[i];
-        LVN_TRY(lvni_sweep_texts_add(out, text, strlen(text)));
-    }
     if (!w->plan->training) {
         return LVN_OK;
     }
@@ -61,18 +55,34 @@ static lvn_status add_plans(const lvni_sweep_worker *w, const lvni_sweep_slot *s
     return slot->attempt > 1 ? add_resume(slot->dir.data, out) : LVN_OK;
 }
 
+/* The plan's command, with levin as this executable is found. */
+static lvn_status add_plans(const lvni_sweep_worker *w, const lvni_sweep_slot *slot,
+                            const lvni_sweep_trial *trial, char ***out)
+{
+    for (int i = 0; trial->argv[i] != NULL; i++) {
+        const bool levin = i == 0 && w->o->levin != NULL && strcmp(trial->argv[i], "levin") == 0;
+        const char *text = levin ? w->o->levin : trial->argv[i];
+        LVN_TRY(lvni_sweep_texts_add(out, text, strlen(text)));
+    }
+    return add_keys(w, slot, out);
+}
+
 static lvn_status make_command(const lvni_sweep_worker *w, const lvni_sweep_slot *slot,
                                const lvni_sweep_trial *trial, char ***out)
 {
     static char command[] = "{command}", *const plans[] = {command, NULL};
     char *const *words = w->o->words != NULL ? w->o->words : plans;
+    bool whole = true; /* the words are all of it */
     *out = NULL;
     for (int i = 0; words[i] != NULL; i++) {
-        LVN_TRY(strcmp(words[i], command) == 0
-                    ? add_plans(w, slot, trial, out)
-                    : lvni_sweep_texts_add(out, words[i], strlen(words[i])));
+        if (strcmp(words[i], command) == 0) {
+            LVN_TRY(add_plans(w, slot, trial, out));
+            whole = false;
+        } else {
+            LVN_TRY(lvni_sweep_texts_add(out, words[i], strlen(words[i])));
+        }
     }
-    return LVN_OK;
+    return whole ? add_keys(w, slot, out) : LVN_OK;
 }
 
 static lvn_status make_environment(const lvni_sweep_worker *w, const lvni_sweep_slot *slot,
