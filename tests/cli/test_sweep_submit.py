@@ -187,7 +187,7 @@ class Submit(SweepCase):
         self.assertEqual((words[5], words[-2]), ("srun", "{command}"))
 
     def test_refused(self):
-        """It stops, tells what is in, and the same command submits the rest."""
+        """It stops, reports what is in, and the same command submits the rest."""
         self.plan()
         self.put("full", "103")
         done = self.submit("as=jobs", "devices=1", code=RESOURCE)
