@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-enum { LVNI_COMMAND_USES = 16 };
+enum { LVNI_COMMAND_USES = 20 };
 
 typedef struct lvni_cli_command {
     const char *name;
@@ -101,6 +101,15 @@ int lvni_cli_slurm_script(int n, const char *const *args);
 int lvni_cli_slurm_profiles(int n, const char *const *args);
 int lvni_cli_slurm_check(int n, const char *const *args);
 int lvni_cli_slurm_submit(int n, const char *const *args);
+/* cmd_slurm_jobs.c, slurm_logs.c, slurm_why.c, slurm_shell.c: of a job that was submitted. */
+int lvni_cli_slurm_status(int n, const char *const *args);
+int lvni_cli_slurm_logs(int n, const char *const *args);
+int lvni_cli_slurm_why(int n, const char *const *args);
+int lvni_cli_slurm_cancel(int n, const char *const *args);
+int lvni_cli_slurm_requeue(int n, const char *const *args);
+int lvni_cli_slurm_signal(int n, const char *const *args);
+int lvni_cli_slurm_nodes(int n, const char *const *args);
+int lvni_cli_slurm_shell(int n, const char *const *args);
 int lvni_cli_cmd_doctor(int n, const char *const *args);
 int lvni_cli_cmd_cc(int n, const char *const *args);
 int lvni_cli_cmd_completion(int n, const char *const *args);

@@ -1,5 +1,6 @@
 /* levin slurm env|expand|compress: the rank of this process, found from its environment, and host
- * lists; without asking Slurm. Job scripts are in cmd_slurm_script.c. */
+ * lists; without asking Slurm. Job scripts are in cmd_slurm_script.c, what
+ * follows a job that was submitted in cmd_slurm_jobs.c. */
 #include "cli/cli.h"
 #include "core/alloc.h"
 #include "core/error.h"
@@ -167,7 +168,15 @@ int lvni_cli_cmd_slurm(int n, const char *const *args)
                {"script", lvni_cli_slurm_script},
                {"profiles", lvni_cli_slurm_profiles},
                {"check", lvni_cli_slurm_check},
-               {"submit", lvni_cli_slurm_submit}};
+               {"submit", lvni_cli_slurm_submit},
+               {"status", lvni_cli_slurm_status},
+               {"logs", lvni_cli_slurm_logs},
+               {"why", lvni_cli_slurm_why},
+               {"cancel", lvni_cli_slurm_cancel},
+               {"requeue", lvni_cli_slurm_requeue},
+               {"signal", lvni_cli_slurm_signal},
+               {"nodes", lvni_cli_slurm_nodes},
+               {"shell", lvni_cli_slurm_shell}};
     for (size_t i = 0; n > 0 && i < sizeof all / sizeof *all; i++) {
         if (strcmp(args[0], all[i].name) == 0) {
             return all[i].run(n - 1, args + 1);

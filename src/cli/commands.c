@@ -111,8 +111,23 @@ const lvni_cli_command lvni_cli_commands[] = {
              {"levin slurm submit [--dry-run] [--test-only] [--wait] [options] ...",
               "the script to sbatch; its number, script and time go into jobs.tsv"},
              {"levin slurm check FILE...", "what is wrong with job scripts that others wrote"},
-             {"levin slurm profiles", "defaults of clusters that profile=NAME takes"}},
-     .words = "env expand compress script submit check profiles",
+             {"levin slurm profiles", "defaults of clusters that profile=NAME takes"},
+             {"levin slurm status [JOB...] [--all] [--json]",
+              "jobs that run, wait or ended lately; yours, or these"},
+             {"levin slurm logs JOB [-f] [-n LINES] [--rank R]",
+              "what a job wrote; -f follows it until it has ended"},
+             {"levin slurm why JOB [--json]",
+              "what became of a job, for which cause, and what to do next"},
+             {"levin slurm cancel|requeue JOB... [--all] [--user NAME]",
+              "end jobs, or start them again"},
+             {"levin slurm signal JOB... SIGNAL [--batch | --full]",
+              "a signal to the tasks of jobs (--batch: to the script, --full: to both)"},
+             {"levin slurm nodes [-p PARTITION] [-N] [--json]",
+              "what of each partition is free; -N: of each node"},
+             {"levin slurm shell JOB [--node HOST] [-- PROGRAM...]", "a shell in a job that runs"},
+             {"levin slurm shell [options] [-- PROGRAM...]", "a shell in a job of its own"}},
+     .words = "env expand compress script submit check profiles status logs why cancel requeue "
+              "signal nodes shell",
      .more = "script: options are --key value or key=value, and -t, -p, ... as of sbatch; a value "
              "that begins with ? is written as a "
              "comment. A key that the\n"
@@ -121,7 +136,9 @@ const lvni_cli_command lvni_cli_commands[] = {
              "ompi mvapich2 pals jsm flux pmi slurm single);\n"
              "--export prints lines for a shell's eval. expand: --first prints the first host "
              "(exit code 1 when there is none), --count how many\n"
-             "there are, -0 ends each with a zero byte. Works without Slurm; see docs/launch.md.",
+             "there are, -0 ends each with a zero byte. Works without Slurm; see docs/launch.md.\n"
+             "JOB is a number, a name, a run directory, or last (of jobs.tsv in levin-jobs, or in "
+             "--log-dir DIR).",
      .keys = lvni_slurm_keys},
     {.name = "sweep",
      .run = lvni_cli_cmd_sweep,

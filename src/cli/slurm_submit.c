@@ -130,12 +130,9 @@ done:
 
 /* ---- sbatch ---- */
 
-/* A SLURM_CPU_BIND of the step that this runs in would pin the new job to a few cores. What finds
- * the cluster stays, and SBATCH_* are the user's own. */
-static lvn_status make_environment(submission *s)
+lvn_status lvni_cli_slurm_outside_of_jobs(lvni_launch_variables *v)
 {
     static const char *const kept[] = {"SLURM_CONF", "SLURM_JWT", "SLURM_CLUSTERS"};
-    lvni_launch_variables *v = &s->environment;
     lvni_launch_variables_copy(v, environ);
     lvni_launch_variables_unset_prefix(v, "SLURM_");
     lvni_launch_variables_unset_prefix(v, "SRUN_");
@@ -146,7 +143,13 @@ static lvn_status make_environment(submission *s)
             lvni_launch_variables_set(v, kept[i], value);
         }
     }
-    LVN_TRY(lvni_launch_variables_status(v));
+    return lvni_launch_variables_status(v);
+}
+
+static lvn_status make_environment(submission *s)
+{
+    const lvni_launch_variables *v = &s->environment;
+    LVN_TRY(lvni_cli_slurm_outside_of_jobs(&s->environment));
     for (size_t i = 0; i < v->n; i++) {
         if (strncmp(v->list[i], "SBATCH_", 7) == 0) {
             lvni_core_print(stderr, "levin: note: %s of the environment counts before the script\n",
