@@ -92,7 +92,8 @@ static void grid_free(grid *g)
 /* `{"key":"text",...}` in a list, one object a line. */
 static void json_text(lvni_core_str *out, const char *key, const char *text)
 {
-    lvni_core_str_printf(out, "%s\"%s\":", out->data[out->len - 1] == '{' ? "" : ",", key);
+    const bool first = out->len > 0 && out->data[out->len - 1] == '{';
+    lvni_core_str_printf(out, "%s\"%s\":", first ? "" : ",", key);
     lvni_core_str_json(out, text);
 }
 
@@ -419,6 +420,8 @@ static bool may_touch(const lvni_cli_slurm_found *f, const lvni_cli_slurm_meant 
         lvni_core_print(stderr, "error: job %s has ended, and Slurm has forgotten it\n", m->id);
     } else if (n == 0) {
         lvni_cli_slurm_unknown(f, m);
+        *code = LVNI_EXIT_FAILURE;
+        return false;
     } else if (good == 0) {
         lvni_core_print(stderr, "error: job %s is not %s: its state is `%s`%s\n", m->id, a->past,
                         word, a->runs ? ", and a signal is for one that runs" : "");
@@ -706,8 +709,8 @@ static lvn_status print_nodes(const options *o, const lvni_slurm_cluster *c, int
 
 int lvni_cli_slurm_nodes(int n, const char *const *args)
 {
-    static const char *const argv[] = {"sinfo", "--noheader", "--Node",
-                                       "--Format=" LVNI_SLURM_SINFO_FORMAT, NULL};
+    static const char *const argv[] = {"sinfo", "--noheader", "--Node", LVNI_SLURM_SINFO_FORMAT,
+                                       NULL};
     options o;
     lvni_core_str out = {0};
     lvni_slurm_cluster cluster = {.n = 0};

@@ -35,13 +35,20 @@ lvn_status lvni_cli_slurm_call(const char *const *argv, lvni_core_str *out, int 
     return s == LVN_OK ? lvni_core_str_status(out) : s;
 }
 
+/* Its lines as one. */
+static void join_lines(const lvni_core_str *out, lvni_core_str *line)
+{
+    for (const char *p = lvni_core_str_text(out); *p != '\0';) {
+        const size_t n = strcspn(p, "\n");
+        lvni_core_str_printf(line, "%s%.*s", line->len > 0 && n > 0 ? "; " : "", (int)n, p);
+        p += n + (p[n] == '\n');
+    }
+}
+
 int lvni_cli_slurm_refused(const char *command, int exit_code, const lvni_core_str *out)
 {
-    size_t n = out->len;
-    const char *text = lvni_core_str_text(out);
-    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == ' ')) {
-        n--;
-    }
+    lvni_core_str line = {0};
+    join_lines(out, &line);
     if (exit_code == LVNI_SLURM_TOOL_NOT_FOUND) {
         lvni_core_print(stderr, "error: %s not found: is this a machine of the cluster?\n",
                         command);
@@ -51,27 +58,22 @@ int lvni_cli_slurm_refused(const char *command, int exit_code, const lvni_core_s
                         "or busy; try again later\n",
                         command, ANSWER_MS / 1000);
     } else {
-        lvni_core_print(stderr, "error: %s refuses (exit code %d)%s%.*s\n", command, exit_code,
-                        n > 0 ? ": " : "", (int)n, text);
+        lvni_core_print(stderr, "error: %s refuses (exit code %d)%s%s\n", command, exit_code,
+                        line.len > 0 ? ": " : "", lvni_core_str_text(&line));
     }
+    lvni_core_str_free(&line);
     return LVNI_EXIT_RESOURCE;
 }
 
 /* ---- what words mean ---- */
 
-static bool is_number(const char *word)
-{
-    return lvni_slurm_id_read(word);
-}
-
 static void read_word(lvni_cli_slurm_found *f, const char *word, lvni_cli_slurm_meant *m)
 {
     m->word = word;
-    if (is_number(word)) {
+    if (lvni_slurm_id_read(word)) {
         lvni_core_format(m->id, sizeof m->id, "%s", word);
-    } else if (lvni_core_path_is_folder(word)) {
+    } else if (lvni_slurm_run_job(word, m->id)) {
         m->run_dir = word;
-        (void)lvni_slurm_run_job(word, m->id);
     } else {
         m->by_name = strcmp(word, "last") != 0;
     }
@@ -81,30 +83,30 @@ static void read_word(lvni_cli_slurm_found *f, const char *word, lvni_cli_slurm_
     }
 }
 
-/* What squeue knows of a name: the newest job of the user, where that is newer than the one of
- * jobs.tsv. */
+/* What squeue knows of a name: the newest job of the user that waits or runs, else the newest one,
+ * where that is newer than the one of jobs.tsv. */
 static void look_for_name(lvni_cli_slurm_found *f, lvni_cli_slurm_meant *m)
 {
-    const char *before = "";
+    long long newest = strtoll(m->id, NULL, 10), newest_active = 0;
     for (size_t row = 0; row < f->queue.n; row++) {
-        char word[LVNI_SLURM_STATE_TEXT], id[LVNI_SLURM_ID_TEXT];
-        const char *text = lvni_slurm_table_at(&f->queue, row, LVNI_SLURM_JOB_ID);
-        const size_t n = strspn(text, "0123456789");
+        char word[LVNI_SLURM_STATE_TEXT];
+        const long long id =
+            strtoll(lvni_slurm_table_at(&f->queue, row, LVNI_SLURM_JOB_ID), NULL, 10);
         if (strcmp(lvni_slurm_table_at(&f->queue, row, LVNI_SLURM_JOB_NAME), m->word) != 0 ||
             strcmp(lvni_slurm_table_at(&f->queue, row, LVNI_SLURM_JOB_USER), f->user) != 0) {
             continue;
         }
-        lvni_core_format(id, sizeof id, "%.*s", (int)(n < 18 ? n : 18), text);
-        /* lines of one array stand together, as good as always */
-        const bool another = strncmp(before, text, n) != 0 || strspn(before, "0123456789") != n;
-        m->several +=
-            another && !lvni_slurm_phase_is_end(lvni_slurm_state_read(
-                           lvni_slurm_table_at(&f->queue, row, LVNI_SLURM_JOB_STATE), word));
-        before = text;
-        if (strtoll(id, NULL, 10) > strtoll(m->id, NULL, 10)) {
-            memcpy(m->id, id, sizeof id);
-            m->sent = lvni_slurm_sent_find(&f->sent, id, &m->sent_row);
+        newest = id > newest ? id : newest;
+        if (!lvni_slurm_phase_is_end(lvni_slurm_state_read(
+                lvni_slurm_table_at(&f->queue, row, LVNI_SLURM_JOB_STATE), word))) {
+            m->several += id != newest_active; /* elements of an array are one job */
+            newest_active = id > newest_active ? id : newest_active;
         }
+    }
+    newest = newest_active > 0 ? newest_active : newest;
+    if (newest > 0) {
+        lvni_core_format(m->id, sizeof m->id, "%lld", newest);
+        m->sent = lvni_slurm_sent_find(&f->sent, m->id, &m->sent_row);
     }
 }
 
@@ -112,8 +114,8 @@ static void add_ids(const lvni_cli_slurm_found *f, const bool *skip, lvni_core_s
 {
     for (size_t i = 0; i < f->n; i++) {
         if (f->list[i].id[0] != '\0' && (skip == NULL || !skip[i])) {
-            lvni_core_str_printf(out, "%s%s", out->data[out->len - 1] == '=' ? "" : ",",
-                                 f->list[i].id);
+            const bool first = out->len > 0 && out->data[out->len - 1] == '=';
+            lvni_core_str_printf(out, "%s%s", first ? "" : ",", f->list[i].id);
         }
     }
 }
@@ -142,7 +144,7 @@ static lvn_status ask_queue(const lvni_cli_slurm_request *r, lvni_cli_slurm_foun
     argv[n++] = "squeue";
     argv[n++] = "--noheader";
     argv[n++] = "--states=all";
-    argv[n++] = "--format=" LVNI_SLURM_SQUEUE_FORMAT;
+    argv[n++] = LVNI_SLURM_SQUEUE_FORMAT;
     if (filter.len > 0) {
         argv[n++] = lvni_core_str_text(&filter);
     }
@@ -172,7 +174,7 @@ static lvn_status ask_history(lvni_cli_slurm_found *f)
                                 "--parsable2",
                                 "--delimiter=\037",
                                 "--allocations",
-                                "--format=" LVNI_SLURM_SACCT_FORMAT,
+                                LVNI_SLURM_SACCT_FORMAT,
                                 NULL,
                                 NULL};
     const char *words[sizeof argv / sizeof *argv];
@@ -271,7 +273,7 @@ bool lvni_cli_slurm_next(const lvni_cli_slurm_found *found, const lvni_cli_slurm
 
 void lvni_cli_slurm_unknown(const lvni_cli_slurm_found *found, const lvni_cli_slurm_meant *meant)
 {
-    if (meant->run_dir != NULL) {
+    if (meant->by_name && lvni_core_path_is_folder(meant->word)) {
         lvni_core_print(stderr,
                         "error: %s: no job of Slurm has trained in this directory (it has no file "
                         "job_id)\n",
@@ -317,7 +319,7 @@ static lvn_status add_log(lvni_cli_slurm_files *files, const char *path, size_t 
 static lvn_status take_shown(lvni_cli_slurm_files *files)
 {
     static const char *const keys[] = {"StdOut", "StdErr"};
-    size_t n;
+    size_t n = 0;
     for (const char *job = lvni_core_str_text(&files->show); job != NULL;
          job = lvni_slurm_show_next(job)) {
         const char *folder = lvni_slurm_show_value(job, "WorkDir", &n);
@@ -342,7 +344,7 @@ static lvn_status read_script(const lvni_cli_slurm_found *f, const lvni_cli_slur
 {
     lvni_core_str *out = &files->script;
     if (!m->sent) {
-        size_t n;
+        size_t n = 0;
         lvni_core_str path = {0};
         const char *command =
             lvni_slurm_show_value(lvni_core_str_text(&files->show), "Command", &n);
@@ -422,7 +424,7 @@ static lvn_status find_run_dir(const lvni_cli_slurm_meant *m, lvni_cli_slurm_fil
 {
     lvni_core_str dir = {0}, log = {0};
     lvn_status s = LVN_OK;
-    size_t n;
+    size_t n = 0;
     const char *named;
     if (m->run_dir != NULL) {
         lvni_core_str_append(&files->run_dir, m->run_dir);

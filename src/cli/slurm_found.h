@@ -20,7 +20,9 @@ int lvni_cli_slurm_refused(const char *command, int exit_code, const lvni_core_s
 /* What an argument stands for. */
 typedef struct lvni_cli_slurm_meant {
     const char *word;
-    char id[LVNI_SLURM_ID_TEXT]; /* of several with that name the newest one; "": there is none */
+    /* of several with that name the newest one that waits or runs, else the newest; "": there is
+     * none */
+    char id[LVNI_SLURM_ID_TEXT];
     bool by_name;
     int several;         /* jobs of that name which wait or run */
     const char *run_dir; /* the argument itself is one; NULL: not */

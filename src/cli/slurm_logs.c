@@ -173,12 +173,9 @@ static lvn_status ask(const char *id, char state[LVNI_SLURM_STATE_TEXT], bool *e
     lvn_status s;
     lvni_core_str_printf(&jobs, "--jobs=%s", id);
     LVNI_TRY_DONE(s, lvni_core_str_status(&jobs));
-    const char *const argv[] = {"squeue",
-                                "--noheader",
-                                "--states=all",
-                                "--format=" LVNI_SLURM_SQUEUE_FORMAT,
-                                lvni_core_str_text(&jobs),
-                                NULL};
+    const char *const argv[] = {
+        "squeue", "--noheader", "--states=all", LVNI_SLURM_SQUEUE_FORMAT, lvni_core_str_text(&jobs),
+        NULL};
     LVNI_TRY_DONE(s, lvni_cli_slurm_call(argv, &out, &exit_code));
     const char *text = lvni_core_str_text(&out);
     if (exit_code != 0 && strstr(text, "Invalid job id") == NULL) {
@@ -350,9 +347,9 @@ static lvn_status print_files(const options *o, const lvni_cli_slurm_meant *m,
     }
     const int there = print_now(o, r);
     if (there == 0) {
-        lvni_core_print(stderr, "%s: job %s (%s) has written nothing%s: %s is not there\n",
+        lvni_core_print(stderr, "%s: job %s (%s) has written nothing%s: %s is not %s\n",
                         o->follow ? "levin: note" : "error", m->id, state, ended ? "" : " yet",
-                        files->logs[0]);
+                        files->logs[0], lvni_core_path_exists(files->logs[0]) ? "a file" : "there");
         *code = o->follow ? LVNI_EXIT_OK : LVNI_EXIT_FAILURE;
     }
     if (o->follow && *code == LVNI_EXIT_OK) {
@@ -428,9 +425,9 @@ static int misused(const char *what, const char *value)
 
 static bool read_count(const char *text, int64_t *out)
 {
-    char *end;
+    char *end = NULL;
     *out = text[0] >= '0' && text[0] <= '9' ? strtoll(text, &end, 10) : -1;
-    return *out >= 0 && *end == '\0' && *out < INT32_MAX;
+    return end != NULL && *end == '\0' && *out < INT32_MAX;
 }
 
 int lvni_cli_slurm_logs(int n, const char *const *args)
@@ -441,7 +438,8 @@ int lvni_cli_slurm_logs(int n, const char *const *args)
         const char *a = args[i], *v;
         if (strcmp(a, "-f") == 0 || strcmp(a, "--follow") == 0) {
             o.follow = true;
-        } else if ((strcmp(a, "-n") == 0 && i + 1 < n && (v = args[++i]) != NULL) ||
+        } else if ((strncmp(a, "-n", 2) == 0 && (v = a + 2)[0] != '\0') ||
+                   (strcmp(a, "-n") == 0 && i + 1 < n && (v = args[++i]) != NULL) ||
                    (v = lvni_cli_slurm_value(n, args, &i, "lines")) != NULL) {
             if (!read_count(v, &o.lines)) {
                 return misused("-n takes a number of lines, and not", v);

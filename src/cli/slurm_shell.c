@@ -141,6 +141,7 @@ static lvn_status in_job(shell *s, const char *job, const char *log_dir, const c
         lvni_core_print(stderr, "error: job %s does not run: its state is `%s`\n", m->id, word);
     } else {
         lvni_cli_slurm_unknown(&found, m);
+        *code = LVNI_EXIT_FAILURE;
     }
 done:
     lvni_cli_slurm_found_free(&found);

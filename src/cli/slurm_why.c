@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOG_BYTES = 256 << 10, CAUSE = 1200 };
+enum { LOG_BYTES = 256 << 10, CAUSE = 1200, LINES = 5, COLUMNS = 400 /* of each of these */ };
 
 typedef struct report {
     const char *id, *name, *elapsed, *limit, *nodes;
@@ -70,7 +70,7 @@ static lvn_status find_cause(report *r, bool own_run)
 {
     lvni_core_error_record e;
     lvni_core_str path = {0}, text = {0};
-    size_t n;
+    size_t n = 0;
     const char *cause = NULL;
     if (own_run && lvni_slurm_run_error(r->run_dir, &e)) {
         lvni_core_format(r->cause, sizeof r->cause, "rank %d%s%s%s: %s", e.rank,
@@ -218,13 +218,13 @@ static void make_next(report *r)
 
 /* ---- printing ---- */
 
-static const char *log_end(const report *r, int64_t lines)
+static const char *log_end(const report *r)
 {
     const char *text = lvni_core_str_text(&r->log);
-    return text + lvni_slurm_last_lines(text, r->log.len, lines);
+    return text + lvni_slurm_last_lines(text, r->log.len, LINES);
 }
 
-static void print_text(const report *r, int64_t lines)
+static void print_text(const report *r)
 {
     lvni_core_print(stdout, "%s\n", lvni_core_str_text(&r->sentence));
     if (r->run_dir != NULL) {
@@ -232,9 +232,9 @@ static void print_text(const report *r, int64_t lines)
     }
     if (r->log_path != NULL) {
         lvni_core_print(stdout, "  log: %s\n", r->log_path);
-        for (const char *p = log_end(r, lines); *p != '\0';) {
+        for (const char *p = log_end(r); *p != '\0';) {
             const size_t n = strcspn(p, "\n");
-            lvni_core_print(stdout, "    | %.*s\n", (int)n, p);
+            lvni_core_print(stdout, "    | %.*s\n", (int)(n < COLUMNS ? n : COLUMNS), p);
             p += n + (p[n] == '\n');
         }
     }
@@ -243,7 +243,7 @@ static void print_text(const report *r, int64_t lines)
     }
 }
 
-static lvn_status print_json(const report *r, int64_t lines)
+static lvn_status print_json(const report *r)
 {
     const struct {
         const char *key, *text;
@@ -260,7 +260,7 @@ static lvn_status print_json(const report *r, int64_t lines)
                  {"next", lvni_core_str_text(&r->next)},
                  {"run_dir", r->run_dir == NULL ? "" : r->run_dir},
                  {"log", r->log_path == NULL ? "" : r->log_path},
-                 {"log_end", log_end(r, lines)}};
+                 {"log_end", log_end(r)}};
     lvni_core_str out = {0};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         lvni_core_str_printf(&out, "%s\"%s\":", i == 0 ? "{" : ",", texts[i].key);
@@ -327,7 +327,7 @@ static lvn_status read_log(report *r, const lvni_cli_slurm_files *files)
 }
 
 static lvn_status explain(const lvni_cli_slurm_found *found, lvni_cli_slurm_meant *m, bool json,
-                          int64_t lines, int *code)
+                          int *code)
 {
     static const char none[] = "";
     report r = {.name = none,
@@ -343,7 +343,7 @@ static lvn_status explain(const lvni_cli_slurm_found *found, lvni_cli_slurm_mean
     lvni_cli_slurm_line line = {0};
     lvni_core_str all = {0};
     bool known = false;
-    size_t n;
+    size_t n = 0;
     lvn_status s;
     LVNI_TRY_DONE(s, choose(found, m, &line, &known, &all));
     if (m->id[0] == '\0' || (!known && !m->sent && m->run_dir == NULL)) {
@@ -371,10 +371,10 @@ static lvn_status explain(const lvni_cli_slurm_found *found, lvni_cli_slurm_mean
     LVNI_TRY_DONE(s, lvni_core_str_status(&r.sentence));
     LVNI_TRY_DONE(s, lvni_core_str_status(&r.next));
     if (json) {
-        s = print_json(&r, lines);
+        s = print_json(&r);
     } else {
         lvni_core_print(stdout, "%-s", lvni_core_str_text(&all));
-        print_text(&r, lines);
+        print_text(&r);
     }
 done:
     lvni_core_str_free(&all);
@@ -419,7 +419,7 @@ int lvni_cli_slurm_why(int n, const char *const *args)
     request.words = &job;
     lvn_status s = lvni_cli_slurm_find(&request, &found, &code);
     if (s == LVN_OK && code == LVNI_EXIT_OK) {
-        s = explain(&found, &found.list[0], json, 5, &code);
+        s = explain(&found, &found.list[0], json, &code);
         lvni_cli_slurm_found_free(&found);
     }
     return s == LVN_OK ? code : lvni_run_report_status(s);

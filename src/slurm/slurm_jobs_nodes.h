@@ -5,9 +5,10 @@
 
 #include "slurm/slurm_jobs.h"
 
-/* sinfo --noheader --Node --Format=...: fields of fixed widths, each with a separator behind it. */
+/* The option of sinfo --Node: fields of fixed widths, each with a separator behind it. */
 #define LVNI_SLURM_SINFO_FORMAT                                                                    \
-    "NodeHost:80\037,Partition:80\037,StateComplete:80\037,CPUsState:48\037,AllocMem:24\037,"      \
+    "--Format=NodeHost:80\037,Partition:80\037,StateComplete:80\037,CPUsState:48\037,AllocMem:"    \
+    "24\037,"                                                                                      \
     "Memory:24\037,Gres:512\037,GresUsed:512\037,Time:32\037"
 enum { LVNI_SLURM_NODE_FIELDS = 9 };
 

@@ -148,10 +148,10 @@ bool lvni_slurm_log_name(const char *pattern, const char *id, const char *name, 
             lvni_core_str_char(out, *p);
             continue;
         }
-        char *end;
+        char *end = NULL;
         const bool digits = p[1] >= '0' && p[1] <= '9';
         const long width = digits ? strtol(p + 1, &end, 10) : 0;
-        p = digits ? end : p + 1;
+        p = end != NULL ? end : p + 1;
         if (width > 10 || *p == '\0' || strchr("jAaxu%", *p) == NULL ||
             (*p == 'a' && element == NULL) || (*p == 'j' && element != NULL)) {
             return false; /* an element's own number is not known here */

@@ -246,9 +246,9 @@ class Acts(Jobs):
         self.levin("cancel", "out/job")
         self.assertEqual(self.calls("scancel"), ["scancel 9_2"])
         os.makedirs(f"{self.dir}/empty")
-        error = self.levin("cancel", "empty", code=RESOURCE).stderr
+        error = self.levin("cancel", "empty", code=FAILURE).stderr
         self.assertIn("no job of Slurm has trained in this directory", error)
-        self.assertEqual(self.calls(), [])
+        self.assertEqual(self.calls("scancel"), [])
 
     def test_others_are_left_alone(self):
         self.answer("squeue", job(7, user="another"))
@@ -267,6 +267,13 @@ class Acts(Jobs):
         self.levin("cancel", "train", "--all")
         self.assertEqual(self.calls("scancel"), ["scancel 7 8"])
 
+    def test_the_one_that_runs(self):
+        """Not a newer one of the name that has ended; a directory may have the name of a job."""
+        os.makedirs(f"{self.dir}/train")
+        self.answer("squeue", job(9, "FAILED") + job("8_1", raw=11) + job("8_[2-3]", "PENDING"))
+        self.levin("cancel", "train")
+        self.assertEqual(self.calls("scancel"), ["scancel 8"])
+
     def test_ended(self):
         """scancel of such a job is silent, and does nothing."""
         self.answer("squeue", job(7, "COMPLETED"))
@@ -277,9 +284,11 @@ class Acts(Jobs):
 
     def test_refused(self):
         self.answer("squeue", job(7) + job(8))
-        self.answer("scontrol", "Job has already finished for job 7\n", code=1)
+        self.answer("scontrol", "Job has already finished for job 7\nagain\n", code=1)
         error = self.levin("requeue", "7", "8", code=RESOURCE).stderr
-        self.assertIn("scontrol refuses (exit code 1): Job has already finished", error)
+        self.assertIn(
+            "scontrol refuses (exit code 1): Job has already finished for job 7; again\n", error
+        )
         self.assertEqual(self.calls("scontrol"), ["scontrol requeue 7,8"])
         self.answer("scancel", "scancel: error: Kill job error on job id 7: Access denied\n")
         self.assertIn("Access denied", self.levin("cancel", "7", code=RESOURCE).stderr)
@@ -336,6 +345,7 @@ class Logs(Jobs):
         write(f"{self.dir}/job.log", b"one\ntwo\nthree\n")
         self.assertEqual(self.levin("logs", "7").stdout, "one\ntwo\nthree\n")
         self.assertEqual(self.levin("logs", "7", "-n", "2").stdout, "two\nthree\n")
+        self.assertEqual(self.levin("logs", "7", "-n1").stdout, "three\n")
         self.assertEqual(self.levin("logs", "7", "--lines=0").stdout, "")
         big = "".join(f"line {i}\n" for i in range(30000))
         write(f"{self.dir}/job.log", big.encode())
