@@ -709,7 +709,7 @@ static lvn_status print_nodes(const options *o, const lvni_slurm_cluster *c, int
 
 int lvni_cli_slurm_nodes(int n, const char *const *args)
 {
-    static const char *const argv[] = {"sinfo", "--noheader", "--Node", LVNI_SLURM_SINFO_FORMAT,
+    static const char *const argv[] = {"sinfo", "--noheader", "--Node", lvni_slurm_sinfo_format,
                                        NULL};
     options o;
     lvni_core_str out = {0};

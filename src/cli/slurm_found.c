@@ -144,7 +144,7 @@ static lvn_status ask_queue(const lvni_cli_slurm_request *r, lvni_cli_slurm_foun
     argv[n++] = "squeue";
     argv[n++] = "--noheader";
     argv[n++] = "--states=all";
-    argv[n++] = LVNI_SLURM_SQUEUE_FORMAT;
+    argv[n++] = lvni_slurm_squeue_format;
     if (filter.len > 0) {
         argv[n++] = lvni_core_str_text(&filter);
     }
@@ -174,7 +174,7 @@ static lvn_status ask_history(lvni_cli_slurm_found *f)
                                 "--parsable2",
                                 "--delimiter=\037",
                                 "--allocations",
-                                LVNI_SLURM_SACCT_FORMAT,
+                                lvni_slurm_sacct_format,
                                 NULL,
                                 NULL};
     const char *words[sizeof argv / sizeof *argv];

@@ -174,7 +174,7 @@ static lvn_status ask(const char *id, char state[LVNI_SLURM_STATE_TEXT], bool *e
     lvni_core_str_printf(&jobs, "--jobs=%s", id);
     LVNI_TRY_DONE(s, lvni_core_str_status(&jobs));
     const char *const argv[] = {
-        "squeue", "--noheader", "--states=all", LVNI_SLURM_SQUEUE_FORMAT, lvni_core_str_text(&jobs),
+        "squeue", "--noheader", "--states=all", lvni_slurm_squeue_format, lvni_core_str_text(&jobs),
         NULL};
     LVNI_TRY_DONE(s, lvni_cli_slurm_call(argv, &out, &exit_code));
     const char *text = lvni_core_str_text(&out);

@@ -7,6 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char lvni_slurm_squeue_format[] =
+    "--format=%i\037%A\037%T\037%M\037%l\037%D\037%u\037%r\037%N\037%Z\037\037%j";
+const char lvni_slurm_sacct_format[] =
+    "--format=JobID,JobIDRaw,State,Elapsed,Timelimit,NNodes,User,Reason,NodeList,WorkDir,"
+    "ExitCode,JobName";
+
 /* ---- lines of fields ---- */
 
 /* Cuts one line into its fields; false: they are too few. */

@@ -25,11 +25,7 @@ typedef enum lvni_slurm_job_field {
     LVNI_SLURM_JOB_FIELDS
 } lvni_slurm_job_field;
 /* The options of squeue and sacct (with --parsable2 --delimiter) that ask for them. */
-#define LVNI_SLURM_SQUEUE_FORMAT                                                                   \
-    "--format=%i\037%A\037%T\037%M\037%l\037%D\037%u\037%r\037%N\037%Z\037\037%j"
-#define LVNI_SLURM_SACCT_FORMAT                                                                    \
-    "--format=JobID,JobIDRaw,State,Elapsed,Timelimit,NNodes,User,Reason,NodeList,WorkDir,"         \
-    "ExitCode,JobName"
+extern const char lvni_slurm_squeue_format[], lvni_slurm_sacct_format[];
 
 /* Lines of fields, as many in each. A zeroed one is empty. */
 typedef struct lvni_slurm_table {

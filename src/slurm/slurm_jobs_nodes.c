@@ -6,6 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char lvni_slurm_sinfo_format[] =
+    "--Format=NodeHost:80\037,Partition:80\037,StateComplete:80\037,CPUsState:48\037,"
+    "AllocMem:24\037,Memory:24\037,Gres:512\037,GresUsed:512\037,Time:32\037";
+
 enum { NODE, PARTITION, STATE, CPUS, MEMORY_USED, MEMORY, GRES, GRES_USED, LIMIT };
 
 static int64_t number(const char *text)

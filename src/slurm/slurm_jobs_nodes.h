@@ -6,10 +6,7 @@
 #include "slurm/slurm_jobs.h"
 
 /* The option of sinfo --Node: fields of fixed widths, each with a separator behind it. */
-#define LVNI_SLURM_SINFO_FORMAT                                                                    \
-    "--Format=NodeHost:80\037,Partition:80\037,StateComplete:80\037,CPUsState:48\037,AllocMem:"    \
-    "24\037,"                                                                                      \
-    "Memory:24\037,Gres:512\037,GresUsed:512\037,Time:32\037"
+extern const char lvni_slurm_sinfo_format[];
 enum { LVNI_SLURM_NODE_FIELDS = 9 };
 
 enum { LVNI_SLURM_GPU_TYPES = 8, LVNI_SLURM_GPU_NAME = 32 };
