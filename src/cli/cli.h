@@ -110,6 +110,7 @@ int lvni_cli_slurm_requeue(int n, const char *const *args);
 int lvni_cli_slurm_signal(int n, const char *const *args);
 int lvni_cli_slurm_nodes(int n, const char *const *args);
 int lvni_cli_slurm_shell(int n, const char *const *args);
+int lvni_cli_slurm_finish(int n, const char *const *args); /* cmd_slurm_finish.c */
 int lvni_cli_cmd_doctor(int n, const char *const *args);
 int lvni_cli_cmd_cc(int n, const char *const *args);
 int lvni_cli_cmd_completion(int n, const char *const *args);

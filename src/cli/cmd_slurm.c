@@ -176,7 +176,8 @@ int lvni_cli_cmd_slurm(int n, const char *const *args)
                {"requeue", lvni_cli_slurm_requeue},
                {"signal", lvni_cli_slurm_signal},
                {"nodes", lvni_cli_slurm_nodes},
-               {"shell", lvni_cli_slurm_shell}};
+               {"shell", lvni_cli_slurm_shell},
+               {"finish", lvni_cli_slurm_finish}};
     for (size_t i = 0; n > 0 && i < sizeof all / sizeof *all; i++) {
         if (strcmp(args[0], all[i].name) == 0) {
             return all[i].run(n - 1, args + 1);

@@ -332,23 +332,27 @@ static lvn_status hand_over(parts *p, const lvni_slurm_options *o)
     return LVN_OK;
 }
 
-/* The run directory of all elements of an array; NULL: each has its own, or with resume they
- * go on with a run that is there, one behind the other (%1). */
-static const char *fixed_run_dir(const parts *p, const lvni_slurm_options *o)
+/* The training's run directory, as its words have it or its file; NULL: it is not known. */
+static const char *run_dir(const parts *p)
 {
-    const char *word = find_word(p, "out"), *array = lvni_slurm_text(o, "array"),
-               *end = array != NULL ? strchr(array, '%') : NULL;
-    const bool raw = lvni_slurm_is_on(o, "raw"),
-               behind = end != NULL && strcmp(end, "%1") == 0 && find_word(p, "resume") != NULL;
+    const char *word = find_word(p, "out");
     const bool mine = word == NULL && p->training != NULL &&
                       lvni_core_config_is_given(p->training, "out") &&
                       lvni_core_config_is_set(p->training, "out") &&
                       !lvni_core_config_is_mistaken(p->training, "out");
-    const char *config = find_word(p, "config"),
-               *out = word != NULL ? word
-                      : mine       ? lvni_core_config_str(p->training, "out")
-                                   : NULL;
-    const bool varies = word == NULL && config != NULL && lvni_cli_slurm_is_open(config, raw);
+    return word != NULL ? word : mine ? lvni_core_config_str(p->training, "out") : NULL;
+}
+
+/* The run directory of all elements of an array; NULL: each has its own, or with resume they
+ * go on with a run that is there, one behind the other (%1). */
+static const char *fixed_run_dir(const parts *p, const lvni_slurm_options *o)
+{
+    const char *out = run_dir(p), *array = lvni_slurm_text(o, "array"),
+               *end = array != NULL ? strchr(array, '%') : NULL, *config = find_word(p, "config");
+    const bool raw = lvni_slurm_is_on(o, "raw"),
+               behind = end != NULL && strcmp(end, "%1") == 0 && find_word(p, "resume") != NULL;
+    const bool varies =
+        find_word(p, "out") == NULL && config != NULL && lvni_cli_slurm_is_open(config, raw);
     return out == NULL || behind || varies || lvni_cli_slurm_is_open(out, raw) ? NULL : out;
 }
 
@@ -420,6 +424,10 @@ static lvn_status make(parts *p, int n, const char *const *args, lvni_slurm_find
     job.words = p->words;
     job.trains = p->trains;
     job.makes_folders = p->submission != NULL;
+    job.run_dir = p->trains ? run_dir(p) : NULL;
+    if (job.run_dir != NULL && !lvni_slurm_is_on(&o, "raw") && strstr(job.run_dir, "${") != NULL) {
+        job.run_dir = NULL; /* the training alone replaces it */
+    }
     job.fixed_run_dir = fixed_run_dir(p, &o);
     job.levin_is_missing = !lvni_cli_slurm_is_in_path("levin");
     job.has_run_dir = p->has_run_dir || lvni_slurm_text(&o, "config") != NULL;

@@ -111,6 +111,8 @@ const lvni_cli_command lvni_cli_commands[] = {
              {"levin slurm submit [--dry-run] [--test-only] [--wait] [options] ...",
               "the script to sbatch; its number, script and time go into jobs.tsv"},
              {"levin slurm check FILE...", "what is wrong with job scripts that others wrote"},
+             {"levin slurm finish CODE [RUN]",
+              "in a job's script: 0 where the training has queued the job again"},
              {"levin slurm profiles", "defaults of clusters that profile=NAME takes"},
              {"levin slurm status [JOB...] [--all] [--json]",
               "jobs that run, wait or ended lately; yours, or these"},
@@ -127,7 +129,7 @@ const lvni_cli_command lvni_cli_commands[] = {
              {"levin slurm shell JOB [--node HOST] [-- PROGRAM...]", "a shell in a job that runs"},
              {"levin slurm shell [options] [-- PROGRAM...]", "a shell in a job of its own"}},
      .words = "env expand compress script submit check profiles status logs why cancel requeue "
-              "signal nodes shell",
+              "signal nodes shell finish",
      .more = "script: options are --key value or key=value, and -t, -p, ... as of sbatch; a value "
              "that begins with ? is written as a "
              "comment. A key that the\n"

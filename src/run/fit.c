@@ -479,9 +479,9 @@ done:
 static lvn_status requeue(const lvni_run_fit_run *r, int64_t first)
 {
     const lvn_error error = *lvn_last_error();
-    LVN_TRY(lvni_run_requeue(&r->rank, lvni_core_config_bool(r->request->config, "auto_requeue"),
-                             lvni_core_config_int(r->request->config, "max_requeues"),
-                             r->trainer->at.step != first));
+    LVN_TRY(lvni_run_requeue(
+        &r->rank, r->dir, lvni_core_config_bool(r->request->config, "auto_requeue"),
+        lvni_core_config_int(r->request->config, "max_requeues"), r->trainer->at.step != first));
     return lvn_error_adopt(&error);
 }
 

@@ -45,17 +45,17 @@ typedef struct work {
  * written again. */
 static lvn_status requeue(void *user, const lvni_run_rank *rank)
 {
-    const lvni_core_config *c = user;
-    return lvni_run_requeue(rank, lvni_core_config_bool(c, "auto_requeue"),
-                            lvni_core_config_int(c, "max_requeues"), true);
+    const work *w = user;
+    return lvni_run_requeue(rank, w->dir, lvni_core_config_bool(w->config, "auto_requeue"),
+                            lvni_core_config_int(w->config, "max_requeues"), true);
 }
 
 /* All ranks have stopped together; the checkpoint of the last step is on the disk. */
-static lvn_status stop_ended(const work *w, const lvni_run_job *job)
+static lvn_status stop_ended(work *w, const lvni_run_job *job)
 {
     const int signal_number = lvni_trainer_stop_signal();
     if (signal_number == SIGUSR1) {
-        LVN_TRY(lvni_run_ranks_each(job->ranks, requeue, w->config));
+        LVN_TRY(lvni_run_ranks_each(job->ranks, requeue, w));
     }
     LVN_FAIL(LVN_ERR_CANCELLED,
              "%s in what follows the last step of the training, whose checkpoint is saved: "
@@ -64,7 +64,7 @@ static lvn_status stop_ended(const work *w, const lvni_run_job *job)
 }
 
 /* No rank goes on before rank 0 has its files. */
-static lvn_status end_training(const work *w, const lvni_run_job *job)
+static lvn_status end_training(work *w, const lvni_run_job *job)
 {
     char dir[4096] = ""; /* "": rank 0 has none */
     if (w->dir != NULL && snprintf(dir, sizeof dir, "%s", w->dir) >= (int)sizeof dir) {

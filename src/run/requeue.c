@@ -7,6 +7,7 @@
 #include "launch/env_vars.h"
 #include "log/run_log.h"
 #include "run/error_record.h"
+#include "run/run_dir.h"
 #include "slurm/slurm_tool.h"
 
 #include <signal.h>
@@ -69,7 +70,16 @@ static const char *one_line(lvni_core_str *text)
     return lvni_core_str_text(text);
 }
 
-static void ask_slurm(const char *id)
+static void mark(const char *dir)
+{
+    if (dir != NULL && lvni_run_dir_mark_requeued(dir) != LVN_OK) {
+        lvni_log_line(LVNI_LOG_WARNING, "the job is requeued, and its script cannot know that: %s",
+                      lvn_last_error()->message);
+        lvn_clear_error();
+    }
+}
+
+static void ask_slurm(const char *id, const char *dir)
 {
     lvni_core_str text = {0};
     const char *const argument[] = {"scontrol", "requeue", id, NULL};
@@ -83,6 +93,7 @@ static void ask_slurm(const char *id)
         sleep(BETWEEN_S);
     }
     if (code == 0) {
+        mark(dir);
         lvni_log_line(LVNI_LOG_INFO,
                       "job %s is requeued: its next start goes on from the checkpoint", id);
     } else {
@@ -103,7 +114,7 @@ static bool job_continues(void)
     return path != NULL && stat(path, &st) == 0 && st.st_size > 0;
 }
 
-static void request_requeue(const char *id, bool often, bool advanced)
+static void request_requeue(const char *id, const char *dir, bool often, bool advanced)
 {
     const int restarts = lvni_run_requeue_restarts();
     if (often) {
@@ -118,11 +129,12 @@ static void request_requeue(const char *id, bool often, bool advanced)
                       "next would be no better (requeue loop); give the job more time");
     } else {
         lvni_log_line(LVNI_LOG_INFO, "scontrol requeue %s", id);
-        ask_slurm(id);
+        ask_slurm(id, dir);
     }
 }
 
-lvn_status lvni_run_requeue(const lvni_run_rank *rank, bool wanted, int64_t most, bool advanced)
+lvn_status lvni_run_requeue(const lvni_run_rank *rank, const char *dir, bool wanted, int64_t most,
+                            bool advanced)
 {
     char id[48];
     if (!wanted || !lvni_run_requeue_job(id, sizeof id)) {
@@ -133,7 +145,7 @@ lvn_status lvni_run_requeue(const lvni_run_rank *rank, bool wanted, int64_t most
         lvni_run_report_no_requeue();
     }
     if (rank->rank == 0 && !job_continues()) {
-        request_requeue(id, often, advanced);
+        request_requeue(id, dir, often, advanced);
     }
     return rank->comm == NULL
                ? LVN_OK

@@ -300,6 +300,7 @@ static const char *const own_files[] = {"config.yaml",
                                         "report.svg",
                                         "launch_id",
                                         "job_id",
+                                        "requeued",
                                         "run_id",
                                         "chosen",
                                         LVNI_RUN_INDEX,
@@ -384,21 +385,46 @@ static lvn_status write_launch(const char *path)
         attempt_of(lvni_launch_env_get(lvni_run_environment(), "LEVIN_RESTART_COUNT")), id);
 }
 
-/* The file in `out` is of an earlier start of the same. */
-static bool is_before(const char *out, const char *name, int attempt, const char *id)
+/* The attempt in the file in `out` that a start of the same has written; -1: there is none. */
+static int attempt_in(const char *out, const char *name, const char *id)
 {
-    char *file = attempt > 0 && id != NULL ? lvni_run_path_join(out, name) : NULL, *text = NULL;
+    char *file = id != NULL ? lvni_run_path_join(out, name) : NULL, *text = NULL;
     size_t n;
-    bool is = file != NULL && lvni_core_path_exists(file) &&
-              lvni_core_file_read(file, 4096, &text, &n) == LVN_OK;
-    if (is) {
+    int attempt = -1;
+    if (file != NULL && lvni_core_path_exists(file) &&
+        lvni_core_file_read(file, 4096, &text, &n) == LVN_OK) {
         const char *space = strchr(text, ' ');
-        is = space != NULL && strcmp(space + 1, id) == 0 && attempt_of(text) < attempt;
+        attempt = space != NULL && strcmp(space + 1, id) == 0 ? attempt_of(text) : -1;
         lvni_core_free(text);
     }
     lvni_core_free(file);
     lvn_clear_error();
-    return is;
+    return attempt;
+}
+
+/* The file in `out` is of an earlier start of the same. */
+static bool is_before(const char *out, const char *name, int attempt, const char *id)
+{
+    const int before = attempt > 0 ? attempt_in(out, name, id) : -1;
+    return before >= 0 && before < attempt;
+}
+
+/* The start of a job at whose end Slurm accepted another. */
+static const char requeued_file[] = "requeued";
+
+lvn_status lvni_run_dir_mark_requeued(const char *path)
+{
+    char id[48];
+    return lvni_run_requeue_job(id, sizeof id)
+               ? write_start(path, requeued_file, lvni_run_requeue_restarts(), id)
+               : LVN_OK;
+}
+
+bool lvni_run_dir_is_requeued(const char *path)
+{
+    char id[48];
+    return lvni_run_requeue_job(id, sizeof id) &&
+           attempt_in(path, requeued_file, id) == lvni_run_requeue_restarts();
 }
 
 bool lvni_run_dir_is_of_attempt_before(const char *out)

@@ -19,6 +19,10 @@ void lvni_run_dir_unclaim(char *path, size_t made);
 /* This process's launcher has started its ranks before, or Slurm its job, and they began the run in
  * `out`: not one that was there already. */
 bool lvni_run_dir_is_of_attempt_before(const char *out);
+/* Slurm has accepted to start this job again: a file there, by which the job's script knows, too,
+ * that this start of it has not failed. */
+lvn_status lvni_run_dir_mark_requeued(const char *path);
+bool lvni_run_dir_is_requeued(const char *path);
 /* There is no such directory, or nothing in it but what a launcher writes. */
 bool lvni_run_dir_is_unused(const char *out);
 /* LVN_ERR_USAGE when there is no run in `out` that could be resumed. */

@@ -15,6 +15,7 @@ typedef struct lvni_slurm_job {
     bool trains;               /* it is a training of levin's: requeue and signal are on */
     bool has_run_dir;          /* that names its run directory */
     bool levin_is_missing;     /* PATH has no levin */
+    const char *run_dir;       /* of a training, with raw with the $NAME in it; NULL: not known */
     const char *fixed_run_dir; /* of a training, the same in all elements of an array; NULL: not */
     bool makes_folders;        /* those of the output are made before sbatch runs */
     const char *front; /* of the shell, in front of srun: what starts the step; NULL: the script */

@@ -341,6 +341,20 @@ static void put_run(const lvni_slurm_job *job, lvni_core_str *out)
     lvni_core_str_free(&line);
 }
 
+/* A training that was queued again has not failed. Where levin is in the container alone, or not
+ * found, the code stays what it is. */
+static void put_finish(const lvni_slurm_job *job, lvni_core_str *out)
+{
+    const bool own = job->words[0][0] == '/'; /* the path of this levin */
+    lvni_slurm_word(out, own ? job->words[0] : "levin", false);
+    lvni_core_str_append(out, " slurm finish \"$rc\"");
+    if (job->run_dir != NULL) {
+        lvni_core_str_char(out, ' ');
+        lvni_slurm_word(out, job->run_dir, lvni_slurm_is_on(job->options, "raw"));
+    }
+    lvni_core_str_append(out, " && rc=0\n");
+}
+
 lvn_status lvni_slurm_script_write(const lvni_slurm_job *job, int n_args, const char *const *args,
                                    lvni_core_str *out)
 {
@@ -364,6 +378,9 @@ lvn_status lvni_slurm_script_write(const lvni_slurm_job *job, int n_args, const 
     put_run(job, out);
     for (size_t i = 0; (text = lvni_slurm_item_at(o, "teardown", i)) != NULL; i++) {
         put_code(out, text);
+    }
+    if (job->trains) {
+        put_finish(job, out);
     }
     lvni_core_str_append(out, "exit \"$rc\"\n");
     return lvni_core_str_status(out);

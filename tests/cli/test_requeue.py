@@ -137,6 +137,45 @@ class Requeue(Case):
         self.stopped(job={**JOB, "SLURM_JOB_ID_HET_GROUP_0": "76"})
         self.assertEqual(self.called(), ["requeue 8_3", "requeue 76"])
 
+    def finish(self, *arguments, code, job=None):
+        """What `levin slurm finish` ends with, as the last words of the job's script."""
+        done = subprocess.run(
+            [LEVIN, "slurm", "finish", *arguments],
+            env={**os.environ, **(JOB if job is None else job)},
+            cwd=self.dir,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done.stderr
+
+    def test_a_job_that_is_queued_again_has_not_failed(self):
+        self.stopped()
+        self.assertIn("queued again", self.finish("85", self.out, code=OK))
+        self.finish("0", self.out, code=OK)
+        for number in ("1", "69", "86", "137"):
+            self.assertIn(
+                f"job 77 ends with exit code {number}: ",
+                self.finish(number, self.out, code=int(number)),
+            )
+        for other in ({"SLURM_JOB_ID": "78"}, {**JOB, "SLURM_RESTART_COUNT": "1"}, {}):
+            self.finish("85", self.out, code=REQUEUE, job=other)
+        os.makedirs(f"{self.dir}/out")
+        self.finish("85", code=REQUEUE)
+        shutil.copytree(self.out, f"{self.dir}/out/classify-1")
+        self.finish("85", code=OK)  # of a run without a name
+        for wrong in ([], ["x"], ["256"], ["1", "a", "b"], [""]):
+            self.assertIn('finish "$rc"', self.finish(*wrong, code=USAGE))
+
+    def test_a_refused_requeue_is_none(self):
+        self.scontrol("exit 1")
+        self.stopped()
+        self.finish("85", self.out, code=REQUEUE)
+        self.scontrol("exit 0")
+        self.stopped("auto_requeue=false")
+        self.finish("85", self.out, code=REQUEUE)
+
     def test_scontrol_fails_or_is_missing(self):
         self.scontrol("echo Job is not requeueable; exit 1")
         reported = self.stopped()

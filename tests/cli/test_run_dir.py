@@ -106,7 +106,7 @@ class Listed(Case):
         self.levin(["report", self.out, "format=svg"], OK)
         self.assertEqual(self.rows_of(self.out), indexed | images | {"report.html", "report.svg"})
         reports = {f"report.{kind}" for kind in ("html", "png", "svg")}
-        rest = {*images, page, "logs/", "errors/", "launch_id", "job_id", *reports}
+        rest = {*images, page, "logs/", "errors/", "launch_id", "job_id", "requeued", *reports}
         self.assertEqual(set(rows), {*ALWAYS, *LOGGERS.values(), *rest})
 
     def test_after_a_stop_and_a_failure(self):

@@ -388,6 +388,32 @@ class Scripts(Case):
         self.assertIn("behind a recipe -c is the configuration; cpus_per_task=4", error)
         self.assertNotIn("V05", error)
 
+    def test_the_end(self):
+        """The exit code of a training goes through `finish`, that of another program does not."""
+        end = 'exit "$rc"\n'
+        text = self.script(*USUAL, "train", *SMALL, "out=a b")
+        self.assertTrue(text.endswith(f"levin slurm finish \"$rc\" 'a b' && rc=0\n{end}"), text)
+        write(f"{self.dir}/o.yaml", b"data: builtin:shapes\nout: of/file\n")
+        text = self.script(*USUAL, "train", "classify", "config=o.yaml")
+        self.assertTrue(text.endswith(f'levin slurm finish "$rc" of/file && rc=0\n{end}'), text)
+        text = self.script(*USUAL, "--raw", "--", "/p/levin", "train", *SMALL, "out=$A")
+        self.assertTrue(text.endswith(f'/p/levin slurm finish "$rc" "$A" && rc=0\n{end}'), text)
+        text = self.script(*USUAL, "train", *SMALL)
+        self.assertTrue(text.endswith(f'levin slurm finish "$rc" && rc=0\n{end}'), text)
+        self.assertNotIn("finish", self.script(*USUAL, "--", "prog", "out=a"))
+        # a stand-in of levin: what the script ends with
+        write(f"{self.dir}/bin/srun", b"#!/bin/sh\nexit $SRUN_ENDS\n")
+        write(f"{self.dir}/bin/levin", b"#!/bin/sh\n[ $3 = 85 ] || exit $3\n")
+        os.chmod(f"{self.dir}/bin/srun", 0o755)
+        write(f"{self.dir}/end.sh", text.encode())
+        for mode, ends, code in ((0o755, 85, 0), (0o755, 3, 3), (0o755, 0, 0), (0o644, 85, 85)):
+            os.chmod(f"{self.dir}/bin/levin", mode)
+            done = subprocess.run(
+                ["bash", "end.sh"], cwd=self.dir, capture_output=True, text=True, check=False,
+                env={"PATH": f"{self.dir}/bin:/usr/bin:/bin", "SRUN_ENDS": str(ends)},
+            )
+            self.assertEqual(done.returncode, code, done.stderr)
+
     def test_arrays(self):
         """Elements train in a run directory each, and are planned without what they alone know."""
         element = "$SLURM_ARRAY_TASK_ID"
