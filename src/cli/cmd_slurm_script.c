@@ -412,10 +412,26 @@ static lvn_status plan(const parts *p, const lvni_slurm_job *job, lvni_slurm_fin
         f);
 }
 
+enum { ASK_MS = 950 }; /* all questions together */
+
+/* Where it is not there, that is a note. */
+static lvn_status ask_cluster(lvni_slurm_cluster *c, lvni_slurm_findings *f)
+{
+    lvni_core_str why = {0};
+    const lvn_status s = lvni_slurm_cluster_ask(environ, ASK_MS, c, &why);
+    if (why.len > 0) {
+        lvni_slurm_note(f, "cluster", "%s: partitions, limits and nodes are not checked",
+                        lvni_core_str_text(&why));
+    }
+    lvni_core_str_free(&why);
+    return s;
+}
+
 static lvn_status make(parts *p, int n, const char *const *args, lvni_slurm_findings *f, int *code)
 {
     lvni_slurm_options o;
     lvni_slurm_job job = {.options = &o};
+    lvni_slurm_cluster cluster = {.requeue = -1};
     lvni_core_str origins = {0};
     lvn_status s;
     LVNI_TRY_DONE(s, lvni_slurm_options_load(p->n_options, p->options, environ, f, &o));
@@ -437,6 +453,10 @@ static lvn_status make(parts *p, int n, const char *const *args, lvni_slurm_find
                          "log_dir  (%s)",
                          lvni_slurm_origin(&o, "out"));
     }
+    if (lvni_slurm_is_on(&o, "ask_cluster") && !lvni_slurm_is_on(&o, "show_origin")) {
+        LVNI_TRY_DONE(s, ask_cluster(&cluster, f));
+        job.cluster = &cluster;
+    }
     LVNI_TRY_DONE(s, lvni_slurm_job_make(&job, f));
     LVNI_TRY_DONE(s, plan(p, &job, f));
     lvni_cli_slurm_print_findings(f);
@@ -448,6 +468,7 @@ static lvn_status make(parts *p, int n, const char *const *args, lvni_slurm_find
     }
 done:
     lvni_core_str_free(&origins);
+    lvni_slurm_cluster_free(&cluster);
     lvni_slurm_job_free(&job);
     lvni_slurm_options_free(&o);
     return s;
@@ -530,15 +551,15 @@ int lvni_cli_slurm_profiles(int n, const char *const *args)
 
 enum { SCRIPT_MOST = 4 << 20 }; /* what sbatch takes */
 
-/* *bad: it has an error. */
-static lvn_status check_file(const char *path, bool *bad)
+/* *bad: it has an error. cluster: NULL: it is not asked. */
+static lvn_status check_file(const char *path, const lvni_slurm_cluster *cluster, bool *bad)
 {
     char *text;
     size_t bytes;
     int directives = 0;
     lvni_slurm_findings f = {.errors = 0};
     LVN_TRY(lvni_core_file_read(path, SCRIPT_MOST, &text, &bytes));
-    const lvn_status s = lvni_slurm_check(path, text, bytes, &f, &directives);
+    const lvn_status s = lvni_slurm_check(path, text, bytes, cluster, &f, &directives);
     if (s == LVN_OK) {
         fputs(lvni_core_str_text(&f.text), stdout);
         lvni_core_print(stdout, "%s: %d option%s of sbatch, %d error%s, %d warning%s\n", path,
@@ -552,27 +573,44 @@ static lvn_status check_file(const char *path, bool *bad)
     return s;
 }
 
+static bool is_alone(const char *arg)
+{
+    return strcmp(arg, "--no-ask-cluster") == 0 || strcmp(arg, "ask_cluster=false") == 0 ||
+           strcmp(arg, "--ask-cluster=false") == 0;
+}
+
+static lvn_status check_files(int n, const char *const *args, bool ask, bool *bad)
+{
+    lvni_slurm_cluster cluster = {.requeue = -1};
+    lvni_slurm_findings f = {.errors = 0};
+    lvn_status s = ask ? ask_cluster(&cluster, &f) : LVN_OK;
+    fputs(lvni_core_str_text(&f.text), stdout);
+    for (int i = 0; i < n && s == LVN_OK; i++) {
+        s = is_alone(args[i]) ? LVN_OK : check_file(args[i], ask ? &cluster : NULL, bad);
+    }
+    lvni_slurm_findings_free(&f);
+    lvni_slurm_cluster_free(&cluster);
+    return s;
+}
+
 int lvni_cli_slurm_check(int n, const char *const *args)
 {
     bool bad = false;
-    if (n == 0) {
-        fputs("error: levin slurm check: which script? levin slurm check job.sh\n", stderr);
-        return LVNI_EXIT_USAGE;
-    }
+    int n_files = n;
     for (int i = 0; i < n; i++) {
-        if (args[i][0] == '-') {
+        n_files -= is_alone(args[i]);
+        if (args[i][0] == '-' && !is_alone(args[i])) {
             lvni_core_print(stderr,
-                            "error: levin slurm check takes files alone, and `%s` is an option; "
-                            "levin slurm check job.sh\n",
+                            "error: levin slurm check takes files and --no-ask-cluster, and `%s` "
+                            "is another option; levin slurm check job.sh\n",
                             args[i]);
             return LVNI_EXIT_USAGE;
         }
     }
-    for (int i = 0; i < n; i++) {
-        const lvn_status s = check_file(args[i], &bad);
-        if (s != LVN_OK) {
-            return lvni_run_report_status(s);
-        }
+    if (n_files == 0) {
+        fputs("error: levin slurm check: which script? levin slurm check job.sh\n", stderr);
+        return LVNI_EXIT_USAGE;
     }
-    return bad ? LVNI_EXIT_FAILURE : LVNI_EXIT_OK;
+    const lvn_status s = check_files(n, args, n_files == n, &bad);
+    return s != LVN_OK ? lvni_run_report_status(s) : bad ? LVNI_EXIT_FAILURE : LVNI_EXIT_OK;
 }

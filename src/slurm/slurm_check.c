@@ -4,6 +4,7 @@
 #include "core/alloc.h"
 #include "core/error.h"
 #include "launch/env_vars.h"
+#include "slurm/slurm_cluster_check.h"
 #include "slurm/slurm_directives.h"
 #include "slurm/slurm_grammar.h"
 #include "slurm/slurm_options.h"
@@ -633,19 +634,23 @@ static void check_start(const script *s)
 }
 
 lvn_status lvni_slurm_check(const char *path, const char *text, size_t bytes,
-                            lvni_slurm_findings *f, int *directives)
+                            const lvni_slurm_cluster *cluster, lvni_slurm_findings *f,
+                            int *directives)
 {
     script s = {.path = path, .f = f};
     lvn_status status;
     check_form(&s, text, bytes);
     LVNI_TRY_DONE(status, read_lines(&s, text, bytes));
     LVNI_TRY_DONE(status, lvni_slurm_directives_status(&s.directives));
-    lvni_slurm_directives_check(&s.directives, false, f);
+    lvni_slurm_directives_check(&s.directives, false, cluster != NULL ? cluster->array_size : 0, f);
     lvni_slurm_output_check(&s.directives, false, f);
     check_start(&s);
     check_devices(&s);
     check_signal(&s);
     check_step(&s);
+    if (cluster != NULL) {
+        LVNI_TRY_DONE(status, lvni_slurm_cluster_check(cluster, &s.directives, f));
+    }
     *directives = (int)s.directives.n;
     status = lvni_core_str_status(&f->text);
 done:

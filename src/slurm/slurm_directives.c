@@ -274,12 +274,20 @@ static void check_cpus(const lvni_slurm_directives *d, lvni_slurm_findings *f)
     }
 }
 
-static void check_array(const lvni_slurm_directives *d, lvni_slurm_findings *f)
+/* size: elements have smaller numbers; 0: not known. */
+static void check_array(const lvni_slurm_directives *d, int64_t size, lvni_slurm_findings *f)
 {
     const lvni_slurm_directive *one = lvni_slurm_directive_find(d, "array");
     lvni_slurm_array a;
-    if (one != NULL && one->value != NULL && lvni_slurm_array_read(one->value, &a) &&
-        (a.n > 1001 || a.last > 1000)) {
+    if (one == NULL || one->value == NULL || !lvni_slurm_array_read(one->value, &a)) {
+        return;
+    }
+    if (size > 0 && a.last >= size) {
+        lvni_slurm_error(f, "V10",
+                         "array %s goes up to %lld; the cluster takes numbers below %lld "
+                         "(MaxArraySize)  (%s)",
+                         one->value, (long long)a.last, (long long)size, one->where);
+    } else if (size == 0 && (a.n > 1001 || a.last > 1000)) {
         lvni_slurm_warn(f, "V10",
                         "array %s has %lld elements up to %lld; most clusters allow numbers below "
                         "1001 (MaxArraySize)  (%s)",
@@ -337,7 +345,7 @@ static void check_values(const lvni_slurm_directives *d, lvni_slurm_findings *f)
     }
 }
 
-void lvni_slurm_directives_check(const lvni_slurm_directives *d, bool checked,
+void lvni_slurm_directives_check(const lvni_slurm_directives *d, bool checked, int64_t array_size,
                                  lvni_slurm_findings *f)
 {
     static const char *const gpus[] = {"gres", "gpus-per-node", "gpus", "gpus-per-task", NULL},
@@ -350,7 +358,7 @@ void lvni_slurm_directives_check(const lvni_slurm_directives *d, bool checked,
     check_one_of(d, "V09", "memory is asked for", memory, f);
     check_cpus(d, f);
     check_time(d, f);
-    check_array(d, f);
+    check_array(d, array_size, f);
     check_mail(d, f);
     check_twice(d, f);
 }

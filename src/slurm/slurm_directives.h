@@ -38,8 +38,9 @@ void lvni_slurm_directives_free(lvni_slurm_directives *d);
 /* Lines "#SBATCH --name=value", or "##SBATCH" of those that are optional. */
 void lvni_slurm_directives_print(const lvni_slurm_directives *d, lvni_core_str *out);
 
-/* Rules over all of them. `checked`: the values were checked before, as options. */
-void lvni_slurm_directives_check(const lvni_slurm_directives *d, bool checked,
+/* Rules over all of them. `checked`: the values were checked before, as options; array_size: the
+ * cluster's MaxArraySize, 0: not known. */
+void lvni_slurm_directives_check(const lvni_slurm_directives *d, bool checked, int64_t array_size,
                                  lvni_slurm_findings *f);
 /* V08: Slurm writes no log, and no error, into a folder that is not there. made: it will be. */
 void lvni_slurm_output_check(const lvni_slurm_directives *d, bool made, lvni_slurm_findings *f);

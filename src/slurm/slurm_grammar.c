@@ -109,12 +109,22 @@ void lvni_slurm_time_write(int64_t seconds, char out[LVNI_SLURM_TIME_TEXT])
 
 bool lvni_slurm_size_read(const char *text)
 {
+    int64_t mib;
+    return lvni_slurm_size_mib(text, &mib);
+}
+
+bool lvni_slurm_size_mib(const char *text, int64_t *mib)
+{
     const char *p = text;
     int64_t n;
-    if (!number(&p, &n)) {
+    if (!number(&p, &n) || (*p != '\0' && (strchr("KMGTkmgt", *p) == NULL || p[1] != '\0'))) {
         return false;
     }
-    return *p == '\0' || (strchr("KMGTkmgt", *p) != NULL && p[1] == '\0');
+    *mib = *p == 'K' || *p == 'k'   ? (n + 1023) / 1024
+           : *p == 'G' || *p == 'g' ? n * 1024
+           : *p == 'T' || *p == 't' ? n * 1024 * 1024
+                                    : n;
+    return true;
 }
 
 /* "3", "0-7", "0-30:10" at *p. */

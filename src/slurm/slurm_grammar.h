@@ -19,6 +19,7 @@ void lvni_slurm_time_write(int64_t seconds, char out[LVNI_SLURM_TIME_TEXT]);
 
 /* Digits and K, M, G or T; without one MiB. 0 is all memory of a node. */
 bool lvni_slurm_size_read(const char *text);
+bool lvni_slurm_size_mib(const char *text, int64_t *mib); /* rounded up */
 
 typedef struct lvni_slurm_array {
     int64_t n;    /* elements, of which one that is named twice counts twice */

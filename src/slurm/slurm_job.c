@@ -6,6 +6,7 @@
 #include "core/vfs.h"
 #include "launch/env_vars.h"
 #include "slurm/slurm_check.h"
+#include "slurm/slurm_cluster_check.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -520,7 +521,8 @@ lvn_status lvni_slurm_job_make(lvni_slurm_job *job, lvni_slurm_findings *f)
     take_requeue(job);
     LVN_TRY(add_directives(job, f));
     const bool checked = lvni_slurm_item_at(job->options, "sbatch", 0) == NULL;
-    lvni_slurm_directives_check(&job->directives, checked, f);
+    lvni_slurm_directives_check(&job->directives, checked,
+                                job->cluster != NULL ? job->cluster->array_size : 0, f);
     lvni_slurm_output_check(&job->directives, job->makes_folders, f);
     check_variables(job, f);
     check_port(job, f);
@@ -531,6 +533,9 @@ lvn_status lvni_slurm_job_make(lvni_slurm_job *job, lvni_slurm_findings *f)
     check_gpu_type(job, f);
     check_shared_run(job, f);
     LVN_TRY(check_paths(job, f));
+    if (job->cluster != NULL) {
+        LVN_TRY(lvni_slurm_cluster_check(job->cluster, &job->directives, f));
+    }
     return lvni_core_str_status(&f->text);
 }
 

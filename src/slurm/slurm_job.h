@@ -20,6 +20,7 @@ typedef struct lvni_slurm_job {
     bool makes_folders;        /* those of the output are made before sbatch runs */
     const char *front; /* of the shell, in front of srun: what starts the step; NULL: the script */
     const char *made_by; /* the command that made the script; NULL: levin slurm script */
+    const struct lvni_slurm_cluster *cluster; /* NULL: it is not known */
 
     /* what lvni_slurm_job_make finds */
     int64_t nodes, devices; /* of a node; 0: not given */

@@ -155,7 +155,8 @@ lvn_status lvni_slurm_tool_run_in(char *const *environment, const char *const *a
     }
     kill(-tool.pid, SIGKILL);
     (void)lvni_slurm_tool_end(&tool);
-    lvni_core_str_printf(output, "%sno answer within %.1f s", output->len > 0 ? " " : "",
+    lvni_core_str_printf(output, "%sno answer within %g s",
+                         output->len > 0 && output->data[output->len - 1] != '\n' ? "\n" : "",
                          timeout_ms / 1e3);
     *exit_code = LVNI_SLURM_TOOL_TIMED_OUT;
     return lvni_core_str_status(output);

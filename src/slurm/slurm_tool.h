@@ -17,7 +17,7 @@ enum {
 /* argv[0] is the command's name; the list ends with NULL. Until it has ended, or timeout_ms have
  * passed. What it wrote to both of its outputs is added to `output`, the first max_bytes of it: a
  * text of that length may have been cut. *exit_code: its own, 128+n of signal n, or one of those
- * above; then a sentence is added to the output, without the end of a line. A status is one of this
+ * above; then a last line is added to the output, without its end. A status is one of this
  * process: memory, or a pipe. */
 lvn_status lvni_slurm_tool_run(const char *const *argv, int timeout_ms, size_t max_bytes,
                                lvni_core_str *output, int *exit_code);

@@ -6,6 +6,7 @@ usage: test_slurm_check.py LEVIN [test names]
 import os
 import subprocess
 
+import slurm_stub
 from case import FAILURE, LEVIN, OK, USAGE, Case, main, write
 
 GOOD = """#!/bin/bash -l
@@ -49,7 +50,7 @@ class Check(Case):
     def check(self, text, code):
         write(f"{self.dir}/job.sh", text.encode())
         done = subprocess.run(
-            [LEVIN, "slurm", "check", "job.sh"],
+            [LEVIN, "slurm", "check", "--no-ask-cluster", "job.sh"],
             cwd=self.dir,
             env={"PATH": os.environ["PATH"]},
             capture_output=True,
@@ -187,6 +188,8 @@ class Check(Case):
             )
             self.assertEqual(done.returncode, code, done.stderr)
 
+
+slurm_stub.without_slurm()
 
 if __name__ == "__main__":
     main()

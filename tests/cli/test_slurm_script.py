@@ -14,6 +14,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import slurm_stub
 from case import LEVIN, OK, USAGE, Case, main, write
 
 SLOW = os.environ.get("LEVIN_TEST_SLOW") == "1"
@@ -84,7 +85,7 @@ ROWS = {
     "hint": ("--hint nomultithread", "#SBATCH --hint=nomultithread", "hint=a\nb", "V01"),
     "chdir": ("-D /w", "#SBATCH --chdir=/w", "chdir=a\nb", "V01"),
     "env_propagate": ("env_propagate=NONE", "#SBATCH --export=NONE", "env_propagate=a\nb", "V01"),
-    "sbatch": ("--sbatch time=5", "#SBATCH --time=5", "--sbatch =5", "V01: sbatch"),
+    "sbatch": ("--sbatch time=45", "#SBATCH --time=45", "--sbatch =5", "V01: sbatch"),
     "cpu_bind": ("cpu_bind=cores", "srun .* --cpu-bind=cores prog", "cpu_bind=?x", "V01"),
     "gpu_bind": ("gpu_bind=closest", "srun .* --gpu-bind=closest prog", "gpu_bind=?x", "V01"),
     "srun_arg": ("--srun-arg --label", "srun .* --label prog", "srun_arg=?x", "V01"),
@@ -127,6 +128,7 @@ ROWS = {
     "out": ("out=job.sh", None, "out=old.sh", "the file is there"),
     "force": ("--force --ntasks-per-node 5", "#SBATCH --ntasks-per-node=5", "force=2", "V01"),
     "plan": ("plan=false", None, "plan=2", "V01"),
+    "ask_cluster": ("--no-ask-cluster", None, "ask_cluster=2", "V01"),
     "show_origin": ("--show-origin", "devices=2  (command line)", "show_origin=2", "V01"),
 }
 
@@ -539,7 +541,9 @@ class Scripts(Case):
         for words, rule in ((["--", "srun", "x"], "V12: srun in each task of srun"),
                             (["--raw", "--", "x", "$SLURM_PROCID"], "V14: raw: `$SLURM_PROCID`")):
             self.assertIn(f"levin: warning {rule}", self.run_script(*USUAL, *words).stderr)
-        done = self.run_script(*USUAL, "-c2", "--sbatch", "gres-flags=x", "--", "x")
+        done = self.run_script(
+            *USUAL, "-c2", "--sbatch", "gres-flags=x", "--no-ask-cluster", "--", "x"
+        )
         self.assertEqual(done.stderr, "")
 
     def test_profiles(self):
@@ -596,7 +600,7 @@ class Scripts(Case):
             for part in re.split(r" (?=-|~|conda=|container_cmd=)", good):
                 words += part.split(" ", 1) if part[0] == "-" else [part]
         odd = ["a b", "it's", '"', "$X", "\\", "`x`", "two\nlines", "#", "(", ";", "&", "é", "<>|"]
-        return [*USUAL, *words, "--", "prog", *r.sample(odd, r.randint(0, 5))]
+        return [*USUAL, *words, "--no-ask-cluster", "--", "prog", *r.sample(odd, r.randint(0, 5))]
 
     def test_random_sets(self):
         """bash can read them all; so does shellcheck, where it is there."""
@@ -616,6 +620,8 @@ class Scripts(Case):
             )
             self.assertEqual(done.returncode, 0, done.stdout)
 
+
+slurm_stub.without_slurm()
 
 if __name__ == "__main__":
     main()

@@ -7,6 +7,7 @@ usage: test_slurm_submit.py LEVIN [test names]
 import os
 import subprocess
 
+import slurm_stub
 from case import LEVIN, OK, USAGE, Case, main, write
 
 RESOURCE = 69
@@ -128,6 +129,8 @@ class Submit(Case):
         self.assertIn("error: levin slurm submit: `called` is not an option", error)
         self.assertIn("is submitted by sbatch", error)
 
+
+slurm_stub.without_slurm()
 
 if __name__ == "__main__":
     main()
