@@ -6,6 +6,7 @@
 #include "kernels/kernels.h"
 #include "recipes/registry.h"
 #include "recipes/user/user_recipe.h"
+#include "slurm/slurm_options.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -144,6 +145,34 @@ static void print_topics(void)
     }
 }
 
+/* Of the options of a job what is not a key: the letters, `train`, and what is behind it. */
+static void print_slurm(void)
+{
+    fputs("# words of a job behind the others of a line; $1: what the word begins with\n"
+          "_levin_slurm()\n{\n"
+          "    case \"$2 $3\" in\n"
+          "    slurm\\ script | slurm\\ submit) ;;\n"
+          "    slurm\\ check) [[ $1 != -* ]] || echo --no-ask-cluster; return ;;\n"
+          "    *) return ;;\n"
+          "    esac\n"
+          "    if [[ ${@: -1} == train ]]; then\n"
+          "        _levin_words train\n"
+          "    elif [[ \" $* \" != *\" train \"* && $1 == -* ]]; then\n"
+          "        [[ $3 == script ]] || echo '--dry-run --test-only --wait'\n"
+          "        echo '",
+          stdout);
+    for (size_t i = 0; i < lvni_slurm_n_rows; i++) {
+        if (lvni_slurm_rows[i].letter != 0) {
+            printf("-%c ", lvni_slurm_rows[i].letter);
+        }
+    }
+    fputs("'\n"
+          "    elif [[ \" $* \" != *\" train \"* ]]; then\n"
+          "        echo train\n"
+          "    fi\n}\n\n",
+          stdout);
+}
+
 static void print_lists(void)
 {
     fputs("_levin_commands='", stdout);
@@ -184,6 +213,7 @@ static void print_lists(void)
           "    slurm\\ *) ;;\n",
           stdout);
     fputs("    *) echo \"$1\" ;;\n    esac\n}\n\n", stdout);
+    print_slurm();
 }
 
 /* ---- the shells ---- */
@@ -254,6 +284,9 @@ static const char bash_part[] =
     "        case ${words[0]} in\n"
     "        cc | ckpt | launch | report) _levin_files \"$cur\" '' ;;\n"
     "        esac\n"
+    "        one=$(_levin_slurm \"$cur\" \"${words[@]:0:n - 1}\")\n"
+    "        COMPREPLY+=($(compgen -W \"$one\" -- \"$cur\"))\n"
+    "        [[ \"${words[*]:0:2}\" != 'slurm check' ]] || _levin_files \"$cur\" ''\n"
     "        front=; [[ $cur != --* ]] || front=--\n"
     "        for one in $keys; do\n"
     "            [[ $one != \\~* || $cur ]] || continue\n"
@@ -297,6 +330,8 @@ static const char zsh_part[] =
     "    case $words[2] in\n"
     "    cc | ckpt | launch | report) _files && found=0 ;;\n"
     "    esac\n"
+    "    compadd -- ${=\"$(_levin_slurm \"$cur\" ${words[2,CURRENT-1]})\"} && found=0\n"
+    "    if [[ \"$words[2] $words[3]\" == 'slurm check' ]]; then _files && found=0; fi\n"
     "    for one in $keys; do\n"
     "        [[ $one == \\~* && -z $cur ]] || names+=(${${one#\\~}%%=*})\n"
     "    done\n"

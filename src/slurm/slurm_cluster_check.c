@@ -286,6 +286,7 @@ static void check_type(const want *w, const lvni_slurm_partition *p, lvni_slurm_
             w->type != NULL ? w->type : "",
             types.len > 0 ? lvni_core_str_text(&types) : "not named: give none", where(w->of_gpus));
     }
+    f->text.failed = f->text.failed || types.failed;
     lvni_core_str_free(&types);
 }
 
@@ -504,6 +505,7 @@ static bool check_existence(const want *w, const char *asked, const char *place,
         }
         p += n;
     }
+    f->text.failed = f->text.failed || all.failed;
     lvni_core_str_free(&all);
     return known;
 }
@@ -523,7 +525,7 @@ static lvn_status advise(const want *w, const char *asked, lvni_slurm_findings *
         LVN_TRY(s);
         if (takes) {
             lvni_slurm_note(f, rule, "partition %s would take the job as it is", p->name);
-            return LVN_OK;
+            return lvni_core_str_status(&f->text);
         }
     }
     return LVN_OK;
@@ -555,10 +557,11 @@ static lvn_status check_partitions(const want *w, const char *asked, lvni_slurm_
     lvni_core_str_append(&f->text, lvni_core_str_text(&best.text));
     f->errors += best.errors;
     f->warnings += best.warnings;
+    f->text.failed = f->text.failed || best.text.failed;
     const bool refused = best.errors > 0;
     lvni_slurm_findings_free(&best);
     LVN_TRY(s);
-    return refused ? advise(w, asked, f) : LVN_OK;
+    return refused ? advise(w, asked, f) : lvni_core_str_status(&f->text);
 }
 
 static const lvni_slurm_partition *usual_partition(const lvni_slurm_cluster *c)
@@ -608,12 +611,13 @@ lvn_status lvni_slurm_cluster_check(const lvni_slurm_cluster *c, const lvni_slur
         lvni_slurm_error(f, rule,
                          "no partition is given, and the cluster has no default one: %.600s",
                          lvni_core_str_text(&all));
+        f->text.failed = f->text.failed || all.failed;
         lvni_core_str_free(&all);
         return LVN_OK;
     }
     if (asked != NULL &&
         !check_existence(&w, asked, c->partition != NULL ? "SBATCH_PARTITION" : where(one), f)) {
-        return LVN_OK;
+        return lvni_core_str_status(&f->text);
     }
     return check_partitions(&w, asked != NULL ? asked : usual->name, f);
 }

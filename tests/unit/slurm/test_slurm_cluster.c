@@ -1,6 +1,7 @@
 /* What Slurm's commands print about a cluster, and what that refuses of a job: texts of Slurm
  * 22.05, and odd ones. */
 #include "slurm/slurm_cluster_check.h"
+#include "core/alloc.h"
 #include "slurm/slurm_grammar.h"
 #include "support/test.h"
 
@@ -204,5 +205,42 @@ TEST(nothing_is_known)
         lvni_slurm_directives_free(&d);
         lvni_slurm_findings_free(&f);
         lvni_slurm_cluster_free(&c);
+    }
+}
+
+static lvn_status all_of_it(const lvni_slurm_directives *d)
+{
+    lvni_slurm_cluster c = {.requeue = -1};
+    lvni_slurm_findings f = {.errors = 0};
+    lvn_status s = lvni_slurm_cluster_read_partitions(&c, partitions);
+    s = s == LVN_OK ? lvni_slurm_cluster_read_nodes(&c, nodes) : s;
+    s = s == LVN_OK ? lvni_slurm_cluster_check(&c, d, &f) : s;
+    lvni_slurm_findings_free(&f);
+    lvni_slurm_cluster_free(&c);
+    return s;
+}
+
+/* Each allocation fails once: a status, and nothing is lost. */
+TEST(memory_runs_out)
+{
+    static const char *const jobs[][4] = {{"nodelist", "n[01-13],x", "time", "2-0"},
+                                          {"partition", "mian", "nodes", "99"},
+                                          {"gpus-per-node", "V100:2", "partition", "long,main"}};
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
+        lvni_slurm_directives d = {.n = 0};
+        lvni_slurm_directive_add(&d, jobs[i][0], jobs[i][1], "here", false);
+        lvni_slurm_directive_add(&d, jobs[i][2], jobs[i][3], "here", false);
+        const uint64_t live = lvni_core_alloc_get_total().live_bytes;
+        lvn_status s = LVN_ERR_MEMORY;
+        int64_t k = 1;
+        for (; s == LVN_ERR_MEMORY; k++) {
+            lvni_core_alloc_fail_at(k);
+            s = all_of_it(&d);
+            assert_int_equal(lvni_core_alloc_get_total().live_bytes, live);
+        }
+        lvni_core_alloc_fail_at(0);
+        assert_int_equal(s, LVN_OK);
+        assert_true(k > 5);
+        lvni_slurm_directives_free(&d);
     }
 }
