@@ -27,8 +27,16 @@ class Sweeps(Cluster):
     def plan(self, trials, *words):
         values = ",".join(map(str, range(trials)))
         code, reported = command(
-            [LEVIN, "sweep", "plan", f"out={self.out}", f"--list=x={values}", "--dead-after=1",
-             "--", *words]
+            [
+                LEVIN,
+                "sweep",
+                "plan",
+                f"out={self.out}",
+                f"--list=x={values}",
+                "--dead-after=1",
+                "--",
+                *words,
+            ]
         )
         self.assertEqual(code, 0, reported)
 
@@ -36,8 +44,12 @@ class Sweeps(Cluster):
         """Workers beside each other in a step of a job of their own."""
         p = subprocess.Popen(
             ["srun", "--overcommit", "--mem=0", *words],
-            cwd=self.dir, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True,
+            cwd=self.dir,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
 
         def end():
@@ -81,7 +93,18 @@ class Sweeps(Cluster):
         other one."""
         rng = random.Random(int(os.environ.get("LEVIN_TEST_SEED", "1")))
         self.plan(TRIALS, "sh", "-c", "sleep 0.05; printf . >>{trial_dir}/ran")
-        options = ["-N", "2", "-n", str(WORKERS), "-s", LEVIN, "sweep", "worker", self.out, "--quiet"]
+        options = [
+            "-N",
+            "2",
+            "-n",
+            str(WORKERS),
+            "-s",
+            LEVIN,
+            "sweep",
+            "worker",
+            self.out,
+            "--quiet",
+        ]
         steps = [self.step(*options) for _ in range(STEPS)]
         killed = 0
         end = time.monotonic() + WAIT_S
@@ -107,8 +130,9 @@ class Sweeps(Cluster):
 
     def test_worker_of_another_node(self):
         """As long as it beats it has its trial; when it is dead, the other node goes on."""
-        self.plan(1, "sh", "-c",
-                  "printf . >>{trial_dir}/ran; test -s {trial_dir}/again || sleep 100")
+        self.plan(
+            1, "sh", "-c", "printf . >>{trial_dir}/ran; test -s {trial_dir}/again || sleep 100"
+        )
         first = self.step("-w", self.node, LEVIN, "sweep", "worker", self.out)
         end = time.monotonic() + WAIT_S
         while not count(f"{self.trial(0)}/run/ran"):

@@ -36,8 +36,15 @@ class Sweep(Case):
     def plan(self, script, *options, n=9):
         """Trials x = 0 to n-1 of a shell script, which has {x} and {trial_dir}."""
         done = self.levin(
-            "sweep", "plan", f"out={self.sweep}", f"--list=x={','.join(map(str, range(n)))}",
-            *options, "--", "sh", "-c", f"echo {{x}} >>{self.ran}; {script}",
+            "sweep",
+            "plan",
+            f"out={self.sweep}",
+            f"--list=x={','.join(map(str, range(n)))}",
+            *options,
+            "--",
+            "sh",
+            "-c",
+            f"echo {{x}} >>{self.ran}; {script}",
         )
         self.assertEqual(done.returncode, OK, done.stderr)
 
@@ -49,7 +56,10 @@ class Sweep(Case):
     def start(self, *arguments, **more):
         process = subprocess.Popen(
             [LEVIN, "sweep", *arguments],
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **more,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            **more,
         )
         self.addCleanup(process.wait)
         self.addCleanup(process.stderr.close)
@@ -106,7 +116,8 @@ class Programs(Sweep):
     def test_value_that_is_not_a_number(self):
         self.plan(
             """echo '{"step":1,"epoch":1,"val/loss":null,"nonfinite":true}' """
-            ">{trial_dir}/metrics.jsonl", n=1,
+            ">{trial_dir}/metrics.jsonl",
+            n=1,
         )
         self.assertEqual(self.run_sweep().returncode, OK)
         self.assertEqual(self.states(1), ["diverged"])
@@ -115,7 +126,10 @@ class Programs(Sweep):
     def test_other_name_and_larger_is_better(self):
         self.plan(
             """for v in 0.1 0.7 0.4; do echo "{\\"step\\":1,\\"epoch\\":1,\\"val/score\\":$v}"; """
-            "done >{trial_dir}/metrics.jsonl", "--metric=val_score", "--mode=max", n=1,
+            "done >{trial_dir}/metrics.jsonl",
+            "--metric=val_score",
+            "--mode=max",
+            n=1,
         )
         self.assertEqual(self.run_sweep().returncode, OK)
         self.assertEqual([self.result(0)[k] for k in ("value", "last")], [0.7, 0.4])
@@ -142,8 +156,9 @@ class Programs(Sweep):
         self.assertEqual(self.trials_that_ran(), [0, 1])
 
     def test_no_such_program(self):
-        done = self.levin("sweep", "plan", f"out={self.sweep}", "--list=x=1", "--",
-                          "./no-such-program", "{x}")
+        done = self.levin(
+            "sweep", "plan", f"out={self.sweep}", "--list=x=1", "--", "./no-such-program", "{x}"
+        )
         self.assertEqual(done.returncode, OK, done.stderr)
         done = self.run_sweep("--retries=3")
         self.assertEqual(done.returncode, FAILURE)
@@ -162,8 +177,9 @@ class Programs(Sweep):
         """Each has the set of its number on the node, and its trials are not ranks of the step."""
         self.plan("echo set=$CUDA_VISIBLE_DEVICES env=$LEVIN_ENV", n=1)
         step = {"SLURM_PROCID": "3", "SLURM_LOCALID": "1", "SLURM_NTASKS": "4"}
-        done = self.levin("sweep", "worker", self.sweep, "--gpu-sets=0,1;2,3",
-                          env={**os.environ, **step})
+        done = self.levin(
+            "sweep", "worker", self.sweep, "--gpu-sets=0,1;2,3", env={**os.environ, **step}
+        )
         self.assertEqual(done.returncode, OK, done.stderr)
         self.assertIn("set=2,3 env=single", self.log(0))
 
@@ -296,8 +312,17 @@ class Trainings(Sweep):
     def test_kill_and_go_on(self):
         """T109: each trial is, to the bit, the training that runs alone."""
         plan = self.levin(
-            "sweep", "plan", f"out={self.sweep}", "--list=optim.lr=0.1,0.001", "--", "levin",
-            "train", "classify", *TRAINING, "checkpoint.every_n_steps=1", "max_epochs=4",
+            "sweep",
+            "plan",
+            f"out={self.sweep}",
+            "--list=optim.lr=0.1,0.001",
+            "--",
+            "levin",
+            "train",
+            "classify",
+            *TRAINING,
+            "checkpoint.every_n_steps=1",
+            "max_epochs=4",
         )
         self.assertEqual(plan.returncode, OK, plan.stderr)
         last = f"{self.sweep}/trials/000000/run/checkpoints/last.safetensors"
@@ -312,8 +337,15 @@ class Trainings(Sweep):
         self.assertIn("resume=true", self.log(0))
         for trial, lr in enumerate(("0.1", "0.001")):
             out = f"{self.dir}/alone-{lr}"
-            alone = self.levin("train", "classify", *TRAINING, "checkpoint.every_n_steps=1",
-                               "max_epochs=4", f"optim.lr={lr}", f"out={out}")
+            alone = self.levin(
+                "train",
+                "classify",
+                *TRAINING,
+                "checkpoint.every_n_steps=1",
+                "max_epochs=4",
+                f"optim.lr={lr}",
+                f"out={out}",
+            )
             self.assertEqual(alone.returncode, OK, alone.stderr)
             run = f"{self.sweep}/trials/{trial:06}/run"
             self.assertEqual(self.hash_of(run), self.hash_of(out))
@@ -328,7 +360,12 @@ class Trainings(Sweep):
 
     def test_loss_that_is_not_a_number(self):
         done = self.levin(
-            "sweep", "train", "classify", *TRAINING, "optim=sgd", "optim.lr=[1e30,0.001]",
+            "sweep",
+            "train",
+            "classify",
+            *TRAINING,
+            "optim=sgd",
+            "optim.lr=[1e30,0.001]",
             f"out={self.sweep}",
         )
         self.assertEqual(done.returncode, OK, done.stderr)
