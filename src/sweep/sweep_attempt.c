@@ -82,6 +82,9 @@ static lvn_status make_command(const lvni_sweep_worker *w, const lvni_sweep_slot
             LVN_TRY(lvni_sweep_texts_add(out, words[i], strlen(words[i])));
         }
     }
+    if (*out == NULL) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s/sweep.json: the command is empty", w->plan->dir);
+    }
     return whole ? add_keys(w, slot, out) : LVN_OK;
 }
 
