@@ -192,7 +192,7 @@ class Programs(Sweep):
             (["run", self.sweep, "--gpu-sets=0;1", "--parallel=3"], "only 2 sets of GPUs"),
             (["trial", self.sweep], "which one?"),
             (["trial", self.sweep, "2"], "0 to 1"),
-            (["trial", self.sweep, "1", "--", "srun", "x"], "{command}"),
+            (["trial", self.sweep, "1", "--"], "{command}"),
         ):
             with self.subTest(arguments=arguments):
                 done = self.levin("sweep", *arguments)
