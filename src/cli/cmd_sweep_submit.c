@@ -82,6 +82,7 @@ typedef struct submission {
     lvni_core_str name; /* of the jobs */
     int64_t *pending;   /* trials, ascending */
     int64_t n_pending, n_in, n_jobs;
+    bool has_workers;           /* a job of workers is in the queue */
     lvni_core_config *training; /* of a trial; NULL: another program */
     char *ours[SHARED];         /* the job's own values of the keys that both share; NULL: none */
     char **more;                /* those that the command has not, which it gets */
@@ -191,6 +192,7 @@ static lvn_status choose(submission *s, const lvni_sweep_table *t, const lvni_sw
                         workers != NULL ? ", with the workers of job " : "",
                         workers != NULL ? workers->id : "");
     }
+    s->has_workers = workers != NULL;
     lvni_core_free(queued);
     return status;
 }
@@ -637,7 +639,7 @@ static lvn_status submit_workers(submission *s)
 /* What is in, so that a user knows what a refusal has left. */
 static void report(const submission *s)
 {
-    if (s->n_pending == 0) {
+    if (s->n_pending == 0 && s->n_jobs == 0 && s->code == LVNI_EXIT_OK) {
         lvni_core_print(stdout, "%s: none of its %lld trials has to be submitted\n", s->plan.name,
                         (long long)s->plan.n_trials);
     } else if (s->code == LVNI_EXIT_RESOURCE) {
@@ -653,7 +655,13 @@ static lvn_status run(submission *s, int n, const char *const *args)
 {
     LVN_TRY(read_arguments(s, n, args));
     LVN_TRY(find_pending(s));
-    if (s->n_pending == 0) {
+    const bool asks = lvni_sweep_plan_asks(&s->plan);
+    if (asks && !is_as(s, "tasks")) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "as=%s: %s has strategy %s, whose trials are made while it runs: as=tasks",
+                 lvni_core_config_str(s->config, "as"), s->plan.name, s->plan.strategy);
+    }
+    if (s->n_pending == 0 && (!asks || s->has_workers)) {
         return LVN_OK;
     }
     LVN_TRY(load_options(s));

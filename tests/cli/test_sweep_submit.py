@@ -266,6 +266,17 @@ class Submit(SweepCase):
         self.submit("devices=2", "accelerator=cpu")
         self.assertFalse(os.path.exists(f"{self.sweep}/stop"))
 
+    def test_made_while_it_runs(self):
+        """Trials that a program is asked for are those of workers, also where there is none yet."""
+        self.plan([], strategy="exec:./ask", command=("prog", "{x}"))
+        done = self.submit("devices=1", code=USAGE)
+        self.assertIn("strategy exec:./ask, whose trials are made while it runs: as=tasks",
+                      done.stderr)
+        self.assertEqual(self.submit("devices=1", "as=tasks").stdout, "job 101: trials *\n")
+        self.put("queue", "101\n")
+        self.submit("devices=1", "as=tasks")
+        self.assertFalse(os.path.exists(f"{self.dir}/job.102"))
+
     def test_other_programs(self):
         """Without a checkpoint of their own they are not queued again; words are quoted."""
         self.plan([{"lr": "0.1"}], command=("python", "my prog.py", "--dir", "{trial_dir}"),
