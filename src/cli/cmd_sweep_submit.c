@@ -617,7 +617,7 @@ static lvn_status count_workers(submission *s)
                          "of each node");
         return LVN_OK;
     }
-    snprintf(text, sizeof text, "%lld", (long long)(nodes * devices));
+    snprintf(text, sizeof text, "%lld", (long long)nodes * (long long)devices);
     return set(s, "independent_tasks", text);
 }
 
