@@ -15,16 +15,18 @@ typedef struct seen {
     uint64_t *places;
     uint64_t mask;
     int64_t n;
+    bool *passed_over; /* columns that do not count: in a grid those that each trial draws */
 } seen;
 
-static uint64_t hash_of(char *const *values, int64_t n)
+static uint64_t hash_of(char *const *values, int64_t n, const bool *passed_over)
 {
     uint64_t h = 0xcbf29ce484222325u;
     for (int64_t k = 0; k < n; k++) {
-        for (const char *p = values[k]; p != NULL && *p != '\0'; p++) {
+        const char *text = passed_over[k] ? NULL : values[k];
+        for (const char *p = text; p != NULL && *p != '\0'; p++) {
             h = (h ^ (unsigned char)*p) * 0x100000001b3u;
         }
-        h = (h ^ (values[k] == NULL ? 0x101u : 0x100u)) * 0x100000001b3u; /* no byte of a text */
+        h = (h ^ (text == NULL ? 0x101u : 0x100u)) * 0x100000001b3u; /* no byte of a text */
     }
     h ^= h >> 29;
     return h == 0 ? 1 : h;
@@ -43,7 +45,9 @@ static uint64_t place_of(const seen *s, uint64_t hash)
 /* Twice the room where a half is used. */
 static lvn_status grow(seen *s)
 {
-    seen next = {.mask = s->places == NULL ? 1023 : 2 * s->mask + 1, .n = s->n};
+    seen next = {.mask = s->places == NULL ? 1023 : 2 * s->mask + 1,
+                 .n = s->n,
+                 .passed_over = s->passed_over};
     next.places = lvni_core_calloc(LVNI_TAG_CONFIG, (size_t)next.mask + 1, sizeof *next.places);
     if (next.places == NULL) {
         return LVN_ERR_MEMORY;
@@ -61,7 +65,7 @@ static lvn_status grow(seen *s)
 /* *is_new: it was not there. */
 static lvn_status see(seen *s, char *const *values, int64_t n, bool *is_new)
 {
-    const uint64_t hash = hash_of(values, n);
+    const uint64_t hash = hash_of(values, n, s->passed_over);
     if (s->places == NULL || 2 * (uint64_t)s->n > s->mask) {
         LVN_TRY(grow(s));
     }
@@ -196,7 +200,9 @@ static lvn_status maker_create(const lvni_sweep_space *space, uint64_t seed, mak
     m->chosen = lvni_core_calloc(LVNI_TAG_CONFIG, n, sizeof *m->chosen);
     m->drawn = lvni_core_calloc(LVNI_TAG_CONFIG, n, sizeof *m->drawn);
     m->row = lvni_core_calloc(LVNI_TAG_CONFIG, n, sizeof *m->row);
-    return m->digits == NULL || m->chosen == NULL || m->drawn == NULL || m->row == NULL
+    m->seen.passed_over = lvni_core_calloc(LVNI_TAG_CONFIG, n, sizeof *m->seen.passed_over);
+    return m->digits == NULL || m->chosen == NULL || m->drawn == NULL || m->row == NULL ||
+                   m->seen.passed_over == NULL
                ? LVN_ERR_MEMORY
                : LVN_OK;
 }
@@ -211,6 +217,7 @@ static void maker_free(maker *m)
     lvni_core_free(m->drawn);
     lvni_core_free(m->row);
     lvni_core_free(m->seen.places);
+    lvni_core_free(m->seen.passed_over);
 }
 
 /* The row, as a new trial. */
@@ -371,6 +378,10 @@ lvn_status lvni_sweep_space_draw(const lvni_sweep_space *space, const lvni_sweep
     LVNI_TRY_DONE(s, maker_create(space, d->seed, &m));
     m.out = out;
     out->n_parameters = m.n_columns;
+    for (int64_t k = 0; k < space->n && !random; k++) {
+        const lvni_sweep_parameter *p = &space->parameters[k];
+        m.seen.passed_over[p->column] = m.seen.passed_over[p->column] || p->drawn;
+    }
     LVNI_TRY_DONE(s, see_all(&m, d->have));
     LVNI_TRY_DONE(s, random ? draw_random(&m, d, have) : draw_grid(&m, d, have));
     if (d->trials > have + out->n) {

@@ -746,15 +746,29 @@ static lvn_status add_zip(lvni_sweep_space *space, const char *text)
 
 /* ---- all of them ---- */
 
+static void free_from(lvni_sweep_space *space, int64_t first)
+{
+    for (int64_t i = first; i < space->n; i++) {
+        lvni_core_free(space->parameters[i].name);
+        lvni_sweep_texts_free(space->parameters[i].values);
+        lvni_sweep_texts_free(space->parameters[i].other_values);
+    }
+    space->n = first < space->n ? first : space->n;
+}
+
 lvn_status lvni_sweep_space_add(lvni_sweep_space *space, const char *kind, const char *text,
                                 uint64_t seed)
 {
+    const int64_t before = space->n;
     const lvn_status s = strcmp(kind, "list") == 0     ? add_list(space, text)
                          : strcmp(kind, "range") == 0  ? add_range(space, text, seed)
                          : strcmp(kind, "sample") == 0 ? add_sample(space, text)
                          : strcmp(kind, "fixed") == 0  ? add_fixed(space, text)
                          : strcmp(kind, "when") == 0   ? add_when(space, text)
                                                        : add_zip(space, text);
+    if (s != LVN_OK) {
+        free_from(space, before); /* a half-read one */
+    }
     if (s == LVN_ERR_USAGE) {
         lvni_core_str why = {0};
         lvni_core_str_append(&why, lvn_last_error()->message);
@@ -804,11 +818,7 @@ lvn_status lvni_sweep_space_finish(lvni_sweep_space *space, bool all_together, l
 
 void lvni_sweep_space_free(lvni_sweep_space *space)
 {
-    for (int64_t i = 0; i < space->n; i++) {
-        lvni_core_free(space->parameters[i].name);
-        lvni_sweep_texts_free(space->parameters[i].values);
-        lvni_sweep_texts_free(space->parameters[i].other_values);
-    }
+    free_from(space, 0);
     lvni_core_free(space->parameters);
     lvni_sweep_texts_free(space->names);
     *space = (lvni_sweep_space){.n = 0};

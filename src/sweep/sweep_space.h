@@ -75,7 +75,8 @@ typedef struct lvni_sweep_draw {
 /* How many there are in all, what is drawn counted once; more than LVNI_SWEEP_MOST_TRIALS are that
  * number and one. */
 int64_t lvni_sweep_space_count(const lvni_sweep_space *space);
-/* New trials, in their order. grid: as declared, the last parameter fastest. random: the value of a
+/* New trials, in their order. grid: as declared, the last parameter fastest; what each trial draws
+ * makes no other trial of the same combination. random: the value of a
  * parameter depends on seed, name and the trial's number alone, except where a trial that is there
  * already would be repeated, which is drawn again. `notes` has a line where there are fewer than
  * were asked for. */
