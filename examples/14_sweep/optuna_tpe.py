@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Trials of a sweep from Optuna's TPE sampler (pip install optuna):
 
-levin sweep plan --name tpe --sample "optim.lr=loguniform(1e-5,1e-1)" --list optim.name=sgd,adamw \\
-    "--strategy=exec:python3 examples/14_sweep/optuna_tpe.py" --trials 40 -- levin train classify ...
+levin sweep plan --name tpe --sample "optim.lr=loguniform(1e-5,1e-1)" \\
+    --list optim.name=sgd,adamw "--strategy=exec:python3 examples/14_sweep/optuna_tpe.py" \\
+    --trials 40 -- levin train classify ...
 levin sweep run tpe
 
 The space is that of the sweep: its lists, and the samples uniform, loguniform, int and choice. The
-study is made of the trials that levin reports, at each question anew, so nothing is lost when a
+study is made of the trials that levin reports, again at each question, so nothing is lost when a
 worker is killed, and several workers may ask.
 """
 

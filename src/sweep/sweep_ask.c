@@ -25,7 +25,7 @@ struct lvni_sweep_asker {
     lvni_sweep_reader *reader;
     pid_t pid; /* 0: not started */
     int in, out;
-    unsigned char *told; /* of each trial: UNKNOWN, KNOWN, ENDED */
+    unsigned char *sent; /* of each trial: UNKNOWN, KNOWN, ENDED */
     int64_t room;
     lvni_core_str line, answer; /* reused */
 };
@@ -156,9 +156,9 @@ static lvn_status read_line(lvni_sweep_asker *a, uint64_t begin)
     }
 }
 
-/* ---- what it is told ---- */
+/* ---- what it gets ---- */
 
-static lvn_status tell_sweep(lvni_sweep_asker *a, uint64_t begin)
+static lvn_status send_sweep(lvni_sweep_asker *a, uint64_t begin)
 {
     const lvni_sweep_plan *plan = a->plan;
     lvni_core_str *s = &a->line;
@@ -180,7 +180,7 @@ static lvn_status tell_sweep(lvni_sweep_asker *a, uint64_t begin)
     return send_line(a, begin);
 }
 
-static lvn_status tell_trial(lvni_sweep_asker *a, int64_t index, const lvni_sweep_look *look,
+static lvn_status send_trial(lvni_sweep_asker *a, int64_t index, const lvni_sweep_look *look,
                              bool ended, uint64_t begin)
 {
     lvni_sweep_trial t;
@@ -205,18 +205,18 @@ static lvn_status tell_trial(lvni_sweep_asker *a, int64_t index, const lvni_swee
     return send_line(a, begin);
 }
 
-static lvn_status tell_news(lvni_sweep_asker *a, uint64_t begin)
+static lvn_status send_news(lvni_sweep_asker *a, uint64_t begin)
 {
     for (int64_t i = 0; i < a->plan->n_trials; i++) {
         lvni_sweep_look look;
-        if (a->told[i] == ENDED) {
+        if (a->sent[i] == ENDED) {
             continue;
         }
         LVN_TRY(lvni_sweep_reader_look(a->reader, i, &look));
         const bool ended = lvni_sweep_state_is_end(look.state);
-        if (ended || a->told[i] == UNKNOWN) {
-            LVN_TRY(tell_trial(a, i, &look, ended, begin));
-            a->told[i] = ended ? ENDED : KNOWN;
+        if (ended || a->sent[i] == UNKNOWN) {
+            LVN_TRY(send_trial(a, i, &look, ended, begin));
+            a->sent[i] = ended ? ENDED : KNOWN;
         }
     }
     return LVN_OK;
@@ -228,12 +228,12 @@ static lvn_status grow(lvni_sweep_asker *a)
         return LVN_OK;
     }
     const int64_t room = 2 * a->plan->n_trials + 64;
-    unsigned char *more = lvni_core_realloc(LVNI_TAG_CORE, a->told, (size_t)room);
+    unsigned char *more = lvni_core_realloc(LVNI_TAG_CORE, a->sent, (size_t)room);
     if (more == NULL) {
         return LVN_ERR_MEMORY;
     }
     memset(more + a->room, UNKNOWN, (size_t)(room - a->room));
-    a->told = more;
+    a->sent = more;
     a->room = room;
     return LVN_OK;
 }
@@ -333,9 +333,9 @@ lvn_status lvni_sweep_asker_next(lvni_sweep_asker *a, lvni_sweep_answer *answer)
     LVN_TRY(grow(a));
     if (a->pid == 0) {
         LVN_TRY(start(a));
-        LVN_TRY(tell_sweep(a, begin));
+        LVN_TRY(send_sweep(a, begin));
     }
-    LVN_TRY(tell_news(a, begin));
+    LVN_TRY(send_news(a, begin));
     lvni_core_str_printf(&a->line, "{\"ask\": %lld}", (long long)a->plan->n_trials);
     LVN_TRY(send_line(a, begin));
     LVN_TRY(read_line(a, begin));
@@ -360,7 +360,7 @@ void lvni_sweep_asker_destroy(lvni_sweep_asker *a)
         while (waitpid(a->pid, &status, 0) < 0 && errno == EINTR) {
         }
     }
-    lvni_core_free(a->told);
+    lvni_core_free(a->sent);
     lvni_core_str_free(&a->line);
     lvni_core_str_free(&a->answer);
     lvni_core_free(a);

@@ -82,10 +82,10 @@ static lvn_status see(seen *s, char *const *values, int64_t n, bool *is_new)
 typedef struct maker {
     const lvni_sweep_space *space;
     uint64_t seed;
-    int64_t *digits; /* of each parameter: which of its values */
-    char **chosen;   /* of each parameter; NULL: it is not there. Borrowed, but for what is drawn */
-    char **drawn;    /* numbers of this trial, owned */
-    char **row;      /* by columns, borrowed */
+    int64_t *digits;  /* of each parameter: which of its values */
+    char **chosen;    /* of each parameter; NULL: it is not there. Borrowed, except what is drawn */
+    char **drawn;     /* numbers of this trial, owned */
+    char **row;       /* by columns, borrowed */
     bool choices_too; /* digits of parameters that each trial draws count, too */
     seen seen;
     lvni_sweep_points *out;

@@ -87,7 +87,8 @@ class Plan(Sweep):
 
     def test_command(self):
         """Names in braces, what they leave alone, and the styles of what is appended."""
-        words = ["p", "{a}", "{{a}}", "${a}", "{print}", "x{b}y", "{trial}", "{seed}", "{trial_dir}"]
+        words = ["p", "{a}", "{{a}}", "${a}", "{print}", "x{b}y"]
+        words += ["{trial}", "{seed}", "{trial_dir}"]
         run = self.path("dry", "trials", "000000", "run")
         space = ["--list", "a=1", "--list", "b='x y'", "--list", "c=2", "--seed", "7"]
         common = ["p", "1", "{a}", "${a}", "{print}", "xx yy", "0", "7", os.path.realpath(run)]
@@ -97,15 +98,15 @@ class Plan(Sweep):
             self.assertEqual(found, [common + last])
         space = ["--list", "o=sgd,adam", "--when", "o==sgd: m=0.9"]
         self.assertEqual(
-            self.commands(*space, "--", "p", "--m={m}", "say {m}"),
-            [["p", "--m=0.9", "say 0.9", "o=sgd"], ["p", "say ", "o=adam"]],
+            self.commands(*space, "--", "p", "--m={m}", "echo {m}"),
+            [["p", "--m=0.9", "echo 0.9", "o=sgd"], ["p", "echo ", "o=adam"]],
         )
 
     def test_there_already(self):
         self.sweep("plan", "name=a", *NINE, "--", "prog")
         before = self.folder("a")
         self.refused(
-            "a/sweep.json is there: this sweep is planned already", "plan", "name=a", *NINE, "--", "p"
+            "sweep.json is there: this sweep is planned already", "plan", "name=a", *NINE, "--", "p"
         )
         self.assertEqual(self.folder("a"), before)
 
@@ -331,8 +332,8 @@ class Train(Sweep):
 
     def test_section(self):
         """Of the training's own file, which the training passes over."""
-        write(self.path("run.yaml"), b"data: builtin:shapes\nmax_epochs: 0\n"
-              b"sweep: {name: f, strategy: random, trials: 2, list: {seed: [1, 2, 3]}}\n")  # fmt: skip
+        text = b"sweep: {name: f, strategy: random, trials: 2, list: {seed: [1, 2, 3]}}\n"
+        write(self.path("run.yaml"), b"data: builtin:shapes\nmax_epochs: 0\n" + text)
         printed, _ = self.sweep("train", "classify", "config=run.yaml", "dry_run=true")
         self.assertIn("sweep f: 2 trials of strategy random", printed)
         self.assertIn("levin train classify config=run.yaml seed=", printed)
@@ -343,7 +344,8 @@ class Train(Sweep):
         for i in range(2):
             with open(self.path("s", "trials", f"{i:06}", "result"), "rb") as f:
                 self.assertEqual(json.load(f)["state"], "done")
-            self.assertTrue(os.path.exists(self.path("s", "trials", f"{i:06}", "run", "config.yaml")))
+            run = self.path("s", "trials", f"{i:06}", "run")
+            self.assertTrue(os.path.exists(os.path.join(run, "config.yaml")))
 
 
 ASKED = """
@@ -397,7 +399,7 @@ class Asked(Sweep):
         self.assertEqual(len(self.parameters()), 4)
 
     def test_goes_on(self):
-        """What was made is told again to a program that starts again; trials=N ends it, too."""
+        """What was made is sent again to a program that starts again; trials=N ends it, too."""
         self.plan(2, "trials=3")
         self.sweep("run", "a")
         self.assertEqual(len(self.parameters()), 2)
