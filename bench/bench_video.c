@@ -31,7 +31,7 @@ static double levin_rate(const char *path)
     lvni_data_video_decoders *decoders;
     lvni_data_video_info info;
     const double start = processor_s();
-    if (lvni_data_video_open(path, NULL, false, &video) != LVN_OK ||
+    if (lvni_data_video_open(path, NULL, &video) != LVN_OK ||
         lvni_data_video_decoders_create(1, &decoders) != LVN_OK) {
         stop(path);
     }

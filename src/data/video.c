@@ -3,6 +3,7 @@
 
 #include "core/alloc.h"
 #include "core/error.h"
+#include "core/str.h"
 #include "core/vfs.h"
 #include "data/video_open.h"
 #include "tensor/backend.h"
@@ -12,7 +13,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- the module ---- */
@@ -118,11 +118,8 @@ static lvn_status refuse(const char *path, lvni_data_video_problem problem, cons
 lvn_status lvni_data_video_bytes_open(const lvni_data_video_table *table, const char *path,
                                       lvni_data_video_bytes *out)
 {
-    struct stat st;
     *out = (lvni_data_video_bytes){.fd = -1};
-    LVN_TRY(lvni_core_regular_open_stat(path, &out->fd, &st));
-    out->identity.bytes = (int64_t)st.st_size;
-    out->identity.mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + (int64_t)st.st_mtim.tv_nsec;
+    LVN_TRY(lvni_data_contents_open(path, &out->fd, &out->identity));
     const lvni_data_video_source source = {
         .user = out, .read = read_bytes, .bytes = out->identity.bytes};
     lvn_status s = LVN_OK;
@@ -171,35 +168,59 @@ static lvn_status index_frames(lvni_data_video *v, lvni_data_video_bytes *bytes)
     return LVN_OK;
 }
 
-/* An index that is kept belongs to the file as it is now and to these libraries, which count. */
-static bool take_kept(lvni_data_video *v, const char *kept)
+/* By contents, so a folder has room for videos of one name, and of one that moves. */
+static lvn_status print_place(const char *indices, const lvni_data_contents *identity,
+                              lvni_core_str *out)
 {
-    struct stat st;
-    if (stat(v->path, &st) != 0 || lvni_data_video_index_read(kept, &v->index) != LVN_OK) {
-        return false;
-    }
-    const lvni_data_video_index *index = &v->index;
-    if (index->libraries == v->table->libraries && index->identity.bytes == (int64_t)st.st_size &&
-        index->identity.mtime_ns ==
-            (int64_t)st.st_mtim.tv_sec * 1000000000 + (int64_t)st.st_mtim.tv_nsec) {
-        return true;
-    }
-    lvni_data_video_index_free(&v->index);
-    return false;
+    lvni_core_str_printf(out, "%s/%016llx.index", indices,
+                         (unsigned long long)lvni_data_contents_hash(identity));
+    return lvni_core_str_status(out);
 }
 
-static lvn_status make_index(lvni_data_video *v, const char *kept, bool keep)
+/* An index that is kept belongs to these contents and to these libraries, which count. Whatever is
+ * wrong with it, or with the way to it: the video has it, too. */
+static lvn_status take_kept(lvni_data_video *v, const char *indices, const lvni_data_contents *is)
+{
+    lvni_core_str place = {0};
+    lvni_data_video_index *index = &v->index;
+    lvn_status s = print_place(indices, is, &place);
+    s = s == LVN_OK ? lvni_data_video_index_read(lvni_core_str_text(&place), index) : s;
+    if (s == LVN_OK && index->libraries == v->table->libraries &&
+        index->identity.bytes == is->bytes && index->identity.ends == is->ends) {
+        index->identity.mtime_ns = is->mtime_ns;
+        v->kept = lvni_core_strdup(LVNI_TAG_DATA, lvni_core_str_text(&place));
+        s = v->kept == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    } else if (s == LVN_OK) {
+        lvni_data_video_index_free(index);
+    }
+    lvni_core_str_free(&place);
+    if (s != LVN_OK && s != LVN_ERR_MEMORY) {
+        lvn_clear_error();
+        return LVN_OK;
+    }
+    return s;
+}
+
+static lvn_status make_index(lvni_data_video *v)
 {
     lvni_data_video_bytes bytes;
     LVN_TRY(lvni_data_video_bytes_open(v->table, v->path, &bytes));
     const lvn_status s = index_frames(v, &bytes);
     lvni_data_video_bytes_close(v->table, &bytes);
-    LVN_TRY(s);
-    return kept != NULL && keep ? lvni_data_video_index_write(kept, &v->index) : LVN_OK;
+    return s;
 }
 
-lvn_status lvni_data_video_open(const char *path, const char *index, bool keep,
-                                lvni_data_video **out)
+static lvn_status get_index(lvni_data_video *v, const char *indices)
+{
+    lvni_data_contents identity;
+    if (indices != NULL) {
+        LVN_TRY(lvni_data_contents_read(v->path, &identity));
+        LVN_TRY(take_kept(v, indices, &identity));
+    }
+    return v->kept == NULL ? make_index(v) : LVN_OK;
+}
+
+lvn_status lvni_data_video_open(const char *path, const char *indices, lvni_data_video **out)
 {
     *out = NULL;
     lvni_data_video *v = LVNI_NEW(LVNI_TAG_DATA, lvni_data_video);
@@ -209,10 +230,7 @@ lvn_status lvni_data_video_open(const char *path, const char *index, bool keep,
     lvn_status s;
     LVNI_TRY_DONE(s, lvni_data_video_get_module(path, "videos", &v->table));
     v->path = lvni_core_strdup(LVNI_TAG_DATA, path);
-    s = v->path == NULL ? LVN_ERR_MEMORY : LVN_OK;
-    if (s == LVN_OK && (index == NULL || !take_kept(v, index))) {
-        s = make_index(v, index, keep);
-    }
+    s = v->path == NULL ? LVN_ERR_MEMORY : get_index(v, indices);
     if (s == LVN_OK) {
         *out = v;
         return LVN_OK;
@@ -222,11 +240,30 @@ done:
     return s;
 }
 
+lvn_status lvni_data_video_keep(const lvni_data_video *video, const char *indices)
+{
+    lvni_core_str place = {0};
+    lvn_status s = print_place(indices, &video->index.identity, &place);
+    if (s == LVN_OK &&
+        (video->kept == NULL || strcmp(video->kept, lvni_core_str_text(&place)) != 0)) {
+        s = lvni_core_mkdirs(indices);
+        s = s == LVN_OK ? lvni_data_video_index_write(lvni_core_str_text(&place), &video->index)
+                        : s;
+        if (s != LVN_OK && s != LVN_ERR_MEMORY) {
+            lvn_clear_error();
+            s = LVN_OK;
+        }
+    }
+    lvni_core_str_free(&place);
+    return s;
+}
+
 void lvni_data_video_close(lvni_data_video *video)
 {
     if (video != NULL) {
         lvni_data_video_index_free(&video->index);
         lvni_core_free(video->path);
+        lvni_core_free(video->kept);
         lvni_core_free(video);
     }
 }
@@ -255,7 +292,8 @@ void lvni_data_video_describe(const lvni_data_video *video, lvni_data_video_info
                                .rate = stream->rate,
                                .duration = last + (stream->rate > 0.0 ? 1.0 / stream->rate : 0.0),
                                .codec = stream->codec,
-                               .container = stream->container};
+                               .container = stream->container,
+                               .contents = lvni_data_contents_hash(&index->identity)};
 }
 
 lvn_status lvni_data_video_check(const lvni_data_video *video)

@@ -25,14 +25,17 @@ typedef struct lvni_data_video_info {
     double rate;       /* frames a second on average; 0: unknown */
     double duration;   /* seconds from the first frame to the end of the last */
     const char *codec, *container;
+    uint64_t contents; /* a hash of the file's size and of its first and last 4 KiB */
 } lvni_data_video_info;
 
-/* With the index of the file `index` if there is one that belongs to the video as it is, else by
- * reading all packets of the video; `keep`: that index is then written there. index NULL: none.
- * LVN_ERR_NOT_FOUND and LVN_ERR_IO: the file; LVN_ERR_UNSUPPORTED: there is no module, no decoder;
- * LVN_ERR_CORRUPT: no video, or none of its frames can be read. */
-lvn_status lvni_data_video_open(const char *path, const char *index, bool keep,
-                                lvni_data_video **out);
+/* With the index that the folder `indices` has of a file of these contents, else by reading all
+ * packets of the video. NULL: there is no such folder. LVN_ERR_NOT_FOUND and LVN_ERR_IO: the file;
+ * LVN_ERR_UNSUPPORTED: there is no module, no decoder; LVN_ERR_CORRUPT: no video, or none of its
+ * frames can be read. */
+lvn_status lvni_data_video_open(const char *path, const char *indices, lvni_data_video **out);
+/* Keeps its index in the folder, which is made, unless it came from there. Any number of processes
+ * at once. What cannot be written is read from the video the next time, and not an error. */
+lvn_status lvni_data_video_keep(const lvni_data_video *video, const char *indices);
 void lvni_data_video_close(lvni_data_video *video); /* NULL is fine */
 void lvni_data_video_describe(const lvni_data_video *video, lvni_data_video_info *out);
 /* Seconds from the first frame to this one. */

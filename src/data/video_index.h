@@ -3,6 +3,7 @@
 #ifndef LEVIN_DATA_VIDEO_INDEX_H
 #define LEVIN_DATA_VIDEO_INDEX_H
 
+#include "data/contents.h"
 #include "data/video_module.h"
 
 #include <levin/status.h>
@@ -16,14 +17,9 @@ typedef struct lvni_data_video_start {
     int32_t frame, unused;
 } lvni_data_video_start;
 
-/* A file as it was. */
-typedef struct lvni_data_video_identity {
-    int64_t bytes, mtime_ns;
-} lvni_data_video_identity;
-
 typedef struct lvni_data_video_index {
-    lvni_data_video_identity identity;
-    uint32_t libraries; /* lvni_data_video_table.libraries */
+    lvni_data_contents identity; /* the file as it was; in a file of an index without its time */
+    uint32_t libraries;          /* lvni_data_video_table.libraries */
     lvni_data_video_stream stream;
     int64_t frames, packets, starts;
     int64_t promised; /* lvni_data_video_info.promised */

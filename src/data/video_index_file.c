@@ -8,12 +8,12 @@
 
 #include <string.h>
 
-static const char magic[24] = "levin video index 1\n";
+static const char magic[24] = "levin video index 2\n";
 
 typedef struct head {
     char magic[24];
     uint64_t hash; /* of all that follows */
-    lvni_data_video_identity identity;
+    lvni_data_contents identity;
     int64_t libraries, frames, packets, starts, promised;
     lvni_data_video_stream stream;
     uint32_t unused;
@@ -149,6 +149,7 @@ lvn_status lvni_data_video_index_write(const char *path, const lvni_data_video_i
     memset(&h, 0, sizeof h); /* gaps between members, too */
     memcpy(h.magic, magic, sizeof magic);
     h.identity = index->identity;
+    h.identity.mtime_ns = 0;
     h.libraries = index->libraries;
     h.frames = index->frames;
     h.packets = index->packets;

@@ -9,6 +9,7 @@ struct lvni_data_video {
     char *path;
     const lvni_data_video_table *table;
     lvni_data_video_index index;
+    char *kept; /* the file that the index came from; NULL: from the video */
 };
 
 /* Loads the module the first time. LVN_ERR_UNSUPPORTED: there is none, so that `what` ("videos")
@@ -19,7 +20,7 @@ lvn_status lvni_data_video_get_module(const char *path, const char *what,
 /* A file whose bytes the module reads. It does not move while the module has it. */
 typedef struct lvni_data_video_bytes {
     int fd; /* -1: not open */
-    lvni_data_video_identity identity;
+    lvni_data_contents identity;
     lvni_data_video_file *file; /* NULL: not open */
 } lvni_data_video_bytes;
 

@@ -154,8 +154,23 @@ class PoseClips(PoseCase):
     def three(self, out, *more, env=None):
         return self.hash_of(out, *CLIPS, *THREE, "wgrad_threads=1", *more, env=env)
 
+    def read_files(self, folder):
+        found = {}
+        for name in os.listdir(folder):
+            with open(f"{folder}/{name}", "rb") as f:
+                found[name] = f.read()
+        return found
+
+    def change_byte(self, path, at):
+        with open(path, "r+b") as f:
+            f.seek(at)
+            byte = f.read(1)[0]
+            f.seek(at)
+            f.write(bytes([byte ^ 1]))
+
     def test_layouts_and_stops_do_not_matter(self):
-        """Two ranks, stopped in an epoch and resumed; with other videos that is refused."""
+        """Two ranks, stopped in an epoch and resumed; with other videos that is refused. Their
+        indices are kept, and made again where they are damaged."""
         one = self.three("one", "lanes=1", "max_steps=3")
         begin = self.three("two", "devices=2", "max_steps=1")
         other = self.three("seed", "max_steps=1", "dali.general.seed=5")
@@ -165,7 +180,16 @@ class PoseClips(PoseCase):
         text = self.levin("train", "pose", *self.small, *more, code=64)
         self.assertIn("than when", text)
         os.rename(f"{self.dir}/b.mp4", f"{self.videos}/b.mp4")
+        self.change_byte(f"{self.videos}/b.mp4", 12)  # of a version, which no decoder looks at
+        self.assertIn("than when", self.levin("train", "pose", *self.small, *more, code=64))
+        self.change_byte(f"{self.videos}/b.mp4", 12)
+        kept = f"{self.dir}/two/video_index"
+        indices = self.read_files(kept)
+        self.assertEqual(len(indices), 2)
+        self.change_byte(f"{kept}/{min(indices)}", 500)
+        os.remove(f"{kept}/{max(indices)}")
         self.assertEqual(self.three("two", "devices=2", "max_steps=3", "resume=true"), one)
+        self.assertEqual(self.read_files(kept), indices)
         losses = ["temporal_loss", "pca_singleview_loss", "supervised_loss", "total_loss"]
         for name in (*losses, "total_unsupervised_importance"):
             runs = [metrics(f"{self.dir}/{run}", f"train/{name}_step") for run in ("one", "two")]

@@ -55,6 +55,7 @@ class Context(PoseVideos):
         self.assertEqual(len(rows), 12)
         self.assertEqual([rows[i] for i in (0, 1, 10, 11)], [rows[i] for i in (2, 2, 9, 9)])
         self.assertEqual(len({tuple(r) for r in rows}), 8)
+        self.assertEqual(len(os.listdir(f"{self.dir}/out/video_index")), 1)
         table = f"{self.dir}/out/video_preds/whole.csv"
         for more in (["predict_batch_size=5"], ["eval_batch_size=9", "devices=2"]):
             video = ["data=project/videos/whole.mov", "output=again.csv", "overwrite=true"]
@@ -62,8 +63,21 @@ class Context(PoseVideos):
             self.assertTrue(filecmp.cmp(table, f"{self.dir}/again.csv", shallow=False), more)
         self.predict("data=five.mov")
         self.assertEqual([r[1:] for r in self.rows("five")], [rows[6]] * 5)
+        self.assertEqual(len(os.listdir(f"{self.dir}/out/video_index")), 2)
         text = self.predict("data=five.mov", "overwrite=true", "predict_batch_size=4", code=64)
         self.assertIn("eval_batch_size=4: heatmap_mhcrnn looks at 5 frames", text)
+
+    def test_frames_around_belong_to_the_training(self):
+        """One that was not there, without a label of its own."""
+        frames = f"{self.dir}/project/labeled-data/CollectedData"
+        self.train("out", "max_steps=1", CONTEXT)
+        resume = ["resume=true", "max_steps=2", "data_changed=error", CONTEXT]
+        last = max(os.listdir(frames))
+        beside = f"img{int(last[3:5]) + 1:02d}.png"
+        shutil.copy(f"{frames}/{last}", f"{frames}/{beside}")
+        self.assertIn("than when", self.train("out", *resume, code=64))
+        os.remove(f"{frames}/{beside}")
+        self.train("out", *resume)
 
     def test_short_and_damaged_videos(self):
         """Below five frames the first and last stand for those that are not there; a frame that

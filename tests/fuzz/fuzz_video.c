@@ -58,7 +58,7 @@ static void read_video(const uint8_t *data, size_t size)
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     CHECK(fd >= 0 && write(fd, data, size) == (ssize_t)size);
     lvni_data_video *video = NULL;
-    const lvn_status status = lvni_data_video_open(path, NULL, false, &video);
+    const lvn_status status = lvni_data_video_open(path, NULL, &video);
     CHECK_REPORTED(status);
     CHECK((status == LVN_OK) == (video != NULL));
     if (status == LVN_OK) {

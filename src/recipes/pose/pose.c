@@ -198,6 +198,8 @@ static lvn_status write_files(void *user, const char *dir)
     LVNI_TRY_DONE(s, lvni_core_str_status(&path));
     LVNI_TRY_DONE(s, lvni_core_file_read(o->file, SIZE_MAX, &text, &bytes));
     LVNI_TRY_DONE(s, lvni_core_file_write(lvni_core_str_text(&path), text, bytes));
+    LVNI_TRY_DONE(s,
+                  o->arguments.clips ? lvni_pose_clips_keep(o->clips.stream.dataset, dir) : LVN_OK);
     s = lvni_pose_progress_begin(&o->progress, dir);
 done:
     lvni_core_free(text);
@@ -299,7 +301,8 @@ static lvn_status open_training(lvni_run_job *job, opened *o)
     o->at = lvni_core_calloc(LVNI_TAG_DATA, (size_t)o->labels.n, sizeof *o->at);
     LVN_TRY(o->at == NULL ? LVN_ERR_MEMORY : divide(o));
     LVN_TRY(lvni_pose_fits_make(&o->settings, &o->labels, o->set, job->ranks, &o->fits));
-    LVN_TRY(lvni_pose_images_look(&o->labels, lvni_core_str_text(&o->folder), &images));
+    LVN_TRY(lvni_pose_images_look(&o->labels, lvni_core_str_text(&o->folder),
+                                  o->settings.type == LVNI_POSE_CONTEXT, &images));
     LVN_TRY(identify(o));
     const lvni_pose_settings *s = &o->settings;
     const int64_t n = list_set(o, LVNI_POSE_TRAIN, 0), val = list_set(o, LVNI_POSE_VALIDATION, n);
@@ -412,6 +415,7 @@ static lvn_status open_video(lvni_run_job *job, opened *o)
     LVN_TRY(lvni_pose_names_read(job->facts, &o->labels));
     LVN_TRY(choose_chunk(job, o, &o->shown.chunk));
     const lvni_pose_video_options options = {.path = lvni_core_config_str(job->config, "data"),
+                                             .dir = lvni_core_config_str(job->config, "model"),
                                              .height = s->height,
                                              .width = s->width,
                                              .keypoints = o->labels.k,

@@ -20,7 +20,7 @@ extern const lvni_run_recipe lvni_pose_recipe;
 /* ---- pose_images.c ---- */
 
 typedef struct lvni_pose_images {
-    uint64_t files;     /* a hash of the sizes of the files */
+    uint64_t files;     /* a hash of the files' sizes and ends (contents.h) */
     size_t most_pixels; /* of the largest frame */
 } lvni_pose_images;
 /* Of frame i, from its head. path: room for its path, to be freed. */
@@ -44,8 +44,9 @@ typedef struct lvni_pose_sizes {
     } size[LVNI_POSE_SIZES];
 } lvni_pose_sizes;
 void lvni_pose_sizes_add(lvni_pose_sizes *sizes, int width, int height);
-/* Reads the head of every image. LVN_ERR_USAGE: a label lies outside its frame. */
-lvn_status lvni_pose_images_look(const lvni_pose_labels *labels, const char *folder,
+/* Reads the head of every image; context: the frames around one count for the hash, too.
+ * LVN_ERR_USAGE: a label lies outside its frame. */
+lvn_status lvni_pose_images_look(const lvni_pose_labels *labels, const char *folder, bool context,
                                  lvni_pose_images *out);
 
 /* ---- pose_fits.c: what PCA keeps of the labels of the training frames ---- */

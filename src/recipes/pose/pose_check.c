@@ -163,7 +163,7 @@ static lvn_status look_at_video(const char *path, lvni_pose_check_video *out)
 {
     lvni_data_video *video;
     *out = (lvni_pose_check_video){0};
-    lvn_status s = lvni_data_video_open(path, NULL, false, &video);
+    lvn_status s = lvni_data_video_open(path, NULL, &video);
     if (s == LVN_OK) {
         lvni_data_video_info info;
         lvni_data_video_describe(video, &info);

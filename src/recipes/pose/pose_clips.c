@@ -18,7 +18,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum {
     CHANNELS = 3,
@@ -417,8 +416,7 @@ static const lvn_dataset_class clips_class = {.name = "clips",
 /* The file of the source, with as many clips as it has. */
 static lvn_status measure(clips *d, source *s, const char *name)
 {
-    struct stat file;
-    LVN_TRY(lvni_data_video_open(s->path, NULL, false, &s->file));
+    LVN_TRY(lvni_pose_video_file(s->path, d->o.dir, false, &s->file));
     lvni_data_video_describe(s->file, &s->info);
     const int64_t longest = d->info.longest;
     if (s->info.frames < longest) {
@@ -426,10 +424,10 @@ static lvn_status measure(clips *d, source *s, const char *name)
                  (long long)s->info.frames, lvni_core_plural(s->info.frames, "", "s"),
                  (long long)longest);
     }
-    const uint64_t size = stat(s->path, &file) == 0 ? (uint64_t)file.st_size : 0;
     const size_t pixels = (size_t)s->info.width * (size_t)s->info.height * CHANNELS,
                  bytes = ((size_t)longest + 1) * pixels;
-    d->info.files = lvni_core_hash(lvni_core_hash_text(d->info.files, name), &size, sizeof size);
+    d->info.files = lvni_core_hash(lvni_core_hash_text(d->info.files, name), &s->info.contents,
+                                   sizeof s->info.contents);
     d->info.bytes = bytes > d->info.bytes ? bytes : d->info.bytes;
     s->first = d->info.clips;
     d->info.clips += s->info.frames / longest;
@@ -541,4 +539,13 @@ lvn_status lvni_pose_clips_open(const lvni_pose_clips_options *options, lvn_data
 void lvni_pose_clips_describe(const lvn_dataset *dataset, lvni_pose_clips_info *out)
 {
     *out = clips_of(dataset)->info;
+}
+
+lvn_status lvni_pose_clips_keep(const lvn_dataset *dataset, const char *dir)
+{
+    const clips *d = clips_of(dataset);
+    for (int i = 0; i < d->info.videos; i++) {
+        LVN_TRY(lvni_pose_video_keep(d->source[i].file, dir));
+    }
+    return LVN_OK;
 }

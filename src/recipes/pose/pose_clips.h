@@ -26,6 +26,7 @@ enum { LVNI_POSE_CLIP_IMAGE, LVNI_POSE_CLIP_MATRIX, LVNI_POSE_CLIP_FRAME, LVNI_P
 
 typedef struct lvni_pose_clips_options {
     const char *folder; /* data.video_dir */
+    const char *dir;    /* a run directory that may have their indices, or NULL */
     int height, width;  /* of the network's input */
     uint64_t seed;      /* of the order of clips, and of what happens to them */
     bool augments;      /* in training: pose_clip_augment.h */
@@ -39,11 +40,14 @@ typedef struct lvni_pose_clips_options {
  * there are no others. */
 lvn_status lvni_pose_clips_open(const lvni_pose_clips_options *options, lvn_dataset **out);
 
+/* Keeps the indices of the videos in the run directory. */
+lvn_status lvni_pose_clips_keep(const lvn_dataset *clips, const char *dir);
+
 typedef struct lvni_pose_clips_info {
     int videos;
     int64_t clips;             /* of a pass */
     int64_t longest, shortest; /* frames of a clip */
-    uint64_t files;            /* a hash of the names and sizes of the videos */
+    uint64_t files;            /* a hash of the names and contents of the videos */
     size_t bytes;              /* that a thread which reads clips may need, at most */
 } lvni_pose_clips_info;
 void lvni_pose_clips_describe(const lvn_dataset *clips, lvni_pose_clips_info *out);

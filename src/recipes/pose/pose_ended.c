@@ -190,6 +190,7 @@ static lvn_status predict_and_draw(const lvni_run_job *job, const char *dir, con
     s = s == LVN_OK ? predict(job, dir, path, name, &kept) : s;
     if (s == LVN_OK) {
         const lvni_pose_labeled_options options = {.video = path,
+                                                   .dir = dir,
                                                    .table = lvni_core_str_text(&table),
                                                    .colormap = settings->colormap,
                                                    .threshold = settings->draw_threshold,

@@ -5,7 +5,41 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/str.h"
+#include "core/vfs.h"
+#include "data/contents.h"
 #include "data/image.h"
+#include "recipes/pose/pose_context.h"
+#include "recipes/pose/pose_window.h"
+
+/* Into the hash of what a resumed run compares; without the file: that it is not there. */
+static lvn_status hash_file(const char *path, uint64_t *hash)
+{
+    uint64_t of = 0;
+    if (lvni_core_path_exists(path)) {
+        lvni_data_contents contents;
+        LVN_TRY(lvni_data_contents_read(path, &contents));
+        of = lvni_data_contents_hash(&contents);
+    }
+    *hash = lvni_core_hash(*hash, &of, sizeof of);
+    return LVN_OK;
+}
+
+/* The frames around it, whose absence or names without a number are up to the dataset. */
+static lvn_status hash_beside(const char *path, lvni_core_str *beside, uint64_t *hash)
+{
+    for (int i = 0; i < LVNI_POSE_WINDOW; i++) {
+        const lvn_status s = lvni_pose_window_path(path, i - LVNI_POSE_WINDOW / 2, beside);
+        if (s == LVN_ERR_USAGE) {
+            lvn_clear_error();
+            return LVN_OK;
+        }
+        LVN_TRY(s);
+        if (i != LVNI_POSE_WINDOW / 2) {
+            LVN_TRY(hash_file(lvni_core_str_text(beside), hash));
+        }
+    }
+    return LVN_OK;
+}
 
 /* The file of frame i, in *scratch, and its head. */
 static lvn_status read_image(const lvni_pose_labels *labels, const char *folder, int64_t i,
@@ -64,22 +98,24 @@ void lvni_pose_sizes_add(lvni_pose_sizes *s, int width, int height)
     s->size[i].frames++;
 }
 
-lvn_status lvni_pose_images_look(const lvni_pose_labels *labels, const char *folder,
+lvn_status lvni_pose_images_look(const lvni_pose_labels *labels, const char *folder, bool context,
                                  lvni_pose_images *out)
 {
-    lvni_core_str path = {0};
+    lvni_core_str path = {0}, beside = {0};
     lvn_status s = LVN_OK;
     *out = (lvni_pose_images){.files = LVNI_CORE_HASH};
     for (int64_t i = 0; i < labels->n && s == LVN_OK; i++) {
         lvni_pose_frame_head head;
         LVNI_TRY_DONE(s, lvni_pose_images_head(labels, folder, i, &path, &head));
-        const uint64_t size = head.bytes;
         const size_t pixels = (size_t)head.width * (size_t)head.height;
-        out->files = lvni_core_hash(out->files, &size, sizeof size);
+        LVNI_TRY_DONE(s, hash_file(lvni_core_str_text(&path), &out->files));
+        LVNI_TRY_DONE(s, context ? hash_beside(lvni_core_str_text(&path), &beside, &out->files)
+                                 : LVN_OK);
         out->most_pixels = pixels > out->most_pixels ? pixels : out->most_pixels;
         s = lvni_pose_labels_check_inside(labels, i, head.width, head.height);
     }
 done:
+    lvni_core_str_free(&beside);
     lvni_core_str_free(&path);
     return s;
 }

@@ -12,6 +12,7 @@
 #include "log/run_log.h"
 #include "recipes/pose/pose.h"
 #include "recipes/pose/pose_folder.h"
+#include "recipes/pose/pose_video.h"
 
 #include <errno.h>
 #include <math.h>
@@ -91,7 +92,7 @@ static lvn_status open_writer(lvni_pose_labeled *l)
 static lvn_status open_video(lvni_pose_labeled *l, const lvni_pose_labeled_options *o)
 {
     lvni_data_video_info info;
-    LVN_TRY(lvni_data_video_open(o->video, NULL, false, &l->video));
+    LVN_TRY(lvni_pose_video_file(o->video, o->dir, false, &l->video));
     LVN_TRY(lvni_data_video_decoders_create(1, &l->decoders));
     lvni_data_video_describe(l->video, &info);
     if (info.frames != o->found.n) {
@@ -384,6 +385,7 @@ lvn_status lvni_pose_labeled_finish(const lvni_run_inference *use,
     static const char colormap[] = "eval.colormap", threshold[] = "eval.confidence_thresh_for_vid";
     const lvni_pose_labeled_options options = {
         .video = lvni_core_config_str(c, "data"),
+        .dir = lvni_core_config_str(c, "model"),
         .table = table,
         .colormap = lvni_core_config_is_set(c, colormap) ? lvni_core_config_str(c, colormap)
                                                          : settings->colormap,

@@ -17,6 +17,7 @@ typedef struct lvni_pose_found {
 
 typedef struct lvni_pose_labeled_options {
     const char *video;
+    const char *dir;   /* a run directory that may have the index of the video, or NULL */
     const char *table; /* "DIR/NAME.csv": drawn into DIR/labeled_videos/NAME_labeled.mp4 */
     const char *colormap;
     double threshold;

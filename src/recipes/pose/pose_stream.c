@@ -132,15 +132,17 @@ lvn_status lvni_pose_stream_open(lvni_core_config *c, const lvni_pose_settings *
     LVN_TRY(plan_steps(c, samples, rank, &plan));
     LVN_TRY(count_frames(&g, &plan, &batch));
     LVN_TRY(check_terms(s, &g, &plan, batch));
-    const lvni_pose_clips_options o = {.folder = s->video_dir,
-                                       .height = s->height,
-                                       .width = s->width,
-                                       .seed = s->clip_seed,
-                                       .augments = lvni_pose_clip_augments(s->imgaug),
-                                       .batch = batch,
-                                       .micro_batches = plan.micro_batches,
-                                       .leads = rank == NULL || rank->rank == 0,
-                                       .stops = stops_at_damage(c)};
+    const lvni_pose_clips_options o = {
+        .folder = s->video_dir,
+        .dir = lvni_core_config_bool(c, "resume") ? lvni_core_config_str(c, "out") : NULL,
+        .height = s->height,
+        .width = s->width,
+        .seed = s->clip_seed,
+        .augments = lvni_pose_clip_augments(s->imgaug),
+        .batch = batch,
+        .micro_batches = plan.micro_batches,
+        .leads = rank == NULL || rank->rank == 0,
+        .stops = stops_at_damage(c)};
     lvn_dataset *dataset;
     LVN_TRY(lvni_pose_clips_open(&o, &dataset));
     lvni_pose_clips_describe(dataset, &out->info);

@@ -4,7 +4,9 @@
 
 #include "core/alloc.h"
 #include "core/error.h"
+#include "core/str.h"
 #include "core/thread.h"
+#include "core/vfs.h"
 #include "data/resample.h"
 #include "data/video.h"
 
@@ -141,9 +143,53 @@ static const lvn_dataset_class video_class = {.name = "video",
                                               .get = video_get,
                                               .destroy = video_destroy};
 
+/* ---- with the index that a run directory keeps ---- */
+
+static void print_indices(const char *dir, lvni_core_str *out)
+{
+    if (dir != NULL && lvni_core_path_is_folder(dir)) {
+        lvni_core_str_printf(out, "%s/video_index", dir);
+    }
+}
+
+lvn_status lvni_pose_video_keep(const lvni_data_video *file, const char *dir)
+{
+    lvni_core_str indices = {0};
+    print_indices(dir, &indices);
+    lvn_status s = lvni_core_str_status(&indices);
+    if (s == LVN_OK && indices.len > 0) {
+        s = lvni_data_video_keep(file, lvni_core_str_text(&indices));
+    }
+    lvni_core_str_free(&indices);
+    return s;
+}
+
+lvn_status lvni_pose_video_file(const char *path, const char *dir, bool keeps,
+                                lvni_data_video **out)
+{
+    lvni_core_str indices = {0};
+    *out = NULL;
+    print_indices(dir, &indices);
+    lvn_status s = lvni_core_str_status(&indices);
+    s = s == LVN_OK
+            ? lvni_data_video_open(path, indices.len > 0 ? lvni_core_str_text(&indices) : NULL, out)
+            : s;
+    lvni_core_str_free(&indices);
+    if (s == LVN_OK && keeps) {
+        s = lvni_pose_video_keep(*out, dir);
+    }
+    if (s != LVN_OK) {
+        lvni_data_video_close(*out);
+        *out = NULL;
+    }
+    return s;
+}
+
+/* ---- opening ---- */
+
 static lvn_status open_file(video *v)
 {
-    LVN_TRY(lvni_data_video_open(v->o.path, NULL, false, &v->file));
+    LVN_TRY(lvni_pose_video_file(v->o.path, v->o.dir, true, &v->file));
     lvni_data_video_describe(v->file, &v->info);
     v->cut = v->o.clip > 0 ? lvni_pose_cut_make(v->info.frames, v->o.clip)
                            : lvni_pose_cut_none(v->info.frames);

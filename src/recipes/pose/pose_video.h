@@ -4,6 +4,7 @@
 #define LEVIN_RECIPES_POSE_POSE_VIDEO_H
 
 #include "data/image.h"
+#include "data/video.h"
 #include "recipes/pose/pose_cut.h"
 #include "recipes/pose/pose_frames.h"
 
@@ -16,8 +17,17 @@ extern const float lvni_pose_mean[3], lvni_pose_deviation[3];
 lvn_status lvni_pose_video_image(lvni_data_scratch *scratch, int from_height, int from_width,
                                  bool levels, int height, int width, float *out);
 
+/* Opens the file with the index that the run directory `dir` has of it; `keeps`: one that had to be
+ * made is kept there. dir NULL, or not a directory: without. */
+lvn_status lvni_pose_video_file(const char *path, const char *dir, bool keeps,
+                                lvni_data_video **out);
+/* Keeps the index of an open one. */
+lvn_status lvni_pose_video_keep(const lvni_data_video *video, const char *dir);
+
 typedef struct lvni_pose_video_options {
     const char *path;
+    const char
+        *dir; /* the run directory of the model, which keeps its index; NULL: there is none */
     int height, width; /* of the network's input */
     int keypoints;
     int64_t clip; /* frames of a clip at most (pose_cut.h); 0: samples are the frames */

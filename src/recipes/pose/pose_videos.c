@@ -119,6 +119,7 @@ static lvn_status draw_video(const lvni_run_inference *u, const char *video,
                              const lvni_pose_kept *kept, const char *table, bool *undrawn)
 {
     const lvni_pose_labeled_options options = {.video = video,
+                                               .dir = lvni_core_config_str(u->config, "model"),
                                                .table = table,
                                                .colormap = kept->colormap,
                                                .threshold = kept->threshold,

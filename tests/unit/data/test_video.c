@@ -96,14 +96,14 @@ TEST(properties)
     NEEDS_FFMPEG();
     lvni_data_video *video;
     lvni_data_video_info info;
-    assert_int_equal(lvni_data_video_open(made("vfr.mp4"), NULL, false, &video), LVN_OK);
+    assert_int_equal(lvni_data_video_open(made("vfr.mp4"), NULL, &video), LVN_OK);
     lvni_data_video_describe(video, &info);
     assert_int_equal(info.frames, 40); /* 1, 4, 7, 9, 10 ... of 25 a second */
     assert_int_equal(info.promised, 40);
     assert_true(fabs(lvni_data_video_time(video, 3) - 8.0 / 25.0) < 1e-9);
     assert_true(fabs(lvni_data_video_time(video, 4) - 9.0 / 25.0) < 1e-9);
     lvni_data_video_close(video);
-    assert_int_equal(lvni_data_video_open(made("left.mp4"), NULL, false, &video), LVN_OK);
+    assert_int_equal(lvni_data_video_open(made("left.mp4"), NULL, &video), LVN_OK);
     lvni_data_video_describe(video, &info);
     assert_int_equal(info.width, 46);
     assert_int_equal(info.height, 64);
@@ -155,7 +155,7 @@ static void check_threads(const char *name, int64_t reads)
     lvni_data_video *video;
     reader readers[THREADS];
     pthread_t threads[THREADS];
-    assert_int_equal(lvni_data_video_open(video_path(name), NULL, false, &video), LVN_OK);
+    assert_int_equal(lvni_data_video_open(video_path(name), NULL, &video), LVN_OK);
     for (int i = 0; i < THREADS; i++) {
         readers[i] =
             (reader){.video = video, .truth = &truth, .reads = reads, .x = (uint64_t)i + 1};
@@ -202,8 +202,7 @@ TEST(videos_by_turns)
     for (int i = 0; i < N; i++) {
         made(names[i]);
         truth[i] = video_sums_of_ffmpeg(names[i]);
-        assert_int_equal(lvni_data_video_open(video_path(names[i]), NULL, false, &video[i]),
-                         LVN_OK);
+        assert_int_equal(lvni_data_video_open(video_path(names[i]), NULL, &video[i]), LVN_OK);
     }
     for (int k = 0; k < 4 * N; k++) {
         const int i = k * 3 % N, first = k * 7 % 48;

@@ -8,8 +8,11 @@
 #include "video_support.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <utime.h>
 
 BEFORE_ALL()
@@ -34,7 +37,7 @@ AFTER_ALL()
 static void expect_refused(const char *name, lvn_status status, const char *words)
 {
     lvni_data_video *video = NULL;
-    const lvn_status got = lvni_data_video_open(video_path(name), NULL, false, &video);
+    const lvn_status got = lvni_data_video_open(video_path(name), NULL, &video);
     const char *message = lvn_last_error()->message;
     if (got != status || strstr(message, words) == NULL || strstr(message, name) == NULL) {
         fail_msg("%s: %s: %s", name, lvn_status_name(got), message);
@@ -76,7 +79,7 @@ typedef struct opened {
 
 static void open_video(opened *o, const char *name)
 {
-    assert_int_equal(lvni_data_video_open(video_path(name), NULL, false, &o->video), LVN_OK);
+    assert_int_equal(lvni_data_video_open(video_path(name), NULL, &o->video), LVN_OK);
     assert_int_equal(lvni_data_video_decoders_create(1, &o->decoders), LVN_OK);
     lvni_data_video_describe(o->video, &o->info);
 }
@@ -113,32 +116,49 @@ TEST(files_that_are_cut_off)
     free(whole.sum);
 }
 
-static int64_t kept_size(void)
+/* The one index of the folder "indices". */
+static const char *kept_file(void)
 {
-    char *bytes = NULL;
-    size_t n = 0;
-    assert_int_equal(lvni_core_file_read(video_path("index"), 1 << 20, &bytes, &n), LVN_OK);
-    lvni_core_free(bytes);
-    return (int64_t)n;
+    static char name[64], path[256];
+    FILE *list;
+    VIDEO_RUN("ls indices > names");
+    list = fopen(video_path("names"), "r");
+    assert_non_null(list);
+    assert_int_equal(fscanf(list, "%63s", name), 1);
+    fclose(list);
+    snprintf(path, sizeof path, "%s/%s", video_path("indices"), name);
+    return path;
 }
 
 static int64_t open_kept(const char *name)
 {
     lvni_data_video *video;
     lvni_data_video_info info;
-    assert_int_equal(lvni_data_video_open(video_path(name), video_path("index"), true, &video),
-                     LVN_OK);
+    assert_int_equal(lvni_data_video_open(video_path(name), video_path("indices"), &video), LVN_OK);
+    assert_int_equal(lvni_data_video_keep(video, video_path("indices")), LVN_OK);
     lvni_data_video_describe(video, &info);
     lvni_data_video_close(video);
     return info.frames;
+}
+
+/* How often a video is opened: its index is read from the folder at the first time, else all of
+ * its packets are. */
+static int64_t opened_files(const char *name)
+{
+    lvni_core_vfs_fail_at("open", 1000, EIO);
+    (void)open_kept(name);
+    const int64_t n = lvni_core_vfs_calls("open");
+    lvni_core_vfs_fail_at("open", 0, 0);
+    return n;
 }
 
 /* Where the packet after the third key frame is. */
 static int64_t second_packet_of_group(void)
 {
     lvni_data_video_index index;
+    VIDEO_RUN("rm -rf indices");
     open_kept("good.mp4");
-    assert_int_equal(lvni_data_video_index_read(video_path("index"), &index), LVN_OK);
+    assert_int_equal(lvni_data_video_index_read(kept_file(), &index), LVN_OK);
     assert_int_equal(index.starts, 5);
     const int64_t at = index.start[2].at + index.start[2].bytes;
     assert_int_equal(index.start[2].frame, 24);
@@ -185,26 +205,87 @@ TEST(a_damaged_packet)
 
 /* ---- the index ---- */
 
-/* Opening counts how often the video's file is opened: never, where the index holds. */
+/* A copy under another name has the index of the file; one of which a byte is another does not. */
 TEST(an_index_is_kept)
 {
     NEEDS_FFMPEG();
-    VIDEO_RUN("cp good.mp4 kept.mp4; rm -f index");
-    assert_int_equal(open_kept("kept.mp4"), 60);
-    const int64_t size = kept_size();
-    lvni_core_vfs_fail_at("open", 2, EIO); /* the index is the first */
-    assert_int_equal(open_kept("kept.mp4"), 60);
-    lvni_core_vfs_fail_at("open", 0, 0);
-    /* a byte is another, or one is missing: made again */
-    VIDEO_RUN("printf x | dd of=index bs=1 seek=%d conv=notrunc", (int)size / 2);
-    assert_int_equal(open_kept("kept.mp4"), 60);
-    VIDEO_RUN("truncate -s -1 index");
-    assert_int_equal(open_kept("kept.mp4"), 60);
-    assert_int_equal(kept_size(), size);
-    /* another file of this name */
+    VIDEO_RUN("cp good.mp4 kept.mp4; rm -rf indices");
+    const int64_t made = opened_files("kept.mp4"), kept = opened_files("kept.mp4");
+    assert_int_equal(kept, 2); /* the video's ends, and the index */
+    assert_true(made > kept);
+    VIDEO_RUN("cp kept.mp4 copy.mp4; touch -d 1999-01-01 copy.mp4");
+    assert_int_equal(opened_files("copy.mp4"), kept);
+    VIDEO_RUN("printf x | dd of=copy.mp4 bs=1 seek=40 conv=notrunc; rm copy.mp4");
+    /* damaged, or foreign: made again, as it was */
+    char good[256];
+    snprintf(good, sizeof good, "%s", kept_file());
+    VIDEO_RUN("cp %s before", good);
+    VIDEO_RUN("printf x | dd of=%s bs=1 seek=900 conv=notrunc", good);
+    assert_int_equal(opened_files("kept.mp4"), made);
+    VIDEO_RUN("cmp before %s; truncate -s -1 %s", good, good);
+    assert_int_equal(opened_files("kept.mp4"), made);
+    VIDEO_RUN("cmp before %s", good);
     VIDEO_RUN("ffmpeg -v error -y -i good.mp4 -frames:v 24 -c copy kept.mp4");
     assert_int_equal(open_kept("kept.mp4"), 24);
-    assert_true(kept_size() < size);
+    VIDEO_RUN("for i in indices/*; do cmp $i %s || mv $i short; done; cp short %s", good, good);
+    VIDEO_RUN("cp good.mp4 kept.mp4");
+    assert_int_equal(open_kept("kept.mp4"), 60);
+    VIDEO_RUN("cmp before %s", good);
+}
+
+/* What the folder cannot hold is read from the video each time. */
+TEST(an_index_that_cannot_be_kept)
+{
+    NEEDS_FFMPEG();
+    VIDEO_RUN("rm -rf indices; touch indices");
+    assert_int_equal(open_kept("good.mp4"), 60);
+    assert_int_equal(open_kept("good.mp4"), 60);
+    VIDEO_RUN("test -f indices; rm indices");
+}
+
+typedef struct user_of_index {
+    char video[256], indices[256], kept[256];
+    int failed;
+} user_of_index;
+
+static void *open_often(void *arg)
+{
+    user_of_index *u = arg;
+    for (int i = 0; i < 7; i++) {
+        lvni_data_video *video = NULL;
+        lvn_status s = lvni_data_video_open(u->video, u->indices, &video);
+        s = s == LVN_OK ? lvni_data_video_keep(video, u->indices) : s;
+        u->failed += s != LVN_OK;
+        lvni_data_video_close(video);
+        if (i % 3 == 0) {
+            (void)unlink(u->kept);
+        }
+    }
+    return NULL;
+}
+
+/* Who opens a video while another writes or removes its index has all frames. */
+TEST(an_index_of_several_at_once)
+{
+    NEEDS_FFMPEG();
+    VIDEO_RUN("rm -rf indices");
+    assert_int_equal(open_kept("good.mp4"), 60);
+    static user_of_index user[3];
+    pthread_t thread[3];
+    for (int i = 0; i < 3; i++) {
+        snprintf(user[i].video, sizeof user[i].video, "%s", video_path("good.mp4"));
+        snprintf(user[i].indices, sizeof user[i].indices, "%s", video_path("indices"));
+        snprintf(user[i].kept, sizeof user[i].kept, "%s", kept_file());
+    }
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(pthread_create(&thread[i], NULL, open_often, &user[i]), 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        pthread_join(thread[i], NULL);
+        assert_int_equal(user[i].failed, 0);
+    }
+    (void)open_kept("good.mp4");
+    VIDEO_RUN("test $(ls indices | wc -l) = 1"); /* nothing that is half written */
 }
 
 /* The video changes while its index is in use. */
@@ -235,7 +316,7 @@ TEST(memory_and_disk_fail)
             lvni_core_alloc_fail_at(kind == 0 ? k : 0);
             o.video = NULL;
             o.decoders = NULL;
-            lvn_status s = lvni_data_video_open(video_path("good.mp4"), NULL, false, &o.video);
+            lvn_status s = lvni_data_video_open(video_path("good.mp4"), NULL, &o.video);
             s = s == LVN_OK ? lvni_data_video_decoders_create(1, &o.decoders) : s;
             s = s == LVN_OK ? lvni_data_video_read(o.decoders, o.video, 20, 1, o.rgb) : s;
             const bool all =
@@ -249,6 +330,44 @@ TEST(memory_and_disk_fail)
             }
             assert_true(s != LVN_OK || kind == 1);
             assert_true(k < 100);
+        }
+    }
+}
+
+/* An index that cannot be read or written does not fail the opening; memory does. */
+TEST(memory_and_disk_fail_around_the_index)
+{
+    NEEDS_FFMPEG();
+    static const char *const calls[] = {NULL, "read", "write", "rename"};
+    char file[256];
+    VIDEO_RUN("rm -rf indices");
+    (void)open_kept("good.mp4");
+    snprintf(file, sizeof file, "%s", kept_file());
+    const uint64_t live = lvni_core_alloc_get_total().live_bytes;
+    for (int kept = 0; kept < 2; kept++) {
+        for (size_t kind = 0; kind < sizeof calls / sizeof *calls; kind++) {
+            bool all = false;
+            for (int64_t k = 1; !all; k++) {
+                lvni_data_video *video = NULL;
+                if (kept == 0) {
+                    (void)unlink(file);
+                }
+                lvni_core_vfs_fail_at(calls[kind] == NULL ? "read" : calls[kind],
+                                      calls[kind] == NULL ? 0 : k, EIO);
+                lvni_core_alloc_fail_at(calls[kind] == NULL ? k : 0);
+                lvn_status s =
+                    lvni_data_video_open(video_path("good.mp4"), video_path("indices"), &video);
+                s = s == LVN_OK ? lvni_data_video_keep(video, video_path("indices")) : s;
+                all = calls[kind] == NULL ? lvni_core_alloc_fail_at(0) > 0
+                                          : lvni_core_vfs_calls(calls[kind]) < k;
+                lvni_core_vfs_fail_at("read", 0, 0);
+                lvni_data_video_close(video);
+                assert_int_equal(lvni_core_alloc_get_total().live_bytes, live);
+                assert_true(s == LVN_OK || (!all && kind == 0 && s == LVN_ERR_MEMORY) ||
+                            (!all && kind == 1)); /* the video itself */
+                assert_true(k < 100);
+            }
+            assert_int_equal(open_kept("good.mp4"), 60);
         }
     }
 }

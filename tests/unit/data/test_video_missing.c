@@ -13,7 +13,7 @@ TEST(a_missing_module_is_named)
     lvni_data_video *video;
     assert_int_equal(unsetenv("LEVIN_BACKEND_PATH"), 0);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(lvni_data_video_open("a.mp4", NULL, false, &video), LVN_ERR_UNSUPPORTED);
+        assert_int_equal(lvni_data_video_open("a.mp4", NULL, &video), LVN_ERR_UNSUPPORTED);
         assert_null(video);
         const char *message = lvn_last_error()->message;
         assert_non_null(

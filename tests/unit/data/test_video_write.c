@@ -41,7 +41,7 @@ typedef struct opened {
 static opened open_video(const char *name)
 {
     opened o;
-    if (lvni_data_video_open(video_path(name), NULL, false, &o.video) != LVN_OK ||
+    if (lvni_data_video_open(video_path(name), NULL, &o.video) != LVN_OK ||
         lvni_data_video_decoders_create(1, &o.decoders) != LVN_OK) {
         fail_msg("%s: %s", name, lvn_last_error()->message);
     }

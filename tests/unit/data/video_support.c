@@ -139,7 +139,7 @@ static video_sums sums_of_planes(const char *name, bool full, bool bt709)
 {
     lvni_data_video *video;
     lvni_data_video_info info;
-    if (lvni_data_video_open(video_path(name), NULL, false, &video) != LVN_OK) {
+    if (lvni_data_video_open(video_path(name), NULL, &video) != LVN_OK) {
         fail_msg("%s: %s", name, lvn_last_error()->message);
     }
     lvni_data_video_describe(video, &info);
@@ -204,7 +204,7 @@ void video_check(const char *name)
     lvni_data_video *video;
     lvni_data_video_decoders *decoders;
     lvni_data_video_info info;
-    if (lvni_data_video_open(video_path(name), NULL, false, &video) != LVN_OK) {
+    if (lvni_data_video_open(video_path(name), NULL, &video) != LVN_OK) {
         fail_msg("%s: %s", name, lvn_last_error()->message);
     }
     lvni_data_video_describe(video, &info);
