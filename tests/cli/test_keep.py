@@ -148,6 +148,19 @@ class Keep(Case):
         self.resume("run", "max_epochs=4")
         self.assertEqual(self.names("run"), two)
 
+    def test_epochs_that_are_kept_beside_the_best(self):
+        """The best are chosen among the others, so both numbers hold; also of a run that stops."""
+        keys = ["checkpoint.save_top_k=2", "checkpoint.keep_every_n_epochs=3", LOSS, *STEP_NAMES]
+        self.train("run", "max_epochs=8", *keys)
+        values = self.values("run", "val/loss")
+        stay = [18, 36]
+        best = sorted((step for step in values if step not in stay), key=lambda s: values[s])[:2]
+        self.assertEqual(self.steps("run"), sorted(stay + best))
+        self.assertEqual(self.step_of("run", "best"), min(values, key=values.get))
+        self.train("again", "max_epochs=4", *keys)
+        self.resume("again", "max_epochs=8")
+        self.assert_same("run", "again")
+
     def test_by_the_clock(self):
         keys = ["checkpoint.save_top_k=-1", *STEP_NAMES, "checkpoint.every_n_epochs=1000000"]
         keys += ["checkpoint.every_n_minutes=0.004", "max_epochs=-1", "max_time=1s"]
