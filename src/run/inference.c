@@ -362,6 +362,18 @@ static void take_keys(lvni_run_inference *u)
     }
 }
 
+/* Of recipes whose predictions have the key. */
+static lvn_status take_precision(lvni_run_inference *u)
+{
+    static const char key[] = "precision";
+    if (!lvni_core_config_has(u->config, key)) {
+        return LVN_OK;
+    }
+    u->low =
+        lvni_trainer_precision_low(lvni_trainer_precision_of(lvni_core_config_str(u->config, key)));
+    return lvni_run_check_precision(u->config);
+}
+
 static lvn_status open_model(lvni_run_inference *u)
 {
     const lvni_run_exported_place place = lvni_run_inference_place(u->config);
@@ -391,6 +403,7 @@ static lvn_status prepare(lvni_run_inference *u)
     LVN_TRY(lvni_run_accelerator_use(u->config, u->ranks->rank->device));
     LVN_TRY(open_model(u));
     take_keys(u);
+    LVN_TRY(take_precision(u));
     LVN_TRY(r->begin != NULL ? r->begin(u) : LVN_OK);
     return u->metric != NULL && r->check_score != NULL ? r->check_score(u, u->metric) : LVN_OK;
 }

@@ -198,6 +198,33 @@ class Pose(PoseCase):
         self.levin(*arguments, "devices=2", "eval_batch_size=2")
         self.assertEqual(read_table(f"{place}.csv", heads=3), first)
 
+    def test_precisions_of_predictions(self):
+        """Other numbers, which differ by rounding, and the same ones on any ranks."""
+        self.train("out", "max_steps=1")
+        predict = ["predict", "pose", "model=out", "data=project/CollectedData.csv"]
+        self.levin(*predict, "output=f32.csv")
+        _, rows = read_table(f"{self.dir}/f32.csv", heads=3)
+        whole = [[float(v) for v in row[1:-1]] for row in rows]
+        for name in ("fp16", "bf16"):
+            low = [*predict, f"precision={name}"]
+            done = subprocess.run(
+                [LEVIN, *low, f"output={name}.csv"], cwd=self.dir, capture_output=True, text=True
+            )
+            if name == "bf16" and "has no bf16 products" in done.stderr:
+                continue
+            self.assertEqual(done.returncode, 0, done.stderr)
+            _, rows = read_table(f"{self.dir}/{name}.csv", heads=3)
+            found = [[float(v) for v in row[1:-1]] for row in rows]
+            self.assertNotEqual(found, whole)
+            most = max(abs(a - b) for f, w in zip(found, whole) for a, b in zip(f, w))
+            self.assertLess(most, 0.2)
+            self.levin(*low, f"output=2{name}.csv", "devices=2", "eval_batch_size=5")
+            self.assertEqual(read_table(f"{self.dir}/2{name}.csv", heads=3)[1], rows)
+        self.levin(*predict, "output=auto.csv", "precision=auto", "accelerator=cpu")
+        self.assertEqual(
+            read_table(f"{self.dir}/auto.csv", heads=3), read_table(f"{self.dir}/f32.csv", heads=3)
+        )
+
     @unittest.skipUnless(shutil.which("ffmpeg"), "ffmpeg is missing, which makes the video")
     def test_videos(self):
         """Those of the project at the end, one that is cut off reported; the same bytes for any

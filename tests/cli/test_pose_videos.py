@@ -155,6 +155,40 @@ class Folder(PoseVideos):
             self.assertIn("json=true: predictions of keypoints are tables", text)
         self.predict("data=videos/a.mov", "json=false", "output=j.csv")
 
+    def test_a_list(self):
+        """Files of any folder, each with the table that it has alone, on ranks, too; one that is
+        damaged is reported."""
+        self.make_video("c.mov", first=2)
+        labels = "project/CollectedData.csv"
+        self.predict("data=videos", "output=one")
+        self.predict(f"data={labels}", "output=one/CollectedData.csv")
+        one = self.tables("one")
+        files = f"data=[videos/a.mov,{labels}]"
+        self.predict(files, "output=two", "devices=2", "predict_batch_size=5")
+        self.assertEqual(self.tables("two"), one)
+        self.predict(files)
+        self.assertEqual([n for n in self.tables("out/video_preds") if "_" not in n], ["a.csv"])
+        self.assertTrue(
+            os.path.exists(f"{self.dir}/out/image_preds/CollectedData.csv/predictions.csv")
+        )
+        with open(f"{self.dir}/b.mov", "wb") as f:
+            f.write(b"no video")
+        text = self.predict("data=[b.mov,c.mov]", code=1)
+        self.assertIn("no predictions of this video: b.mov", text)
+        self.assertIn("error: data=[b.mov,c.mov]: 1 of 2 files has no predictions", text)
+        self.assertEqual(len(self.rows("c")), 10)
+        shutil.copy(f"{self.dir}/c.mov", f"{self.dir}/a.avi")
+        for data, more, part in (
+            ("[c.mov,videos]", "", "videos is a folder; a list has label files"),
+            ("[c.mov,nowhere.mp4]", "", "there is no file nowhere.mp4"),
+            ("[videos/a.mov,c.mov,a.avi]", "", "videos/a.mov and a.avi would have one table"),
+            (f"[c.mov,{labels}]", "labeled_video=true", "is a label file: predict it alone"),
+            ("[c.mov,b.mov]", "output=t.csv", "the files of data=[c.mov,b.mov] get a table each"),
+        ):
+            self.assertIn(part, self.predict(f"data={data}", *more.split(), code=64))
+        text = self.levin("eval", "pose", "model=out", f"data=[{labels},{labels}]", code=64)
+        self.assertIn("errors are measured on one label file, not on a list", text)
+
     def test_ranks_go_on_together(self):
         """What fails on one rank alone, as rank 0 alone has the rows, costs that video, and the
         ranks go on with the next: a link to nothing, no readable frame, one that is damaged where

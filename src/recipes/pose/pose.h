@@ -98,6 +98,8 @@ const char *lvni_pose_base_name(const char *path);          /* behind the last '
 /* output= of a configuration of predict, or where the table lies without it. */
 lvn_status lvni_pose_table_place(const lvni_core_config *config, lvni_core_str *out);
 lvn_status lvni_pose_refuse_json(const lvni_core_config *config); /* json= of predict */
+/* LVN_ERR_USAGE: data= has the ending of an image. */
+lvn_status lvni_pose_refuse_image(const char *data);
 /* Is data= a video, and not a label file? */
 bool lvni_pose_is_video(const lvni_core_config *config);
 
@@ -105,6 +107,8 @@ bool lvni_pose_is_video(const lvni_core_config *config);
 
 /* Of `levin predict`, where data= is a folder: predictions of all of its videos. */
 extern const lvni_run_results lvni_pose_predictions_of_folder;
+/* Where it is a list: of each of its files. */
+extern const lvni_run_results lvni_pose_predictions_of_list;
 /* The next video of the folder (pose_folder.h) as rank 0 sees it: a collective of the processes. */
 lvn_status lvni_pose_share_next(const lvni_run_ranks *ranks, const char *folder,
                                 char name[NAME_MAX + 1]);

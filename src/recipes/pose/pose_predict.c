@@ -23,7 +23,9 @@
 static const lvni_core_option used_rows[] = {
     {.name = "data",
      .type = LVNI_OPT_PATH,
-     .help = "Label file (.csv) of frames, or, for predict, a video or a folder of videos."},
+     .flags = LVNI_OPT_PATHS,
+     .help = "Label file (.csv) of frames, or, for predict, a video, a folder of videos, or "
+             "[a.mp4,b.csv], a list of files."},
     {.name = "data.data_dir",
      .type = LVNI_OPT_PATH,
      .help = "Folder that paths in the label file are relative to; the file's own where it is not "
@@ -39,13 +41,20 @@ static const lvni_core_option predict_rows[] = {
      .help =
          "Table to write (.csv), with tables of errors beside it; auto: "
          "image_preds/NAME/predictions.csv in the run directory, NAME of the label file, or "
-         "video_preds/NAME.csv, NAME of the video without its ending. Of a folder of videos: the "
-         "folder for NAME.csv of each."},
+         "video_preds/NAME.csv, NAME of the video without its ending. Of a folder of videos or a "
+         "list of files: the folder for NAME.csv of each."},
     {.name = "overwrite",
      .type = LVNI_OPT_BOOL,
      .fallback = "false",
      .help = "Write the table again where there is one; without it what is there is left as it "
              "is."},
+    {.name = "precision",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "32-true|bf16-mixed|16-mixed|auto",
+     .fallback = "32-true",
+     .spellings = "32=32-true|fp32=32-true|bf16=bf16-mixed|16=16-mixed|fp16=16-mixed",
+     .help = "Number format of products and activations, whatever the training's was. auto: "
+             "bf16-mixed on a GPU, else 32-true."},
     LVNI_OPTION_ALIAS("predict_batch_size", "eval_batch_size"),
 };
 const lvni_core_option_table lvni_pose_predict_options = LVNI_OPTION_TABLE("predict", predict_rows);
@@ -124,6 +133,12 @@ static lvn_status check_data(const lvni_core_config *c)
 
 static lvn_status check_eval(const lvni_core_config *c)
 {
+    size_t n = 0;
+    (void)lvni_core_config_paths(c, "data", &n);
+    if (n > 0) {
+        LVN_FAIL(LVN_ERR_USAGE, "data=%s: errors are measured on one label file, not on a list",
+                 lvni_core_config_str(c, "data"));
+    }
     LVN_TRY(check_data(c));
     if (lvni_pose_is_video(c)) {
         LVN_FAIL(LVN_ERR_USAGE,
@@ -145,7 +160,7 @@ lvn_status lvni_pose_refuse_json(const lvni_core_config *c)
 }
 
 /* FFmpeg reads an image as a video of one frame, whose table would lie among those of videos. */
-static lvn_status refuse_image(const char *data)
+lvn_status lvni_pose_refuse_image(const char *data)
 {
     static const char *const endings[] = {".png",  ".jpg",  ".jpeg", ".tif",
                                           ".tiff", ".webp", ".bmp"};
@@ -164,7 +179,7 @@ static lvn_status check_arguments(const lvni_core_config *c)
 {
     LVN_TRY(lvni_pose_refuse_json(c));
     LVN_TRY(check_data(c));
-    LVN_TRY(refuse_image(lvni_core_config_str(c, "data")));
+    LVN_TRY(lvni_pose_refuse_image(lvni_core_config_str(c, "data")));
     const char *output = lvni_core_config_str(c, "output");
     if (output != NULL && !lvni_run_output_ends_in(output, csv, sizeof csv - 1)) {
         LVN_FAIL(LVN_ERR_USAGE,
@@ -371,7 +386,11 @@ static void end(lvni_run_inference *u)
 static const lvni_run_results *by_data(const lvni_core_config *c)
 {
     const char *data = lvni_core_config_str(c, "data");
-    return data != NULL && lvni_core_path_is_folder(data) ? &lvni_pose_predictions_of_folder : NULL;
+    size_t n = 0;
+    (void)lvni_core_config_paths(c, "data", &n);
+    return n > 0                                            ? &lvni_pose_predictions_of_list
+           : data != NULL && lvni_core_path_is_folder(data) ? &lvni_pose_predictions_of_folder
+                                                            : NULL;
 }
 
 const lvni_run_results lvni_pose_predictions_of_frames = {.instead = by_data,
