@@ -44,6 +44,20 @@ bool lvni_data_name_is_image(const char *name)
                            strcasecmp(dot, ".png") == 0);
 }
 
+/* As images of other kinds are called that are read, too. */
+static bool is_called_other(const char *name)
+{
+    static const char *const endings[] = {".webp", ".tif", ".tiff", ".gif", ".bmp",
+                                          ".pbm",  ".pgm", ".ppm",  ".pnm", ".pam"};
+    const char *dot = strrchr(name, '.');
+    for (size_t i = 0; dot != NULL && i < sizeof endings / sizeof *endings; i++) {
+        if (strcasecmp(dot, endings[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Hidden names include .DS_Store, .ipynb_checkpoints and ._x.jpg (what macOS writes beside
  * x.jpg). */
 bool lvni_data_name_is_dropping(const char *name)
@@ -61,7 +75,8 @@ bool lvni_data_name_is_dropping(const char *name)
     return name[0] == '.';
 }
 
-/* Begins as images do that levin reads; the kind of one that it does not. What cannot be opened is
+/* Begins as images do that levin reads, or is called as one and begins as no kind at all: it is
+ * damaged, which its header shows. The kind of one that is not read. What cannot be opened is
  * counted with the others. */
 static bool begins_as_image(const char *path, lvni_data_foreign *foreign)
 {
@@ -73,9 +88,12 @@ static bool begins_as_image(const char *path, lvni_data_foreign *foreign)
         vfs->close(fd);
     }
     *foreign = n > 0 ? lvni_data_foreign_of(bytes, (size_t)n) : LVNI_FOREIGN_NONE;
-    return n > 0 &&
-           (lvni_data_jpeg_is(bytes, (size_t)n) || lvni_data_png_is(bytes, (size_t)n) ||
-            (lvni_data_foreign_is_read(*foreign) && !lvni_data_foreign_is_converted(path)));
+    if (n > 0 && (lvni_data_jpeg_is(bytes, (size_t)n) || lvni_data_png_is(bytes, (size_t)n))) {
+        return true;
+    }
+    const bool damaged = fd >= 0 && *foreign == LVNI_FOREIGN_NONE && is_called_other(path);
+    return (damaged || lvni_data_foreign_is_read(*foreign)) &&
+           !lvni_data_foreign_is_converted(path);
 }
 
 bool lvni_data_file_is_image(const char *path)

@@ -212,6 +212,9 @@ class Images(Case):
     def test_no_image_at_all(self):
         self.bad_image("text.png", b"hello", "neither a JPEG nor a PNG", "5 bytes")
 
+    def test_no_image_under_the_name_of_one(self):
+        self.bad_image("text.webp", b"hello", "neither a JPEG nor a PNG", "5 bytes")
+
     def test_damaged_png(self):
         whole = read(f"{self.photos}/cat/0.png")
         self.bad_image("cut.png", whole[:-20], "damaged PNG", early=False)

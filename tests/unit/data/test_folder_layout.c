@@ -24,7 +24,7 @@ static void make(const char *folder, const char *const *files)
 {
     for (int i = 0; i < FILES && files[i] != NULL; i++) {
         const char *dot = strrchr(files[i], '.');
-        if (dot != NULL && (strcmp(dot, ".txt") == 0 || strcmp(dot, ".webp") == 0)) {
+        if (dot != NULL && (strcmp(dot, ".txt") == 0 || strcmp(dot, ".heic") == 0)) {
             images_write_file(images_path(folder, files[i]), "RIFF", 4);
         } else {
             images_make_jpeg(images_path(folder, files[i]), 8, 8, 1);
@@ -162,8 +162,8 @@ static const layout layouts[] = {
      .classes = "a",
      .val = 1,
      .test = 1},
-    {.file = {"train/a/1.jpg", "train/b/1.jpg", "val/a/x.webp"},
-     .error = "val: no images (JPEG or PNG) in this folder or below; ignored: 1 .webp",
+    {.file = {"train/a/1.jpg", "train/b/1.jpg", "val/a/x.heic"},
+     .error = "val: no images (JPEG or PNG) in this folder or below; ignored: 1 .heic",
      .classes = "a b",
      .train = 2},
     /* the same class in both parts */
@@ -246,7 +246,7 @@ TEST(what_is_an_image_is_found_by_its_first_bytes)
         "__MACOSX/a/1.jpg", "@eaDir/a/1.jpg",  ".ipynb_checkpoints/1.jpg",
         "a/._1.jpg",        "a/.hidden/1.jpg", "b/@eaDir/1.jpg",
         "a/thumbs.DB"};
-    static const char *const others[] = {"a/7.webp",   "a/8.webp", "b/notes.TXT", "b/README",
+    static const char *const others[] = {"a/7.heic",   "a/8.heic", "b/notes.TXT", "b/README",
                                          "b/x.tar.gz", "list.txt", "a/empty"};
     for (int i = 0; i < 7; i++) {
         images_make_jpeg(images_path(folder, images[i]), 8, 8, 1);
@@ -264,11 +264,38 @@ TEST(what_is_an_image_is_found_by_its_first_bytes)
         }
         lvni_data_ignored_print(&scan->ignored, &ignored);
         assert_string_equal(lvni_core_str_text(&ignored),
-                            "2 without an ending, 2 .txt, 2 .webp, 1 .gz");
+                            "2 without an ending, 2 .heic, 2 .txt, 1 .gz");
         assert_int_equal(scan->n_empty, 0);
         lvni_core_str_free(&ignored);
         lvni_data_image_scan_release(scan);
     }
+    images_remove_folder(folder);
+}
+
+/* Called as images are, and nothing that an image begins as: their headers are damaged. Beside its
+ * copy a file is left out whatever it holds. */
+TEST(damaged_images_are_known_by_their_names)
+{
+    const char *folder = images_temp_folder();
+    static const char *const names[] = {"a/1.webp", "a/2.TIF", "a/3.bmp", "a/4.ppm", "a/5.gif"};
+    images_make_jpeg(images_path(folder, "a/0.jpg"), 8, 8, 1);
+    images_make_jpeg(images_path(folder, "b/0.jpg"), 8, 8, 1);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        images_write_file(images_path(folder, names[i]), "RIFF", i == 1 ? 0 : 4);
+        assert_true(lvni_data_file_is_image(images_path(folder, names[i])));
+    }
+    images_write_file(images_path(folder, "a/0.webp"), "RIFF", 4);
+    lvni_data_image_scan *scan;
+    lvni_core_str text = {0};
+    assert_int_equal(lvni_data_image_scan_open(folder, LVNI_SCAN_CLASSES, &scan), LVN_OK);
+    assert_int_equal(scan->n, 7);
+    lvni_data_ignored_print(&scan->ignored, &text);
+    assert_string_equal(lvni_core_str_text(&text), "1 .webp");
+    lvni_core_str_clear(&text);
+    assert_int_equal(lvni_data_image_scan_read_headers(scan, &text), LVN_OK);
+    assert_non_null(strstr(lvni_core_str_text(&text), "5 of 7 images cannot be used"));
+    lvni_core_str_free(&text);
+    lvni_data_image_scan_release(scan);
     images_remove_folder(folder);
 }
 
@@ -302,7 +329,7 @@ static void expect_empty(const char *folder, const char *empty, int64_t n)
 TEST(class_folders_without_an_image_are_known)
 {
     const char *folder = images_temp_folder();
-    make(folder, (const char *const[FILES]){"a/1.jpg", "b/deep/1.jpg", "hat/deep/x.webp"});
+    make(folder, (const char *const[FILES]){"a/1.jpg", "b/deep/1.jpg", "hat/deep/x.heic"});
     expect_empty(folder, "hat", 1);
     images_remove_folder(folder);
     folder = images_temp_folder();
