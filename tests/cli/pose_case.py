@@ -38,6 +38,9 @@ class PoseCase(ApartCase):
     def hash_of(self, out, *arguments, env=None):
         """Of the training's state, and of every file of predictions."""
         self.train(out, *arguments, env=env)
+        return self.files_of(out)
+
+    def files_of(self, out):
         text = self.levin("ckpt", "hash", out)
         for name in sorted(os.listdir(f"{self.dir}/{out}")):
             if name.startswith("predictions"):

@@ -7,6 +7,7 @@ import csv
 import os
 import random
 import struct
+import subprocess
 import zlib
 
 NAMES = ["nose", "ear_left", "ear_right"]
@@ -102,6 +103,18 @@ def write_project(folder, n=12, missing=((3, 1),), name="CollectedData.csv", see
     with open(f"{folder}/config.yaml", "w", encoding="ascii") as f:
         f.write(CONFIG.replace("DIR", os.path.abspath(folder)))
     return labels
+
+
+def write_video(path, frames, codec="mpeg4", speed=1.0):
+    """Three spots that walk."""
+    rows = []
+    for i in range(frames):
+        step = speed * i
+        points = [(15 + step, 20), (40, 15 + step), (60 + step, 70 - step)]
+        rows += draw([(x % (WIDTH - 16) + 8, y % (HEIGHT - 16) + 8) for x, y in points])
+    make = ["ffmpeg", "-v", "error", "-y", "-f", "rawvideo", "-pix_fmt", "gray"]
+    make += ["-s", f"{WIDTH}x{HEIGHT}", "-r", "10", "-i", "-", "-c:v", codec, path]
+    subprocess.run(make, input=b"".join(rows), check=True)
 
 
 def dlc_table(name, parts, points, three=False, individuals=None):

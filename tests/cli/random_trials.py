@@ -2,7 +2,7 @@
 show it.
 
 A result is everything that must not depend on the layout: weights and state of the last and the
-best checkpoint, the exported weights, and metrics.jsonl without times.
+best checkpoint, the exported weights, tables of predictions, and metrics.jsonl without times.
 """
 
 import hashlib
@@ -100,6 +100,10 @@ class Runner:
                     .stdout.replace("\n", " ")
                     .strip()
                 )
+        for name in sorted(os.listdir(out)):
+            if name.startswith("predictions") and name.endswith(".csv"):
+                with open(f"{out}/{name}", "rb") as f:
+                    files[name] = hashlib.sha256(f.read()).hexdigest()
         with open(f"{out}/metrics.csv", "rb") as rows, open(f"{out}/metrics.jsonl", "rb") as lines:
             files["metrics.csv"] = f"{len(lines.readlines()) - len(rows.readlines()) + 1} rows lost"
         return Result(files, reproducibility_lines(out))
@@ -195,7 +199,7 @@ def without(arguments, keys):
 # Never left out: the machine or the layout would choose, or the run would be a long one.
 PINNED = {
     "data", "data.count", "image_size", "max_steps", "batch_size", "micro_batches",
-    "wgrad_threads", "eval_batch_size", "group", "sync_batchnorm",
+    "wgrad_threads", "eval_batch_size", "group", "sync_batchnorm", "config",
 }  # fmt: skip
 SIMPLER = (
     ("model", "mlp"), ("model", "cnn"), ("val_split", "0"), ("data.count", "40"),

@@ -4,6 +4,7 @@ epoch, the same bits on every layout and when resumed, what is refused.
 usage: test_pose_clips.py LEVIN     registered in tests/cli/CMakeLists.txt
 """
 
+import filecmp
 import os
 import re
 import shutil
@@ -12,8 +13,9 @@ import subprocess
 import time
 import unittest
 
+from node_processes import end_all, missing, start_on_nodes
 from pose_case import PoseCase, metrics
-from pose_project import HEIGHT, WIDTH, draw
+from pose_project import write_video
 from pretrain_case import LEVIN
 from safetensors_files import read_safetensors, write_safetensors
 from today import OfToday
@@ -47,18 +49,6 @@ PER_LOSS = {
 IMPORTANCE = ("init_val=0.1", "increase_factor=0.2", "final_val=0.5", "freeze_until_epoch=5")
 # Of 16 frames the micro-batches have 6, 5 and 5.
 THREE = ["training.train_batch_size=3", "micro_batches=3", "dali.base.train.sequence_length=16"]
-
-
-def write_video(path, frames, codec="mpeg4", speed=1.0):
-    """Three spots that walk."""
-    rows = []
-    for i in range(frames):
-        step = speed * i
-        points = [(15 + step, 20), (40, 15 + step), (60 + step, 70 - step)]
-        rows += draw([(x % (WIDTH - 16) + 8, y % (HEIGHT - 16) + 8) for x, y in points])
-    make = ["ffmpeg", "-v", "error", "-y", "-f", "rawvideo", "-pix_fmt", "gray"]
-    make += ["-s", f"{WIDTH}x{HEIGHT}", "-r", "10", "-i", "-", "-c:v", codec, path]
-    subprocess.run(make, input=b"".join(rows), check=True)
 
 
 @unittest.skipUnless(shutil.which("ffmpeg"), "ffmpeg is missing, which makes the videos")
@@ -196,6 +186,21 @@ class PoseClips(PoseCase):
             self.assertEqual(runs[0], runs[1])
             self.assertEqual(len(runs[0]), 3, name)
             self.assertTrue(all(v > 0.0 for _, v in runs[0]), name)
+
+    @unittest.skipIf(missing(), missing())
+    def test_two_nodes(self):
+        """A rank on each, over messages; its table of a video, too."""
+        more = [*CLIPS, *THREE, "wgrad_threads=1", "max_steps=2"]
+        more += ["eval.predict_vids_after_training=true"]
+        one = self.hash_of("one", *more)
+        command = [LEVIN, "train", "pose", *self.small, "out=two", "quiet=false", *more]
+        ended = end_all(start_on_nodes([0, 1], command, cwd=self.dir))
+        self.assertEqual([code for code, _ in ended], [0, 0], ended)
+        self.assertIn("exchange messages", ended[0][1])
+        self.assertEqual(self.files_of("two"), one)
+        for name in ("a.csv", "b.csv", "a_temporal_norm.csv"):
+            paths = [f"{self.dir}/{run}/video_preds/{name}" for run in ("one", "two")]
+            self.assertTrue(filecmp.cmp(*paths, shallow=False), name)
 
     @unittest.skipUnless(SLOW, "takes long: LEVIN_TEST_SLOW=1")
     def test_more_layouts(self):

@@ -53,6 +53,14 @@ class PoseLoop(PoseCase):
         self.assertEqual(self.hash_of("one", *same, "training.train_batch_size=4"), two)
         self.assertEqual(len(self.steps_of("two")), 4)  # six frames in two epochs
 
+    def test_profiler(self):
+        """It prints where the time goes, and changes nothing."""
+        plain = self.hash_of("plain", "max_steps=2")
+        text = self.train("timed", "max_steps=2", "training.profiler=simple", "quiet=false")
+        self.assertIn("profile: 2 steps in ", text)
+        self.assertRegex(text, r"\n +backward +2 ")
+        self.assertEqual(self.files_of("timed"), plain)
+
     def test_what_is_kept(self):
         """The checkpoint of every second epoch, and the one with the least loss of validation."""
         self.train(

@@ -9,13 +9,15 @@ the middle, by SIGTERM or SIGKILL to the command or to one rank, or by max_steps
 another layout. A configuration for several ranks runs on those of two nodes too, half of them
 stopped by max_steps and resumed. All must end with the same checkpoints, exported weights and
 metrics, digit by digit. The same for `levin pretrain` (random_pretrain.py), whose schedules follow
-from the number of steps: stopped there by signals.
+from the number of steps: stopped there by signals; and for `levin train pose` (random_pose.py),
+whose tables of predictions are compared, too.
 
 usage: test_random_configs.py LEVIN DATA [test names]
   LEVIN_TEST_SEED=N       the first seed, default 5584, whose six configurations have most of what
                           there is, and are small; configuration k is drawn from seed N + k alone
   LEVIN_TEST_CONFIGS=N    how many at least, default 6
   LEVIN_TEST_PRETRAIN=N   how many of `levin pretrain`, default 1, from the seed of the day or N
+  LEVIN_TEST_POSE=N       how many of `levin train pose`, default 0, from the seed of the day or N
   LEVIN_TEST_SECONDS=N    and as many more as fit, half of them of `levin pretrain`
   LEVIN_TEST_SHRINK_S=N   time to make a failure small, default 60
 Prints a line per configuration: seed, hash, model. A failure names its seed and the smallest
@@ -24,12 +26,16 @@ commands found that differ.
 
 import collections
 import os
+import shutil
 import sys
 import time
+import unittest
 
 from case import Case, LEVIN, main, WAIT_S
 from node_processes import missing
 from random_configs import KINDS, NODES, draw, draw_config, value_of
+from pose_project import write_project, write_video
+from random_pose import draw_pose
 from random_pretrain import draw_pretrain
 from random_trials import Failed, Runner, explain
 from rank_processes import drop_identity
@@ -39,6 +45,7 @@ SEED = int(os.environ.get("LEVIN_TEST_SEED", "5584"))
 CONFIGS = int(os.environ.get("LEVIN_TEST_CONFIGS", "6"))
 SECONDS = float(os.environ.get("LEVIN_TEST_SECONDS", "0"))
 PRETRAIN = int(os.environ.get("LEVIN_TEST_PRETRAIN", "1"))
+POSE = int(os.environ.get("LEVIN_TEST_POSE", "0"))
 SHRINK_S = float(os.environ.get("LEVIN_TEST_SHRINK_S", "60"))
 drop_identity()
 
@@ -53,7 +60,8 @@ RECIPES = {
 
 def name_of(config):
     """The network, the method of pretraining, or the recipe of a shared object."""
-    return value_of(config, "method") or value_of(config, "model") or os.path.basename(config[0])
+    keys = ("method", "model", "model.model_type")
+    return next((v for v in (value_of(config, k) for k in keys) if v), os.path.basename(config[0]))
 
 
 def report(line):
@@ -109,7 +117,8 @@ class RandomConfigs(Case):
             fault = self.runner.fault(config, trial, expected)
             if fault is not None:
                 self.fail(explain(self.runner, seed, config, trial, fault, SHRINK_S))
-        what = " ".join([name_of(config), *(value_of(config, k) for k in ("optim", "precision"))])
+        values = (value_of(config, k) for k in ("optim", "training.optimizer", "precision"))
+        what = " ".join([name_of(config), *(v for v in values if v)])
         report(f"seed {seed}: {expected.digest()} {what}")
 
     def configs(self, least, seconds, first, draw_one):
@@ -144,6 +153,17 @@ class RandomConfigs(Case):
         teacher = os.path.join(out, "exported_models/exported_last.safetensors")
         first = int(os.environ.get("LEVIN_TEST_SEED") or time.time() // 86400)
         self.configs(PRETRAIN, SECONDS / 2, first, lambda r: draw_pretrain(r, teacher))
+
+    @unittest.skipIf(POSE == 0, "takes long: LEVIN_TEST_POSE=N")
+    def test_pose(self):
+        write_project(f"{self.dir}/project")
+        videos = shutil.which("ffmpeg") is not None
+        if videos:
+            write_video(f"{self.dir}/project/videos/a.mp4", 40)
+            write_video(f"{self.dir}/project/videos/b.mp4", 23, speed=2.0)
+        first = int(os.environ.get("LEVIN_TEST_SEED") or time.time() // 86400)
+        config = f"{self.dir}/project/config.yaml"
+        self.configs(POSE, 0, first, lambda r: draw_pose(r, config, videos))
 
 
 if __name__ == "__main__":
