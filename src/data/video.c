@@ -64,6 +64,12 @@ lvn_status lvni_data_video_get_module(const char *path, const char *what,
     return LVN_OK;
 }
 
+lvn_status lvni_data_video_ready(const char *what)
+{
+    const lvni_data_video_table *table;
+    return lvni_data_video_get_module(what, "videos", &table);
+}
+
 /* ---- the bytes of a file ---- */
 
 static int read_bytes(void *user, int64_t at, uint8_t *to, int n)

@@ -28,6 +28,9 @@ typedef struct lvni_data_video_info {
     uint64_t contents; /* a hash of the file's size and of its first and last 4 KiB */
 } lvni_data_video_info;
 
+/* Before several: LVN_ERR_UNSUPPORTED where there is no module, so that no video can be read; the
+ * error begins with `what`. */
+lvn_status lvni_data_video_ready(const char *what);
 /* With the index that the folder `indices` has of a file of these contents, else by reading all
  * packets of the video. NULL: there is no such folder. LVN_ERR_NOT_FOUND and LVN_ERR_IO: the file;
  * LVN_ERR_UNSUPPORTED: there is no module, no decoder; LVN_ERR_CORRUPT: no video, or none of its

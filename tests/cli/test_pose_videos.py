@@ -189,6 +189,27 @@ class Folder(PoseVideos):
         text = self.levin("eval", "pose", "model=out", f"data=[{labels},{labels}]", code=64)
         self.assertIn("errors are measured on one label file, not on a list", text)
 
+    def test_without_the_module(self):
+        """What is missing is one sentence, however many videos there are."""
+        shutil.copy(LEVIN, f"{self.dir}/levin")
+        for name in ("b", "c"):
+            shutil.copy(f"{self.dir}/videos/a.mov", f"{self.dir}/videos/{name}.mov")
+        env = {k: v for k, v in os.environ.items() if k != "LEVIN_BACKEND_PATH"}
+        videos = f"{self.dir}/videos"
+        train = ["train", "pose", *self.small, "max_steps=1", f"eval.test_videos_directory={videos}"]
+        for code, *arguments in (
+            (1, "predict", "pose", "model=out", "data=videos"),
+            (1, "predict", "pose", "model=out", "data=[videos/a.mov,videos/b.mov]"),
+            (0, *train, "out=again", "eval.predict_vids_after_training=true"),
+            (1, "data", "check", "config=project/config.yaml", f"data.video_dir={videos}"),
+        ):
+            done = subprocess.run(
+                ["./levin", *arguments], cwd=self.dir, env=env, capture_output=True, text=True
+            )
+            text = done.stdout + done.stderr
+            self.assertEqual(text.count("there is no levin_video.so"), 1, text)
+            self.assertEqual(done.returncode, code, text)
+
     def test_ranks_go_on_together(self):
         """What fails on one rank alone, as rank 0 alone has the rows, costs that video, and the
         ranks go on with the next: a link to nothing, no readable frame, one that is damaged where

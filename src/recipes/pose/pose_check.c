@@ -159,10 +159,16 @@ static lvn_status decode_some(const lvni_data_video *video, const lvni_data_vide
     return s;
 }
 
-static lvn_status look_at_video(const char *path, lvni_pose_check_video *out)
+/* first: of those that are looked at. Without the module it has the reason for all. */
+static lvn_status look_at_video(const char *path, bool first, lvni_pose_check_video *out)
 {
     lvni_data_video *video;
     *out = (lvni_pose_check_video){0};
+    if (!first && lvni_data_video_ready(path) != LVN_OK) {
+        lvn_clear_error();
+        out->error = lvni_core_strdup(LVNI_TAG_DATA, "not read either");
+        return out->error == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    }
     lvn_status s = lvni_data_video_open(path, NULL, &video);
     if (s == LVN_OK) {
         lvni_data_video_info info;
@@ -217,7 +223,7 @@ static lvn_status look_at_videos(lvni_pose_check *c)
     c->video = lvni_core_calloc(LVNI_TAG_DATA, (size_t)c->paths.n + 1, sizeof *c->video);
     LVN_TRY(c->video == NULL ? LVN_ERR_MEMORY : LVN_OK);
     for (int i = 0; i < c->paths.n; i++) {
-        LVN_TRY(look_at_video(c->paths.text[i], &c->video[i]));
+        LVN_TRY(look_at_video(c->paths.text[i], i == 0, &c->video[i]));
     }
     return LVN_OK;
 }

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/str.h"
 #include "core/vfs.h"
+#include "data/video.h"
 #include "log/run_log.h"
 #include "recipes/pose/pose_labeled.h"
 #include "recipes/pose/pose_results.h"
@@ -236,10 +237,16 @@ static lvn_status predict_videos(const lvni_run_job *job, const char *dir)
     if (!settings->predict_videos || folder == NULL) {
         return LVN_OK;
     }
-    for (;;) {
+    for (bool first = true;; first = false) {
         LVN_TRY(lvni_pose_share_next(job->ranks, folder, name));
         if (name[0] == '\0') {
             return LVN_OK;
+        }
+        if (first) { /* without the module a line for all of them */
+            const lvn_status s = lvni_run_ranks_agree(job->ranks, lvni_data_video_ready(folder));
+            if (s != LVN_OK) {
+                return forgive(job, s, "folder");
+            }
         }
         LVN_TRY(forgive(job, predict_video(job, dir, folder, name), "video"));
     }

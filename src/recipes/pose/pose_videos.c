@@ -299,6 +299,7 @@ static lvn_status check_folder(const lvni_core_config *c)
                  folder);
     }
     LVN_TRY(check_output(c, "videos"));
+    LVN_TRY(lvni_data_video_ready(folder)); /* once, not for each of them */
     return lvni_pose_labeled_check(c);
 }
 
@@ -356,6 +357,7 @@ static lvn_status check_list(const lvni_core_config *c)
     LVN_TRY(lvni_run_inference_check(c));
     LVN_TRY(check_output(c, "files"));
     for (size_t i = 0; i < n; i++) {
+        LVN_TRY(is_label_file(file[i]) ? LVN_OK : lvni_data_video_ready(file[i]));
         LVN_TRY(check_file(c, file[i]));
         LVN_TRY(check_names(c, file, i));
     }
