@@ -293,15 +293,44 @@ lvn_status lvni_trainer_logging_step(lvni_trainer_logging *r, const lvni_trainer
 
 enum { COLUMNS = 120, REST = 13 /* " and 117 more" */ };
 
-/* Which metrics a line of COLUMNS has first: what the run's best is chosen by, losses, validation.
- */
-static int rank_of(const lvni_trainer_logging *r, const char *name)
+enum { RANKS = 5 };
+
+/* "heatmap_mse_loss", "heatmap_mse_weight": what a loss is put together of. */
+static bool is_part_of_loss(const char *name)
 {
-    const char *monitor = r->o->keep.monitor, *slash = strrchr(name, '/');
-    return monitor != NULL && strcmp(name, monitor) == 0     ? 0
-           : slash != NULL && strcmp(slash + 1, "loss") == 0 ? 1
-           : strncmp(name, "val/", 4) == 0                   ? 2
-                                                             : 3;
+    static const char *const ends[] = {"_loss", "_weight", "_weighted"};
+    const size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        const size_t length = strlen(ends[i]);
+        if (n > length && strcmp(name + n - length, ends[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_monitor(const lvni_trainer_logging *r, const char *name)
+{
+    return r->o->keep.monitor != NULL && strcmp(name, r->o->keep.monitor) == 0;
+}
+
+/* Which of the n metrics a line of COLUMNS has first: what the run's best is chosen by, losses,
+ * what else is validated, of which parts of the loss come last, and a loss that is the monitor's
+ * value once more. */
+static int rank_of(const lvni_trainer_logging *r, const lvni_log_metric *row, int n, int i)
+{
+    const char *name = row[i].name, *slash = strrchr(name, '/');
+    const bool validated = strncmp(name, "val/", 4) == 0,
+               loss = slash != NULL && strcmp(slash + 1, "loss") == 0;
+    bool again = false;
+    for (int k = 0; k < n && loss && validated; k++) {
+        again |= is_monitor(r, row[k].name) && row[k].value == row[i].value;
+    }
+    return is_monitor(r, name)              ? 0
+           : loss && !again                 ? 1
+           : !validated                     ? RANKS - 1
+           : again || is_part_of_loss(name) ? 3
+                                            : 2;
 }
 
 /* Where metrics.jsonl has all of them, the line ends within its columns. */
@@ -322,9 +351,9 @@ static void print_means(const lvni_trainer_logging *r, const lvni_log_metric *ro
     lvni_core_str_free(&one);
     const bool whole = all <= COLUMNS || r->log == NULL;
     size_t at = line->len + REST;
-    for (int rank = 0; rank <= 3; rank++) {
+    for (int rank = 0; rank < RANKS; rank++) {
         for (int i = 0; i < n; i++) {
-            if (rank_of(r, row[i].name) == rank && (whole || at + width[i] <= COLUMNS)) {
+            if (rank_of(r, row, n, i) == rank && (whole || at + width[i] <= COLUMNS)) {
                 shown[i] = true;
                 at += width[i];
             }

@@ -61,6 +61,14 @@ class PoseLoop(PoseCase):
         self.assertRegex(text, r"\n +backward +2 ")
         self.assertEqual(self.files_of("timed"), plain)
 
+    def test_line_of_an_epoch(self):
+        """The error comes before what the loss is put together of, which does not fit."""
+        text = self.train("out", "training.max_epochs=1", "training.min_epochs=1", "quiet=false")
+        line = next(x for x in text.splitlines() if x.startswith("epoch 1 done"))
+        for name in (" train/loss ", " val/supervised_loss ", " val/supervised_rmse ", " more"):
+            self.assertIn(name, line + " ")
+        self.assertNotIn("weighted", line)
+
     def test_what_is_kept(self):
         """The checkpoint of every second epoch, and the one with the least loss of validation."""
         self.train(
