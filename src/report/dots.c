@@ -14,13 +14,7 @@ static void write_legend(const lvni_report_dots *d, lvni_core_str *out)
 {
     lvni_core_str_append(out, "<figcaption>");
     lvni_report_escape(out, d->title);
-    for (int i = 0; i < d->n_series; i++) {
-        lvni_core_str_append(out, " <span");
-        lvni_report_class(out, "k", i, d->n_series);
-        lvni_core_str_append(out, ">");
-        lvni_report_escape(out, d->series[i]);
-        lvni_core_str_append(out, "</span>");
-    }
+    lvni_report_legend(out, d->series, d->n_series);
     lvni_core_str_append(out, "</figcaption>");
 }
 

@@ -113,6 +113,17 @@ void lvni_report_class(lvni_core_str *out, const char *name, int i, int n)
     }
 }
 
+void lvni_report_legend(lvni_core_str *out, const char *const *name, int n)
+{
+    for (int i = 0; i < n; i++) {
+        lvni_core_str_append(out, " <span");
+        lvni_report_class(out, "k", i, n);
+        lvni_core_str_append(out, ">");
+        lvni_report_escape(out, name[i]);
+        lvni_core_str_append(out, "</span>");
+    }
+}
+
 static void write_base64(lvni_core_str *out, const unsigned char *bytes, size_t n)
 {
     static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -16,6 +16,8 @@ void lvni_report_heading(lvni_core_str *out, const char *text);
 /* ` class="NAME cI"`, the colour of group i of n: the page's own six where they are enough, else a
  * circle of hues. Elements of it are drawn in var(--c). */
 void lvni_report_class(lvni_core_str *out, const char *name, int i, int n);
+/* ` <span class="k cI">NAME</span>` of each of the n: what has the colour of group i. */
+void lvni_report_legend(lvni_core_str *out, const char *const *name, int n);
 /* `data:image/png;base64,...` of the n bytes of a PNG file. */
 void lvni_report_png_address(lvni_core_str *out, const void *png, size_t n);
 /* <figure> with the n bytes of a PNG file within the page, `alt` in its place for who does not see

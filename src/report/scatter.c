@@ -12,13 +12,7 @@ static void write_legend(const lvni_report_scatter *s, lvni_core_str *out)
 {
     lvni_core_str_append(out, "<figcaption>");
     lvni_report_escape(out, s->title);
-    for (int i = 0; i < s->n_groups && s->n_groups > 1; i++) {
-        lvni_core_str_append(out, " <span");
-        lvni_report_class(out, "k", i, s->n_groups);
-        lvni_core_str_append(out, ">");
-        lvni_report_escape(out, s->group_name[i]);
-        lvni_core_str_append(out, "</span>");
-    }
+    lvni_report_legend(out, s->group_name, s->n_groups > 1 ? s->n_groups : 0);
     lvni_core_str_append(out, "</figcaption>");
 }
 

@@ -195,13 +195,7 @@ static void write_legend(const lvni_pose_page_frames *f, lvni_core_str *out)
 {
     lvni_core_str_append(out, "<p class=soft>Rings are labels, crosses predictions, each frame "
                               "with the mean of its distances.</p>\n<p>");
-    for (int k = 0; k < f->k; k++) {
-        lvni_core_str_append(out, "<span");
-        lvni_report_class(out, "k", k, f->k);
-        lvni_core_str_append(out, ">");
-        lvni_report_escape(out, f->keypoint[k]);
-        lvni_core_str_append(out, "</span> ");
-    }
+    lvni_report_legend(out, (const char *const *)f->keypoint, f->k);
     lvni_core_str_append(out, "</p>\n");
 }
 
