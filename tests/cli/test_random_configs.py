@@ -101,7 +101,7 @@ class RandomConfigs(Case):
             self.seen["slow sim"] += any(x.sim and x.slow for x in trial.layouts)
         self.seen[name_of(config)] += 1
         self.seen[value_of(config, "precision")] += 1
-        self.seen[value_of(config, "optim")] += 1
+        self.seen[value_of(config, "optim") or value_of(config, "training.optimizer")] += 1
         for key in ("ema.decay", "freeze", "sync_batchnorm", "gradient_clip_val"):
             self.seen[key] += value_of(config, key) is not None
         self.seen["mixed images"] += any("mixup" in a or "cutmix" in a for a in config)

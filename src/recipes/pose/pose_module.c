@@ -1,8 +1,6 @@
 /* What a step of the recipe pose does with a batch of frames (pose.h): maps of the network against
  * those of the labels, or coordinates against coordinates, which of maps are a diagnosis; beside
  * it, where frames without labels train, with a clip (pose_clip_step.h). */
-#include "autograd/tape.h"
-#include "core/error.h"
 #include "recipes/pose/pose_clips.h"
 #include "recipes/pose/pose_frames.h"
 #include "recipes/pose/pose_step.h"
@@ -120,27 +118,11 @@ static supervised look_at_labels(const lvni_pose_root *m, const lvn_batch *batch
 
 /* ---- the step ---- */
 
-/* Of a micro-batch, whose clip is a part of the step as its labels are: the others of its group
- * wait for it in the batch norm of both. */
-static const lvn_batch *clip_of(const lvn_batch *batch)
-{
-    const lvn_batch *clip = lvn_batch_stream(batch, LVNI_POSE_CLIPS);
-    if (clip == NULL && !lvni_autograd_scope_failed()) {
-        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__,
-                      "a micro-batch of %lld labelled frames has no frame of a clip that could be "
-                      "read: give fewer micro_batches, or longer clips",
-                      (long long)batch->size);
-        (void)lvni_autograd_op_fail(NULL);
-    }
-    return clip;
-}
-
+/* Every micro-batch has a whole clip (pose_clips.h), as a part of the step as its labels are: the
+ * others of its group wait for it in the batch norm of both. */
 static lvn_tensor *step_with_clip(const lvni_pose_root *m, const lvn_batch *batch, lvn_step *step)
 {
-    const lvn_batch *clip = clip_of(batch);
-    if (clip == NULL) {
-        return NULL;
-    }
+    const lvn_batch *clip = lvn_batch_stream(batch, LVNI_POSE_CLIPS);
     const supervised s = look_at_labels(m, batch, step);
     const int64_t frames = clip->size - 2 * (int64_t)m->net.around;
     lvn_tensor *importance = lvn_reshape(lvn_number_tensor(m->clips.importance, step), 0, NULL);

@@ -387,20 +387,6 @@ TEST(total_loss_is_what_its_parts_add_up_to)
     check_steps(r, points | maps, 1);
 }
 
-TEST(a_clip_that_cannot_be_read_ends_the_step)
-{
-    frames labels = make_frames(LABELLED, false), clips = make_frames(7, true);
-    memset(clips.set.unreadable, true, sizeof clips.set.unreadable);
-    const run r = {
-        .labels = &labels, .clips = &clips, .settings = use(pca), .micro_batches = 1, .clip = 7};
-    bench b;
-    lvni_trainer_step_result result;
-    open_run(&r, &b);
-    assert_int_equal(lvni_trainer_step(b.trainer, &result), LVN_ERR_INVALID);
-    assert_non_null(strstr(lvn_last_error()->message, "has no frame of a clip"));
-    bench_close(&b);
-}
-
 static void assert_no_model(const lvni_pose_fits *of, const char *message)
 {
     const lvni_pose_settings settings = use(pca);
