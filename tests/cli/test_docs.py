@@ -11,6 +11,8 @@ README.md are run by test_readme.py.
 import os
 import re
 import shlex
+import shutil
+import struct
 import struct
 import subprocess
 import sys
@@ -124,6 +126,32 @@ class Docs(unittest.TestCase):
                 for argument in arguments:
                     if argument.startswith("output="):
                         self.assertGreater(os.path.getsize(self.cwd / argument[7:]), 0)
+
+    @unittest.skipUnless(shutil.which("ffmpeg"), "ffmpeg is missing, which makes the video")
+    def test_configuration_of_pose(self):
+        """That of docs/pose.md, on a project of its names, with smaller frames and batches."""
+        text = re.search(r"```yaml\n(.*?)```", (SOURCE / "docs/pose.md").read_text(), re.S)[1]
+        names = re.sub(r"\s", "", re.search(r"keypoint_names: \[(.*?)\]", text, re.S)[1]).split(",")
+        (self.cwd / "mouse.yaml").write_text(text, encoding="ascii")
+        project = self.cwd / "mirror-mouse-example"
+        rows = [["scorer"] + ["me"] * 34, ["bodyparts"] + [n for n in names for _ in "xy"]]
+        rows += [["coords"] + ["x", "y"] * 17]
+        for i in range(40):
+            write_png(project / f"labeled-data/img{i:02}.png", 96, (3 * i, 90, 200 - 4 * i))
+            at = [str((7 * i * (k + 1) + 11 * k * k) % 96) for k in range(34)]
+            rows += [[f"labeled-data/img{i:02}.png", *at]]
+        (project / "CollectedData.csv").write_text("".join(",".join(r) + "\n" for r in rows))
+        (project / "videos").mkdir()
+        make = ["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=96x96:rate=25"]
+        make += ["-frames:v", "20", "-c:v", "mjpeg", project / "videos/a.mov"]
+        subprocess.run(make, check=True)
+        small = ["data.image_resize_dims.height=128", "data.image_resize_dims.width=128"]
+        small += ["training.train_batch_size=2", "model.backbone=resnet18", "max_steps=1"]
+        small += ["dali.base.train.sequence_length=2"]
+        code, reported = self.levin(["train", "pose", "config=mouse.yaml", "out=mouse", *small])
+        self.assertEqual(code, 0, reported)
+        for name in ("predictions.csv", "video_preds/a.csv", "video_preds/labeled_videos"):
+            self.assertTrue((self.cwd / "mouse" / name).exists(), reported)
 
 
 if __name__ == "__main__":
