@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import time
 import unittest
 
@@ -89,6 +90,32 @@ class PoseKilled(RankCase):
         os.utime(f"{self.dir}/project/CollectedData.csv")
         out, _ = self.levin(resume, 0)
         self.assertEqual(out.count("predictions of"), 1, out)
+
+    @unittest.skipUnless(shutil.which("ffmpeg"), "ffmpeg is missing, which makes the video")
+    def test_a_stop_while_drawing(self):
+        """Its predictions stay, half a video does not, and a resumed run draws it."""
+        write_project(f"{self.dir}/project")
+        videos = f"{self.dir}/project/videos"
+        make = ["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=1920x1080:rate=25"]
+        make += ["-frames:v", "90", "-c:v", "mjpeg", f"{videos}/a.mov"]
+        subprocess.run(make, check=True)
+        train = ["train", "pose", f"config={self.dir}/project/config.yaml", "max_steps=1"]
+        train += [f"out={self.out}", "devices=2", "eval.predict_vids_after_training=true"]
+        train += ["eval.save_vids_after_training=true"]
+        p = self.start_ranks([LEVIN, *train, "quiet=true"])
+        place = f"{self.out}/video_preds/labeled_videos"
+        self.wait_for(lambda: os.path.isdir(place), p)
+        table = os.stat(f"{self.out}/video_preds/a.csv").st_mtime_ns
+        os.kill(p.pid, signal.SIGTERM)
+        reported = self.gone(p, GRACE_S, time.monotonic())
+        self.assertEqual(p.returncode, 143, reported)
+        self.assertEqual(self.status(), "EVALUATING")
+        self.assertEqual(os.listdir(place), [], reported)
+        self.assertEqual(os.stat(f"{self.out}/video_preds/a.csv").st_mtime_ns, table)
+        if os.environ.get("LEVIN_TEST_SLOW") == "1":
+            self.levin([*train, "resume=true"], 0)
+            self.assertEqual(os.listdir(place), ["a_labeled.mp4"])
+            self.assertEqual(self.status(), "COMPLETED")
 
 
 if __name__ == "__main__":
