@@ -196,7 +196,8 @@ class Folder(PoseVideos):
             shutil.copy(f"{self.dir}/videos/a.mov", f"{self.dir}/videos/{name}.mov")
         env = {k: v for k, v in os.environ.items() if k != "LEVIN_BACKEND_PATH"}
         videos = f"{self.dir}/videos"
-        train = ["train", "pose", *self.small, "max_steps=1", f"eval.test_videos_directory={videos}"]
+        train = ["train", "pose", *self.small, "max_steps=1"]
+        train += [f"eval.test_videos_directory={videos}"]
         for code, *arguments in (
             (1, "predict", "pose", "model=out", "data=videos"),
             (1, "predict", "pose", "model=out", "data=[videos/a.mov,videos/b.mov]"),
