@@ -14,6 +14,7 @@ are in levin's order, (N, h, w, K):
   head/D/...      of feature maps: ten numbers of the maps.
   network/...     a step of resnet18 and the head: the loss, of every gradient ten numbers, and what
                   becomes of running statistics eight.
+  adam/losses     of 20 steps with its optimizer on the same images.
 """
 
 from pathlib import Path
@@ -28,6 +29,7 @@ from lightning_pose.models.heads.heatmap import HeatmapHead, run_subpixelmaxima
 HERE = Path(__file__).parent
 N, H, W, K = 2, 16, 24, 3
 IMAGES, HIGH, WIDE, KEYPOINTS = 4, 64, 96, 5
+STEPS, RATE = 20, 1e-4
 TEMPERATURE = torch.tensor(1000.0)
 # What Lightning Pose subtracts for three doublings, 2.5, is not the shift of the grid.
 SHIFT = {1: 0.0, 2: 0.0, 3: 1.0}
@@ -159,6 +161,22 @@ def run_network():
     return out, names
 
 
+def run_steps():
+    net = make_network()
+    points = numbers("label", IMAGES, KEYPOINTS, 2).abs() * torch.tensor([WIDE / 2, HIGH / 2])
+    target = generate_heatmaps(points, HIGH, WIDE, (HIGH // 4, WIDE // 4))
+    optimizer = torch.optim.Adam(net.parameters(), lr=RATE)
+    loss, losses = HeatmapMSELoss(), []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        maps = net(images())
+        value = loss.weight.double() * loss(heatmaps_targ=target, heatmaps_pred=maps)[0]
+        value.backward()
+        optimizer.step()
+        losses.append(value.item())
+    return {"adam/losses": torch.tensor(losses)}
+
+
 def main():
     torch.set_default_dtype(torch.float64)
     check_bright_pixel()
@@ -166,7 +184,7 @@ def main():
     out = find_points() | draw_targets() | run_heads()
     out |= find_losses(out["target/maps"])
     network, names = run_network()
-    out |= network
+    out |= network | run_steps()
     meta = {"seed": str(rule.seed), "names": names}
     rule.write(HERE / "pose.safetensors", {k: v.numpy() for k, v in out.items()}, meta)
 

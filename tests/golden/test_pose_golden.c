@@ -5,9 +5,11 @@
 
 #include "core/alloc.h"
 #include "kernels/kernels.h"
+#include "optim/optim.h"
 #include "recipes/pose/pose_loss.h"
 #include "recipes/pose/pose_network.h"
 #include "run/weights.h"
+#include "trainer/engine.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +18,7 @@
 #include <unistd.h>
 
 enum { N = 2, H = 16, W = 24, K = 3, IMAGES = 4, HIGH = 64, WIDE = 96, KEYPOINTS = 5 };
-static const double IN_F64 = 1e-10, IN_F32 = 1e-5;
+static const double IN_F64 = 1e-10, IN_F32 = 1e-5, ADAM_FIRST = 1e-4, ADAM = 1e-2;
 static const lvn_dtype types[] = {LVN_F64, LVN_F32};
 
 static lvni_ckpt_st_file *file;
@@ -244,6 +246,53 @@ TEST(a_step_of_the_network)
     assert_int_equal(golden_compare_buffers(file, "network/buffer/", m, IN_F32), m->n_buffers);
     print_message("  largest relative difference of a gradient: %.1e\n", worst);
     lvni_nn_set_destroy(set);
+    lvni_nn_model_destroy(m);
+}
+
+/* ---- an optimizer ---- */
+
+static lvni_optim *make_adam(const lvni_nn_model *m, double rate)
+{
+    const lvni_optim_options options = {
+        .kind = LVNI_OPTIM_ADAM, .lr = rate, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+    const lvni_optim_rules rules = {.lr = 1.0};
+    lvni_optim_parameter *parameter;
+    lvni_optim *optim;
+    assert_int_equal(lvni_trainer_parameters(m, &rules, &parameter), LVN_OK);
+    assert_int_equal(
+        lvni_optim_create(&options, m->n_weights, NULL, parameter, m->n_parameters, &optim),
+        LVN_OK);
+    lvni_core_free(parameter);
+    return optim;
+}
+
+/* Adam divides by the size of a gradient, so one that is 0 except for rounding moves its weight by
+ * a whole step: the losses are compared, not single weights, and the first ones more closely. */
+TEST(steps_of_adam)
+{
+    static const double rate = 1e-4;
+    lvni_nn_model *m = make(2);
+    lvni_nn_set *set;
+    double worst = 0.0;
+    int64_t n;
+    const double *want = golden_values(file, "adam/", "losses", &n);
+    lvni_optim *optim = make_adam(m, rate);
+    assert_int_equal(n, 20);
+    assert_int_equal(lvni_nn_set_create(m, &set), LVN_OK);
+    for (int64_t i = 0; i < n; i++) {
+        const double loss = run_step(m, set);
+        worst = fmax(worst, fabs(loss - want[i]) / want[i]);
+        if (!(fabs(loss - want[i]) <= (i < 3 ? ADAM_FIRST : ADAM) * want[i])) {
+            fail_msg("loss %.9g behind %d steps, Lightning Pose %.9g", loss, (int)i, want[i]);
+        }
+        lvni_nn_model_apply_records(m, set, NULL, NULL, 0);
+        lvni_optim_step(optim, 0, m->weights, set->data, rate, 1.0);
+        lvni_nn_model_touch(m);
+    }
+    assert_true(want[n - 1] < 0.5 * want[0]); /* it learns */
+    print_message("  largest relative difference of a loss: %.1e\n", worst);
+    lvni_nn_set_destroy(set);
+    lvni_optim_destroy(optim);
     lvni_nn_model_destroy(m);
 }
 
