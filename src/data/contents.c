@@ -60,6 +60,6 @@ lvn_status lvni_data_contents_read(const char *path, lvni_data_contents *out)
 
 uint64_t lvni_data_contents_hash(const lvni_data_contents *contents)
 {
-    const uint64_t of[] = {(uint64_t)contents->bytes, contents->ends};
-    return lvni_core_hash(LVNI_CORE_HASH, of, sizeof of);
+    const uint64_t h = lvni_core_hash(LVNI_CORE_HASH, &contents->bytes, sizeof contents->bytes);
+    return lvni_core_hash(h, &contents->ends, sizeof contents->ends);
 }
