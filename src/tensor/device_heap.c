@@ -260,6 +260,33 @@ lvni_tensor_piece *lvni_tensor_heap_search_high(const lvni_tensor_heap *h, int n
     return (lvni_tensor_piece *)(uintptr_t)best;
 }
 
+/* The free piece of `pool` at that end of an open one. */
+static lvni_tensor_piece *beside(const lvni_tensor_piece *open, int pool, bool high)
+{
+    lvni_tensor_piece *other = high ? open->above : open->below;
+    return other != NULL && other->pool == pool && other->small == open->small ? other : NULL;
+}
+
+lvni_tensor_piece *lvni_tensor_heap_search_across(const lvni_tensor_heap *h, int number, bool small,
+                                                  size_t bytes)
+{
+    const lvni_tensor_pool *pool = &h->pool[LVNI_POOL_OPEN][small];
+    lvni_tensor_piece *best = NULL;
+    size_t least = 0;
+    for (int k = next_filled(pool, 0); k < LVNI_SIZE_CLASSES; k = next_filled(pool, k + 1)) {
+        for (lvni_tensor_piece *at = pool->bin[k]; at != NULL; at = at->next) {
+            const lvni_tensor_piece *low = beside(at, number, false);
+            const size_t both = low == NULL || low->bytes >= bytes ? 0 : low->bytes + at->bytes;
+            if (both >= bytes &&
+                (best == NULL || both < least || (both == least && at->p < best->p))) {
+                best = at;
+                least = both;
+            }
+        }
+    }
+    return best;
+}
+
 size_t lvni_tensor_heap_largest(const lvni_tensor_heap *h)
 {
     size_t most = 0;
@@ -292,6 +319,20 @@ lvni_tensor_piece *lvni_tensor_heap_cut(lvni_tensor_heap *h, lvni_tensor_piece *
     *list = block;
     h->n_used++;
     return block;
+}
+
+lvni_tensor_piece *lvni_tensor_heap_cut_across(lvni_tensor_heap *h, lvni_tensor_piece *open,
+                                               int pool, size_t bytes, bool high)
+{
+    lvni_tensor_piece *other = beside(open, pool, high);
+    if (other != NULL && other->bytes < bytes) {
+        leave_pool(h, open);
+        leave_pool(h, other);
+        absorb(h, high ? open : other, high ? other : open);
+        open = high ? open : other;
+        enter_pool(h, open, LVNI_POOL_OPEN);
+    }
+    return lvni_tensor_heap_cut(h, open, bytes, high);
 }
 
 void lvni_tensor_heap_cut_for_small(lvni_tensor_heap *h, lvni_tensor_piece *piece, size_t bytes,

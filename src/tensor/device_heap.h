@@ -64,6 +64,14 @@ lvni_tensor_piece *lvni_tensor_heap_search_high(const lvni_tensor_heap *heap, in
 /* `bytes` from its low or its high end, in use. */
 lvni_tensor_piece *lvni_tensor_heap_cut(lvni_tensor_heap *heap, lvni_tensor_piece *piece,
                                         size_t bytes, bool high);
+/* The same from an open piece and the free piece of `pool` at that end of it, when there is one
+ * that is smaller than `bytes`: all of that one, and as much of the open piece as is missing. */
+lvni_tensor_piece *lvni_tensor_heap_cut_across(lvni_tensor_heap *heap, lvni_tensor_piece *open,
+                                               int pool, size_t bytes, bool high);
+/* The open piece from which, with the piece of `pool` below it, `bytes` can be cut so, when neither
+ * is large enough: the smallest such pair, of equal ones the lowest. NULL: there is none. */
+lvni_tensor_piece *lvni_tensor_heap_search_across(const lvni_tensor_heap *heap, int pool,
+                                                  bool small, size_t bytes);
 /* `bytes` from its high end become a free piece of `pool` where small blocks lie. */
 void lvni_tensor_heap_cut_for_small(lvni_tensor_heap *heap, lvni_tensor_piece *piece, size_t bytes,
                                     int pool);
