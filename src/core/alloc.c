@@ -1,10 +1,14 @@
-/* Counted, failable allocation (alloc.h). Each block carries a 64-byte header with its size and
- * tag. */
+/* Counted, failable allocation (alloc.h, range.h). Each block carries a 64-byte header with its
+ * size and tag. */
 #include "core/alloc.h"
+
+#include "core/range.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 
 enum { HEADER = 64, PAGE = 4096 };
 static const size_t LARGE = (size_t)2 << 20;
@@ -105,14 +109,19 @@ char *lvni_core_strdup(lvni_core_tag tag, const char *s)
     return p;
 }
 
+static void uncount(lvni_core_tag tag, size_t bytes)
+{
+    atomic_fetch_sub_explicit(&by_tag[tag].live, bytes, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&total.live, bytes, memory_order_relaxed);
+}
+
 void lvni_core_free(void *p)
 {
     if (p == NULL) {
         return;
     }
     const block_header h = *header_of(p);
-    atomic_fetch_sub_explicit(&by_tag[h.tag].live, h.bytes, memory_order_relaxed);
-    atomic_fetch_sub_explicit(&total.live, h.bytes, memory_order_relaxed);
+    uncount(h.tag, h.bytes);
     free(h.base);
 }
 
@@ -136,4 +145,49 @@ lvni_core_alloc_stats lvni_core_alloc_get_total(void)
 int64_t lvni_core_alloc_fail_at(int64_t k)
 {
     return atomic_exchange(&fail_in, k);
+}
+
+/* ---- ranges ---- */
+
+static const size_t MOST_ADDRESSES = (size_t)1 << 40, LEAST_ADDRESSES = (size_t)1 << 34;
+
+lvni_core_range lvni_core_range_reserve(lvni_core_tag tag)
+{
+    lvni_core_range r = {.tag = tag};
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY) {
+        return r;
+    }
+    for (size_t bytes = MOST_ADDRESSES; r.p == NULL && bytes >= LEAST_ADDRESSES; bytes /= 4) {
+        void *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        r.p = p == MAP_FAILED ? NULL : p;
+        r.bytes = p == MAP_FAILED ? 0 : bytes;
+    }
+    return r;
+}
+
+lvn_status lvni_core_range_grow(lvni_core_range *r, size_t bytes)
+{
+    const size_t want = (bytes + PAGE - 1) / PAGE * PAGE;
+    if (bytes <= r->usable) {
+        return LVN_OK;
+    }
+    if (must_fail() || bytes > r->bytes ||
+        mprotect(r->p + r->usable, want - r->usable, PROT_READ | PROT_WRITE) != 0) {
+        out_of_memory(bytes - r->usable);
+        return LVN_ERR_MEMORY;
+    }
+    count(&by_tag[r->tag], want - r->usable);
+    count(&total, want - r->usable);
+    r->usable = want;
+    return LVN_OK;
+}
+
+void lvni_core_range_free(lvni_core_range *r)
+{
+    if (r->p != NULL) {
+        munmap(r->p, r->bytes);
+        uncount(r->tag, r->usable);
+        *r = (lvni_core_range){.tag = r->tag};
+    }
 }

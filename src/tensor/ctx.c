@@ -2,6 +2,7 @@
 #include "tensor/ctx.h"
 
 #include "core/alloc.h"
+#include "tensor/large_blocks.h"
 
 #include <pthread.h>
 #include <stdalign.h>
@@ -187,6 +188,8 @@ void lvni_tensor_ctx_set(lvni_tensor_ctx *ctx)
 struct lvni_tensor_cache {
     void *free_list[LVNI_SIZE_CLASSES];
     uint64_t bytes;
+    lvni_tensor_large *large; /* NULL: not made yet, or there is no range */
+    bool no_large;
 };
 
 /* powers of two: of the smallest block, and where steps become fine */
@@ -225,6 +228,7 @@ void lvni_tensor_cache_destroy(lvni_tensor_cache *c)
             p = next;
         }
     }
+    lvni_tensor_large_destroy(c->large);
     lvni_core_free(c);
 }
 
@@ -256,7 +260,17 @@ void lvni_tensor_cache_give(lvni_tensor_cache *c, void *p, size_t got)
     c->free_list[k] = p;
 }
 
+lvn_status lvni_tensor_cache_large(lvni_tensor_cache *c, lvni_tensor_large **out)
+{
+    if (c->large == NULL && !c->no_large) {
+        LVN_TRY(lvni_tensor_large_create(false, &c->large));
+        c->no_large = c->large == NULL;
+    }
+    *out = c->large;
+    return LVN_OK;
+}
+
 uint64_t lvni_tensor_cache_bytes(const lvni_tensor_cache *c)
 {
-    return c->bytes;
+    return c->bytes + (c->large == NULL ? 0 : lvni_tensor_large_bytes(c->large));
 }

@@ -12,6 +12,7 @@
 
 #include "core/str.h"
 #include "tensor/device_blocks.h"
+#include "tensor/large_blocks.h"
 
 #include <string.h>
 
@@ -44,11 +45,11 @@ lvn_status lvni_tensor_device_memory_init(lvni_tensor_device *d)
 {
     pthread_mutex_init(&d->memory_lock, NULL);
     d->heap = lvni_tensor_heap_create();
-    if (lvni_tensor_device_is_dry(d)) {
-        d->classes = lvni_core_calloc(LVNI_TAG_TENSOR, LVNI_SIZE_CLASSES, sizeof *d->classes);
+    if (d->heap == NULL || !lvni_tensor_device_is_dry(d)) {
+        return d->heap == NULL ? LVN_ERR_MEMORY : LVN_OK;
     }
-    return d->heap == NULL || (lvni_tensor_device_is_dry(d) && d->classes == NULL) ? LVN_ERR_MEMORY
-                                                                                   : LVN_OK;
+    d->classes = lvni_core_calloc(LVNI_TAG_TENSOR, LVNI_SIZE_CLASSES, sizeof *d->classes);
+    return d->classes == NULL ? LVN_ERR_MEMORY : lvni_tensor_large_create(true, &d->large);
 }
 
 static void end_segment(lvni_tensor_device *d, lvni_tensor_segment *s)
@@ -69,6 +70,7 @@ void lvni_tensor_device_memory_free(lvni_tensor_device *d)
     }
     lvni_tensor_heap_destroy(d->heap);
     lvni_core_free(d->classes);
+    lvni_tensor_large_destroy(d->large);
     pthread_mutex_destroy(&d->memory_lock);
 }
 
@@ -331,21 +333,36 @@ static bool must_fail(lvni_tensor_device *d)
 
 /* ---- take and give ---- */
 
-/* As the cache of a context would: blocks of a class are for that class from then on. */
-static void count_class(lvni_tensor_device *d, lvni_tensor_piece *piece, size_t bytes)
+/* A dry device: as the cache of a context would hold it. Small blocks of a class are for that class
+ * from then on. */
+static lvn_status count_on_host(lvni_tensor_device *d, lvni_tensor_piece *piece, size_t bytes)
 {
     size_t got;
+    if (bytes >= LVNI_LARGE_BLOCK) {
+        piece->on_host = lvni_tensor_large_take(d->large, bytes);
+        return piece->on_host == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    }
     piece->size_class = (int16_t)lvni_tensor_size_class(bytes, &got);
-    if (d->classes != NULL) {
-        struct lvni_tensor_class_count *c = &d->classes[piece->size_class];
-        if (++c->now > c->most) {
-            c->most = c->now;
-            d->cached += got;
-        }
+    struct lvni_tensor_class_count *c = &d->classes[piece->size_class];
+    if (++c->now > c->most) {
+        c->most = c->now;
+        d->cached += got;
+    }
+    return LVN_OK;
+}
+
+static void uncount_on_host(lvni_tensor_device *d, const lvni_tensor_piece *piece)
+{
+    if (piece->on_host != NULL) {
+        lvni_tensor_large_give(d->large, piece->on_host);
+    } else if (piece->size_class >= 0) {
+        d->classes[piece->size_class].now--;
     }
 }
 
-static lvni_tensor_piece *take(lvni_tensor_device *d, lvn_stream_kind kind, size_t bytes)
+/* cached: on the host the cache of a context would hold it. */
+static lvni_tensor_piece *take(lvni_tensor_device *d, lvn_stream_kind kind, size_t bytes,
+                               bool cached)
 {
     if (must_fail(d)) {
         lvn_error_set(LVN_ERR_DEVICE_MEMORY, __FILE__, __LINE__,
@@ -357,15 +374,20 @@ static lvni_tensor_piece *take(lvni_tensor_device *d, lvn_stream_kind kind, size
                                    : NULL;
     if (piece != NULL) {
         lvni_tensor_device_capture_taken(d, kind, piece);
-        count_class(d, piece, bytes);
+        piece->on_host = NULL;
+        piece->size_class = -1;
+        if (cached && d->large != NULL && count_on_host(d, piece, bytes) != LVN_OK) {
+            lvni_tensor_heap_give(d->heap, lvni_tensor_heap_find(d->heap, piece->p), (int)kind);
+            return NULL;
+        }
         d->in_use += piece->bytes;
         d->most = d->in_use > d->most ? d->in_use : d->most;
     }
     return piece;
 }
 
-void *lvni_tensor_device_take(lvni_tensor_device *d, lvn_stream_kind kind, size_t bytes,
-                              size_t *got)
+static void *take_block(lvni_tensor_device *d, lvn_stream_kind kind, size_t bytes, bool cached,
+                        size_t *got)
 {
     if (bytes > LVNI_SIZE_LIMIT) {
         lvn_error_set(LVN_ERR_DEVICE_MEMORY, __FILE__, __LINE__,
@@ -374,10 +396,22 @@ void *lvni_tensor_device_take(lvni_tensor_device *d, lvn_stream_kind kind, size_
     }
     *got = lvni_tensor_device_round(bytes);
     pthread_mutex_lock(&d->memory_lock);
-    const lvni_tensor_piece *piece = take(d, kind, bytes);
+    const lvni_tensor_piece *piece = take(d, kind, bytes, cached);
     void *p = piece == NULL ? NULL : piece->p;
     pthread_mutex_unlock(&d->memory_lock);
     return p;
+}
+
+void *lvni_tensor_device_take(lvni_tensor_device *d, lvn_stream_kind kind, size_t bytes,
+                              size_t *got)
+{
+    return take_block(d, kind, bytes, true, got);
+}
+
+void *lvni_tensor_device_take_flat(lvni_tensor_device *d, size_t bytes)
+{
+    size_t got;
+    return take_block(d, LVN_STREAM_COMPUTE, bytes, false, &got);
 }
 
 void lvni_tensor_device_give(lvni_tensor_device *d, lvn_stream_kind kind, bool crossed, void *p,
@@ -392,9 +426,7 @@ void lvni_tensor_device_give(lvni_tensor_device *d, lvn_stream_kind kind, bool c
     }
     lvni_tensor_piece *piece = lvni_tensor_heap_find(d->heap, p);
     lvni_tensor_device_capture_given(d, kind, piece);
-    if (d->classes != NULL) {
-        d->classes[piece->size_class].now--;
-    }
+    uncount_on_host(d, piece);
     lvni_tensor_heap_give(d->heap, piece,
                           lvni_tensor_device_captures(d, kind) ? LVNI_POOL_CAPTURED : (int)kind);
     d->in_use -= got;
@@ -412,7 +444,10 @@ lvni_tensor_device_stats lvni_tensor_device_get_stats(lvni_tensor_device *d)
 {
     pthread_mutex_lock(&d->memory_lock);
     const lvni_tensor_device_stats s = {
-        .limit = limit_of(d), .in_use = d->in_use, .held = d->cached, .most = d->most};
+        .limit = limit_of(d),
+        .in_use = d->in_use,
+        .most = d->most,
+        .held = d->cached + (d->large == NULL ? 0 : lvni_tensor_large_bytes(d->large))};
     pthread_mutex_unlock(&d->memory_lock);
     return s;
 }

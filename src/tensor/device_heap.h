@@ -26,9 +26,10 @@ typedef struct lvni_tensor_piece {
     char *p;
     size_t bytes;
     int16_t pool, bin;
-    int16_t size_class; /* in use: of what was asked for */
+    int16_t size_class; /* in use, on a dry device: of what was asked for, or -1 */
     bool small;         /* where small blocks lie */
     uint32_t capture;   /* in use: taken while this one was made (device_capture.c) */
+    void *on_host;      /* in use, large, on a dry device: where it would lie in host memory */
 } lvni_tensor_piece;
 
 enum { LVNI_BIN_WORDS = (LVNI_SIZE_CLASSES + 63) / 64 };

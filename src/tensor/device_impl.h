@@ -33,15 +33,17 @@ struct lvni_tensor_device {
     lvn_device_info info;
     lvni_tensor_device *stands_for; /* of a dry one */
 
-    pthread_mutex_t memory_lock; /* a leaf lock, except for the backend's */
+    pthread_mutex_t memory_lock; /* a leaf lock, except for those of the backend and of large */
     lvni_tensor_heap *heap;
     lvni_tensor_segment *segments;
     uint64_t taken;        /* bytes of all segments */
     uint64_t in_use, most; /* bytes */
     int64_t fail_in;       /* 0: never */
-    /* of a dry device: blocks in use of each size class, and the most there were; else NULL */
+    /* of a dry device, which counts as the host: blocks in use of each size class, and the most
+     * there were; large ones; else NULL */
     struct lvni_tensor_class_count *classes;
-    uint64_t cached; /* bytes of those */
+    uint64_t cached; /* bytes of those of classes */
+    struct lvni_tensor_large *large;
 
     /* device_capture.c; what lists hold is under memory_lock */
     _Atomic int64_t uploads, waits;
@@ -64,6 +66,9 @@ enum { LVNI_LANDING = 4096 };
 /* The calling context's on the device, made at first use; NULL with the thread's error. */
 lvni_tensor_stream *lvni_tensor_device_get_stream(lvni_tensor_device *device);
 
+/* lvni_tensor_device_take for compute streams, of what no cache of a context would hold on the
+ * host. */
+void *lvni_tensor_device_take_flat(lvni_tensor_device *device, size_t bytes);
 lvn_status lvni_tensor_device_memory_init(lvni_tensor_device *device);
 void lvni_tensor_device_memory_free(lvni_tensor_device *device);
 lvn_status lvni_tensor_device_streams_init(lvni_tensor_device *device);

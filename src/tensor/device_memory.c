@@ -183,10 +183,9 @@ void *lvni_tensor_mem_calloc(lvni_core_tag tag, size_t count, size_t size)
                       size);
         return NULL;
     }
-    size_t got;
-    void *p = lvni_tensor_device_take(ctx->device, LVN_STREAM_COMPUTE, count * size, &got);
+    void *p = lvni_tensor_device_take_flat(ctx->device, count * size);
     if (p != NULL && lvni_tensor_mem_zero(p, count * size) != LVN_OK) {
-        lvni_tensor_device_give(ctx->device, LVN_STREAM_COMPUTE, false, p, got);
+        lvni_tensor_mem_free(p, count, size);
         return NULL;
     }
     return p;

@@ -6,6 +6,7 @@
 #include "core/alloc.h"
 #include "core/math.h"
 #include "tensor/device.h"
+#include "tensor/large_blocks.h"
 
 #include <math.h>
 #include <stdalign.h>
@@ -65,9 +66,33 @@ static lvn_tensor *header_new(const lvni_tensor_desc *d, lvni_tensor_storage *st
     return t;
 }
 
-static void *take_data(lvni_tensor_device *device, lvn_stream_kind kind, size_t bytes, size_t *got)
+/* A large block knows where it came from, any other goes to the thread that releases it. */
+static void *take_on_host(lvni_tensor_storage *s, size_t bytes)
 {
-    return device != NULL ? lvni_tensor_device_take(device, kind, bytes, got) : take(bytes, got);
+    const lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
+    lvni_tensor_large *large = NULL;
+    if (bytes >= LVNI_LARGE_BLOCK && bytes <= LVNI_SIZE_LIMIT && ctx != NULL &&
+        lvni_tensor_cache_large(ctx->cache, &large) != LVN_OK) {
+        return NULL;
+    }
+    s->owner = large;
+    return large != NULL ? lvni_tensor_large_take(large, bytes) : take(bytes, &s->bytes);
+}
+
+static void give_on_host(const lvni_tensor_storage *s)
+{
+    if (s->owner != NULL) {
+        lvni_tensor_large_give(s->owner, s->data);
+    } else {
+        give(s->data, s->bytes);
+    }
+}
+
+static void *take_data(lvni_tensor_storage *s, lvni_tensor_device *device, lvn_stream_kind kind,
+                       size_t bytes)
+{
+    return device != NULL ? lvni_tensor_device_take(device, kind, bytes, &s->bytes)
+                          : take_on_host(s, bytes);
 }
 
 static lvni_tensor_storage *storage_new(void *borrowed, size_t bytes, lvni_tensor_device *device,
@@ -84,7 +109,8 @@ static lvni_tensor_storage *storage_new(void *borrowed, size_t bytes, lvni_tenso
     s->on_device = borrowed == NULL && device != NULL;
     s->for_copy = kind == LVN_STREAM_COPY;
     s->bytes = bytes;
-    s->data = borrowed != NULL ? borrowed : take_data(device, kind, bytes, &s->bytes);
+    s->owner = NULL;
+    s->data = borrowed != NULL ? borrowed : take_data(s, device, kind, bytes);
     if (s->data == NULL) {
         give(s, sizeof *s);
         return NULL;
@@ -100,7 +126,7 @@ static void storage_release(lvni_tensor_storage *s)
             lvni_tensor_device_give(device, s->for_copy ? LVN_STREAM_COPY : LVN_STREAM_COMPUTE,
                                     s->for_copy, s->data, s->bytes);
         } else if (!s->borrowed && !s->on_device) {
-            give(s->data, s->bytes);
+            give_on_host(s);
         } else if (s->release != NULL) {
             s->release(s->owner);
         }

@@ -53,6 +53,11 @@ typedef struct dry_lane {
     uint64_t images; /* bytes of their copy in host memory */
 } dry_lane;
 
+static uint64_t in_use(lvni_tensor_device *device)
+{
+    return lvni_tensor_device_get_stats(device).in_use;
+}
+
 /* Forward and backward of a micro-batch, phase after phase; there: the same where lanes compute.
  * The gradient set has addresses alone, and is not the lane's. */
 static lvn_status train_dry(dry_lane *lane, int in_group, const lvni_data_loader_batch *batch,
@@ -61,11 +66,9 @@ static lvn_status train_dry(dry_lane *lane, int in_group, const lvni_data_loader
     const lvni_trainer_options *o = lane->o;
     lvni_nn_set *set;
     lvni_trainer_micro_batch_job job = {.batch = batch, .on_device = on_device};
-    const lvni_tensor_device_stats before = lvni_tensor_device_get_stats(lane->device);
+    const uint64_t before = in_use(lane->device);
     LVN_TRY(lvni_nn_set_create(o->model, &set));
-    const lvni_tensor_device_stats after = lvni_tensor_device_get_stats(lane->device);
-    lane->need->apart += after.held - before.held;
-    lane->set = after.in_use - before.in_use;
+    lane->set = in_use(lane->device) - before;
     job.set = set;
     lane->ctx->group =
         lane->group == NULL ? NULL : lvni_trainer_dry_group_get(lane->group, in_group);
@@ -134,11 +137,6 @@ done:
 static bool has_next(const lvni_trainer_options *o)
 {
     return o->workers > 0 || lvni_trainer_phases_count(o->model) > 1;
-}
-
-static uint64_t in_use(lvni_tensor_device *device)
-{
-    return lvni_tensor_device_get_stats(device).in_use;
 }
 
 /* The run will have a copy on its device, and that of the next batch. ahead of size 0: there is
@@ -269,10 +267,9 @@ static void read_lane(const dry_lane *lane, lvni_trainer_memory_need *need)
     lvni_tensor_ctx_set(lane->ctx);
     const lvni_cpu_need kernels = lvni_cpu_get_need();
     lvni_tensor_ctx_set(mine);
-    /* a device's allocator makes room for any size of what is free, a host's cache does not */
     need->device_lane = lvni_tensor_device_of(lane->o->model->weights) != NULL
                             ? larger(lane->bytes.most[0], lane->bytes.most[1])
-                            : lvni_tensor_device_get_stats(lane->device).held - need->apart;
+                            : lvni_tensor_device_get_stats(lane->device).held;
     need->lane = need->device_lane + lvni_tensor_cache_bytes(lane->ctx->cache) + kernels.scratch +
                  lane->images;
     need->copies = kernels.weights > need->copies ? kernels.weights : need->copies;
@@ -534,7 +531,6 @@ static lvn_status measure_lanes(const lvni_trainer_options *o, lvni_trainer_memo
     for (int i = 0; i < o->plan.lanes; i++) {
         const sizes z = sizes_of(o, i);
         if (i == 0 || memcmp(&z, &before, sizeof z) != 0) {
-            need->apart = 0;
             LVN_TRY(measure_lane(o, &z, need, &b));
         }
         before = z;

@@ -17,7 +17,6 @@ typedef struct lvni_trainer_memory_need {
     uint64_t batches;  /* of the loaders */
     uint64_t decoding; /* files and pixels on the way into the batches */
     uint64_t saving;   /* the copy that checkpoints and exported models are written from */
-    uint64_t apart;    /* inside of the prediction: what is counted elsewhere */
     uint64_t total;
     /* tensors of one lane, in the end of that which takes most */
     uint64_t device_lane;
