@@ -243,12 +243,17 @@ typedef struct resnet {
     int n_blocks[STAGES];
 } resnet;
 
-static lvn_tensor *resnet_forward(const lvn_module *module, lvn_tensor *x) /* x: (N, S, S, 3) */
+static lvn_tensor *resnet_stem(const lvn_module *module, lvn_tensor *x) /* x: (N, S, S, 3) */
+{
+    x = run_conv_norm(((const resnet *)module)->stem, x);   /* (N, S/2, S/2, 64) */
+    return lvn_max_pool2d(x, 3, .stride = 2, .padding = 1); /* (N, S/4, S/4, 64) */
+}
+
+static lvn_tensor *resnet_forward(const lvn_module *module, lvn_tensor *x)
 {
     const resnet *m = (const resnet *)module;
-    x = run_conv_norm(m->stem, x);                       /* (N, S/2, S/2, 64) */
-    x = lvn_max_pool2d(x, 3, .stride = 2, .padding = 1); /* (N, S/4, S/4, 64) */
-    for (int s = 0; s < STAGES; s++) { /* (N, S/32, S/32, 512 or 2048) in the end */
+    x = lvni_nn_module_run(module, x, resnet_stem); /* what is pooled is the largest of all: gone */
+    for (int s = 0; s < STAGES; s++) {              /* (N, S/32, S/32, 512 or 2048) in the end */
         for (int i = 0; i < m->n_blocks[s]; i++) {
             x = lvn_forward(m->block[s][i], x);
         }

@@ -1,6 +1,7 @@
 /* Backbone and head of the recipe pose (pose_network.h). */
 #include "recipes/pose/pose_network.h"
 
+#include "autograd/tape.h"
 #include "core/math.h"
 
 #include <stdio.h>
@@ -70,13 +71,27 @@ lvn_tensor *lvni_pose_softmax(lvn_tensor *x)
     return lvn_reshape(x, 4, (const int64_t[]){n, h, w, k});
 }
 
-lvn_tensor *lvni_pose_network_head(const lvni_pose_network *net, lvn_tensor *features)
+static lvn_tensor *run_head(const lvni_pose_network *net, lvn_tensor *features)
 {
     lvn_tensor *x = lvn_pixel_shuffle(features, SHUFFLE);
     for (int i = 0; i < net->layers; i++) {
         x = lvn_forward(net->layer[i], x);
     }
     return lvni_pose_softmax(x);
+}
+
+/* The maps before the softmax go with a scope of its own: nothing behind it needs them. */
+lvn_tensor *lvni_pose_network_head(const lvni_pose_network *net, lvn_tensor *features)
+{
+    if (lvni_autograd_scope_depth() == 0) { /* closing the outermost scope would drop the tape */
+        return run_head(net, features);
+    }
+    if (lvn_scope_open() != LVN_OK) {
+        return lvni_autograd_op_fail("the head");
+    }
+    lvn_tensor *x = lvn_keep(run_head(net, features));
+    lvn_scope_close(); /* a failure has marked the scope outside */
+    return x == NULL ? NULL : lvni_autograd_adopt(x);
 }
 
 lvn_tensor *lvni_pose_network_maps(const lvni_pose_network *net, lvn_tensor *image)

@@ -112,6 +112,36 @@ TEST(the_prediction_is_within_five_percent)
     }
 }
 
+/* A step of ResNet-18 keeps the input and the result of each convolution, and of the first one the
+ * places of maxima behind its norm. Free memory of one size serves another. */
+TEST(a_network_keeps_what_its_backward_needs)
+{
+    enum { SIDE = 64, BATCH = 64 };
+    /* floats of a sample, in maps of (SIDE / 4)^2 x 64: the first result, the pooled maps with
+     * their places; blocks of each stage keep four maps, the convolution beside the first a fifth
+     */
+    const double map = (double)SIDE * SIDE / 16 * 64,
+                 kept = 4 * map + 1.25 * map + 8 * map + 9 * map / 2 + 9 * map / 4 + 9 * map / 8;
+    memory data;
+    memory_init(&data, BATCH, SIDE);
+    const setting s = {.cls = lvni_nn_zoo_find("resnet18"),
+                       .batch_size = BATCH,
+                       .micro_batches = 1,
+                       .lanes = 1,
+                       .optim = {.kind = LVNI_OPTIM_SGD, .lr = 1e-3}};
+    bench b;
+    bench_open(&b, &data, &s);
+    const lvni_trainer_options o = b.trainer->o;
+    lvni_trainer_memory_need need;
+    assert_int_equal(lvni_trainer_predict_memory(&o, &need), LVN_OK);
+    const double ratio = (double)need.lane / (kept * BATCH * sizeof(float));
+    /* kernels and gradients on their way take some, too; with one map more it is 1.35 */
+    if (ratio > 1.2) {
+        fail_msg("it takes %.3f times what it must keep", ratio);
+    }
+    bench_close(&b);
+}
+
 /* Memory of the host that decides whether a run begins. */
 TEST(a_device_has_its_own_memory_unless_it_is_simulated)
 {
