@@ -24,6 +24,13 @@ float dist_gradient(int part, int64_t element, int salt)
     return (u & 16) != 0 ? -size : size;
 }
 
+void dist_gradients(float *out, int part, int64_t from, int64_t n, int salt)
+{
+    for (int64_t i = 0; i < n; i++) {
+        out[i] = dist_gradient(part, from + i, salt);
+    }
+}
+
 static float half_gradient(int part, int64_t element, int salt)
 {
     const uint64_t u = dist_bits(part, element, salt);

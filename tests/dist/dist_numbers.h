@@ -9,6 +9,8 @@
 uint64_t dist_bits(int part, int64_t element, int salt);
 /* Sizes from 1e-8 to 1e8 with signs: another order of additions gives other bits. */
 float dist_gradient(int part, int64_t element, int salt);
+/* Those of the elements from `from` on. */
+void dist_gradients(float *out, int part, int64_t from, int64_t n, int salt);
 /* n elements of a type, as `part` has them. */
 void dist_fill(void *out, lvn_dtype dtype, int part, int64_t n, int salt);
 /* Element i of the reduction over ranks 0 .. world-1, as its bytes. */

@@ -26,32 +26,47 @@ static void block_sums(const float *g, int64_t n, double *partial)
     }
 }
 
-typedef struct part {
-    float sum;
-    bool some;
-} part;
-
 static bool has_samples(int micro_batch, int step)
 {
     /* every third step some micro-batches are empty */
     return step % 3 != 2 || dist_bits(micro_batch, step, 5) % 3 != 0;
 }
 
-/* The sum over micro-batches [lo, hi); some: which of all micro-batches have samples. */
-static part define(int lo, int hi, int64_t i, int step, const bool *some)
+enum { RUN = 256 }; /* elements that are defined at a time */
+
+/* The sums over micro-batches [lo, hi) of n elements from `from` on, RUN at most; some: which of
+ * all micro-batches have samples. False: none of these has, and the sums are undefined. */
+static bool define_run(float *out, int lo, int hi, int64_t from, int64_t n, int step,
+                       const bool *some)
 {
     if (hi - lo == 1) {
-        return (part){some[lo] ? dist_gradient(lo, i, step) : 0.0f, some[lo]};
+        dist_gradients(out, lo, from, some[lo] ? n : 0, step);
+        return some[lo];
     }
     int p = 1;
     while (2 * p < hi - lo) {
         p = 2 * p;
     }
-    const part a = define(lo, lo + p, i, step, some), b = define(lo + p, hi, i, step, some);
-    if (!a.some || !b.some) {
-        return a.some ? a : b;
+    float right[RUN];
+    const bool a = define_run(out, lo, lo + p, from, n, step, some),
+               b = define_run(right, lo + p, hi, from, n, step, some);
+    if (!a && b) {
+        memcpy(out, right, (size_t)n * sizeof *out);
     }
-    return (part){a.sum + b.sum, true};
+    for (int64_t i = 0; a && b && i < n; i++) {
+        out[i] += right[i];
+    }
+    return a || b;
+}
+
+/* Those of elements 0 to n - 1. */
+static bool define(float *out, int lo, int hi, int64_t n, int step, const bool *some)
+{
+    bool any = false;
+    for (int64_t at = 0; at < n; at += RUN) {
+        any = define_run(out + at, lo, hi, at, n - at < RUN ? n - at : RUN, step, some);
+    }
+    return any;
 }
 
 /* What the trainer does before: the leaves of this rank, each computed into the set of its slot. */
@@ -72,10 +87,7 @@ static int make_leaves(const dist_rank *me, lvni_dist_reduction *r, int micro_ba
         if (node.slot == LVNI_TREE_EMPTY) {
             continue;
         }
-        float *set = lvni_dist_reduction_set(r, n_leaves);
-        for (int64_t j = 0; j < n; j++) {
-            set[j] = define(node.begin, node.end, j, step, some).sum;
-        }
+        define(lvni_dist_reduction_set(r, n_leaves), node.begin, node.end, n, step, some);
         leaf[n_leaves] = (lvni_plan_tree_node){node.begin, node.end, n_leaves};
         n_leaves++;
     }
@@ -187,55 +199,64 @@ enum {
     MESSAGE = 40
 };
 
-/* Every rank has those of all blocks. */
+/* Every rank has those of all blocks; want: the sums of all elements. */
 static bool squares_are_right(dist_rank *me, lvni_dist_reduction *r, const setup *s, int step,
-                              const bool *some)
+                              const float *want)
 {
     const double *partial = lvni_dist_reduction_partial(r);
     for (int64_t b = 0; b * LVNI_REDUCTION_BLOCK < s->n_norm; b += SANITIZED ? 3 : 1) {
-        float sum[LVNI_REDUCTION_BLOCK];
-        double want;
+        double squares;
         const int64_t from = b * LVNI_REDUCTION_BLOCK, left = s->n_norm - from,
                       n = left < LVNI_REDUCTION_BLOCK ? left : LVNI_REDUCTION_BLOCK;
         if (from < used_begin(s, step) || from >= used_end(s, step)) {
             continue;
         }
-        for (int64_t i = 0; i < n; i++) {
-            sum[i] = define(0, s->micro_batches, from + i, step, some).sum;
-        }
-        block_sums(sum, n, &want);
-        RANK_CHECK(me, memcmp(&want, &partial[b], sizeof want) == 0, "block %lld", (long long)b);
+        block_sums(want + from, n, &squares);
+        RANK_CHECK(me, memcmp(&squares, &partial[b], sizeof squares) == 0, "block %lld",
+                   (long long)b);
     }
     return true;
 }
 
 static bool total_is_right(dist_rank *me, lvni_dist_reduction *r, const setup *s, int step,
-                           const bool *some)
+                           const bool *some, const float *want)
 {
     const float *total = lvni_dist_reduction_total(r);
     bool other_order = false;
-    if (!define(0, s->micro_batches, 0, step, some).some) {
-        RANK_CHECK(me, total == NULL, "no micro-batch has samples");
-        return true;
-    }
     RANK_CHECK(me, total != NULL, "step %d", step);
     for (int64_t i = 0; i < s->n; i += SANITIZED ? 7 : 1) {
         if (used_of(s, step, i, 1) == 0 || !has_total(me, s, i)) {
             continue;
         }
-        const float want = define(0, s->micro_batches, i, step, some).sum;
         float line = 0.0f;
         for (int micro_batch = 0; micro_batch < s->micro_batches && !other_order; micro_batch++) {
             line += some[micro_batch] ? dist_gradient(micro_batch, i, step) : 0.0f;
         }
-        other_order = other_order || line != want;
-        RANK_CHECK(me, memcmp(&want, &total[i], sizeof want) == 0,
+        other_order = other_order || line != want[i];
+        RANK_CHECK(me, memcmp(&want[i], &total[i], sizeof want[i]) == 0,
                    "step %d, %d micro-batches, element %lld: %.9g, not %.9g", step,
-                   s->micro_batches, (long long)i, (double)total[i], (double)want);
+                   s->micro_batches, (long long)i, (double)total[i], (double)want[i]);
     }
     RANK_CHECK(me, s->micro_batches < 4 || s->n < 1000 || step % 3 == 2 || s->keeps || other_order,
                "the numbers do not distinguish one order from another");
-    return squares_are_right(me, r, s, step, some);
+    return true;
+}
+
+static bool sums_are_right(dist_rank *me, lvni_dist_reduction *r, const setup *s, int step,
+                           const bool *some)
+{
+    float *want = malloc((size_t)s->n * sizeof *want);
+    RANK_CHECK(me, want != NULL, "memory for %lld floats", (long long)s->n);
+    bool right;
+    if (define(want, 0, s->micro_batches, s->n, step, some)) {
+        right =
+            total_is_right(me, r, s, step, some, want) && squares_are_right(me, r, s, step, want);
+    } else { /* no micro-batch has samples */
+        right = lvni_dist_reduction_total(r) == NULL;
+    }
+    free(want);
+    RANK_CHECK(me, right, "step %d", step);
+    return true;
 }
 
 static bool messages_are_right(dist_rank *me, lvni_dist_reduction *r, int step)
@@ -382,7 +403,7 @@ static bool run_step(dist_rank *me, lvni_dist_reduction *r, const setup *s, int 
     }
     /* all see the same memory: one looks at every number of it */
     const bool looks = s->keeps || (step + s->micro_batches) % me->world == me->rank;
-    return (!looks || total_is_right(me, r, s, step, some)) && messages_are_right(me, r, step);
+    return (!looks || sums_are_right(me, r, s, step, some)) && messages_are_right(me, r, step);
 }
 
 static bool run_setup(dist_rank *me, const setup *s)
