@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 int start_kernels(void **state)
 {
@@ -167,15 +168,7 @@ double error_of_product(const lvn_tensor *a, const lvn_tensor *b, const lvn_tens
 
 uint64_t hash_of(const lvn_tensor *t)
 {
-    const size_t size = lvn_dtype_size(t->dtype);
-    uint64_t h = 14695981039346656037u;
-    for (int64_t i = 0; i < lvn_numel(t); i++) {
-        uint32_t bits = 0;
-        memcpy(&bits, (const char *)t->data + (size_t)i * size, size);
-        h = (h ^ bits) * 1099511628211u;
-        h ^= h >> 32;
-    }
-    return h;
+    return XXH3_64bits(t->data, (size_t)lvn_numel(t) * lvn_dtype_size(t->dtype));
 }
 
 static lvn_status with_teams(lvn_kernel kernel, const lvn_kernel_args *args, int team,

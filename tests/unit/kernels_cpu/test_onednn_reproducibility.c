@@ -7,7 +7,6 @@
 #include "support/test.h"
 
 #include <stdlib.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const conv_case zoo[] = {
@@ -80,8 +79,8 @@ TEST(convolutions_do_not_see_the_team)
         conv_data d = conv_data_make(&zoo[k]);
         uint64_t y = 0, dx = 0;
         for (int t = 0; t < TEAMS; t++) {
-            fill(d.y, 99);
-            fill(d.dx, 99);
+            fill_bytes(d.y, 0xff);
+            fill_bytes(d.dx, 0xff);
             assert_int_equal(run_forward(&d, teams[t], true), LVN_OK);
             assert_int_equal(run_grad_input(&d, teams[t]), LVN_OK);
             if (t == 0) {
@@ -106,7 +105,7 @@ TEST(weight_gradients_see_only_their_own_team)
         uint64_t first[2] = {0, 0};
         for (int w = 1; w <= 2; w++) {
             for (int t = 0; t < 3; t++) {
-                fill(d.dw, 99);
+                fill_bytes(d.dw, 0xff);
                 assert_int_equal(run_grad_weight(&d, teams[t], w), LVN_OK);
                 const uint64_t h = hash_of(d.dw) ^ hash_of(d.db) * 31;
                 if (t == 0) {
@@ -142,7 +141,7 @@ static void product_case(size_t k, bool ta, bool tb, bool *differs)
     lvn_tensor *a = filled(1, 2, as), *b = filled(2, 2, bs), *y = filled(3, 2, ys);
     uint64_t first = 0;
     for (int t = 0; t < TEAMS; t++) {
-        fill(y, 99);
+        fill_bytes(y, 0xff);
         assert_int_equal(run_matmul(a, b, y, ta, tb, teams[t], 1), LVN_OK);
         first = t == 0 ? hash_of(y) : first;
         if (first != hash_of(y)) {

@@ -82,11 +82,16 @@ input repeat(const char *head, const char *unit, const char *tail, size_t n, siz
     const char *number = strstr(unit, "%d");
     input in = {.bytes = malloc(n + before + 256), .n = before};
     assert_non_null(in.bytes);
+    const size_t length = strlen(unit), end = n + before - strlen(tail) - 8;
     in.n += (size_t)sprintf(in.bytes + in.n, "%s", head);
-    for (int i = 0; in.n + strlen(unit) + strlen(tail) + 8 < n + before; i++) {
-        in.n += number == NULL ? (size_t)sprintf(in.bytes + in.n, "%s", unit)
-                               : (size_t)sprintf(in.bytes + in.n, "%.*s%d%s", (int)(number - unit),
-                                                 unit, i, number + 2);
+    for (int i = 0; in.n + length < end; i++) {
+        if (number == NULL) {
+            memcpy(in.bytes + in.n, unit, length);
+            in.n += length;
+        } else {
+            in.n += (size_t)sprintf(in.bytes + in.n, "%.*s%d%s", (int)(number - unit), unit, i,
+                                    number + 2);
+        }
     }
     in.n += (size_t)sprintf(in.bytes + in.n, "%s", tail);
     return in;
