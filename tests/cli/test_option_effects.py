@@ -5,7 +5,7 @@ usage: test_option_effects.py LEVIN [KEY ...]
 The keys are those that `levin help COMMAND` lists. Each has a row below: the value that is tried,
 what else is given (to both runs, unless the row has a value for the first run, too), and what must
 differ. A key without a row, a row without a key, and a row whose value changes nothing fail. A
-third of the rows is run each day; with KEY those of these keys, with LEVIN_TEST_SLOW=1 all.
+seventh of the rows is run each day; with KEY those of these keys, with LEVIN_TEST_SLOW=1 all.
 """
 
 import hashlib
@@ -298,7 +298,7 @@ def check(command, key, row, fixtures, cache):
     )
 
 
-PARTS = 5  # one of them a day
+PARTS = 7  # one of them a day
 
 
 def main():

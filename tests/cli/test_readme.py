@@ -4,7 +4,8 @@ usage: test_readme.py SOURCE_DIR BUILD_DIR
 
 A block ```sh behind a line <!-- tested: name --> is run; the ```text block that follows it, if any,
 must be lines of its output, numbers apart. Other ```sh blocks may only hold `make TARGET` with
-targets of the Makefile.
+targets of the Makefile. The long training of the first block has all of its images on one day of
+four; with fewer of them it prints the same lines.
 """
 
 import csv
@@ -16,8 +17,10 @@ import tempfile
 import unittest
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).parent.parent / "support"))
+
 from small_png import write_png
-from today import OfToday
+from turns import turn_line, turn_of
 
 SOURCE, BUILD = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
 README = (SOURCE / "README.md").read_text()
@@ -26,6 +29,9 @@ BLOCK = re.compile(
 )
 FIRST_SCREEN = README[: README.index("\n## ")]
 NUMBER = re.compile(r"\d+(\.\d+)?")
+PARTS = 4
+WHOLE = turn_of(PARTS) in (None, 1)
+FEWER = {} if WHOLE else {"first": ("out=out/first", "out=out/first data.count=240")}
 
 
 class Readme(unittest.TestCase):
@@ -46,6 +52,9 @@ class Readme(unittest.TestCase):
         cls.output = {}
         for name, commands, _ in BLOCK.findall(README):
             if name:
+                as_shown, fewer = FEWER.get(name, ("", ""))
+                assert as_shown in commands, commands
+                commands = commands.replace(as_shown, fewer)
                 done = subprocess.run(
                     ["sh", "-e", "-c", commands],
                     cwd=cls.cwd,
@@ -91,9 +100,8 @@ class Readme(unittest.TestCase):
                 self.assertIn(NUMBER.sub("#", line), shapes)
         accuracy = [float(a) for a in re.findall(r"val/acc (\S+)", self.output["first"])]
         self.assertEqual(len(accuracy), 12)
-        self.assertGreaterEqual(
-            accuracy[-1], 0.93
-        )  # shown: 0.9776; other processors round otherwise
+        if WHOLE:  # shown: 0.9776; other processors round otherwise
+            self.assertGreaterEqual(accuracy[-1], 0.93)
 
     def test_the_run_directory_is_as_described(self):
         tree = re.findall(r"^[├└]── (\S+)", FIRST_SCREEN, re.M)
@@ -175,4 +183,5 @@ class Readme(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1], testLoader=OfToday(2))
+    print(f"the whole of the first block: {turn_line(PARTS)}", flush=True)
+    unittest.main(argv=sys.argv[:1])

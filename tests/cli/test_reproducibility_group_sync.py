@@ -1,7 +1,7 @@
 """sync_batchnorm: the micro-batches of a group run at once however many lanes were asked for, on
 ranks that are processes or threads; resumed in the middle.
 
-usage: test_reproducibility_group_sync.py LEVIN [DATA]
+usage: test_reproducibility_group_sync.py LEVIN
 """
 
 from reproducibility_case import check, CORES, hashes, main, resume, same, train

@@ -1,7 +1,7 @@
 """One hash for ranks of several nodes, in two levels or over messages alone: ddp, sharded, and ddp2
 with ranks that are threads; resumed on others.
 
-usage: test_reproducibility_nodes.py LEVIN [DATA]
+usage: test_reproducibility_nodes.py LEVIN
 """
 
 import subprocess

@@ -1,7 +1,7 @@
 """One hash for all lanes, cores and resumes, with the options that touch numbers: validation,
 spellings of the batch size, groups of parameters, optimizers, averages, mixtures, random effects.
 
-usage: test_reproducibility_options.py LEVIN [DATA]
+usage: test_reproducibility_options.py LEVIN
 """
 
 import json
