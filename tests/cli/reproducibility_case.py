@@ -19,11 +19,8 @@ LEVIN = os.path.abspath(sys.argv[1])
 PHOTOS = os.path.join(sys.argv[2], "clothing") if len(sys.argv) > 2 else ""
 HAVE_PHOTOS = os.path.isdir(PHOTOS)
 CORES = sorted(os.sched_getaffinity(0))
-DATA = (
-    [f"data={PHOTOS}"]
-    if HAVE_PHOTOS
-    else ["data=builtin:shapes", "data.count=341", "data.classes=10"]
-)
+SHAPES = ["data=builtin:shapes", "data.count=341", "data.classes=10"]
+DATA = [f"data={PHOTOS}"] if HAVE_PHOTOS else SHAPES
 COMMON = [
     "train",
     "classify",

@@ -21,6 +21,7 @@ from pathlib import Path
 from patterns import draw_patterns
 from rank_processes import drop_identity
 from small_png import pixel_rows
+from today import OfToday
 
 LEVIN, SOURCE = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 del sys.argv[1:3]
@@ -331,4 +332,4 @@ with tempfile.TemporaryDirectory() as FOLDER:
     shutil.copy(SOURCE, os.path.join(FOLDER, "autoencoder.c"))
     levin("cc", "autoencoder.c")
     MINE = "./autoencoder.so"
-    unittest.main()
+    unittest.main(testLoader=OfToday(2))

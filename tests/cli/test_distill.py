@@ -12,6 +12,7 @@ import shutil
 import unittest
 
 from pretrain_case import PretrainCase, run_levin
+from today import OfToday
 
 TEACHER = "exported_models/exported_last.safetensors"
 SMALL = (
@@ -149,4 +150,4 @@ class Distill(PretrainCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(testLoader=OfToday(2))

@@ -1041,4 +1041,4 @@ class Gan(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(testLoader=OfToday(2))
+    unittest.main(testLoader=OfToday(3))

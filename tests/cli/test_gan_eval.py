@@ -520,4 +520,4 @@ class Choice(unittest.TestCase):
 if __name__ == "__main__":
     if not os.access(LEVIN, os.X_OK):
         sys.exit(f"usage: {sys.argv[0]} LEVIN [test names]")
-    unittest.main(verbosity=1, testLoader=OfToday(2))
+    unittest.main(verbosity=1, testLoader=OfToday(3))

@@ -11,13 +11,25 @@ import subprocess
 import zlib
 
 from reproducibility_lines import reproducibility_lines
-from reproducibility_case import check, CORES, hashes, LEVIN, main, resume, same, train, work
+from reproducibility_case import (
+    check,
+    CORES,
+    hashes,
+    LEVIN,
+    main,
+    resume,
+    same,
+    SHAPES,
+    train,
+    work,
+)
 
 
-def layouts(team, some=slice(None)):
-    """some: of the layouts below; where a resume goes on from is tested for all teams."""
+def layouts(team, some=slice(None), data=None):
+    """some: of the layouts below; where a resume goes on from is tested for all teams. data: other
+    than the photos."""
     pinned = [f"wgrad_threads={team}", "batch_size=32", "max_epochs=2", "eval_batch_size=32"]
-    first = train(pinned + ["lanes=1", "num_workers=0"])
+    first = train(pinned + ["lanes=1", "num_workers=0"], data)
     print("team {}: weights {} state {}".format(team, *hashes(first)))
     hostile = {"OMP_DYNAMIC": "true", "OMP_THREAD_LIMIT": "1", "OMP_NUM_THREADS": "7"}
     for name, arguments, how in [
@@ -27,9 +39,9 @@ def layouts(team, some=slice(None)):
         ("1 lane, one core", ["lanes=1", "num_workers=0"], {"cores": CORES[:1]}),
         ("hostile OpenMP variables", ["lanes=2"], {"env": hostile}),
     ][some]:
-        same(train(pinned + arguments, **how), first, f"team {team}: {name}")
+        same(train(pinned + arguments, data, **how), first, f"team {team}: {name}")
     # Step 7 of epoch 2: an epoch has 11 steps.
-    stopped = train(pinned + ["lanes=1", "max_steps=18"])
+    stopped = train(pinned + ["lanes=1", "max_steps=18"], data)
     resume(stopped, "max_steps=-1", "lanes=2", "num_workers=2")
     same(stopped, first, f"team {team}: resumed at step 7 of epoch 2, with other lanes")
     means = reproducibility_lines(stopped, only="train/loss")
@@ -45,7 +57,7 @@ def team_of_one():
 
 
 def team_of_two():
-    layouts(2, slice(2, None, 2))  # what differs is which threads sum the gradients
+    layouts(2, slice(2, None, 2), SHAPES)  # what differs is which threads sum the gradients
 
 
 def one_pixel():

@@ -381,4 +381,4 @@ class Tune(Case):
 
 
 if __name__ == "__main__":
-    main(turns=2)
+    main(turns=3)

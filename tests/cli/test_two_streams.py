@@ -14,6 +14,8 @@ import tempfile
 import time
 import unittest
 from pathlib import Path
+
+from today import OfToday
 from ucx import HAS_UCX
 
 CLIPS, LEVIN = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
@@ -152,4 +154,4 @@ class TwoStreams(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(testLoader=OfToday(2))

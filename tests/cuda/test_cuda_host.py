@@ -46,6 +46,7 @@ FLAT = (
     "record apply_record append number seed decide finish"
 ).split()
 WITHOUT_KERNEL = set()
+PARTS = 3  # of the kernels one of them a day
 
 
 def levin(*arguments, cwd=None, **environment):
@@ -73,8 +74,8 @@ OPS = find_ops()
 
 
 class Kernels(unittest.TestCase):
-    """One test for each op and each function of flat buffers: test_relu, test_flat_adamw. Half of
-    them each day, all with LEVIN_TEST_SLOW=1, one by its name."""
+    """One test for each op and each function of flat buffers: test_relu, test_flat_adamw. A part
+    of them each day, all with LEVIN_TEST_SLOW=1, one by its name."""
 
     def test_what_has_no_kernel(self):
         self.assertEqual({op for op, there in OPS.items() if not there}, WITHOUT_KERNEL)
@@ -122,8 +123,8 @@ class Kernels(unittest.TestCase):
 def add_checks():
     names = [op for op, there in OPS.items() if there] + [f"flat.{name}" for name in FLAT]
     if not any(argument.startswith("Kernels.") for argument in sys.argv[3:]):
-        print(turn_line(2), flush=True)
-        names = of_today(names, 2)
+        print(turn_line(PARTS), flush=True)
+        names = of_today(names, PARTS)
     for name in names:
         test = f"test_{name.replace('.', '_')}"
         setattr(Kernels, test, lambda self, name=name: self.check(name))
