@@ -18,6 +18,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from today import OfToday
+
 SOURCE, LEVIN, CC = Path(sys.argv[1]).resolve(), os.path.abspath(sys.argv[2]), sys.argv[3]
 OK, FAILURE, USAGE, RESOURCE = 0, 1, 64, 69
 RUN = [
@@ -415,4 +417,4 @@ class Example(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1] + sys.argv[4:])
+    unittest.main(argv=sys.argv[:1] + sys.argv[4:], testLoader=OfToday(2))

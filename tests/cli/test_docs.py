@@ -4,8 +4,8 @@ speak of.
 usage: test_docs.py SOURCE_DIR LEVIN
 
 A command is a line of four blanks and `levin ...` or `build/levin ...`. Trainings get max_steps=2
-and, where they name none, an out of their own; all else is as it stands there. The commands of
-README.md are run by test_readme.py.
+and, where they name none, an out of their own, those on photos small images; all else is as it
+stands there. The commands of README.md are run by test_readme.py.
 """
 
 import os
@@ -120,6 +120,8 @@ class Docs(unittest.TestCase):
                 arguments[arguments.index("accelerator=gpu")] = "accelerator=cpu"
             if arguments[0] == "train":
                 arguments += ["max_steps=2"] + ([] if "out=" in line else [f"out=out/docs{i}"])
+                if "data=photos" in arguments and "image_size=" not in line:
+                    arguments += ["image_size=32"]
             with self.subTest(file=name, command=line):
                 code, reported = self.levin(arguments)
                 self.assertEqual(code, 0, reported)
