@@ -130,7 +130,7 @@ class Loop(Case):
             times = [r["time_s"] for r in self.rows("clock") if "val/loss" in r]
             self.assertIn(len(times), (2, 3), times)
             for before, after in zip([0.0] + times, times):
-                self.assertGreater(after - before, 0.9)
+                self.assertGreater(after - before, 0.5)  # one may end late, the next in time
         self.train("bad", "val_check_interval=2x", code=USAGE, expects=["val_check_interval 2x"])
 
     def test_the_clock_of_validation_over_several_starts(self):
