@@ -679,7 +679,7 @@ static lvn_status add_nodes_json(const lvni_slurm_nodes *g, lvni_core_str *out)
     return lvni_core_str_status(out);
 }
 
-static lvn_status print_nodes(const options *o, const lvni_slurm_cluster *c, int *code)
+static lvn_status print_nodes(const options *o, const lvni_slurm_partitions *c, int *code)
 {
     static const char *const names[] = {"PARTITION",   "STATE",     "NODES",      "CPUS FREE",
                                         "MEMORY FREE", "GPUS FREE", "TIME LIMIT", "NAMES"};
@@ -713,7 +713,7 @@ int lvni_cli_slurm_nodes(int n, const char *const *args)
                                        NULL};
     options o;
     lvni_core_str out = {0};
-    lvni_slurm_cluster cluster = {.n = 0};
+    lvni_slurm_partitions cluster = {.n = 0};
     int code = read_options("nodes", "jpN", n, args, &o), exit_code = 0;
     if (code != LVNI_EXIT_OK) {
         return code;
@@ -732,11 +732,11 @@ int lvni_cli_slurm_nodes(int n, const char *const *args)
         code = lvni_cli_slurm_refused(argv[0], exit_code, &out);
         goto done;
     }
-    LVNI_TRY_DONE(s,
-                  lvni_slurm_cluster_read(lvni_core_str_text(&out), o.partition, o.each, &cluster));
+    LVNI_TRY_DONE(
+        s, lvni_slurm_partitions_read(lvni_core_str_text(&out), o.partition, o.each, &cluster));
     s = print_nodes(&o, &cluster, &code);
 done:
-    lvni_slurm_cluster_free(&cluster);
+    lvni_slurm_partitions_free(&cluster);
     lvni_core_str_free(&out);
     lvni_core_free(o.words);
     return s == LVN_OK ? code : lvni_run_report_status(s);

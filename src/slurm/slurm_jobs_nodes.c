@@ -159,7 +159,7 @@ static void add(lvni_slurm_nodes *sum, const lvni_slurm_nodes *one)
     lvni_core_str_printf(&sum->names, ",%s", lvni_core_str_text(&one->names));
 }
 
-static lvn_status read_nodes(const char *partition, bool each, lvni_slurm_cluster *c)
+static lvn_status read_nodes(const char *partition, bool each, lvni_slurm_partitions *c)
 {
     for (size_t row = 0; row < c->table.n; row++) {
         lvni_slurm_nodes one = {.n = 0};
@@ -189,26 +189,26 @@ static lvn_status read_nodes(const char *partition, bool each, lvni_slurm_cluste
     return LVN_OK;
 }
 
-lvn_status lvni_slurm_cluster_read(const char *sinfo, const char *partition, bool each,
-                                   lvni_slurm_cluster *out)
+lvn_status lvni_slurm_partitions_read(const char *sinfo, const char *partition, bool each,
+                                      lvni_slurm_partitions *out)
 {
-    *out = (lvni_slurm_cluster){.n = 0};
+    *out = (lvni_slurm_partitions){.n = 0};
     LVN_TRY(
         lvni_slurm_table_read(sinfo, LVNI_SLURM_SEPARATOR, LVNI_SLURM_NODE_FIELDS, &out->table));
     out->list = lvni_core_calloc(LVNI_TAG_CORE, out->table.n + 1, sizeof *out->list);
     const lvn_status s = out->list == NULL ? LVN_ERR_MEMORY : read_nodes(partition, each, out);
     if (s != LVN_OK) {
-        lvni_slurm_cluster_free(out);
+        lvni_slurm_partitions_free(out);
     }
     return s;
 }
 
-void lvni_slurm_cluster_free(lvni_slurm_cluster *cluster)
+void lvni_slurm_partitions_free(lvni_slurm_partitions *cluster)
 {
     for (size_t i = 0; i < cluster->n; i++) {
         lvni_core_str_free(&cluster->list[i].names);
     }
     lvni_core_free(cluster->list);
     lvni_slurm_table_free(&cluster->table);
-    *cluster = (lvni_slurm_cluster){.n = 0};
+    *cluster = (lvni_slurm_partitions){.n = 0};
 }

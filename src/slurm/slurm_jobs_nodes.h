@@ -27,15 +27,15 @@ typedef struct lvni_slurm_nodes {
     lvni_core_str names; /* "n1,n2" */
 } lvni_slurm_nodes;
 
-typedef struct lvni_slurm_cluster {
+typedef struct lvni_slurm_partitions {
     lvni_slurm_table table;
     lvni_slurm_nodes *list;
     size_t n;
-} lvni_slurm_cluster;
+} lvni_slurm_partitions;
 
 /* partition: of that alone; NULL: all. each: nodes are not summed up. */
-lvn_status lvni_slurm_cluster_read(const char *sinfo, const char *partition, bool each,
-                                   lvni_slurm_cluster *out);
-void lvni_slurm_cluster_free(lvni_slurm_cluster *cluster);
+lvn_status lvni_slurm_partitions_read(const char *sinfo, const char *partition, bool each,
+                                      lvni_slurm_partitions *out);
+void lvni_slurm_partitions_free(lvni_slurm_partitions *cluster);
 
 #endif

@@ -379,7 +379,7 @@ lvn_status lvni_slurm_script_write(const lvni_slurm_job *job, int n_args, const 
     for (size_t i = 0; (text = lvni_slurm_item_at(o, "teardown", i)) != NULL; i++) {
         put_code(out, text);
     }
-    if (job->trains) {
+    if (job->trains && job->front == NULL) { /* a sweep's worker marks no run directory */
         put_finish(job, out);
     }
     lvni_core_str_append(out, "exit \"$rc\"\n");

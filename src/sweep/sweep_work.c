@@ -529,7 +529,7 @@ static lvn_status queue_again(lvni_sweep_worker *w)
     for (int i = 0; i < GRACE_S && w->o->single && job_has_others(w); i++) {
         sleep(1);
     }
-    return lvni_run_requeue(&alone, true, 0, w->advanced);
+    return lvni_run_requeue(&alone, NULL, true, 0, w->advanced);
 }
 
 lvn_status lvni_sweep_work(lvni_sweep_plan *plan, const lvni_sweep_work_options *options,

@@ -53,13 +53,13 @@ static void read_show(const char *text)
 
 static void read_nodes(const char *text)
 {
-    lvni_slurm_cluster c;
-    CHECK(lvni_slurm_cluster_read(text, NULL, false, &c) == LVN_OK);
+    lvni_slurm_partitions c;
+    CHECK(lvni_slurm_partitions_read(text, NULL, false, &c) == LVN_OK);
     for (size_t i = 0; i < c.n; i++) {
         CHECK(c.list[i].n > 0 && c.list[i].n_gpus <= LVNI_SLURM_GPU_TYPES);
         CHECK(c.list[i].usable || (c.list[i].cpus_free == 0 && c.list[i].memory_free == 0));
     }
-    lvni_slurm_cluster_free(&c);
+    lvni_slurm_partitions_free(&c);
 }
 
 static void read_records(const char *text)

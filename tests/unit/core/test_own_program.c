@@ -53,12 +53,13 @@ TEST(a_relocated_directory_starts_its_command)
 
 TEST(other_programs_are_themselves)
 {
-    static const char *const programs[] = {"/usr/bin/levin",
-                                           "/home/lab/build/levin",
-                                           "/usr/libexec/levin", /* no command in /usr/bin beside it */
-                                           "/opt/lib/libc/ld-linux/levin",
-                                           "/opt/x/libexec/levin-gan",
-                                           "/lib64/ld-linux-x86-64.so.2"};
+    static const char *const programs[] = {
+        "/usr/bin/levin",
+        "/home/lab/build/levin",
+        "/usr/libexec/levin", /* no command in /usr/bin beside it */
+        "/opt/lib/libc/ld-linux/levin",
+        "/opt/x/libexec/levin-gan",
+        "/lib64/ld-linux-x86-64.so.2"};
     char path[512];
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
         if (strcmp(programs[i], "/usr/libexec/levin") != 0 || access("/usr/bin/levin", X_OK) != 0) {

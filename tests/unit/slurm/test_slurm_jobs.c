@@ -37,10 +37,10 @@ TEST(lines_of_fields)
 TEST(lines_without_memory)
 {
     for (int64_t k = 1;; k++) {
-        lvni_slurm_cluster c;
+        lvni_slurm_partitions c;
         const uint64_t live = lvni_core_alloc_get_total().live_bytes;
         lvni_core_alloc_fail_at(k);
-        const lvn_status s = lvni_slurm_cluster_read(
+        const lvn_status s = lvni_slurm_partitions_read(
             "n1" S "p" S "idle" S "0/8/0/8" S "0" S "9" S "gpu:4" S "gpu:0" S "1:00" S "\n"
             "n2" S "p" S "idle" S "0/8/0/8" S "0" S "9" S "gpu:4" S "gpu:1" S "1:00" S "\n",
             NULL, false, &c);
@@ -48,7 +48,7 @@ TEST(lines_without_memory)
         if (s == LVN_OK) {
             assert_int_equal(c.n, 1);
             assert_int_equal(c.list[0].gpus[0].free, 7);
-            lvni_slurm_cluster_free(&c);
+            lvni_slurm_partitions_free(&c);
         } else {
             assert_int_equal(s, LVN_ERR_MEMORY);
         }
@@ -309,8 +309,8 @@ TEST(nodes)
         "\n"
         "n4" S "q" S "idle~" S "0/4/0/4" S "0" S "100" S "(null)" S "(null)" S "1:00" S "\n"
         "sinfo: error: something\n";
-    lvni_slurm_cluster c;
-    assert_int_equal(lvni_slurm_cluster_read(sinfo, NULL, false, &c), LVN_OK);
+    lvni_slurm_partitions c;
+    assert_int_equal(lvni_slurm_partitions_read(sinfo, NULL, false, &c), LVN_OK);
     assert_int_equal(c.n, 3);
     const lvni_slurm_nodes *one = &c.list[0];
     assert_int_equal(one->n, 2);
@@ -332,8 +332,8 @@ TEST(nodes)
     assert_int_equal(c.list[1].cpus_free, 0);
     assert_string_equal(c.list[2].word, "free, powered down");
     assert_true(c.list[2].usable);
-    lvni_slurm_cluster_free(&c);
-    assert_int_equal(lvni_slurm_cluster_read(sinfo, "p", true, &c), LVN_OK);
+    lvni_slurm_partitions_free(&c);
+    assert_int_equal(lvni_slurm_partitions_read(sinfo, "p", true, &c), LVN_OK);
     assert_int_equal(c.n, 3);
-    lvni_slurm_cluster_free(&c);
+    lvni_slurm_partitions_free(&c);
 }
