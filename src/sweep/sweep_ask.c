@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ASK_S = 120, LINE_MOST = 1 << 20, UNKNOWN = 0, KNOWN, ENDED };
+enum { ASK_S = 120, SLICE_MS = 100, LINE_MOST = 1 << 20, UNKNOWN = 0, KNOWN, ENDED };
 
 struct lvni_sweep_asker {
     lvni_sweep_plan *plan;
@@ -28,6 +28,9 @@ struct lvni_sweep_asker {
     unsigned char *sent; /* of each trial: UNKNOWN, KNOWN, ENDED */
     int64_t room;
     lvni_core_str line, answer; /* reused */
+    lvni_sweep_meanwhile *meanwhile;
+    void *user;
+    bool left; /* the worker did not wait for the answer */
 };
 
 /* ---- the program ---- */
@@ -86,22 +89,28 @@ static lvn_status broken(const lvni_sweep_asker *a, const char *what)
     LVN_FAIL(LVN_ERR_IO, "strategy=%s: %s", a->plan->strategy, what);
 }
 
-/* Until the descriptor is ready; from `begin` on a program has ASK_S. */
-static lvn_status wait_for(const lvni_sweep_asker *a, int fd, short events, uint64_t begin)
+/* Until the descriptor is ready; from `begin` on a program has ASK_S. The worker goes on with its
+ * beats and signals all the while, or its trials would be taken for dead. */
+static lvn_status wait_for(lvni_sweep_asker *a, int fd, short events, uint64_t begin)
 {
     struct pollfd p = {.fd = fd, .events = events};
     for (;;) {
         const int left = ASK_S * 1000 - (int)(1e3 * lvni_core_seconds_since(begin));
-        const int n = left > 0 ? poll(&p, 1, left) : 0;
+        const int n = left > 0 ? poll(&p, 1, left < SLICE_MS ? left : SLICE_MS) : 0;
+        const int error = errno;
         if (n > 0) {
             return LVN_OK;
         }
-        if (n == 0) {
+        if (!a->meanwhile(a->user)) {
+            a->left = true;
+            return broken(a, "its answer is not waited for");
+        }
+        if (left <= 0) {
             LVN_FAIL(LVN_ERR_IO, "strategy=%s: its program did not answer within %d s",
                      a->plan->strategy, (int)ASK_S);
         }
-        if (errno != EINTR) {
-            return broken(a, strerror(errno));
+        if (n < 0 && error != EINTR) {
+            return broken(a, strerror(error));
         }
     }
 }
@@ -316,7 +325,21 @@ lvn_status lvni_sweep_asker_create(lvni_sweep_plan *plan, lvni_sweep_reader *rea
     return LVN_OK;
 }
 
-lvn_status lvni_sweep_asker_next(lvni_sweep_asker *a, lvni_sweep_answer *answer)
+static lvn_status ask(lvni_sweep_asker *a, uint64_t begin)
+{
+    LVN_TRY(grow(a));
+    if (a->pid == 0) {
+        LVN_TRY(start(a));
+        LVN_TRY(send_sweep(a, begin));
+    }
+    LVN_TRY(send_news(a, begin));
+    lvni_core_str_printf(&a->line, "{\"ask\": %lld}", (long long)a->plan->n_trials);
+    LVN_TRY(send_line(a, begin));
+    return read_line(a, begin);
+}
+
+lvn_status lvni_sweep_asker_next(lvni_sweep_asker *a, lvni_sweep_meanwhile *meanwhile, void *user,
+                                 lvni_sweep_answer *answer)
 {
     const int64_t before = a->plan->n_trials;
     const uint64_t begin = lvni_core_now_ns();
@@ -330,16 +353,14 @@ lvn_status lvni_sweep_asker_next(lvni_sweep_asker *a, lvni_sweep_answer *answer)
         *answer = LVNI_SWEEP_ANSWER_STOP;
         return LVN_OK;
     }
-    LVN_TRY(grow(a));
-    if (a->pid == 0) {
-        LVN_TRY(start(a));
-        LVN_TRY(send_sweep(a, begin));
+    a->meanwhile = meanwhile;
+    a->user = user;
+    const lvn_status s = ask(a, begin);
+    if (a->left) {
+        *answer = LVNI_SWEEP_ANSWER_STOP;
+        return LVN_OK;
     }
-    LVN_TRY(send_news(a, begin));
-    lvni_core_str_printf(&a->line, "{\"ask\": %lld}", (long long)a->plan->n_trials);
-    LVN_TRY(send_line(a, begin));
-    LVN_TRY(read_line(a, begin));
-    return take_answer(a, answer);
+    return s == LVN_OK ? take_answer(a, answer) : s;
 }
 
 void lvni_sweep_asker_destroy(lvni_sweep_asker *a)

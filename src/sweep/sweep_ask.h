@@ -25,11 +25,17 @@ typedef enum lvni_sweep_answer {
     LVNI_SWEEP_ANSWER_STOP /* also where plan->most are there */
 } lvni_sweep_answer;
 
+/* What the worker does while the program thinks, several times a second. false: the answer is not
+ * wanted any more. */
+typedef bool lvni_sweep_meanwhile(void *user);
+
 /* Both are borrowed. Starts nothing yet. */
 lvn_status lvni_sweep_asker_create(lvni_sweep_plan *plan, lvni_sweep_reader *reader,
                                    lvni_sweep_asker **out);
-/* LVN_ERR_IO: the program cannot be started, has ended, or does not answer. */
-lvn_status lvni_sweep_asker_next(lvni_sweep_asker *a, lvni_sweep_answer *answer);
+/* LVNI_SWEEP_ANSWER_STOP also where `meanwhile` ended the waiting; it may not be asked again then.
+ * LVN_ERR_IO: the program cannot be started, has ended, or does not answer. */
+lvn_status lvni_sweep_asker_next(lvni_sweep_asker *a, lvni_sweep_meanwhile *meanwhile, void *user,
+                                 lvni_sweep_answer *answer);
 void lvni_sweep_asker_destroy(lvni_sweep_asker *a); /* NULL is fine */
 
 #endif

@@ -312,6 +312,16 @@ static lvn_status reap(lvni_sweep_worker *w, uint64_t now)
     return LVN_OK;
 }
 
+/* While its program is asked. false: this worker stops. */
+static bool go_on(void *user)
+{
+    lvni_sweep_worker *w = user;
+    on_signals(w);
+    beat_all(w, lvni_core_now_ns());
+    kill_late(w, lvni_core_now_ns());
+    return !w->stopping;
+}
+
 /* Of a strategy that makes trials while they run: *more, there is one more that may be claimed. */
 static lvn_status ask_for_more(lvni_sweep_worker *w, bool *more)
 {
@@ -320,7 +330,7 @@ static lvn_status ask_for_more(lvni_sweep_worker *w, bool *more)
     if (w->asker == NULL) {
         return LVN_OK;
     }
-    LVN_TRY(lvni_sweep_asker_next(w->asker, &answer));
+    LVN_TRY(lvni_sweep_asker_next(w->asker, go_on, w, &answer));
     *more = answer == LVNI_SWEEP_ANSWER_TRIAL;
     if (answer == LVNI_SWEEP_ANSWER_STOP) {
         lvni_sweep_asker_destroy(w->asker);

@@ -373,5 +373,35 @@ class Trainings(Sweep):
         self.assertIn("loss", self.result(0)["error"])
 
 
+class Asked(Sweep):
+    def test_beats_and_signals_while_the_program_thinks(self):
+        """A strategy's program that hangs: the trial that runs is not taken for dead, and a signal
+        is not late."""
+        program = f"{self.dir}/program.sh"
+        write(program, b"""while read -r line; do
+    case $line in
+    *'"ask": 0'*) echo '{"parameters": {"x": 1}}' ;;
+    *'"ask"'*) sleep 60 ;;
+    esac
+done
+""")
+        planned = self.levin("sweep", "plan", f"out={self.sweep}", "--list=x=0,1",
+                             f"strategy=exec:sh {program}", "trials=4", "dead_after=2",
+                             "--", "sh", "-c", "echo {x}; exec sleep 60")
+        self.assertEqual(planned.returncode, OK, planned.stderr)
+        worker = self.start("run", self.sweep, "parallel=2")
+        beat = f"{self.sweep}/trials/000000/beat.1"
+        end = time.monotonic() + WAIT_S
+        while not (os.path.exists(beat) and os.path.getsize(beat) >= 5):
+            self.assertIsNone(worker.poll())
+            self.assertLess(time.monotonic(), end, "no beats while the program is asked")
+            time.sleep(0.05)
+        begin = time.monotonic()
+        worker.send_signal(signal.SIGTERM)
+        worker.communicate(timeout=WAIT_S)
+        self.assertEqual(worker.returncode, SIGTERM)
+        self.assertLess(time.monotonic() - begin, 30)
+
+
 if __name__ == "__main__":
     main()
