@@ -368,7 +368,13 @@ static lvn_status claim_all(lvni_sweep_worker *w)
             i--;
             continue;
         }
-        LVN_TRY(lvni_sweep_attempt_begin(w, &w->slots[i], trial, &look, &after));
+        const lvn_status s = lvni_sweep_attempt_begin(w, &w->slots[i], trial, &look, &after);
+        if (s == LVN_ERR_CORRUPT || s == LVN_ERR_NOT_FOUND) {
+            set_aside(w, trial);
+            i--;
+            continue;
+        }
+        LVN_TRY(s);
         if (w->slots[i].trial < 0) { /* it is over at once */
             w->known[trial] = after == LVNI_SWEEP_AFTER_AGAIN ? OPEN : CLOSED;
             w->next = after == LVNI_SWEEP_AFTER_AGAIN ? 0 : w->next;

@@ -373,6 +373,16 @@ class Trainings(Sweep):
         self.assertIn("loss", self.result(0)["error"])
 
 
+class Damaged(Sweep):
+    def test_a_damaged_trial_does_not_keep_the_others(self):
+        self.plan("true", n=3)
+        write(f"{self.sweep}/trials/000000/trial.json", b"{]")
+        done = self.run_sweep()
+        self.assertEqual(done.returncode, FAILURE, done.stderr)
+        self.assertIn("trial 0: ", done.stderr)
+        self.assertEqual(self.states(3), [None, "done", "done"])
+
+
 class Asked(Sweep):
     def test_beats_and_signals_while_the_program_thinks(self):
         """A strategy's program that hangs: the trial that runs is not taken for dead, and a signal
