@@ -163,9 +163,11 @@ static lvn_status make_environment(submission *s)
 static bool take_id(submission *s, const char *line)
 {
     static const char words[] = "Submitted batch job ";
-    line += strncmp(line, words, strlen(words)) == 0 ? strlen(words) : 0;
+    const bool worded = strncmp(line, words, strlen(words)) == 0;
+    line += worded ? strlen(words) : 0;
     const size_t digits = strspn(line, "0123456789"), n = strcspn(line, "\r\n ");
-    if (digits == 0 || n >= sizeof s->id || (line[digits] != ';' && digits != n)) {
+    if (digits == 0 || n >= sizeof s->id || (line[digits] != ';' && digits != n) ||
+        (!worded && line[n] == ' ')) { /* "3 nodes are free" */
         return false;
     }
     memcpy(s->id, line, n);
@@ -173,7 +175,21 @@ static bool take_id(submission *s, const char *line)
     return true;
 }
 
-/* What sbatch prints. Its first line is recorded at once: with wait the others come late. */
+/* The first line that is a number, of those that are complete, or at the end of all: in front of it
+ * a site's own sbatch may print what it likes. */
+static bool find_id(submission *s, const char *text, bool all)
+{
+    for (const char *line = text; *line != '\0';) {
+        const char *end = strchr(line, '\n');
+        if ((end != NULL || all) && take_id(s, line)) {
+            return true;
+        }
+        line = end != NULL ? end + 1 : line + strlen(line);
+    }
+    return false;
+}
+
+/* What sbatch prints. The number is recorded at once: with wait the rest comes late. */
 static lvn_status listen_to(submission *s, int fd)
 {
     lvni_core_str text = {0};
@@ -187,8 +203,7 @@ static lvn_status listen_to(submission *s, int fd)
         if (n > 0) {
             lvni_core_str_append_n(&text, piece, (size_t)n);
         }
-        const bool line = n <= 0 || memchr(piece, '\n', (size_t)n) != NULL;
-        if (line && s->id[0] == '\0' && take_id(s, lvni_core_str_text(&text))) {
+        if (s->id[0] == '\0' && find_id(s, lvni_core_str_text(&text), n <= 0)) {
             lvni_core_print(stdout, "job %.*s%s%s\n", (int)strcspn(s->id, ";"), s->id,
                             s->how->trials != NULL ? ": trials " : "",
                             s->how->trials != NULL ? s->how->trials : "");

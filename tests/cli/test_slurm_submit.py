@@ -61,6 +61,18 @@ class Submit(Case):
         self.assertNotEqual(first[2], second[2])
         self.assertRegex(second[3], r"^\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ$")
 
+    def test_words_in_front(self):
+        """A site's own sbatch prints more than the number: the job is in, and is recorded."""
+        self.sbatch("printf 'checking quotas\\n\\n3 nodes are free\\n12'; sleep 0.1; echo 5\n")
+        self.assertEqual(self.submit("-J", "mine", "--", "x").stdout, "job 125\n")
+        self.sbatch("printf 'checking\\r\\nSubmitted batch job 126 on cluster c1'\n")
+        self.assertEqual(self.submit("-J", "mine", "--", "x").stdout, "job 126\n")
+        self.assertEqual([line.split("\t")[0] for line in self.lines("logs/jobs.tsv")],
+                         ["job", "125", "126"])
+        self.sbatch("echo '3 nodes are free'\n")
+        self.assertIn("printed no number",
+                      self.submit("-J", "mine", "--", "x", code=RESOURCE).stderr)
+
     def test_environment(self):
         """Not that of a step in which it runs; SBATCH_* are shown."""
         self.sbatch("echo 5\n")
