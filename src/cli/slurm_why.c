@@ -72,7 +72,8 @@ static lvn_status find_cause(report *r, bool own_run)
     lvni_core_str path = {0}, text = {0};
     size_t n = 0;
     const char *cause = NULL;
-    if (own_run && lvni_slurm_run_error(r->run_dir, &e)) {
+    const bool again = r->phase == LVNI_SLURM_RUNS && r->restarts > 0; /* the record is older */
+    if (own_run && !again && lvni_slurm_run_error(r->run_dir, &e)) {
         lvni_core_format(r->cause, sizeof r->cause, "rank %d%s%s%s: %s", e.rank,
                          e.host[0] != '\0' ? " (" : "", e.host, e.host[0] != '\0' ? ")" : "",
                          e.message);

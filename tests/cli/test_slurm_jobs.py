@@ -517,6 +517,13 @@ class Why(Jobs):
             (one["cause"], one["exit_code"], one["run_dir"]),
             ("rank 2 (n1): of rank 2", 1, f"{self.dir}/my run"),
         )
+        self.answer("squeue", job(7, "RUNNING"))  # again: what is recorded is of its last start
+        self.show(7, restarts=1, script=f"{self.dir}/a.sh")
+        write(f"{self.dir}/job.log", b"levin: job 7 restart 1 nodes n1\nepoch 3\n")
+        self.assertIn("on n1: epoch 3\n", self.levin("why", "7").stdout)
+        self.answer("squeue", job(7, "FAILED"))
+        self.show(7, "FAILED", "1:0", script=f"{self.dir}/a.sh")
+        write(f"{self.dir}/job.log", b"begin\nerror: NCCL, of a survivor\n")
         write(f"{self.dir}/my run/job_id", b"0 8")  # a later job went on there
         self.assertIn("exit code 1: error: NCCL", self.levin("why", "7").stdout)
 
