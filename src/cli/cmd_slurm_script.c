@@ -414,19 +414,6 @@ static lvn_status plan(const parts *p, const lvni_slurm_job *job, lvni_slurm_fin
 
 enum { ASK_MS = 950 }; /* all questions together */
 
-/* Where it is not there, that is a note. */
-static lvn_status ask_cluster(lvni_slurm_cluster *c, lvni_slurm_findings *f)
-{
-    lvni_core_str why = {0};
-    const lvn_status s = lvni_slurm_cluster_ask(environ, ASK_MS, c, &why);
-    if (why.len > 0) {
-        lvni_slurm_note(f, "cluster", "%s: partitions, limits and nodes are not checked",
-                        lvni_core_str_text(&why));
-    }
-    lvni_core_str_free(&why);
-    return s;
-}
-
 static lvn_status make(parts *p, int n, const char *const *args, lvni_slurm_findings *f, int *code)
 {
     lvni_slurm_options o;
@@ -454,7 +441,7 @@ static lvn_status make(parts *p, int n, const char *const *args, lvni_slurm_find
                          lvni_slurm_origin(&o, "out"));
     }
     if (lvni_slurm_is_on(&o, "ask_cluster") && !lvni_slurm_is_on(&o, "show_origin")) {
-        LVNI_TRY_DONE(s, ask_cluster(&cluster, f));
+        LVNI_TRY_DONE(s, lvni_cli_slurm_ask_cluster(ASK_MS, &cluster, f));
         job.cluster = &cluster;
     }
     LVNI_TRY_DONE(s, lvni_slurm_job_make(&job, f));
@@ -583,7 +570,7 @@ static lvn_status check_files(int n, const char *const *args, bool ask, bool *ba
 {
     lvni_slurm_cluster cluster = {.requeue = -1};
     lvni_slurm_findings f = {.errors = 0};
-    lvn_status s = ask ? ask_cluster(&cluster, &f) : LVN_OK;
+    lvn_status s = ask ? lvni_cli_slurm_ask_cluster(ASK_MS, &cluster, &f) : LVN_OK;
     fputs(lvni_core_str_text(&f.text), stdout);
     for (int i = 0; i < n && s == LVN_OK; i++) {
         s = is_alone(args[i]) ? LVN_OK : check_file(args[i], ask ? &cluster : NULL, bad);

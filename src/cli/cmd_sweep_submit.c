@@ -2,6 +2,7 @@
  * workers in one allocation. The script comes from the options and rules of `levin slurm script`;
  * in front of its srun stands `levin sweep trial`, which claims the trial and writes its result. */
 #include "cli/cli.h"
+#include "cli/slurm_found.h"
 #include "cli/slurm_plan.h"
 #include "cli/slurm_submit.h"
 #include "cli/sweep.h"
@@ -13,7 +14,6 @@
 #include "run/error_record.h"
 #include "run/recipe.h"
 #include "slurm/slurm_script.h"
-#include "slurm/slurm_tool.h"
 #include "sweep/sweep_jobs.h"
 #include "sweep/sweep_table.h"
 
@@ -58,9 +58,7 @@ static const lvni_core_option_table *const keys[] = {&lvni_cli_sweep_submit_tabl
                                                      NULL};
 
 enum {
-    QUEUE_MOST = 64 << 20,
-    CONFIG_MOST = 1 << 20,
-    ARRAY_MOST = 1001, /* Slurm's own MaxArraySize */
+    ARRAY_MOST = 1001, /* Slurm's own MaxArraySize, where that of the cluster is not known */
 };
 
 /* Keys that a job and a training share. */
@@ -79,6 +77,8 @@ typedef struct submission {
     lvni_sweep_plan plan;
     lvni_slurm_options options;
     lvni_slurm_findings findings;
+    lvni_slurm_cluster cluster; /* asked once for all jobs */
+    bool has_asked;
     lvni_core_str name; /* of the jobs */
     int64_t *pending;   /* trials, ascending */
     int64_t n_pending, n_in, n_jobs;
@@ -144,7 +144,7 @@ lvn_status lvni_cli_sweep_queue(const lvni_sweep_plan *plan, lvni_core_str *out)
     int code = 0;
     snprintf(user, sizeof user, "%lld", (long long)geteuid());
     const char *const argv[] = {"squeue", "-h", "-r", "-o", "%i", "-u", user, NULL};
-    LVN_TRY(lvni_slurm_tool_run(argv, LVNI_CLI_SWEEP_TOOL_MS, QUEUE_MOST, out, &code));
+    LVN_TRY(lvni_cli_slurm_call(argv, out, &code));
     if (code != 0) {
         LVN_FAIL(LVN_ERR_RESOURCE,
                  "squeue does not list which jobs of %s/jobs.tsv are in the queue: %s", plan->dir,
@@ -445,7 +445,8 @@ static lvn_status submit(submission *s, char *const *command, char *const *writt
                           .levin_is_missing = !lvni_cli_slurm_is_in_path("levin"),
                           .makes_folders = true,
                           .front = front,
-                          .made_by = "levin sweep submit"};
+                          .made_by = "levin sweep submit",
+                          .cluster = s->has_asked ? &s->cluster : NULL};
     lvn_status status;
     LVNI_TRY_DONE(status, join(command, s->more, &checked));
     LVNI_TRY_DONE(status, join(written, s->more, &words));
@@ -488,20 +489,6 @@ static void pause_between(const submission *s)
 }
 
 /* ---- array ---- */
-
-/* The largest number of an element, plus one. Without Slurm, as Slurm has it. */
-static lvn_status array_most(int64_t *out)
-{
-    static const char *const argv[] = {"scontrol", "show", "config", NULL};
-    lvni_core_str text = {0};
-    int code = 0;
-    const lvn_status status =
-        lvni_slurm_tool_run(argv, LVNI_CLI_SWEEP_TOOL_MS, CONFIG_MOST, &text, &code);
-    *out = status == LVN_OK && code == 0 ? lvni_sweep_array_most(lvni_core_str_text(&text)) : 0;
-    *out = *out > 0 ? *out : ARRAY_MOST;
-    lvni_core_str_free(&text);
-    return status;
-}
 
 /* The n trials, whose elements are their numbers less offset. */
 static lvn_status submit_array(submission *s, const int64_t *trials, int64_t n, int64_t offset)
@@ -551,8 +538,7 @@ done:
 
 static lvn_status submit_arrays(submission *s)
 {
-    int64_t most;
-    LVN_TRY(array_most(&most));
+    const int64_t most = s->cluster.array_size > 0 ? s->cluster.array_size : ARRAY_MOST;
     LVN_TRY(set(s, "job_name", lvni_core_str_text(&s->name)));
     for (int64_t i = 0, n; i < s->n_pending && s->code == LVNI_EXIT_OK; i += n) {
         const int64_t offset = s->pending[i] / most * most;
@@ -666,6 +652,10 @@ static lvn_status run(submission *s, int n, const char *const *args)
     }
     LVN_TRY(load_options(s));
     LVN_TRY(keep_ours(s));
+    if (lvni_slurm_is_on(&s->options, "ask_cluster")) {
+        LVN_TRY(lvni_cli_slurm_ask_cluster(LVNI_CLI_SWEEP_TOOL_MS, &s->cluster, &s->findings));
+        s->has_asked = true;
+    }
     s->how.folder = s->plan.dir;
     return is_as(s, "array")  ? submit_arrays(s)
            : is_as(s, "jobs") ? submit_jobs(s)
@@ -674,7 +664,7 @@ static lvn_status run(submission *s, int n, const char *const *args)
 
 int lvni_cli_sweep_submit(int n, const char *const *args)
 {
-    submission s = {.n_args = n, .args = args, .code = LVNI_EXIT_OK};
+    submission s = {.n_args = n, .args = args, .cluster = {.requeue = -1}, .code = LVNI_EXIT_OK};
     s.words = lvni_core_calloc(LVNI_TAG_CORE, (size_t)n + 1, sizeof *s.words);
     lvn_status status = s.words == NULL ? LVN_ERR_MEMORY : run(&s, n, args);
     lvni_cli_slurm_print_findings(&s.findings);
@@ -690,6 +680,7 @@ int lvni_cli_sweep_submit(int n, const char *const *args)
     }
     lvni_slurm_options_free(&s.options);
     lvni_slurm_findings_free(&s.findings);
+    lvni_slurm_cluster_free(&s.cluster);
     lvni_sweep_plan_free(&s.plan);
     lvni_core_str_free(&s.folder);
     lvni_core_str_free(&s.name);

@@ -5,7 +5,6 @@
 #include "core/error.h"
 #include "core/escape.h"
 #include "core/vfs.h"
-#include "launch/env_vars.h"
 #include "slurm/slurm_tool.h"
 
 #include <glob.h>
@@ -21,17 +20,7 @@ enum { ANSWER_MS = 20000, ANSWER_BYTES = 64 << 20, SCRIPT_BYTES = 4 << 20, LOG_B
 
 lvn_status lvni_cli_slurm_call(const char *const *argv, lvni_core_str *out, int *exit_code)
 {
-    static const char *const prefixes[] = {"SQUEUE_", "SINFO_", "SCANCEL_", "SACCT_"};
-    lvni_launch_variables v = {.n = 0};
-    lvni_launch_variables_copy(&v, environ);
-    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
-        lvni_launch_variables_unset_prefix(&v, prefixes[i]);
-    }
-    lvn_status s = lvni_launch_variables_status(&v);
-    if (s == LVN_OK) {
-        s = lvni_slurm_tool_run_in(v.list, argv, ANSWER_MS, ANSWER_BYTES, out, exit_code);
-    }
-    lvni_launch_variables_free(&v);
+    const lvn_status s = lvni_slurm_tool_run(argv, ANSWER_MS, ANSWER_BYTES, out, exit_code);
     return s == LVN_OK ? lvni_core_str_status(out) : s;
 }
 

@@ -339,3 +339,15 @@ void lvni_cli_slurm_print_findings(lvni_slurm_findings *f)
     fputs(lvni_core_str_text(&f->text), stderr);
     lvni_core_str_clear(&f->text);
 }
+
+lvn_status lvni_cli_slurm_ask_cluster(int timeout_ms, lvni_slurm_cluster *c, lvni_slurm_findings *f)
+{
+    lvni_core_str why = {0};
+    const lvn_status s = lvni_slurm_cluster_ask(environ, timeout_ms, c, &why);
+    if (why.len > 0) {
+        lvni_slurm_note(f, "cluster", "%s: partitions, limits and nodes are not checked",
+                        lvni_core_str_text(&why));
+    }
+    lvni_core_str_free(&why);
+    return s;
+}

@@ -4,6 +4,7 @@
 #define LEVIN_CLI_SLURM_SUBMIT_H
 
 #include "launch/env_vars.h"
+#include "slurm/slurm_cluster.h"
 #include "slurm/slurm_job.h"
 
 typedef struct lvni_cli_slurm_submission {
@@ -26,6 +27,10 @@ lvn_status lvni_cli_slurm_submit_job(const lvni_slurm_job *job, const lvni_core_
 bool lvni_cli_slurm_is_in_path(const char *name);
 /* Prints the findings to standard error, and forgets their text: before sbatch prints. */
 void lvni_cli_slurm_print_findings(lvni_slurm_findings *f);
+/* lvni_slurm_cluster_ask in this process's environment; where there is no answer, that is a note.
+ */
+lvn_status lvni_cli_slurm_ask_cluster(int timeout_ms, lvni_slurm_cluster *c,
+                                      lvni_slurm_findings *f);
 /* This process's environment for a new job: a SLURM_CPU_BIND of the step that this runs in would
  * pin the new one to a few cores. What finds the cluster stays, and SBATCH_* are the user's own. */
 lvn_status lvni_cli_slurm_outside_of_jobs(lvni_launch_variables *v);

@@ -330,8 +330,12 @@ lvn_status lvni_slurm_cluster_ask(char *const *environment, int timeout_ms, lvni
     c->partition = lvni_launch_env_get(environment, "SBATCH_PARTITION");
 done:
     lvni_core_str_free(&text);
-    if (why->len > 0) {
+    if (why->len > 0) { /* what its configuration has stays */
+        const int64_t array_size = c->array_size;
+        const int requeue = c->requeue;
         lvni_slurm_cluster_free(c);
+        c->array_size = array_size;
+        c->requeue = requeue;
     }
     return s;
 }

@@ -46,8 +46,9 @@ lvn_status lvni_slurm_cluster_read_partitions(lvni_slurm_cluster *c, const char 
 lvn_status lvni_slurm_cluster_read_nodes(lvni_slurm_cluster *c, const char *text);
 
 /* Asks with three commands, all of them within timeout_ms. `why` stays empty, or has a sentence
- * without its end: there is no Slurm here, or it gave no answer; the cluster then knows nothing. A
- * status is one of this process. The environment must live as long; free the cluster in any case.
+ * without its end: there is no Slurm here, or it gave no answer; the cluster then has no
+ * partitions and no nodes. A status is one of this process. The environment must live as long; free
+ * the cluster in any case.
  */
 lvn_status lvni_slurm_cluster_ask(char *const *environment, int timeout_ms, lvni_slurm_cluster *c,
                                   lvni_core_str *why);

@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "core/machine.h"
+#include "launch/env_vars.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -135,8 +136,8 @@ static bool wait_for(const lvni_slurm_tool *tool, uint64_t end, size_t most, lvn
     return false;
 }
 
-lvn_status lvni_slurm_tool_run_in(char *const *environment, const char *const *argv, int timeout_ms,
-                                  size_t max_bytes, lvni_core_str *output, int *exit_code)
+static lvn_status run_with(char *const *environment, const char *const *argv, int timeout_ms,
+                           size_t max_bytes, lvni_core_str *output, int *exit_code)
 {
     const uint64_t end = lvni_core_now_ns() + (uint64_t)timeout_ms * 1000000u;
     const size_t most = output->len + max_bytes;
@@ -160,6 +161,25 @@ lvn_status lvni_slurm_tool_run_in(char *const *environment, const char *const *a
                          timeout_ms / 1e3);
     *exit_code = LVNI_SLURM_TOOL_TIMED_OUT;
     return lvni_core_str_status(output);
+}
+
+/* Filters that a user has for an own use of the tools (SQUEUE_PARTITION, SINFO_STATE) would hide
+ * jobs and nodes: a job that squeue leaves out counts as gone. */
+lvn_status lvni_slurm_tool_run_in(char *const *environment, const char *const *argv, int timeout_ms,
+                                  size_t max_bytes, lvni_core_str *output, int *exit_code)
+{
+    static const char *const prefixes[] = {"SQUEUE_", "SINFO_", "SCANCEL_", "SACCT_"};
+    lvni_launch_variables v = {.n = 0};
+    lvni_launch_variables_copy(&v, environment);
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+        lvni_launch_variables_unset_prefix(&v, prefixes[i]);
+    }
+    lvn_status s = lvni_launch_variables_status(&v);
+    if (s == LVN_OK) {
+        s = run_with(v.list, argv, timeout_ms, max_bytes, output, exit_code);
+    }
+    lvni_launch_variables_free(&v);
+    return s;
 }
 
 lvn_status lvni_slurm_tool_run(const char *const *argv, int timeout_ms, size_t max_bytes,

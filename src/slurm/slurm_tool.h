@@ -21,7 +21,8 @@ enum {
  * process: memory, or a pipe. */
 lvn_status lvni_slurm_tool_run(const char *const *argv, int timeout_ms, size_t max_bytes,
                                lvni_core_str *output, int *exit_code);
-/* In another environment than this process's. */
+/* In another environment than this process's. Of either one the variables with which a user filters
+ * what squeue, sinfo, scancel and sacct do (SQUEUE_PARTITION) are left out. */
 lvn_status lvni_slurm_tool_run_in(char *const *environment, const char *const *argv, int timeout_ms,
                                   size_t max_bytes, lvni_core_str *output, int *exit_code);
 

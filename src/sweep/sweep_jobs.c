@@ -260,19 +260,3 @@ bool lvni_sweep_queue_has(const char *text, const char *job)
     }
     return false;
 }
-
-/* "MaxArraySize            = 1001" */
-int64_t lvni_sweep_array_most(const char *config)
-{
-    static const char key[] = "MaxArraySize";
-    for (const char *p = config; (p = strstr(p, key)) != NULL; p++) {
-        const char *value = p + strlen(key), *end;
-        value += strspn(value, " ");
-        if ((p == config || p[-1] == '\n') && *value == '=') {
-            value += 1 + strspn(value + 1, " ");
-            const int64_t n = number_of(value, &end);
-            return n > 0 ? n : 0;
-        }
-    }
-    return 0;
-}

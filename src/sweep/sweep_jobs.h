@@ -35,8 +35,4 @@ bool lvni_sweep_queue_has(const char *queue, const char *job);
 /* Those of the jobs that are there, appended to `ids` for scancel. */
 lvn_status lvni_sweep_jobs_there(const lvni_sweep_jobs *jobs, const char *queue, char ***ids);
 
-/* The element number that Slurm allows at most, plus one: MaxArraySize of `scontrol show config`;
- * 0: it is not in the text. */
-int64_t lvni_sweep_array_most(const char *config);
-
 #endif

@@ -33,8 +33,15 @@ class Submit(SweepCase):
         super().setUp()
         self.program("sbatch", SBATCH)
         self.program("squeue", "#!/bin/sh\necho \"$*\" >>asked\ncat queue 2>/dev/null\n:")
-        self.program("scontrol", "#!/bin/sh\nprintf 'MaxArraySize            = %s\\n' "
+        self.program("scontrol", "#!/bin/sh\necho \"scontrol $*\" >>asked_of\n"
+                                 "for last; do :; done\n"
+                                 "if [ \"$last\" = partition ]; then\n"
+                                 "    cat partitions 2>/dev/null\n"
+                                 "    exit 0\n"
+                                 "fi\n"
+                                 "printf 'MaxArraySize            = %s\\n' "
                                  "$(cat most 2>/dev/null || echo 1001)\n")
+        self.program("sinfo", "#!/bin/sh\necho \"sinfo $*\" >>asked_of\ncat nodes 2>/dev/null\n:")
 
     def program(self, name, text):
         write(f"{self.dir}/bin/{name}", text.encode())
@@ -171,6 +178,50 @@ class Submit(SweepCase):
         self.assertIn("#SBATCH --array=0-9\n", self.job(104))
         self.assertIn("#SBATCH --array=2-9\n", self.job(105))  # trial 11 is element 1 of job 102
         self.assertIn("#SBATCH --array=0-3\n", self.job(106))
+
+    def test_cluster(self):
+        """Compared with what the cluster has, which is asked once for all jobs."""
+        self.plan()
+        self.put("partitions", "PartitionName=batch Default=YES State=UP MaxTime=01:00:00 "
+                               "MaxNodes=UNLIMITED MinNodes=0 AllowAccounts=ALL AllowQos=ALL\n")
+        self.put("nodes", "batch|4|8|64000|gpu:4|idle|(null)|n[1-4]\n")
+        for how in ("array", "jobs", "tasks"):
+            done = self.submit(f"as={how}", "devices=1", "time=02:00:00", code=USAGE)
+            self.assertEqual(done.stderr.count("error cluster"), 1, done.stderr)
+            self.assertIn("01:00:00", done.stderr)
+        self.assertFalse(os.path.exists(f"{self.dir}/count"))
+        os.remove(f"{self.dir}/asked_of")
+        done = self.submit("as=jobs", "devices=1", "time=00:30:00")
+        self.assertEqual(done.stdout.count("\n"), 9)
+        asked = read(f"{self.dir}/asked_of").decode()
+        self.assertEqual((asked.count("scontrol"), asked.count("sinfo")), (2, 1), asked)
+
+    def test_variables_of_tools(self):
+        """A user's own filter of squeue or sinfo hides no job and no node."""
+        self.plan()
+        for name in ("squeue", "sinfo"):
+            self.program(name, f"#!/bin/sh\nenv | grep -E '^(SQUEUE|SINFO)_' >>filters\n:")
+        os.environ.update(SQUEUE_PARTITION="other", SINFO_PARTITION="other")
+        try:
+            self.submit("devices=1")
+            self.submit("devices=1", "--dry-run")
+        finally:
+            del os.environ["SQUEUE_PARTITION"], os.environ["SINFO_PARTITION"]
+        self.assertEqual(read(f"{self.dir}/filters"), b"")
+
+    def test_cluster_is_left_out(self):
+        """It is not asked; and a part of it that has no answer takes the rest along no further."""
+        self.plan([{"x": str(i)} for i in range(25)])
+        self.put("partitions", "PartitionName=batch Default=YES State=UP MaxTime=01:00:00\n")
+        done = self.submit("devices=1", "time=02:00:00", "ask_cluster=false", "--dry-run")
+        self.assertNotIn("cluster", done.stderr)
+        self.assertFalse(os.path.exists(f"{self.dir}/asked_of"))
+        self.program("sinfo", "#!/bin/sh\necho sinfo: error: no answer >&2\nexit 1")
+        self.put("most", "10")
+        done = self.submit("devices=1", "--dry-run")
+        self.assertIn("note cluster: sinfo: error: no answer (exit code 1 of sinfo): partitions, "
+                      "limits and nodes are not checked", done.stderr)
+        self.assertEqual(len(self.scripts(done.stdout)), 3)
 
     def test_elements(self):
         """The words of an array's script run as its trial."""

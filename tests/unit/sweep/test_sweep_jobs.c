@@ -117,15 +117,6 @@ TEST(jobs_are_looked_for_as_a_whole)
     assert_false(lvni_sweep_queue_has("45\n", ""));
 }
 
-TEST(size_of_arrays_is_read)
-{
-    assert_int_equal(lvni_sweep_array_most("A = 1\nMaxArraySize            = 4001\nB = 2\n"), 4001);
-    assert_int_equal(lvni_sweep_array_most("MaxArraySize=7"), 7);
-    assert_int_equal(lvni_sweep_array_most("MyMaxArraySize = 7\nMaxArraySize = x\n"), 0);
-    assert_int_equal(lvni_sweep_array_most("MaxArraySize"), 0);
-    assert_int_equal(lvni_sweep_array_most(""), 0);
-}
-
 TEST(without_memory)
 {
     lvn_status s = LVN_ERR_MEMORY;
