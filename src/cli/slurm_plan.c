@@ -167,17 +167,24 @@ static lvn_status run(const child *c, lvni_core_str *out, int *code)
     return lvni_core_str_status(out);
 }
 
-/* Each line "error: ..." of it, and all where there is none. */
+/* Each line "error: ..." of it, the lines below "error: 4 mistakes:" in its place, and all where
+ * there is none. */
 static void report(const lvni_core_str *text, int code, lvni_slurm_findings *f)
 {
     static const char advice[] = "; plan=false omits this check";
     static const char front[] = "error: ";
+    static const char head[] = " mistakes:";
     const int before = f->errors;
+    bool listed = false;
     for (const char *p = lvni_core_str_text(text); *p != '\0';) {
         const size_t n = strcspn(p, "\n");
-        if (strncmp(p, front, strlen(front)) == 0) {
-            lvni_slurm_error(f, "plan", "the training would stop: %.*s%s", (int)(n - strlen(front)),
-                             p + strlen(front), f->errors == before ? advice : "");
+        const bool first = strncmp(p, front, strlen(front)) == 0;
+        const size_t skip = first ? strlen(front) : 0;
+        if (first && n > strlen(head) && strncmp(p + n - strlen(head), head, strlen(head)) == 0) {
+            listed = true;
+        } else if (first || (listed && n > 0 && *p != ' ')) {
+            lvni_slurm_error(f, "plan", "the training would stop: %.*s%s", (int)(n - skip),
+                             p + skip, f->errors == before ? advice : "");
         }
         p += n + (p[n] == '\n');
     }

@@ -50,6 +50,7 @@ PLANTED = [
     (["--nods=2"], "V01: unknown key `nods`; did you mean `nodes`?"),
     (["--job-name=a/b"], "V19: job_name `a/b`"),
     ([*TRAIN, "micro_batches=1"], "2 devices cannot share 1 micro-batch"),
+    ([*TRAIN, "lr=fast", "seed=x"], "plan: the training would stop: seed `x`"),
     ([*TRAIN, "lr=fast"], "plan: the training would stop: optim.lr `fast`"),
     (["train", "classify", "data=nowhere", "out=run"], "data=nowhere: No such file"),
     (["train", "classify", "config=gone.yaml", "out=run"], "gone.yaml"),
