@@ -54,8 +54,8 @@ static const lvni_core_option more_rows[] = {
      .fallback = "false",
      .help = "Trials that failed, too."}};
 static const lvni_core_option_table more_table = LVNI_OPTION_TABLE("submit", more_rows);
-static const lvni_core_option_table *const keys[] = {&lvni_cli_sweep_submit_table, &more_table,
-                                                     NULL};
+const lvni_core_option_table *const lvni_cli_sweep_submit_keys[] = {&lvni_cli_sweep_submit_table,
+                                                                    &more_table, NULL};
 
 enum {
     ARRAY_MOST = 1001, /* Slurm's own MaxArraySize, where that of the cluster is not known */
@@ -98,7 +98,7 @@ static lvn_status read_arguments(submission *s, int n, const char *const *args)
     const char *name, *text;
     const lvni_slurm_row *row;
     lvn_status status = LVN_OK;
-    LVN_TRY(lvni_core_config_create(keys, &s->config));
+    LVN_TRY(lvni_core_config_create(lvni_cli_sweep_submit_keys, &s->config));
     LVN_TRY(lvni_core_config_create(lvni_slurm_keys, &job));
     for (int i = 0, taken; i < n && status == LVN_OK; i += taken) {
         taken = lvni_core_config_arguments_of(s->config, n - i, args + i, &name, &text);

@@ -2,6 +2,7 @@
  * their values, made of the registry and the tables of keys. Both shells read the same lists; a
  * shared object is not loaded for them, so that pressing a key runs no code of others. */
 #include "cli/cli.h"
+#include "cli/sweep.h"
 #include "core/error.h"
 #include "kernels/kernels.h"
 #include "recipes/registry.h"
@@ -71,9 +72,13 @@ static void print_topic(const char *name, lvni_core_option_list keys)
 
 static void print_keys(void)
 {
+    static const lvni_core_option_table *const plan[] = {&lvni_sweep_plan_table, NULL},
+                                               *const run[] = {&lvni_cli_sweep_run_table, NULL},
+                                               *const show[] = {&lvni_cli_sweep_show_table, NULL};
     const lvni_run_recipe *own = lvni_user_row();
     lvni_cli_topic t;
-    fputs("# keys of a topic, each with what its value may be\n_levin_keys()\n{\n    case $1 in\n",
+    fputs("# keys of topics, each with what its value may be\n_levin_keys()\n{\n"
+          "    local topic\n    for topic in \"$@\"; do\n    case $topic in\n",
           stdout);
     for (int i = 0; lvni_cli_topic_at(i, &t); i++) {
         print_topic(t.name, t.keys);
@@ -83,7 +88,12 @@ static void print_keys(void)
     print_topic("predict.so", own->predict_keys);
     print_topic("eval.so", own->eval_keys);
     print_topic("export.so", own->export_keys);
-    fputs("    esac\n}\n\n", stdout);
+    fputs("    # of sub-commands\n", stdout);
+    print_topic("sweep.plan", plan);
+    print_topic("sweep.run", run);
+    print_topic("sweep.show", show);
+    print_topic("sweep.submit", lvni_cli_sweep_submit_keys);
+    fputs("    esac\n    done\n}\n\n", stdout);
 }
 
 static void print_recipes(void)
@@ -148,25 +158,27 @@ static void print_topics(void)
 /* Of the options of a job what is not a key: the letters, `train`, and what is behind it. */
 static void print_slurm(void)
 {
-    fputs("# words of a job behind the others of a line; $1: what the word begins with\n"
+    fputs("_levin_letters() # of the options of a job\n{\n    echo '", stdout);
+    for (size_t i = 0; i < lvni_slurm_n_rows; i++) {
+        if (lvni_slurm_rows[i].letter != 0) {
+            printf("-%c ", lvni_slurm_rows[i].letter);
+        }
+    }
+    fputs("'\n}\n\n"
+          "# words of a job or a sweep behind the others of a line; $1: what the word begins with\n"
           "_levin_slurm()\n{\n"
           "    case \"$2 $3\" in\n"
           "    slurm\\ script | slurm\\ submit) ;;\n"
           "    slurm\\ check) [[ $1 != -* ]] || echo --no-ask-cluster; return ;;\n"
+          "    sweep\\ train) (($# > 3)) || _levin_words train; return ;;\n"
+          "    sweep\\ submit) [[ $1 != -* ]] || { echo --dry-run; _levin_letters; }; return ;;\n"
           "    *) return ;;\n"
           "    esac\n"
           "    if [[ ${@: -1} == train ]]; then\n"
           "        _levin_words train\n"
           "    elif [[ \" $* \" != *\" train \"* && $1 == -* ]]; then\n"
           "        [[ $3 == script ]] || echo '--dry-run --test-only --wait'\n"
-          "        echo '",
-          stdout);
-    for (size_t i = 0; i < lvni_slurm_n_rows; i++) {
-        if (lvni_slurm_rows[i].letter != 0) {
-            printf("-%c ", lvni_slurm_rows[i].letter);
-        }
-    }
-    fputs("'\n"
+          "        _levin_letters\n"
           "    elif [[ \" $* \" != *\" train \"* ]]; then\n"
           "        echo train\n"
           "    fi\n}\n\n",
@@ -210,7 +222,22 @@ static void print_lists(void)
           "        while (($# > 1)) && [[ $1 != train ]]; do shift; done\n"
           "        if (($# > 1)); then echo \"train.$2\"; else echo slurm; fi\n"
           "        ;;\n"
-          "    slurm\\ *) ;;\n",
+          "    slurm\\ *) ;;\n"
+          "    sweep\\ train)\n"
+          "        case $3 in\n"
+          "        '') ;;\n"
+          "        *.so) echo train.so sweep.plan sweep.run ;;\n"
+          "        *) echo \"train.$3\" sweep.plan sweep.run ;;\n"
+          "        esac\n"
+          "        ;;\n"
+          "    sweep\\ plan) # in front of `--` its options, behind a recipe the training's keys\n"
+          "        while (($# > 1)) && [[ $1 != train ]]; do shift; done\n"
+          "        if (($# > 1)); then echo \"train.$2\"; else echo sweep.plan; fi\n"
+          "        ;;\n"
+          "    sweep\\ run | sweep\\ worker | sweep\\ trial) echo sweep.run ;;\n"
+          "    sweep\\ submit) echo sweep.submit slurm ;;\n"
+          "    sweep\\ resume) echo sweep.run sweep.show ;;\n"
+          "    sweep\\ *) echo sweep.show ;;\n",
           stdout);
     fputs("    *) echo \"$1\" ;;\n    esac\n}\n\n", stdout);
     print_slurm();
@@ -254,7 +281,7 @@ static const char bash_part[] =
     "        COMPREPLY=($(compgen -W \"$_levin_commands\" -- \"$cur\"))\n"
     "        return\n"
     "    fi\n"
-    "    keys=$(_levin_keys \"$(_levin_topic \"${words[@]:0:n - 1}\")\")\n"
+    "    keys=$(_levin_keys $(_levin_topic \"${words[@]:0:n - 1}\"))\n"
     "    if [[ $cur == *=* ]]; then\n"
     "        key=${cur%%=*} value=${cur#*=} front=$key=\n"
     "        [[ $COMP_WORDBREAKS != *=* ]] || front=\n"
@@ -283,6 +310,9 @@ static const char bash_part[] =
     "        fi\n"
     "        case ${words[0]} in\n"
     "        cc | ckpt | launch | report) _levin_files \"$cur\" '' ;;\n"
+    "        sweep)\n"
+    "            if ((n == 3)) && [[ ${words[1]} != plan ]]; then _levin_files \"$cur\" ''; fi\n"
+    "            ;;\n"
     "        esac\n"
     "        one=$(_levin_slurm \"$cur\" \"${words[@]:0:n - 1}\")\n"
     "        COMPREPLY+=($(compgen -W \"$one\" -- \"$cur\"))\n"
@@ -329,6 +359,7 @@ static const char zsh_part[] =
     "    fi\n"
     "    case $words[2] in\n"
     "    cc | ckpt | launch | report) _files && found=0 ;;\n"
+    "    sweep) ((CURRENT != 4)) || [[ $words[3] == plan ]] || { _files && found=0; } ;;\n"
     "    esac\n"
     "    compadd -- ${=\"$(_levin_slurm \"$cur\" ${words[2,CURRENT-1]})\"} && found=0\n"
     "    if [[ \"$words[2] $words[3]\" == 'slurm check' ]]; then _files && found=0; fi\n"

@@ -36,6 +36,7 @@ lvn_status lvni_cli_sweep_prepare(const lvni_sweep_plan *plan, bool retry_failed
 
 /* cmd_sweep_submit.c */
 extern const lvni_core_option_table lvni_cli_sweep_submit_table;
+extern const lvni_core_option_table *const lvni_cli_sweep_submit_keys[]; /* beside those of jobs */
 int lvni_cli_sweep_submit(int n, const char *const *args);
 enum { LVNI_CLI_SWEEP_TOOL_MS = 20000 }; /* until a command of Slurm is given up */
 /* The user's jobs as `squeue -h -r -o %i` prints them, one call for all. */

@@ -117,6 +117,24 @@ class Completion(unittest.TestCase):
         self.assertNotIn("gpus=", everything)
         self.assertIn("num_nodes=", everything)
 
+    def test_sweeps(self):
+        self.assertEqual(self.ask("sweep tr"), ["train", "trial"])
+        self.assertEqual(self.ask("sweep train cl"), ["classify"])
+        self.assertEqual(self.ask("sweep train classify max_e"), ["max_epochs="])
+        self.assertEqual(self.ask("sweep train classify optim.name=adamw"), ["adamw"])
+        self.assertEqual(self.ask("sweep train classify dry"), ["dry_run="])
+        self.assertEqual(self.ask("sweep train classify --gpu_s"), ["--gpu_sets="])
+        self.assertEqual(self.ask("sweep train ./mine.so max_e"), ["max_epochs="])
+        self.assertEqual(self.ask("sweep plan --zi"), ["--zip="])
+        self.assertEqual(self.ask("sweep plan x=1 -- levin train classify max_e"), ["max_epochs="])
+        self.assertIn("photos one", self.ask("sweep run pho"))
+        self.assertEqual(self.ask("sweep run x para"), ["parallel="])
+        self.assertEqual(self.ask("sweep submit x ntas"), ["ntasks_per_node="])
+        self.assertEqual(self.ask("sweep submit x as=j"), ["jobs"])
+        self.assertLessEqual({"-p", "-t", "-c", "--dry-run"}, set(self.ask("sweep submit x -")))
+        self.assertEqual(self.ask("sweep best x print=ch"), ["checkpoint"])
+        self.assertEqual(self.ask("sweep best x zi"), [])
+
     def test_keys_of_shared_objects(self):
         self.assertEqual(self.ask("train ./mine.so max_e"), ["max_epochs="])
         self.assertEqual(self.ask("plan train ./mine.so max_e"), ["max_epochs="])

@@ -359,6 +359,12 @@ class FrozenNames(unittest.TestCase):
         keys = re.findall(r"^  ([a-z_]+)  +\S", printed[printed.index("\njob script\n") :], re.M)
         self.compare("keys of job scripts", keys)
 
+    def test_sweeps(self):
+        """Keys of the section `sweep:` and of the command."""
+        printed, _ = levin("help", "sweep")
+        keys = re.findall(r"^  ([a-z_]+)  +\S", printed[printed.index("\nsweep\n") :], re.M)
+        self.compare("keys of sweeps", keys)
+
     def configuration_of(self, recipe):
         known = {s for line in self.list["configuration keys"] for s in line.split()}
         shared = set(self.list["configuration values"])
