@@ -172,9 +172,24 @@ static const char *next_by_state(const report *r)
     return NULL;
 }
 
+/* srun ends with the highest code of its tasks, and ranks that miss another end with PEER, which is
+ * above that of the one that failed: its own code is in the log. */
+static int64_t code_of_cause(const report *r)
+{
+    static const char exited[] = ": Exited with exit code ";
+    int64_t code = r->exit_code;
+    const char *p = lvni_core_str_text(&r->log);
+    while (r->exit_code == LVNI_EXIT_PEER && (p = strstr(p, exited)) != NULL) {
+        p += sizeof exited - 1;
+        const int64_t one = number_at(p, strcspn(p, "\n"));
+        code = one > 0 && one != LVNI_EXIT_PEER ? one : code; /* of several starts the last */
+    }
+    return code;
+}
+
 static const char *next_by_code(const report *r)
 {
-    switch (r->exit_code) {
+    switch (code_of_cause(r)) {
     case LVNI_EXIT_USAGE: return "correct that, and submit it again: it was refused at its start";
     case LVNI_EXIT_RESOURCE:
         return "ask for what is missing (levin slurm nodes shows what there is)";
@@ -316,6 +331,45 @@ static lvn_status choose(const lvni_cli_slurm_found *found, lvni_cli_slurm_meant
     return lvni_core_str_status(all);
 }
 
+/* A line as a terminal would show it in the end: progress is drawn over itself (\r, ESC [ J). */
+static size_t drawn_line(char *to, const char *line, size_t n)
+{
+    size_t m = 0;
+    bool anew = false;
+    for (size_t i = 0; i < n; i++) {
+        if (line[i] == '\r') {
+            anew = true;
+        } else if (line[i] == '\x1b' && i + 1 < n && line[i + 1] == '[') {
+            for (i += 2; i < n && (line[i] < '@' || line[i] > '~'); i++) {
+            }
+        } else {
+            m = anew ? 0 : m;
+            anew = false;
+            to[m++] = line[i];
+        }
+    }
+    return m;
+}
+
+static void draw_log(lvni_core_str *log)
+{
+    size_t m = 0;
+    for (size_t i = 0; i < log->len;) {
+        const char *end = memchr(log->data + i, '\n', log->len - i);
+        const size_t n = end != NULL ? (size_t)(end - log->data) - i : log->len - i;
+        m += drawn_line(log->data + m, log->data + i, n); /* never longer, so it may be in place */
+        i += n;
+        if (end != NULL) {
+            log->data[m++] = '\n';
+            i++;
+        }
+    }
+    if (log->data != NULL) {
+        log->len = m;
+        log->data[m] = '\0';
+    }
+}
+
 /* An array has the one of the element; the file of the errors counts, too. */
 static lvn_status read_log(report *r, const lvni_cli_slurm_files *files)
 {
@@ -324,6 +378,7 @@ static lvn_status read_log(report *r, const lvni_cli_slurm_files *files)
             r->log_path = files->logs[files->n - 1 - i];
         }
     }
+    draw_log(&r->log);
     return lvni_core_str_status(&r->log);
 }
 

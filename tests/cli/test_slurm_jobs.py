@@ -527,6 +527,20 @@ class Why(Jobs):
         write(f"{self.dir}/my run/job_id", b"0 8")  # a later job went on there
         self.assertIn("exit code 1: error: NCCL", self.levin("why", "7").stdout)
 
+    def test_progress_and_the_code_of_the_cause(self):
+        self.answer("squeue", job(7, "FAILED"))
+        self.show(7, "FAILED", "76:0")
+        write(
+            f"{self.dir}/job.log",
+            b"\r\x1b[Jstep 1\r\x1b[Jstep 2\r\r\x1b[Jepoch 1 done\nerror: data x: not there\n"
+            b"srun: error: n1: task 0: Exited with exit code 64\n"
+            b"srun: error: n1: task 1: Exited with exit code 76\n",
+        )
+        out = self.levin("why", "7").stdout
+        self.assertIn("    | epoch 1 done\n", out)
+        self.assertIn("exit code 76: error: data x: not there\n", out)
+        self.assertIn("next: correct that, and submit it again", out)
+
     def test_train_log(self):
         write(f"{self.dir}/run/job_id", b"0 7")
         write(
