@@ -51,6 +51,7 @@ class Words(Case):
                 "predict",
                 "report",
                 "slurm",
+                "sweep",
                 "train",
                 "tune",
             ],

@@ -146,7 +146,7 @@ class Layouts(Case):
 
     def test_ignored_files(self):
         photos(self.data)
-        for name in ("cat/a.webp", "cat/b.WEBP", "notes.txt"):
+        for name in ("cat/a.heic", "cat/b.HEIC", "notes.txt"):
             write(f"{self.data}/{name}", b"RIFF")
         for name in (
             "cat/x.jfif",
@@ -158,7 +158,7 @@ class Layouts(Case):
             "dog/Thumbs.db",
         ):
             write(f"{self.data}/{name}", JPEG)
-        line = "ignored: 2 .webp, 1 .txt\n"
+        line = "ignored: 2 .heic, 1 .txt\n"
         printed, _ = self.plan()
         self.assertIn("14 images in 2 classes (cat 7, dog 7)", printed)
         self.assertIn(line, printed)
@@ -195,10 +195,10 @@ class Layouts(Case):
 
     def test_class_without_images(self):
         photos(self.data)
-        write(f"{self.data}/hat/a.webp", b"RIFF")
+        write(f"{self.data}/hat/a.heic", b"RIFF")
         self.refused(
             [f"data={self.data}"],
-            ["no image (JPEG or PNG) in the class folder hat (ignored: 1 .webp)", "on_error=skip"],
+            ["no image (JPEG or PNG) in the class folder hat (ignored: 1 .heic)", "on_error=skip"],
         )
         self.train(
             "on_error=skip",

@@ -7,16 +7,21 @@
 
 #include <ctype.h>
 
+#include "slurm/slurm_options.h"
 #include "support/test.h"
+#include "sweep/sweep_options.h"
 #include <string.h>
 
-enum { COMMANDS = 5, TRAIN = 0, LAUNCH = 4, NAME = 128 };
+enum { COMMANDS = 7, TRAIN = 0, LAUNCH = 4, NAME = 128 };
+
+static const lvni_core_option_table *const sweep_keys[] = {&lvni_sweep_plan_table, NULL};
 
 static lvni_core_option_list keys_at(int command)
 {
     const lvni_run_recipe *r = &lvni_classify_recipe;
-    const lvni_core_option_list all[COMMANDS] = {r->keys, r->predict_keys, r->eval_keys,
-                                                 r->export_keys, lvni_launch_keys};
+    const lvni_core_option_list all[COMMANDS] = {r->keys,        r->predict_keys,  r->eval_keys,
+                                                 r->export_keys, lvni_launch_keys, sweep_keys,
+                                                 lvni_slurm_keys};
     return all[command];
 }
 

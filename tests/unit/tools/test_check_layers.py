@@ -81,7 +81,7 @@ class CheckLayers(unittest.TestCase):
             {**made, "src/recipes/other/other.c": '#include "recipes/mine/mine.h"\n'},
             "src/recipes/other/other.c:1: recipes/other may not include recipes/mine "
             "(recipes/mine/mine.h); it may: autograd ckpt control core data dist images kernels "
-            "launch log nn ops optim plan report run tensor trainer",
+            "launch log nn ops optim plan report run slurm tensor trainer",
         )
         self.assertEqual(
             check(made, "--graph")[1][-2:], ["    recipes/* --> data", "    recipes --> recipes/*"]

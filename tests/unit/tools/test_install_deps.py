@@ -185,7 +185,7 @@ class InstallDeps(unittest.TestCase):
         draws = ["libcairo2", "fonts-dejavu-core"]
         video = [f"lib{name}-dev" for name in ("avformat", "avcodec", "swscale", "avutil")]
         # and g++, which is installed
-        tests = [*draws, "liblapacke", *video, "ffmpeg", "libcmocka-dev", "python3"]
+        tests = [*draws, "liblapacke", *video, "ffmpeg", "libcmocka-dev", "python3", "patchelf"]
         for name, more in (
             ("figures", draws),
             ("full", tests),
