@@ -335,16 +335,16 @@ static lvn_status choose(const lvni_cli_slurm_found *found, lvni_cli_slurm_meant
 static size_t drawn_line(char *to, const char *line, size_t n)
 {
     size_t m = 0;
-    bool anew = false;
+    bool restarts = false;
     for (size_t i = 0; i < n; i++) {
         if (line[i] == '\r') {
-            anew = true;
+            restarts = true;
         } else if (line[i] == '\x1b' && i + 1 < n && line[i + 1] == '[') {
             for (i += 2; i < n && (line[i] < '@' || line[i] > '~'); i++) {
             }
         } else {
-            m = anew ? 0 : m;
-            anew = false;
+            m = restarts ? 0 : m;
+            restarts = false;
             to[m++] = line[i];
         }
     }

@@ -91,7 +91,9 @@ class Dist(unittest.TestCase):
         for line in listed:
             file, package, _ = line.split()
             self.assertIn(file, files)
-            self.assertTrue((self.dir / "share/licenses" / package.split(":")[0] / "copyright").is_file())
+            self.assertTrue(
+                (self.dir / "share/licenses" / package.split(":")[0] / "copyright").is_file()
+            )
         self.assertFalse([f for f in files if "/libav" in f or "/libx26" in f])
 
     def test_a_directory_that_is_not_whole(self):

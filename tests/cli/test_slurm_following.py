@@ -121,7 +121,7 @@ class Following(Cluster):
         self.assertRegex(
             why,
             rf"^job {job} \(\w+\): failed, after \S+ of 10:00 on \w+, exit code "
-            r"1: the loss is nan at step \d",
+            r"(1|76): the loss is nan at step \d",
         )
         self.assertIn("next: repair that", why)
         self.assertIn(f"run directory: {self.out}\n", why)

@@ -35,8 +35,12 @@ class Look(SweepCase):
         """An owner of this host, with a number that no process has."""
         with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as f:
             boot = f.read().strip()
-        return {"host": os.uname().nodename, "boot": boot, "pid": 2**22 + 1,
-                "space": os.stat("/proc/self/ns/pid").st_ino}
+        return {
+            "host": os.uname().nodename,
+            "boot": boot,
+            "pid": 2**22 + 1,
+            "space": os.stat("/proc/self/ns/pid").st_ino,
+        }
 
     def rows(self, *arguments):
         lines = self.run_sweep("show", "format=tsv", *arguments)[0].splitlines()
@@ -44,12 +48,24 @@ class Look(SweepCase):
 
     def test_status(self):
         self.fill()
-        self.assertEqual(self.counts(), {"pending": 1, "lost": 1, "interrupted": 1, "done": 3,
-                                         "diverged": 1, "failed": 1, "pruned": 1})
+        self.assertEqual(
+            self.counts(),
+            {
+                "pending": 1,
+                "lost": 1,
+                "interrupted": 1,
+                "done": 3,
+                "diverged": 1,
+                "failed": 1,
+                "pruned": 1,
+            },
+        )
         out, _ = self.run_sweep("status")
-        self.assertEqual(out.splitlines()[0],
-                         "nine: 9 trials: 1 pruned, 1 failed, 1 diverged, 3 done, 1 interrupted, "
-                         "1 lost, 1 pending")
+        self.assertEqual(
+            out.splitlines()[0],
+            "nine: 9 trials: 1 pruned, 1 failed, 1 diverged, 3 done, 1 interrupted, "
+            "1 lost, 1 pending",
+        )
         self.assertIn(f"not running: levin sweep run {self.sweep}", out)
         self.assertIn("--retry-failed", out)
 
@@ -65,8 +81,9 @@ class Look(SweepCase):
     def test_order(self):
         """The best first, ties by number, those without a value of a trial that ended well last."""
         self.fill()
-        self.assertEqual([r["trial"] for r in self.rows()],
-                         ["4", "8", "3", "7", "0", "1", "2", "5", "6"])
+        self.assertEqual(
+            [r["trial"] for r in self.rows()], ["4", "8", "3", "7", "0", "1", "2", "5", "6"]
+        )
         self.assertEqual([r["trial"] for r in self.rows("--top", "2")], ["4", "8"])
         self.assertEqual(self.rows()[0]["last"], "0.123456789")  # as it is, for programs
         self.assertEqual([r["trial"] for r in self.rows("sort=index")], list("012345678"))
@@ -86,21 +103,47 @@ class Look(SweepCase):
     def test_table(self):
         self.fill()
         lines = self.run_sweep("show", "sort=index")[0].splitlines()
-        self.assertEqual(lines[0].split(), ["trial", "state", "learning_rate", "layers",
-                                            "val/loss", "step", "last", "epochs", "time",
-                                            "checkpoint"])
+        self.assertEqual(
+            lines[0].split(),
+            [
+                "trial",
+                "state",
+                "learning_rate",
+                "layers",
+                "val/loss",
+                "step",
+                "last",
+                "epochs",
+                "time",
+                "checkpoint",
+            ],
+        )
         self.assertEqual(lines[1], "0      pending      0.001          16")
-        self.assertEqual(lines[5].split(), [
-            "4", "done", "0.01", "32", "0.25", "40", "0.123457", "4", "0:01:02",
-            self.trial(4, "run/checkpoints/best.safetensors")])
+        self.assertEqual(
+            lines[5].split(),
+            [
+                "4",
+                "done",
+                "0.01",
+                "32",
+                "0.25",
+                "40",
+                "0.123457",
+                "4",
+                "0:01:02",
+                self.trial(4, "run/checkpoints/best.safetensors"),
+            ],
+        )
         self.assertEqual(lines[5].index("0.25"), lines[0].index("val/loss"))
         self.assertEqual(lines[6].split()[:6], ["5", "diverged", "0.01", "64", "nan", "40"])
 
     def test_markdown(self):
         self.plan([{"a|b": "1|2"}])
         lines = self.run_sweep("show", "--format", "md")[0].splitlines()
-        self.assertEqual(lines[0], "| trial | state | a\\|b | val/loss | step | last | epochs | "
-                                   "time | checkpoint |")
+        self.assertEqual(
+            lines[0],
+            "| trial | state | a\\|b | val/loss | step | last | epochs | " "time | checkpoint |",
+        )
         self.assertEqual(lines[1], "| --- " * 9 + "|")
         self.assertTrue(lines[2].startswith("| 0 | pending | 1\\|2 |  |"), lines[2])
 
@@ -125,11 +168,29 @@ class Look(SweepCase):
         rows = list(csv.DictReader(io.StringIO(self.run_sweep("export")[0], newline="")))
         self.assertEqual(rows[0]["text"], 'a,"b"\nc')
         self.assertEqual((rows[0]["other"], rows[1]["text"], rows[1]["other"]), ("", "", "2"))
-        self.assertEqual((float(rows[1]["val/loss"]), rows[1]["seconds"], rows[1]["attempts"]),
-                         (1e-5, "61.5", "1"))
-        self.assertEqual(list(rows[0]), ["trial", "state", "text", "other", "val/loss", "step",
-                                         "epoch", "last", "epochs", "seconds", "attempts",
-                                         "exit_code", "error", "checkpoint"])
+        self.assertEqual(
+            (float(rows[1]["val/loss"]), rows[1]["seconds"], rows[1]["attempts"]),
+            (1e-5, "61.5", "1"),
+        )
+        self.assertEqual(
+            list(rows[0]),
+            [
+                "trial",
+                "state",
+                "text",
+                "other",
+                "val/loss",
+                "step",
+                "epoch",
+                "last",
+                "epochs",
+                "seconds",
+                "attempts",
+                "exit_code",
+                "error",
+                "checkpoint",
+            ],
+        )
 
     def test_best(self):
         """Its parameters and its command are words that a shell reads back."""
@@ -141,23 +202,31 @@ class Look(SweepCase):
         self.assertEqual(words, ["a=it's $HOME"])
         words = self.shell(self.run_sweep("best", "print=command")[0])
         self.assertEqual(words, ["prog", "1", "x y", "a=it's $HOME"])
-        self.assertEqual(self.run_sweep("best", "print=checkpoint")[0],
-                         self.trial(1, "run/checkpoints/best.safetensors") + "\n")
+        self.assertEqual(
+            self.run_sweep("best", "print=checkpoint")[0],
+            self.trial(1, "run/checkpoints/best.safetensors") + "\n",
+        )
         self.end(0, value=1, checkpoint="")
         self.run_sweep("best", "print=checkpoint", code=FAILURE, expects=["not kept a checkpoint"])
 
     @staticmethod
     def shell(line):
-        done = subprocess.run(["bash", "-c", f"printf '%s\\0' {line}"], capture_output=True,
-                              text=True, check=True)
+        done = subprocess.run(
+            ["bash", "-c", f"printf '%s\\0' {line}"], capture_output=True, text=True, check=True
+        )
         return done.stdout.split("\0")[:-1]
 
     def test_one(self):
         self.fill()
         out, _ = self.run_sweep("show", "6")
-        for line in ("trial 6: failed", "  learning_rate=0.1", "exit code 3 after 0:01:02, 4 epochs",
-                     "error: no | such file", f"log: {self.trial(6, 'log.txt')}",
-                     "val/loss: best 0.1 at step 40, epoch 3, last 0.1"):
+        for line in (
+            "trial 6: failed",
+            "  learning_rate=0.1",
+            "exit code 3 after 0:01:02, 4 epochs",
+            "error: no | such file",
+            f"log: {self.trial(6, 'log.txt')}",
+            "val/loss: best 0.1 at step 40, epoch 3, last 0.1",
+        ):
             self.assertIn(line + "\n", out)
         self.assertIn("command: levin train ./mine.so config=config.yaml learning_rate=0.1", out)
         self.run_sweep("show", "9", code=USAGE, expects=["trial 9", "9 trials", "from 0 on"])
@@ -199,8 +268,15 @@ class Go(SweepCase):
         """It gets SIGTERM, once for all of its trials."""
         self.plan()
         seen = f"{self.dir}/seen"
-        p = subprocess.Popen(["bash", "-c", f"trap 'echo x >>{seen}' TERM; echo ready; "
-                              "while :; do sleep 0.05; done"], stdout=subprocess.PIPE, text=True)
+        p = subprocess.Popen(
+            [
+                "bash",
+                "-c",
+                f"trap 'echo x >>{seen}' TERM; echo ready; " "while :; do sleep 0.05; done",
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         self.addCleanup(p.stdout.close)
         self.addCleanup(p.wait)
         self.addCleanup(p.kill)
@@ -231,8 +307,9 @@ class Go(SweepCase):
         for _ in range(2):
             self.run_sweep("resume", "--retry-failed")
             self.assertEqual(self.counts(), {"pruned": 1, "done": 8})
-            self.assertEqual([i for i in range(9) if os.path.exists(self.trial(i, "run.ran"))],
-                             [0, 1])
+            self.assertEqual(
+                [i for i in range(9) if os.path.exists(self.trial(i, "run.ran"))], [0, 1]
+            )
             for i in (0, 1):
                 self.assertEqual(read(self.trial(i, "run.ran")), b"x\n")
                 self.assertIn(b'"failed"', read(self.trial(i, "failed.1")))

@@ -21,8 +21,16 @@ class Submitted(Cluster):
         return reported
 
     def plan(self, name):
-        self.sweep("plan", f"out={self.dir}/{name}", "--list=optim.lr=0.001,0.01", "--list=seed=1,2",
-                   "--", "levin", *(w for w in TRAIN if not w.startswith("seed=")), "max_epochs=2")
+        self.sweep(
+            "plan",
+            f"out={self.dir}/{name}",
+            "--list=optim.lr=0.001,0.01",
+            "--list=seed=1,2",
+            "--",
+            "levin",
+            *(w for w in TRAIN if not w.startswith("seed=")),
+            "max_epochs=2",
+        )
 
     def wait(self):
         end = time.monotonic() + WAIT_S
@@ -40,8 +48,10 @@ class Submitted(Cluster):
             self.assertIn("has to be submitted", self.sweep(*submit))
             self.wait()
             shown = json.loads(self.sweep("show", f"{self.dir}/{way}", "format=json"))
-            found[way] = [(t["trial"], t["state"], t["attempts"], t["value"], t["last"])
-                          for t in shown["trials"]]
+            found[way] = [
+                (t["trial"], t["state"], t["attempts"], t["value"], t["last"])
+                for t in shown["trials"]
+            ]
         self.assertEqual([t[1:3] for t in found["array"]], [("done", 1)] * 4)
         self.assertEqual(found["jobs"], found["array"])
         self.assertEqual(found["tasks"], found["array"])
@@ -52,8 +62,16 @@ class Submitted(Cluster):
         alone = f"{self.dir}/alone"
         keys = [w for w in TRAIN if not w.startswith("seed=")]
         steps = ["max_epochs=120", "optim.lr=0.001", "seed=1"]
-        self.sweep("plan", f"out={alone}", "--list=optim.lr=0.001", "--list=seed=1",
-                   "--", "levin", *keys, "max_epochs=120")
+        self.sweep(
+            "plan",
+            f"out={alone}",
+            "--list=optim.lr=0.001",
+            "--list=seed=1",
+            "--",
+            "levin",
+            *keys,
+            "max_epochs=120",
+        )
         code, reported = command([LEVIN, *keys, *steps, f"out={self.out}", "devices=1"])
         self.assertEqual(code, 0, reported)
         self.sweep("submit", alone, "devices=2", *JOB)

@@ -23,25 +23,41 @@ for script; do :; done
 cp "$script" "job.$n"
 echo "$n" | tee count
 """
-SEED = ("--nodes", "12", "--devices", "8", "--gpu-syntax", "gres",
-        "--module", "NCCL/2.4.7-1-cuda.10.0", "--ifname", "^docker0,lo", "--nccl-debug", "INFO",
-        "--master-port", "auto")
+SEED = (
+    "--nodes",
+    "12",
+    "--devices",
+    "8",
+    "--gpu-syntax",
+    "gres",
+    "--module",
+    "NCCL/2.4.7-1-cuda.10.0",
+    "--ifname",
+    "^docker0,lo",
+    "--nccl-debug",
+    "INFO",
+    "--master-port",
+    "auto",
+)
 
 
 class Submit(SweepCase):
     def setUp(self):
         super().setUp()
         self.program("sbatch", SBATCH)
-        self.program("squeue", "#!/bin/sh\necho \"$*\" >>asked\ncat queue 2>/dev/null\n:")
-        self.program("scontrol", "#!/bin/sh\necho \"scontrol $*\" >>asked_of\n"
-                                 "for last; do :; done\n"
-                                 "if [ \"$last\" = partition ]; then\n"
-                                 "    cat partitions 2>/dev/null\n"
-                                 "    exit 0\n"
-                                 "fi\n"
-                                 "printf 'MaxArraySize            = %s\\n' "
-                                 "$(cat most 2>/dev/null || echo 1001)\n")
-        self.program("sinfo", "#!/bin/sh\necho \"sinfo $*\" >>asked_of\ncat nodes 2>/dev/null\n:")
+        self.program("squeue", '#!/bin/sh\necho "$*" >>asked\ncat queue 2>/dev/null\n:')
+        self.program(
+            "scontrol",
+            '#!/bin/sh\necho "scontrol $*" >>asked_of\n'
+            "for last; do :; done\n"
+            'if [ "$last" = partition ]; then\n'
+            "    cat partitions 2>/dev/null\n"
+            "    exit 0\n"
+            "fi\n"
+            "printf 'MaxArraySize            = %s\\n' "
+            "$(cat most 2>/dev/null || echo 1001)\n",
+        )
+        self.program("sinfo", '#!/bin/sh\necho "sinfo $*" >>asked_of\ncat nodes 2>/dev/null\n:')
 
     def program(self, name, text):
         write(f"{self.dir}/bin/{name}", text.encode())
@@ -52,8 +68,14 @@ class Submit(SweepCase):
 
     def submit(self, *arguments, code=OK, folder=None, path=None):
         done = subprocess.run(
-            [LEVIN, "sweep", "submit", folder or "sweep", *arguments], cwd=self.dir, capture_output=True, text=True, timeout=60, check=False,
-            env={**os.environ, "PATH": path or f"{self.dir}/bin:{os.environ['PATH']}"})
+            [LEVIN, "sweep", "submit", folder or "sweep", *arguments],
+            cwd=self.dir,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "PATH": path or f"{self.dir}/bin:{os.environ['PATH']}"},
+        )
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done
 
@@ -62,8 +84,9 @@ class Submit(SweepCase):
         found = re.findall(r"(#!.*?\n)(sbatch --parsable [^\n]+)\n", text, re.S)
         self.assertEqual("".join(a + b + "\n" for a, b in found), text)
         for script, _ in found:
-            done = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True,
-                                  check=False)
+            done = subprocess.run(
+                ["bash", "-n"], input=script, text=True, capture_output=True, check=False
+            )
             self.assertEqual(done.stderr, "", script)
         return [script for script, _ in found]
 
@@ -86,10 +109,16 @@ class Submit(SweepCase):
         scripts = self.scripts(self.submit("--as", "jobs", "--dry-run", *SEED).stdout)
         self.assertEqual(len(scripts), 9)
         for i, (script, point) in enumerate(zip(scripts, NINE)):
-            for piece in (f"#SBATCH --job-name=name_for_squeue-{i}\n", "#SBATCH --nodes=12\n",
-                          "#SBATCH --gres=gpu:8\n", "#SBATCH --ntasks-per-node=8\n",
-                          "\nmodule load NCCL/2.4.7-1-cuda.10.0\n", "\nexport NCCL_DEBUG=INFO\n",
-                          "\nexport NCCL_SOCKET_IFNAME=^docker0,lo\n", "#SBATCH --requeue\n"):
+            for piece in (
+                f"#SBATCH --job-name=name_for_squeue-{i}\n",
+                "#SBATCH --nodes=12\n",
+                "#SBATCH --gres=gpu:8\n",
+                "#SBATCH --ntasks-per-node=8\n",
+                "\nmodule load NCCL/2.4.7-1-cuda.10.0\n",
+                "\nexport NCCL_DEBUG=INFO\n",
+                "\nexport NCCL_SOCKET_IFNAME=^docker0,lo\n",
+                "#SBATCH --requeue\n",
+            ):
                 self.assertIn(piece, script)
             self.assertNotIn("MASTER_PORT", script)
             self.assertEqual(
@@ -97,7 +126,8 @@ class Submit(SweepCase):
                 f"levin sweep trial {self.sweep} {i} -- srun --kill-on-bad-exit=1 --unbuffered "
                 "levin train ./mine.so config=config.yaml "
                 f"learning_rate={point['learning_rate']} layers={point['layers']} "
-                f"out={self.trial(i, 'run')}")
+                f"out={self.trial(i, 'run')}",
+            )
         self.assertEqual(tree(self.sweep), before)
         self.assertFalse(os.path.exists(f"{self.dir}/count"))
 
@@ -106,11 +136,13 @@ class Submit(SweepCase):
         self.plan()
         for i in (0, 3):
             self.end(i, value=1)
-        script, = self.scripts(self.submit("--dry-run", "devices=1", "parallel=4").stdout)
+        (script,) = self.scripts(self.submit("--dry-run", "devices=1", "parallel=4").stdout)
         self.assertIn("#SBATCH --array=1-2,4-8%4\n", script)
-        self.assertEqual(self.line(script, "levin sweep"),
-                         f'levin sweep trial {self.sweep} "$SLURM_ARRAY_TASK_ID" -- srun '
-                         "--kill-on-bad-exit=1 --unbuffered '{command}'")
+        self.assertEqual(
+            self.line(script, "levin sweep"),
+            f'levin sweep trial {self.sweep} "$SLURM_ARRAY_TASK_ID" -- srun '
+            "--kill-on-bad-exit=1 --unbuffered '{command}'",
+        )
         self.assertIn(f"#SBATCH --output={self.sweep}/jobs/%x-%A_%a.out\n", script)
         done = self.submit("devices=1")
         self.assertEqual(done.stdout, "job 101: trials 1-2,4-8\n")
@@ -120,8 +152,7 @@ class Submit(SweepCase):
         self.assertEqual((one[0], one[1], one[4], one[5]), ("101", "nine", "1-2,4-8", "0"))
         self.assertTrue(os.path.isdir(f"{self.sweep}/jobs"))
         made_by = "# generated by levin sweep submit "
-        self.assertIn("levin sweep submit sweep devices=1",
-                      self.line(self.job(101), made_by))
+        self.assertIn("levin sweep submit sweep devices=1", self.line(self.job(101), made_by))
 
     def test_queued(self):
         """A trial whose job is there is not submitted twice; one whose job is gone is."""
@@ -138,8 +169,8 @@ class Submit(SweepCase):
         self.assertIn(f"-u {os.geteuid()}", read(f"{self.dir}/asked").decode())
         self.put("queue", "")
         self.end(1, value=1)
-        self.claim(2, job="102_2")   # ran, and its job is gone
-        self.claim(4)                # not of a job: another host runs it
+        self.claim(2, job="102_2")  # ran, and its job is gone
+        self.claim(4)  # not of a job: another host runs it
         self.leave(5, "interrupted")
         self.submit("devices=1")
         self.assertIn("#SBATCH --array=0,2-3,5-8\n", self.job(103))
@@ -166,8 +197,9 @@ class Submit(SweepCase):
         self.end(10, value=1)
         self.put("most", "10")
         done = self.submit("devices=1")
-        self.assertEqual(done.stdout, "job 101: trials 0-9\njob 102: trials 11-19\n"
-                                      "job 103: trials 20-24\n")
+        self.assertEqual(
+            done.stdout, "job 101: trials 0-9\njob 102: trials 11-19\n" "job 103: trials 20-24\n"
+        )
         self.assertIn("#SBATCH --array=0-9\n", self.job(101))
         self.assertIn("#SBATCH --array=1-9\n", self.job(102))
         self.assertIn('"$((SLURM_ARRAY_TASK_ID + 10))" -- srun', self.job(102))
@@ -182,8 +214,11 @@ class Submit(SweepCase):
     def test_cluster(self):
         """Compared with what the cluster has, which is asked once for all jobs."""
         self.plan()
-        self.put("partitions", "PartitionName=batch Default=YES State=UP MaxTime=01:00:00 "
-                               "MaxNodes=UNLIMITED MinNodes=0 AllowAccounts=ALL AllowQos=ALL\n")
+        self.put(
+            "partitions",
+            "PartitionName=batch Default=YES State=UP MaxTime=01:00:00 "
+            "MaxNodes=UNLIMITED MinNodes=0 AllowAccounts=ALL AllowQos=ALL\n",
+        )
         self.put("nodes", "batch|4|8|64000|gpu:4|idle|(null)|n[1-4]\n")
         for how in ("array", "jobs", "tasks"):
             done = self.submit(f"as={how}", "devices=1", "time=02:00:00", code=USAGE)
@@ -219,8 +254,11 @@ class Submit(SweepCase):
         self.program("sinfo", "#!/bin/sh\necho sinfo: error: no answer >&2\nexit 1")
         self.put("most", "10")
         done = self.submit("devices=1", "--dry-run")
-        self.assertIn("note cluster: sinfo: error: no answer (exit code 1 of sinfo): partitions, "
-                      "limits and nodes are not checked", done.stderr)
+        self.assertIn(
+            "note cluster: sinfo: error: no answer (exit code 1 of sinfo): partitions, "
+            "limits and nodes are not checked",
+            done.stderr,
+        )
         self.assertEqual(len(self.scripts(done.stdout)), 3)
 
     def test_elements(self):
@@ -229,10 +267,18 @@ class Submit(SweepCase):
         self.put("most", "10")
         self.submit("devices=1")
         self.program("levin", "#!/bin/sh\nprintf '%s|' \"$@\" >words\n")
-        subprocess.run(["bash", f"{self.dir}/job.103"], cwd=self.dir, check=True,
-                       capture_output=True, timeout=30,
-                       env={"PATH": f"{self.dir}/bin:{os.environ['PATH']}", "HOME": self.dir,
-                            "SLURM_ARRAY_TASK_ID": "3"})
+        subprocess.run(
+            ["bash", f"{self.dir}/job.103"],
+            cwd=self.dir,
+            check=True,
+            capture_output=True,
+            timeout=30,
+            env={
+                "PATH": f"{self.dir}/bin:{os.environ['PATH']}",
+                "HOME": self.dir,
+                "SLURM_ARRAY_TASK_ID": "3",
+            },
+        )
         words = read(f"{self.dir}/words").decode().split("|")
         self.assertEqual(words[:5], ["sweep", "trial", self.sweep, "23", "--"])
         self.assertEqual((words[5], words[-2]), ("srun", "{command}"))
@@ -244,13 +290,16 @@ class Submit(SweepCase):
         done = self.submit("as=jobs", "devices=1", code=RESOURCE)
         self.assertEqual(done.stdout, "job 101: trials 0\njob 102: trials 1\n")
         self.assertIn("QOSMaxSubmitJobPerUserLimit", done.stderr)
-        self.assertIn("2 of 9 trials are submitted, in 2 jobs; the same command submits the rest",
-                      done.stderr)
+        self.assertIn(
+            "2 of 9 trials are submitted, in 2 jobs; the same command submits the rest", done.stderr
+        )
         self.put("queue", "101\n102\n")
         self.put("full", "")
         done = self.submit("as=jobs", "devices=1")
-        self.assertEqual([line.split(": ")[1] for line in done.stdout.splitlines()],
-                         [f"trials {i}" for i in range(2, 9)])
+        self.assertEqual(
+            [line.split(": ")[1] for line in done.stdout.splitlines()],
+            [f"trials {i}" for i in range(2, 9)],
+        )
         self.assertEqual(len(self.jobs()), 10)
 
     def test_cut_line(self):
@@ -269,8 +318,9 @@ class Submit(SweepCase):
         self.assertEqual(done.stdout, "job 101: trials *\n")
         script = self.job(101)
         self.assertIn("#SBATCH --ntasks=8\n", script)
-        self.assertEqual(self.line(script, "srun"),
-                         f"srun --unbuffered levin sweep worker {self.sweep}")
+        self.assertEqual(
+            self.line(script, "srun"), f"srun --unbuffered levin sweep worker {self.sweep}"
+        )
         self.assertNotIn("--signal", script)
         self.put("queue", "101\n")
         done = self.submit("--as", "tasks", "--devices", "4")
@@ -282,25 +332,41 @@ class Submit(SweepCase):
         done = self.submit("as=tasks", code=USAGE)
         self.assertIn("how many workers?", done.stderr)
 
-    TRAIN = ("levin", "train", "classify", "data=builtin:shapes", "data.count=48",
-             "image_size=16", "model=mlp", "batch_size=16", "micro_batches=4", "max_steps=2")
+    TRAIN = (
+        "levin",
+        "train",
+        "classify",
+        "data=builtin:shapes",
+        "data.count=48",
+        "image_size=16",
+        "model=mlp",
+        "batch_size=16",
+        "micro_batches=4",
+        "max_steps=2",
+    )
 
     def test_shared_keys(self):
         """Devices of the trials are the job's, and the job's are the trials'."""
         self.plan([{"optim.lr": "0.1"}, {"optim.lr": "0.2"}], command=(*self.TRAIN, "devices=2"))
-        script, = self.scripts(self.submit("--dry-run", "accelerator=cpu").stdout)
+        (script,) = self.scripts(self.submit("--dry-run", "accelerator=cpu").stdout)
         self.assertIn("#SBATCH --ntasks-per-node=2\n", script)
-        self.assertIn("srun --kill-on-bad-exit=1 --unbuffered '{command}' accelerator=cpu\n", script)
+        self.assertIn(
+            "srun --kill-on-bad-exit=1 --unbuffered '{command}' accelerator=cpu\n", script
+        )
         self.plan([{"optim.lr": "0.1"}], command=self.TRAIN)
-        script, = self.scripts(self.submit("--dry-run", "as=jobs", "devices=4", "-N2",
-                                           "plan=false").stdout)
+        (script,) = self.scripts(
+            self.submit("--dry-run", "as=jobs", "devices=4", "-N2", "plan=false").stdout
+        )
         self.assertIn(" devices=4 num_nodes=2\n", script)
         self.plan([{"devices": "1"}, {"devices": "2"}, {"num_workers": "3"}], command=self.TRAIN)
-        self.assertIn("devices differs between the trials",
-                      self.submit("--dry-run", code=USAGE).stderr)
+        self.assertIn(
+            "devices differs between the trials", self.submit("--dry-run", code=USAGE).stderr
+        )
         done = self.submit("--dry-run", "as=jobs", "plan=false", "ntasks_per_node=1", "force=true")
-        for script, pieces in zip(self.scripts(done.stdout), [
-                ["gpus-per-node=1\n"], ["gpus-per-node=2\n"], ["cpus-per-task=4\n"]]):
+        for script, pieces in zip(
+            self.scripts(done.stdout),
+            [["gpus-per-node=1\n"], ["gpus-per-node=2\n"], ["cpus-per-task=4\n"]],
+        ):
             for piece in pieces:
                 self.assertIn(piece, script)
         self.assertNotIn("gpus-per-node", script)
@@ -321,8 +387,9 @@ class Submit(SweepCase):
         """Trials that a program is asked for are those of workers, also where there is none yet."""
         self.plan([], strategy="exec:./ask", command=("prog", "{x}"))
         done = self.submit("devices=1", code=USAGE)
-        self.assertIn("strategy exec:./ask, whose trials are made while it runs: as=tasks",
-                      done.stderr)
+        self.assertIn(
+            "strategy exec:./ask, whose trials are made while it runs: as=tasks", done.stderr
+        )
         self.assertEqual(self.submit("devices=1", "as=tasks").stdout, "job 101: trials *\n")
         self.put("queue", "101\n")
         self.submit("devices=1", "as=tasks")
@@ -330,11 +397,17 @@ class Submit(SweepCase):
 
     def test_other_programs(self):
         """Without a checkpoint of their own they are not queued again; words are quoted."""
-        self.plan([{"lr": "0.1"}], command=("python", "my prog.py", "--dir", "{trial_dir}"),
-                  style="dashes")
-        script, = self.scripts(self.submit("as=jobs", "devices=1", "--dry-run").stdout)
-        self.assertIn(f"srun --kill-on-bad-exit=1 --unbuffered python 'my prog.py' --dir "
-                      f"{self.trial(0, 'run')} --lr 0.1\n", script)
+        self.plan(
+            [{"lr": "0.1"}],
+            command=("python", "my prog.py", "--dir", "{trial_dir}"),
+            style="dashes",
+        )
+        (script,) = self.scripts(self.submit("as=jobs", "devices=1", "--dry-run").stdout)
+        self.assertIn(
+            f"srun --kill-on-bad-exit=1 --unbuffered python 'my prog.py' --dir "
+            f"{self.trial(0, 'run')} --lr 0.1\n",
+            script,
+        )
         self.assertNotIn("--signal", script)
 
     def test_folder(self):
@@ -342,8 +415,9 @@ class Submit(SweepCase):
         os.makedirs(f"{self.dir}/it's $HOME")
         self.sweep = f"{self.dir}/it's $HOME"
         self.plan()
-        script, = self.scripts(self.submit("devices=1", "--dry-run", "chdir=/tmp",
-                                           folder="it's $HOME").stdout)
+        (script,) = self.scripts(
+            self.submit("devices=1", "--dry-run", "chdir=/tmp", folder="it's $HOME").stdout
+        )
         self.assertIn(f"levin sweep trial '{self.dir}/it'\\''s $HOME' \"$SLURM_ARRAY", script)
 
     def test_again(self):
@@ -352,8 +426,9 @@ class Submit(SweepCase):
         self.end(0, "failed", exit_code=1)
         self.run_sweep("stop")
         self.assertIn("#SBATCH --array=1-8\n", self.submit("devices=1", "--dry-run").stdout)
-        self.assertIn("#SBATCH --array=0-8\n",
-                      self.submit("devices=1", "--dry-run", "--retry-failed").stdout)
+        self.assertIn(
+            "#SBATCH --array=0-8\n", self.submit("devices=1", "--dry-run", "--retry-failed").stdout
+        )
         self.assertTrue(os.path.exists(f"{self.sweep}/stop"))
         self.assertTrue(os.path.exists(self.trial(0, "result")))
         self.submit("devices=1", "--retry-failed")
@@ -365,11 +440,16 @@ class Submit(SweepCase):
         """Jobs that wait are cancelled, in one call."""
         self.plan()
         self.submit("as=jobs", "devices=1")
-        self.program("scancel", "#!/bin/sh\necho \"$*\" >>cancelled\n")
+        self.program("scancel", '#!/bin/sh\necho "$*" >>cancelled\n')
         self.put("queue", "103\n7\n105\n")
-        subprocess.run([LEVIN, "sweep", "stop", "sweep"], cwd=self.dir, check=True,
-                       capture_output=True, timeout=30,
-                       env={**os.environ, "PATH": f"{self.dir}/bin:{os.environ['PATH']}"})
+        subprocess.run(
+            [LEVIN, "sweep", "stop", "sweep"],
+            cwd=self.dir,
+            check=True,
+            capture_output=True,
+            timeout=30,
+            env={**os.environ, "PATH": f"{self.dir}/bin:{os.environ['PATH']}"},
+        )
         self.assertEqual(read(f"{self.dir}/cancelled"), b"--state=PENDING 103 105\n")
 
     def test_mistakes(self):
