@@ -18,7 +18,7 @@ static const lvni_core_option_table *const plan_keys[] = {&lvni_sweep_plan_table
 /* Of a levin training, whose run directories are the trials' own. */
 static lvn_status check_out(char *const *words)
 {
-    for (int64_t i = 0; words[i] != NULL; i++) {
+    for (int64_t i = 0; words != NULL && words[i] != NULL; i++) {
         const char *w = words[i] + (strncmp(words[i], "--", 2) == 0 ? 2 : 0);
         if (strncmp(w, "out=", 4) == 0 || (w != words[i] && strcmp(w, "out") == 0)) {
             LVN_FAIL(LVN_ERR_USAGE,

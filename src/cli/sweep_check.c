@@ -59,7 +59,7 @@ static void print_trial(const lvni_sweep_made *made, int64_t i)
 {
     char *const *values = made->points.values + i * made->points.n_parameters;
     bool any = false;
-    lvni_core_print(stderr, "error: trial %lld", (long long)(made->plan.n_trials + i));
+    lvni_core_print(stderr, "error: trial %lld", (long long)made->plan.n_trials + i);
     for (int64_t k = 0; k < made->points.n_parameters; k++) {
         if (values[k] != NULL) {
             lvni_core_print(stderr, "%s%s=%s", any ? " " : " (", made->plan.parameters[k],

@@ -51,7 +51,7 @@ static void print_rows(const lvni_sweep_made *made, int64_t shown, lvni_core_str
         if (i < 0) {
             lvni_core_str_append(out, "trial ");
         } else {
-            lvni_core_str_printf(out, "%5lld ", (long long)(made->plan.n_trials + i));
+            lvni_core_str_printf(out, "%5lld ", (long long)made->plan.n_trials + i);
         }
         for (int64_t k = 0; k < n; k++) {
             int width = width_of(made->plan.parameters[k]);

@@ -97,6 +97,7 @@ lvn_status lvni_sweep_value(const char *text, const char *type, char **out)
                                                                               : "");
         }
         if (s.len == 0 && !s.failed) {
+            lvni_core_str_free(&s);
             return not_of_type(text, type);
         }
     } else if (!any && strcmp(type, "str") != 0 && !(real && read_number(text, &number)) &&
