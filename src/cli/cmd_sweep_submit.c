@@ -375,6 +375,9 @@ static lvn_status plan(submission *s, const lvni_slurm_job *job)
     const char *accelerator = lvni_slurm_text(&s->options, "accelerator");
     const int64_t per_node = job->devices > 0 ? job->devices : job->per_node;
     lvni_core_str run = {0};
+    if (s->n_pending == 0) { /* a program is asked for trials, and there is none yet */
+        return LVN_OK;
+    }
     lvni_sweep_trial_path(&s->plan, s->pending[0], &run);
     lvni_core_str_append(&run, "/run");
     lvn_status status = lvni_core_str_status(&run);
