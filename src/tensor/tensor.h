@@ -24,7 +24,7 @@ typedef struct lvni_tensor_storage {
     bool for_copy;  /* for the copy stream; kernels of the compute streams read it afterwards */
     /* of borrowed memory: called once, when the storage goes; NULL: nothing */
     void (*release)(void *owner);
-    void *owner; /* or of a large block: where it came from; else NULL */
+    void *owner;
 } lvni_tensor_storage;
 
 struct lvn_tensor {
