@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/math.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -123,7 +124,8 @@ static void print_number(const lvni_sweep_parameter *p, uint64_t seed, uint64_t 
     const double u = lvni_sweep_random(seed, p->name, index, attempt);
     if (p->how == LVNI_SWEEP_INT) {
         const double width = (double)(p->last - p->first) + 1.0;
-        lvni_core_str_printf(out, "%lld", (long long)(p->first + (int64_t)floor(u * width)));
+        const int64_t value = p->first + (int64_t)floor(u * width);
+        lvni_core_str_printf(out, "%" PRId64, value);
     } else if (p->how == LVNI_SWEEP_NORMAL) {
         const double v = lvni_sweep_random(seed, p->name, index, attempt | (uint32_t)SECOND);
         lvni_core_str_double(out, p->low + p->high * lvni_core_sqrt(-2.0 * lvni_core_log(1.0 - u)) *
@@ -385,8 +387,8 @@ lvn_status lvni_sweep_space_draw(const lvni_sweep_space *space, const lvni_sweep
     LVNI_TRY_DONE(s, see_all(&m, d->have));
     LVNI_TRY_DONE(s, random ? draw_random(&m, d, have) : draw_grid(&m, d, have));
     if (d->trials > have + out->n) {
-        lvni_core_str_printf(notes, "note: trials=%lld, and the space has %lld\n",
-                             (long long)d->trials, (long long)(have + out->n));
+        lvni_core_str_printf(notes, "note: trials=%" PRId64 ", and the space has %" PRId64 "\n",
+                             d->trials, have + out->n);
     }
     s = lvni_core_str_status(notes);
 done:

@@ -727,6 +727,7 @@ pose_predict_rows = {
     "data": row("project/fewer.csv", "content", first="project/CollectedData.csv"),
     "output": row("other.csv", "files", first="points.csv"),
     "overwrite": row("true", "stderr", before=POSE_PREDICT),
+    "precision": row("bf16-mixed", "content"),
     "labeled_video": refusal("true"),  # of a label file
     "skip_viz": refusal("false"),
     "eval.frames": refusal("3"),
