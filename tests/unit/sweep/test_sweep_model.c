@@ -131,7 +131,7 @@ static int add_name(const char *path, int to)
 {
     assert_true(w.n_names < FILES && strlen(path) < NAME);
     w.names[w.n_names].inode = to;
-    strcpy(w.names[w.n_names].path, path);
+    snprintf(w.names[w.n_names].path, NAME, "%s", path);
     w.inodes[to].links++;
     return w.n_names++;
 }

@@ -264,8 +264,8 @@ TEST(jobs_of_slurm)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         lvni_sweep_owner owner = {.pid = 1};
-        strcpy(owner.job, cases[i].job);
-        strcpy(owner.node, cases[i].node);
+        snprintf(owner.job, sizeof owner.job, "%s", cases[i].job);
+        snprintf(owner.node, sizeof owner.node, "%s", cases[i].node);
         assert_int_equal(lvni_sweep_alive_in(jobs, &owner), cases[i].alive);
     }
 }
@@ -338,7 +338,7 @@ TEST(disk_that_fails)
 TEST(memory_that_fails)
 {
     bool won = false;
-    lvni_sweep_look found;
+    lvni_sweep_look found = {.state = LVNI_SWEEP_PENDING};
     int64_t k = 1;
     for (;; k++) {
         lvni_core_alloc_fail_at(k);
