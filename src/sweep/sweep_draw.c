@@ -198,11 +198,13 @@ static lvn_status maker_create(const lvni_sweep_space *space, uint64_t seed, mak
 {
     const size_t n = (size_t)space->n + 1;
     *m = (maker){.space = space, .seed = seed, .n_columns = lvni_sweep_texts_count(space->names)};
+    /* A declaration that was refused may have left its column behind. */
+    const size_t n_columns = (size_t)m->n_columns + 1;
     m->digits = lvni_core_calloc(LVNI_TAG_CONFIG, n, sizeof *m->digits);
     m->chosen = lvni_core_calloc(LVNI_TAG_CONFIG, n, sizeof *m->chosen);
     m->drawn = lvni_core_calloc(LVNI_TAG_CONFIG, n, sizeof *m->drawn);
-    m->row = lvni_core_calloc(LVNI_TAG_CONFIG, n, sizeof *m->row);
-    m->seen.passed_over = lvni_core_calloc(LVNI_TAG_CONFIG, n, sizeof *m->seen.passed_over);
+    m->row = lvni_core_calloc(LVNI_TAG_CONFIG, n_columns, sizeof *m->row);
+    m->seen.passed_over = lvni_core_calloc(LVNI_TAG_CONFIG, n_columns, sizeof *m->seen.passed_over);
     return m->digits == NULL || m->chosen == NULL || m->drawn == NULL || m->row == NULL ||
                    m->seen.passed_over == NULL
                ? LVN_ERR_MEMORY

@@ -149,6 +149,33 @@ TEST(wrong_declarations_are_refused)
 
 /* ---- what is drawn ---- */
 
+/* A refused declaration leaves its column behind, which no parameter fills. */
+TEST(what_was_refused_is_not_drawn)
+{
+    static const char *const refused[][2] = {{"list", "a=x:int"},
+                                             {"range", "b=2:1"},
+                                             {"sample", "c=uniform(2,1)"},
+                                             {"when", "k==9: e=2"}};
+    lvni_sweep_space space = {0};
+    lvni_sweep_points points;
+    lvni_core_str notes = {0};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(lvni_sweep_space_add(&space, refused[i][0], refused[i][1], 0),
+                         LVN_ERR_USAGE);
+    }
+    assert_int_equal(lvni_sweep_space_add(&space, "list", "k=1,2", 0), LVN_OK);
+    const lvni_sweep_draw draw = {.strategy = "grid"};
+    assert_int_equal(lvni_sweep_space_finish(&space, false, &notes), LVN_OK);
+    assert_int_equal(lvni_sweep_space_draw(&space, &draw, &points, &notes), LVN_OK);
+    assert_int_equal(points.n, 2);
+    const int64_t last = points.n_parameters - 1;
+    assert_string_equal(points.values[last], "1");
+    assert_string_equal(points.values[points.n_parameters + last], "2");
+    lvni_sweep_points_free(&points);
+    lvni_core_str_free(&notes);
+    lvni_sweep_space_free(&space);
+}
+
 static void declare(lvni_sweep_space *space, const char *kind, const char *text)
 {
     if (lvni_sweep_space_add(space, kind, text, 3) != LVN_OK) {
