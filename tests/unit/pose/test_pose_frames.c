@@ -1,6 +1,8 @@
 /* The dataset of labelled frames: pixels, points, targets. */
+#include "autograd/tape.h"
 #include "data/image.h"
 #include "recipes/pose/pose_frames.h"
+#include "recipes/pose/pose_loss.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -187,6 +189,78 @@ TEST(training_frames_alone_are_augmented)
     key.epoch = 3;
     assert_int_equal(read_key(&o, key, &again), LVN_OK);
     assert_memory_not_equal(again.image, training.image, sizeof again.image);
+    lvni_pose_pipeline_free(p);
+}
+
+/* ---- from an augmentation to the loss ---- */
+
+/* The loss of flat maps against the targets of a frame's points, as a step has it; *gradient: the
+ * sum over a map of how much each of its pixels matters. */
+static double loss_of(const sample *s, double gradient[K])
+{
+    float columns[3][K * 2] = {{0}};
+    for (int k = 0; k < K; k++) {
+        memcpy(&columns[0][2 * k], s->points[k], 2 * sizeof(float));
+        columns[1][k] = s->points[k][3];
+    }
+    lvn_tensor *at = lvn_tensor_create(LVN_F32, LVN_SHAPE(1, K, 2)),
+               *kind = lvn_tensor_create(LVN_F32, LVN_SHAPE(1, K)),
+               *map = lvn_tensor_create(LVN_F32, LVN_SHAPE(1, SIDE, SIDE, K)), *count;
+    memcpy(lvn_data(at), columns[0], K * 2 * sizeof(float));
+    memcpy(lvn_data(kind), columns[1], K * sizeof(float));
+    for (int i = 0; i < SIDE * SIDE * K; i++) {
+        ((float *)lvn_data(map))[i] = 1.0F / (SIDE * SIDE);
+    }
+    lvn_require_grad(map);
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    lvn_tensor *target = lvn_heatmap2d(at, kind, SIDE, SIDE, 1.0, 1.25),
+               *loss = lvni_pose_heatmap_loss(LVNI_POSE_MSE, target, map, lvn_clamp(kind, 0.0, 1.0),
+                                              &count);
+    assert_non_null(loss);
+    const double value = (double)*(const float *)lvn_const_data(loss);
+    assert_int_equal(lvn_backward(loss), LVN_OK);
+    const float *g = lvn_const_data(lvn_gradient(map));
+    memset(gradient, 0, K * sizeof *gradient);
+    for (int i = 0; i < SIDE * SIDE * K; i++) {
+        gradient[i % K] += fabs((double)g[i]);
+    }
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    lvn_release(at);
+    lvn_release(kind);
+    lvn_release(map);
+    return value;
+}
+
+/* Row 13 of the specification: a fifth is cut off at each side, and the points that lie there have
+ * no part in loss and gradient. With the rest alone labelled the loss is the same. */
+TEST(a_point_that_an_augmentation_moves_out_is_no_part_of_the_loss)
+{
+    lvni_pose_labels labels = make_labels(false);
+    const double points[K * 2] = {10, 5, 20, 10, 39.5, 19.5, 2, 10};
+    memcpy(xy, points, sizeof points);
+    lvni_pose_pipeline *p;
+    sample moved, rest;
+    double gradient[K], others[K];
+    assert_int_equal(
+        lvni_pose_pipeline_make("{\"CropAndPad\": {\"p\": 1, \"kwargs\": {\"percent\": "
+                                "[-0.22, -0.2]}}}",
+                                SIDE, SIDE, false, &p),
+        LVN_OK);
+    const lvni_pose_frames_options o = {
+        .labels = &labels, .data_dir = folder, .height = SIDE, .width = SIDE, .pipeline = p};
+    const lvn_sample_key key = {.seed = 1, .sample = 0, .training = true};
+    assert_int_equal(read_key(&o, key, &moved), LVN_OK);
+    assert_point(moved.points[2], 0, 0, 0, LVNI_POSE_IGNORED);
+    assert_point(moved.points[3], 0, 0, 0, LVNI_POSE_IGNORED);
+    const double loss = loss_of(&moved, gradient);
+    assert_true(loss > 0.0 && gradient[0] > 0.0 && gradient[1] > 0.0);
+    assert_true(gradient[2] == 0.0 && gradient[3] == 0.0);
+    for (int i = 2 * 2; i < K * 2; i++) {
+        xy[i] = (double)NAN;
+    }
+    assert_int_equal(read_key(&o, key, &rest), LVN_OK);
+    assert_memory_equal(moved.points, rest.points, sizeof moved.points);
+    assert_true(loss == loss_of(&rest, others));
     lvni_pose_pipeline_free(p);
 }
 

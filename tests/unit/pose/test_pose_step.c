@@ -315,6 +315,19 @@ TEST(a_step_without_a_label_learns_from_its_clips)
     compare_cuts(r, 0.0, 1e-5, 1e-5);
 }
 
+/* A micro-batch whose labelled frame cannot be read has no step, so its clip is left out with it.
+ * The others weigh what they have: labels and clips are the means of what is left, as in one
+ * micro-batch of it. Which micro-batch the frame is in does not matter, as all frames of clips are
+ * one. */
+TEST(a_clip_goes_with_the_only_frame_of_its_micro_batch)
+{
+    frames labels = make_frames(3, false), clips = make_frames(7, true);
+    labels.set.unreadable[1] = true;
+    labels.missing[2][0] = true;
+    clips.still = true;
+    compare_cuts((run){.labels = &labels, .clips = &clips, .clip = 7}, 8.0, 2e-2, 2e-4);
+}
+
 /* Row 34 of the specification: without importance the gradient is that of the labels. */
 TEST(importance_leaves_the_labels_alone)
 {
