@@ -14,6 +14,7 @@ import tempfile
 import time
 
 from reproducibility_lines import first_difference, reproducibility_lines
+from today import of_today, turn_line
 
 LEVIN = os.path.abspath(sys.argv[1])
 PHOTOS = os.path.join(sys.argv[2], "clothing") if len(sys.argv) > 2 else ""
@@ -91,11 +92,13 @@ def same(run, first, what):
     check(parts == "", f"{what}: metrics.jsonl {parts}")
 
 
-def main(*parts):
-    """Runs the parts in order; exit code 1 if a check failed."""
+def main(*parts, turns=1):
+    """Runs those of this turn (turns.py) in order; exit code 1 if a check failed."""
+    if turns > 1:
+        print(turn_line(turns))
     try:
         print(f"data: {'341 photos' if HAVE_PHOTOS else 'built-in shapes'}")
-        for part in parts:
+        for part in of_today(parts, turns):
             start = time.monotonic()
             part()
             print(f"{part.__name__}: {time.monotonic() - start:.0f} s", flush=True)

@@ -152,9 +152,7 @@ class Autotune(RankCase):
     def test_begun_without(self):
         """A run that begins to measure when it is resumed has its choices from there on."""
         self.run_as("late", "devices=1", "max_steps=3")
-        late, reported = self.resume(
-            "late", "devices=1", "autotune=true", "max_steps=8", env=OTHER
-        )
+        late, reported = self.resume("late", "devices=1", "autotune=true", "max_steps=8", env=OTHER)
         self.assertRegex(reported, MEASURED)
         self.assertNotEqual(late, self.hash_of("plain", "devices=1"))
         self.assertNotEqual(late, self.hash_of("one", "devices=1", "autotune=true"))
@@ -217,4 +215,4 @@ class Autotune(RankCase):
 
 
 if __name__ == "__main__":
-    main()
+    main(turns=2)

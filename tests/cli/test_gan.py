@@ -18,7 +18,6 @@ import time
 import unittest
 from pathlib import Path
 
-from neighbours import Neighbours
 from weights_case import LEVIN, read_safetensors, write_npy, write_torch
 from today import OfToday
 
@@ -472,10 +471,7 @@ class Gan(unittest.TestCase):
             "num_epochs: 2\n"
             "disc_stages: 6\n"
         )
-        start = time.monotonic()
-        with Neighbours() as neighbours:
-            done = self.levin("train", "gan", "config=bad.yml", code=64)
-        self.assertLess(time.monotonic() - start, 1 * neighbours.slowdown())
+        done = self.levin("train", "gan", "config=bad.yml", code=64)
         lines = done.stderr.splitlines()
         self.assertEqual(lines[0], "error: 5 mistakes:")
         self.assertRegex(lines[1], r"num_z_train `1`: .*\(bad\.yml:6\)")
@@ -936,12 +932,10 @@ class Gan(unittest.TestCase):
         self.train("run", "max_epochs=3")
         whole, names = self.hash("run"), ("train/d_loss", "val/std_mult")
         rows = [self.epochs("run", name) for name in names]
-        start = time.monotonic()
-        with Neighbours() as neighbours:
-            done = self.train("run", "resume=true", "resume_epoch=9", code=64)
-        self.assertLess(time.monotonic() - start, 2 * neighbours.slowdown())
+        files, lines = self.checkpoints("run"), self.lines("run")
+        done = self.train("run", "resume=true", "resume_epoch=9", code=64)
         self.assertIn("has no epoch=9; it has 1, 2, 3\n", done.stderr)
-        files = self.checkpoints("run")
+        self.assertEqual((self.checkpoints("run"), self.lines("run")), (files, lines))
         log = self.cwd / "run/train.log"
         self.train("run", "resume=true", "resume_epoch=2", "max_epochs=2")
         self.assertIn("nothing is left to train", log.read_text())

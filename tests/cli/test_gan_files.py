@@ -13,6 +13,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from today import OfToday
 from weights_case import LEVIN, read_safetensors, write_npy, write_safetensors
 
 SIDE = 32
@@ -394,4 +395,4 @@ class Files(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(testLoader=OfToday(2))

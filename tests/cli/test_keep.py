@@ -15,6 +15,7 @@ import struct
 
 import case
 from case import LEVIN, OK, USAGE, Case, read
+from today import of_today
 
 RUN = [
     "data=builtin:shapes",
@@ -210,8 +211,9 @@ class Keep(Case):
                 self.assert_same("bad", "good")
 
     def test_resumed_where_it_was_stopped(self):
-        """Also between two validations, and after each step of which one is kept."""
-        for keys in (
+        """Also between two validations, and after each step of which one is kept; one or two
+        of the choices each day."""
+        choices = (
             ["checkpoint.save_top_k=2", *ACC, "val_check_interval=2"],
             ["checkpoint.save_top_k=2", LOSS, "val_check_interval=3", "checkpoint.every_n_steps=2"],
             [
@@ -220,7 +222,8 @@ class Keep(Case):
                 "checkpoint.filename={epoch}",
             ],
             ["checkpoint.save_top_k=1", TRAIN, "checkpoint.every_n_epochs=2"],
-        ):
+        )
+        for keys in of_today(choices, 3):  # not 2, the turns of this module
             with self.subTest(keys):
                 self.train("whole", "overwrite=true", "max_epochs=3", *keys)
                 self.train("parts", "overwrite=true", "max_epochs=3", *keys, "max_steps=1")
@@ -337,4 +340,4 @@ class Keep(Case):
 
 
 if __name__ == "__main__":
-    case.main()
+    case.main(turns=2)

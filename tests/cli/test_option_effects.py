@@ -298,7 +298,7 @@ def check(command, key, row, fixtures, cache):
     )
 
 
-PARTS = 7  # one of them a day
+PARTS = 10  # one of them a day
 
 
 def main():

@@ -443,4 +443,4 @@ class Ranks(Case):
             self.assertEqual([s[1] for s in printed[1:]], ["", ""])
 
 
-main()
+main(turns=2)

@@ -17,6 +17,7 @@ import unittest
 from case import JPEG, LEVIN, half, png, with_orientation, write
 from patterns import draw_patterns
 from rank_processes import drop_identity
+from today import OfToday
 
 drop_identity()
 SMALL = (
@@ -316,4 +317,4 @@ class Page(Data):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(testLoader=OfToday(2))

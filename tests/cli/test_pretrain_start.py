@@ -15,6 +15,7 @@ import unittest
 
 from patterns import draw_patterns
 from rank_processes import drop_identity
+from today import OfToday
 
 SOURCE = os.path.abspath(sys.argv.pop(1))
 LEVIN = os.path.abspath(sys.argv.pop(1))
@@ -337,4 +338,4 @@ class Start(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv, verbosity=0)
+    unittest.main(argv=sys.argv, verbosity=0, testLoader=OfToday(2))

@@ -193,4 +193,4 @@ def mixtures():
     check(hashes(stopped) == hashes(first), "mixup, CutMix, blur: resumed on one core")
 
 
-main(validation, spellings, groups, schedules, optimizers, mixtures)
+main(validation, spellings, groups, schedules, optimizers, mixtures, turns=3)

@@ -1,4 +1,5 @@
-"""One hash on a network with residual blocks, in the precisions that change its kernels.
+"""One hash on a network with residual blocks, in the precisions that change its kernels: two of
+them each day (turns.py), or those that are named.
 
 usage: test_reproducibility_precisions.py LEVIN [DATA [PRECISION...]]
 
@@ -9,6 +10,7 @@ less.
 import sys
 
 from reproducibility_case import CORES, main, resume, same, train
+from today import of_today, turn_line
 
 SHAPES = ["data=builtin:shapes", "data.count=48"]
 
@@ -44,7 +46,8 @@ def precision(name, steps, stop):
 def precisions():
     """f16 is computed in f32, which is slow."""
     steps = {"32-true": (5, 2), "bf16-mixed": (5, 2), "16-mixed": (4, 2), "bf16-true": (4, 0)}
-    for name in sys.argv[3:] or steps:
+    print(turn_line(2))
+    for name in sys.argv[3:] or of_today(steps, 2):
         precision(name, *steps[name])
 
 

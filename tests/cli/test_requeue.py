@@ -256,4 +256,4 @@ class Requeue(Case):
 
 
 if __name__ == "__main__":
-    main()
+    main(turns=2)

@@ -16,6 +16,7 @@ import unittest
 from pathlib import Path
 
 from rank_processes import drop_identity
+from today import OfToday
 
 LEVIN, SOURCE = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 del sys.argv[1:3]
@@ -558,4 +559,4 @@ with tempfile.TemporaryDirectory() as FOLDER:
     shutil.copy(SOURCE, os.path.join(FOLDER, "mine.c"))
     levin("cc", "mine.c")
     MINE = "./mine.so"
-    unittest.main()
+    unittest.main(testLoader=OfToday(2))

@@ -457,7 +457,7 @@ class Requeued(Cluster):
     """A job on both nodes that is sent SIGUSR1 once, and is done at its second start."""
 
     def requeued(self, run, *directives):
-        script, log, steps = f"{self.out}.sh", f"{self.out}.log", "max_steps=1500"
+        script, log, steps = f"{self.out}.sh", f"{self.out}.log", "max_steps=600"
         train = f"{LEVIN} {' '.join(TRAIN)} {steps} out={self.out} checkpoint.every_n_steps=20"
         head = ["--nodes=2", "--ntasks-per-node=2", "--requeue", "--open-mode=append", *directives]
         with open(script, "w") as f:

@@ -243,4 +243,4 @@ class TuneLr(Case):
 
 
 if __name__ == "__main__":
-    main()
+    main(turns=2)
