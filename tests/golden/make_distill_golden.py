@@ -8,9 +8,9 @@ Two parts, each with numbers that both sides have by the rule of golden_rule.py:
   loss/...    the global loss against a queue that holds the step's own rows and older ones (long)
               or the first of them (short), and the local one: values and gradients of the student.
   steps/...   STEPS steps of resnet18 taught by another resnet18 that stays as it is, versions 1 and
-              3, lightly-train's own classes with their optimizers and clipping: losses, rates, and
-              of what became of every parameter ten numbers. Prints how far the same in f32 is from
-              that: the room that the comparison needs.
+              3, and by _vittest14, version 2, lightly-train's own classes with their optimizers and
+              clipping: losses, rates, and of what became of every parameter ten numbers. Prints how
+              far the same in f32 is from that: the room that the comparison needs.
 The order of a step's images, the ratio of mixup and its partners are those that levin draws.
 """
 
@@ -22,6 +22,7 @@ import torch
 import torchvision
 from lightly.utils.scheduler import CosineWarmupScheduler
 from lightly_train._methods.distillation import distillation as first
+from lightly_train._methods.distillationv2 import distillationv2 as second
 from lightly_train._methods.distillationv3 import distillationv3 as third
 from lightly_train._methods.distillationv3.distillationv3_loss import DistillationV3Loss
 from lightly_train._models import package_helpers
@@ -30,13 +31,15 @@ from lightly_train._optim import optimizer_helpers
 
 HERE = Path(__file__).parent
 ROWS, COLUMNS, PLACES = 6, 5, 4
-BATCH, SIDE, STEPS, QUEUE = 8, 64, 20, 16
+BATCH, STEPS, QUEUE, HIDDEN = 8, 20, 16, 24
+SIDES = {1: 64, 2: 56, 3: 64}  # by version: one teacher has patches of 14
 SEED = 2  # with 1 an input of a relu lies within f32's rounding of zero
 TRAINER_SEED = 4  # of the steps (tests/unit/trainer/trainer_support.c)
 # name: version, optimizer, its arguments
 RUNS = {
     "adamw": (3, "adamw", {"eps": 1e-3, "weight_decay": 1e-6}),
     "first": (1, "lars", {}),
+    "second": (2, "lars", {"lr": 2.0}),  # with 9 f32 goes ways of its own
 }
 
 
@@ -103,11 +106,11 @@ def mix(views, step):
     return ratio * batch + (1.0 - ratio) * batch[draw_partners(step)]
 
 
-def make_views(dtype):
-    """Of each step (BATCH, 3, SIDE, SIDE), mixed."""
-    images = numbers("images", BATCH, SIDE // 8, SIDE // 8, 3)
+def make_views(dtype, side):
+    """Of each step (BATCH, 3, side, side), mixed."""
+    images = numbers("images", BATCH, side // 8, side // 8, 3)
     images = images.repeat_interleave(8, 1).repeat_interleave(8, 2)[None]
-    views = images + 0.25 * numbers("views", STEPS, BATCH, 1, SIDE, SIDE, 3)[:, :, 0]
+    views = images + 0.25 * numbers("views", STEPS, BATCH, 1, side, side, 3)[:, :, 0]
     views = views.permute(0, 1, 4, 2, 3).to(dtype)
     return [mix(views[step], step) for step in range(STEPS)]
 
@@ -124,6 +127,11 @@ def wrap():
     )
 
 
+def make_vit(*args, **given):
+    model = package_helpers.get_wrapped_model("dinov2/_vittest14", 3, load_weights=False)
+    return model.get_model().eval().requires_grad_(False)
+
+
 def make_teacher(*args, **given):
     model = torchvision.models.resnet18()
     model.fc = torch.nn.Identity()
@@ -132,16 +140,15 @@ def make_teacher(*args, **given):
 
 
 def make(dtype, version, optimizer, given):
-    module, cls, args = (
-        (first, first.Distillation, first.DistillationArgs(queue_size=QUEUE))
-        if version == 1
-        else (
-            third,
-            third.DistillationV3,
-            third.DistillationV3Args(teacher=wrap(), queue_size=QUEUE),
-        )
-    )
-    first.get_teacher = make_teacher
+    if version == 1:
+        cls, args = first.Distillation, first.DistillationArgs(queue_size=QUEUE)
+    elif version == 2:
+        cls = second.DistillationV2
+        args = second.DistillationV2Args(n_projection_layers=2, projection_hidden_dim=HIDDEN)
+    else:
+        cls = third.DistillationV3
+        args = third.DistillationV3Args(teacher=wrap(), queue_size=QUEUE)
+    first.get_teacher, second.get_teacher = make_teacher, make_vit
     kind = optimizer_helpers.get_optimizer_type(optimizer)
     optimizer_args = cls.optimizer_args_cls(kind)(**given)
     method = cls(args, optimizer_args, EmbeddingModel(wrap()), BATCH, 3).to(dtype).train()
@@ -163,7 +170,7 @@ def run_steps(name, dtype):
     scale = (BATCH / args.reference_batch_size) ** 0.5
     o = optimizer_helpers.get_optimizer(optimizer_args, method.trainable_modules(), scale)
     schedule = CosineWarmupScheduler(o, warmup_epochs=STEPS // 10, max_epochs=STEPS)
-    views = make_views(dtype)
+    views = make_views(dtype, SIDES[RUNS[name][0]])
     losses, rates = [], []
     for step in range(STEPS):
         o.zero_grad()

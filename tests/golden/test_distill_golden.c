@@ -1,5 +1,5 @@
 /* test_distill_golden FILE: distillation with the weights and views of make_distill_golden.py: the
- * losses and their gradients, and twenty steps of versions 1 and 3 by the recipe's own keys are
+ * losses and their gradients, and twenty steps of versions 1 to 3 by the recipe's own keys are
  * those of lightly-train in double precision. */
 #include "group_sync_support.h"
 #include "golden_support.h"
@@ -169,21 +169,21 @@ TEST(a_student_that_sees_the_same_has_no_loss)
 /* ---- twenty steps ---- */
 
 /* tolerance: more than PyTorch's own f32 is from its f64 after twenty steps. */
-static void run_steps(const char *name, double tolerance, const char *const *arguments)
+static void run_steps(const char *name, int side, double tolerance, const char *const *arguments)
 {
     pretrain_steps_compare(&(pretrain_steps){.file = file,
                                              .name = name,
                                              .arguments = arguments,
                                              .images = 49, /* a queue of 16 */
                                              .n = 1,
-                                             .side = 64,
+                                             .side = side,
                                              .parts = 1,
                                              .tolerance = tolerance});
 }
 
 TEST(twenty_steps_of_version_3)
 {
-    run_steps("adamw", 3e-2,
+    run_steps("adamw", 64, 3e-2,
               (const char *const[]){"method=distillation", "model=resnet18", "data=none",
                                     "max_epochs=20", "method_args.teacher=resnet18",
                                     "method_args.teacher_weights=none", "optim_args.eps=1e-3",
@@ -192,10 +192,21 @@ TEST(twenty_steps_of_version_3)
 
 TEST(twenty_steps_of_version_1)
 {
-    run_steps("first", 1e-2,
+    run_steps("first", 64, 1e-2,
               (const char *const[]){"method=distillationv1", "model=resnet18", "data=none",
                                     "max_epochs=20", "method_args.teacher=resnet18",
                                     "method_args.teacher_weights=none", NULL});
+}
+
+/* The last two blocks of a transformer, and a head of two layers. */
+TEST(twenty_steps_of_version_2)
+{
+    run_steps("second", 56, 2e-2,
+              (const char *const[]){"method=distillationv2", "model=resnet18", "data=none",
+                                    "max_epochs=20", "method_args.teacher=_vittest14",
+                                    "method_args.teacher_weights=none",
+                                    "method_args.n_projection_layers=2",
+                                    "method_args.projection_hidden_dim=24", "optim.lr=2", NULL});
 }
 
 int main(int argc, char **argv)
