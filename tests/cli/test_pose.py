@@ -20,6 +20,25 @@ from pose_case import NAMES, PoseCase, metrics, read_table, write_project
 from pretrain_case import LEVIN
 from today import OfToday
 
+DATA = os.path.join(os.path.dirname(__file__), "../../../shared/data")
+EXAMPLE = os.path.abspath(os.environ.get("LEVIN_TEST_DATA", DATA) + "/mirror-mouse-example")
+MOUSE = """\
+data:
+  image_resize_dims: {{height: 128, width: 128}}
+  data_dir: {project}
+  video_dir: {project}/videos
+  csv_file: CollectedData.csv
+  num_keypoints: {k}
+  keypoint_names: [{names}]
+  mirrored_column_matches: [[0, 1, 2, 3, 4, 5, 6], [8, 9, 10, 11, 12, 13, 14]]
+  columns_for_singleview_pca: [0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 14]
+training: {{train_prob: 0.8, val_prob: 0.1, min_epochs: 2, max_epochs: 2}}
+model: {{backbone: resnet18, backbone_pretrained: false, model_type: heatmap}}
+eval:
+  predict_vids_after_training: true
+  test_videos_directory: {project}/videos
+"""
+
 
 class Pose(PoseCase):
     def test_files_of_a_run(self):
@@ -304,6 +323,35 @@ class Pose(PoseCase):
         found = [float(v) for row in errors if row[-1] == "train" for v in row[1:-1]]
         self.assertEqual(len(found), 8 * 3)
         self.assertLess(sum(found) / len(found), 3)
+
+    @unittest.skipUnless(
+        os.environ.get("LEVIN_TEST_SLOW", "0") not in ("", "0"), "a minute: LEVIN_TEST_SLOW=1"
+    )
+    @unittest.skipUnless(os.path.isdir(EXAMPLE), f"there is no {EXAMPLE} (LEVIN_TEST_DATA)")
+    def test_the_example(self):
+        """Rows 49 and 50: all files of two epochs of the example of a mouse, and their rows."""
+        with open(f"{EXAMPLE}/CollectedData.csv", encoding="utf-8", newline="") as f:
+            labels = list(csv.reader(f))
+        names = list(dict.fromkeys(labels[1][1:]))
+        self.small = ["config=mouse.yaml", "quiet=true"]
+        with open(f"{self.dir}/mouse.yaml", "w", encoding="utf-8") as f:
+            f.write(MOUSE.format(project=EXAMPLE, k=len(names), names=", ".join(names)))
+        self.train("out")
+        run = f"{self.dir}/out"
+        for name in ("config.yaml", "CollectedData.csv", "train_status.json", "checkpoints"):
+            self.assertTrue(os.path.exists(f"{run}/{name}"), name)
+        for name in ("", "_pixel_error", "_pca_singleview_error", "_pca_multiview_error"):
+            lines = read_table(f"{run}/predictions{name}.csv", heads=1 if name else 3)[1]
+            self.assertEqual(len(lines), 90, name)
+        heads, rows = read_table(f"{run}/predictions.csv", heads=3)
+        self.assertEqual([len(r) for r in heads + rows], [1 + 3 * len(names) + 1] * 93)
+        self.assertEqual([r[0] for r in rows], [r[0] for r in labels[3:]])
+        sets = [r[-1] for r in rows]
+        self.assertEqual([sets.count(s) for s in ("train", "validation", "test")], [72, 9, 9])
+        heads, rows = read_table(f"{run}/video_preds/test_vid.csv", heads=3)
+        self.assertEqual((heads[1][1:], len(rows)), ([n for n in names for _ in range(3)], 994))
+        for name in ("temporal_norm", "pca_singleview_error", "pca_multiview_error"):
+            self.assertEqual(len(read_table(f"{run}/video_preds/test_vid_{name}.csv")[1]), 994)
 
 
 if __name__ == "__main__":
