@@ -3,16 +3,15 @@ speak of.
 
 usage: test_docs.py SOURCE_DIR LEVIN
 
-A command is a line of four blanks and `levin ...` or `build/levin ...`. Trainings get max_steps=2
-and, where they name none, an out of their own, those on photos small images; all else is as it
-stands there. The commands of README.md are run by test_readme.py.
+A command is a line of four blanks and `levin ...` or `build/levin ...`. Trainings, also
+those of a sweep, get max_steps=2 and, where they name none, an out of their own, those on photos
+small images; all else is as it stands there. The commands of README.md are run by test_readme.py.
 """
 
 import os
 import re
 import shlex
 import shutil
-import struct
 import struct
 import subprocess
 import sys
@@ -118,7 +117,7 @@ class Docs(unittest.TestCase):
             if "accelerator=gpu" in arguments and not os.path.exists("/dev/nvidiactl"):
                 arguments = [a for a in arguments if not a.startswith("devices=")]
                 arguments[arguments.index("accelerator=gpu")] = "accelerator=cpu"
-            if arguments[0] == "train":
+            if arguments[0] == "train" or arguments[:2] == ["sweep", "train"]:
                 arguments += ["max_steps=2"] + ([] if "out=" in line else [f"out=out/docs{i}"])
                 if "data=photos" in arguments and "image_size=" not in line:
                     arguments += ["image_size=32"]

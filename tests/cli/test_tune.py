@@ -229,13 +229,13 @@ class Tune(Case):
             self.assertIn(text, out)
 
     def test_keys(self):
-        cpu = [*SHAPES, "data.count=300", "accelerator=cpu", "tune.memory_limit=50MiB"]
+        cpu = [*SHAPES, "data.count=300", "accelerator=cpu", "tune.memory_limit=25MiB"]
         run = f"{self.dir}/run"
         found = self.tune(*cpu, f"out={run}", "batch_size=3", "logger=csv")
         self.assertFalse(os.path.exists(run))
         sizes = [t["batch_size_per_device"] for t in found["trials"]]
         self.assertTrue(any(size & (size - 1) for size in sizes))
-        self.assertLessEqual(found["peak_bytes"], 50 << 20)
+        self.assertLessEqual(found["peak_bytes"], 25 << 20)
         full = self.tune(*cpu, "tune.margin=0")
         self.assertGreater(full["batch_size_per_device"], found["batch_size_per_device"])
         power = self.tune(*cpu, "tune.margin=0", "tune.mode=power")
