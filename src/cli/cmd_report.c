@@ -1,4 +1,5 @@
-/* levin report RUN: the page of a run, or its curves as a figure (report/run_page.h). */
+/* levin report RUN: the page of a run, or its curves as a figure (report/run_page.h); the page of a
+ * sweep (sweep/sweep_page.h). */
 #include "cli/cli.h"
 #include "core/alloc.h"
 #include "core/error.h"
@@ -11,6 +12,7 @@
 #include "run/inference.h"
 #include "run/recipe.h"
 #include "run/run_dir.h"
+#include "sweep/sweep_page.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -211,6 +213,25 @@ done:
     return s;
 }
 
+static lvn_status write_sweep(const arguments *a, const char *format, const char *output)
+{
+    lvni_core_str page = {0};
+    lvn_status s;
+    if (a->n_eval > 0 || strcmp(format, "html") != 0) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%s is a sweep, whose page takes output=FILE.html alone, and not %s%s; that of a "
+                 "trial: levin report %s/trials/000000/run",
+                 a->run, a->n_eval > 0 ? "" : "format=", a->n_eval > 0 ? a->eval[0] : format,
+                 a->run);
+    }
+    LVNI_TRY_DONE(s, lvni_sweep_page(a->run, &page));
+    s = lvni_core_file_write(strcmp(output, "-") == 0 ? LVNI_STDOUT_PATH : output,
+                             lvni_core_str_text(&page), page.len);
+done:
+    lvni_core_str_free(&page);
+    return s;
+}
+
 static bool ends(const char *text, const char *with)
 {
     const size_t n = strlen(text), k = strlen(with);
@@ -295,7 +316,7 @@ static lvn_status read_arguments(int n, const char *const *args, arguments *out,
 /* RUN/metrics.jsonl stands for RUN. */
 static lvn_status find_folder(arguments *a)
 {
-    static const char *const files[] = {"metrics.jsonl", "train.log", "config.yaml"};
+    static const char *const files[] = {"metrics.jsonl", "train.log", "config.yaml", "sweep.json"};
     const char *slash = strrchr(a->run, '/'), *name = slash == NULL ? a->run : slash + 1;
     if (lvni_core_path_is_folder(a->run) || !lvni_core_path_exists(a->run)) {
         return LVN_OK;
@@ -323,8 +344,9 @@ static lvn_status report(arguments *a)
         LVNI_TRY_DONE(s, lvni_core_str_status(&beside));
         output = lvni_core_str_text(&beside);
     }
-    LVNI_TRY_DONE(s, strcmp(format, "html") == 0 ? write_page(a, output)
-                                                 : write_figure(a, format, output));
+    LVNI_TRY_DONE(s, lvni_sweep_is_sweep(a->run)   ? write_sweep(a, format, output)
+                     : strcmp(format, "html") == 0 ? write_page(a, output)
+                                                   : write_figure(a, format, output));
     if (strcmp(output, "-") != 0) {
         lvni_core_print(stdout, "%s\n", output);
     }

@@ -184,7 +184,9 @@ const lvni_cli_command lvni_cli_commands[] = {
      .use = {{"levin report RUN [data=DIR] [output=FILE.html]",
               "a page of a run: curves, values, starts, warnings, configuration"},
              {"levin report RUN format=png [output=FILE.png]",
-              "its curves as one figure, for a paper or a chat; format=svg"}},
+              "its curves as one figure, for a paper or a chat; format=svg"},
+             {"levin report SWEEP [output=FILE.html]",
+              "a page of a sweep: parameters and results, curves, a table of its trials"}},
      .more =
          "RUN is the directory of any run, also of one that goes on or was killed; the page is "
          "RUN/report.html, one file without scripts\n"
