@@ -3,6 +3,7 @@
  * set when the trainer gave one. grad.c walks for chosen tensors. */
 #include "autograd/tape_impl.h"
 
+#include "autograd/stages.h"
 #include "core/error.h"
 #include "kernels/flat.h"
 #include "tensor/device.h"
@@ -330,6 +331,23 @@ static lvn_status begin(lvn_tensor *loss, const lvni_autograd_seed *seed)
     return LVN_OK;
 }
 
+/* loss NULL: from what other stages send. */
+static lvn_status walk_from(struct lvni_autograd_tape *tape, lvn_tensor *loss,
+                            const lvni_autograd_seed *seed)
+{
+    const bool paused = tape->paused;
+    tape->walking = true;
+    tape->paused = true; /* a user's rule may call ops */
+    lvn_status s;
+    LVNI_TRY_DONE(s, loss == NULL ? LVN_OK : begin(loss, seed));
+    s = walk(tape);
+done:
+    tape->paused = paused;
+    tape->walking = false;
+    lvni_autograd_tape_drop_nodes(tape);
+    return s;
+}
+
 static lvn_status backward(lvn_tensor *loss, const lvni_autograd_seed *seed)
 {
     struct lvni_autograd_tape *tape = lvni_autograd_tape_get();
@@ -346,16 +364,18 @@ static lvn_status backward(lvn_tensor *loss, const lvni_autograd_seed *seed)
         "lvn_backward needs a loss of one element, not %lld: take lvn_mean() or lvn_sum() of it",
         (long long)lvn_numel(loss));
     LVN_TRY(lvni_autograd_tape_check_past(loss, "lvn_backward"));
-    const bool paused = tape->paused;
-    tape->walking = true;
-    tape->paused = true; /* a user's rule may call ops */
-    lvn_status s;
-    LVNI_TRY_DONE(s, begin(loss, seed));
-    s = walk(tape);
-done:
-    tape->paused = paused;
-    tape->walking = false;
-    lvni_autograd_tape_drop_nodes(tape);
+    return walk_from(tape, loss, seed);
+}
+
+lvn_status lvni_autograd_backward_received(void)
+{
+    struct lvni_autograd_tape *tape = lvni_autograd_tape_get();
+    if (tape == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    const unsigned before = lvni_tensor_fp_enter(LVNI_FP_FLUSH);
+    const lvn_status s = walk_from(tape, NULL, NULL);
+    lvni_tensor_fp_leave(before);
     return s;
 }
 
@@ -369,6 +389,7 @@ lvn_status lvni_autograd_backward(lvn_tensor *loss, const lvni_autograd_seed *se
 
 lvn_status lvn_backward_scaled(lvn_tensor *loss, double seed)
 {
+    LVN_TRY(lvni_autograd_stages_check_whole("lvn_backward"));
     return lvni_autograd_backward(loss, &(lvni_autograd_seed){.number = seed});
 }
 

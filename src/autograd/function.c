@@ -1,5 +1,6 @@
 /* A user's own op (lvn_function): the user's forward runs unrecorded, one node carries the user's
  * backward. */
+#include "autograd/stages.h"
 #include "autograd/tape_impl.h"
 
 #include "core/error.h"
@@ -87,8 +88,9 @@ static lvn_tensor *refuse(const lvn_function *f, const char *why)
     return lvni_autograd_op_fail(f->name);
 }
 
-lvn_tensor *lvn_apply(const lvn_function *f, lvn_tensor *const *in, int n_in, const void *attr)
+lvn_tensor *lvn_apply(const lvn_function *f, lvn_tensor *const *given, int n_in, const void *attr)
 {
+    lvn_tensor *in[LVN_FUNCTION_INPUTS];
     if (f == NULL || f->forward == NULL || f->backward == NULL) {
         lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__,
                       "lvn_apply(%s): a function needs a name, a forward and a backward",
@@ -103,11 +105,12 @@ lvn_tensor *lvn_apply(const lvn_function *f, lvn_tensor *const *in, int n_in, co
                       "attributes are at most 64 bytes, and must be given when attr_size is not 0");
     }
     for (int i = 0; i < n_in; i++) {
+        in[i] = given[i];
         if (in[i] == NULL) {
             return lvni_autograd_op_fail(f->name);
         }
     }
-    if (lvni_autograd_scope_failed()) {
+    if (lvni_autograd_scope_failed() || !lvni_autograd_stages_op(f->name, in, n_in)) {
         return lvni_autograd_op_fail(f->name);
     }
     alignas(16) unsigned char copy[LVNI_FUNCTION_ATTR];

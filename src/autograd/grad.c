@@ -3,6 +3,7 @@
  * differentiated. */
 #include "autograd/tape_impl.h"
 
+#include "autograd/stages.h"
 #include "core/options_struct.h"
 
 static int target_of_leaf(const lvni_autograd_walk *walk, const lvn_tensor *leaf)
@@ -161,7 +162,8 @@ lvn_status lvn_grads_with(lvn_tensor *y, lvn_tensor *const *x, int n, lvn_tensor
     }
     lvni_autograd_walk walk = {
         .targets = x, .grads = grads, .n = n, .create_graph = o.create_graph};
-    lvn_status s = gradients(tape, y, &walk, &o);
+    lvn_status s = lvni_autograd_stages_check_whole("lvn_grad");
+    s = s == LVN_OK ? gradients(tape, y, &walk, &o) : s;
     if (s != LVN_OK) {
         clear_gradients(tape);
         lvni_autograd_op_fail("grad");

@@ -3,6 +3,8 @@
  * recorded, so gradients come back in the type of the original. */
 #include "autograd/tape_impl.h"
 
+#include "autograd/stages.h"
+
 static lvn_status cast_backward(lvni_autograd_node *n, lvn_tensor *dy)
 {
     return lvni_autograd_grad_give(n, 0, lvn_retain(dy)); /* which casts it back */
@@ -26,7 +28,7 @@ lvn_tensor *lvni_autograd_cast(lvn_tensor *x, lvn_dtype dtype)
 
 lvn_tensor *lvn_cast(lvn_tensor *x, lvn_dtype dtype)
 {
-    if (x == NULL || lvni_autograd_scope_failed()) {
+    if (x == NULL || lvni_autograd_scope_failed() || !lvni_autograd_stages_op("cast", &x, 1)) {
         return lvni_autograd_op_fail("cast");
     }
     return lvni_autograd_cast(x, dtype);
@@ -81,7 +83,8 @@ bool lvni_autograd_op_begin(lvni_kernels_op op, lvn_tensor **in, int n, unsigned
             return false;
         }
     }
-    if (lvni_autograd_scope_failed()) {
+    if (lvni_autograd_scope_failed() ||
+        !lvni_autograd_stages_op(lvni_kernels_ops[op].name, in, n)) {
         return false;
     }
     if ((flags & (LVNI_LOW | LVNI_FULL | LVNI_WIDEST)) == 0) {

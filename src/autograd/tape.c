@@ -3,6 +3,7 @@
  * remembered as links, so that an activation that is not needed is gone with its scope. */
 #include "autograd/tape_impl.h"
 
+#include "autograd/stages.h"
 #include "core/alloc.h"
 #include "tensor/ctx.h"
 #include "tensor/device.h"
@@ -166,7 +167,7 @@ lvn_tensor *lvni_autograd_adopt(lvn_tensor *t)
         return lvni_autograd_op_fail(NULL);
     }
     tape->tensors[tape->n_tensors++] = t;
-    return t;
+    return tape->stages == NULL || lvni_autograd_stages_made(t) ? t : lvni_autograd_op_fail(NULL);
 }
 
 lvn_tensor *lvn_keep(lvn_tensor *t)
@@ -187,6 +188,10 @@ lvn_tensor *lvn_keep(lvn_tensor *t)
 
 lvn_tensor *lvni_autograd_op_run(lvni_kernels_op op, lvn_kernel_args *args, unsigned want)
 {
+    struct lvni_autograd_tape *tape = lvni_autograd_tape_get();
+    for (int i = 0; tape != NULL && tape->stages != NULL && i < LVN_KERNEL_INPUTS; i++) {
+        args->in[i] = lvni_autograd_stages_here((lvn_tensor *)(uintptr_t)args->in[i]);
+    }
     if (lvni_kernels_run(op, args, want) != LVN_OK) {
         return lvni_autograd_op_fail(lvni_kernels_ops[op].name);
     }
@@ -206,11 +211,12 @@ lvn_tensor *lvni_autograd_op_run(lvni_kernels_op op, lvn_kernel_args *args, unsi
 bool lvni_autograd_records(lvn_tensor *const *in, int n)
 {
     const struct lvni_autograd_tape *tape = lvni_autograd_tape_get();
-    if (tape == NULL || tape->paused) {
+    if (tape == NULL || tape->paused || (tape->stages != NULL && lvni_autograd_stages_away())) {
         return false;
     }
     for (int i = 0; i < n; i++) {
-        if (in[i] != NULL && (in[i]->node != NULL || in[i]->requires_grad)) {
+        const lvn_tensor *t = tape->stages == NULL ? in[i] : lvni_autograd_stages_here(in[i]);
+        if (t != NULL && (t->node != NULL || t->requires_grad)) {
             return true;
         }
     }
@@ -245,12 +251,13 @@ lvni_autograd_node *lvni_autograd_record(const char *name, lvni_autograd_backwar
     out->node = node;
     node->in_desc = lvni_tensor_get_desc(in[0]);
     for (int i = 0; i < n_in; i++) {
-        if (in[i] == NULL) {
+        lvn_tensor *t = tape->stages == NULL ? in[i] : lvni_autograd_stages_here(in[i]);
+        if (t == NULL) {
             continue;
         }
-        node->source[i] = in[i]->node;
-        if (in[i]->node == NULL && in[i]->requires_grad) {
-            node->leaf[i] = lvn_retain(in[i]);
+        node->source[i] = t->node;
+        if (t->node == NULL && t->requires_grad) {
+            node->leaf[i] = lvn_retain(t);
         }
     }
     return node;
@@ -258,7 +265,8 @@ lvni_autograd_node *lvni_autograd_record(const char *name, lvni_autograd_backwar
 
 void lvni_autograd_save(lvni_autograd_node *node, int i, lvn_tensor *t)
 {
-    node->saved[i] = lvn_retain(t);
+    node->saved[i] =
+        lvn_retain(lvni_autograd_tape_get()->stages == NULL ? t : lvni_autograd_stages_here(t));
 }
 
 static void node_free(lvni_autograd_node *node)

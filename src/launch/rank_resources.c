@@ -271,7 +271,7 @@ lvni_launch_run_mode lvni_launch_run_mode_choose(lvni_launch_run_mode asked, int
 
 bool lvni_launch_run_mode_threads(lvni_launch_run_mode mode)
 {
-    return mode == LVNI_MODE_DP || mode == LVNI_MODE_DDP2;
+    return mode == LVNI_MODE_DP || mode == LVNI_MODE_DDP2 || mode == LVNI_MODE_BALANCE;
 }
 
 /* ---- threads that load data ---- */

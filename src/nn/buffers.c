@@ -8,6 +8,7 @@
  * moves rows to where they belong. */
 #include "nn/builder_impl.h"
 
+#include "autograd/stages.h"
 #include "kernels/flat.h"
 #include "tensor/device.h"
 
@@ -245,6 +246,9 @@ lvn_status lvn_buffer_push(const lvn_buffer *buffer, const lvn_tensor *value)
         return LVN_OK;
     }
     LVN_TRY(check_value(buffer, value));
+    if (lvni_autograd_stages_absent(value)) {
+        return LVN_OK; /* the stage that has it records it */
+    }
     LVN_ARG(buffer->model == set->model,
             "buffer %s belongs to another model than the one in training", buffer->name);
     LVN_ARG(buffer->rule != LVNI_RULE_QUEUE || !set->recorded[buffer->index],

@@ -1,7 +1,7 @@
 /* What modules report of a micro-batch (levin/nn.h), and its sums (step_metrics.h). */
 #include "nn/step_metrics.h"
 
-#include "autograd/tape.h"
+#include "autograd/stages.h"
 #include "kernels/flat.h"
 #include "tensor/device.h"
 
@@ -76,10 +76,20 @@ static bool is_number(const lvn_tensor *t, const char *call)
     return false;
 }
 
+/* Of a model in stages the last one reports. */
+static bool is_here(const char *call, const lvn_tensor **t)
+{
+    lvn_tensor *given = (lvn_tensor *)(uintptr_t)*t;
+    const bool here = lvni_autograd_stages_at_last(call, &given);
+    *t = given;
+    return here;
+}
+
 void lvn_step_weigh_by(lvn_step *given, const lvn_tensor *weight)
 {
     lvni_nn_step *step = step_of(given);
-    if (weight == NULL || !is_number(weight, "lvn_step_weigh_by")) {
+    if (weight == NULL || !is_number(weight, "lvn_step_weigh_by") ||
+        !is_here("lvn_step_weigh_by", &weight)) {
         return; /* the scope has failed and has the reason */
     }
     if (step->terms == NULL) {
@@ -164,6 +174,8 @@ static void log_metric(lvni_nn_step *step, const char *name, const lvn_tensor *v
                       "most %d characters, at most %d in a step",
                       name, (long long)lvn_numel(value), LVNI_METRIC_NAME - 1, LVNI_METRICS);
         lvni_autograd_op_fail("lvn_log");
+    } else if (!is_here("lvn_log", &value)) {
+        return; /* of another stage, or the scope has failed */
     } else if (step->terms != NULL) {
         leave(step, (int)(m - step->metric), value, weight, weight_on_device);
     } else {
@@ -192,6 +204,10 @@ void lvn_log_weighted_by(lvn_step *given, const char *name, const lvn_tensor *va
 {
     lvni_nn_step *step = step_of(given);
     if (value == NULL || weight == NULL || !is_number(weight, "lvn_log_weighted_by")) {
+        return;
+    }
+    const bool here = is_here("lvn_log_weighted_by", &value);
+    if (!is_here("lvn_log_weighted_by", &weight) || !here) {
         return;
     }
     if (step->terms == NULL) {

@@ -1,6 +1,8 @@
 /* Ops that move elements without computing: other shapes over the same memory (reshape, flatten),
  * permute, slices, borders, choice by index, concat; and running sums, which are linear, too. */
 #include "ops/move.h"
+
+#include "autograd/stages.h"
 #include "core/options_struct.h"
 
 #include <string.h>
@@ -19,7 +21,7 @@ static lvn_status reshape_backward_ops(lvni_autograd_node *n, lvn_tensor *dy)
 
 lvn_tensor *lvn_detach(lvn_tensor *x)
 {
-    if (x == NULL || lvni_autograd_scope_failed()) {
+    if (x == NULL || lvni_autograd_scope_failed() || !lvni_autograd_stages_op("detach", &x, 1)) {
         return lvni_autograd_op_fail("detach");
     }
     return lvni_autograd_adopt(lvni_tensor_view(x, x->ndim, x->shape));
@@ -61,7 +63,8 @@ static bool complete_shape(const lvn_tensor *x, int ndim, const int64_t *shape,
 lvn_tensor *lvn_reshape(lvn_tensor *x, int ndim, const int64_t *shape)
 {
     int64_t full[LVN_MAX_NDIM];
-    if (x == NULL || lvni_autograd_scope_failed() || !complete_shape(x, ndim, shape, full)) {
+    if (x == NULL || lvni_autograd_scope_failed() || !complete_shape(x, ndim, shape, full) ||
+        !lvni_autograd_stages_op("reshape", &x, 1)) {
         return lvni_autograd_op_fail("reshape");
     }
     lvn_tensor *y = lvni_autograd_adopt(lvni_tensor_view(x, ndim, full));

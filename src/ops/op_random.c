@@ -1,6 +1,6 @@
 /* Random numbers inside a forward, at the position in training (core/rng.h has the packing): named
  * draws, and dropout. */
-#include "autograd/tape.h"
+#include "autograd/stages.h"
 #include "kernels/random.h"
 #include "tensor/device.h"
 
@@ -124,7 +124,8 @@ lvn_tensor *lvn_random_permutation(const char *name, int64_t n)
 lvn_tensor *lvn_dropout(lvn_tensor *x, double p)
 {
     lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
-    if (x == NULL || ctx == NULL || lvni_autograd_scope_failed()) {
+    if (x == NULL || ctx == NULL || lvni_autograd_scope_failed() ||
+        !lvni_autograd_stages_op("dropout", &x, 1)) {
         return lvni_autograd_op_fail("dropout");
     }
     if (!(p >= 0.0 && p < 1.0)) {

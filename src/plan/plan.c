@@ -3,6 +3,7 @@
 #include "plan/plan.h"
 
 #include "core/str.h"
+#include "plan/stage_order.h"
 #include "plan/tree.h"
 
 #include <math.h>
@@ -217,6 +218,11 @@ static void resolve_rank(const lvni_plan_options *o, lvni_plan *p)
     p->micro_batch_end = (int)(own.start + own.count);
     const int request = o->lanes > 0 ? o->lanes : p->cores;
     p->lanes = request < (int)own.count ? request : (int)own.count;
+    if (p->staged) { /* a lane for each tape */
+        p->lanes = lvni_plan_stage_tapes(
+            &(lvni_plan_stage_order){.stages = p->devices, .micro_batches = p->micro_batches},
+            p->rank);
+    }
     const int together = o->coupled ? most_of_a_group(p) : 0;
     p->lanes_raised = together > p->lanes;
     p->lanes = p->lanes_raised ? together : p->lanes;
@@ -418,6 +424,7 @@ lvn_status lvni_plan_make(const lvni_plan_options *o, lvni_plan *out)
     p.accumulate = o->accumulate_grad_batches > 0 ? o->accumulate_grad_batches : 1;
     p.cores = o->cores > 0 ? o->cores : 1;
     p.rank = o->rank;
+    p.staged = o->staged && p.devices > 1;
     LVN_TRY(read_factors(o, &p));
     LVN_ARG(p.rank >= 0 && p.rank < p.devices, "rank %d of %d devices", p.rank, p.devices);
     LVN_TRY(resolve_batch(o, &p));
@@ -535,6 +542,9 @@ int64_t lvni_plan_largest_micro_batch(const lvni_plan *plan)
 lvni_plan_range lvni_plan_micro_batches_of(const lvni_plan *plan, int rank)
 {
     const int *b = plan->bounds;
+    if (plan->staged) {
+        return (lvni_plan_range){.start = 0, .count = plan->micro_batches};
+    }
     return b == NULL ? slice(plan->micro_batches, plan->devices, rank)
                      : (lvni_plan_range){.start = b[rank], .count = b[rank + 1] - b[rank]};
 }

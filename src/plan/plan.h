@@ -63,6 +63,8 @@ typedef struct lvni_plan_options {
     /* of ranks with shares of their own (lvni_plan_balance): where the micro-batches of each begin,
      * and the end; W + 1, borrowed, as long as the plan. NULL: equal shares */
     const int *bounds;
+    /* each rank has a stage of the model and works on all micro-batches (stage_order.h) */
+    bool staged;
     int micro_batches; /* S, W x A */
     /* consecutive micro-batches that may see each other's values: S, or S / A when coupled */
     int group;
@@ -89,7 +91,8 @@ typedef struct lvni_plan {
     lvni_plan_factor factor[LVNI_PLAN_FACTORS]; /* from epoch 0 on */
     int filled; /* micro-batches of a step that have samples: S; lvni_plan_in_epoch */
     int rank;
-    const int *bounds;                      /* of the options */
+    const int *bounds; /* of the options */
+    bool staged;
     int micro_batch_begin, micro_batch_end; /* micro-batches of this rank: [begin, end) */
     int group, lanes, cores;
     lvni_core_pins pins;

@@ -30,6 +30,11 @@ static void append_owner(const lvni_plan *p, int rank, lvni_core_str *out)
 /* Up to four ranks by name, of more the first two and the last. */
 static void append_owners(const lvni_plan *p, lvni_core_str *out)
 {
+    if (p->staged) {
+        lvni_core_str_printf(out, "; each of %d ranks works on all of them with its stage",
+                             p->devices);
+        return;
+    }
     for (int rank = 0; rank < p->devices; rank++) {
         if (p->devices > 4 && rank == 2) {
             lvni_core_str_append(out, ", ...");

@@ -120,6 +120,7 @@ lvn_status lvni_run_fit_options(lvni_run_fit_run *r, lvni_trainer_options *out)
         .control = r->rank.control,
         .bucket_bytes = lvni_core_config_int(c, "bucket_bytes"),
         .sharded_stage = lvni_run_sharded_stage(c),
+        .units = &r->units,
         .out = leads(r) ? r->dir : NULL,
         .log_every_n_steps = lvni_core_config_int(c, "log_every_n_steps"),
         .loggers = lvni_core_config_str_list(c, "logger", &n_loggers),
@@ -562,6 +563,8 @@ static void run_free(lvni_run_fit_run *r)
     lvni_core_str_free(&r->json);
     lvni_core_str_free(&r->card);
     lvni_core_str_free(&r->memory);
+    lvni_core_str_free(&r->stages);
+    lvni_trainer_units_free(&r->units);
     lvni_core_str_free(&r->scarce);
     lvni_core_free(r->available);
     lvni_core_str_free(&r->machine);

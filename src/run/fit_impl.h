@@ -12,6 +12,7 @@
 #include "run/run_dir.h"
 #include "trainer/memory.h"
 #include "trainer/trainer.h"
+#include "trainer/units.h"
 
 #include <pthread.h>
 
@@ -37,6 +38,8 @@ typedef struct lvni_run_fit_run {
     char run_id[LVNI_RUN_ID]; /* rank 0 */
     lvni_core_str json, card;
     lvni_trainer_memory_need need; /* on rank 0 with those of the other threads */
+    lvni_trainer_units units;      /* of a staged plan, cut */
+    lvni_core_str stages;          /* lines: the stages */
     lvni_core_str memory;          /* a line: what the run will take */
     lvni_core_str scarce;          /* a line: the machine has less */
     bool too_scarce;               /* so much less that the run does not begin (memory_check) */
@@ -74,6 +77,14 @@ lvn_status lvni_run_fit_take_shares(lvni_run_fit_run *run);
 lvn_status lvni_run_fit_balance(lvni_run_fit_run *run);
 /* Once there are trainers: LVN_ERR_USAGE where a rank sees other data. */
 lvn_status lvni_run_fit_compare_runs(const lvni_run_fit_run *run);
+
+/* ---- fit_stages.c: strategy=balance ---- */
+
+/* Of a staged plan: the model's units and their cut into run->units, the same on all ranks, and
+ * lines about it into run->stages; *need becomes that of this rank's stage. LVN_ERR_USAGE: there is
+ * no cut. */
+lvn_status lvni_run_fit_cut(lvni_run_fit_run *run, const lvni_trainer_options *options,
+                            lvni_trainer_memory_need *need);
 
 /* ---- fit_tuning.c: autotune=true ---- */
 

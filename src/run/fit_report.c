@@ -191,6 +191,7 @@ static lvn_status predict_lanes(lvni_run_fit_run *r, lvni_trainer_memory_need *n
     o.out = r->request->tunes ? "" : o.out; /* the run that follows saves */
     LVN_TRY(lvni_trainer_check(&o));        /* before there is a run directory, and in a plan */
     *predicted = lvni_trainer_predict_memory(&o, need);
+    LVN_TRY(*predicted == LVN_OK && r->plan.staged ? lvni_run_fit_cut(r, &o, need) : LVN_OK);
     lvni_core_str_clear(&r->json); /* the configuration may still change */
     lvni_core_str_clear(&r->card);
     return LVN_OK;
@@ -200,7 +201,8 @@ static lvn_status predict_lanes(lvni_run_fit_run *r, lvni_trainer_memory_need *n
 static bool has_too_many_lanes(const lvni_run_fit_run *r, const lvni_trainer_memory_need *need)
 {
     return need->device_limit > 0 && need->device > need->device_limit && r->plan.lanes > 1 &&
-           !r->plan.coupled && !lvni_core_config_is_set(r->request->config, "lanes");
+           !r->plan.coupled && !r->plan.staged &&
+           !lvni_core_config_is_set(r->request->config, "lanes");
 }
 
 /* Micro-batches beside each other are for speed: where a device has room for fewer of them they
@@ -548,6 +550,9 @@ lvn_status lvni_run_fit_print_plan(const lvni_run_fit_run *r)
         lvni_core_print(stdout, "%s\n", q->chosen);
     }
     const lvn_status s = lvni_plan_print(&r->plan, stdout);
+    if (r->stages.len > 0) {
+        lvni_core_print(stdout, "%-s\n", lvni_core_str_text(&r->stages));
+    }
     lvni_run_fit_print_tuning(r);
     print_length(r);
     if (r->rank.world > 1) {

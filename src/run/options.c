@@ -205,11 +205,15 @@ static const lvni_core_option run_rows[] = {
      .fallback = "auto",
      .flags = LVNI_OPT_LAYOUT,
      .spellings = STRATEGIES_OF_OTHERS,
-     .later = "balance",
-     .later_note = "strategy=balance comes with a later version; use ddp or dp",
      .help = "How devices share the work: ddp (a process each, the default), dp (threads of one "
              "process); ddp2 is dp on each node, and ddp between nodes; sharded is ddp where each "
-             "rank has a part of the optimizer's state."},
+             "rank has a part of the optimizer's state; balance gives each device a stage of the "
+             "model (threads of one process)."},
+    {.name = "balance.cuts",
+     .type = LVNI_OPT_STRING_LIST,
+     .flags = LVNI_OPT_LAYOUT,
+     .help = "strategy=balance: the modules with which the second stage, the third, ... begin "
+             "([layer2.1,layer3.4]); unset: the slowest stage takes as little as it can."},
     {.name = "sharded_stage",
      .type = LVNI_OPT_CHOICE,
      .choices = "1|2",

@@ -48,6 +48,7 @@ lvn_status lvni_run_read_config(lvni_core_option_list tables, const char *help,
                                 const lvni_run_defaults *of, int n, const char *const *args,
                                 lvni_core_config **out);
 /* Of strategy=sharded, 1 or 2; else 0. */
+bool lvni_run_is_staged(const lvni_core_config *config); /* strategy=balance */
 int lvni_run_sharded_stage(const lvni_core_config *config);
 
 /* ---- train_options.c: batch plan ---- */

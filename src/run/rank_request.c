@@ -249,6 +249,15 @@ lvn_status lvni_run_rank_request_read(lvni_core_config *c, const lvni_run_ranks_
                  "strategy=sharded is for `levin train`, which starts a process for each device: "
                  "in a program use strategy=ddp");
     }
+    const bool staged = strcmp(lvni_core_config_str(c, "strategy"), "balance") == 0;
+    if (several && staged && command->recipe != NULL &&
+        (command->command[0] == NULL || lvni_run_is_one_of_several(&out->info))) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED,
+                 "strategy=balance is for one `levin train` process, whose threads have the "
+                 "devices, so far: %s",
+                 command->command[0] == NULL ? "in a program use strategy=dp"
+                                             : "start it without a launcher, or use strategy=ddp");
+    }
     if (!lvni_run_is_one_of_several(&out->info) && command->recipe != NULL &&
         command->command[0] == NULL && several) {
         /* a user's program is not started again: its ranks are threads */

@@ -273,6 +273,7 @@ static lvni_plan_options plan_options(const lvni_core_config *c, const lvni_run_
                                .devices = rank->world,
                                .rank = rank->rank,
                                .bounds = rank->bounds,
+                               .staged = lvni_run_is_staged(c),
                                .micro_batches = (int)or_zero(c, "micro_batches"),
                                .group = (int)or_zero(c, "group"),
                                .pins = lvni_run_read_pins(c),

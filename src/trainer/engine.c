@@ -8,6 +8,7 @@
 #include "log/run_log.h"
 #include "tensor/device.h"
 #include "trainer/phases.h"
+#include "trainer/stages.h"
 
 #include <string.h>
 
@@ -84,6 +85,7 @@ static lvn_status check_bad_batch(const lvni_trainer_engine_options *o)
 lvn_status lvni_trainer_engine_check(const lvni_trainer_engine_options *o)
 {
     LVN_TRY(check_bad_batch(o));
+    LVN_TRY(lvni_trainer_stages_check(o));
     return lvni_trainer_graph_check(o);
 }
 
@@ -91,11 +93,12 @@ static lvn_status make_gradient_sync(lvni_trainer_engine *e)
 {
     const lvni_plan *plan = &e->o.plan;
     const int64_t most = lvni_plan_most_micro_batches(plan); /* of a rank */
-    if (lvni_trainer_deferred_possible()) {
+    const bool shared = plan->devices > 1 && !plan->staged;  /* a stage adds alone */
+    if (lvni_trainer_deferred_possible() && !plan->staged) {
         LVN_TRY(lvni_trainer_deferred_create(e, &e->deferred));
     }
     const lvni_trainer_gradient_sync_options o = {
-        .comm = plan->devices > 1 ? e->o.comm : NULL,
+        .comm = shared ? e->o.comm : NULL,
         .model = e->o.model,
         .micro_batches = plan->micro_batches,
         .begin = plan->micro_batch_begin,
@@ -109,7 +112,7 @@ static lvn_status make_gradient_sync(lvni_trainer_engine *e)
         .marks = lvni_trainer_message_limit(0) + (size_t)most * sizeof(lvni_trainer_message_part) +
                  (size_t)e->o.model->n_parameters,
         .sums = e->deferred != NULL ? e->deferred->sums : NULL,
-        .deferred = plan->devices > 1 ? e->deferred : NULL};
+        .deferred = shared ? e->deferred : NULL};
     e->micro_batch_weight = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)plan->micro_batches,
                                              sizeof *e->micro_batch_weight);
     if (e->micro_batch_weight == NULL) {
@@ -122,7 +125,8 @@ static lvn_status make_gradient_sync(lvni_trainer_engine *e)
 static lvn_status make_lanes(lvni_trainer_engine *e)
 {
     const lvni_plan *plan = &e->o.plan;
-    const int lanes = plan->lanes, team = plan->cores / lanes > 1 ? plan->cores / lanes : 1;
+    const int lanes = plan->lanes, at_once = plan->staged ? 1 : lanes,
+              team = plan->cores / at_once > 1 ? plan->cores / at_once : 1;
     LVN_TRY(lvni_trainer_lanes_create(lanes, team, &plan->pins, &e->lanes));
     lvni_trainer_lanes_set_low(e->lanes, lvni_trainer_precision_low(e->o.precision));
     lvni_tensor_ctx *own = lvni_tensor_ctx_get();
@@ -258,6 +262,7 @@ static lvn_status make_all(lvni_trainer_engine *e)
         LVN_TRY(lvni_optim_ema_create(&e->o.ema, m->weights, m->n_values, &e->ema));
         e->ema->averaged = m->n_averaged;
     }
+    LVN_TRY(e->o.plan.staged ? lvni_trainer_stages_create(e, &e->stages) : LVN_OK);
     return lvni_trainer_graph_create(e, &e->graph);
 }
 
@@ -300,6 +305,7 @@ void lvni_trainer_engine_destroy(lvni_trainer_engine *e)
     }
     lvni_trainer_graph_destroy(e->graph); /* first: it has streams of the lanes */
     lvni_trainer_lanes_destroy(e->lanes);
+    lvni_trainer_stages_destroy(e->stages);
     lvni_trainer_prefetch_destroy(e->prefetch);
     lvni_tensor_ctx *own = lvni_tensor_ctx_get();
     if (own != NULL) {

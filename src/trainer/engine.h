@@ -7,6 +7,7 @@
  *   waves.c        its micro-batches, one per lane; what coupled ones share
  *   prefetch.c         their batches on the way to the device
  *   graph.c        the step captured on the device, and replayed
+ *   stages.c       the same of a model in stages (strategy=balance)
  *   micro_batch.c  forward and backward of one of them
  *   gradient_sync.c   gradient sets, merged in the tree, over all ranks; step_message.c: metrics of
  *                  their micro-batches; staged.c: sets on a device by way of the host, on the
@@ -38,6 +39,7 @@ typedef enum lvni_trainer_graph_mode {
     LVNI_GRAPH_ON    /* LVN_ERR_USAGE where it does not */
 } lvni_trainer_graph_mode;
 typedef struct lvni_trainer_graph lvni_trainer_graph;
+typedef struct lvni_trainer_stages lvni_trainer_stages; /* stages.h */
 
 /* What a phase has of its own; zeros: as the run. */
 typedef struct lvni_trainer_phase_options {
@@ -68,7 +70,8 @@ typedef struct lvni_trainer_engine_options {
     lvni_trainer_graph_mode graph;
     lvni_dist_comm *comm; /* of plan.devices ranks; NULL: one */
     int64_t bucket_bytes;
-    int sharded_stage; /* of several ranks; 0: each has the whole optimizer */
+    int sharded_stage;                      /* of several ranks; 0: each has the whole optimizer */
+    const struct lvni_trainer_units *units; /* of a staged plan: the model's, cut */
     /* ranks agree on a stop by the messages of a step; else over the control channel (loop.c) */
     bool signal_in_message;
 } lvni_trainer_engine_options;
@@ -141,6 +144,7 @@ typedef struct lvni_trainer_engine {
     double *micro_batch_weight;   /* of all micro-batches of all ranks */
     lvni_trainer_message message; /* of this rank about its micro-batches */
 
+    lvni_trainer_stages *stages;     /* NULL: this rank has the whole model */
     lvni_trainer_deferred *deferred; /* NULL: submit reads what the step found */
     lvni_optim *optim;
     lvni_trainer_sharded *sharded; /* NULL: this rank has the whole optimizer */
@@ -212,6 +216,9 @@ void lvni_trainer_waves_begin(lvni_trainer_engine *engine);
 /* The batches of n micro-batches from `micro_batch` on, one per lane; those of an earlier phase are
  * still here. */
 lvn_status lvni_trainer_wave_load(lvni_trainer_engine *engine, int micro_batch, int n);
+/* The same of one, in this lane; and what wave_merge does with it, which gives its batch back. */
+lvn_status lvni_trainer_wave_load_at(lvni_trainer_engine *engine, int micro_batch, int lane);
+lvn_status lvni_trainer_wave_merge_at(lvni_trainer_engine *engine, int lane);
 /* Their forward and backward passes. */
 lvn_status lvni_trainer_wave_run(lvni_trainer_engine *engine, int n);
 /* Their gradients into the tree, and what they report into this rank's message, in their order. */

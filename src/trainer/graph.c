@@ -24,6 +24,9 @@ lvni_trainer_graph_mode lvni_trainer_graph_mode_of(const char *name)
 static const char *refusal(const lvni_trainer_engine_options *o)
 {
     const lvni_plan *plan = &o->plan;
+    if (plan->staged) {
+        return "the model is in stages (strategy=balance)";
+    }
     if (!lvni_trainer_deferred_possible()) {
         return "this rank computes on the CPU";
     }

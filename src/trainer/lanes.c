@@ -136,6 +136,11 @@ void lvni_trainer_lanes_set_low(lvni_trainer_lanes *all, lvn_dtype low)
     }
 }
 
+lvni_tensor_ctx *lvni_trainer_lanes_context(const lvni_trainer_lanes *all, int i)
+{
+    return all->lane[i].ctx;
+}
+
 int lvni_trainer_lanes_count(const lvni_trainer_lanes *all)
 {
     return all->n;

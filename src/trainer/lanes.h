@@ -14,6 +14,8 @@ typedef lvn_status (*lvni_trainer_lane_work)(void *user, int lane);
  * the device that the caller's context does. */
 lvn_status lvni_trainer_lanes_create(int n, int team, const lvni_core_pins *pins,
                                      lvni_trainer_lanes **out);
+/* Of lane i, for the calling thread to compute in while the lane does not. */
+lvni_tensor_ctx *lvni_trainer_lanes_context(const lvni_trainer_lanes *lanes, int i);
 void lvni_trainer_lanes_destroy(lvni_trainer_lanes *lanes);
 /* The type of products on all lanes (lvni_tensor_ctx.low); f32 at first. Not while they run. */
 void lvni_trainer_lanes_set_low(lvni_trainer_lanes *lanes, lvn_dtype low);

@@ -15,6 +15,7 @@
 #include "trainer/deferred.h"
 #include "trainer/phases.h"
 #include "trainer/staged.h"
+#include "trainer/units.h"
 
 #include <string.h>
 
@@ -319,6 +320,54 @@ done:
     lvni_tensor_ctx_destroy(lane->ctx);
     lvni_tensor_device_destroy_dry(lane->device);
     lvni_trainer_dry_group_destroy(lane->group);
+    lvni_core_free(lane);
+    return s;
+}
+
+/* The lane's next micro-batch, with its units recorded. */
+static lvn_status record_units(dry_lane *lane, lvni_trainer_units *units)
+{
+    const lvni_trainer_options *o = lane->o;
+    const lvni_trainer_samples size = {.n = lvni_plan_largest_micro_batch(&o->plan)}, none = {0};
+    lvni_tensor_ctx *mine = lvni_tensor_ctx_get();
+    lvni_autograd_passing passing;
+    lvni_tensor_ctx_set(lane->ctx);
+    lvn_status s = lvni_trainer_units_record(units, &passing, o->model->n_parameters);
+    lvni_tensor_ctx_set(mine);
+    LVN_TRY(s);
+    s = run_dry(lane, &size, &none, true);
+    lvni_tensor_ctx_set(lane->ctx);
+    lvni_autograd_stages_end();
+    if (s == LVN_OK) {
+        s = lvni_trainer_units_end(units, o->model, o->plan.devices);
+    }
+    lvni_tensor_ctx_set(mine);
+    return s;
+}
+
+lvn_status lvni_trainer_predict_units(const lvni_trainer_options *o, lvni_trainer_units *units)
+{
+    dry_lane *lane = LVNI_NEW(LVNI_TAG_TRAINER, dry_lane);
+    if (lane == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    lvni_trainer_memory_need need = {0};
+    lane->o = o;
+    lane->need = &need;
+    lvni_trainer_scaler_init(&lane->scaler, o->precision);
+    lvni_core_pins pins = o->plan.pins;
+    pins.entries = NULL; /* nothing computes, so nothing is chosen */
+    lane->ctx = lvni_tensor_ctx_create(1, &pins);
+    lvn_status s;
+    LVNI_TRY_DONE(s, lane->ctx == NULL ? LVN_ERR_MEMORY
+                                       : lvni_tensor_device_create_dry(
+                                             lvni_tensor_ctx_get()->device, &lane->device));
+    lane->ctx->device = lane->device;
+    lane->ctx->low = lvni_trainer_precision_low(o->precision);
+    s = record_units(lane, units);
+done:
+    lvni_tensor_ctx_destroy(lane->ctx);
+    lvni_tensor_device_destroy_dry(lane->device);
     lvni_core_free(lane);
     return s;
 }

@@ -70,6 +70,10 @@ lvn_status lvni_trainer_measure_choices(const lvni_trainer_options *options, int
 /* The model exists, nothing else has to. Runs the module's steps on zeros, without kernels. */
 lvn_status lvni_trainer_predict_memory(const lvni_trainer_options *options,
                                        lvni_trainer_memory_need *need);
+/* The units of the model (units.h), by a dry run of the largest micro-batch. */
+struct lvni_trainer_units;
+lvn_status lvni_trainer_predict_units(const lvni_trainer_options *options,
+                                      struct lvni_trainer_units *units);
 /* The host memory of one more rank that is a thread of this process: it has gradient sets, lanes
  * and loaders of its own and shares the rest. The numbers of the device stay, each rank has its
  * own. */

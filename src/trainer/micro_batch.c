@@ -4,7 +4,7 @@
 #include "core/error.h"
 #include "trainer/profile.h"
 
-#include "autograd/tape.h"
+#include "autograd/stages.h"
 #include "core/math.h"
 #include "core/str.h"
 #include "kernels/flat.h"
@@ -172,8 +172,8 @@ done:
     return s;
 }
 
-lvn_status lvni_trainer_run_micro_batch(const lvni_trainer_pass *pass,
-                                        lvni_trainer_micro_batch_job *job)
+static const lvni_data_loader_batch *begin(const lvni_trainer_pass *pass,
+                                           lvni_trainer_micro_batch_job *job)
 {
     lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     const lvni_data_loader_batch *b = job->on_device != NULL ? job->on_device : job->batch;
@@ -195,16 +195,70 @@ lvn_status lvni_trainer_run_micro_batch(const lvni_trainer_pass *pass,
     job->step.numbers_on_device = pass->numbers_on_device;
     job->step.host = &job->batch->batch;
     job->step.terms = job->terms;
-    LVN_TRY(lvn_scope_open());
-    ctx->deferred = job->loss != NULL;
-    lvni_kernels_anomaly anomaly = {.strict = false};
-    lvn_status s = run_passes(pass, job, &b->batch, &anomaly);
+    return b;
+}
+
+/* The status of the micro-batch: what failed first. */
+static lvn_status finish(lvni_trainer_micro_batch_job *job, lvn_status s)
+{
+    lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     const lvn_status closed = lvn_scope_close();
     ctx->deferred = false;
     lvni_nn_set_finish(job->set);
     ctx->gradients = NULL;
     ctx->records = NULL;
-    s = closed != LVN_OK ? closed : s; /* what failed first */
+    return closed != LVN_OK ? closed : s;
+}
+
+/* The last stage has the loss. */
+static lvn_status run_forward(const lvni_trainer_pass *pass, lvni_trainer_micro_batch_job *job,
+                              const lvn_batch *batch)
+{
+    const lvn_module *root = pass->model->root;
+    const uint64_t before = lvn_last_error()->serial;
+    lvn_tensor *loss = root->cls->training_step(root, batch, &job->step.now);
+    if (loss == NULL && !lvni_autograd_scope_failed()) {
+        lvni_core_error_of_null(before, "training_step() of the module class %s", root->cls->name);
+        (void)lvni_autograd_op_fail(NULL);
+    }
+    bool bad = false;
+    const bool here = lvni_autograd_stages_at_last("the loss", &loss);
+    LVN_TRY(lvn_scope_status());
+    job->result = here ? loss : NULL;
+    return here ? check_loss(pass, job, &(lvni_kernels_anomaly){.strict = false}, loss, &bad)
+                : LVN_OK;
+}
+
+lvn_status lvni_trainer_forward_micro_batch(const lvni_trainer_pass *pass,
+                                            lvni_trainer_micro_batch_job *job)
+{
+    const lvni_data_loader_batch *b = begin(pass, job);
+    lvni_dist_comm_at(pass->comm, LVNI_PLACE_FORWARD, pass->step);
+    lvni_trainer_profile_at(LVNI_PART_FORWARD);
+    LVN_TRY(lvn_scope_open());
+    const lvn_status s = run_forward(pass, job, &b->batch);
+    lvni_autograd_stages_forward_done();
+    return s == LVN_OK ? LVN_OK : finish(job, s);
+}
+
+lvn_status lvni_trainer_backward_micro_batch(const lvni_trainer_pass *pass,
+                                             lvni_trainer_micro_batch_job *job)
+{
+    lvni_dist_comm_at(pass->comm, LVNI_PLACE_BACKWARD, pass->step);
+    lvni_trainer_profile_at(LVNI_PART_BACKWARD);
+    const lvni_autograd_seed seed = seed_of(pass, &job->step);
+    return finish(job, job->result != NULL ? lvni_autograd_backward(job->result, &seed)
+                                           : lvni_autograd_backward_received());
+}
+
+lvn_status lvni_trainer_run_micro_batch(const lvni_trainer_pass *pass,
+                                        lvni_trainer_micro_batch_job *job)
+{
+    const lvni_data_loader_batch *b = begin(pass, job);
+    LVN_TRY(lvn_scope_open());
+    lvni_tensor_ctx_get()->deferred = job->loss != NULL;
+    lvni_kernels_anomaly anomaly = {.strict = false};
+    const lvn_status s = finish(job, run_passes(pass, job, &b->batch, &anomaly));
     return s == LVN_ERR_NON_FINITE && anomaly.found
                ? fail_watched(pass, lvn_last_error()->message, b->micro_batch)
                : s;

@@ -52,6 +52,7 @@ typedef struct lvni_trainer_micro_batch_job {
     lvni_nn_terms *terms;
     /* of its group; NULL: the micro-batches are not coupled, or this one has no samples */
     lvni_trainer_group_sync *group_sync;
+    lvn_tensor *result; /* between the two passes: the loss; NULL: of another stage */
 } lvni_trainer_micro_batch_job;
 
 /* A micro-batch's loss goes into the backward pass times its weight and this, which divides the
@@ -65,6 +66,13 @@ double lvni_trainer_loss_factor(const lvni_plan *plan, const lvni_trainer_scaler
  * job->set and job->step. LVN_ERR_NON_FINITE: the loss is not finite. */
 lvn_status lvni_trainer_run_micro_batch(const lvni_trainer_pass *pass,
                                         lvni_trainer_micro_batch_job *job);
+
+/* The same in two calls, of a model in stages (stages.h), in one context; after a failure of the
+ * first not the second. */
+lvn_status lvni_trainer_forward_micro_batch(const lvni_trainer_pass *pass,
+                                            lvni_trainer_micro_batch_job *job);
+lvn_status lvni_trainer_backward_micro_batch(const lvni_trainer_pass *pass,
+                                             lvni_trainer_micro_batch_job *job);
 
 /* LVN_ERR_NON_FINITE, with the message of a loss. batch: names its samples; NULL: unknown. */
 lvn_status lvni_trainer_fail_loss(const lvni_trainer_pass *pass, double value, int64_t micro_batch,

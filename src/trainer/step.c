@@ -5,6 +5,7 @@
 #include "trainer/engine.h"
 #include "trainer/phases.h"
 #include "trainer/profile.h"
+#include "trainer/stages.h"
 
 #include <string.h>
 
@@ -13,6 +14,10 @@ static lvn_status run_micro_batches(lvni_trainer_engine *e, lvni_trainer_step_re
                                     lvni_nn_set **total)
 {
     const lvni_plan *plan = &e->o.plan;
+    if (e->stages != NULL) {
+        LVN_TRY(lvni_trainer_stages_run(e));
+        return lvni_trainer_waves_reduce(e, r, total);
+    }
     lvni_trainer_waves_begin(e);
     for (int begin = plan->micro_batch_begin, n = 0; begin < plan->micro_batch_end; begin += n) {
         n = (int)lvni_plan_wave(plan, begin).count;

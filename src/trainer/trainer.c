@@ -28,6 +28,7 @@ static void engine_options(const lvni_trainer_options *o, lvni_trainer_engine_op
                                          .comm = o->comm,
                                          .bucket_bytes = o->bucket_bytes,
                                          .sharded_stage = o->sharded_stage,
+                                         .units = o->units,
                                          .signal_in_message = o->control == NULL};
     memcpy(out->phase, o->phase, sizeof out->phase);
 }

@@ -138,9 +138,10 @@ typedef struct lvni_trainer_options {
     /* of this process, where it is one rank of several: gets every step, so that a lost rank is
      * reported with its step; NULL: none */
     lvni_control *control;
-    int64_t bucket_bytes; /* of gradients that travel at once; with a comm */
-    int sharded_stage;    /* strategy=sharded: 1 or 2; with a comm. Else 0 */
-    const char *out;      /* run directory, exists; NULL: nothing is written */
+    int64_t bucket_bytes;                   /* of gradients that travel at once; with a comm */
+    int sharded_stage;                      /* strategy=sharded: 1 or 2; with a comm. Else 0 */
+    const struct lvni_trainer_units *units; /* of a staged plan: the model's, cut (units.h) */
+    const char *out;                        /* run directory, exists; NULL: nothing is written */
     lvni_trainer_keep_options keep;
     int64_t log_every_n_steps;
     const char *const *loggers; /* n_loggers names (log/loggers.h), with `out` */

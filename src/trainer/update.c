@@ -8,13 +8,16 @@
 #include "log/run_log.h"
 #include "trainer/engine.h"
 #include "trainer/phases.h"
+#include "trainer/stages.h"
 
 #include <math.h>
 
 static double norm_of(const lvni_trainer_engine *e)
 {
-    return lvni_optim_norm_of_blocks(e->optim, lvni_trainer_gradient_sync_blocks(e->gradient_sync),
-                                     e->o.model->trained_begin, e->o.model->trained_end);
+    const double *blocks = e->stages != NULL ? lvni_trainer_stages_blocks(e->stages)
+                                             : lvni_trainer_gradient_sync_blocks(e->gradient_sync);
+    return lvni_optim_norm_of_blocks(e->optim, blocks, e->o.model->trained_begin,
+                                     e->o.model->trained_end);
 }
 
 lvn_status lvni_trainer_fail_norm(const lvni_trainer_engine *e, int phase, double norm,

@@ -6,6 +6,7 @@
 #include "trainer/engine.h"
 #include "trainer/phases.h"
 #include "trainer/profile.h"
+#include "trainer/stages.h"
 #include "trainer/trainer.h"
 #include "trainer/left_out.h"
 
@@ -49,30 +50,34 @@ static lvn_status next_batch(lvni_trainer_engine *e, const lvni_data_loader_batc
     return LVN_OK;
 }
 
-lvn_status lvni_trainer_wave_load(lvni_trainer_engine *e, int micro_batch, int n)
+lvn_status lvni_trainer_wave_load_at(lvni_trainer_engine *e, int micro_batch, int lane)
 {
+    const lvni_data_loader_batch **held = &e->held[micro_batch - e->o.plan.micro_batch_begin];
+    const lvni_data_loader_batch *batch, *on_device = NULL;
     lvni_dist_comm_at(e->o.comm, LVNI_PLACE_DATA, e->now.step);
     lvni_trainer_profile_at(LVNI_PART_DATA);
+    LVN_TRY(next_batch(e, held, &batch, &on_device));
+    const bool runs = batch->batch.size > 0;
+    e->slot[lane] = runs ? lvni_trainer_gradient_sync_take(e->gradient_sync) : LVNI_TREE_EMPTY;
+    if (runs && e->slot[lane] == LVNI_TREE_EMPTY) {
+        LVN_FAIL(LVN_ERR_INTERNAL, "no gradient set is free at micro-batch %d of step %lld",
+                 micro_batch, (long long)e->now.step);
+    }
+    e->job[lane] = (lvni_trainer_micro_batch_job){
+        .batch = batch,
+        .on_device = on_device,
+        .set = runs ? lvni_trainer_gradient_sync_set(e->gradient_sync, e->slot[lane]) : NULL};
+    if (runs && e->deferred != NULL) {
+        e->job[lane].loss = lvni_trainer_deferred_loss(e->deferred, e->now.phase, micro_batch);
+        e->job[lane].terms = lvni_trainer_deferred_terms(e->deferred, e->now.phase, micro_batch);
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_trainer_wave_load(lvni_trainer_engine *e, int micro_batch, int n)
+{
     for (int i = 0; i < n; i++) {
-        const lvni_data_loader_batch **held =
-            &e->held[micro_batch - e->o.plan.micro_batch_begin + i];
-        const lvni_data_loader_batch *batch, *on_device = NULL;
-        LVN_TRY(next_batch(e, held, &batch, &on_device));
-        const bool runs = batch->batch.size > 0;
-        e->slot[i] = runs ? lvni_trainer_gradient_sync_take(e->gradient_sync) : LVNI_TREE_EMPTY;
-        if (runs && e->slot[i] == LVNI_TREE_EMPTY) {
-            LVN_FAIL(LVN_ERR_INTERNAL, "no gradient set is free at micro-batch %d of step %lld",
-                     micro_batch + i, (long long)e->now.step);
-        }
-        e->job[i] = (lvni_trainer_micro_batch_job){
-            .batch = batch,
-            .on_device = on_device,
-            .set = runs ? lvni_trainer_gradient_sync_set(e->gradient_sync, e->slot[i]) : NULL};
-        if (runs && e->deferred != NULL) {
-            e->job[i].loss = lvni_trainer_deferred_loss(e->deferred, e->now.phase, micro_batch + i);
-            e->job[i].terms =
-                lvni_trainer_deferred_terms(e->deferred, e->now.phase, micro_batch + i);
-        }
+        LVN_TRY(lvni_trainer_wave_load_at(e, micro_batch + i, i));
     }
     return LVN_OK;
 }
@@ -217,25 +222,40 @@ lvn_status lvni_trainer_wave_run(lvni_trainer_engine *e, int n)
 
 /* ---- merge ---- */
 
+static lvn_status merge(lvni_trainer_engine *e, int lane)
+{
+    const lvni_trainer_micro_batch_job *job = &e->job[lane];
+    /* with staged sets metrics follow when the device has them (deferred_ranks.c) */
+    const bool weight_only = e->deferred != NULL && e->o.plan.devices > 1;
+    LVN_TRY(
+        weight_only
+            ? lvni_trainer_message_add_weight(&e->message, job->step.weight, job->batch->batch.size)
+            : lvni_trainer_message_add(&e->message, &job->step, job->batch->batch.size));
+    if (job->set != NULL) {
+        lvni_trainer_unused_record(e, job->set);
+    }
+    if (job->set != NULL && e->deferred != NULL) {
+        lvni_trainer_deferred_note(e->deferred, e->now.phase, job->batch->micro_batch, &job->step);
+    }
+    lvni_trainer_gradient_sync_leaf(e->gradient_sync, e->slot[lane]);
+    return LVN_OK;
+}
+
+lvn_status lvni_trainer_wave_merge_at(lvni_trainer_engine *e, int lane)
+{
+    lvni_trainer_profile_at(LVNI_PART_MERGE);
+    if (e->prefetch != NULL) {
+        lvni_trainer_prefetch_done(e->prefetch, 1, true);
+        e->held[e->job[lane].batch->micro_batch - e->o.plan.micro_batch_begin] = NULL;
+    }
+    return merge(e, lane);
+}
+
 lvn_status lvni_trainer_wave_merge(lvni_trainer_engine *e, int n)
 {
     lvni_trainer_profile_at(LVNI_PART_MERGE);
     for (int i = 0; i < n; i++) {
-        const lvni_trainer_micro_batch_job *job = &e->job[i];
-        /* with staged sets metrics follow when the device has them (deferred_ranks.c) */
-        const bool weight_only = e->deferred != NULL && e->o.plan.devices > 1;
-        LVN_TRY(weight_only
-                    ? lvni_trainer_message_add_weight(&e->message, job->step.weight,
-                                                      job->batch->batch.size)
-                    : lvni_trainer_message_add(&e->message, &job->step, job->batch->batch.size));
-        if (job->set != NULL) {
-            lvni_trainer_unused_record(e, job->set);
-        }
-        if (job->set != NULL && e->deferred != NULL) {
-            lvni_trainer_deferred_note(e->deferred, e->now.phase, job->batch->micro_batch,
-                                       &job->step);
-        }
-        lvni_trainer_gradient_sync_leaf(e->gradient_sync, e->slot[i]);
+        LVN_TRY(merge(e, i));
     }
     return LVN_OK;
 }
@@ -298,10 +318,26 @@ static lvn_status write_message(lvni_trainer_engine *e)
 /* Some rank has noted some: all learn which, and how many they are by now. */
 static lvn_status settle_unreadable(const lvni_trainer_engine *e)
 {
-    const bool shared = e->o.plan.devices > 1;
+    const bool shared = e->o.plan.devices > 1 && !e->o.plan.staged; /* stages read the same */
     LVN_TRY(shared ? lvni_trainer_gradient_sync_rest(e->gradient_sync) : LVN_OK);
     return lvni_trainer_unreadable_settle(lvni_data_loader_unreadable(e->loader),
                                           shared ? e->o.comm : NULL, e->now.step);
+}
+
+/* Of a stage without the loss. */
+static lvn_status add_nothing(void *user, const lvni_trainer_message_part *part,
+                              const lvni_nn_step *metrics)
+{
+    (void)user;
+    (void)part;
+    (void)metrics;
+    return LVN_OK;
+}
+
+static const void *reported(const lvni_trainer_engine *e, int rank, size_t *size)
+{
+    return e->stages != NULL ? lvni_trainer_stages_reported(e->stages, rank, size)
+                             : lvni_trainer_gradient_sync_reported(e->gradient_sync, rank, size);
 }
 
 /* What all ranks report of their micro-batches. */
@@ -314,8 +350,10 @@ static lvn_status read_messages(lvni_trainer_engine *e, lvni_trainer_step_record
         size_t size;
         lvni_trainer_message_head head;
         all.rank = rank;
-        const void *message = lvni_trainer_gradient_sync_reported(e->gradient_sync, rank, &size);
-        LVN_TRY(lvni_trainer_message_read(message, size, &head, add_micro_batch, &all));
+        const void *message = reported(e, rank, &size);
+        const bool counts = e->stages == NULL || rank == e->o.plan.devices - 1;
+        LVN_TRY(lvni_trainer_message_read(message, size, &head,
+                                          counts ? add_micro_batch : add_nothing, &all));
         LVN_TRY(lvni_trainer_message_read_marks(message, size, &head, e->graded,
                                                 e->o.model->n_parameters));
         unreadable += head.n_unreadable;
@@ -336,6 +374,7 @@ lvn_status lvni_trainer_waves_reduce(lvni_trainer_engine *e, lvni_trainer_step_r
     LVN_TRY(write_message(e));
     LVN_TRY(lvni_trainer_gradient_sync_finish(e->gradient_sync, e->message.data, e->message.size,
                                               total));
+    LVN_TRY(e->stages != NULL ? lvni_trainer_stages_exchange(e, *total) : LVN_OK);
     LVN_TRY(read_messages(e, r));
     if (*total != NULL) {
         (*total)->weight = tree_weight(e->micro_batch_weight, e->o.plan.micro_batches);
