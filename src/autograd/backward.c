@@ -3,7 +3,7 @@
  * set when the trainer gave one. grad.c walks for chosen tensors. */
 #include "autograd/tape_impl.h"
 
-#include "autograd/stages.h"
+#include "autograd/placing.h"
 #include "core/error.h"
 #include "kernels/flat.h"
 #include "tensor/device.h"

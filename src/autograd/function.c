@@ -1,6 +1,6 @@
 /* A user's own op (lvn_function): the user's forward runs unrecorded, one node carries the user's
  * backward. */
-#include "autograd/stages.h"
+#include "autograd/placing.h"
 #include "autograd/tape_impl.h"
 
 #include "core/error.h"

@@ -3,7 +3,7 @@
  * differentiated. */
 #include "autograd/tape_impl.h"
 
-#include "autograd/stages.h"
+#include "autograd/placing.h"
 #include "core/options_struct.h"
 
 static int target_of_leaf(const lvni_autograd_walk *walk, const lvn_tensor *leaf)

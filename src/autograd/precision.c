@@ -3,7 +3,7 @@
  * recorded, so gradients come back in the type of the original. */
 #include "autograd/tape_impl.h"
 
-#include "autograd/stages.h"
+#include "autograd/placing.h"
 
 static lvn_status cast_backward(lvni_autograd_node *n, lvn_tensor *dy)
 {

@@ -3,7 +3,7 @@
  * remembered as links, so that an activation that is not needed is gone with its scope. */
 #include "autograd/tape_impl.h"
 
-#include "autograd/stages.h"
+#include "autograd/placing.h"
 #include "core/alloc.h"
 #include "tensor/ctx.h"
 #include "tensor/device.h"

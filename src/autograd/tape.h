@@ -94,7 +94,7 @@ struct lvni_autograd_node {
             int64_t values;     /* of a channel in the whole group */
         } micro_batch_norm;
         struct {
-            int stage, edge; /* of the other end (stages.h) */
+            int stage, edge; /* of the other end (placing.h) */
         } passing;
         lvni_autograd_function_record function;
     } attr;
@@ -189,7 +189,7 @@ typedef struct lvni_autograd_seed {
 } lvni_autograd_seed;
 /* lvn_backward_scaled by it. */
 lvn_status lvni_autograd_backward(lvn_tensor *loss, const lvni_autograd_seed *seed);
-/* The backward pass of a stage without the loss (stages.h): from what others send. */
+/* The backward pass of a stage without the loss (placing.h): from what others send. */
 lvn_status lvni_autograd_backward_received(void);
 
 #endif

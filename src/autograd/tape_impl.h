@@ -30,7 +30,7 @@ struct lvni_autograd_tape {
     lvn_tensor **tensors; /* of all open scopes, oldest first; NULL where kept */
     int64_t n_tensors, capacity;
     lvn_error error;                     /* of the first failure */
-    struct lvni_autograd_stages *stages; /* of a model in stages (stages.h); NULL: it is whole */
+    struct lvni_autograd_stages *stages; /* of a model in stages (placing.h); NULL: it is whole */
 };
 
 /* The thread's tape, made at first use; NULL with an error when memory is out. */

@@ -8,7 +8,7 @@
  * moves rows to where they belong. */
 #include "nn/builder_impl.h"
 
-#include "autograd/stages.h"
+#include "autograd/placing.h"
 #include "kernels/flat.h"
 #include "tensor/device.h"
 

@@ -2,7 +2,7 @@
  * parameters lie in files written for others. */
 #include "nn/builder_impl.h"
 
-#include "autograd/stages.h"
+#include "autograd/placing.h"
 #include "core/error.h"
 #include "kernels/flat.h"
 #include "kernels/random.h"
@@ -303,7 +303,7 @@ static lvn_tensor *forward(const lvn_module *module, lvn_tensor *x, run_function
     const bool quiet = lvni_nn_module_follows(module),
                recording = quiet && lvn_set_grad_enabled(false);
     const uint64_t before = lvn_last_error()->serial;
-    const int entered = lvni_autograd_stages_enter(module->path);
+    const int entered = lvni_autograd_stages_enter(module->path, x);
     lvn_tensor *y =
         run != NULL ? run(module, x) : module->cls->forward_residual(module, x, residual);
     if (y == NULL && !lvni_autograd_scope_failed()) {

@@ -1,7 +1,7 @@
 /* What modules report of a micro-batch (levin/nn.h), and its sums (step_metrics.h). */
 #include "nn/step_metrics.h"
 
-#include "autograd/stages.h"
+#include "autograd/placing.h"
 #include "kernels/flat.h"
 #include "tensor/device.h"
 

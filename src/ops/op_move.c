@@ -2,7 +2,7 @@
  * permute, slices, borders, choice by index, concat; and running sums, which are linear, too. */
 #include "ops/move.h"
 
-#include "autograd/stages.h"
+#include "autograd/placing.h"
 #include "core/options_struct.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Random numbers inside a forward, at the position in training (core/rng.h has the packing): named
  * draws, and dropout. */
-#include "autograd/stages.h"
+#include "autograd/placing.h"
 #include "kernels/random.h"
 #include "tensor/device.h"
 

@@ -27,7 +27,7 @@ uint64_t lvni_plan_cut_bytes(const lvni_plan_cut_options *o, int stage, int begi
         fixed += o->unit[i].fixed;
         kept += o->unit[i].kept;
     }
-    return fixed + tapes * kept;
+    return fixed + tapes * (kept + (begin > 0 ? o->unit[begin].input : 0));
 }
 
 static bool fits(const lvni_plan_cut_options *o, int stage, int begin, int end, int device)

@@ -16,6 +16,7 @@ typedef struct lvni_plan_unit {
     double work;     /* seconds of forward and backward, or anything in proportion to them */
     double crossing; /* the same of what has to be sent if a stage begins with this unit */
     uint64_t fixed;  /* bytes that are there whatever runs: weights, gradients, optimizer */
+    uint64_t input;  /* bytes that a micro-batch keeps beside, where a stage begins with it */
     uint64_t kept;   /* bytes that a micro-batch keeps from its forward to its backward pass */
 } lvni_plan_unit;
 

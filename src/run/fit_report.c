@@ -492,6 +492,9 @@ void lvni_run_fit_banner(const lvni_run_fit_run *r)
     report_phases(r);
     lvni_plan_describe_batch(&r->plan, &batch);
     print_lines(LVNI_LOG_INFO, &batch);
+    if (r->stages.len > 0) {
+        lvni_log_line(LVNI_LOG_INFO, "%s", lvni_core_str_text(&r->stages));
+    }
     lvni_plan_describe_streams(&r->plan, &streams);
     print_lines(LVNI_LOG_INFO, &streams);
     lvni_plan_describe_work(&r->plan, &work);

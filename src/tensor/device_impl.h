@@ -32,6 +32,10 @@ struct lvni_tensor_device {
     void *state; /* the backend's */
     lvn_device_info info;
     lvni_tensor_device *stands_for; /* of a dry one */
+    /* of a dry one: the host is not to read what is not there; where it did first, "" once it did
+     * outside of modules */
+    bool refuses, refused;
+    char refused_in[128];
 
     pthread_mutex_t memory_lock; /* a leaf lock, except for those of the backend and of large */
     lvni_tensor_heap *heap;

@@ -88,8 +88,31 @@ static lvn_status copy_from_host(lvni_tensor_device *d, void *to, const void *fr
     return LVN_OK;
 }
 
+void lvni_tensor_device_refuse_reads(lvni_tensor_device *d)
+{
+    d->refuses = true;
+    d->refused = false;
+}
+
+const char *lvni_tensor_device_refused(const lvni_tensor_device *d)
+{
+    return d->refused ? d->refused_in : NULL;
+}
+
+static lvn_status refuse_read(lvni_tensor_device *d)
+{
+    const char *path = lvni_tensor_ctx_get()->module_path;
+    if (!d->refused) {
+        snprintf(d->refused_in, sizeof d->refused_in, "%s", path);
+    }
+    d->refused = true;
+    LVN_FAIL(LVN_ERR_UNSUPPORTED, "the host reads a tensor that has no values here%s%s",
+             path[0] != '\0' ? ", in " : "", path);
+}
+
 static lvn_status copy_to_host(lvni_tensor_device *d, void *to, const void *from, size_t bytes)
 {
+    LVN_TRY(d->refuses ? refuse_read(d) : LVN_OK);
     const lvni_tensor_stream *s = lvni_tensor_device_get_stream(d);
     return s == NULL ? lvn_last_error()->code
                      : copy_plain(d, s, (char *)(uintptr_t)from, to, bytes, true);

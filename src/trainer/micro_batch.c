@@ -4,7 +4,7 @@
 #include "core/error.h"
 #include "trainer/profile.h"
 
-#include "autograd/stages.h"
+#include "autograd/placing.h"
 #include "core/math.h"
 #include "core/str.h"
 #include "kernels/flat.h"

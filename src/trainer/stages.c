@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "dist/passing.h"
 #include "kernels/flat.h"
-#include "tensor/device.h"
+#include "tensor/device_blocks.h"
 #include "trainer/phases.h"
 
 #include <string.h>
@@ -52,8 +52,9 @@ lvn_status lvni_trainer_stages_check(const lvni_trainer_engine_options *o)
     return LVN_OK;
 }
 
-static int enter(void *user, const char *path)
+static int enter(void *user, const char *path, const lvn_tensor *x)
 {
+    (void)x;
     const line *l = user;
     return lvni_trainer_units_stage(l->all->engine->o.units, path);
 }
@@ -80,6 +81,7 @@ static lvn_status make(lvni_trainer_engine *e, lvni_trainer_stages *s)
         return LVN_ERR_MEMORY;
     }
     LVN_TRY(lvni_tensor_device_create_dry(lvni_tensor_ctx_get()->device, &s->away));
+    lvni_tensor_device_refuse_reads(s->away);
     for (size_t i = 0; i < lanes; i++) {
         s->line[i].all = s;
         s->passing[i] = (lvni_autograd_passing){.stage = plan->rank,
@@ -221,6 +223,20 @@ static lvn_status receive(void *user, int from, int edge, bool backward,
 
 /* ---- passes ---- */
 
+/* What a forward pass has read of another stage was not a value. */
+static lvn_status check_reads(const lvni_trainer_stages *s, int stage, lvn_status status)
+{
+    const char *path = lvni_tensor_device_refused(s->away);
+    if (path == NULL) {
+        return status;
+    }
+    LVN_FAIL(LVN_ERR_UNSUPPORTED,
+             "strategy=balance: lvn_item or another read on the host, in %s, is of a tensor that "
+             "stage %d does not have: a path that depends on values goes through one device; use "
+             "strategy=ddp or dp",
+             path[0] != '\0' ? path : "the training step", stage);
+}
+
 static lvn_status forward(lvni_trainer_engine *e, int micro_batch, int lane)
 {
     lvni_trainer_stages *s = e->stages;
@@ -230,7 +246,8 @@ static lvn_status forward(lvni_trainer_engine *e, int micro_batch, int lane)
     }
     s->line[lane].micro_batch = micro_batch;
     LVN_TRY(lvni_autograd_stages_begin(&s->passing[lane], e->o.model->n_parameters));
-    return lvni_trainer_forward_micro_batch(&e->now, &e->job[lane]);
+    const lvn_status status = lvni_trainer_forward_micro_batch(&e->now, &e->job[lane]);
+    return check_reads(s, e->o.plan.rank, status);
 }
 
 static void note_records(lvni_trainer_stages *s, const lvni_nn_set *set)

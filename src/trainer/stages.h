@@ -1,8 +1,8 @@
 /* A step of a model in stages (strategy=balance), of ranks that are threads of one process: each
  * runs the passes of all micro-batches, one forward, one backward (plan/stage_order.h), computes
- * what is of its stage (autograd/stages.h), and merges gradients in the tree as a single rank does;
- * then all get each other's part of the total, which is that of a single rank, bit by bit. Weights,
- * optimizer and averages are whole on every rank. Called by the engine. */
+ * what is of its stage (autograd/placing.h), and merges gradients in the tree as a single rank
+ * does; then all get each other's part of the total, which is that of a single rank, bit by bit.
+ * Weights, optimizer and averages are whole on every rank. Called by the engine. */
 #ifndef LEVIN_TRAINER_STAGES_H
 #define LEVIN_TRAINER_STAGES_H
 

@@ -17,12 +17,12 @@ typedef struct lvni_trainer_unit_event {
     const char *path;
     bool ends;
     double flops;
-    uint64_t in_use;
+    uint64_t in_use, input;
 } event;
 
 /* ---- recording ---- */
 
-static void note(lvni_trainer_units *u, const char *path, bool ends)
+static void note(lvni_trainer_units *u, const char *path, bool ends, uint64_t input)
 {
     if (u->n_events == u->room) {
         const int room = u->room == 0 ? 256 : 2 * u->room;
@@ -39,26 +39,27 @@ static void note(lvni_trainer_units *u, const char *path, bool ends)
     u->event[u->n_events++] =
         (event){.path = path,
                 .ends = ends,
+                .input = input,
                 .flops = lvni_kernels_dry_flops(),
                 .in_use = device == NULL ? 0 : lvni_tensor_device_get_stats(device).in_use};
 }
 
-static int enter(void *user, const char *path)
+static int enter(void *user, const char *path, const lvn_tensor *x)
 {
-    note(user, path, false);
+    note(user, path, false, (uint64_t)lvn_numel(x) * lvn_dtype_size(x->dtype));
     return -1;
 }
 
 static void leave(void *user, const char *path)
 {
-    note(user, path, true);
+    note(user, path, true, 0);
 }
 
 lvn_status lvni_trainer_units_record(lvni_trainer_units *u, lvni_autograd_passing *passing,
                                      int n_parameters)
 {
     *passing = (lvni_autograd_passing){.stages = 1, .enter = enter, .leave = leave, .user = u};
-    note(u, "", false);
+    note(u, "", false, 0);
     return lvni_autograd_stages_begin(passing, n_parameters);
 }
 
@@ -92,7 +93,7 @@ static bool has_children(const lvni_trainer_units *u, int i)
 /* More than a part of 1 / (4 x stages) of the forward pass or of what it keeps. */
 static bool is_large(const lvni_trainer_units *u, int i, int stages)
 {
-    const event *first = &u->event[0], *last = &u->event[u->n_events - 1], *begin = &u->event[i],
+    const event *first = &u->event[1], *last = &u->event[u->n_events - 1], *begin = &u->event[i],
                 *end = &u->event[end_of(u, i)];
     const double parts = (double)stages * PARTS;
     return (end->flops - begin->flops) * parts > last->flops - first->flops ||
@@ -167,13 +168,17 @@ static void make_units(lvni_trainer_units *u, const lvni_nn_model *model, const 
 {
     for (int i = 0; i < n; i++) {
         add_call(u, model, u->event[first[i]].path);
-        const event *from = &u->event[i == 0 ? 0 : first[i]],
+        const event *from = &u->event[first[i]],
                     *to = &u->event[i + 1 < n ? first[i + 1] : u->n_events - 1];
+        if (u->unit[u->n - 1].flops == 0.0 && u->unit[u->n - 1].kept == 0) {
+            u->unit[u->n - 1].input = u->event[first[i]].input;
+        }
         u->unit[u->n - 1].flops += to->flops - from->flops;
         u->unit[u->n - 1].kept += to->in_use > from->in_use ? to->in_use - from->in_use : 0;
     }
     for (int i = 0; i < u->n; i++) {
-        u->cost[i] = (lvni_plan_unit){.work = u->unit[i].flops, .kept = u->unit[i].kept};
+        u->cost[i] = (lvni_plan_unit){
+            .work = u->unit[i].flops, .input = u->unit[i].input, .kept = u->unit[i].kept};
     }
 }
 

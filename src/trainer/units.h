@@ -3,7 +3,7 @@
 #ifndef LEVIN_TRAINER_UNITS_H
 #define LEVIN_TRAINER_UNITS_H
 
-#include "autograd/stages.h"
+#include "autograd/placing.h"
 #include "core/str.h"
 #include "nn/model.h"
 #include "plan/stage_order.h"
@@ -11,6 +11,7 @@
 typedef struct lvni_trainer_unit {
     const char *path; /* of its first module; the model's */
     double flops;     /* of the forward pass of a micro-batch */
+    uint64_t input;   /* bytes of what it is called with */
     uint64_t kept;    /* bytes that it keeps for its backward pass */
     int64_t parameters;
 } lvni_trainer_unit;

@@ -164,6 +164,7 @@ train_rows = {
     "sharded_stage": Elsewhere("test_sharded.py", "sharded_stage=1"),
     "transport": row("net", "stdout", "devices=2 accelerator=cpu verbose=true"),
     "balance_ranks": Elsewhere("test_balance.py", "balance_ranks=["),
+    "balance.cuts": Elsewhere("test_stages.py", "balance.cuts=["),
     "same_hardware": Elsewhere("test_hardware.py", "same_hardware=require"),
     "lanes": row("2", "stdout", "micro_batches=2 verbose=true", first="1"),
     "cuda_graph": row("off", "stdout", "accelerator=sim verbose=true", env=SIM),

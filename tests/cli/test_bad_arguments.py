@@ -36,8 +36,7 @@ REFUSED = [
     ("max_epochs=4294967297", "max_epochs `4294967297`", "from -1 to 2147483647"),
     ("seed=99999999999999999999", "seed `99999999999999999999`", "whole number"),
     # ranks
-    ("strategy=balance", "strategy balance", "comes with a later version", "use ddp or dp"),
-    ("strategy=foo", "one of auto, single, dp, ddp, ddp2, sharded  ("),
+    ("strategy=foo", "one of auto, single, dp, ddp, ddp2, sharded, balance  ("),
     (
         "num_nodes=2",
         "E119: 2 nodes are asked for, but this process was started alone",

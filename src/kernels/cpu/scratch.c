@@ -15,7 +15,9 @@ typedef struct weights_note {
 typedef struct scratch {
     void *data[LVNI_SCRATCH_SLOTS];
     size_t bytes[LVNI_SCRATCH_SLOTS];
-    weights_note *note; /* of dry runs */
+    /* of dry runs, which a context may have between its own calls (autograd/placing.h) */
+    size_t noted[LVNI_SCRATCH_SLOTS];
+    weights_note *note;
     int n_notes, note_room;
     uint64_t noted_bytes;
 } scratch;
@@ -60,7 +62,7 @@ void *lvni_cpu_scratch(lvni_cpu_scratch_slot slot, size_t bytes)
     }
     if (lvni_tensor_device_dry_run()) {
         const size_t need = (bytes + 4095) / 4096 * 4096;
-        s->bytes[slot] = need > s->bytes[slot] ? need : s->bytes[slot];
+        s->noted[slot] = need > s->noted[slot] ? need : s->noted[slot];
         return s;
     }
     if (s->data[slot] == NULL || s->bytes[slot] < bytes) {
@@ -104,7 +106,7 @@ lvni_cpu_need lvni_cpu_get_need(void)
     const scratch *s = get();
     lvni_cpu_need need = {0};
     for (int i = 0; s != NULL && i < LVNI_SCRATCH_SLOTS; i++) {
-        need.scratch += s->bytes[i];
+        need.scratch += s->noted[i] > s->bytes[i] ? s->noted[i] : s->bytes[i];
     }
     need.weights = s == NULL ? 0 : s->noted_bytes;
     return need;

@@ -1,5 +1,5 @@
 /* The cut against all cuts, written down as a recursion, and the order of work against its promise:
- * no stage keeps more tapes than it is said to, and a step of equal stages waits as long as is
+ * no stage keeps more tapes than it should, and a step of equal stages waits as long as is
  * known. */
 #include "core/rng.h"
 #include "plan/stage_order.h"
@@ -30,11 +30,12 @@ static void draw(uint32_t round, model *m)
     int stages = 1 + (int)number(round, 1, MOST_DEVICES);
     stages = stages > units ? units : stages;
     for (int i = 0; i < units; i++) {
-        const uint64_t e = 10 + 4 * (uint64_t)i;
+        const uint64_t e = 10 + 5 * (uint64_t)i;
         m->unit[i] = (lvni_plan_unit){.work = 1 + number(round, e, 9),
                                       .crossing = number(round, e + 1, 4),
                                       .fixed = number(round, e + 2, 50),
-                                      .kept = number(round, e + 3, 20)};
+                                      .kept = number(round, e + 3, 20),
+                                      .input = number(round, e + 4, 10)};
     }
     const bool unequal = number(round, 2, 2) == 0, bounded = number(round, 3, 3) > 0;
     for (int i = 0; i < stages; i++) {
@@ -63,6 +64,7 @@ static double take(const model *m, int stage, int begin, int end, int device)
         bytes += m->unit[i].fixed + tapes * m->unit[i].kept;
     }
     const lvni_plan_stage_device *d = &m->device[device];
+    bytes += begin > 0 ? tapes * m->unit[begin].input : 0;
     work = work / d->speed + (begin > 0 ? m->unit[begin].crossing : 0.0);
     return d->memory != 0 && bytes > d->memory ? (double)INFINITY : work;
 }

@@ -9,8 +9,8 @@
  *
  * Called by ops (through tape.c and precision.c), by lvn_forward, and by trainer/stages.c, which
  * gives the messages. One for each tape that is under way. */
-#ifndef LEVIN_AUTOGRAD_STAGES_H
-#define LEVIN_AUTOGRAD_STAGES_H
+#ifndef LEVIN_AUTOGRAD_PLACING_H
+#define LEVIN_AUTOGRAD_PLACING_H
 
 #include "autograd/tape.h"
 
@@ -20,9 +20,9 @@ typedef struct lvni_autograd_stages lvni_autograd_stages;
 typedef struct lvni_autograd_passing {
     int stage, stages; /* this rank's; stages 1: units are reported, and nothing is passed */
     struct lvni_tensor_device *away; /* without memory, for other stages */
-    /* The stage of the module of that path, which begins; -1: it is no unit. Not called inside of
-     * units. */
-    int (*enter)(void *user, const char *path);
+    /* The stage of the module of that path, which begins with x; -1: it is not a unit. Not called
+     * inside of units. */
+    int (*enter)(void *user, const char *path, const lvn_tensor *x);
     void (*leave)(void *user, const char *path); /* NULL: nothing */
     /* wants: the tensor gets a gradient. t NULL, of a gradient: there is none. */
     lvn_status (*send)(void *user, int to, int edge, bool backward, const lvn_tensor *t,
@@ -40,7 +40,7 @@ void lvni_autograd_stages_forward_done(void);
 void lvni_autograd_stages_end(void); /* after the backward pass, or a failure */
 
 /* Around a module. enter returns what leave needs. */
-int lvni_autograd_stages_enter(const char *path);
+int lvni_autograd_stages_enter(const char *path, const lvn_tensor *x);
 void lvni_autograd_stages_leave(int entered, const char *path);
 
 /* ---- for ops ---- */

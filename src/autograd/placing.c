@@ -1,5 +1,5 @@
-/* Which ops of a forward pass run here, and what is sent for them (stages.h). */
-#include "autograd/stages.h"
+/* Which ops of a forward pass run here, and what is sent for them (placing.h). */
+#include "autograd/placing.h"
 
 #include "autograd/tape_impl.h"
 #include "core/alloc.h"
@@ -165,13 +165,13 @@ static void compute_at(lvni_autograd_stages *s, int stage)
         stage == EVERYWHERE || stage == s->passing->stage ? s->here : s->passing->away;
 }
 
-int lvni_autograd_stages_enter(const char *path)
+int lvni_autograd_stages_enter(const char *path, const lvn_tensor *x)
 {
     lvni_autograd_stages *s = current();
     if (s == NULL || !s->forward || s->unit != NO_UNIT) {
         return NOT_ENTERED;
     }
-    const int stage = s->passing->enter(s->passing->user, path);
+    const int stage = s->passing->enter(s->passing->user, path, x);
     if (stage < 0) {
         return ENTERED;
     }
