@@ -167,4 +167,4 @@ class Dino(ApartCase):
 
 
 if __name__ == "__main__":
-    unittest.main(testLoader=OfToday(2))
+    unittest.main(testLoader=OfToday(3))

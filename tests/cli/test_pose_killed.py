@@ -119,4 +119,4 @@ class PoseKilled(RankCase):
 
 
 if __name__ == "__main__":
-    unittest.main(testLoader=OfToday(2))
+    unittest.main(testLoader=OfToday(3))

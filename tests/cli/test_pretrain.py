@@ -426,4 +426,4 @@ class Pretrain(ApartCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv, verbosity=0, testLoader=OfToday(2))
+    unittest.main(argv=sys.argv, verbosity=0, testLoader=OfToday(3))

@@ -157,4 +157,4 @@ with tempfile.TemporaryDirectory() as FOLDER:
     shutil.copy(SOURCE, os.path.join(FOLDER, "simclr.c"))
     levin("cc", "simclr.c")
     MINE = "./simclr.so"
-    unittest.main(testLoader=OfToday(2))
+    unittest.main(testLoader=OfToday(3))
