@@ -7,6 +7,8 @@
 
 /* all-reduce: types, operations, sizes, memory */
 bool dist_case_reduce(dist_rank *me);
+/* messages from rank to rank, of threads of a process */
+bool dist_case_passing(dist_rank *me);
 /* all-gather (sized too), broadcast, barrier */
 bool dist_case_move(dist_rank *me);
 /* lvni_dist_comm_alloc: given, given back, refused on all ranks alike */

@@ -37,6 +37,11 @@ TEST(shared_memory_is_given_and_refused)
     on_threads(dist_case_memory, false, 0);
 }
 
+TEST(ranks_send_to_each_other)
+{
+    on_threads(dist_case_passing, false, 0);
+}
+
 TEST(bytes_are_counted)
 {
     on_threads(dist_case_count, false, 0);

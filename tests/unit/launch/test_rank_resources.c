@@ -341,7 +341,8 @@ TEST(modes)
         lvni_core_notices_free(&n);
     }
     assert_true(lvni_launch_run_mode_threads(LVNI_MODE_DP) &&
-                lvni_launch_run_mode_threads(LVNI_MODE_DDP2));
+                lvni_launch_run_mode_threads(LVNI_MODE_DDP2) &&
+                lvni_launch_run_mode_threads(LVNI_MODE_BALANCE));
     assert_false(lvni_launch_run_mode_threads(LVNI_MODE_DDP) ||
                  lvni_launch_run_mode_threads(LVNI_MODE_SINGLE) ||
                  lvni_launch_run_mode_threads(LVNI_MODE_SHARDED));
