@@ -42,8 +42,10 @@ typedef struct lvni_sweep_worker {
     bool waits; /* in this pass: another worker has one */
     bool again; /* in this pass: one was claimed by another meanwhile */
     uint64_t watched_ns;
-    bool noted;    /* that it waits */
-    bool stopping; /* because of `signal`; -1: of a file, or a failure */
+    bool is_to_wait;   /* by the strategy's program, when it was asked last */
+    lvn_status reaped; /* while it was asked */
+    bool noted;        /* that it waits */
+    bool stopping;     /* because of `signal`; -1: of a file, or a failure */
     int signal;
     uint64_t stop_ns;
     bool failed;                                   /* a trial */

@@ -484,12 +484,31 @@ static lvn_status take_plan(const lvni_sweep_options *o, const lvni_sweep_comman
     return LVN_OK;
 }
 
+/* All mistakes of the declarations at once. */
+static lvn_status add_declarations(const lvni_sweep_plan *plan, lvni_sweep_space *space)
+{
+    lvni_core_str mistakes = {0};
+    lvn_status s = LVN_OK;
+    for (int64_t i = 0; plan->space != NULL && plan->space[i] != NULL; i += 2) {
+        s = lvni_sweep_space_add(space, plan->space[i], plan->space[i + 1], plan->seed);
+        if (s == LVN_ERR_USAGE) {
+            lvni_core_str_append(&mistakes, mistakes.len > 0 ? "; " : "");
+            lvni_core_str_append(&mistakes, lvn_last_error()->message);
+        } else if (s != LVN_OK) {
+            break;
+        }
+    }
+    if ((s == LVN_OK || s == LVN_ERR_USAGE) && mistakes.len > 0) {
+        s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "%s", lvni_core_str_text(&mistakes));
+    }
+    lvni_core_str_free(&mistakes);
+    return s;
+}
+
 static lvn_status make_space(const lvni_sweep_plan *plan, lvni_sweep_space *space,
                              lvni_core_str *notes)
 {
-    for (int64_t i = 0; plan->space != NULL && plan->space[i] != NULL; i += 2) {
-        LVN_TRY(lvni_sweep_space_add(space, plan->space[i], plan->space[i + 1], plan->seed));
-    }
+    LVN_TRY(add_declarations(plan, space));
     return lvni_sweep_space_finish(space, strcmp(plan->strategy, "list") == 0, notes);
 }
 
@@ -576,6 +595,13 @@ lvn_status lvni_sweep_make(const lvni_sweep_options *o, const lvni_sweep_command
     lvni_core_str_printf(&file, "%s/sweep.json", lvni_core_str_text(&dir));
     LVNI_TRY_DONE(s, lvni_core_str_status(&file));
     out->extends = lvni_core_path_exists(lvni_core_str_text(&file));
+    if (!out->extends && lvni_core_config_bool(o->config, "extend")) {
+        s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
+                          "extend: %s is not there, so there is no sweep that gets more trials; "
+                          "leave extend out to plan one, or correct out= or name=",
+                          lvni_core_str_text(&file));
+        goto done;
+    }
     LVNI_TRY_DONE(s, (out->extends ? take_plan : make_plan)(o, command, lvni_core_str_text(&dir),
                                                             &out->plan));
     LVNI_TRY_DONE(s, make_space(&out->plan, &space, &out->notes));

@@ -317,9 +317,10 @@ static bool go_on(void *user)
 {
     lvni_sweep_worker *w = user;
     on_signals(w);
+    w->reaped = reap(w, lvni_core_now_ns());
     beat_all(w, lvni_core_now_ns());
     kill_late(w, lvni_core_now_ns());
-    return !w->stopping;
+    return !w->stopping && w->reaped == LVN_OK;
 }
 
 /* Of a strategy that makes trials while they run: *more, there is one more that may be claimed. */
@@ -331,6 +332,8 @@ static lvn_status ask_for_more(lvni_sweep_worker *w, bool *more)
         return LVN_OK;
     }
     LVN_TRY(lvni_sweep_asker_next(w->asker, go_on, w, &answer));
+    LVN_TRY(w->reaped);
+    w->is_to_wait = answer == LVNI_SWEEP_ANSWER_WAIT;
     *more = answer == LVNI_SWEEP_ANSWER_TRIAL;
     if (answer == LVNI_SWEEP_ANSWER_STOP) {
         lvni_sweep_asker_destroy(w->asker);
@@ -415,12 +418,26 @@ static int wait_ms(const lvni_sweep_worker *w, uint64_t now)
     return at <= now ? 1 : (int)((at - now) / MS) + 1;
 }
 
+/* Its program waits for trials, and there are none that it could wait for. */
+static void note_wait(lvni_sweep_worker *w)
+{
+    if (w->is_to_wait && !w->stopping) {
+        lvni_core_print(stderr,
+                        "levin sweep: strategy=%s: its program answered {\"wait\": true} while no "
+                        "trial runs, so that nothing would change: this worker ends; "
+                        "{\"stop\": true} ends a sweep\n",
+                        w->plan->strategy);
+        w->failed = true;
+    }
+}
+
 static lvn_status serve(lvni_sweep_worker *w)
 {
     for (;;) {
         LVN_TRY(claim_all(w));
         uint64_t now = lvni_core_now_ns();
         if (!next_pass(w, now)) {
+            note_wait(w);
             return LVN_OK;
         }
         struct pollfd wait = {.fd = w->signal_fd, .events = POLLIN};

@@ -324,6 +324,12 @@ class Train(Sweep):
             ("a bracket or a quote does not end", ["optim.lr=[1,[2]"]),
         ):
             self.refused(expects, "train", *TRAINING, *keys, "out=s")
+        reported = self.refused("; list z=1,: ", "plan", "name=s", "--list", "x=[1,[2]", "--list",
+                                "y=1,2", "--list", "z=1,", "--", "prog")  # fmt: skip
+        self.assertIn("list x=[1,[2]: `[1,[2]`: a bracket", reported)
+        self.assertNotIn("y=1,2", reported)
+        self.refused("extend: typo/sweep.json is not there", "plan", "out=typo", "--extend",
+                     "--list", "x=1,2", "--", "prog")  # fmt: skip
         self.refused("each trial's run has a folder of its own", "plan", "name=s", "--list",
                      "seed=1", "--", "levin", "train", *TRAINING, "out=x")  # fmt: skip
         self.refused("optim.lr `x`", "plan", "name=s", "--list", "optim.lr=x", "--", "levin",

@@ -384,6 +384,43 @@ class Damaged(Sweep):
 
 
 class Asked(Sweep):
+    def ask(self, script, *options):
+        program = f"{self.dir}/program.sh"
+        write(program, script)
+        planned = self.levin("sweep", "plan", f"out={self.sweep}", "--list=x=0,1",
+                             f"strategy=exec:sh {program}", *options,
+                             "--", "sh", "-c", "echo {x}")
+        self.assertEqual(planned.returncode, OK, planned.stderr)
+
+    def test_a_program_that_waits_for_nothing(self):
+        self.ask(b"""while read -r line; do
+    case $line in
+    *'"ask": 0'*) echo '{"parameters": {"x": 1}}' ;;
+    *'"ask"'*) echo '{"wait": true}' ;;
+    esac
+done
+""")
+        done = self.run_sweep()
+        self.assertEqual(done.returncode, FAILURE, done.stderr)
+        self.assertIn('answered {"wait": true} while no trial runs', done.stderr)
+        self.assertEqual(self.states(1), ["done"])
+
+    def test_a_trial_ends_while_the_program_thinks(self):
+        """It answers only when it sees the result of the trial that runs."""
+        result = f"{self.sweep}/trials/000000/result"
+        self.ask(f"""while read -r line; do
+    case $line in
+    *'"ask": 0'*) echo '{{"parameters": {{"x": 1}}}}' ;;
+    *'"ask"'*) for i in $(seq 200); do test -e {result} && break; sleep 0.05; done
+        test -e {result} && echo seen >{self.dir}/seen
+        echo '{{"stop": true}}' ;;
+    esac
+done
+""".encode())
+        done = self.run_sweep("parallel=2")
+        self.assertEqual(done.returncode, OK, done.stderr)
+        self.assertTrue(os.path.exists(f"{self.dir}/seen"))
+
     def test_beats_and_signals_while_the_program_thinks(self):
         """A strategy's program that hangs: the trial that runs is not taken for dead, and a signal
         is not late."""
