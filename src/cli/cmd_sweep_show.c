@@ -1,6 +1,7 @@
 /* Looking at a sweep, stopping it and going on: levin sweep status, best, show, export, stop and
  * resume. */
 #include "cli/cli.h"
+#include "cli/slurm_submit.h"
 #include "cli/sweep.h"
 #include "core/alloc.h"
 #include "core/error.h"
@@ -461,6 +462,7 @@ static lvn_status cancel_jobs(const lvni_sweep_plan *plan, int64_t *cancelled)
     int code = 0;
     lvn_status s;
     *cancelled = 0;
+    LVNI_TRY_DONE(s, lvni_cli_slurm_recover(plan->dir));
     LVNI_TRY_DONE(s, lvni_sweep_jobs_read(plan, &jobs));
     if (jobs.n == 0) {
         goto done;

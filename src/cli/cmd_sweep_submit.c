@@ -206,6 +206,7 @@ static lvn_status find_pending(submission *s)
     bool known = false;
     lvn_status status;
     LVNI_TRY_DONE(status, lvni_sweep_table_read(&s->plan, false, lvni_sweep_ask_host, NULL, &t));
+    LVNI_TRY_DONE(status, s->how.dry_run ? LVN_OK : lvni_cli_slurm_recover(s->plan.dir));
     LVNI_TRY_DONE(status, lvni_sweep_jobs_read(&s->plan, &jobs));
     if (jobs.n > 0) {
         status = lvni_cli_sweep_queue(&s->plan, &queue);

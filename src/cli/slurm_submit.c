@@ -1,6 +1,7 @@
 /* A job to sbatch (slurm_submit.h). */
 #include "cli/slurm_submit.h"
 
+#include "cli/slurm_found.h"
 #include "core/alloc.h"
 #include "core/error.h"
 #include "core/escape.h"
@@ -98,33 +99,176 @@ done:
     return status;
 }
 
-/* A line of jobs.tsv: id, name, script, time; the first line of the file names them. */
-static lvn_status record(const submission *s)
+/* ---- what is recorded ---- */
+
+/* The number of a job that is about to be submitted: its line waits in FOLDER/submitting. */
+static const char UNKNOWN[] = "?";
+
+static const char *record_folder(const submission *s)
+{
+    return s->how->folder != NULL ? s->how->folder : s->folder;
+}
+
+/* A line of jobs.tsv: id, name, script, time, and of a sweep trials and offset. */
+static void print_line(const submission *s, const char *id, lvni_core_str *line)
 {
     const lvni_cli_slurm_submission *how = s->how;
-    lvni_core_str path = {0}, line = {0};
-    int fd = -1;
-    lvn_status status;
-    lvni_core_str_printf(&path, "%s/jobs.tsv", how->folder != NULL ? how->folder : s->folder);
-    LVNI_TRY_DONE(status, lvni_core_str_status(&path));
-    if (!lvni_core_path_exists(lvni_core_str_text(&path))) {
-        lvni_core_str_printf(&line, "job\tname\tscript\ttime%s\n",
-                             how->trials != NULL ? "\ttrials\toffset" : "");
-    }
-    lvni_core_str_message(&line, "%s\t%s\t%s\t%s", s->id, s->name, lvni_core_str_text(&s->path),
+    lvni_core_str_message(line, "%s\t%s\t%s\t%s", id, s->name, lvni_core_str_text(&s->path),
                           s->time);
     if (how->trials != NULL) {
-        lvni_core_str_printf(&line, "\t%s\t%s", how->trials, how->offset);
+        lvni_core_str_printf(line, "\t%s\t%s", how->trials, how->offset);
     }
-    lvni_core_str_char(&line, '\n');
-    LVNI_TRY_DONE(status, lvni_core_str_status(&line));
+    lvni_core_str_char(line, '\n');
+}
+
+/* Does the file end in a line that was cut off? */
+static lvn_status ends_cut(const char *path, bool *cut)
+{
+    int fd;
+    uint64_t bytes;
+    char last = '\n';
+    LVN_TRY(lvni_core_regular_open(path, &fd, &bytes));
+    *cut = bytes > 0 && pread(fd, &last, 1, (off_t)bytes - 1) == 1 && last != '\n';
+    close(fd);
+    return LVN_OK;
+}
+
+/* The first line of jobs.tsv names its columns. */
+static lvn_status append_line(const char *folder, bool of_sweep, const char *line)
+{
+    lvni_core_str path = {0}, text = {0};
+    int fd = -1;
+    bool cut = false;
+    lvn_status status;
+    lvni_core_str_printf(&path, "%s/jobs.tsv", folder);
+    LVNI_TRY_DONE(status, lvni_core_str_status(&path));
+    if (!lvni_core_path_exists(lvni_core_str_text(&path))) {
+        lvni_core_str_printf(&text, "job\tname\tscript\ttime%s\n",
+                             of_sweep ? "\ttrials\toffset" : "");
+    } else {
+        LVNI_TRY_DONE(status, ends_cut(lvni_core_str_text(&path), &cut));
+    }
+    lvni_core_str_append(&text, cut ? "\n" : "");
+    lvni_core_str_append(&text, line);
+    LVNI_TRY_DONE(status, lvni_core_str_status(&text));
     LVNI_TRY_DONE(status, lvni_core_append_open(lvni_core_str_text(&path), false, &fd));
     status =
-        lvni_core_append_write(fd, lvni_core_str_text(&path), lvni_core_str_text(&line), line.len);
+        lvni_core_append_write(fd, lvni_core_str_text(&path), lvni_core_str_text(&text), text.len);
     close(fd);
 done:
     lvni_core_str_free(&path);
+    lvni_core_str_free(&text);
+    return status;
+}
+
+/* FOLDER/submitting: there while a job of a sweep may be in the queue without being in jobs.tsv. */
+static lvn_status announce(const submission *s, bool begins)
+{
+    lvni_core_str path = {0}, line = {0};
+    lvn_status status;
+    lvni_core_str_printf(&path, "%s/submitting", record_folder(s));
+    print_line(s, UNKNOWN, &line);
+    LVNI_TRY_DONE(status, lvni_core_str_status(&path));
+    LVNI_TRY_DONE(status, lvni_core_str_status(&line));
+    status = begins ? lvni_core_file_write(lvni_core_str_text(&path), lvni_core_str_text(&line),
+                                           line.len)
+                    : lvni_core_file_remove(lvni_core_str_text(&path));
+done:
+    lvni_core_str_free(&path);
     lvni_core_str_free(&line);
+    return status;
+}
+
+static lvn_status record(const submission *s)
+{
+    lvni_core_str line = {0};
+    print_line(s, s->id, &line);
+    lvn_status status = lvni_core_str_status(&line);
+    if (status == LVN_OK) {
+        status = append_line(record_folder(s), s->how->trials != NULL, lvni_core_str_text(&line));
+    }
+    lvni_core_str_free(&line);
+    return status;
+}
+
+/* The job of the queue (lines "123_4 SCRIPT") that runs this script; 0 bytes: none does. sbatch
+ * makes a path absolute. */
+static size_t find_script(const char *queue, const char *script, const char **id)
+{
+    const size_t n = strlen(script);
+    for (*id = queue; **id != '\0'; *id += strcspn(*id, "\n"), *id += **id == '\n') {
+        *id += strspn(*id, " ");
+        const size_t digits = strspn(*id, "0123456789"), line = strcspn(*id, "\n"),
+                     word = strcspn(*id, " \n");
+        if (digits > 0 && line > word + n && strncmp(*id + line - n, script, n) == 0 &&
+            strchr("/ ", (*id)[line - n - 1]) != NULL) {
+            return digits;
+        }
+    }
+    return 0;
+}
+
+/* line: of `submitting`, its newline included. */
+static lvn_status recover_line(const char *folder, const char *line)
+{
+    char user[24];
+    int code = 0;
+    lvni_core_str queue = {0}, script = {0}, found = {0};
+    lvn_status status = LVN_OK;
+    const char *id, *column = line;
+    for (int i = 0; i < 2 && column != NULL; i++) {
+        column = strchr(column, '\t');
+        column = column != NULL ? column + 1 : NULL;
+    }
+    if (column == NULL || line[0] != UNKNOWN[0]) {
+        return LVN_OK; /* cut off: sbatch had not been started */
+    }
+    lvni_core_str_append_n(&script, column, strcspn(column, "\t\n"));
+    snprintf(user, sizeof user, "%lld", (long long)geteuid());
+    const char *const argv[] = {"squeue", "-h", "-r", "-o", "%i %o", "-u", user, NULL};
+    LVNI_TRY_DONE(status, lvni_cli_slurm_call(argv, &queue, &code));
+    if (code != 0) {
+        status = lvn_error_set(LVN_ERR_RESOURCE, __FILE__, __LINE__,
+                               "squeue does not list whether %s, whose submission was "
+                               "interrupted, is in the queue: %s",
+                               lvni_core_str_text(&script), lvni_core_str_text(&queue));
+        goto done;
+    }
+    const size_t digits = find_script(lvni_core_str_text(&queue), lvni_core_str_text(&script), &id);
+    if (digits > 0) {
+        lvni_core_str_printf(&found, "%.*s%s", (int)digits, id, line + strlen(UNKNOWN));
+        LVNI_TRY_DONE(status, lvni_core_str_status(&found));
+        LVNI_TRY_DONE(status, append_line(folder, true, lvni_core_str_text(&found)));
+        lvni_core_print(stderr,
+                        "levin: note: job %.*s is that of a submission that was "
+                        "interrupted\n",
+                        (int)digits, id);
+    }
+done:
+    lvni_core_str_free(&queue);
+    lvni_core_str_free(&script);
+    lvni_core_str_free(&found);
+    return status;
+}
+
+lvn_status lvni_cli_slurm_recover(const char *folder)
+{
+    enum { MOST = 1 << 20 };
+    lvni_core_str path = {0};
+    char *text = NULL;
+    size_t bytes;
+    lvn_status status;
+    lvni_core_str_printf(&path, "%s/submitting", folder);
+    LVNI_TRY_DONE(status, lvni_core_str_status(&path));
+    if (!lvni_core_path_exists(lvni_core_str_text(&path))) {
+        goto done;
+    }
+    LVNI_TRY_DONE(status, lvni_core_regular_read(lvni_core_str_text(&path), MOST, &text, &bytes));
+    LVNI_TRY_DONE(status, strchr(text, '\n') != NULL ? recover_line(folder, text) : LVN_OK);
+    status = lvni_core_file_remove(lvni_core_str_text(&path));
+done:
+    lvni_core_free(text);
+    lvni_core_str_free(&path);
     return status;
 }
 
@@ -209,6 +353,9 @@ static lvn_status listen_to(submission *s, int fd)
                             s->how->trials != NULL ? s->how->trials : "");
             fflush(stdout);
             status = record(s);
+            if (status == LVN_OK && s->how->trials != NULL) {
+                status = announce(s, false);
+            }
         }
         if (n <= 0) {
             break;
@@ -309,7 +456,12 @@ lvn_status lvni_cli_slurm_submit_job(const lvni_slurm_job *job, const lvni_core_
     }
     LVNI_TRY_DONE(status, write_script(&s, script));
     LVNI_TRY_DONE(status, make_environment(&s));
+    const bool announced = how->trials != NULL && !how->test_only;
+    LVNI_TRY_DONE(status, announced ? announce(&s, true) : LVN_OK);
     status = submit(&s, code);
+    if (announced && s.id[0] == '\0' && status == LVN_OK) { /* refused */
+        status = announce(&s, false);
+    }
     if (how->test_only && status == LVN_OK && *code == LVNI_EXIT_OK) {
         (void)unlink(lvni_core_str_text(&s.path));
     }

@@ -23,6 +23,11 @@ typedef struct lvni_cli_slurm_submission {
 lvn_status lvni_cli_slurm_submit_job(const lvni_slurm_job *job, const lvni_core_str *script,
                                      const lvni_cli_slurm_submission *how, int *code);
 
+/* Of a submission for a sweep that was killed between sbatch and its record: FOLDER/submitting has
+ * what jobs.tsv was to have, and the queue which job has that script. Does nothing where there is
+ * none. LVN_ERR_RESOURCE: squeue has no answer. */
+lvn_status lvni_cli_slurm_recover(const char *folder);
+
 /* Is there such a program in PATH? */
 bool lvni_cli_slurm_is_in_path(const char *name);
 /* Prints the findings to standard error, and forgets their text: before sbatch prints. */

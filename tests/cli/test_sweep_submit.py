@@ -6,6 +6,7 @@ usage: test_sweep_submit.py LEVIN [test names]
 
 import os
 import re
+import signal
 import subprocess
 
 from case import FAILURE, LEVIN, OK, USAGE, main, read, tree, write
@@ -310,6 +311,32 @@ class Submit(SweepCase):
             f.truncate(os.path.getsize(f.name) - 3)
         self.put("queue", "".join(f"{101 + i}\n" for i in range(9)))
         self.assertEqual(self.submit("as=jobs", "devices=1").stdout, "job 110: trials 8\n")
+        self.put("queue", "".join(f"{101 + i}\n" for i in range(10)))
+        self.assertIn("none of its 9 trials", self.submit("as=jobs", "devices=1").stdout)
+
+    def test_killed_before_the_record(self):
+        """Slurm has the job, jobs.tsv has not: the queue knows its script. Where it does not have
+        it, the job was not submitted, or it has ended."""
+        self.plan()
+        kill = 'kill -9 "$PPID"\nsleep 0.2\n'
+        self.program("sbatch", SBATCH.replace('echo "$n" | tee', f'{kill}echo "$n" >'))
+        self.submit("devices=1", code=-signal.SIGKILL)
+        script = read(f"{self.sweep}/submitting").decode().split("\t")[2]
+        self.program("sbatch", SBATCH)
+        self.program("squeue", '#!/bin/sh\ncase "$*" in *%o*) cat scripts;; *) cat queue;; esac\n')
+        elements = [f"101_{i}" for i in range(9)]
+        self.put("queue", "\n".join(elements) + "\n")
+        self.put("scripts", "7 /x/other.sh\n" + "".join(f"{e} {script}\n" for e in elements))
+        done = self.submit("devices=1")
+        self.assertIn("job 101 is that of a submission that was interrupted", done.stderr)
+        self.assertIn("9 trials are in the queue already", done.stderr)
+        self.assertFalse(os.path.exists(f"{self.sweep}/submitting"))
+        self.assertEqual(
+            [(j[0], j[2], j[4], j[5]) for j in self.jobs()[1:]], [("101", script, "0-8", "0")]
+        )
+        write(f"{self.sweep}/submitting", b"?\tsweep\tlogs/gone.sh\tnow\t0-8\t0\n")
+        os.remove(f"{self.sweep}/jobs.tsv")
+        self.assertEqual(self.submit("devices=1").stdout, "job 102: trials 0-8\n")
 
     def test_tasks(self):
         """One job of workers, which have no signal and are not queued again."""
