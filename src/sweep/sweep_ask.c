@@ -194,7 +194,13 @@ static lvn_status send_trial(lvni_sweep_asker *a, int64_t index, const lvni_swee
 {
     lvni_sweep_trial t;
     lvni_core_str *s = &a->line;
-    LVN_TRY(lvni_sweep_trial_read(a->plan, index, &t));
+    const lvn_status status = lvni_sweep_trial_read(a->plan, index, &t);
+    const bool damaged = status == LVN_ERR_CORRUPT || status == LVN_ERR_NOT_FOUND;
+    if (damaged) { /* the worker reports it, and goes on with the others */
+        lvn_clear_error();
+        t = (lvni_sweep_trial){.index = index};
+    }
+    LVN_TRY(damaged ? LVN_OK : status);
     lvni_core_str_printf(s, "{\"trial\": %lld, \"parameters\": {", (long long)index);
     for (int64_t k = 0; t.names != NULL && t.names[k] != NULL; k++) {
         lvni_core_str_append(s, k > 0 ? ", " : "");
@@ -203,7 +209,9 @@ static lvn_status send_trial(lvni_sweep_asker *a, int64_t index, const lvni_swee
         lvni_core_str_json(s, t.values[k]);
     }
     lvni_core_str_printf(s, "}, \"state\": \"%s\", \"value\": ",
-                         ended ? lvni_sweep_state_name(look->state) : "running");
+                         damaged ? lvni_sweep_state_name(LVNI_SWEEP_FAILED)
+                         : ended ? lvni_sweep_state_name(look->state)
+                                 : "running");
     if (ended && look->state == LVNI_SWEEP_DONE && look->result.has_value) {
         lvni_core_str_double(s, look->result.value);
     } else {

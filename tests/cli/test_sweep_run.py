@@ -421,6 +421,23 @@ done
         self.assertEqual(done.returncode, OK, done.stderr)
         self.assertTrue(os.path.exists(f"{self.dir}/seen"))
 
+    def test_a_damaged_trial_is_a_failed_one(self):
+        self.ask(f"""while read -r line; do
+    echo "$line" >>{self.dir}/lines
+    case $line in
+    *'"ask": 0'* | *'"ask": 1'*) echo '{{"parameters": {{"x": 1}}}}' ;;
+    *'"ask"'*) echo '{{"stop": true}}' ;;
+    esac
+done
+""".encode(), "trials=3")
+        self.run_sweep()
+        write(f"{self.sweep}/trials/000000/trial.json", b"{]")
+        os.remove(f"{self.dir}/lines")
+        done = self.run_sweep()
+        with open(f"{self.dir}/lines", encoding="utf-8") as f:
+            trials = [row for row in map(json.loads, f) if "trial" in row]
+        self.assertEqual([row["state"] for row in trials], ["failed", "done"], done.stderr)
+
     def test_beats_and_signals_while_the_program_thinks(self):
         """A strategy's program that hangs: the trial that runs is not taken for dead, and a signal
         is not late."""
