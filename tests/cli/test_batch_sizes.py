@@ -2,8 +2,9 @@
 
 The answer trains two epochs with a validation. Where memory was the bound, 1.3 times the answer
 does not run (with lanes=1, or as many as there is room for), or a size between them does not: near
-the edge the order of the blocks decides, and a larger size may fit where smaller ones do not. With LEVIN_TEST_SECONDS the training
-must also run on devices with 15 % more memory than it has in use at its peak.
+the edge the order of the blocks decides, and a larger size may fit where smaller ones do not. With
+LEVIN_TEST_SECONDS the training must also run on devices with 15 % more memory than it has in use at
+its peak.
 
 usage: test_batch_sizes.py LEVIN [test names]
   LEVIN_TEST_SEED=N       the first seed, default that of the day; configuration k is drawn from
