@@ -87,6 +87,7 @@ static lvn_status share_post(lvni_dist_comm *comm, place *mine, post **out)
     place *all = lvni_core_calloc(LVNI_TAG_DIST, (size_t)world, sizeof *all);
     lvn_status s = all == NULL ? LVN_ERR_MEMORY : LVN_OK;
     LVNI_TRY_DONE(s, lvni_dist_comm_agree_status(comm, s, "messages between ranks"));
+    LVNI_TRY_DONE(s, all == NULL ? LVN_ERR_MEMORY : LVN_OK);
     LVNI_TRY_DONE(s, lvni_dist_comm_all_gather(comm, mine, sizeof *mine, all));
     for (int i = 1; i < world && s == LVN_OK; i++) {
         if (all[i].process != all[0].process) {

@@ -421,7 +421,8 @@ lvn_status lvni_trainer_stages_exchange(lvni_trainer_engine *e, const lvni_nn_se
     void *all = NULL;
     s->sizes = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)s->order.stages, sizeof *s->sizes);
     bool *seen = lvni_core_calloc(LVNI_TAG_TRAINER, (size_t)m->n_parameters + 1, sizeof *seen);
-    lvn_status status = s->sizes == NULL || seen == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    lvn_status status;
+    LVNI_TRY_DONE(status, s->sizes == NULL || seen == NULL ? LVN_ERR_MEMORY : LVN_OK);
     LVNI_TRY_DONE(status,
                   lvni_dist_comm_all_gather_sized(e->o.comm, s->mine, s->size, &all, s->sizes));
     s->all = all;
