@@ -662,7 +662,7 @@ pose_rows = {
     "training.uniform_heatmaps_for_nan_keypoints": row("true", "stdout"),
     "model.model_type": planned("regression"),
     "model.backbone": planned("resnet34"),
-    "model.backbone_pretrained": refusal("true", env={"TORCH_HOME": "/nowhere"}),
+    "model.backbone_pretrained": refusal("true", "strict=true", env={"TORCH_HOME": "/nowhere"}),
     "model.heatmap_loss_type": row("kl", "stdout"),
     "losses.pca_singleview.components_to_keep": row("1", "tables", instead=POSE_ENDS),
     "losses.pca_singleview.centering_method": row("mean", "tables", instead=POSE_ENDS),

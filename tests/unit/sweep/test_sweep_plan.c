@@ -251,10 +251,18 @@ static const lvni_core_option_table *const keys[] = {&lvni_sweep_plan_table, NUL
 static lvn_status plan_all(const char *out)
 {
     static char prog[] = "prog", lr[] = "{lr}";
-    char *words[] = {prog, lr, NULL};
-    const char *const args[] = {out,          "--list",     "lr=1e-3,1e-2",  "--list",
-                                "o=sgd,adam", "--when",     "o==sgd: m=0.9", "--sample",
-                                "x=int(1,9)", "extend=true"};
+    char *words[] = {prog, lr, NULL}, file[120];
+    snprintf(file, sizeof file, "%s/sweep.json", out + 4);
+    const char *const args[] = {out,
+                                "--list",
+                                "lr=1e-3,1e-2",
+                                "--list",
+                                "o=sgd,adam",
+                                "--when",
+                                "o==sgd: m=0.9",
+                                "--sample",
+                                "x=int(1,9)",
+                                lvni_core_path_exists(file) ? "extend=true" : "extend=false"};
     lvni_sweep_options o;
     lvni_sweep_made made;
     LVN_TRY(lvni_sweep_options_load(keys, sizeof args / sizeof *args, args, NULL, &o));
