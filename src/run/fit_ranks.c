@@ -366,7 +366,8 @@ bool lvni_run_fit_measures(const lvni_run_fit_run *r)
     const lvni_core_config *c = r->request->config;
     const int n = count_shares(c);
     const bool kept = lvni_core_config_layer(c, "balance_ranks") != LVNI_LAYER_ARGUMENTS;
-    return r->rank.world > 1 && (n < 0 || (n > 0 && n != r->rank.world && kept));
+    return r->rank.world > 1 && !lvni_run_is_staged(c) &&
+           (n < 0 || (n > 0 && n != r->rank.world && kept));
 }
 
 static lvn_status make_bounds(lvni_run_fit_run *r)
@@ -398,7 +399,15 @@ lvn_status lvni_run_fit_take_shares(lvni_run_fit_run *r)
 {
     const lvni_core_config *c = r->request->config;
     const int n = count_shares(c), world = r->rank.world;
-    if (n <= 0 || world <= 1 || lvni_run_fit_measures(r)) {
+    if (n != 0 && lvni_run_is_staged(c) &&
+        lvni_core_config_layer(c, "balance_ranks") == LVNI_LAYER_ARGUMENTS) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "balance_ranks=%s has no effect with strategy=balance, whose ranks all work on "
+                 "every micro-batch: balance.cuts gives the stages  (%s)",
+                 lvni_core_config_str(c, "balance_ranks"),
+                 lvni_core_config_origin(c, "balance_ranks"));
+    }
+    if (n <= 0 || world <= 1 || lvni_run_is_staged(c) || lvni_run_fit_measures(r)) {
         return LVN_OK;
     }
     if (n != world) {

@@ -212,6 +212,7 @@ static const lvni_core_option run_rows[] = {
     {.name = "balance.cuts",
      .type = LVNI_OPT_STRING_LIST,
      .flags = LVNI_OPT_LAYOUT,
+     .needs = "strategy=balance",
      .help = "strategy=balance: the modules with which the second stage, the third, ... begin "
              "([layer2.1,layer3.4]); unset: the slowest stage takes as little as it can."},
     {.name = "sharded_stage",

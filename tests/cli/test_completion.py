@@ -152,7 +152,8 @@ class Completion(unittest.TestCase):
         self.assertEqual(self.ask("train classify resume=t"), ["true"])
         self.assertEqual(self.ask("train classify resume="), ["true", "false"])
         self.assertEqual(self.ask("train classify strategy=sh"), ["sharded"])
-        self.assertEqual(self.ask("train classify strategy=ba"), [])  # of a later version
+        self.assertEqual(self.ask("train classify strategy=ba"), ["balance"])
+        self.assertEqual(self.ask("eval strategy=ba"), [])  # of a later version
         self.assertEqual(
             self.ask("train classify model=resnet"),
             ["resnet18", "resnet34", "resnet50", "resnet101", "resnet152"],

@@ -31,6 +31,8 @@ NEVER_ONE = [
     "take turns",
     "into training and validation, which takes minutes",
     "%d devices x %d accumulation",
+    "%d units in %d stages",
+    "of the work, %lld parameters",
     "x %lld accumulation steps",
     "%d devices cannot share",
     "cannot be cut into %d micro-batches",

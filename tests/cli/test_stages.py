@@ -106,6 +106,7 @@ class Stages(Case):
         self.run_as("c", *sim, "balance.cuts=[conv1]", code=USAGE, expects=["has no unit"])
         self.run_as("d", *sim, "detect_anomaly=true", code=None, expects=["detect_anomaly"])
         self.run_as("e", *sim, "sync_batchnorm=true", code=None, expects=["each other's values"])
+        self.run_as("g", *sim, "balance_ranks=[1,2]", code=USAGE, expects=["balance.cuts gives"])
         self.run_as(
             "f",
             "accelerator=cpu",
