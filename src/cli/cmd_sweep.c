@@ -20,7 +20,8 @@ int lvni_cli_cmd_sweep(int n, const char *const *args)
                {"trial", lvni_cli_sweep_trial},   {"submit", lvni_cli_sweep_submit},
                {"status", lvni_cli_sweep_status}, {"show", lvni_cli_sweep_show},
                {"best", lvni_cli_sweep_best},     {"export", lvni_cli_sweep_export},
-               {"stop", lvni_cli_sweep_stop},     {"resume", lvni_cli_sweep_resume}};
+               {"report", lvni_cli_sweep_report}, {"stop", lvni_cli_sweep_stop},
+               {"resume", lvni_cli_sweep_resume}};
     for (size_t i = 0; n > 0 && i < sizeof all / sizeof *all; i++) {
         if (strcmp(args[0], all[i].name) == 0) {
             return all[i].run(n - 1, args + 1);

@@ -155,6 +155,8 @@ const lvni_cli_command lvni_cli_commands[] = {
               "run one trial, as an element of a job array does"},
              {"levin sweep submit DIR [--as array|jobs|tasks] [options of levin slurm script]",
               "what is left of a sweep as jobs of Slurm"},
+             {"levin sweep report epoch=3 val/loss=0.2",
+              "within a trial: print continue or stop (strategy=asha)"},
              {"levin sweep status DIR", "how many trials are pending, running, done, ..."},
              {"levin sweep show DIR [N]", "the trials, the best first; or one of them"},
              {"levin sweep best DIR", "the best trial; its parameters, checkpoint or command"},
@@ -163,7 +165,7 @@ const lvni_cli_command lvni_cli_commands[] = {
               "end the sweep, or some of its trials; they can go on"},
              {"levin sweep resume DIR [options of run]",
               "go on; with --retry-failed what failed runs again"}},
-     .words = "plan train run worker trial submit status show best export stop resume",
+     .words = "plan train run worker trial submit report status show best export stop resume",
      .more = "A list for a key that is not a list itself is a choice. Options are --key value or "
              "key=value; a key that the training has, too, is sweep.KEY\n"
              "behind the recipe. See docs/sweep.md.",

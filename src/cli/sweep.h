@@ -34,6 +34,9 @@ int lvni_cli_sweep_resume(int n, const char *const *args);
 lvn_status lvni_cli_sweep_prepare(const lvni_sweep_plan *plan, bool retry_failed,
                                   const int64_t *pruned, size_t n_pruned);
 
+/* cmd_sweep_report.c */
+int lvni_cli_sweep_report(int n, const char *const *args);
+
 /* cmd_sweep_submit.c */
 extern const lvni_core_option_table lvni_cli_sweep_submit_table;
 extern const lvni_core_option_table *const lvni_cli_sweep_submit_keys[]; /* beside those of jobs */

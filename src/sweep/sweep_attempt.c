@@ -92,11 +92,16 @@ static lvn_status make_environment(const lvni_sweep_worker *w, const lvni_sweep_
                                    lvni_launch_variables *out)
 {
     const long number = slot - w->slots;
-    lvni_core_str record = {0};
+    char attempt[24];
+    lvni_core_str record = {0}, trial = {0};
     lvni_core_path_absolute(slot->dir.data, &record);
     lvni_core_str_append(&record, "/" LVNI_SWEEP_ERROR);
     lvni_launch_variables_copy(out, environ);
     lvni_launch_variables_set(out, "LEVIN_ERROR_FILE", lvni_core_str_text(&record));
+    lvni_core_path_absolute(slot->dir.data, &trial);
+    lvni_core_format(attempt, sizeof attempt, "%lld", (long long)slot->attempt);
+    lvni_launch_variables_set(out, LVNI_SWEEP_TRIAL_NAME, lvni_core_str_text(&trial));
+    lvni_launch_variables_set(out, LVNI_SWEEP_ATTEMPT_NAME, attempt);
     if (w->o->gpu_sets != NULL) {
         lvni_launch_variables_set(out, "CUDA_VISIBLE_DEVICES", w->o->gpu_sets[number]);
     }
@@ -104,7 +109,9 @@ static lvn_status make_environment(const lvni_sweep_worker *w, const lvni_sweep_
         lvni_launch_variables_set(out, "LEVIN_ENV", "single");
     }
     lvn_status s = lvni_core_str_status(&record);
+    s = s == LVN_OK ? lvni_core_str_status(&trial) : s;
     lvni_core_str_free(&record);
+    lvni_core_str_free(&trial);
     return s == LVN_OK ? lvni_launch_variables_status(out) : s;
 }
 

@@ -143,10 +143,8 @@ static lvn_status link_own(const char *own, const char *name, bool *won)
     return LVN_OK;
 }
 
-/* A file with this text gets the name, or another has it. *won counts also where the status is not
- * LVN_OK: what failed came after it. */
-static lvn_status publish(const char *dir, const char *name, int64_t attempt, bool durable,
-                          const lvni_sweep_owner *owner, const char *text, bool *won)
+lvn_status lvni_sweep_publish(const char *dir, const char *name, int64_t attempt, bool durable,
+                              const lvni_sweep_owner *owner, const char *text, bool *won)
 {
     lvni_core_str own = {0}, path = {0};
     lvn_status s;
@@ -177,7 +175,7 @@ lvn_status lvni_sweep_claim(const char *dir, int64_t attempt, const lvni_sweep_o
     lvni_core_str_append(&text, "}\n");
     lvn_status s = lvni_core_str_status(&text);
     if (s == LVN_OK) {
-        s = publish(dir, "claim", attempt, false, owner, text.data, won);
+        s = lvni_sweep_publish(dir, "claim", attempt, false, owner, text.data, won);
     }
     lvni_core_str_free(&text);
     return s;
@@ -235,7 +233,7 @@ lvn_status lvni_sweep_leave(const char *dir, int64_t attempt, lvni_sweep_end why
     lvni_core_str_append(&text, "}\n");
     lvn_status s = lvni_core_str_status(&text);
     if (s == LVN_OK) {
-        s = publish(dir, "left", attempt, true, by, text.data, won);
+        s = lvni_sweep_publish(dir, "left", attempt, true, by, text.data, won);
     }
     lvni_core_str_free(&text);
     return s == LVN_OK && *won && why == LVNI_SWEEP_END_ENDED ? link_result(dir, attempt) : s;

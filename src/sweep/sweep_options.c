@@ -13,11 +13,9 @@
 /* ---- the table ---- */
 
 /* test-tube's names of them, too. */
-static const char *const strategies[][2] = {{"grid", "grid"},
-                                            {"random", "random"},
-                                            {"list", "list"},
-                                            {"grid_search", "grid"},
-                                            {"random_search", "random"}};
+static const char *const strategies[][2] = {{"grid", "grid"},        {"random", "random"},
+                                            {"list", "list"},        {"asha", "asha"},
+                                            {"grid_search", "grid"}, {"random_search", "random"}};
 
 /* NULL: there is none of that name. */
 static const char *strategy_of(const char *text)
@@ -35,9 +33,10 @@ static lvn_status check_strategy(const lvni_core_option *row, const lvni_core_va
 {
     return strategy_of(value->text) != NULL
                ? LVN_OK
-               : lvni_core_option_fail(row, value, origin,
-                                       "expected grid, random, list or exec:COMMAND, a program "
-                                       "that is asked for each trial");
+               : lvni_core_option_fail(
+                     row, value, origin,
+                     "expected grid, random, list, asha or exec:COMMAND, a program "
+                     "that is asked for each trial");
 }
 
 #define DECLARATION(key, text)                                                                     \
@@ -66,7 +65,28 @@ static const lvni_core_option rows[] = {
      .fallback = "grid",
      .check = check_strategy,
      .help = "grid: all combinations, the last parameter fastest; random: trials=N of them; list: "
-             "trial i has the i-th value of each list; exec:COMMAND asks a program."},
+             "trial i has the i-th value of each list; asha: as random, without trials=N as grid, "
+             "and the worse trials stop early; exec:COMMAND asks a program."},
+    {.name = "asha.eta",
+     .type = LVNI_OPT_INT,
+     .fallback = "3",
+     .range = LVNI_BETWEEN(2, 1000),
+     .help = "strategy=asha: 1/eta of the trials go on at each rung, and rungs lie at epochs "
+             "asha.min, asha.min * eta, ..."},
+    {.name = "asha.min",
+     .type = LVNI_OPT_INT,
+     .fallback = "1",
+     .range = LVNI_BETWEEN(1, LVNI_SWEEP_MOST_EPOCHS),
+     .help = "strategy=asha: the epoch of the first rung."},
+    {.name = "asha.max",
+     .type = LVNI_OPT_INT,
+     .range = LVNI_BETWEEN(2, LVNI_SWEEP_MOST_EPOCHS),
+     .help = "strategy=asha: the epoch at which trials end, above all rungs."},
+    {.name = "asha.stop",
+     .type = LVNI_OPT_BOOL,
+     .fallback = "false",
+     .help = "strategy=asha: trials stop at rungs for good, by what levin sweep report prints; "
+             "false, to go on later, is not there yet."},
     {.name = "trials",
      .type = LVNI_OPT_INT,
      .fallback = "0",
@@ -407,6 +427,46 @@ static lvn_status make_command(const lvni_core_config *c, const lvni_sweep_comma
     return LVN_OK;
 }
 
+static lvn_status refuse_asha(const lvni_core_config *c, const lvni_sweep_plan *plan)
+{
+    static const char *const keys[] = {"asha.eta", "asha.min", "asha.max", "asha.stop"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        if (lvni_core_config_is_given(c, keys[i])) {
+            LVN_FAIL(LVN_ERR_USAGE, "%s belongs to strategy=asha, and the strategy is %s", keys[i],
+                     plan->strategy);
+        }
+    }
+    return LVN_OK;
+}
+
+static lvn_status make_asha(const lvni_core_config *c, lvni_sweep_plan *plan)
+{
+    if (!lvni_sweep_plan_prunes(plan)) {
+        return refuse_asha(c, plan);
+    }
+    if (!lvni_core_config_bool(c, "asha.stop")) {
+        LVN_FAIL(LVN_ERR_USAGE, "strategy=asha needs asha.stop=true, with which a trial that stops "
+                                "at a rung stays there; trials that go on later are not there yet");
+    }
+    if (plan->training) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "strategy=asha is for programs that call levin sweep report; trainings of levin "
+                 "do not stop at rungs yet: strategy=random runs each to its end");
+    }
+    if (!lvni_core_config_is_set(c, "asha.max")) {
+        LVN_FAIL(LVN_ERR_USAGE, "strategy=asha: at which epoch do trials end? asha.max=N");
+    }
+    plan->asha = (lvni_sweep_asha){.eta = lvni_core_config_int(c, "asha.eta"),
+                                   .min = lvni_core_config_int(c, "asha.min"),
+                                   .max = lvni_core_config_int(c, "asha.max")};
+    if (plan->asha.min >= plan->asha.max) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "asha.min=%lld: the first rung must lie below asha.max=%lld, where trials end",
+                 (long long)plan->asha.min, (long long)plan->asha.max);
+    }
+    return LVN_OK;
+}
+
 static lvn_status make_plan(const lvni_sweep_options *o, const lvni_sweep_command *command,
                             const char *dir, lvni_sweep_plan *plan)
 {
@@ -420,6 +480,7 @@ static lvn_status make_plan(const lvni_sweep_options *o, const lvni_sweep_comman
     LVN_TRY(copy_text(strategy_of(lvni_core_config_str(c, "strategy")), &plan->strategy));
     LVN_TRY(make_command(c, command, plan));
     LVN_TRY(make_metric(c, plan));
+    LVN_TRY(make_asha(c, plan));
     LVN_TRY(copy_texts(o->space, &plan->space));
     plan->seed = (uint64_t)lvni_core_config_int(c, "seed");
     plan->dead_after_s = lvni_core_config_int(c, "dead_after");
@@ -431,8 +492,14 @@ static lvn_status make_plan(const lvni_sweep_options *o, const lvni_sweep_comman
 static lvn_status check_extension(const lvni_core_config *c, const lvni_sweep_command *command,
                                   const lvni_sweep_plan *plan)
 {
-    static const char *const keys[] = {"strategy", "seed", "metric", "mode", "style", "dead_after"};
+    static const char *const keys[] = {"strategy", "seed",       "metric",   "mode",
+                                       "style",    "dead_after", "asha.eta", "asha.min",
+                                       "asha.max", "asha.stop"};
+    const int64_t asha[] = {plan->asha.eta, plan->asha.min, plan->asha.max};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        if (!lvni_core_config_is_given(c, keys[i])) {
+            continue;
+        }
         const bool same =
             (i == 0 &&
              strcmp(strategy_of(lvni_core_config_str(c, keys[i])), plan->strategy) == 0) ||
@@ -440,8 +507,10 @@ static lvn_status check_extension(const lvni_core_config *c, const lvni_sweep_co
             (i == 3 &&
              strcmp(lvni_core_config_str(c, keys[i]), plan->maximize ? "max" : "min") == 0) ||
             (i == 4 && (lvni_sweep_style)lvni_core_config_choice(c, keys[i]) == plan->style) ||
-            (i == 5 && lvni_core_config_int(c, keys[i]) == plan->dead_after_s);
-        if (lvni_core_config_is_given(c, keys[i]) && !same) {
+            (i == 5 && lvni_core_config_int(c, keys[i]) == plan->dead_after_s) ||
+            (i > 5 && i < 9 && lvni_core_config_int(c, keys[i]) == asha[i - 6]) ||
+            (i == 9 && lvni_core_config_bool(c, keys[i]) == lvni_sweep_plan_prunes(plan));
+        if (!same) {
             LVN_FAIL(LVN_ERR_USAGE,
                      "%s is fixed when a sweep is planned: extend=true adds trials to %s; leave "
                      "%s out, or plan another sweep",
@@ -563,6 +632,9 @@ static lvn_status draw(const lvni_core_config *c, const lvni_sweep_space *space,
     lvni_sweep_plan *plan = &out->plan;
     lvni_sweep_points have = {0};
     const int64_t trials = lvni_core_config_int(c, "trials");
+    const char *strategy = !lvni_sweep_plan_prunes(plan) ? plan->strategy
+                           : trials > 0                  ? "random"
+                                                         : "grid";
     if (lvni_sweep_plan_asks(plan)) {
         plan->most = trials;
         out->points.n_parameters = lvni_sweep_texts_count(plan->parameters);
@@ -577,7 +649,7 @@ static lvn_status draw(const lvni_core_config *c, const lvni_sweep_space *space,
         s = lvni_sweep_space_draw(
             space,
             &(lvni_sweep_draw){
-                .strategy = plan->strategy, .seed = plan->seed, .trials = trials, .have = &have},
+                .strategy = strategy, .seed = plan->seed, .trials = trials, .have = &have},
             &out->points, &out->notes);
     }
     lvni_sweep_points_free(&have);

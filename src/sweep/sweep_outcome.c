@@ -7,6 +7,7 @@
 #include "core/escape.h"
 #include "core/json_read.h"
 #include "core/vfs.h"
+#include "sweep/sweep_asha.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -202,6 +203,11 @@ void lvni_sweep_outcome(const lvni_sweep_plan *plan, const char *dir, int exit_c
     }
     if (exit_code == LVNI_EXIT_OK) {
         diverged = out->has_value && !(isfinite(out->last) && isfinite(out->value));
+    }
+    if (exit_code == LVNI_EXIT_OK && lvni_sweep_was_pruned(dir, out->attempt)) {
+        out->state = LVNI_SWEEP_PRUNED; /* also where its value is not a number */
+        lvni_core_error_restore(&before);
+        return;
     }
     out->state = diverged                    ? LVNI_SWEEP_DIVERGED
                  : exit_code == LVNI_EXIT_OK ? LVNI_SWEEP_DONE

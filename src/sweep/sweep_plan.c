@@ -172,6 +172,18 @@ static lvn_status get_words(const char *path, const json_t *j, lvni_sweep_plan *
     return corrupt(path, "style");
 }
 
+static lvn_status get_asha(const char *path, const json_t *j, lvni_sweep_plan *out)
+{
+    if (!lvni_sweep_plan_prunes(out)) {
+        return LVN_OK;
+    }
+    const json_t *asha = json_object_get(j, "asha");
+    LVN_TRY(get_number(path, asha, "eta", LVNI_SWEEP_MOST_EPOCHS, &out->asha.eta));
+    LVN_TRY(get_number(path, asha, "min", LVNI_SWEEP_MOST_EPOCHS, &out->asha.min));
+    LVN_TRY(get_number(path, asha, "max", LVNI_SWEEP_MOST_EPOCHS, &out->asha.max));
+    return out->asha.eta < 2 || out->asha.min < 1 ? corrupt(path, "asha") : LVN_OK;
+}
+
 static lvn_status get_plan(const char *path, const json_t *j, lvni_sweep_plan *out)
 {
     int64_t seed;
@@ -188,8 +200,14 @@ static lvn_status get_plan(const char *path, const json_t *j, lvni_sweep_plan *o
         get_texts(path, "parameters", json_object_get(j, "parameters"), false, &out->parameters));
     LVN_TRY(get_texts(path, "command", json_object_get(j, "command"), false, &out->command));
     LVN_TRY(get_texts(path, "space", json_object_get(j, "space"), true, &out->space));
+    LVN_TRY(get_asha(path, j, out));
     out->training = json_is_true(json_object_get(j, "training"));
     return lvni_sweep_texts_count(out->command) == 0 ? corrupt(path, "command") : LVN_OK;
+}
+
+bool lvni_sweep_plan_prunes(const lvni_sweep_plan *plan)
+{
+    return strcmp(plan->strategy, "asha") == 0;
 }
 
 bool lvni_sweep_plan_asks(const lvni_sweep_plan *plan)
@@ -499,6 +517,11 @@ static void plan_json(const lvni_sweep_plan *plan, int64_t n_trials, lvni_core_s
     lvni_core_str_printf(out, "  \"seed\": %llu,\n  \"trials\": %lld,\n  \"most\": %lld,\n",
                          (unsigned long long)plan->seed, (long long)n_trials,
                          (long long)plan->most);
+    if (lvni_sweep_plan_prunes(plan)) {
+        lvni_core_str_printf(out, "  \"asha\": {\"eta\": %lld, \"min\": %lld, \"max\": %lld},\n",
+                             (long long)plan->asha.eta, (long long)plan->asha.min,
+                             (long long)plan->asha.max);
+    }
     lvni_core_str_append(out, "  \"parameters\": ");
     texts_json(plan->parameters, out);
     lvni_core_str_append(out, ",\n  \"command\": ");

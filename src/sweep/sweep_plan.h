@@ -16,6 +16,7 @@
  *               "command": ["levin", "train", "classify", "data=photos"], "style": "keys",
  *               "training": true, "metric": "val/loss", "mode": "min", "dead_after": 300,
  *               "space": [["list", "optim.lr=0.1,0.01"], ...]}
+ *               and of strategy asha "asha": {"eta": 3, "min": 1, "max": 27}
  * trial.json:  {"trial": 17, "parameters": {"optim.lr": "0.01", "layers": "32"}}: values are the
  *               texts that stand in the command */
 #ifndef LEVIN_SWEEP_SWEEP_PLAN_H
@@ -34,12 +35,19 @@ typedef enum lvni_sweep_style {
 } lvni_sweep_style;
 
 enum { LVNI_SWEEP_MOST_TRIALS = 1000000, LVNI_SWEEP_MOST_PARAMETERS = 1000 };
+enum { LVNI_SWEEP_MOST_EPOCHS = 1000000000 };
+
+/* Of strategy "asha" (sweep_asha.h); max 0 in other plans. */
+typedef struct lvni_sweep_asha {
+    int64_t eta, min, max; /* rungs at epochs min, min * eta, ..., below max, where trials end */
+} lvni_sweep_asha;
 
 /* A zeroed one is empty. Owns its texts; lists end with NULL. */
 typedef struct lvni_sweep_plan {
     char *dir;      /* as it was given, no slash at its end */
     char *name;     /* of the sweep; the folder's own unless it was given */
     char *strategy; /* "grid", "random", "list", "exec:CMD", "asha" */
+    lvni_sweep_asha asha;
     uint64_t seed;
     int64_t n_trials;  /* that are planned; with exec: those that there were when it was read */
     int64_t most;      /* with exec: how many there may be; 0: until CMD stops */
@@ -56,6 +64,8 @@ typedef struct lvni_sweep_plan {
 /* DIR/sweep.json. The error names the file, and what to do where there is none. */
 lvn_status lvni_sweep_plan_read(const char *dir, lvni_sweep_plan *out);
 void lvni_sweep_plan_free(lvni_sweep_plan *plan);
+/* It stops trials at rungs. */
+bool lvni_sweep_plan_prunes(const lvni_sweep_plan *plan);
 /* Its trials are made while it runs, by another program. */
 bool lvni_sweep_plan_asks(const lvni_sweep_plan *plan);
 

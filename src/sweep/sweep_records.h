@@ -112,6 +112,10 @@ void lvni_sweep_trial_path(const lvni_sweep_plan *plan, int64_t trial, lvni_core
 /* Has the sweep been asked to stop, or with trial >= 0 this trial? */
 bool lvni_sweep_is_stopped(const lvni_sweep_plan *plan, int64_t trial);
 
+/* A trial's program has its folder, an absolute path, and the number of the attempt in these. */
+#define LVNI_SWEEP_TRIAL_NAME "LEVIN_SWEEP_TRIAL"
+#define LVNI_SWEEP_ATTEMPT_NAME "LEVIN_SWEEP_ATTEMPT"
+
 /* ---- writing: workers, each for itself ---- */
 
 /* This process. */

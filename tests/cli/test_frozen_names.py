@@ -362,7 +362,7 @@ class FrozenNames(unittest.TestCase):
     def test_sweeps(self):
         """Keys of the section `sweep:` and of the command."""
         printed, _ = levin("help", "sweep")
-        keys = re.findall(r"^  ([a-z_]+)  +\S", printed[printed.index("\nsweep\n") :], re.M)
+        keys = re.findall(r"^  ([a-z_.]+)  +\S", printed[printed.index("\nsweep\n") :], re.M)
         self.compare("keys of sweeps", keys)
 
     def configuration_of(self, recipe):
