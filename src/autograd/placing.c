@@ -327,7 +327,8 @@ static lvn_status bring(lvni_autograd_stages *s, const char *op, lvn_tensor **t,
         }
     }
     *t = stage == mine ? here : *t;
-    return LVN_OK;
+    /* a function's forward, or an op made of ops, gets this one in its place (may move e) */
+    return here == *t && add(s, here, stage, false) == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
 static int stage_of_op(const lvni_autograd_stages *s, lvn_tensor *const *in, int n)

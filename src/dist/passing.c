@@ -3,6 +3,7 @@
 
 #include "core/alloc.h"
 #include "core/error.h"
+#include "dist/rank_progress.h"
 #include "dist/transport.h"
 
 #include <pthread.h>
@@ -198,7 +199,9 @@ lvn_status lvni_dist_passing_receive(lvni_dist_passing *p, int from, lvni_dist_t
     message *m = NULL;
     *out = NULL;
     pthread_mutex_lock(&p->post->lock);
+    lvni_dist_call_begin(p->comm, LVNI_CALL_MESSAGE);
     const lvn_status s = wait_for(p, from, tag.stream, &m);
+    (void)lvni_dist_call_end(p->comm, s);
     pthread_mutex_unlock(&p->post->lock);
     LVN_TRY(s);
     const int64_t number = m->tag.number;

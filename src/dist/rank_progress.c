@@ -94,6 +94,7 @@ const char *lvni_dist_call_name(int call)
         [LVNI_CALL_REDUCTION_FINISH] = "end of a reduction's step",
         [LVNI_CALL_AGREE_STATUS] = "agreement on a status",
         [LVNI_CALL_GROUP_EXCHANGE] = "group exchange",
+        [LVNI_CALL_MESSAGE] = "message of another rank",
     };
     return call >= 0 && call < LVNI_CALL_COUNT ? names[call] : "unknown call";
 }
@@ -105,7 +106,7 @@ void lvni_dist_call_begin(lvni_dist_comm *comm, int call)
 {
     atomic_store(&comm->progress.since_ns, lvni_core_now_ns());
     atomic_store_explicit(&comm->progress.call, call, memory_order_relaxed);
-    if (call != LVNI_CALL_GROUP_EXCHANGE) {
+    if (call != LVNI_CALL_GROUP_EXCHANGE && call != LVNI_CALL_MESSAGE) {
         atomic_fetch_add_explicit(&comm->progress.entered, 1, memory_order_relaxed);
     }
     atomic_fetch_add(&comm->progress.inside, 1);

@@ -42,7 +42,7 @@ const char *lvni_dist_place_name(int place); /* "forward"; "?" for none of them 
 const char *lvni_dist_call_name(int call);   /* "all-reduce" */
 
 /* For the calls: each begins once and ends once; calls within calls count as well. Group exchanges
- * are not numbered, as each is of some ranks alone. */
+ * and messages are not numbered, as each is of some ranks alone. */
 void lvni_dist_call_begin(lvni_dist_comm *comm, int call);
 lvn_status lvni_dist_call_end(lvni_dist_comm *comm, lvn_status status); /* returns status */
 

@@ -23,6 +23,7 @@ typedef enum lvni_dist_call_kind {
     LVNI_CALL_REDUCTION_FINISH,
     LVNI_CALL_AGREE_STATUS,   /* never compared */
     LVNI_CALL_GROUP_EXCHANGE, /* never compared */
+    LVNI_CALL_MESSAGE,        /* as those */
     LVNI_CALL_COUNT
 } lvni_dist_call_kind;
 

@@ -403,13 +403,18 @@ static void report_phases(const lvni_run_fit_run *r)
 
 /* ---- the start block ---- */
 
+static void print_each(lvni_log_level level, const char *lines)
+{
+    while (*lines != '\0') {
+        const size_t n = strcspn(lines, "\n");
+        lvni_log_line(level, "%.*s", (int)n, lines);
+        lines += n + (lines[n] == '\n');
+    }
+}
+
 static void print_lines(lvni_log_level level, lvni_core_str *text)
 {
-    for (const char *line = lvni_core_str_text(text); *line != '\0';) {
-        const size_t n = strcspn(line, "\n");
-        lvni_log_line(level, "%.*s", (int)n, line);
-        line += n + (line[n] == '\n');
-    }
+    print_each(level, lvni_core_str_text(text));
     lvni_core_str_free(text);
 }
 
@@ -493,7 +498,7 @@ void lvni_run_fit_banner(const lvni_run_fit_run *r)
     lvni_plan_describe_batch(&r->plan, &batch);
     print_lines(LVNI_LOG_INFO, &batch);
     if (r->stages.len > 0) {
-        lvni_log_line(LVNI_LOG_INFO, "%s", lvni_core_str_text(&r->stages));
+        print_each(LVNI_LOG_INFO, lvni_core_str_text(&r->stages));
     }
     lvni_plan_describe_streams(&r->plan, &streams);
     print_lines(LVNI_LOG_INFO, &streams);

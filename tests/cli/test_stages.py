@@ -3,9 +3,13 @@
 usage: test_stages.py LEVIN [test names]
 """
 
+import os
 import re
+import subprocess
+import tempfile
+import time
 
-from case import Case, main, OK, read, USAGE
+from case import Case, LEVIN, main, OK, read, USAGE, WAIT_S
 from rank_processes import drop_identity
 
 drop_identity()
@@ -52,8 +56,8 @@ class Stages(Case):
         cut = ["balance.cuts=[norm1,head]", "num_workers=2"]
         self.assertEqual(self.run_as("cut", "accelerator=sim", *self.staged(3), *cut), alone)
         log = read(f"{self.dir}/cut/train.log").decode()
-        self.assertRegex(log, r"stage 0: conv1 \(1 unit\)")
-        self.assertRegex(log, r"stage 2: head \(1 unit\)")
+        self.assertRegex(log, r"(?m)\[INFO\] +stage 0: conv1 \(1 unit\)")
+        self.assertRegex(log, r"(?m)\[INFO\] +stage 2: head \(1 unit\)")
 
     def test_random_numbers(self):
         drops = ["model=efficientnet_b0", "image_size=32", "max_steps=1", "precision=bf16-mixed"]
@@ -115,6 +119,69 @@ class Stages(Case):
             code=USAGE,
             expects=["8 units for 9"],
         )
+
+
+class Module(Case):
+    """staged.c: what a module may do in a step."""
+
+    SECONDS = 4  # from a failure to the end of all ranks: less, on a machine that does more
+    WRONG = {
+        "item": "lvn_item or another read on the host, in the training step, is of a tensor that",
+        "backward": "lvn_backward, called in stage",
+        "grad": "lvn_grad, called in stage",
+        "turn": "linear in first is of stage 0 and needs a tensor that stage 1 has made or used",
+        "shape": r"tensor 0 of micro-batch 0 came from stage 0 as \(2, .*4\) f32 and is \(2, ",
+        "parameter": "mul is of stage 1 and uses a parameter that stage 0 uses, too",
+        "sharing": "mul is of stage 1 and uses a tensor of all ranks that stage 0 uses, too",
+        "sometimes": "scale gets a gradient on stage 1 and on an earlier one",
+        "fail_first": r"the planted failure(.|\n)*in step 1, stage 0, backward pass of",
+        "fail_last": r"the planted failure(.|\n)*in step 1, stage 1, backward pass of",
+    }
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.place = tempfile.TemporaryDirectory()
+        cls.recipe = f"{cls.place.name}/staged.so"
+        source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "staged.c")
+        subprocess.run([LEVIN, "cc", source, "-o", cls.recipe], check=True, timeout=WAIT_S)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.place.cleanup()
+        super().tearDownClass()
+
+    def run_as(self, does, *layout, code):
+        out = f"{self.dir}/{does}{len(layout)}"
+        run = ["accelerator=cpu", "batch_size=8", "micro_batches=4", "max_steps=3", "quiet=true"]
+        if not {"parameter", "sharing", "sometimes"} & {does}:
+            run.append("freeze=scale")
+        _, text = self.levin(
+            ["train", self.recipe, *run, "wgrad_threads=1", *layout, f"out={out}"],
+            code,
+            env={"STAGED": does},
+        )
+        return self.hashes(out) if code == OK else text
+
+    def test_wrong(self):
+        for does, sentence in self.WRONG.items():
+            with self.subTest(does):
+                since = time.monotonic()
+                cut = ["devices=2", "strategy=balance", "balance.cuts=second"]
+                self.assertRegex(self.run_as(does, *cut, code=1), "error: .*" + sentence)
+                self.assertLess(time.monotonic() - since, self.SECONDS)
+
+    def test_hang(self):
+        """A stage that hangs is named by the one that waits for its message."""
+        cut = ["devices=2", "strategy=balance", "balance.cuts=second", "collective_timeout=1"]
+        text = self.run_as("hang", *cut, code=76)
+        self.assertRegex(text, r"error: rank 0 does not end .*message of another rank.*, in which")
+
+    def test_function_of_two_stages(self):
+        """What came from another stage has its place in the ops of a function, too."""
+        alone = self.run_as("skip", "devices=1", code=OK)
+        cut = ["devices=3", "strategy=balance", "collective_timeout=5"]
+        self.assertEqual(self.run_as("skip", *cut, code=OK), alone)
 
 
 if __name__ == "__main__":
