@@ -5,13 +5,14 @@
 #include "core/error.h"
 #include "core/json_read.h"
 #include "core/vfs.h"
+#include "sweep/sweep_outcome.h"
 #include "sweep/sweep_records_impl.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-enum { RECORD_MOST = 64 << 10 };
+enum { RECORD_MOST = 64 << 10, METRICS_MOST = 1 << 30 };
 
 /* ---- the rule ---- */
 
@@ -278,5 +279,52 @@ lvn_status lvni_sweep_asha_report(const lvni_sweep_plan *plan, const lvni_sweep_
 done:
     lvni_core_str_free(&dir);
     lvni_core_str_free(&trial);
+    return s;
+}
+
+/* ---- trainings ---- */
+
+/* Of a line of metrics.jsonl: an epoch that the trial has done, and the metric. */
+static bool take_line(const lvni_sweep_plan *plan, const char *text, lvni_sweep_report *out)
+{
+    json_t *line =
+        strstr(text, plan->metric) != NULL ? lvni_core_json_try(text, LVNI_JSON_FILE) : NULL;
+    const json_t *value = json_object_get(line, plan->metric);
+    const bool found = value != NULL;
+    out->epoch = whole(line, "epoch");
+    out->value = json_is_number(value) ? json_number_value(value) : (double)NAN;
+    json_decref(line);
+    return found;
+}
+
+lvn_status lvni_sweep_asha_follow(const lvni_sweep_plan *plan, int64_t trial, int64_t attempt,
+                                  const lvni_sweep_owner *by, int64_t *rung, bool *stop)
+{
+    lvni_core_str path = {0};
+    char *text = NULL;
+    size_t n = 0;
+    const lvn_error before = *lvn_last_error();
+    *stop = false;
+    lvni_sweep_trial_path(plan, trial, &path);
+    lvni_core_str_append(&path, "/" LVNI_SWEEP_RUN "/metrics.jsonl");
+    lvn_status s = lvni_core_str_status(&path);
+    if (s == LVN_OK && lvni_core_regular_read(path.data, METRICS_MOST, &text, &n) != LVN_OK) {
+        lvni_core_error_restore(&before); /* there is nothing yet */
+    }
+    for (char *at = text, *next; s == LVN_OK && !*stop && at != NULL; at = next) {
+        next = strchr(at, '\n'); /* a line without its end is still being written */
+        if (next == NULL) {
+            break;
+        }
+        *next++ = '\0';
+        lvni_sweep_report report = {.trial = trial, .attempt = attempt};
+        if (take_line(plan, at, &report) && report.epoch < plan->asha.max &&
+            lvni_sweep_rung_of(&plan->asha, report.epoch) > *rung) {
+            *rung = lvni_sweep_rung_of(&plan->asha, report.epoch);
+            s = lvni_sweep_asha_report(plan, &report, by, stop);
+        }
+    }
+    lvni_core_free(text);
+    lvni_core_str_free(&path);
     return s;
 }

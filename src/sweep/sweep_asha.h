@@ -11,7 +11,8 @@
  * A trial has one record at each rung. When it reports there once more, as after a kill, it gets
  * the same answer; after `levin sweep resume pruned=[17]` it goes on from there.
  *
- * Called by `levin sweep report`, and by what reads the result of a trial (sweep_outcome.c). */
+ * Called by `levin sweep report`, by workers for trainings, and by what reads the result of a trial
+ * (sweep_outcome.c). */
 #ifndef LEVIN_SWEEP_SWEEP_ASHA_H
 #define LEVIN_SWEEP_SWEEP_ASHA_H
 
@@ -48,6 +49,10 @@ lvn_status lvni_sweep_rung_read(const lvni_sweep_plan *plan, int64_t rung, lvni_
 /* Is the trial to stop? True also at the last epoch, where it has ended and is not pruned. */
 lvn_status lvni_sweep_asha_report(const lvni_sweep_plan *plan, const lvni_sweep_report *report,
                                   const lvni_sweep_owner *by, bool *stop);
+/* Of a training: reports what its metrics.jsonl has of rungs above *rung, which becomes the highest
+ * one that was reported. Is the trial to stop at one of them? */
+lvn_status lvni_sweep_asha_follow(const lvni_sweep_plan *plan, int64_t trial, int64_t attempt,
+                                  const lvni_sweep_owner *by, int64_t *rung, bool *stop);
 /* Was this attempt of the trial in folder `dir` asked to stop at a rung? */
 bool lvni_sweep_was_pruned(const char *dir, int64_t attempt);
 

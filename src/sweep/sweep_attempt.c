@@ -9,6 +9,7 @@
 #include "core/vfs.h"
 #include "launch/env_vars.h"
 #include "run/run_dir.h"
+#include "sweep/sweep_asha.h"
 #include "sweep/sweep_outcome.h"
 
 #include <errno.h>
@@ -295,6 +296,22 @@ static lvn_status end_with(lvni_sweep_worker *w, lvni_sweep_slot *slot, lvni_swe
     return leave(w, slot, again ? LVNI_SWEEP_END_RETRY : LVNI_SWEEP_END_ENDED, result, after);
 }
 
+/* A training that has ended well may have reached rungs since it was followed last. */
+static lvn_status end_at_rung(lvni_sweep_worker *w, lvni_sweep_slot *slot, int code, bool *pruned)
+{
+    bool stop;
+    if (!w->plan->training || !lvni_sweep_plan_prunes(w->plan)) {
+        return LVN_OK;
+    }
+    if (code == LVNI_EXIT_OK) {
+        LVN_TRY(lvni_sweep_asha_follow(w->plan, slot->trial, slot->attempt, &w->owner, &slot->rung,
+                                       &stop));
+    }
+    *pruned = (code == LVNI_EXIT_OK || was_interrupted(w, slot, code)) &&
+              lvni_sweep_was_pruned(slot->dir.data, slot->attempt);
+    return LVN_OK;
+}
+
 lvn_status lvni_sweep_attempt_end(lvni_sweep_worker *w, lvni_sweep_slot *slot, int code,
                                   lvni_sweep_after *after)
 {
@@ -306,7 +323,11 @@ lvn_status lvni_sweep_attempt_end(lvni_sweep_worker *w, lvni_sweep_slot *slot, i
         slot->trial = -1;
         return LVN_OK;
     }
-    if (was_interrupted(w, slot, code)) {
+    bool pruned = false;
+    LVN_TRY(end_at_rung(w, slot, code, &pruned));
+    if (pruned) {
+        code = LVNI_EXIT_OK; /* it ended as it was asked to */
+    } else if (was_interrupted(w, slot, code)) {
         const bool job_ends = !slot->asked && code == LVNI_EXIT_REQUEUE;
         w->advanced = w->advanced || lvni_sweep_steps(slot->dir.data) > slot->steps;
         result.seconds = lvni_core_seconds_since(slot->begin_ns);
@@ -413,6 +434,20 @@ void lvni_sweep_attempt_stop(const lvni_sweep_worker *w, lvni_sweep_slot *slot, 
     }
     slot->asked = true;
     kill(-slot->pid, number);
+}
+
+lvn_status lvni_sweep_attempt_follow(lvni_sweep_worker *w, lvni_sweep_slot *slot)
+{
+    bool stop = false;
+    if (slot->asked || slot->robbed) {
+        return LVN_OK;
+    }
+    LVN_TRY(
+        lvni_sweep_asha_follow(w->plan, slot->trial, slot->attempt, &w->owner, &slot->rung, &stop));
+    if (stop) {
+        lvni_sweep_attempt_stop(w, slot, SIGUSR1);
+    }
+    return LVN_OK;
 }
 
 void lvni_sweep_attempt_beat(lvni_sweep_slot *slot)

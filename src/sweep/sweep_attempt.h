@@ -15,9 +15,10 @@ typedef struct lvni_sweep_slot {
     int64_t log_from; /* where the log of this attempt begins */
     lvni_core_str dir;
     pid_t pid;
-    bool asked;  /* to stop */
-    bool robbed; /* taken over: what it does now does not count */
-    bool mute;   /* a failed beat was reported */
+    bool asked;   /* to stop */
+    bool robbed;  /* taken over: what it does now does not count */
+    bool mute;    /* a failed beat was reported */
+    int64_t rung; /* the highest one of which the trial has a record (sweep_asha.h) */
     uint64_t begin_ns, asked_ns;
 } lvni_sweep_slot;
 
@@ -38,7 +39,7 @@ typedef struct lvni_sweep_worker {
     lvni_core_str dir;
     /* a pass over all trials begins at `first`, and is at `next` */
     int64_t first, next;
-    uint64_t pass_ns, beat_ns;
+    uint64_t pass_ns, beat_ns, rungs_ns;
     bool waits; /* in this pass: another worker has one */
     bool again; /* in this pass: one was claimed by another meanwhile */
     uint64_t watched_ns;
@@ -68,6 +69,8 @@ lvn_status lvni_sweep_attempt_begin(lvni_sweep_worker *w, lvni_sweep_slot *slot,
 lvn_status lvni_sweep_attempt_end(lvni_sweep_worker *w, lvni_sweep_slot *slot, int code,
                                   lvni_sweep_after *after);
 void lvni_sweep_attempt_beat(lvni_sweep_slot *slot);
+/* Of trainings of strategy asha: what they have reached; the worse ones are asked to stop. */
+lvn_status lvni_sweep_attempt_follow(lvni_sweep_worker *w, lvni_sweep_slot *slot);
 /* SIGUSR1 is SIGTERM for programs that are not levin's trainings. */
 void lvni_sweep_attempt_stop(const lvni_sweep_worker *w, lvni_sweep_slot *slot, int signal_number);
 

@@ -8,6 +8,7 @@
 #include "run/options.h"
 #include "sweep/sweep_space.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- the table ---- */
@@ -81,12 +82,13 @@ static const lvni_core_option rows[] = {
     {.name = "asha.max",
      .type = LVNI_OPT_INT,
      .range = LVNI_BETWEEN(2, LVNI_SWEEP_MOST_EPOCHS),
-     .help = "strategy=asha: the epoch at which trials end, above all rungs."},
+     .help =
+         "strategy=asha: the epoch at which trials end, above all rungs; of trainings max_epochs."},
     {.name = "asha.stop",
      .type = LVNI_OPT_BOOL,
      .fallback = "false",
-     .help = "strategy=asha: trials stop at rungs for good, by what levin sweep report prints; "
-             "false, to go on later, is not there yet."},
+     .help =
+         "strategy=asha: trials stop at rungs for good; false, to go on later, is not there yet."},
     {.name = "trials",
      .type = LVNI_OPT_INT,
      .fallback = "0",
@@ -439,6 +441,36 @@ static lvn_status refuse_asha(const lvni_core_config *c, const lvni_sweep_plan *
     return LVN_OK;
 }
 
+/* The epoch at which trials end: of trainings that of their max_epochs, which never differs, as it
+ * would change their schedules. */
+static lvn_status find_last(const lvni_core_config *c, const lvni_sweep_plan *plan, int64_t *last)
+{
+    static const char key[] = "max_epochs=";
+    const bool given = lvni_core_config_is_set(c, "asha.max");
+    *last = given ? lvni_core_config_int(c, "asha.max") : 0;
+    if (!plan->training) {
+        if (!given) {
+            LVN_FAIL(LVN_ERR_USAGE, "strategy=asha: at which epoch do trials end? asha.max=N");
+        }
+        return LVN_OK;
+    }
+    int64_t epochs = 0;
+    for (int64_t i = 0; plan->command[i] != NULL; i++) {
+        const char *word = plan->command[i] + (strncmp(plan->command[i], "--", 2) == 0 ? 2 : 0);
+        if (strncmp(word, key, strlen(key)) == 0) {
+            epochs = strtoll(word + strlen(key), NULL, 10);
+        }
+    }
+    if (epochs < 1 || (given && epochs != *last)) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "strategy=asha: trainings end at asha.max, which is their max_epochs: give "
+                 "max_epochs=%s in their command, the same in all trials",
+                 "N");
+    }
+    *last = epochs;
+    return LVN_OK;
+}
+
 static lvn_status make_asha(const lvni_core_config *c, lvni_sweep_plan *plan)
 {
     if (!lvni_sweep_plan_prunes(plan)) {
@@ -448,17 +480,11 @@ static lvn_status make_asha(const lvni_core_config *c, lvni_sweep_plan *plan)
         LVN_FAIL(LVN_ERR_USAGE, "strategy=asha needs asha.stop=true, with which a trial that stops "
                                 "at a rung stays there; trials that go on later are not there yet");
     }
-    if (plan->training) {
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "strategy=asha is for programs that call levin sweep report; trainings of levin "
-                 "do not stop at rungs yet: strategy=random runs each to its end");
-    }
-    if (!lvni_core_config_is_set(c, "asha.max")) {
-        LVN_FAIL(LVN_ERR_USAGE, "strategy=asha: at which epoch do trials end? asha.max=N");
-    }
+    int64_t last = 0;
+    LVN_TRY(find_last(c, plan, &last));
     plan->asha = (lvni_sweep_asha){.eta = lvni_core_config_int(c, "asha.eta"),
                                    .min = lvni_core_config_int(c, "asha.min"),
-                                   .max = lvni_core_config_int(c, "asha.max")};
+                                   .max = last};
     if (plan->asha.min >= plan->asha.max) {
         LVN_FAIL(LVN_ERR_USAGE,
                  "asha.min=%lld: the first rung must lie below asha.max=%lld, where trials end",

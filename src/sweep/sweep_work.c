@@ -25,6 +25,7 @@
 #define AT_LEAST_NS (50 * MS)
 
 enum { ASKED_BY_FILE = -1, LONGEST_BEAT_S = 30, BEATS = 10, GRACE_S = 60 };
+#define FOLLOW_NS (500 * (uint64_t)MS) /* between looks at what trainings have reached */
 
 /* ---- what is left to do ---- */
 
@@ -406,6 +407,25 @@ static bool next_pass(lvni_sweep_worker *w, uint64_t now)
     return w->waits || n_running(w) > 0;
 }
 
+static bool follows(const lvni_sweep_worker *w)
+{
+    return w->plan->training && lvni_sweep_plan_prunes(w->plan) && n_running(w) > 0;
+}
+
+static lvn_status follow_all(lvni_sweep_worker *w, uint64_t now)
+{
+    if (!follows(w) || now - w->rungs_ns < FOLLOW_NS) {
+        return LVN_OK;
+    }
+    w->rungs_ns = now;
+    for (int i = 0; i < w->n_slots; i++) {
+        if (w->slots[i].trial >= 0) {
+            LVN_TRY(lvni_sweep_attempt_follow(w, &w->slots[i]));
+        }
+    }
+    return LVN_OK;
+}
+
 static int wait_ms(const lvni_sweep_worker *w, uint64_t now)
 {
     if (!w->stopping && w->next < w->plan->n_trials && n_running(w) < w->n_slots) {
@@ -414,6 +434,9 @@ static int wait_ms(const lvni_sweep_worker *w, uint64_t now)
     uint64_t at = n_running(w) > 0 ? w->beat_ns + beat_ns(w) : now + look_ns(w);
     if (!w->stopping && w->waits && w->pass_ns + look_ns(w) < at) {
         at = w->pass_ns + look_ns(w);
+    }
+    if (follows(w) && w->rungs_ns + FOLLOW_NS < at) {
+        at = w->rungs_ns + FOLLOW_NS;
     }
     return at <= now ? 1 : (int)((at - now) / MS) + 1;
 }
@@ -448,6 +471,7 @@ static lvn_status serve(lvni_sweep_worker *w)
         now = lvni_core_now_ns();
         LVN_TRY(reap(w, now));
         beat_all(w, now);
+        LVN_TRY(follow_all(w, now));
         kill_late(w, now);
     }
 }

@@ -19,6 +19,20 @@ PROGRAM = (
 )
 
 
+TRAINING = [
+    "data=builtin:shapes",
+    "max_epochs=200",
+    "limit_train_batches=1",
+    "limit_val_batches=1",
+    "batch_size=8",
+    "micro_batches=1",
+    "wgrad_threads=1",
+    "image_size=16",
+    "accelerator=cpu",
+    "enable_progress_bar=false",
+]
+
+
 class Asha(Case):
     def setUp(self):
         super().setUp()
@@ -33,6 +47,14 @@ class Asha(Case):
         given = ["strategy=asha", "asha.stop=true", "asha.max=9", *options]
         command = ["--", "sh", "-c", program]
         done = self.levin("sweep", "plan", f"out={self.sweep}", f"--list=x={xs}", *given, *command)
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done
+
+    def train(self, rates, *options, code=OK):
+        done = self.levin(
+            *["sweep", "train", "classify", *TRAINING, f"optim.lr={rates}", f"out={self.sweep}"],
+            *["sweep.strategy=asha", "asha.stop=true", "parallel=1", *options],
+        )
         self.assertEqual(done.returncode, code, done.stderr)
         return done
 
@@ -116,6 +138,19 @@ class Asha(Case):
         self.assertEqual(eta.returncode, USAGE)
         self.assertIn("asha.eta is fixed", eta.stderr)
 
+    def test_trainings(self):
+        """Of two with rates that change nothing the second is not among the best half: it is
+        stopped with a checkpoint, long before its last epoch."""
+        self.train("[1e-30,2e-30]", "asha.eta=2", "asha.min=2")
+        first, second = self.show()
+        self.assertEqual((first["state"], second["state"]), ("done", "pruned"))
+        self.assertEqual(first["epochs"], 200)
+        self.assertLess(second["epochs"], 200)
+        self.assertTrue(glob.glob(f"{self.sweep}/trials/000001/run/checkpoints/*.safetensors"))
+        (_, one, _, _, goes), (_, two, place, kept, stops) = self.decisions(2)
+        self.assertEqual((one, place, kept, goes, stops), (two, 2, 1, False, True))
+        self.assertEqual(len(self.decisions(128)), 1)
+
     def test_refused(self):
         for sentence, options in (
             ("needs asha.stop=true", ["asha.stop=false"]),
@@ -134,19 +169,8 @@ class Asha(Case):
             "true",
         )
         self.assertIn("asha.max=N", done.stderr)
-        done = self.levin(
-            "sweep",
-            "train",
-            "classify",
-            "data=builtin:shapes",
-            "optim.lr=[0.1,0.2]",
-            f"out={self.sweep}",
-            "sweep.strategy=asha",
-            "asha.stop=true",
-            "asha.max=9",
-        )
-        self.assertEqual(done.returncode, USAGE, done.stderr)
-        self.assertIn("trainings of levin do not stop at rungs yet", done.stderr)
+        done = self.train("[0.1,0.2]", "asha.max=9", code=USAGE)
+        self.assertIn("give max_epochs=N", done.stderr)
         self.assertFalse(os.path.exists(self.sweep))
 
     def test_report_refused(self):
