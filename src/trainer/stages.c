@@ -287,12 +287,21 @@ static lvn_status run_work(lvni_trainer_engine *e, lvni_plan_stage_work w)
     return s;
 }
 
-lvn_status lvni_trainer_stages_run(lvni_trainer_engine *e)
+/* Of passes that were under way when one failed. */
+static void end_passes(const lvni_trainer_engine *e)
 {
-    lvni_trainer_stages *s = e->stages;
+    lvni_tensor_ctx *own = lvni_tensor_ctx_get();
+    for (int lane = 0; lane < e->o.plan.lanes; lane++) {
+        lvni_tensor_ctx_set(lvni_trainer_lanes_context(e->lanes, lane));
+        lvni_autograd_stages_end();
+    }
+    lvni_tensor_ctx_set(own);
+}
+
+static lvn_status run_works(lvni_trainer_engine *e)
+{
+    const lvni_trainer_stages *s = e->stages;
     const int lanes = e->o.plan.lanes;
-    memset(s->recorded, 0, (size_t)e->o.model->n_buffers * sizeof *s->recorded);
-    lvni_trainer_waves_begin(e);
     for (int k = 0; k < 2 * s->order.micro_batches; k++) {
         const lvni_plan_stage_work w = lvni_plan_stage_work_at(&s->order, e->o.plan.rank, k);
         LVN_TRY(run_work(e, w));
@@ -302,6 +311,18 @@ lvn_status lvni_trainer_stages_run(lvni_trainer_engine *e)
         }
     }
     return LVN_OK;
+}
+
+lvn_status lvni_trainer_stages_run(lvni_trainer_engine *e)
+{
+    lvni_trainer_stages *s = e->stages;
+    memset(s->recorded, 0, (size_t)e->o.model->n_buffers * sizeof *s->recorded);
+    lvni_trainer_waves_begin(e);
+    const lvn_status status = run_works(e);
+    if (status != LVN_OK) {
+        end_passes(e);
+    }
+    return status;
 }
 
 /* ---- the exchange ---- */
