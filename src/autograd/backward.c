@@ -4,6 +4,7 @@
 #include "autograd/tape_impl.h"
 
 #include "autograd/placing.h"
+#include "autograd/recompute.h"
 #include "core/error.h"
 #include "kernels/flat.h"
 #include "tensor/device.h"
@@ -243,9 +244,11 @@ static void find_oldest(const struct lvni_autograd_tape *tape, const lvni_autogr
 {
     memset(g->oldest, 0, (size_t)g->n * sizeof *g->oldest);
     for (const lvni_autograd_node *node = tape->last; node != NULL; node = node->previous) {
-        for (int i = 0; i < LVNI_NODE_IN; i++) {
-            if (node->leaf[i] != NULL && node->leaf[i]->param >= 0 && node->leaf[i]->param < g->n) {
-                g->oldest[node->leaf[i]->param] = node;
+        int n;
+        lvn_tensor *const *leaf = lvni_autograd_recompute_leaves(node, &n);
+        for (int i = 0; i < n; i++) {
+            if (leaf[i] != NULL && leaf[i]->param >= 0 && leaf[i]->param < g->n) {
+                g->oldest[leaf[i]->param] = node;
             }
         }
     }
@@ -254,8 +257,10 @@ static void find_oldest(const struct lvni_autograd_tape *tape, const lvni_autogr
 /* The walk has passed a node, whether or not it led to the loss. */
 static void report_final(const lvni_autograd_node *node, const lvni_autograd_gradients *g)
 {
-    for (int i = 0; i < LVNI_NODE_IN; i++) {
-        const int parameter = node->leaf[i] == NULL ? -1 : node->leaf[i]->param;
+    int n;
+    lvn_tensor *const *leaf = lvni_autograd_recompute_leaves(node, &n);
+    for (int i = 0; i < n; i++) {
+        const int parameter = leaf[i] == NULL ? -1 : leaf[i]->param;
         if (parameter >= 0 && parameter < g->n && g->oldest[parameter] == node) {
             g->oldest[parameter] = NULL;
             g->final(g->user, parameter);
@@ -287,9 +292,9 @@ static lvn_status walk_node(lvni_autograd_node *node)
     return LVN_OK;
 }
 
-static lvn_status walk(struct lvni_autograd_tape *tape)
+/* g: of which parameters are reported; NULL: none. */
+static lvn_status walk(const struct lvni_autograd_tape *tape, const lvni_autograd_gradients *g)
 {
-    const lvni_autograd_gradients *g = watched();
     if (g != NULL) {
         find_oldest(tape, g);
     }
@@ -302,6 +307,11 @@ static lvn_status walk(struct lvni_autograd_tape *tape)
         }
     }
     return LVN_OK;
+}
+
+lvn_status lvni_autograd_tape_walk(struct lvni_autograd_tape *tape)
+{
+    return walk(tape, NULL);
 }
 
 static lvn_tensor *make_seed(const lvn_tensor *y, const lvni_autograd_seed *seed)
@@ -340,7 +350,7 @@ static lvn_status walk_from(struct lvni_autograd_tape *tape, lvn_tensor *loss,
     tape->paused = true; /* a user's rule may call ops */
     lvn_status s;
     LVNI_TRY_DONE(s, loss == NULL ? LVN_OK : begin(loss, seed));
-    s = walk(tape);
+    s = walk(tape, watched());
 done:
     tape->paused = paused;
     tape->walking = false;
@@ -357,6 +367,7 @@ static lvn_status backward(lvn_tensor *loss, const lvni_autograd_seed *seed)
     if (tape->scope[tape->depth].failed != LVN_OK) {
         return lvn_error_adopt(&tape->error);
     }
+    LVN_TRY(lvni_autograd_recompute_check("lvn_backward"));
     LVN_ARG(!tape->walking, "lvn_backward cannot run inside a backward rule");
     LVN_ARG(loss != NULL, "lvn_backward was given NULL");
     LVN_ARG(

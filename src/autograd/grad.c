@@ -4,6 +4,7 @@
 #include "autograd/tape_impl.h"
 
 #include "autograd/placing.h"
+#include "autograd/recompute.h"
 #include "core/options_struct.h"
 
 static int target_of_leaf(const lvni_autograd_walk *walk, const lvn_tensor *leaf)
@@ -47,6 +48,11 @@ static void mark_wanted(const struct lvni_autograd_tape *tape, const lvni_autogr
                                     ? source->wanted != 0 || target_of_node(walk, source) >= 0
                                     : target_of_leaf(walk, node->leaf[i]) >= 0;
             node->wanted |= wanted ? 1u << i : 0u;
+        }
+        int n;
+        lvn_tensor *const *leaf = lvni_autograd_recompute_leaves(node, &n);
+        for (int i = LVNI_NODE_IN; i < n + LVNI_NODE_IN && leaf != node->leaf; i++) {
+            node->wanted |= target_of_leaf(walk, leaf[i - LVNI_NODE_IN]) >= 0 ? LVNI_IN_UNIT : 0u;
         }
     }
 }
@@ -120,6 +126,7 @@ static lvn_status gradients(struct lvni_autograd_tape *tape, lvn_tensor *y,
                             lvni_autograd_walk *walk, const lvn_grad_options *o)
 {
     LVN_TRY(lvni_autograd_tape_check_past(y, "lvn_grad"));
+    LVN_TRY(lvni_autograd_recompute_check("lvn_grad"));
     LVN_ARG(!tape->walking, "lvn_grad cannot run inside a backward rule");
     mark_wanted(tape, walk);
     LVN_TRY(start(y, walk, o));

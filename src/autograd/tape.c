@@ -4,6 +4,7 @@
 #include "autograd/tape_impl.h"
 
 #include "autograd/placing.h"
+#include "autograd/recompute.h"
 #include "core/alloc.h"
 #include "tensor/ctx.h"
 #include "tensor/device.h"
@@ -226,17 +227,22 @@ bool lvni_autograd_records(lvn_tensor *const *in, int n)
 lvni_autograd_node *lvni_autograd_record(const char *name, lvni_autograd_backward_rule backward,
                                          lvn_tensor *out, lvn_tensor *const *in, int n_in)
 {
-    if (out == NULL || !lvni_autograd_records(in, n_in)) {
-        return NULL;
-    }
+    return out == NULL || !lvni_autograd_records(in, n_in)
+               ? NULL
+               : lvni_autograd_tape_add(name, backward, out, in, n_in, sizeof(lvni_autograd_node));
+}
+
+lvni_autograd_node *lvni_autograd_tape_add(const char *name, lvni_autograd_backward_rule backward,
+                                           lvn_tensor *out, lvn_tensor *const *in, int n_in,
+                                           size_t bytes)
+{
     size_t got;
-    lvni_autograd_node *node =
-        lvni_tensor_cache_take(lvni_tensor_ctx_get()->cache, sizeof *node, &got);
+    lvni_autograd_node *node = lvni_tensor_cache_take(lvni_tensor_ctx_get()->cache, bytes, &got);
     if (node == NULL) {
         /* NULL; the scope carries the error */
         return (lvni_autograd_node *)(void *)lvni_autograd_op_fail(name);
     }
-    memset(node, 0, sizeof *node);
+    memset(node, 0, bytes);
     struct lvni_autograd_tape *tape = lvni_autograd_tape_get();
     node->name = name;
     node->backward = backward;
@@ -282,7 +288,8 @@ static void node_free(lvni_autograd_node *node)
         node->head.out->node = NULL;
         node->head.out->past_gone = true;
     }
-    lvni_tensor_cache_give(lvni_tensor_ctx_get()->cache, node, sizeof *node);
+    lvni_tensor_cache_give(lvni_tensor_ctx_get()->cache, node,
+                           lvni_autograd_recompute_end_of(node));
 }
 
 lvn_status lvni_autograd_tape_check_past(const lvn_tensor *y, const char *call)
@@ -300,14 +307,19 @@ lvn_status lvni_autograd_tape_check_past(const lvn_tensor *y, const char *call)
     return LVN_OK;
 }
 
-void lvni_autograd_tape_drop_nodes(struct lvni_autograd_tape *tape)
+void lvni_autograd_tape_drop_after(struct lvni_autograd_tape *tape, lvni_autograd_node *before)
 {
-    while (tape->last != NULL) {
+    while (tape->last != before) {
         lvni_autograd_node *node = tape->last;
         tape->last = node->previous;
         node_free(node);
     }
-    tape->first = NULL;
+    *(before == NULL ? &tape->first : &before->next) = NULL;
+}
+
+void lvni_autograd_tape_drop_nodes(struct lvni_autograd_tape *tape)
+{
+    lvni_autograd_tape_drop_after(tape, NULL);
 }
 
 bool lvn_set_grad_enabled(bool enabled)

@@ -25,6 +25,8 @@ struct lvni_autograd_tape {
     bool walking;             /* in lvn_backward or lvn_grad: rules may not start another walk */
     lvni_autograd_walk *walk; /* of the lvn_grad running, NULL in lvn_backward */
     bool paused;              /* lvn_set_grad_enabled(false) */
+    const char *unit;         /* path of the module to recompute that runs (recompute.h); or NULL */
+    bool again;               /* it runs in the backward pass */
     int depth;                /* open scopes; scope[0] is the implicit one */
     lvni_autograd_scope scope[LVNI_SCOPES + 1];
     lvn_tensor **tensors; /* of all open scopes, oldest first; NULL where kept */
@@ -36,6 +38,14 @@ struct lvni_autograd_tape {
 /* The thread's tape, made at first use; NULL with an error when memory is out. */
 struct lvni_autograd_tape *lvni_autograd_tape_get(void);
 void lvni_autograd_tape_drop_nodes(struct lvni_autograd_tape *tape);
+/* Those that are newer than `before`; NULL: all. */
+void lvni_autograd_tape_drop_after(struct lvni_autograd_tape *tape, lvni_autograd_node *before);
+/* A node of `bytes`, of which lvni_autograd_node is the first part, whatever the inputs want. */
+lvni_autograd_node *lvni_autograd_tape_add(const char *name, lvni_autograd_backward_rule backward,
+                                           lvn_tensor *out, lvn_tensor *const *in, int n_in,
+                                           size_t bytes);
+/* All nodes, newest first, from gradients that are there already; none is reported as final. */
+lvn_status lvni_autograd_tape_walk(struct lvni_autograd_tape *tape);
 /* LVN_ERR_INVALID when y has no node and is not a leaf that requires a gradient: what happened to
  * it, and what to do. call: "lvn_backward". */
 lvn_status lvni_autograd_tape_check_past(const lvn_tensor *y, const char *call);

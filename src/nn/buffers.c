@@ -9,6 +9,7 @@
 #include "nn/builder_impl.h"
 
 #include "autograd/placing.h"
+#include "autograd/recompute.h"
 #include "kernels/flat.h"
 #include "tensor/device.h"
 
@@ -241,7 +242,8 @@ lvn_status lvn_buffer_push(const lvn_buffer *buffer, const lvn_tensor *value)
 {
     lvni_tensor_ctx *ctx = lvni_tensor_ctx_get();
     lvni_nn_set *set = ctx->records;
-    if (set == NULL || !ctx->at.training || buffer->rule == LVNI_RULE_FOLLOW ||
+    if (set == NULL || !ctx->at.training || lvni_autograd_recompute_again() ||
+        buffer->rule == LVNI_RULE_FOLLOW ||
         (buffer->phase >= 0 && buffer->phase != (int)ctx->at.phase)) {
         return LVN_OK;
     }

@@ -44,6 +44,15 @@ static inline bool lvni_nn_module_follows(const lvn_module *module)
 {
     return module->reserved[0] != NULL;
 }
+/* lvn_forward of a marked module keeps its inputs alone, and runs again in the backward pass. */
+static inline bool lvni_nn_module_is_unit(const lvn_module *module)
+{
+    return module->reserved[1] != NULL;
+}
+/* lvni_nn_module_run of a part of `module` that is recomputed when `child`, in it, is. */
+lvn_tensor *lvni_nn_module_run_part(const lvn_module *module, const lvn_module *child,
+                                    lvn_tensor *x,
+                                    lvn_tensor *(*run)(const lvn_module *module, lvn_tensor *x));
 /* The builder fails with the thread's error, unless it has; NULL. */
 void *lvni_nn_builder_fail(lvn_builder *b, lvn_status code);
 /* `init` of the parameter or buffer is one of its values; false fails the builder. */

@@ -3,6 +3,7 @@
 #include "nn/builder_impl.h"
 
 #include "autograd/placing.h"
+#include "autograd/recompute.h"
 #include "core/error.h"
 #include "kernels/flat.h"
 #include "kernels/random.h"
@@ -288,10 +289,18 @@ static bool can_forward(const lvn_module *module)
 
 typedef lvn_tensor *run_function(const lvn_module *module, lvn_tensor *x);
 
-/* run: NULL for forward_residual, which the class has. */
-static lvn_tensor *forward(const lvn_module *module, lvn_tensor *x, run_function *run,
-                           lvn_tensor *residual)
+static lvn_tensor *run_call(const lvni_autograd_call *c)
 {
+    return c->function != NULL ? c->function(c->module, c->x)
+                               : c->module->cls->forward_residual(c->module, c->x, c->residual);
+}
+
+/* run: NULL for forward_residual, which the class has. is_unit: it is recomputed. */
+static lvn_tensor *run_module(const lvn_module *module, lvn_tensor *x, run_function *run,
+                              lvn_tensor *residual, bool is_unit)
+{
+    const lvni_autograd_call call = {run_call, module, module->path, module->cls->name,
+                                     run,      x,      residual};
     /* outside of all scopes closing one would drop the tape */
     const bool inner = lvni_autograd_scope_depth() > 0;
     if (x == NULL || (inner && lvn_scope_open() != LVN_OK)) {
@@ -304,8 +313,11 @@ static lvn_tensor *forward(const lvn_module *module, lvn_tensor *x, run_function
                recording = quiet && lvn_set_grad_enabled(false);
     const uint64_t before = lvn_last_error()->serial;
     const int entered = lvni_autograd_stages_enter(module->path, x);
-    lvn_tensor *y =
-        run != NULL ? run(module, x) : module->cls->forward_residual(module, x, residual);
+    lvni_autograd_first_run first = {.on = false};
+    if (is_unit) {
+        lvni_autograd_recompute_begin(&first, module->path);
+    }
+    lvn_tensor *y = run_call(&call);
     if (y == NULL && !lvni_autograd_scope_failed()) {
         lvni_core_error_of_null(before, "%s() of the module class %s%s%s",
                                 run != NULL ? "forward" : "forward_residual", module->cls->name,
@@ -322,7 +334,17 @@ static lvn_tensor *forward(const lvn_module *module, lvn_tensor *x, run_function
     }
     y = y == x || y == residual ? lvn_retain(y) : lvn_keep(y);
     lvn_scope_close(); /* a failure has marked the scope outside */
+    if (!lvni_autograd_recompute_end(&first, &call, y)) {
+        lvn_release(y);
+        return NULL;
+    }
     return y == NULL ? NULL : lvni_autograd_adopt(y);
+}
+
+static lvn_tensor *forward(const lvn_module *module, lvn_tensor *x, run_function *run,
+                           lvn_tensor *residual)
+{
+    return run_module(module, x, run, residual, lvni_nn_module_is_unit(module));
 }
 
 lvn_tensor *lvn_forward(const lvn_module *module, lvn_tensor *x)
@@ -333,7 +355,14 @@ lvn_tensor *lvn_forward(const lvn_module *module, lvn_tensor *x)
 
 lvn_tensor *lvni_nn_module_run(const lvn_module *module, lvn_tensor *x, run_function *run)
 {
-    return forward(module, x, run, NULL);
+    return run_module(module, x, run, NULL,
+                      run == module->cls->forward && lvni_nn_module_is_unit(module));
+}
+
+lvn_tensor *lvni_nn_module_run_part(const lvn_module *module, const lvn_module *child,
+                                    lvn_tensor *x, run_function *run)
+{
+    return run_module(module, x, run, NULL, lvni_nn_module_is_unit(child));
 }
 
 lvn_tensor *lvn_forward_residual(const lvn_module *module, lvn_tensor *x, lvn_tensor *residual)

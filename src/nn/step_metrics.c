@@ -2,6 +2,7 @@
 #include "nn/step_metrics.h"
 
 #include "autograd/placing.h"
+#include "autograd/recompute.h"
 #include "kernels/flat.h"
 #include "tensor/device.h"
 
@@ -166,6 +167,9 @@ static void leave(lvni_nn_step *step, int metric, const lvn_tensor *value, doubl
 static void log_metric(lvni_nn_step *step, const char *name, const lvn_tensor *value, double weight,
                        const lvn_tensor *weight_on_device)
 {
+    if (lvni_autograd_recompute_again()) {
+        return; /* it is reported */
+    }
     lvni_nn_step_metric *m =
         strlen(name) < LVNI_METRIC_NAME && lvn_numel(value) == 1 ? metric_of(step, name) : NULL;
     if (m == NULL) {

@@ -252,8 +252,9 @@ static lvn_tensor *resnet_stem(const lvn_module *module, lvn_tensor *x) /* x: (N
 static lvn_tensor *resnet_forward(const lvn_module *module, lvn_tensor *x)
 {
     const resnet *m = (const resnet *)module;
-    x = lvni_nn_module_run(module, x, resnet_stem); /* what is pooled is the largest of all: gone */
-    for (int s = 0; s < STAGES; s++) {              /* (N, S/32, S/32, 512 or 2048) in the end */
+    /* what is pooled is the largest of all: gone */
+    x = lvni_nn_module_run_part(module, m->stem[0], x, resnet_stem);
+    for (int s = 0; s < STAGES; s++) { /* (N, S/32, S/32, 512 or 2048) in the end */
         for (int i = 0; i < m->n_blocks[s]; i++) {
             x = lvn_forward(m->block[s][i], x);
         }

@@ -9,6 +9,8 @@
 #include "data/dataset.h"
 #include "kernels/kernels.h"
 #include "log/run_log.h"
+#include "nn/recomputed.h"
+#include "optim/groups.h"
 #include "run/devices.h"
 #include "run/options.h"
 #include "run/output_file.h"
@@ -259,6 +261,21 @@ static lvn_status build_model(lvni_run_fit_run *r)
     return LVN_OK;
 }
 
+static lvn_status mark_units(lvni_run_fit_run *r)
+{
+    const lvni_core_config *c = r->request->config;
+    size_t n;
+    const char *const *pattern = lvni_core_config_str_list(c, "recompute", &n);
+    LVN_TRY(lvni_nn_model_recompute(r->model, pattern, n, lvni_optim_pattern_matches));
+    if (lvni_run_is_staged(c) && n > 0 && strcmp(pattern[0], "none") != 0) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "recompute=%s with strategy=balance: a unit of a stage is not recomputed so far; "
+                 "use strategy=ddp or dp, or recompute=none",
+                 pattern[0]);
+    }
+    return LVN_OK;
+}
+
 /* The last rank has the smallest micro-batches: what its network cannot do is refused while nothing
  * has been written. */
 static lvn_status try_last_rank(lvni_run_fit_run *r)
@@ -343,6 +360,7 @@ static lvn_status prepare(lvni_run_fit_run *r)
     LVN_TRY(lvni_run_accelerator_use(c, r->rank.device));
     LVN_TRY(measure_data(r->request, &r->data));
     LVN_TRY(build_model(r));
+    LVN_TRY(mark_units(r));
     LVN_TRY(lvni_run_make_plan(c, &r->data, &r->rank, r->model->coupled, &r->plan));
     LVN_TRY(lvni_run_fit_take_shares(r));
     LVN_TRY(lvni_run_resolve_optim(c));
@@ -699,6 +717,7 @@ static lvn_status prepare_export(lvni_run_fit_run *r)
     LVN_TRY(lvni_run_accelerator_use(c, r->rank.device));
     LVN_TRY(measure_data(r->request, &r->data));
     LVN_TRY(build_model(r));
+    LVN_TRY(mark_units(r));
     LVN_TRY(lvni_run_make_plan(c, &r->data, &r->rank, r->model->coupled, &r->plan));
     return load_weights(r);
 }

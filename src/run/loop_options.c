@@ -159,6 +159,13 @@ static const lvni_core_option loop_rows[] = {
      .check = check_dev_run,
      .help = "Try everything once: true or a number of batches, of training and of validation, and "
              "nothing is written."},
+    {.name = "recompute",
+     .type = LVNI_OPT_STRING_LIST,
+     .flags = LVNI_OPT_LAYOUT,
+     .help = "Modules that keep only their inputs for the backward pass and run again in it, with "
+             "the same bits: less memory, up to a third more time. all: the network's blocks and "
+             "what is outside of them; or patterns over paths of modules ([layer1,layer2.*]), as "
+             "freeze= takes them; none, or unset: none."},
     {.name = "detect_anomaly",
      .type = LVNI_OPT_BOOL,
      .fallback = "false",

@@ -135,6 +135,7 @@ train_rows = {
     "overfit_batches": row("1"),
     "fast_dev_run": row("true", "files metrics"),
     "detect_anomaly": row("true", "stderr", "optim=sgd optim.lr=1e38", fails=True),
+    "recompute": Elsewhere("test_recompute.py", "recompute="),
     "on_bad_batch": Elsewhere("test_anomaly.py", "on_bad_batch="),
     "min_epochs": row("3", "metrics", STOPS),
     "min_steps": row("9", "metrics", STOPS),
