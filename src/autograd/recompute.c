@@ -244,8 +244,8 @@ static lvn_status run_and_walk(struct lvni_autograd_tape *tape, unit *u)
     tape->paused = false;
     lvn_tensor *y = forward(tape, u);
     tape->paused = true;
-    lvn_status s = y == NULL ? lvn_scope_status() : LVN_OK;
-    if (s == LVN_OK) {
+    lvn_status s = lvn_scope_status();
+    if (y != NULL && s == LVN_OK) {
         y->node->grad = u->node.grad;
         u->node.grad = NULL;
         s = lvni_autograd_tape_walk(tape);

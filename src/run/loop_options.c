@@ -163,8 +163,8 @@ static const lvni_core_option loop_rows[] = {
      .type = LVNI_OPT_STRING_LIST,
      .flags = LVNI_OPT_LAYOUT,
      .help = "Modules that keep only their inputs for the backward pass and run again in it, with "
-             "the same bits: less memory, up to a third more time. all: the network's blocks and "
-             "what is outside of them; or patterns over paths of modules ([layer1,layer2.*]), as "
+             "the same bits: less memory, more time. all: the network's blocks and what is "
+             "outside of them; or patterns over paths of modules ([layer1,layer2.*]), as "
              "freeze= takes them; none, or unset: none."},
     {.name = "detect_anomaly",
      .type = LVNI_OPT_BOOL,
