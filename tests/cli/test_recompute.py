@@ -23,7 +23,13 @@ TRAIN = [
     "log_every_n_steps=1",
 ]
 RESNET = ["model=resnet18", "image_size=32", "max_steps=1"]
-VIT = ["model=vit_tiny_patch16_224", "image_size=32", "max_steps=1", "model.dropout=0.2", "model.drop_path=0.1"]
+VIT = [
+    "model=vit_tiny_patch16_224",
+    "image_size=32",
+    "max_steps=1",
+    "model.dropout=0.2",
+    "model.drop_path=0.1",
+]
 ONE, TWO = ["devices=1"], ["devices=2", "strategy=dp"]
 
 
