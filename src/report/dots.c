@@ -5,7 +5,6 @@
 #include "report/page.h"
 
 #include <math.h>
-#include <string.h>
 
 /* The drawing in units of its view box. */
 enum { WIDTH = 640, LEFT = 170, RIGHT = 16, TOP = 8, ROW = 18, BOTTOM = 40, NAME = 24 };
@@ -16,17 +15,6 @@ static void write_legend(const lvni_report_dots *d, lvni_core_str *out)
     lvni_report_escape(out, d->title);
     lvni_report_legend(out, d->series, d->n_series);
     lvni_core_str_append(out, "</figcaption>");
-}
-
-/* What is too long for its column loses its end. */
-static void write_name(const char *name, lvni_core_str *out)
-{
-    char text[NAME + 4];
-    const size_t n = lvni_core_utf8_cut(name, NAME);
-    memcpy(text, name, n);
-    text[n] = '\0';
-    lvni_report_escape(out, text);
-    lvni_core_str_append(out, name[n] != '\0' ? "\xe2\x80\xa6" : "");
 }
 
 static double place(const lvni_report_axis *x, double value)
@@ -55,7 +43,7 @@ static void write_row(const lvni_report_dots *d, int row, const lvni_report_axis
     const double y = TOP + (row + 0.5) * ROW;
     char number[LVNI_NUMBER_TEXT];
     lvni_core_str_printf(out, "<text x=%d y=%.1f text-anchor=end>", LEFT - 10, y + 4.0);
-    write_name(d->name[row], out);
+    lvni_report_escape_name(out, d->name[row], NAME);
     lvni_core_str_append(out, "</text>");
     for (int i = 0; i < d->n_series; i++) {
         const double value = d->value[row * d->n_series + i];

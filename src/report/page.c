@@ -96,6 +96,17 @@ void lvni_report_escape(lvni_core_str *out, const char *text)
     }
 }
 
+void lvni_report_escape_name(lvni_core_str *out, const char *name, size_t most)
+{
+    lvni_core_str text = {0};
+    const size_t n = lvni_core_utf8_cut(name, most);
+    lvni_core_str_append_n(&text, name, n);
+    lvni_core_str_append(&text, name[n] != '\0' ? "\xe2\x80\xa6" : "");
+    lvni_report_escape(out, lvni_core_str_text(&text));
+    out->failed = out->failed || text.failed;
+    lvni_core_str_free(&text);
+}
+
 void lvni_report_heading(lvni_core_str *out, const char *text)
 {
     lvni_core_str_append(out, "<h2>");

@@ -11,6 +11,8 @@ void lvni_report_page_end(lvni_core_str *out);
 /* As text and within quotes of an attribute; bytes that are not UTF-8 and control characters become
  * U+FFFD. */
 void lvni_report_escape(lvni_core_str *out, const char *text);
+/* The same of a name in a figure: behind `most` bytes, at the end of a character, an ellipsis. */
+void lvni_report_escape_name(lvni_core_str *out, const char *name, size_t most);
 /* <h2> */
 void lvni_report_heading(lvni_core_str *out, const char *text);
 /* ` class="NAME cI"`, the colour of group i of n: the page's own six where they are enough, else a

@@ -96,23 +96,12 @@ static double share_on(const scale *s, const char *text)
     return ((k < 0 ? s->n_categories - 1 : k) + 0.5) / s->n_categories;
 }
 
-/* What is too long loses its end. */
-static void write_name(const char *name, lvni_core_str *out)
-{
-    char text[NAME + 4];
-    const size_t n = lvni_core_utf8_cut(name, NAME);
-    memcpy(text, name, n);
-    text[n] = '\0';
-    lvni_report_escape(out, text);
-    lvni_core_str_append(out, name[n] != '\0' ? "\xe2\x80\xa6" : "");
-}
-
 static void write_tick(double x, double y, const char *text, lvni_core_str *out)
 {
     lvni_core_str_printf(out, "<line class=a x1=%.0f x2=%.0f y1=%.1f y2=%.1f />", x - 4.0, x, y, y);
     if (text[0] != '\0') {
         lvni_core_str_printf(out, "<text x=%.0f y=%.1f text-anchor=end>", x - 6.0, y + 4.0);
-        write_name(text, out);
+        lvni_report_escape_name(out, text, NAME);
         lvni_core_str_append(out, "</text>");
     }
 }
@@ -126,7 +115,7 @@ static void write_axis(const lvni_report_parallel *of, int axis, const scale *s,
                          x, x, TOP, TOP + HEIGHT, x);
     lvni_report_escape(out, of->axis[axis]);
     lvni_core_str_append(out, "</title>");
-    write_name(of->axis[axis], out);
+    lvni_report_escape_name(out, of->axis[axis], NAME);
     lvni_core_str_append(out, s->numbers ? s->axis.note : "");
     lvni_core_str_append(out, "</text>");
     for (int k = 0; k < (s->numbers ? s->axis.n_ticks : s->n_categories); k++) {

@@ -10,6 +10,7 @@ The program's path is the first argument, names of cases may follow.
 import base64
 import json
 import os
+import re
 import shutil
 import signal
 import struct
@@ -216,6 +217,15 @@ class Case(unittest.TestCase):
         return self.levin(
             ["ckpt", "hash", f"{out or self.out}/checkpoints/{which}.safetensors"], OK
         )[0]
+
+    @staticmethod
+    def reproducible_metrics(out):
+        """metrics.jsonl without times and what belongs to one process."""
+        return re.sub(
+            rb'"(?:time_s|throughput/[a-z_]*|memory/[a-z_]*)": *[-0-9.e+]+,? *',
+            b"",
+            read(f"{out}/metrics.jsonl"),
+        )
 
     def no_leftovers(self, out=None):
         self.assertEqual([n for n in tree(out or self.out) if ".tmp" in n], [])

@@ -28,15 +28,7 @@ class Balance(Case):
     def run_as(self, name, *arguments, code=OK, expects=(), env=None):
         out = f"{self.dir}/{name}"
         self.levin([*TRAIN, *arguments, f"out={out}"], code, expects, env)
-        return (self.hashes(out), self.metrics(out)) if code == OK else None
-
-    def metrics(self, out):
-        """Without times and what belongs to one process."""
-        return re.sub(
-            rb'"(?:time_s|throughput/[a-z_]*|memory/[a-z_]*)": *[-0-9.e+]+,? *',
-            b"",
-            read(f"{out}/metrics.jsonl"),
-        )
+        return (self.hashes(out), self.reproducible_metrics(out)) if code == OK else None
 
     def test_measured(self):
         sim = ["accelerator=sim", "model=mlp"]

@@ -5,7 +5,7 @@ usage: test_recompute.py LEVIN [test names]
 
 import re
 
-from case import Case, main, OK, read, USAGE
+from case import Case, main, OK, USAGE
 from rank_processes import drop_identity
 
 drop_identity()
@@ -38,11 +38,7 @@ class Recompute(Case):
         out = f"{self.dir}/{name}"
         arguments = [*TRAIN, f"accelerator={accelerator}", *arguments, f"out={out}"]
         self.levin(arguments, code, expects, SIM)
-        return (self.hashes(out), self.metrics(out)) if code == OK else None
-
-    def metrics(self, out):
-        times = rb'"(?:time_s|throughput/[a-z_]*|memory/[a-z_]*)": *[-0-9.e+]+,? *'
-        return re.sub(times, b"", read(f"{out}/metrics.jsonl"))
+        return (self.hashes(out), self.reproducible_metrics(out)) if code == OK else None
 
     def compare(self, *model, layouts=(ONE,), units=("all",), **how):
         none = self.run_as("none", *model, *ONE, "recompute=none", **how)

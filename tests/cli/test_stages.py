@@ -34,15 +34,7 @@ class Stages(Case):
     def run_as(self, name, *arguments, code=OK, expects=(), env=SIM):
         out = f"{self.dir}/{name}"
         text, _ = self.levin([*TRAIN, *arguments, f"out={out}"], code, expects, env)
-        return (self.hashes(out), self.metrics(out)) if code == OK else text
-
-    def metrics(self, out):
-        """Without times and what belongs to one process."""
-        return re.sub(
-            rb'"(?:time_s|throughput/[a-z_]*|memory/[a-z_]*)": *[-0-9.e+]+,? *',
-            b"",
-            read(f"{out}/metrics.jsonl"),
-        )
+        return (self.hashes(out), self.reproducible_metrics(out)) if code == OK else text
 
     def staged(self, n):
         return [f"devices={n}", "strategy=balance"]
