@@ -48,7 +48,8 @@ static int64_t usual_warmup(const lvni_core_config *c, int64_t total)
     const int64_t given = lvni_core_config_int(c, "max_epochs");
     const double epochs = given > 1 ? (double)given : 1.0,
                  rising = epochs / 10.0 < 10.0 ? epochs / 10.0 : 10.0;
-    return total == INT64_MAX ? 0 : (int64_t)((double)total / epochs * rising);
+    const bool alone = strcmp(lvni_core_config_str(c, "scheduler.name"), "onecycle") == 0;
+    return alone || total == INT64_MAX ? 0 : (int64_t)((double)total / epochs * rising);
 }
 
 static lvn_status read_warmup(const lvni_core_config *c, const lvni_plan *plan, int64_t total,

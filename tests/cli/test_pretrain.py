@@ -377,6 +377,20 @@ class Pretrain(ApartCase):
         self.assertAlmostEqual(rates("f", *steady, "optim=sgd")[0], 0.3 * 16 / 256, 12)
         self.assertAlmostEqual(rates("g", *steady, "optim=lars")[0], 0.3 * 16 / 256, 12)
 
+    def test_a_schedule_that_rises_by_itself(self):
+        """The warm-up of the method is left out; one that is given is a mistake."""
+        for method, model in (
+            ("simclr", "resnet18"),
+            ("dino", "resnet18"),
+            ("dinov2", "dinov2/_vittest14"),
+        ):
+            words = ["plan", "train", "pretrain", f"method={method}", f"model={model}"]
+            words += ["data=builtin:shapes", "data.count=40", "image_size=28", "batch_size=8"]
+            words += ["max_epochs=40", "scheduler=onecycle", "out=none"]
+            self.levin(*words)
+            text = self.levin(*words, "scheduler.warmup_steps=3", code=64)
+            self.assertIn("leave out scheduler.warmup_steps", text)
+
     def test_fewer_images_than_a_batch(self):
         text = self.levin("pretrain", *SMALL[:-1], "batch_size=64", "out=run")
         self.assertEqual(text.count("fewer than batch_size=64: a batch has 48"), 1, text)

@@ -120,6 +120,8 @@ lvn_status lvni_pretrain_resolve(lvni_core_config *c, const char *key, double va
 /* The same with `usual` steps, at most a part of the run, unless exact=true. */
 lvn_status lvni_pretrain_resolve_limited(lvni_core_config *c, const char *key, int64_t usual,
                                          const lvni_pretrain_scale *scale, double part);
+/* scheduler.warmup_steps where no warm-up is given; none for a schedule that rises by itself. */
+lvn_status lvni_pretrain_resolve_warmup(lvni_core_config *c, double steps);
 /* PATTERN=NUMBER in a list of them, beside what is given; of, a key: where it comes from. A saved
  * run has it already. */
 lvn_status lvni_pretrain_add_rule(lvni_core_config *c, const char *list, const char *pattern,

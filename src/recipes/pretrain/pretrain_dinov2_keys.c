@@ -51,12 +51,9 @@ static lvn_status check_least(const lvni_core_config *c, double least, double pe
 /* The rate rises, at most up to the last step but one, and falls to min_lr. */
 static lvn_status resolve_schedule(lvni_core_config *c, const lvni_pretrain_scale *scale)
 {
-    static const char rise[] = "scheduler.warmup_steps";
     const int64_t usual = lvni_core_config_int(c, KEY("warmup_steps")),
                   most = scale->steps > 0 ? scale->steps - 1 : 0;
-    if (lvni_core_config_int(c, "scheduler.warmup_epochs") == 0) {
-        LVN_TRY(lvni_pretrain_resolve(c, rise, (double)(usual < most ? usual : most)));
-    }
+    LVN_TRY(lvni_pretrain_resolve_warmup(c, (double)(usual < most ? usual : most)));
     const double peak =
         lvni_core_config_float(c, "optim.lr") * lvni_run_rate_scale(c, scale->batch);
     const double least = lvni_core_config_float(c, KEY("min_lr"));

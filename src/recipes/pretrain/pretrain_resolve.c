@@ -134,9 +134,16 @@ static lvn_status hold_last_layer(lvni_core_config *c)
                                                (double)steps, key);
 }
 
+lvn_status lvni_pretrain_resolve_warmup(lvni_core_config *c, double steps)
+{
+    const bool rises = strcmp(lvni_core_config_str(c, "scheduler.name"), "onecycle") == 0;
+    return lvni_core_config_int(c, "scheduler.warmup_epochs") != 0
+               ? LVN_OK
+               : lvni_pretrain_resolve(c, "scheduler.warmup_steps", rises ? 0.0 : steps);
+}
+
 lvn_status lvni_pretrain_resolve_dino(lvni_core_config *c, const lvni_pretrain_scale *scale)
 {
-    static const char rise[] = "scheduler.warmup_steps";
     LVN_TRY(resolve_by_images(c, scale->images));
     LVN_TRY(lvni_pretrain_resolve_limited(
         c, "method_args.warmup_teacher_temp_steps", 37500, scale,
@@ -144,16 +151,11 @@ lvn_status lvni_pretrain_resolve_dino(lvni_core_config *c, const lvni_pretrain_s
     LVN_TRY(lvni_pretrain_resolve_limited(c, "method_args.student_freeze_last_layer_steps", 1250,
                                           scale, 0.3));
     LVN_TRY(hold_last_layer(c));
-    if (!lvni_core_config_is_set(c, rise) &&
-        lvni_core_config_int(c, "scheduler.warmup_epochs") == 0) {
-        const double part = lvni_core_config_float(c, "method_args.warmup_max_steps_fraction"),
-                     most = part * (double)scale->steps;
-        const int64_t usual = lvni_core_config_int(c, "method_args.warmup_steps");
-        LVN_TRY(lvni_pretrain_set_number(
-            c, rise,
-            scale->steps == INT64_MAX || (double)usual <= most ? (double)usual : floor(most)));
-    }
-    return LVN_OK;
+    const double part = lvni_core_config_float(c, "method_args.warmup_max_steps_fraction"),
+                 usual = (double)lvni_core_config_int(c, "method_args.warmup_steps"),
+                 most = floor(part * (double)scale->steps);
+    return lvni_pretrain_resolve_warmup(c,
+                                        scale->steps == INT64_MAX || usual <= most ? usual : most);
 }
 
 lvn_status lvni_pretrain_resolve_distillation(lvni_core_config *c, const lvni_pretrain_scale *scale)
